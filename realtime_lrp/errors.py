@@ -1,0 +1,81 @@
+"""The exceptions a user can meet, each with its exit code (sysexits).
+
+A message is one or two lines: what happened, what was expected, what to do.
+"""
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+
+
+class Error(Exception):
+    """Base of everything this package raises on purpose."""
+
+    exit_code = 1
+
+
+class UsageError(Error, ValueError):
+    """A wrong word: unknown model, composite, class, or a value out of range."""
+
+    exit_code = 2
+
+
+class DamagedInputError(Error, ValueError):
+    """The input exists, but nothing in it can be used."""
+
+    exit_code = 65
+
+
+class MissingInputError(Error):
+    """There is no such input."""
+
+    exit_code = 66
+
+
+class UnavailableError(Error):
+    """Something needed is not there: camera, display, weights."""
+
+    exit_code = 69
+
+
+class OutputError(Error):
+    """The output cannot be made: no such folder, exists already, not writable."""
+
+    exit_code = 73
+
+
+class TransferError(Error):
+    """A read or a write failed half-way, for example because the disk is full."""
+
+    exit_code = 74
+
+
+class ConfigError(Error, ValueError):
+    """A configuration file or a `--set` is wrong."""
+
+    exit_code = 78
+
+
+def nearest(word: str, legal: Iterable[str]) -> str | None:
+    """The legal name that looks most like `word`, or None where none does."""
+    by_lower = {name.lower(): name for name in legal}
+    found = get_close_matches(str(word).lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[found[0]] if found else None
+
+
+def unknown(
+    kind: str, word: str, legal: Iterable[str], elsewhere: Mapping[str, str] | None = None
+) -> UsageError:
+    """The refusal of a name, with the nearest legal one.
+
+    Args:
+      kind: what was named, for example "composite".
+      word: the name received.
+      legal: the names that exist.
+      elsewhere: names other software gives to ours.
+    """
+    legal = list(legal)
+    ours = (elsewhere or {}).get(word) or nearest(word, legal)
+    if ours:
+        return UsageError(f"There is no {kind} {word!r}. Did you mean {ours!r}?")
+    shown = ", ".join(legal[:20]) + (", ..." if len(legal) > 20 else "")
+    return UsageError(f"There is no {kind} {word!r}. Known: {shown}.")

@@ -1,0 +1,398 @@
+"""The engine against naive re-derivations, hand-computed cases and conservation."""
+
+import keras
+import naive
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from realtime_lrp import Explainer
+from realtime_lrp.errors import DamagedInputError, UsageError
+from realtime_lrp.relevance.layers import (
+    AveragePool,
+    GlobalAveragePool,
+    GlobalMaxPool,
+    MaxPool,
+    UnsupportedLayerError,
+    steps_of,
+)
+from realtime_lrp.relevance.rules import Place, ZPlus, ZPlusInput
+
+
+@pytest.fixture(autouse=True)
+def _same_weights_in_every_run():
+    keras.utils.set_random_seed(5)
+
+
+def largest_difference(a, b) -> float:
+    """The largest difference as a share of the largest entry."""
+    return float(np.abs(np.asarray(a) - b).max() / np.abs(b).max())
+
+
+def linear_step(layer, shape):
+    """The step of a layer after it was built for pictures of this shape."""
+    if not layer.built:
+        layer.build((None, *shape))
+    return steps_of(layer, "max")[0]
+
+
+CONVOLUTIONS = {
+    "plain": {},
+    "stride 2, same": {"strides": 2, "padding": "same"},
+    "stride (1, 2)": {"strides": (1, 2)},
+    "dilation 2, same": {"dilation_rate": 2, "padding": "same"},
+    "groups": {"groups": 3},
+}
+
+
+@pytest.mark.parametrize("options", CONVOLUTIONS.values(), ids=CONVOLUTIONS)
+@pytest.mark.parametrize("signed", [False, True], ids=["input >= 0", "signed input"])
+def test_zplus_of_a_convolution_is_the_naive_sum(options, signed, rng):
+    """Every option of Conv2D, with inputs that can and cannot be negative."""
+    shape = (7, 6, 3)
+    layer = layers.Conv2D(6, 3, **options)
+    step = linear_step(layer, shape)
+    a = rng.normal(size=(2, *shape)).astype("float32")
+    a = a if signed else np.maximum(a, 0)
+    matrix, out = naive.convolution_matrix(
+        np.asarray(layer.kernel, "float64"), shape, layer.strides, layer.padding,
+        layer.dilation_rate, layer.groups,
+    )  # fmt: skip
+    relevance = rng.uniform(size=(2, *out)).astype("float32")
+    got = ZPlus().bind(step, Place(nonnegative=not signed))(tf.constant(a), relevance)
+    expected = [
+        naive.zplus(matrix, picture.ravel(), r.ravel()).reshape(shape)
+        for picture, r in zip(a.astype("float64"), relevance, strict=True)
+    ]
+    assert largest_difference(got, np.stack(expected)) < 1e-5
+
+
+def test_zplus_of_a_dense_layer_by_hand():
+    """Fractions worked out on paper; the negative weight and the bias get nothing."""
+    layer = layers.Dense(2)
+    layer.build((None, 3))
+    layer.set_weights([np.array([[1, 2], [3, -1], [0, 2]], "f"), np.array([5, -7], "f")])
+    step = linear_step(layer, (3,))
+    got = ZPlus().bind(step, Place(nonnegative=True))(
+        tf.constant([[1.0, 2.0, 3.0]]), tf.constant([[1.0, 2.0]])
+    )
+    # z = (1*1 + 2*3, 1*2 + 3*2) = (7, 8)
+    expected = [[1 / 7 + 2 * 2 / 8, 6 / 7, 2 * 6 / 8]]
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_zplus_at_the_input_does_not_see_the_pixels(rng):
+    """The input rule gives the same for any picture and equals the naive one on the support."""
+    shape = (6, 6, 3)
+    layer = layers.Conv2D(4, 3, padding="same")
+    step = linear_step(layer, shape)
+    support = np.zeros((1, *shape), "float32")
+    support[:, 1:5, 1:5] = 1
+    propagate = ZPlusInput().bind(step, Place(support=tf.constant(support)))
+    relevance = rng.uniform(size=(1, 6, 6, 4)).astype("float32")
+    bright = propagate(tf.fill([1, *shape], 200.0), relevance)
+    matrix, _ = naive.convolution_matrix(np.asarray(layer.kernel, "float64"), shape, padding="same")
+    expected = naive.zplus_input(matrix, support.ravel(), relevance.ravel()).reshape(1, *shape)
+    assert largest_difference(bright, expected) < 1e-5
+    np.testing.assert_array_equal(bright, propagate(tf.fill([1, *shape], -3.0), relevance))
+
+
+POOLS = [((2, 2), (2, 2)), ((3, 3), (2, 2)), ((2, 3), (1, 2))]
+
+
+@pytest.mark.parametrize("share", [False, True], ids=["winner takes all", "average"])
+@pytest.mark.parametrize("padding", ["valid", "same"])
+@pytest.mark.parametrize(("window", "strides"), POOLS)
+def test_max_pool_equals_the_naive_one(window, strides, padding, share, rng):
+    """Overlapping windows and ties (values are small integers, so most windows have one)."""
+    a = rng.integers(0, 3, size=(7, 8, 3)).astype("float32")
+    pool = MaxPool(window, strides, padding, share=share)
+    out = pool.forward(tf.constant(a[None]))
+    relevance = rng.uniform(size=out.shape).astype("float32")
+    (got,) = pool.relevance([tf.constant(a[None])], out, tf.constant(relevance))
+    expected = naive.max_pool(a, relevance[0], window, strides, padding, share)
+    assert largest_difference(got[0], expected) < 1e-5
+
+
+def test_the_first_of_equal_maxima_wins():
+    """Ties by hand: the first maximum row by row."""
+    a = tf.constant([[1.0, 5.0], [5.0, 5.0]])[None, :, :, None]
+    pool = MaxPool((2, 2), (2, 2), "valid", share=False)
+    (got,) = pool.relevance([a], pool.forward(a), tf.constant([[[[3.0]]]]))
+    np.testing.assert_array_equal(got[0, :, :, 0], [[0, 3], [0, 0]])
+
+
+def test_a_pool_gradient_gets_the_true_output(monkeypatch, rng):
+    """A kernel that compares input with output needs the pool's own output, not z + epsilon."""
+    seen = {}
+    real = tf.raw_ops.MaxPoolGrad
+
+    def spy(**arguments):
+        seen.update(arguments)
+        return real(**arguments)
+
+    monkeypatch.setattr(tf.raw_ops, "MaxPoolGrad", spy)
+    a = tf.constant(rng.normal(size=(1, 4, 4, 2)).astype("float32"))
+    pool = MaxPool((2, 2), (2, 2), "valid", share=False)
+    pool.relevance([a], pool.forward(a), tf.ones([1, 2, 2, 2]))
+    np.testing.assert_array_equal(seen["orig_output"], tf.nn.max_pool2d(a, 2, 2, "VALID"))
+
+
+def vgg_like(size=16, classes=5):
+    """Convolutions, pools, dense layers: VGG16 in small."""
+    return keras.Sequential(
+        [
+            keras.Input((size, size, 3)),
+            layers.Conv2D(8, 3, padding="same", activation="relu", name="conv1"),
+            layers.MaxPooling2D(name="pool1"),
+            layers.Conv2D(8, 3, padding="same", activation="relu", name="conv2"),
+            layers.MaxPooling2D(3, 2, name="pool2"),
+            layers.Flatten(name="flatten"),
+            layers.Dense(16, activation="relu", name="fc1"),
+            layers.Dropout(0.5, name="dropout"),
+            layers.Dense(classes, activation="softmax", name="predictions"),
+        ]
+    )
+
+
+def naive_vgg_like(model, x, start):
+    """The whole network of `vgg_like`, one picture, in matrices."""
+    weights = [
+        [np.asarray(w, "float64") for w in layer.get_weights()]
+        for layer in model.layers
+        if layer.weights
+    ]
+    relu = lambda v: np.maximum(v, 0)  # noqa: E731
+    shape = x.shape
+    one, shape1 = naive.convolution_matrix(weights[0][0], shape, padding="same")
+    a1 = relu(x.ravel() @ one + np.tile(weights[0][1], shape1[0] * shape1[1])).reshape(shape1)
+    p1 = tf.nn.max_pool2d(a1[None], 2, 2, "VALID")[0].numpy()
+    two, shape2 = naive.convolution_matrix(weights[1][0], p1.shape, padding="same")
+    a2 = relu(p1.ravel() @ two + np.tile(weights[1][1], shape2[0] * shape2[1])).reshape(shape2)
+    p2 = tf.nn.max_pool2d(a2[None], 3, 2, "VALID")[0].numpy()
+    a3 = relu(p2.ravel() @ weights[2][0] + weights[2][1])
+    r3 = naive.zplus(weights[3][0], a3, start)
+    r2 = naive.zplus(weights[2][0], p2.ravel(), r3).reshape(p2.shape)
+    r2 = naive.max_pool(a2, r2, (3, 3), (2, 2), "valid", share=False)
+    r1 = naive.zplus(two, p1.ravel(), r2.ravel()).reshape(p1.shape)
+    r1 = naive.max_pool(a1, r1, (2, 2), (2, 2), "valid", share=False)
+    return naive.zplus_input(one, np.ones(x.size), r1.ravel()).reshape(shape)
+
+
+@pytest.mark.parametrize("target", ["all", "top1", 3, "d", "a - c"])
+def test_a_whole_network_equals_the_naive_one(target, rng):
+    """Scores and relevance for every kind of target."""
+    model = vgg_like()
+    x = rng.normal(size=(3, 16, 16, 3)).astype("float32")
+    explanation = Explainer(model, labels=list("abcde"))(x, target=target)
+    np.testing.assert_allclose(explanation.scores, model.predict(x, verbose=0), atol=1e-6)
+    for picture, p, relevance in zip(x, explanation.scores, explanation.relevance, strict=True):
+        start = {
+            "all": p,
+            "top1": p * (p == p.max()),
+            3: p * np.eye(5)[3],
+            "d": p * np.eye(5)[3],
+            "a - c": p * [1, 0, -1, 0, 0],
+        }[target]
+        assert largest_difference(relevance, naive_vgg_like(model, picture, start)) < 1e-5
+
+
+def test_changing_the_target_or_the_batch_never_retraces(rng):
+    """One trace for every target and every batch size."""
+    explainer = Explainer(vgg_like(), labels=list("abcde"))
+    for batch in (1, 2, 5):
+        x = rng.normal(size=(batch, 16, 16, 3))
+        for target in ("all", "top1", 4, "b", "a - b"):
+            explainer(x, target=target)
+    explainer.set_target("c")
+    explainer(x)
+    assert explainer.traces == 1
+
+
+def test_a_batch_equals_its_pictures_one_by_one(rng):
+    """Pictures of a batch do not influence each other."""
+    explainer = Explainer(vgg_like(), target="top1")
+    x = rng.normal(size=(4, 16, 16, 3)).astype("float32")
+    together = explainer(x).relevance
+    for picture, relevance in zip(x, together, strict=True):
+        assert largest_difference(explainer(picture[None]).relevance[0], relevance) < 1e-5
+
+
+def test_every_layer_of_vgg16_passes_on_the_whole_relevance(rng):
+    """Random weights, all classes: each layer's sum is 1 within 1e-4."""
+    explainer = Explainer(keras.applications.VGG16(weights=None))
+    sums = explainer.relevance_sums(rng.uniform(-120, 130, size=(1, 224, 224, 3)))
+    assert list(sums)[0] == "predictions"
+    assert list(sums)[-1] == "block1_conv1"
+    assert len(sums) == 22
+    assert {name: abs(value[0] - 1) < 1e-4 for name, value in sums.items()} == dict.fromkeys(
+        sums, True
+    )
+
+
+def branched():
+    """Branches, a shared layer, nested models, an overlapping pool and padding before the input."""
+    shared = layers.Conv2D(6, 3, padding="same", activation="relu", name="shared")
+    inner_in = keras.Input((14, 14, 6))
+    inner = keras.Model(inner_in, layers.AveragePooling2D(2)(shared(inner_in)), name="inner")
+    tail = keras.Sequential(
+        [layers.Conv2D(4, 1, activation="relu"), layers.GlobalAveragePooling2D()], name="tail"
+    )
+    x = keras.Input((12, 12, 3))
+    h = layers.ZeroPadding2D(2)(layers.Rescaling(1 / 127.5, offset=-1)(x))
+    h = layers.Conv2D(6, 3, activation="relu", name="first")(h)
+    a = inner(shared(h))
+    b = layers.MaxPooling2D(3, 2, padding="same")(h)
+    joined = layers.Concatenate()([a, b])
+    pooled = layers.Concatenate()([tail(joined), layers.GlobalMaxPooling2D()(joined)])
+    return keras.Model(x, layers.Dense(4, activation="softmax", name="last")(pooled))
+
+
+@pytest.mark.parametrize("pool", ["max", "average"])
+def test_branches_nested_models_and_shared_layers_conserve_relevance(pool, rng):
+    """Relevance is neither lost nor doubled where paths split and join."""
+    model = branched()
+    explainer = Explainer(model, pool=pool)
+    x = rng.uniform(0, 255, size=(2, 12, 12, 3)).astype("float32")
+    explanation = explainer(x)
+    np.testing.assert_allclose(explanation.scores, model.predict(x, verbose=0), atol=1e-6)
+    np.testing.assert_allclose(explanation.relevance.sum((1, 2, 3)), 1, atol=2e-3)
+    sums = explainer.relevance_sums(x)
+    assert {"inner/shared", "shared", "tail/global_average_pooling2d"} <= {
+        name.replace("_1", "") for name in sums
+    }
+
+
+def test_padding_before_the_first_convolution_takes_no_relevance(rng):
+    """ZeroPadding2D counts as part of the input layer: nothing leaks out of the picture."""
+    inside = keras.Input((8, 8, 3))
+    conv = layers.Conv2D(4, 3, name="first", activation="relu")
+    head = layers.Dense(3, activation="softmax", name="last")
+    padded = keras.Model(inside, head(layers.Flatten()(conv(layers.ZeroPadding2D(1)(inside)))))
+    same_conv = layers.Conv2D(4, 3, name="first", padding="same", activation="relu")
+    same = keras.Model(inside, head(layers.Flatten()(same_conv(inside))))
+    same_conv.set_weights(conv.get_weights())
+    x = rng.normal(size=(1, 8, 8, 3)).astype("float32")
+    expected = Explainer(same)(x).relevance
+    assert largest_difference(Explainer(padded)(x).relevance, expected) < 1e-5
+    np.testing.assert_allclose(expected.sum(), 1, atol=1e-4)
+
+
+def test_average_pools_share_in_proportion(rng):
+    """AveragePooling2D and both global pools against the definition."""
+    x = rng.uniform(0.1, 1, size=(4, 6, 2)).astype("float32")
+    pool = AveragePool((2, 3), (2, 3), "valid")
+    relevance = rng.uniform(size=(2, 2, 2)).astype("float32")
+    out = pool.forward(tf.constant(x[None]))
+    (got,) = pool.relevance([tf.constant(x[None])], out, tf.constant(relevance[None]))
+    expected = naive.max_pool(x, relevance, (2, 3), (2, 3), "valid", share=True)
+    assert largest_difference(got[0], expected) < 1e-5
+    for step in (GlobalAveragePool(), GlobalMaxPool(share=True), GlobalMaxPool(share=False)):
+        share = getattr(step, "share", True)
+        (got,) = step.relevance(
+            [tf.constant(x[None])], step.forward(x[None]), tf.constant(relevance[:1, :1][None])
+        )
+        expected = naive.max_pool(x, relevance[:1, :1], (4, 6), (4, 6), "valid", share=share)
+        assert largest_difference(got[0], expected) < 1e-5
+
+
+def test_a_model_that_ends_in_logits_gets_a_softmax_and_says_so(caplog, rng):
+    """The added softmax is announced, its scores sum to 1."""
+    x = keras.Input((6, 6, 3))
+    model = keras.Model(x, layers.Dense(4)(layers.Flatten()(x)), name="bare")
+    explainer = Explainer(model)
+    assert "bare" in caplog.text and "softmax is added" in caplog.text
+    picture = rng.normal(size=(1, 6, 6, 3)).astype("float32")
+    scores = explainer(picture).scores
+    np.testing.assert_allclose(scores, keras.ops.softmax(model(picture)), atol=1e-6)
+
+
+def one_layer(layer, shape=(6, 6, 3)):
+    x = keras.Input(shape)
+    flat = layers.Flatten()(layer(x))
+    return keras.Model(x, layers.Dense(2, activation="softmax")(flat), name="odd")
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        layers.BatchNormalization(name="culprit"),
+        layers.Conv2D(2, 3, activation="tanh", name="culprit"),
+        layers.Lambda(lambda v: v, name="culprit"),
+        layers.ReLU(negative_slope=0.1, name="culprit"),
+        layers.MaxPooling2D(data_format="channels_first", name="culprit"),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_a_layer_without_a_rule_is_refused_by_name(layer):
+    """The message has the layer's name, its type and the remedy."""
+    with pytest.raises(UnsupportedLayerError) as refusal:
+        Explainer(one_layer(layer))
+    assert "'culprit'" in str(refusal.value)
+    assert type(layer).__name__ in str(refusal.value)
+    assert "STEPS" in str(refusal.value)
+    assert refusal.value.exit_code == 65
+
+
+def test_operations_that_are_no_layers_are_refused_by_name():
+    """`x + x` is an operation without a row in the table."""
+    x = keras.Input((6, 6, 3))
+    model = keras.Model(x, layers.Dense(2, activation="softmax")(layers.Flatten()(x + x)))
+    with pytest.raises(UnsupportedLayerError, match="Add"):
+        Explainer(model)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"composite": "z_plus"}, "'zplus'"),
+        ({"composite": "lrp.z_plus"}, "'zplus'"),
+        ({"composite": "zplsu"}, "'zplus'"),
+        ({"method": "magic"}, "lrp"),
+        ({"precision": "float8"}, "float32"),
+        ({"target": 5}, "0 to 4"),
+        ({"target": "e"}, "labels"),
+        ({"target": "e", "labels": list("abcdd")}, "'e'"),
+        ({"target": "d", "labels": list("abcdd")}, "3 or 4"),
+        ({"target": "tigr cat", "labels": ["tiger_cat", *"abcd"]}, "'tiger_cat'"),
+        ({"size": (8, 8)}, "16 x 16"),
+    ],
+)
+def test_a_wrong_word_is_answered_with_the_right_one(arguments, words):
+    """Unknown names are refused with the nearest legal one, exit code 2."""
+    with pytest.raises(UsageError) as refusal:
+        Explainer(vgg_like(), **arguments)
+    assert words in str(refusal.value)
+    assert refusal.value.exit_code == 2
+
+
+def test_a_model_without_a_fixed_size_needs_one(rng):
+    """With `size` it runs; without, the message says how."""
+    x = keras.Input((None, None, 3))
+    h = layers.GlobalAveragePooling2D()(layers.Conv2D(4, 3, activation="relu")(x))
+    model = keras.Model(x, layers.Dense(3, activation="softmax")(h))
+    with pytest.raises(UsageError, match="size"):
+        Explainer(model)
+    explainer = Explainer(model, size=(9, 11))
+    assert explainer(rng.normal(size=(1, 9, 11, 3))).relevance.shape == (1, 9, 11, 3)
+
+
+def test_a_picture_of_the_wrong_shape_is_refused():
+    """A single picture without a batch axis gets the remedy."""
+    with pytest.raises(UsageError, match=r"x\[None\]"):
+        Explainer(vgg_like())(np.zeros((16, 16, 3), "float32"))
+
+
+def test_two_inputs_or_a_subclassed_model_are_refused():
+    """What is no graph from one picture to one vector is refused in words."""
+
+    class Own(keras.Model):
+        def call(self, x):
+            return x
+
+    a, b = keras.Input((4, 4, 3)), keras.Input((4, 4, 3))
+    two = keras.Model([a, b], layers.Flatten()(layers.Concatenate()([a, b])))
+    for model, words in ((two, "2 inputs"), (Own(), "graph of layers")):
+        with pytest.raises(DamagedInputError, match=words):
+            Explainer(model)

@@ -14,9 +14,17 @@ class Error(Exception):
 
 
 class UsageError(Error, ValueError):
-    """A wrong word: unknown model, composite, class, or a value out of range."""
+    """A wrong word: unknown model, composite, class, or a value out of range.
+
+    Attributes:
+      about: what the word names, for example "composite", or None.
+    """
 
     exit_code = 2
+
+    def __init__(self, message: str, about: str | None = None):
+        super().__init__(message)
+        self.about = about
 
 
 class DamagedInputError(Error, ValueError):
@@ -76,6 +84,6 @@ def unknown(
     legal = list(legal)
     ours = (elsewhere or {}).get(word) or nearest(word, legal)
     if ours:
-        return UsageError(f"There is no {kind} {word!r}. Did you mean {ours!r}?")
+        return UsageError(f"There is no {kind} {word!r}. Did you mean {ours!r}?", kind)
     shown = ", ".join(legal[:20]) + (", ..." if len(legal) > 20 else "")
-    return UsageError(f"There is no {kind} {word!r}. Known: {shown}.")
+    return UsageError(f"There is no {kind} {word!r}. Known: {shown}.", kind)

@@ -252,13 +252,15 @@ def _input_shape(model: keras.Model, size: tuple[int, int] | None) -> tuple[int,
     if size is None and None in shape:
         raise UsageError(
             f"The model {model.name!r} has no fixed input size. Say which, for example "
-            "--size 224 or size=(224, 224)."
+            "--size 224 or size=(224, 224).",
+            "size",
         )
     wanted = (*(size or shape[:2]), shape[2])
     if any(have not in (None, want) for have, want in zip(shape, wanted, strict=True)):
         raise UsageError(
             f"The model {model.name!r} reads {shape[0]} x {shape[1]} pictures, "
-            f"not {wanted[0]} x {wanted[1]}. Leave the size out."
+            f"not {wanted[0]} x {wanted[1]}. Leave the size out.",
+            "size",
         )
     return wanted
 

@@ -85,7 +85,8 @@ class TargetResolver:
         index = int(target) if isinstance(target, str) else operator.index(target)
         if not 0 <= index < self._classes:
             raise UsageError(
-                f"There is no class {index}. The model has the classes 0 to {self._classes - 1}."
+                f"There is no class {index}. The model has the classes 0 to {self._classes - 1}.",
+                "class",
             )
         return index
 
@@ -98,12 +99,13 @@ class TargetResolver:
         if not self._labels:
             raise UsageError(
                 f"There is no class {name!r}: the class names are not known. Expected all, top1 "
-                f"or an index from 0 to {self._classes - 1}; names need labels (--labels FILE)."
+                f"or an index from 0 to {self._classes - 1}; names need labels (--labels FILE).",
+                "class",
             )
         found = self._by_name.get(_plain(name), [])
         if len(found) > 1:
             listed = " or ".join(map(str, found))
-            raise UsageError(f"The class {name!r} occurs twice. Use its index: {listed}.")
+            raise UsageError(f"The class {name!r} occurs twice. Use its index: {listed}.", "class")
         if not found:
             close = nearest(name, self._labels)
             hint = (

@@ -1,0 +1,5 @@
+"""`python -m realtime_lrp` is `realtime-lrp`."""
+
+from realtime_lrp.cli import main
+
+main()

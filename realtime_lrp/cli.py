@@ -1,0 +1,218 @@
+"""The commands, thin: words to a configuration, errors to exit codes.
+
+Everything heavy is imported inside a command, so that `--help` answers at once.
+"""
+
+import logging
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from realtime_lrp import __version__, config
+from realtime_lrp.errors import Error, UsageError
+
+EXPLAIN = (
+    "--model", "--weights", "--labels", "--preprocess", "--size", "--method", "--composite",
+    "--target", "--pool", "--precision", "--mirror", "--map", "--colormap", "--opacity",
+)  # fmt: skip
+"""The options of every command that explains something."""
+
+_verbosity = 0
+
+
+def main() -> None:
+    """Runs a command and ends the process with the contract's exit code."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        sys.exit(cli.main(standalone_mode=False) or 0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except Error as error:
+        _fail(error, error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(74)
+    except Exception as error:
+        kind = type(error).__name__
+        _fail(Error(f"Unexpected {kind}: {error}\nThis is a fault of ours; -vv shows where."), 70)
+
+
+def _fail(error: Exception, code: int) -> None:
+    if _verbosity > 1:
+        traceback.print_exc()
+    click.echo(f"realtime-lrp: {error}", err=True)
+    sys.exit(code)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="realtime-lrp")
+def cli() -> None:
+    """See, live, what a neural network looks at."""
+
+
+def configured(*names: str, defaults: dict[str, str] | None = None) -> Callable:
+    """Adds the options that set a key; the command gets `settings: config.Settings`.
+
+    Args:
+      names: options out of `config.OPTIONS`.
+      defaults: option -> value that this command uses where the user says nothing.
+    """
+
+    def decorate(command: Callable) -> Callable:
+        @wraps(command)
+        def wrapped(config_file, sets, verbose, quiet, **given: Any):
+            _set_verbosity(verbose, quiet)
+            options = {n: given.pop(_variable(n)) for n in names}
+            chosen = {n: value for n, value in options.items() if value is not None}
+            try:
+                settings = config.load(config_file, sets, chosen, defaults or {})
+            except UsageError as error:
+                raise click.UsageError(str(error)) from error
+            try:
+                return command(settings, **given)
+            except UsageError as error:
+                raise settings.located(error) from error
+
+        for name in reversed(names):
+            wrapped = _key_option(name)(wrapped)
+        for option in reversed(_COMMON):
+            wrapped = option(wrapped)
+        return wrapped
+
+    return decorate
+
+
+def _variable(name: str) -> str:
+    return "key_" + name.removeprefix("--")
+
+
+def _key_option(name: str) -> Callable:
+    key = config.OPTIONS[name]
+    if name == "--mirror":
+        return click.option(
+            "--mirror/--no-mirror", _variable(name), default=None, help="left and right swapped"
+        )
+    kind = float if name == "--opacity" else str
+    return click.option(name, _variable(name), type=kind, help=config.describe(key))
+
+
+_COMMON = (
+    click.option("--config", "config_file", metavar="FILE", help="a configuration file (YAML)"),
+    click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="sets section.key"),
+    click.option("-v", "verbose", count=True, help="says more; -vv shows tracebacks"),
+    click.option("-q", "quiet", is_flag=True, help="says nothing but errors"),
+)
+_OVERWRITE = click.option("--overwrite", is_flag=True, help="replaces files that exist")
+_DURATION = click.option(
+    "--duration", type=click.FloatRange(min=0), metavar="SECONDS", help="ends after the first map"
+)
+_STATS = click.option(
+    "--stats", type=click.Path(path_type=Path), metavar="FILE", help="writes figures as JSON"
+)
+_INPUTS = click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+_OUTPUT = click.option("-o", "output", required=True, metavar="FILE_OR_FOLDER", help="the output")
+
+
+def _set_verbosity(verbose: int, quiet: bool) -> None:
+    global _verbosity
+    _verbosity = verbose
+    level = logging.ERROR if quiet else logging.INFO if verbose else logging.WARNING
+    logging.basicConfig(level=level, format="realtime-lrp: %(message)s", force=True)
+
+
+def _say(lines: list[str]) -> None:
+    if logging.getLogger().isEnabledFor(logging.WARNING):
+        for line in lines:
+            click.echo(line)
+
+
+def _ends_with_0(run: Callable[[], Any]) -> None:
+    """A viewer that is told to stop has done its work."""
+    try:
+        run()
+    except KeyboardInterrupt:
+        sys.exit(0)
+    except SystemExit as stopped:
+        if stopped.code != 128 + signal.SIGTERM:
+            raise
+        sys.exit(0)
+
+
+@cli.command()
+@click.option("-o", "output", metavar="FILE", help="writes a video and a contact sheet instead")
+@_OVERWRITE
+@_DURATION
+@_STATS
+@configured(*EXPLAIN, "--display", defaults={"--model": "shapes"})
+def demo(settings: config.Settings, output, overwrite, duration, stats) -> None:
+    """The embedded network on the embedded clip: no camera, no download."""
+    from realtime_lrp.modes import demo as mode
+    from realtime_lrp.view.window import display_reachable
+
+    windowed = settings.config.live.display == "window" and display_reachable()
+    if output is None and windowed:
+        _ends_with_0(lambda: mode.in_window(settings.config, duration, stats))
+    else:
+        _say(mode.to_file(settings.config, Path(output or "demo.mp4"), overwrite))
+
+
+@cli.command()
+@_DURATION
+@_STATS
+@configured("--source", *EXPLAIN, "--display")
+def live(settings: config.Settings, duration, stats) -> None:
+    """A camera, URL or file with the network's relevance over it; q or ESC ends it."""
+
+    def run() -> None:
+        from realtime_lrp.modes import live as mode
+
+        mode.run(settings.config, duration, stats)
+
+    _ends_with_0(run)
+
+
+@cli.command()
+@_INPUTS
+@_OUTPUT
+@_OVERWRITE
+@_STATS
+@configured(*EXPLAIN)
+def video(settings: config.Settings, inputs, output, overwrite, stats) -> None:
+    """Recorded files to overlaid files."""
+    from realtime_lrp.modes import video as mode
+
+    _say(mode.run(settings.config, inputs, output, overwrite, stats))
+
+
+@cli.command()
+@_INPUTS
+@_OUTPUT
+@_OVERWRITE
+@configured(*EXPLAIN)
+def image(settings: config.Settings, inputs, output, overwrite) -> None:
+    """Pictures to overlaid pictures (.png, .jpg) or raw maps (.npz)."""
+    from realtime_lrp.modes import image as mode
+
+    _say(mode.run(settings.config, inputs, output, overwrite))
+
+
+@cli.command("config")
+@configured(*config.OPTIONS)
+def config_command(settings: config.Settings) -> None:
+    """Checks and prints the effective configuration as a file to start from."""
+    click.echo(config.as_yaml(settings), nl=False)
+
+
+@cli.command()
+def models() -> None:
+    """Lists the networks that have a name."""
+    for name, what in config.MODELS.items():
+        click.echo(f"{name:8} {what}")

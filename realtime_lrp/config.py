@@ -1,0 +1,321 @@
+"""The schema of config.yaml: every key, default, unit and limit, once.
+
+Nothing here imports TensorFlow or OpenCV. Names that a room owns (composites, models, colour maps)
+are plain text here and checked where they live; `Settings.located` says where a bad one came from.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from realtime_lrp.errors import ConfigError, Error, MissingInputError, UsageError, nearest
+
+MAX_BYTES = 1 << 20
+
+
+def _size(value: Any) -> Any:
+    """224 or "224x320" as (rows, columns)."""
+    parts = re.fullmatch(r"\s*(\d+)(?:\s*[xX,]\s*(\d+))?\s*", str(value))
+    if value is None or isinstance(value, tuple):
+        return value
+    if not parts:
+        raise ValueError("expected one number or HEIGHTxWIDTH, for example 224 or 224x320")
+    return int(parts[1]), int(parts[2] or parts[1])
+
+
+Pixels = Annotated[int, Field(ge=1, le=8192)]
+Size = Annotated[tuple[Pixels, Pixels] | None, BeforeValidator(_size)]
+Text = Annotated[str, BeforeValidator(lambda v: str(v) if isinstance(v, int) else v)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Model(_Section):
+    """Which network is explained."""
+
+    name: str = Field("vgg16", description="shapes, vgg16, vgg19, or a file FILE.keras")
+    weights: str | None = Field(
+        None, description="imagenet, random or a file; null: the network's own"
+    )
+    labels: str | None = Field(
+        None, description="a file of class names (JSON or one a line); null: the network's own"
+    )
+    preprocess: Literal["caffe", "tf", "torch", "rescale", "none"] | None = Field(
+        None, description="caffe, tf, torch, rescale or none; null: the network's own"
+    )
+    size: Size = Field(
+        None, description="pixels, N or HEIGHTxWIDTH, for a network without a fixed input size"
+    )
+
+
+class Lrp(_Section):
+    """What is computed."""
+
+    method: str = Field("lrp", description="lrp")
+    composite: str = Field("zplus", description="which rule for which layer: zplus")
+    target: Text = Field("all", description='all, top1, a class by name or index, or "A - B"')
+    pool: Literal["max", "average"] = Field(
+        "max", description="through max pools: max (winner takes all) or average (in proportion)"
+    )
+    precision: Literal["auto", "float32"] = Field(
+        "auto", description="auto or float32 (auto is float32 in this version)"
+    )
+
+
+class Input(_Section):
+    """What the network gets of a picture."""
+
+    fit: Literal["crop", "squash", "letterbox"] = Field(
+        "crop", description="crop (largest centred region), squash or letterbox"
+    )
+    mirror: bool = Field(False, description="true or false: left and right swapped, like a mirror")
+
+
+class Overlay(_Section):
+    """How relevance is drawn."""
+
+    map: Literal["grey", "rgb"] = Field(
+        "grey", description="grey (summed over the colour channels) or rgb (each by itself)"
+    )
+    colormap: str = Field("fire", description="bwr, coldnhot, fire, gray or hot")
+    opacity: float = Field(0.8, ge=0, le=1, strict=False, description="0 (no map) to 1")
+
+
+class Live(_Section):
+    """The live viewer."""
+
+    source: Text = Field(
+        "0", description="camera (0, /dev/video0), URL, synthetic, or a file, folder or glob"
+    )
+    display: Literal["window", "none"] = Field("window", description="window or none")
+
+
+class Config(_Section):
+    """Every setting."""
+
+    model: Model = Field(default_factory=Model)
+    lrp: Lrp = Field(default_factory=Lrp)
+    input: Input = Field(default_factory=Input)
+    overlay: Overlay = Field(default_factory=Overlay)
+    live: Live = Field(default_factory=Live)
+
+
+MODELS = {
+    "shapes": "hand-drawn symbols, embedded, no download",
+    "vgg16": "1000 classes of ImageNet, 528 MB are downloaded once",
+    "vgg19": "1000 classes of ImageNet, 549 MB are downloaded once",
+}
+"""Networks that have a name."""
+
+OPTIONS = {
+    "--model": "model.name",
+    "--weights": "model.weights",
+    "--labels": "model.labels",
+    "--preprocess": "model.preprocess",
+    "--size": "model.size",
+    "--method": "lrp.method",
+    "--composite": "lrp.composite",
+    "--target": "lrp.target",
+    "--pool": "lrp.pool",
+    "--precision": "lrp.precision",
+    "--mirror": "input.mirror",
+    "--map": "overlay.map",
+    "--colormap": "overlay.colormap",
+    "--opacity": "overlay.opacity",
+    "--source": "live.source",
+    "--display": "live.display",
+}
+"""Command line options that set a key."""
+
+_ABOUT = {
+    "model": "model.name", "weights": "model.weights", "method": "lrp.method",
+    "composite": "lrp.composite", "class": "lrp.target", "colormap": "overlay.colormap",
+    "size": "model.size",
+}  # fmt: skip
+"""What a `UsageError` is about -> the key that holds it."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A valid configuration, and where each value that is not a default came from.
+
+    Attributes:
+      config: the values.
+      origins: key "section.key" -> place, for example "my.yaml:12" or "--opacity".
+    """
+
+    config: Config
+    origins: Mapping[str, str]
+
+    def located(self, error: UsageError) -> Error:
+        """The error as a `ConfigError` with its place, where a file or `--set` caused it."""
+        place = self.origins.get(_ABOUT.get(error.about or "", ""))
+        if place is None or place in OPTIONS:
+            return error
+        return ConfigError(f"{place}: {_ABOUT[error.about]}: {error}")
+
+
+def load(
+    file: str | Path | None = None,
+    sets: tuple[str, ...] = (),
+    options: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Command line over `--set` over file over default.
+
+    Args:
+      file: a YAML file, or None.
+      sets: assignments "section.key=value".
+      options: option such as "--opacity" -> value.
+      defaults: option -> value, where a command has another default than the schema.
+
+    Raises:
+      MissingInputError: there is no such file.
+      ConfigError: the file or an assignment is wrong; the message lists every error.
+      UsageError: only values given as options are wrong.
+    """
+    values: dict[str, Any] = {}
+    for name, value in (defaults or {}).items():
+        section, _, key = OPTIONS[name].partition(".")
+        values[section] = {key: value}
+    origins: dict[str, str] = {}
+    problems: list[tuple[str, str]] = []
+    sources = [*_file_entries(file, problems), *_set_entries(sets, problems)]
+    sources += [(OPTIONS[name], value, name) for name, value in (options or {}).items()]
+    for key, value, place in sources:
+        section, _, name = key.partition(".")
+        origins[key] = place
+        if not name:
+            values[section] = {} if value is None else value
+        elif isinstance(values.setdefault(section, {}), dict):
+            values[section][name] = value
+    try:
+        config = Config.model_validate(values)
+    except ValidationError as error:
+        problems += [_problem(detail, origins) for detail in error.errors()]
+    if problems:
+        lines = "\n".join(f"{place}: {text}" for place, text in problems)
+        only_options = all(place in OPTIONS for place, _ in problems)
+        raise (UsageError if only_options else ConfigError)(lines)
+    return Settings(config, origins)
+
+
+def describe(key: str) -> str:
+    """The comment of a key "section.key": its meaning, unit and legal values."""
+    return _field(key).description
+
+
+def legal_keys() -> list[str]:
+    """Every key as "section.key", in the order of the file."""
+    sections = Config.model_fields.items()
+    return [f"{s}.{k}" for s, field in sections for k in field.annotation.model_fields]
+
+
+def as_yaml(settings: Settings) -> str:
+    """The effective configuration as a commented YAML file that `load` reads back."""
+    return "".join(_yaml_lines(settings))
+
+
+def _yaml_lines(settings: Settings) -> Iterator[str]:
+    yield "# realtime_lrp: every setting with its default, unit and legal values.\n"
+    for section, field in Config.model_fields.items():
+        yield f"\n{section}:  # {field.annotation.__doc__}\n"
+        for key, value in getattr(settings.config, section):
+            path = f"{section}.{key}"
+            place = settings.origins.get(path)
+            if isinstance(value, tuple):
+                value = "x".join(map(str, value))
+            shown = yaml.safe_dump({key: value}, allow_unicode=True, width=1000).strip()
+            yield f"  {shown}  # {describe(path)}{f' [from {place}]' if place else ''}\n"
+
+
+def _field(key: str):
+    section, _, name = key.partition(".")
+    return Config.model_fields[section].annotation.model_fields[name]
+
+
+def _file_entries(file, problems) -> Iterator[tuple[str, Any, str]]:
+    """Yields (key, value, place) for each entry of the file."""
+    if file is None:
+        return
+    root = _compose(Path(file))
+    if root is None:
+        return
+    if not isinstance(root, yaml.MappingNode):
+        problems.append((f"{file}:1", "expected sections such as 'lrp:' with keys under them"))
+        return
+    yield from _mapping_entries(root, "", file, problems)
+
+
+def _mapping_entries(node, prefix, file, problems) -> Iterator[tuple[str, Any, str]]:
+    seen: set[str] = set()
+    for key_node, value_node in node.value:
+        key = prefix + str(key_node.value)
+        place = f"{file}:{key_node.start_mark.line + 1}"
+        if key in seen:
+            problems.append((place, f"{key}: stands here a second time; keep one of them"))
+        seen.add(key)
+        if isinstance(value_node, yaml.MappingNode) and not prefix:
+            yield key, {}, place
+            yield from _mapping_entries(value_node, f"{key}.", file, problems)
+        else:
+            yield key, _plain_value(value_node), place
+
+
+def _plain_value(node) -> Any:
+    loader = yaml.SafeLoader("")
+    return loader.construct_object(node, deep=True)
+
+
+def _compose(file: Path):
+    """The YAML node tree of a file, or None for an empty one."""
+    try:
+        if file.stat().st_size > MAX_BYTES:
+            raise ConfigError(f"{file}: is larger than 1 MiB. Expected a configuration file.")
+        text = file.read_text(encoding="utf-8")
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
+            raise ConfigError(f"{file}: uses YAML aliases (*name). Write the values out.")
+        return yaml.compose(text, yaml.SafeLoader)
+    except FileNotFoundError:
+        raise MissingInputError(f"There is no configuration file {str(file)!r}.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: cannot be read as UTF-8 text ({error}).") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{file}:{mark.line + 1}" if mark else str(file)
+        raise ConfigError(f"{where}: is not YAML ({getattr(error, 'problem', error)}).") from None
+
+
+def _set_entries(sets, problems) -> Iterator[tuple[str, Any, str]]:
+    for assignment in sets:
+        key, equals, value = assignment.partition("=")
+        place = f"--set {assignment}"
+        if not equals:
+            problems.append((place, "expected section.key=value"))
+            continue
+        try:
+            yield key.strip(), yaml.safe_load(value), place
+        except yaml.YAMLError:
+            problems.append((place, f"the value {value!r} is not YAML; quote it"))
+
+
+def _problem(detail: Mapping[str, Any], origins: Mapping[str, str]) -> tuple[str, str]:
+    """(place, message) of one pydantic error."""
+    location = [str(part) for part in detail["loc"]]
+    key = ".".join(location[:2])
+    place = origins.get(key) or origins.get(location[0]) or key
+    if detail["type"] == "extra_forbidden":
+        legal = legal_keys() if len(location) > 1 else list(Config.model_fields)
+        close = nearest(key, legal)
+        return place, f"there is no key {key!r}" + (f"; did you mean {close!r}?" if close else "")
+    if detail["type"] in ("model_type", "model_attributes_type"):
+        return place, f"{key}: is a section; expected keys under it"
+    message = detail["msg"].removeprefix("Value error, ")
+    return place, f"{key}: {message[0].lower()}{message[1:]}; received {detail['input']!r}"

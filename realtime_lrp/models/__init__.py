@@ -1,0 +1,1 @@
+"""What is explained: a name or file gives a Keras model, its preprocessing and its labels."""

@@ -1,0 +1,100 @@
+"""Keras files from strangers: loaded without running code that they bring."""
+
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import keras
+
+from realtime_lrp.errors import DamagedInputError, MissingInputError
+
+
+def load_model(path: Path) -> keras.Model:
+    """Loads a .keras file of layers that Keras itself knows.
+
+    Raises:
+      MissingInputError: there is no such file.
+      DamagedInputError: the file is damaged, holds Lambda code, or needs code from elsewhere.
+    """
+    if not path.is_file():
+        raise MissingInputError(f"There is no model file {str(path)!r}.")
+    _refuse_code(path)
+    try:
+        model = keras.saving.load_model(path, compile=False, safe_mode=True)
+    except Exception as error:
+        raise _damaged(path, error) from error
+    if not isinstance(model, keras.Model):
+        raise DamagedInputError(f"{str(path)!r} holds a {type(model).__name__}, not a model.")
+    return model
+
+
+def load_weights(model: keras.Model, path: Path) -> None:
+    """Loads weights from .weights.h5, .h5 or .keras into a model of the same shape.
+
+    Raises:
+      DamagedInputError: the file is damaged or its weights have other shapes.
+    """
+    if path.suffix == ".keras":
+        model.set_weights(_matching(model, load_model(path), path))
+        return
+    try:
+        model.load_weights(path)
+    except Exception as error:
+        raise DamagedInputError(
+            f"The weights {str(path)!r} do not fit {model.name} or are damaged "
+            f"({_first_line(error)}). Expected .h5, .weights.h5 or .keras of the same network."
+        ) from error
+
+
+def _matching(model: keras.Model, other: keras.Model, path: Path) -> list:
+    expected = [tuple(weight.shape) for weight in model.weights]
+    received = [tuple(weight.shape) for weight in other.weights]
+    if expected != received:
+        raise DamagedInputError(
+            f"The weights {str(path)!r} do not fit {model.name}: they have other shapes."
+        )
+    return other.get_weights()
+
+
+def _refuse_code(path: Path) -> None:
+    """Looks at the file's description of the model before anything is built from it."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            described = json.loads(archive.read("config.json"))
+    except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
+        raise _damaged(path, error) from error
+    for part in _objects(described):
+        if part.get("class_name") in ("Lambda", "__lambda__"):
+            raise DamagedInputError(
+                f"{str(path)!r} holds Lambda code, which is never run. "
+                "Replace the Lambda layer by a Keras layer and save the model again."
+            )
+        module = str(part.get("module") or "keras").split(".")[0]
+        if module not in ("keras", "builtins"):
+            raise DamagedInputError(
+                f"{str(path)!r} needs code that is not in Keras ({module}: "
+                f"{part.get('class_name')}). Build the model from Keras layers."
+            )
+
+
+def _objects(part) -> Iterator[dict]:
+    if isinstance(part, dict):
+        if "class_name" in part:
+            yield part
+        for value in part.values():
+            yield from _objects(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from _objects(value)
+
+
+def _damaged(path: Path, error: Exception) -> DamagedInputError:
+    return DamagedInputError(
+        f"{str(path)!r} is no Keras model that can be loaded ({_first_line(error)}). "
+        "Expected a file written by model.save('name.keras')."
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]

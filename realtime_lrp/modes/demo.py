@@ -1,0 +1,63 @@
+"""`demo`: the embedded network on the embedded clip, in a window or as a file."""
+
+from pathlib import Path
+
+import numpy as np
+
+from realtime_lrp.config import Config
+from realtime_lrp.errors import OutputError
+from realtime_lrp.modes import live
+from realtime_lrp.modes.engine import Engine
+from realtime_lrp.modes.stats import Stats
+from realtime_lrp.modes.video import overlay_file
+from realtime_lrp.models.networks import ASSETS
+from realtime_lrp.video.files import check_output
+from realtime_lrp.video.pictures import write_picture
+from realtime_lrp.video.recorded import CONTAINERS
+from realtime_lrp.video.region import resize
+from realtime_lrp.view.text import contact_sheet
+
+CLIP = ASSETS / "demo.mp4"
+SHEET_PICTURES = 12
+SHEET_WIDTH = 320
+
+
+def in_window(config: Config, duration_s: float | None, stats: Path | None) -> None:
+    """Plays the clip in a window, again and again."""
+    source = config.live.model_copy(update={"source": str(CLIP)})
+    live.run(config.model_copy(update={"live": source}), duration_s, stats)
+
+
+def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
+    """Writes the overlaid clip and a contact sheet beside it.
+
+    Args:
+      config: the effective configuration.
+      target: .mp4, .mov or .mkv.
+      overwrite: whether both may be replaced.
+
+    Returns:
+      One line for each file.
+
+    Raises:
+      OutputError: a file cannot be made.
+    """
+    if target.suffix.lower() not in CONTAINERS:
+        raise OutputError(f"{str(target)!r}: expected a name that ends in .mp4, .mov or .mkv.")
+    sheet = target.with_suffix(".png")
+    for made in (target, sheet):
+        check_output(made, overwrite)
+    engine = Engine(config)
+    small: list[np.ndarray] = []
+    frames = overlay_file(
+        engine, config, CLIP, target, overwrite, Stats(engine.device, engine.precision),
+        watch=lambda picture: small.append(_small(picture)),
+    )  # fmt: skip
+    chosen = np.linspace(0, len(small) - 1, min(SHEET_PICTURES, len(small))).round().astype(int)
+    write_picture(sheet, contact_sheet([small[n] for n in chosen]), overwrite)
+    return [f"{frames} frames -> {target}", f"contact sheet -> {sheet}"]
+
+
+def _small(picture: np.ndarray) -> np.ndarray:
+    rows = round(picture.shape[0] * SHEET_WIDTH / picture.shape[1])
+    return resize(picture, (rows, SHEET_WIDTH))

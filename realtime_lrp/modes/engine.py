@@ -1,0 +1,128 @@
+"""From pictures to explanations: a network, its explainer and the region it sees."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from realtime_lrp.config import Config
+from realtime_lrp.video.region import Region, region_of
+
+
+@contextmanager
+def _native_messages_held_back() -> Iterator[None]:
+    """Holds back what TensorFlow's libraries print while they load; a failure prints it all."""
+    held = tempfile.TemporaryFile()
+    stderr = os.dup(2)
+    os.dup2(held.fileno(), 2)
+    try:
+        yield
+    except BaseException:
+        held.seek(0)
+        os.write(stderr, held.read())
+        raise
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        held.close()
+
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+with _native_messages_held_back():
+    import tensorflow as tf
+
+    tf.config.list_physical_devices()
+    tf.constant(0) + 0
+
+from realtime_lrp.models.networks import load_network  # noqa: E402
+from realtime_lrp.relevance.explainer import Explainer  # noqa: E402
+
+
+@dataclass(frozen=True)
+class Result:
+    """One picture's explanation.
+
+    Attributes:
+      scores: float32 [classes].
+      relevance: float32 [h, w, C] at the network's input, raw.
+      region: which part of the picture it belongs to.
+    """
+
+    scores: np.ndarray
+    relevance: np.ndarray
+    region: Region
+
+
+class Engine:
+    """A network that is ready to be asked.
+
+    Args:
+      config: the effective configuration.
+
+    Raises:
+      Error: what `load_network` and `Explainer` raise.
+    """
+
+    def __init__(self, config: Config):
+        self._fit = config.input.fit
+        self.mirror = config.input.mirror
+        self.network = load_network(
+            config.model.name, config.model.weights, config.model.labels, config.model.preprocess
+        )
+        lrp = config.lrp
+        self.precision = "float32" if lrp.precision == "auto" else lrp.precision
+        self.explainer = Explainer(
+            self.network.model,
+            lrp.method,
+            lrp.composite,
+            lrp.target,
+            self.precision,
+            pool=lrp.pool,
+            labels=self.network.labels,
+            size=config.model.size,
+        )
+        self.device = _device()
+
+    def explain(self, pictures: Sequence[np.ndarray]) -> list[Result]:
+        """Explains pictures, uint8 [H, W, 3] RGB each, as one batch."""
+        regions = [self.region(picture.shape[:2]) for picture in pictures]
+        views = [region.extract(p) for region, p in zip(regions, pictures, strict=True)]
+        explanation = self.explainer(self.network.prepare(np.stack(views)))
+        return [
+            Result(*parts)
+            for parts in zip(explanation.scores, explanation.relevance, regions, strict=True)
+        ]
+
+    def region(self, size: tuple[int, int]) -> Region:
+        """The region that the network sees of a picture of (rows, columns)."""
+        return region_of(size, self.explainer.input_shape[:2], self._fit)
+
+    def turned(self, picture: np.ndarray) -> np.ndarray:
+        """The picture, mirrored where the configuration says so."""
+        return np.ascontiguousarray(picture[:, ::-1]) if self.mirror else picture
+
+    def top(self, scores: np.ndarray, count: int = 5) -> list[tuple[str, float]]:
+        """The highest scores as (label, score), best first."""
+        best = np.argsort(-scores)[:count]
+        return [(self.label(index), float(scores[index])) for index in best]
+
+    def label(self, index: int) -> str:
+        """The name of a class."""
+        labels = self.network.labels
+        return labels[index] if labels else f"class {index}"
+
+
+def label_line(top: Sequence[tuple[str, float]]) -> str:
+    """The best label with its score, as shown on a picture."""
+    name, score = top[0]
+    return f"{name.replace('_', ' ')}  {score:.0%}"
+
+
+def _device() -> str:
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return "CPU"
+    return tf.config.experimental.get_device_details(gpus[0]).get("device_name", "GPU")

@@ -1,0 +1,255 @@
+"""`live`: camera, relevance and window, each at its own pace.
+
+    capture thread -> [newest frame] -> relevance thread -> [newest map] -> render loop -> window
+
+The render loop, on the main thread, shows each new frame at once with the newest map over it.
+"""
+
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from realtime_lrp.config import Config
+from realtime_lrp.modes.engine import Engine, label_line
+from realtime_lrp.modes.stats import Stats
+from realtime_lrp.video.capture import Capture
+from realtime_lrp.video.files import check_output
+from realtime_lrp.video.slot import Item, Slot
+from realtime_lrp.video.sources import open_source
+from realtime_lrp.view.overlay import Layer, Painter, lay_over
+from realtime_lrp.view.text import draw_lines
+from realtime_lrp.view.window import Window, require_display
+
+POLL_S = 0.02
+STOP_S = 2.0
+
+
+@dataclass(frozen=True)
+class Map:
+    """A finished map.
+
+    Attributes:
+      layer: its picture.
+      picture_size: (rows, columns) of the frames that the layer fits.
+      line: the best label with its score.
+    """
+
+    layer: Layer
+    picture_size: tuple[int, int]
+    line: str
+
+
+class RelevanceThread:
+    """Explains the newest frame, again and again, and puts the map into a slot."""
+
+    def __init__(self, engine: Engine, config: Config, frames: Slot[np.ndarray], stats: Stats):
+        self.maps: Slot[Map] = Slot()
+        self._engine = engine
+        self._frames = frames
+        self._stats = stats
+        overlay = config.overlay
+        self._painter = Painter(overlay.map, overlay.colormap, overlay.opacity)
+        self._error: Exception | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="relevance", daemon=True)
+
+    def __enter__(self) -> "RelevanceThread":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self._stop.set()
+        self._thread.join(STOP_S)
+
+    def check(self) -> None:
+        """Raises what ended the thread."""
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        number = 0
+        try:
+            while not self._stop.is_set():
+                frame = self._frames.newest(after=number, timeout_s=0.1)
+                if frame is not None:
+                    number = frame.number
+                    self._explain(frame)
+        except Exception as error:
+            self._error = error
+
+    def _explain(self, frame: Item[np.ndarray]) -> None:
+        begin = time.monotonic()
+        (result,) = self._engine.explain([frame.value])
+        line = label_line(self._engine.top(result.scores, 1))
+        layer = self._painter(result.relevance, result.region.box, result.region.inner)
+        self._stats.map_made(1, time.monotonic() - begin)
+        self.maps.put(Map(layer, frame.value.shape[:2], line), frame.time)
+
+
+class View:
+    """Composes what is shown: the newest frame, the newest map over it, and the figures.
+
+    Args:
+      capture: where frames come from.
+      maps: where maps come from.
+      stats: counts frames.
+      show: gets each composed picture, uint8 [H, W, 3] RGB.
+    """
+
+    def __init__(
+        self,
+        capture: Capture,
+        maps: Slot[Map],
+        stats: Stats,
+        show: Callable[[np.ndarray], None],
+    ):
+        self._capture = capture
+        self._maps = maps
+        self._stats = stats
+        self._show = show
+        self._frame: Item[np.ndarray] | None = None
+        self._drawn: tuple | None = None
+        self._frame_meter, self._map_meter = Meter(), Meter()
+
+    def step(self) -> None:
+        """Shows the next frame if one comes within `POLL_S`; redraws if a map came instead."""
+        before = self._frame.number if self._frame else 0
+        fresh = self._capture.frames.newest(after=before, timeout_s=POLL_S)
+        self._frame = fresh or self._frame
+        newest_map = self._maps.newest()
+        state = (
+            self._frame and self._frame.number,
+            newest_map and newest_map.number,
+            self._capture.lost,
+        )
+        if self._frame is None or state == self._drawn:
+            return
+        self._map_meter.reached(newest_map.number if newest_map else 0)
+        self._frame_meter.reached(self._frame.number)
+        self._show(self._composed(self._frame, newest_map))
+        self._drawn = state
+        if fresh:
+            self._count(fresh, fresh.number - before - 1, newest_map)
+
+    def _count(self, frame: Item, dropped: int, newest_map: Item | None) -> None:
+        now = time.monotonic()
+        self._stats.frames_shown += 1
+        self._stats.frames_dropped += dropped
+        self._stats.frame_age_ms.append(1000 * (now - frame.time))
+        if newest_map:
+            self._stats.map_age_ms.append(1000 * (now - newest_map.time))
+
+    def _composed(self, frame: Item[np.ndarray], newest_map: Item[Map] | None) -> np.ndarray:
+        picture = frame.value
+        whole = (0, 0, picture.shape[1], picture.shape[0])
+        if newest_map and newest_map.value.picture_size == picture.shape[:2]:
+            picture = lay_over(picture, newest_map.value.layer)
+            draw_lines(picture, [newest_map.value.line], newest_map.value.layer.box, bottom=True)
+        else:
+            picture = picture.copy()
+        draw_lines(picture, [self._figures(newest_map)], whole, bottom=False)
+        return picture
+
+    def _figures(self, newest_map: Item[Map] | None) -> str:
+        if self._capture.lost:
+            return "picture lost, trying to get it back"
+        if newest_map is None:
+            return f"{self._frame_meter.rate():.0f} fps   preparing the first map"
+        age = 1000 * (time.monotonic() - newest_map.time)
+        return (
+            f"{self._frame_meter.rate():.0f} fps   {self._map_meter.rate():.1f} maps/s   "
+            f"map {age:.0f} ms old"
+        )
+
+
+class Meter:
+    """How often a number went up, a second, over the last seconds."""
+
+    def __init__(self, window_s: float = 3.0):
+        self._window_s = window_s
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def reached(self, number: int) -> None:
+        """Notes that the number is here now."""
+        now = time.monotonic()
+        if not self._seen or number != self._seen[-1][1]:
+            self._seen.append((now, number))
+        while len(self._seen) > 2 and now - self._seen[0][0] > self._window_s:
+            self._seen.popleft()
+
+    def rate(self) -> float:
+        """Steps a second; 0 before the second one."""
+        if len(self._seen) < 2:
+            return 0.0
+        return (len(self._seen) - 1) / max(self._seen[-1][0] - self._seen[0][0], 1e-9)
+
+
+def run(
+    config: Config,
+    duration_s: float | None = None,
+    stats: Path | None = None,
+) -> Stats:
+    """Runs until `q`, ESC, the window's X, SIGINT, SIGTERM or the end of the duration.
+
+    Args:
+      config: the effective configuration.
+      duration_s: seconds from the first map, or None.
+      stats: where the figures go, or None.
+
+    Raises:
+      UnavailableError: the source cannot be opened, or there is no display.
+      OutputError: the figures cannot be written there.
+    """
+    windowed = config.live.display == "window"
+    if windowed:
+        require_display()
+    if stats:
+        check_output(stats, overwrite=True)
+    engine = Engine(config)
+    figures = Stats(engine.device, engine.precision, reconnects=0)
+    capture = Capture(lambda stop: open_source(config.live.source, stop), engine.turned)
+    relevance = RelevanceThread(engine, config, capture.frames, figures)
+    with stop_signals() as stopped, Window() if windowed else nullcontext() as window:
+        with capture, relevance:
+            view = View(capture, relevance.maps, figures, window.show if window else _unseen)
+            while not (stopped.is_set() or (window and window.closed())):
+                capture.check()
+                relevance.check()
+                view.step()
+                if duration_s is not None and figures.seconds() >= duration_s:
+                    break
+            figures.frames_captured = capture.frames.count
+            figures.reconnects = capture.reconnects
+            figures.traces = engine.explainer.traces
+    if stats:
+        figures.write(stats, live=True)
+    return figures
+
+
+def _unseen(picture: np.ndarray) -> None:
+    """Where a picture goes without a window."""
+
+
+@contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """Lends an event that SIGINT and SIGTERM set; the second signal ends the program at once."""
+    stopped = threading.Event()
+
+    def stop(number, frame):
+        if stopped.is_set():
+            raise SystemExit(128 + number)
+        stopped.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

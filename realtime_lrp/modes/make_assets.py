@@ -1,0 +1,171 @@
+"""Makes what lies in `assets/`: trains `shapes`, measures it, draws the demo clip.
+
+`python -m realtime_lrp.modes.make_assets` does all three; `network`, `measure` or `clip` after it
+only what is named. The pictures measured are drawn from a seed that training never uses.
+
+Relevance maps here are float32 [N, H, W], summed over the colour channels; masks are bool
+[N, H, W].
+"""
+
+import argparse
+import json
+import logging
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from realtime_lrp.models.drawing import CLASSES, NOTHING
+from realtime_lrp.models.drawing.batch import Batch, draw_batches
+
+logger = logging.getLogger(__name__)
+
+ASSETS = Path(__file__).parents[2] / "assets"
+STEPS = ("network", "measure", "clip")
+HELD_OUT_SEED = 1009
+HELD_OUT = 6400
+REACH = 2
+"""How far from the ink, in pixels, relevance still counts as on the symbol."""
+
+
+def main(words: list[str] | None = None) -> None:
+    """The command line: which steps, and the folder to write to."""
+    parser = argparse.ArgumentParser(prog="make_assets", description=__doc__.split("\n\n")[0])
+    parser.add_argument("steps", nargs="*", metavar="STEP", help=f"of {', '.join(STEPS)}")
+    parser.add_argument("-o", "--output", type=Path, default=ASSETS, help="the folder")
+    given = parser.parse_args(words)
+    unknown = set(given.steps) - set(STEPS)
+    if unknown:
+        parser.error(f"no such step: {', '.join(sorted(unknown))} (there are {', '.join(STEPS)})")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    steps = {"network": make_network, "measure": measure_network, "clip": make_clip}
+    for name in STEPS:
+        if name in (given.steps or STEPS):
+            steps[name](given.output)
+
+
+def make_network(folder: Path) -> None:
+    """Trains `shapes` and writes `shapes.keras` and, of `shapes.json`, how it was trained."""
+    from realtime_lrp.models.train_shapes import Plan, train
+
+    plan = Plan()
+    start = time.monotonic()
+    model = train(plan)
+    model.save(folder / "shapes.keras")
+    seconds = round(time.monotonic() - start)
+    training = {**asdict(plan), "pictures": plan.batches * plan.drawn, "seconds": seconds}
+    _write(folder, {"classes": list(CLASSES), "training": training})
+    logger.info("trained in %d s", seconds)
+
+
+def measure_network(folder: Path) -> None:
+    """Measures `shapes.keras` on pictures it has never seen, into `shapes.json`."""
+    import keras
+
+    from realtime_lrp.relevance.explainer import Explainer
+
+    model = keras.models.load_model(folder / "shapes.keras", compile=False)
+    explainer = Explainer(model, composite="zplus", target="all")
+    parts = 8
+    batches = list(draw_batches(HELD_OUT_SEED, parts, HELD_OUT // parts, workers=2))
+    held_out = Batch(*(np.concatenate(part) for part in zip(*map(_fields, batches), strict=True)))
+    maps = {target: explain(explainer, held_out.pixels, target) for target in ("all", "top1")}
+    figures = {"held_out": {"seed": HELD_OUT_SEED, "pictures": len(held_out.labels)}}
+    figures |= naming(maps["all"][0], held_out.labels)
+    figures["pointing"] = {t: pointing(relevance, held_out) for t, (_, relevance) in maps.items()}
+    _write(folder, figures)
+    logger.info("accuracy %.4f, pointing %s", figures["accuracy"], figures["pointing"])
+
+
+def make_clip(folder: Path) -> None:
+    """Draws the demo clip."""
+    from realtime_lrp.models.clip import render_clip
+
+    for frame, _silhouette, _label in render_clip():
+        raise NotImplementedError(f"no writer for frames {frame.shape} into {folder}")
+
+
+def _fields(batch: Batch) -> tuple[np.ndarray, ...]:
+    return batch.pixels, batch.mask, batch.silhouette, batch.labels
+
+
+def _write(folder: Path, figures: dict) -> None:
+    path = folder / "shapes.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**known, **figures}, indent=1) + "\n")
+
+
+def explain(explainer, pixels: np.ndarray, target: str) -> tuple[np.ndarray, np.ndarray]:
+    """Explains pictures in batches.
+
+    Args:
+        explainer: An `Explainer` of a network that takes RGB 0..255.
+        pixels: uint8 [N, H, W, 3] RGB.
+        target: What is explained.
+
+    Returns:
+        Scores, float32 [N, classes], and relevance, float32 [N, H, W].
+    """
+    scores, maps = [], []
+    for start in range(0, len(pixels), 32):
+        part = explainer(pixels[start : start + 32].astype(np.float32), target=target)
+        scores.append(np.asarray(part.scores))
+        maps.append(np.asarray(part.relevance).sum(axis=-1))
+    return np.concatenate(scores), np.concatenate(maps)
+
+
+def naming(scores: np.ndarray, labels: np.ndarray) -> dict:
+    """Accuracy, accuracy of each class, and the confusion matrix (row: true, column: named)."""
+    count = len(CLASSES)
+    confusion = np.zeros((count, count), int)
+    np.add.at(confusion, (labels, scores.argmax(axis=1)), 1)
+    each = confusion.diagonal() / confusion.sum(axis=1)
+    return {
+        "accuracy": round(float(confusion.trace() / confusion.sum()), 4),
+        "accuracy_of_class": {n: round(float(a), 4) for n, a in zip(CLASSES, each, strict=True)},
+        "confusion": confusion.tolist(),
+    }
+
+
+def pointing(relevance: np.ndarray, batch: Batch) -> dict[str, float]:
+    """How well maps point at the symbol, over the pictures that hold one.
+
+    Args:
+        relevance: float32 [N, H, W].
+        batch: The pictures explained.
+
+    Returns:
+        Shares of 0..1: how often the largest relevance is on the ink (within 2 pixels) and in the
+        silhouette, and how much of the relevance is there, on average.
+    """
+    shown = batch.labels != NOTHING
+    maps, silhouette = relevance[shown], batch.silhouette[shown]
+    ink = np.stack([near(mask) for mask in batch.mask[shown]])
+    return {
+        "peak_on_ink": round(float(_at_peak(maps, ink).mean()), 4),
+        "peak_in_silhouette": round(float(_at_peak(maps, silhouette).mean()), 4),
+        "relevance_on_ink": round(float(_share(maps, ink).mean()), 4),
+        "relevance_in_silhouette": round(float(_share(maps, silhouette).mean()), 4),
+    }
+
+
+def near(mask: np.ndarray) -> np.ndarray:
+    """The mask, bool [H, W], and all within `REACH` pixels of it."""
+    disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * REACH + 1, 2 * REACH + 1))
+    return cv2.dilate(mask.astype(np.uint8), disc) > 0
+
+
+def _at_peak(maps: np.ndarray, masks: np.ndarray) -> np.ndarray:
+    peaks = maps.reshape(len(maps), -1).argmax(axis=1)
+    return masks.reshape(len(masks), -1)[np.arange(len(maps)), peaks]
+
+
+def _share(maps: np.ndarray, masks: np.ndarray) -> np.ndarray:
+    total = maps.sum(axis=(1, 2))
+    return (maps * masks).sum(axis=(1, 2)) / np.maximum(total, 1e-9)
+
+
+if __name__ == "__main__":
+    main()

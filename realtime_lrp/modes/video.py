@@ -1,0 +1,143 @@
+"""`video`: recorded files to overlaid files, every frame in order."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from realtime_lrp.config import Config
+from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.modes.engine import Engine, label_line
+from realtime_lrp.modes.stats import Stats
+from realtime_lrp.video.files import VIDEOS, completed, inputs_of, outputs_for
+from realtime_lrp.video.recorded import CONTAINERS, TimedFrame, VideoReader, VideoWriter
+from realtime_lrp.view.overlay import Painter, lay_over
+from realtime_lrp.view.text import draw_lines
+
+BATCH = 8
+
+log = logging.getLogger(__name__)
+
+
+def run(
+    config: Config, inputs: Sequence[str], output: str, overwrite: bool, stats: Path | None
+) -> list[str]:
+    """Overlays each file; damaged ones among several are left out and named.
+
+    Args:
+      config: the effective configuration.
+      inputs: files, folders, globs.
+      output: a file, or a folder, which gets MP4 files.
+      overwrite: whether existing outputs may be replaced.
+      stats: where the figures go, or None.
+
+    Returns:
+      One line for each file: its name, how many frames, where the output is.
+
+    Raises:
+      DamagedInputError: nothing can be decoded.
+    """
+    sources = inputs_of(inputs, VIDEOS, "video")
+    targets = outputs_for(sources, output, ".mp4", tuple(CONTAINERS), overwrite)
+    _check_first(sources)
+    engine = Engine(config)
+    figures = Stats(engine.device, engine.precision)
+    lines = []
+    for source, target in zip(sources, targets, strict=True):
+        try:
+            frames = overlay_file(engine, config, source, target, overwrite, figures)
+        except DamagedInputError as error:
+            if len(sources) == 1:
+                raise
+            log.warning("%s", error)
+            continue
+        lines.append(f"{source.name}: {frames} frames -> {target}")
+    if not lines:
+        raise DamagedInputError(f"None of the {len(sources)} videos can be decoded.")
+    if stats:
+        figures.traces = engine.explainer.traces
+        figures.write(stats, live=False)
+    return lines
+
+
+def overlay_file(
+    engine: Engine,
+    config: Config,
+    source: Path,
+    target: Path,
+    overwrite: bool,
+    figures: Stats,
+    watch: Callable[[np.ndarray], None] = lambda picture: None,
+) -> int:
+    """Overlays one file and returns how many frames it has.
+
+    Args:
+      engine: what explains.
+      config: how relevance is drawn.
+      source: a video file.
+      target: .mp4, .mov or .mkv.
+      overwrite: whether the target may be replaced.
+      figures: counts what is done.
+      watch: gets each finished frame, uint8 [H, W, 3] RGB.
+    """
+    painter = Painter(config.overlay.map, config.overlay.colormap, config.overlay.opacity)
+    with VideoReader(source) as reader, completed(target, overwrite) as part:
+        frames = _counted(_overlaid(engine, painter, iter(reader), figures), reader, source.name)
+        first = next(frames)
+        size = first.picture.shape[:2]
+        container = target.suffix.lower()
+        with VideoWriter(part, container, size, reader.fps, reader.time_base) as writer:
+            for count, frame in enumerate(_chained(first, frames), start=1):
+                writer.write(frame.picture, frame.pts)
+                figures.frames_shown += 1
+                watch(frame.picture)
+    return count
+
+
+def _check_first(sources: Sequence[Path]) -> None:
+    """Refuses a single file that is no video before the network is loaded."""
+    if len(sources) == 1:
+        VideoReader(sources[0]).__exit__()
+
+
+def _overlaid(
+    engine: Engine, painter: Painter, frames: Iterator[TimedFrame], figures: Stats
+) -> Iterator[TimedFrame]:
+    while batch := list(islice(frames, BATCH)):
+        figures.frames_captured += len(batch)
+        pictures = [engine.turned(frame.picture) for frame in batch]
+        begin = time.monotonic()
+        results = engine.explain(pictures)
+        figures.map_made(len(batch), time.monotonic() - begin)
+        for frame, picture, result in zip(batch, pictures, results, strict=True):
+            layer = painter(result.relevance, result.region.box, result.region.inner)
+            drawn = lay_over(picture, layer)
+            draw_lines(drawn, [label_line(engine.top(result.scores, 1))], layer.box, bottom=True)
+            yield TimedFrame(drawn, frame.pts)
+
+
+def _chained(first: TimedFrame, rest: Iterator[TimedFrame]) -> Iterator[TimedFrame]:
+    yield first
+    yield from rest
+
+
+def _counted(frames: Iterator[TimedFrame], reader: VideoReader, name: str) -> Iterator[TimedFrame]:
+    """Passes frames on and moves a progress bar, where a person can see it."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]:.1f} frames/s"), TimeRemainingColumn(),
+    )  # fmt: skip
+    shown = console.is_terminal and log.isEnabledFor(logging.WARNING)
+    with Progress(*columns, console=console, disable=not shown, transient=True) as progress:
+        task = progress.add_task(name, total=reader.frames or None, rate=0.0)
+        begin = time.monotonic()
+        for count, frame in enumerate(frames, start=1):
+            yield frame
+            rate = count / max(time.monotonic() - begin, 1e-9)
+            progress.update(task, completed=count, rate=rate)

@@ -1,0 +1,123 @@
+"""Files that appear complete or not at all, and what a user means by INPUT and -o."""
+
+import errno
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from realtime_lrp.errors import MissingInputError, OutputError, TransferError, UsageError
+
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff")
+VIDEOS = (".mp4", ".mkv", ".mov", ".avi", ".webm", ".m4v", ".mpg", ".mpeg", ".ts", ".wmv")
+
+
+def check_output(target: Path, overwrite: bool) -> None:
+    """Refuses a target that cannot be made, before any work is done.
+
+    Raises:
+      OutputError: no such folder, a folder of that name, exists already, or not writable.
+    """
+    folder = target.parent
+    if not folder.is_dir():
+        raise OutputError(f"There is no folder {str(folder)!r} to write {target.name!r} into.")
+    if target.is_dir():
+        raise OutputError(f"{str(target)!r} is a folder. Expected the name of a file.")
+    if target.exists() and not overwrite:
+        raise OutputError(f"{str(target)!r} exists. Add --overwrite or choose another name.")
+    if not os.access(folder, os.W_OK):
+        raise OutputError(f"The folder {str(folder)!r} is not writable.")
+
+
+@contextmanager
+def completed(target: Path, overwrite: bool = False) -> Iterator[Path]:
+    """Lends the path `target.part`; renames it to `target` on success, removes it on failure.
+
+    Raises:
+      OutputError: the target cannot be made.
+      TransferError: the disk is full or a write failed.
+    """
+    check_output(target, overwrite)
+    part = target.with_name(target.name + ".part")
+    try:
+        yield part
+        with part.open("rb") as written:
+            os.fsync(written.fileno())
+        os.replace(part, target)
+    except OSError as error:
+        _discard(part)
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT):
+            raise OutputError(f"{str(target)!r} cannot be written ({error.strerror}).") from error
+        raise TransferError(
+            f"Writing {str(target)!r} failed ({error.strerror or error}). "
+            "Nothing is left of it; make room and start again."
+        ) from error
+    except BaseException:
+        _discard(part)
+        raise
+
+
+def inputs_of(words: Sequence[str], suffixes: Sequence[str], kind: str) -> list[Path]:
+    """The files that INPUT... names: files, folders (what in them has a suffix) and globs.
+
+    Args:
+      words: what the user wrote.
+      suffixes: the endings looked for in folders, lower case, with the dot.
+      kind: what the files hold, for messages, for example "picture".
+
+    Raises:
+      MissingInputError: a word names nothing.
+    """
+    files: list[Path] = []
+    for word in words:
+        path = Path(word)
+        if path.is_dir():
+            found = sorted(p for p in path.iterdir() if p.suffix.lower() in suffixes)
+        elif path.exists():
+            found = [path]
+        else:
+            found = sorted(Path(p) for p in glob.glob(word, recursive=True) if Path(p).is_file())
+        if not found:
+            raise MissingInputError(f"There is no {kind} {word!r}: no such file, folder or match.")
+        files += found
+    return files
+
+
+def outputs_for(
+    inputs: Sequence[Path], output: str, suffix: str, suffixes: Sequence[str], overwrite: bool
+) -> list[Path]:
+    """One target for each input, all checked before any work is done.
+
+    Args:
+      inputs: the files to read.
+      output: what the user wrote after -o, a file or a folder that exists.
+      suffix: the ending of a target in a folder.
+      suffixes: the endings that a target may have.
+      overwrite: whether existing targets may be replaced.
+
+    Raises:
+      UsageError: several inputs for one file, or an ending that is not known.
+      OutputError: a target cannot be made, is an input, or two inputs share one.
+    """
+    target = Path(output)
+    if target.is_dir():
+        targets = [target / (source.stem + suffix) for source in inputs]
+    elif output.endswith(("/", os.sep)) or len(inputs) > 1:
+        raise OutputError(f"There is no folder {output!r}. Several inputs need one that exists.")
+    elif target.suffix.lower() not in suffixes:
+        raise UsageError(f"{output!r} has no known ending. Expected one of {', '.join(suffixes)}.")
+    else:
+        targets = [target]
+    for source, made in zip(inputs, targets, strict=True):
+        if made.exists() and any(made.samefile(other) for other in inputs):
+            raise OutputError(f"{str(made)!r} is an input. Choose another name or folder.")
+        if targets.count(made) > 1:
+            raise OutputError(f"Two inputs would be written to {str(made)!r}. Rename {source}.")
+        check_output(made, overwrite)
+    return targets
+
+
+def _discard(part: Path) -> None:
+    with suppress(OSError):
+        part.unlink()

@@ -1,0 +1,82 @@
+"""Which region of a picture the network sees, and at which size."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from realtime_lrp.video.libraries import cv2
+
+Box = tuple[int, int, int, int]
+"""x0, y0, x1, y1 in pixels, x1 and y1 excluded."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """The explained region of a picture.
+
+    Attributes:
+      box: the region in the picture.
+      inner: where that region lies in the network's input (all of it, but for `letterbox`).
+      size: (rows, columns) of the network's input.
+    """
+
+    box: Box
+    inner: Box
+    size: tuple[int, int]
+
+    def extract(self, picture: np.ndarray) -> np.ndarray:
+        """The network's view of a picture.
+
+        Args:
+          picture: uint8 [H, W, 3].
+
+        Returns:
+          uint8 [rows, columns, 3], area-averaged; grey (128) outside a letterboxed region.
+        """
+        x0, y0, x1, y1 = self.inner
+        shrunk = resize(_cut(picture, self.box), (y1 - y0, x1 - x0))
+        if shrunk.shape[:2] == self.size:
+            return shrunk
+        view = np.full((*self.size, 3), 128, np.uint8)
+        view[y0:y1, x0:x1] = shrunk
+        return view
+
+
+def region_of(picture_size: tuple[int, int], size: tuple[int, int], fit: str) -> Region:
+    """The region for a picture.
+
+    Args:
+      picture_size: (rows, columns) of the picture.
+      size: (rows, columns) of the network's input.
+      fit: "crop": the largest centred region of the network's proportions; "squash": all of the
+        picture, stretched; "letterbox": all of the picture, with borders.
+    """
+    height, width = picture_size
+    rows, columns = size
+    everything, whole_view = (0, 0, width, height), (0, 0, columns, rows)
+    if fit == "squash":
+        return Region(everything, whole_view, size)
+    if fit == "letterbox":
+        scale = min(rows / height, columns / width)
+        return Region(everything, _centred(height * scale, width * scale, rows, columns), size)
+    scale = min(height / rows, width / columns)
+    return Region(_centred(rows * scale, columns * scale, height, width), whole_view, size)
+
+
+def resize(picture: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """A picture at (rows, columns): averaged where it shrinks, interpolated where it grows."""
+    shrinks = picture.shape[0] * picture.shape[1] > size[0] * size[1]
+    how = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
+    return cv2.resize(picture, (size[1], size[0]), interpolation=how)
+
+
+def _cut(picture: np.ndarray, box: Box) -> np.ndarray:
+    x0, y0, x1, y1 = box
+    return picture[y0:y1, x0:x1]
+
+
+def _centred(height: float, width: float, rows: int, columns: int) -> Box:
+    height = min(max(round(height), 1), rows)
+    width = min(max(round(width), 1), columns)
+    y, x = (rows - height) // 2, (columns - width) // 2
+    return x, y, x + width, y + height

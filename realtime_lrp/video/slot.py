@@ -1,0 +1,52 @@
+"""A slot between two threads that holds one item, the newest."""
+
+import threading
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Item(Generic[T]):
+    """What a slot holds.
+
+    Attributes:
+      value: the frame or map.
+      number: 1 for the first item, one more for each that was put.
+      time: `time.monotonic()` in seconds of the capture that it goes back to.
+    """
+
+    value: T
+    number: int
+    time: float
+
+
+class Slot(Generic[T]):
+    """Holds the newest item. A producer overwrites and never waits."""
+
+    def __init__(self):
+        self._changed = threading.Condition()
+        self._item: Item[T] | None = None
+
+    def put(self, value: T, time: float) -> None:
+        """Replaces the item."""
+        with self._changed:
+            self._item = Item(value, self._count() + 1, time)
+            self._changed.notify_all()
+
+    def newest(self, after: int = 0, timeout_s: float = 0.0) -> Item[T] | None:
+        """The newest item if its number is above `after`; waits up to `timeout_s` for one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._count() > after, timeout_s)
+            return self._item if self._count() > after else None
+
+    @property
+    def count(self) -> int:
+        """How many items were put so far."""
+        with self._changed:
+            return self._count()
+
+    def _count(self) -> int:
+        """`count` for a caller that holds the lock."""
+        return self._item.number if self._item else 0

@@ -265,13 +265,13 @@ def _mapping_entries(node, prefix, file, problems) -> Iterator[tuple[str, Any, s
         if isinstance(value_node, yaml.MappingNode) and not prefix:
             yield key, {}, place
             yield from _mapping_entries(value_node, f"{key}.", file, problems)
+            continue
+        try:
+            value = yaml.SafeLoader("").construct_object(value_node, deep=True)
+        except (yaml.YAMLError, ValueError):
+            problems.append((place, f"{key}: is not a plain YAML value; quote it if it is text"))
         else:
-            yield key, _plain_value(value_node), place
-
-
-def _plain_value(node) -> Any:
-    loader = yaml.SafeLoader("")
-    return loader.construct_object(node, deep=True)
+            yield key, value, place
 
 
 def _compose(file: Path):

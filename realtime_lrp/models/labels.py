@@ -14,6 +14,11 @@ log = logging.getLogger(__name__)
 DOWNLOADS = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "models"
 """Where Keras keeps what it downloads."""
 
+CLASS_INDEX_URL = (
+    "https://storage.googleapis.com/download.tensorflow.org/data/imagenet_class_index.json"
+)
+CLASS_INDEX_HASH = "c2c37ea517e94d9795004a39431a14cb"
+
 
 def read_labels(path: Path) -> list[str]:
     """Class names in order.
@@ -62,17 +67,15 @@ def imagenet_labels(download: bool) -> list[str] | None:
     Args:
       download: whether the index may be downloaded; else only Keras's cache is looked at.
     """
-    from keras.applications import imagenet_utils
-
     cached = DOWNLOADS / "imagenet_class_index.json"
     if not download and not cached.exists():
         return None
     try:
         path = keras.utils.get_file(
             cached.name,
-            imagenet_utils.CLASS_INDEX_PATH,
+            CLASS_INDEX_URL,
             cache_subdir="models",
-            file_hash="c2c37ea517e94d9795004a39431a14cb",
+            file_hash=CLASS_INDEX_HASH,
         )
     except Exception as error:
         log.warning(

@@ -6,11 +6,11 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.errors import OutputError
+from realtime_lrp.models.networks import ASSETS
 from realtime_lrp.modes import live
 from realtime_lrp.modes.engine import Engine
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.modes.video import overlay_file
-from realtime_lrp.models.networks import ASSETS
 from realtime_lrp.video.files import check_output
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.recorded import CONTAINERS

@@ -15,7 +15,7 @@ from realtime_lrp.video.region import Region, region_of
 @contextmanager
 def _native_messages_held_back() -> Iterator[None]:
     """Holds back what TensorFlow's libraries print while they load; a failure prints it all."""
-    held = tempfile.TemporaryFile()
+    held = tempfile.TemporaryFile()  # noqa: SIM115 - closed below, after stderr is back
     stderr = os.dup(2)
     os.dup2(held.fileno(), 2)
     try:

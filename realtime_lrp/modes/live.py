@@ -216,18 +216,18 @@ def run(
     figures = Stats(engine.device, engine.precision, reconnects=0)
     capture = Capture(lambda stop: open_source(config.live.source, stop), engine.turned)
     relevance = RelevanceThread(engine, config, capture.frames, figures)
-    with stop_signals() as stopped, Window() if windowed else nullcontext() as window:
-        with capture, relevance:
-            view = View(capture, relevance.maps, figures, window.show if window else _unseen)
-            while not (stopped.is_set() or (window and window.closed())):
-                capture.check()
-                relevance.check()
-                view.step()
-                if duration_s is not None and figures.seconds() >= duration_s:
-                    break
-            figures.frames_captured = capture.frames.count
-            figures.reconnects = capture.reconnects
-            figures.traces = engine.explainer.traces
+    opened = Window() if windowed else nullcontext()
+    with stop_signals() as stopped, opened as window, capture, relevance:
+        view = View(capture, relevance.maps, figures, window.show if window else _unseen)
+        while not (stopped.is_set() or (window and window.closed())):
+            capture.check()
+            relevance.check()
+            view.step()
+            if duration_s is not None and figures.seconds() >= duration_s:
+                break
+        figures.frames_captured = capture.frames.count
+        figures.reconnects = capture.reconnects
+        figures.traces = engine.explainer.traces
     if stats:
         figures.write(stats, live=True)
     return figures

@@ -87,16 +87,14 @@ def overlay_file(
     """
     painter = Painter(config.overlay.map, config.overlay.colormap, config.overlay.opacity)
     with VideoReader(source) as reader, completed(target, overwrite) as part:
-        frames = _counted(_overlaid(engine, painter, iter(reader), figures), reader, source.name)
-        first = next(frames)
-        size = first.picture.shape[:2]
-        container = target.suffix.lower()
-        with VideoWriter(part, container, size, reader.fps, reader.time_base) as writer:
-            for count, frame in enumerate(_chained(first, frames), start=1):
+        frames = _overlaid(engine, painter, iter(reader), figures)
+        before = figures.frames_shown
+        with VideoWriter(part, target.suffix.lower(), reader.fps, reader.time_base) as writer:
+            for frame in _with_progress(frames, reader, source.name):
                 writer.write(frame.picture, frame.pts)
                 figures.frames_shown += 1
                 watch(frame.picture)
-    return count
+    return figures.frames_shown - before
 
 
 def _check_first(sources: Sequence[Path]) -> None:
@@ -121,12 +119,9 @@ def _overlaid(
             yield TimedFrame(drawn, frame.pts)
 
 
-def _chained(first: TimedFrame, rest: Iterator[TimedFrame]) -> Iterator[TimedFrame]:
-    yield first
-    yield from rest
-
-
-def _counted(frames: Iterator[TimedFrame], reader: VideoReader, name: str) -> Iterator[TimedFrame]:
+def _with_progress(
+    frames: Iterator[TimedFrame], reader: VideoReader, name: str
+) -> Iterator[TimedFrame]:
     """Passes frames on and moves a progress bar, where a person can see it."""
     console = Console(stderr=True)
     columns = (

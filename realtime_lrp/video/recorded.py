@@ -97,6 +97,7 @@ class VideoReader:
             except av.FFmpegError:
                 self.bad_packets += 1
                 in_a_row += 1
+                packets = self._container.demux(self._stream)  # an error ended the old one
                 continue
             in_a_row = 0
             yield from frames
@@ -108,7 +109,6 @@ class VideoWriter:
     Args:
       path: the file to write.
       container: the ending that names the container, for example ".mp4".
-      size: (rows, columns) of the frames.
       fps: nominal frames a second.
       time_base: seconds per unit of the times given to `write`.
 
@@ -116,20 +116,17 @@ class VideoWriter:
       OSError: the file cannot be written; also from `write` and on leaving the context.
     """
 
-    def __init__(
-        self, path: Path, container: str, size: tuple[int, int], fps: Fraction, time_base: Fraction
-    ):
+    def __init__(self, path: Path, container: str, fps: Fraction, time_base: Fraction):
         options = {"movflags": "faststart"} if CONTAINERS[container] != "matroska" else {}
-        self._size = size
         self._container = av.open(path, "w", format=CONTAINERS[container], options=options)
         self._stream = self._container.add_stream("libx264", rate=fps)
         self._stream.options = {"crf": "18", "preset": "fast"}
         self._stream.pix_fmt = "yuv420p"
-        self._stream.height, self._stream.width = (side + side % 2 for side in size)
         context = self._stream.codec_context
         self._stream.time_base = context.time_base = time_base
         context.colorspace = context.color_primaries = context.color_trc = 1  # BT.709
         context.color_range = 1  # limited
+        self._size: tuple[int, ...] | None = None
         self._to_yuv = av.video.reformatter.VideoReformatter()
 
     def __enter__(self) -> "VideoWriter":
@@ -143,10 +140,14 @@ class VideoWriter:
             self._container.close()
 
     def write(self, picture: np.ndarray, pts: int) -> None:
-        """Appends a frame uint8 [H, W, 3] RGB, shown at `pts`."""
-        if picture.shape != (*self._size, 3):
-            raise ValueError(f"Expected a frame of {(*self._size, 3)}. Received {picture.shape}.")
-        odd = [(0, side % 2) for side in self._size]
+        """Appends a frame uint8 [H, W, 3] RGB, shown at `pts`; all have the size of the first."""
+        size = picture.shape[:2]
+        if self._size is None:
+            self._size = size
+            self._stream.height, self._stream.width = (side + side % 2 for side in size)
+        if size != self._size:
+            raise ValueError(f"Expected a frame of {self._size}. Received {size}.")
+        odd = [(0, side % 2) for side in size]
         picture = np.pad(picture, [*odd, (0, 0)], mode="edge") if any(map(sum, odd)) else picture
         frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
         frame = self._to_yuv.reformat(

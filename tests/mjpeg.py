@@ -1,0 +1,69 @@
+"""A real MJPEG server over HTTP, as an IP camera has one, that can die and come back."""
+
+import threading
+import time
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import cv2
+import numpy as np
+
+
+class MjpegServer:
+    """Serves a wandering disc on 127.0.0.1 until it is stopped.
+
+    Attributes:
+      fps: frames a second.
+      sent: how many frames were sent so far.
+    """
+
+    def __init__(self, fps=30, size=(240, 320), port=0):
+        self.fps, self.size, self.sent = fps, size, 0
+        self._alive = threading.Event()
+        self._alive.set()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                with suppress(OSError):
+                    outer._stream(self)
+
+            def log_message(self, *words):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}/camera.mjpg"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def stop(self):
+        """Ends every connection and closes the port."""
+        self._alive.clear()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.stop()
+
+    def _stream(self, handler):
+        handler.send_response(200)
+        handler.send_header("Content-Type", "multipart/x-mixed-replace; boundary=frame")
+        handler.end_headers()
+        begin, count = time.monotonic(), 0
+        while self._alive.is_set():
+            data = self._picture(count)
+            head = f"--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {len(data)}\r\n\r\n"
+            handler.wfile.write(head.encode() + data + b"\r\n")
+            count += 1
+            self.sent += 1
+            time.sleep(max(0.0, begin + count / self.fps - time.monotonic()))
+
+    def _picture(self, count):
+        picture = np.full((*self.size, 3), 40, np.uint8)
+        centre = int(self.size[1] * (0.5 + 0.3 * np.sin(count / 20))), self.size[0] // 2
+        cv2.circle(picture, centre, self.size[0] // 6, (30, 60, 230), -1)
+        return cv2.imencode(".jpg", picture)[1].tobytes()

@@ -1,0 +1,91 @@
+"""Which room may import which, and what stays light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "realtime_lrp"
+ROOMS = ("relevance", "models", "video", "view")
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def imports_of(file):
+    """The names of all modules that a file imports, wherever in the file."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file} has a relative import"
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def room_of(name):
+    """The room of a module name inside the package, for example "video"."""
+    return name.split(".")[1] if name.startswith("realtime_lrp.") else None
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(PACKAGE)))
+def test_imports_go_one_way(file):
+    """cli -> modes -> {relevance, models, video, view} -> {config, errors}."""
+    parts = file.relative_to(PACKAGE).parts
+    here = parts[0] if len(parts) > 1 else file.stem
+    reached = {room_of(name) for name in imports_of(file)} - {None, here, "__version__"}
+    allowed = {
+        "cli": {"modes", "view", "config", "errors"},
+        "modes": {*ROOMS, "config", "errors"},
+        **dict.fromkeys(ROOMS, {"config", "errors"}),
+        "config": {"errors"},
+        "errors": set(),
+        "__main__": {"cli"},
+        "__init__": set(),
+    }[here]
+    assert reached <= allowed
+
+
+@pytest.mark.parametrize(
+    ("room", "strangers"),
+    [
+        ("relevance", {"cv2", "av", "threading", "pathlib"}),
+        ("video", {"tensorflow", "keras"}),
+        ("view", {"tensorflow", "keras", "av"}),
+    ],
+)
+def test_rooms_keep_to_their_libraries(room, strangers):
+    """The mathematics knows no files, frames know no TensorFlow."""
+    for file in (PACKAGE / room).rglob("*.py"):
+        assert not {name.split(".")[0] for name in imports_of(file)} & strangers, file
+
+
+def test_pyav_is_imported_in_one_place_after_opencv():
+    """PyAV before OpenCV hangs the first window for ever."""
+    importing = [file for file in FILES if "av" in imports_of(file)]
+    assert [file.name for file in importing] == ["libraries.py"]
+    names = list(imports_of(importing[0]))
+    assert names.index("cv2") < names.index("av")
+
+
+def loaded_after(statement):
+    """The top-level modules that are loaded in a fresh interpreter after a statement."""
+    code = f"{statement}\nimport sys; print(*{{n.split('.')[0] for n in sys.modules}})"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(out.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "statement", ["import realtime_lrp", "import realtime_lrp.config", "import realtime_lrp.cli"]
+)
+def test_words_are_understood_without_heavy_libraries(statement):
+    """`--help` answers at once because nothing heavy is loaded."""
+    assert not loaded_after(statement) & {"tensorflow", "keras", "cv2", "av", "rich"}
+
+
+def test_the_public_names_are_there():
+    """`from realtime_lrp import Explainer` and its relatives."""
+    import realtime_lrp
+
+    for name in realtime_lrp.__all__:
+        assert getattr(realtime_lrp, name).__name__ == name

@@ -1,0 +1,245 @@
+"""Frames in and out: colours, times, regions, files that are complete or absent."""
+
+import errno
+import os
+import subprocess
+import sys
+from fractions import Fraction
+
+import media
+import numpy as np
+import pytest
+
+from realtime_lrp.errors import (
+    DamagedInputError,
+    MissingInputError,
+    OutputError,
+    TransferError,
+    UsageError,
+)
+from realtime_lrp.video.files import completed, inputs_of, outputs_for
+from realtime_lrp.video.pictures import read_picture, write_picture
+from realtime_lrp.video.recorded import VideoReader, VideoWriter
+from realtime_lrp.video.region import region_of
+
+FFV1 = {"codec": "ffv1", "pixels": "bgr0"}
+
+
+def frames_of(path):
+    with VideoReader(path) as reader:
+        return [frame.picture for frame in reader]
+
+
+def test_a_lossless_file_gives_back_every_colour(tmp_path, rng):
+    """FFV1 in bgr0: each pixel exactly, red stays red."""
+    pictures = [rng.integers(0, 256, (48, 64, 3), np.uint8) for _ in range(3)]
+    pictures.append(media.plain())
+    path = media.write_video(tmp_path / "a.mkv", pictures, **FFV1)
+    np.testing.assert_array_equal(frames_of(path), pictures)
+
+
+@pytest.mark.parametrize("name", ["out.mp4", "out.mov", "out.mkv"])
+def test_what_is_written_is_read_back(tmp_path, name):
+    """H.264: all frames, their times, the frame rate, colours within 4 levels."""
+    pts = [0, 3003, 6006, 12012, 15015]  # 29.97 with a gap
+    colours = [(255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255), (90, 60, 200)]
+    path = tmp_path / name
+    fps = Fraction(30000, 1001)
+    with VideoWriter(path, path.suffix, fps, Fraction(1, 90000)) as writer:
+        for time, colour in zip(pts, colours, strict=True):
+            writer.write(media.plain(colour), time)
+    frames = frames_of(path)
+    assert len(frames) == 5
+    for frame, colour in zip(frames, colours, strict=True):
+        assert np.abs(frame.astype(int) - colour).max() <= 4
+    np.testing.assert_allclose(media.times_of(path), np.array(pts) / 90000, atol=0.0006)
+    assert media.stream_of(path)[:3] == ("h264", 48, 64)
+
+
+def test_odd_sizes_are_made_even_by_repeating_the_last_line(tmp_path):
+    """H.264 needs even sizes; no frame is scaled for it."""
+    path = tmp_path / "odd.mp4"
+    picture = media.numbered(1, (47, 63))[0]
+    with VideoWriter(path, ".mp4", Fraction(30), Fraction(1, 90000)) as writer:
+        writer.write(picture, 0)
+        with pytest.raises(ValueError, match="frame of"):
+            writer.write(media.plain(), 3000)
+    (frame,) = frames_of(path)
+    assert frame.shape == (48, 64, 3)
+    assert np.abs(frame[40, 1:7].astype(int) - picture[40, 1:7]).max() <= 6
+
+
+def test_variable_frame_times_are_kept_and_repeated_times_rise(tmp_path):
+    """Times come from the file; a reader never hands out two frames of the same time."""
+    pts = [0, 9000, 9090, 45000]
+    path = media.write_video(tmp_path / "vfr.mp4", media.numbered(4), pts=pts)
+    with VideoReader(path) as reader:
+        seconds = [float(frame.pts * reader.time_base) for frame in reader]
+    np.testing.assert_allclose(seconds, np.array(pts) / 90000, atol=1e-4)
+
+
+def test_a_file_with_damaged_pictures_is_read_to_its_end(tmp_path, rng):
+    """Flipped bytes among the pictures cost a few of them, the last one still comes."""
+    noise = [rng.integers(0, 256, (96, 128, 3), np.uint8) for _ in range(40)]
+    path = media.write_video(tmp_path / "a.mp4", noise, g="4")
+    whole = media.times_of(path)
+    data = bytearray(path.read_bytes())
+    for place in rng.integers(len(data) // 3, 2 * len(data) // 3, 30):
+        data[place] ^= 0xFF
+    path.write_bytes(data)
+    with VideoReader(path) as reader:
+        seconds = [float(frame.pts * reader.time_base) for frame in reader]
+        assert 25 < len(seconds) + reader.bad_packets <= 41
+    assert seconds[-1] == pytest.approx(whole[-1])
+
+
+def test_a_truncated_file_gives_what_is_there(tmp_path):
+    """The first 60 % of a Matroska file."""
+    path = media.write_video(tmp_path / "a.mkv", media.numbered(40, (96, 128)))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 6 // 10])
+    assert 10 < len(frames_of(path)) < 40
+
+
+@pytest.mark.parametrize("content", [b"", b"just text\n" * 50, bytes(range(256)) * 20])
+def test_what_is_no_video_is_damaged_input(tmp_path, content):
+    """Empty, text and noise under a video's name."""
+    path = tmp_path / "not.mp4"
+    path.write_bytes(content)
+    with pytest.raises(DamagedInputError, match=r"not\.mp4"):
+        VideoReader(path)
+
+
+def test_missing_inputs_are_named(tmp_path):
+    """No such file, an empty folder, a glob without a match."""
+    with pytest.raises(MissingInputError):
+        VideoReader(tmp_path / "none.mp4")
+    for word in ("none.mp4", "*.png", "."):
+        with pytest.raises(MissingInputError, match="no picture"):
+            inputs_of([str(tmp_path / word)], (".png",), "picture")
+
+
+def test_inputs_are_files_folders_and_globs(tmp_path):
+    """A folder gives what has a known ending, in order."""
+    for name in ("b.png", "a.PNG", "c.txt"):
+        (tmp_path / name).touch()
+    names = lambda words: [p.name for p in inputs_of(words, (".png",), "picture")]  # noqa: E731
+    assert names([str(tmp_path)]) == ["a.PNG", "b.png"]
+    assert names([str(tmp_path / "*.txt"), str(tmp_path / "b.png")]) == ["c.txt", "b.png"]
+
+
+def test_outputs_are_checked_before_any_work(tmp_path):
+    """Existing files, missing folders, the input itself, two inputs for one name."""
+    source = tmp_path / "a.png"
+    source.touch()
+    made = outputs_for([source], str(tmp_path / "x.png"), ".png", (".png",), False)
+    assert made == [tmp_path / "x.png"]
+    with pytest.raises(OutputError, match="is an input"):
+        outputs_for([source], str(source), ".png", (".png",), True)
+    with pytest.raises(OutputError, match="no folder"):
+        outputs_for([source], str(tmp_path / "none" / "x.png"), ".png", (".png",), False)
+    with pytest.raises(UsageError, match="ending"):
+        outputs_for([source], str(tmp_path / "x.gif"), ".png", (".png",), False)
+    folder = tmp_path / "out"
+    folder.mkdir()
+    twins = [source, tmp_path / "a.jpg"]
+    with pytest.raises(OutputError, match="Two inputs"):
+        outputs_for(twins, str(folder), ".png", (".png",), False)
+    (folder / "a.png").touch()
+    with pytest.raises(OutputError, match="--overwrite"):
+        outputs_for([source], str(folder), ".png", (".png",), False)
+    assert outputs_for([source], str(folder), ".png", (".png",), True) == [folder / "a.png"]
+
+
+def test_a_file_appears_complete_or_not_at_all(tmp_path):
+    """An exception on the way leaves the old file and no rest."""
+    target = tmp_path / "x.txt"
+    with completed(target) as part:
+        part.write_text("old")
+    with pytest.raises(RuntimeError), completed(target, overwrite=True) as part:
+        part.write_text("half")
+        raise RuntimeError
+    with pytest.raises(TransferError, match="room"), completed(target, overwrite=True) as part:
+        part.write_text("half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert target.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["x.txt"]
+
+
+def test_a_file_limit_while_encoding_is_a_failed_write(tmp_path):
+    """A real limit on the file size (EFBIG) in a child process: exit 74's error, nothing left."""
+    code = f"""
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+sys.path[:0] = [{str(os.path.dirname(__file__))!r}, {str(os.getcwd())!r}]
+from fractions import Fraction
+from pathlib import Path
+import numpy as np
+from realtime_lrp.errors import TransferError
+from realtime_lrp.video.files import completed
+from realtime_lrp.video.recorded import VideoWriter
+noise = np.random.default_rng(0).integers(0, 255, (60, 240, 320, 3), np.uint8)
+try:
+    with completed(Path({str(tmp_path / "big.mp4")!r})) as part:
+        with VideoWriter(part, ".mp4", Fraction(30), Fraction(1, 90000)) as writer:
+            for number, picture in enumerate(noise):
+                writer.write(picture, number * 3000)
+except TransferError as error:
+    print("refused:", error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("refused: Writing"), done
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("shape", "fit", "box", "inner"),
+    [
+        ((480, 640), "crop", (80, 0, 560, 480), (0, 0, 100, 100)),
+        ((640, 480), "crop", (0, 80, 480, 560), (0, 0, 100, 100)),
+        ((480, 640), "squash", (0, 0, 640, 480), (0, 0, 100, 100)),
+        ((480, 640), "letterbox", (0, 0, 640, 480), (0, 12, 100, 87)),
+        ((1, 7), "crop", (3, 0, 4, 1), (0, 0, 100, 100)),
+    ],
+)
+def test_the_region_is_what_the_fit_says(shape, fit, box, inner):
+    """The box in the picture and the place in the network's input."""
+    region = region_of(shape, (100, 100), fit)
+    assert (region.box, region.inner) == (box, inner)
+    view = region.extract(np.full((*shape, 3), 7, np.uint8))
+    assert view.shape == (100, 100, 3)
+    x0, y0, x1, y1 = inner
+    assert (view[y0:y1, x0:x1] == 7).all()
+    assert fit != "letterbox" or (view[:y0] == 128).all()
+
+
+def test_a_network_that_is_not_square_gets_its_own_proportions():
+    """The largest centred region of the network's proportions."""
+    assert region_of((480, 640), (50, 200), "crop").box == (0, 160, 640, 320)
+
+
+def test_pictures_keep_their_colours(tmp_path, rng):
+    """PNG exactly; grey, transparent and 16-bit files become RGB."""
+    import cv2
+
+    picture = rng.integers(0, 256, (20, 30, 3), np.uint8)
+    write_picture(tmp_path / "ä.png", picture)
+    np.testing.assert_array_equal(read_picture(tmp_path / "ä.png"), picture)
+    for name, data in {
+        "grey.png": picture[..., 0],
+        "alpha.png": np.dstack([picture[..., ::-1], picture[..., 0]]),
+        "deep.png": picture[..., ::-1].astype(np.uint16) * 257,
+    }.items():
+        cv2.imwrite(str(tmp_path / name), data)
+        assert read_picture(tmp_path / name).shape == (20, 30, 3)
+    np.testing.assert_array_equal(read_picture(tmp_path / "deep.png"), picture)
+    np.testing.assert_array_equal(read_picture(tmp_path / "alpha.png"), picture)
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"\x89PNG\r\n\x1a\n broken"])
+def test_what_is_no_picture_is_damaged_input(tmp_path, content):
+    """Empty, text and a broken header."""
+    path = tmp_path / "not.png"
+    path.write_bytes(content)
+    with pytest.raises(DamagedInputError, match=r"not\.png"):
+        read_picture(path)

@@ -1,6 +1,8 @@
 """What tests share. OpenCV comes before PyAV here, as it does in the package."""
 
 import os
+import shutil
+import subprocess
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -34,6 +36,30 @@ def tiny_model(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "tiny.keras"
     model.save(path)
     return path
+
+
+@pytest.fixture(scope="session")
+def display():
+    """A virtual display with a window manager; its DISPLAY value. Skips where there is none."""
+    missing = [name for name in ("Xvfb", "openbox", "xdotool", "import") if not shutil.which(name)]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    read, write = os.pipe()
+    server = subprocess.Popen(
+        ["Xvfb", "-displayfd", str(write), "-screen", "0", "1280x800x24"],
+        pass_fds=[write],
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(write)
+    with os.fdopen(read) as answer:
+        number = f":{answer.readline().strip()}"
+    manager = subprocess.Popen(
+        ["openbox"], env={**os.environ, "DISPLAY": number}, stderr=subprocess.DEVNULL
+    )
+    yield number
+    for process in (manager, server):
+        process.terminate()
+        process.wait(10)
 
 
 @pytest.fixture

@@ -267,6 +267,7 @@ def test_without_a_network_the_message_says_where_the_file_belongs(downloads, mo
     from keras.src.applications import vgg16
 
     monkeypatch.setattr(vgg16, "WEIGHTS_PATH", "http://127.0.0.1:9/none.h5")
+    monkeypatch.setattr(vgg16.layers, "Dense", lambda units, **_: layers.Activation("linear"))
     with pytest.raises(UnavailableError) as refusal:
         load_network("vgg16")
     name = "vgg16_weights_tf_dim_ordering_tf_kernels.h5"

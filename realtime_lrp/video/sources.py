@@ -130,7 +130,7 @@ class Playback(Source):
                     if len(files) == 1:
                         raise
                     log.warning("%s", error)
-            if not shown:
+            if not shown and not self.stop.is_set():
                 raise DamagedInputError(f"None of the {len(files)} files can be played.")
 
     def _frames_of(self, file: Path) -> Iterator[np.ndarray]:

@@ -1,0 +1,212 @@
+"""The live viewer with real parts: a real HTTP stream, a real window, real signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from mjpeg import MjpegServer
+
+from realtime_lrp import config
+from realtime_lrp.modes import live
+from realtime_lrp.modes.live import Meter
+
+ROOT = Path(__file__).parents[1]
+NAMES = {
+    "frames_captured", "frames_shown", "frames_dropped", "maps", "display_fps", "maps_per_s",
+    "map_ms", "frame_age_ms", "map_age_ms", "reconnects", "traces", "device", "precision",
+}  # fmt: skip
+
+
+def settings(model, source, **more):
+    """A configuration without a window."""
+    options = {"--model": str(model), "--source": source, "--display": "none", **more}
+    return config.load(options={"--preprocess": "tf", **options}).config
+
+
+def test_the_picture_keeps_its_rate_while_maps_come_at_their_own(tmp_path):
+    """VGG16 with random weights beside a real 30 fps stream; each frame counts once."""
+    with MjpegServer(fps=30, size=(480, 640)) as server:
+        chosen = settings("vgg16", server.url, **{"--weights": "random"})
+        live.run(chosen, duration_s=4, stats=tmp_path / "s.json")
+        sent = server.sent
+    figures = json.loads((tmp_path / "s.json").read_text())
+    assert set(figures) == NAMES
+    captured, shown, dropped = (figures[f"frames_{n}"] for n in ("captured", "shown", "dropped"))
+    assert 0 <= captured - shown - dropped <= 2
+    assert 0 <= sent - captured <= 30
+    assert figures["traces"] == 1
+    assert figures["reconnects"] == 0
+    assert 1 <= figures["maps"] < shown
+    assert figures["display_fps"] > 3 * figures["maps_per_s"]
+    assert figures["display_fps"] > 20
+    assert figures["map_age_ms"]["p50"] > figures["map_ms"]["p50"] > figures["frame_age_ms"]["p50"]
+
+
+def test_a_frame_is_shown_at_once_and_a_dropped_one_is_counted():
+    """The numbers that a scripted source and a slow display must give."""
+    import media
+
+    from realtime_lrp.modes.stats import Stats
+    from realtime_lrp.video.capture import Capture
+    from realtime_lrp.video.slot import Slot
+
+    capture = Capture(lambda stop: None)
+    shown, stats = [], Stats("CPU", "float32")
+    view = live.View(capture, Slot(), stats, shown.append)
+    for batch in (1, 3, 1, 0, 2):
+        for _ in range(batch):
+            capture.frames.put(media.plain(size=(120, 160)), time.monotonic())
+        view.step()
+    assert len(shown) == stats.frames_shown == 4
+    assert stats.frames_dropped == 3
+    assert capture.frames.count == stats.frames_shown + stats.frames_dropped
+    assert max(stats.frame_age_ms) < 1000
+
+
+def test_the_meter_counts_steps_a_second(monkeypatch):
+    """Ten numbers a second, and a number that does not change does not count."""
+    now = [0.0]
+    monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
+    meter = Meter()
+    for tick in range(100):
+        now[0] = tick * 0.05
+        meter.reached(tick // 2)
+    assert meter.rate() == pytest.approx(10)
+
+
+@contextmanager
+def start(*words, **environment):
+    """Starts the program as a user does; it does not outlive the test."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "realtime_lrp", *map(str, words)],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_0_and_its_figures(number, tiny_model, tmp_path):
+    """SIGINT and SIGTERM end the viewer within 3 s, statistics written."""
+    stats = tmp_path / "s.json"
+    words = ("--source", "synthetic", "--model", tiny_model, "--display", "none")
+    with start("live", *words, "--preprocess", "tf", "--stats", stats) as process:
+        time.sleep(5)
+        process.send_signal(number)
+        begin = time.monotonic()
+        assert process.wait(20) == 0, process.stderr.read()
+        assert time.monotonic() - begin < 3
+    figures = json.loads(stats.read_text())
+    assert 0 <= figures["frames_captured"] - figures["frames_shown"] - figures["frames_dropped"] <= 2
+    assert figures["maps"] > 5
+
+
+def screenshot(display, path):
+    """What is on the display, uint8 [H, W, 3] RGB."""
+    subprocess.run(
+        ["import", "-window", "root", str(path)],
+        env={**os.environ, "DISPLAY": display},
+        check=True,
+        timeout=20,
+    )
+    return cv2.imread(str(path))[..., ::-1]
+
+
+def xdotool(display, *words):
+    """Runs xdotool and gives what it prints."""
+    done = subprocess.run(
+        ["xdotool", *map(str, words)],
+        env={**os.environ, "DISPLAY": display},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    return done.stdout.strip()
+
+
+def opened_window(display, process):
+    """The window's id once it is there."""
+    for _ in range(200):
+        found = xdotool(display, "search", "--name", "^realtime_lrp$")
+        if found:
+            return found.splitlines()[-1]
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.1)
+    raise AssertionError("no window came")
+
+
+@pytest.mark.gui
+@pytest.mark.parametrize(
+    "way", ["q", pytest.param("Escape", marks=pytest.mark.release), "close"]
+)
+def test_the_window_shows_the_stream_and_closes(way, display, tiny_model, tmp_path):
+    """q, ESC and the window's X end it with 0; the picture and its figures are on the screen."""
+    with MjpegServer(size=(480, 640)) as server:
+        words = ("live", "--source", server.url, "--model", tiny_model, "--preprocess", "tf")
+        with start(*words, DISPLAY=display) as process:
+            window = opened_window(display, process)
+            time.sleep(1)
+            picture = screenshot(display, tmp_path / "s.png")
+            red = (picture[..., 0] > 150) & (picture[..., 2] < 90)
+            white = (picture > 200).all(-1)
+            assert red.sum() > 2000, "the disc of the stream"
+            assert white.sum() > 300, "the figures in white"
+            if way == "close":
+                xdotool(display, "windowfocus", "--sync", window, "key", "alt+F4")
+            else:
+                xdotool(display, "windowfocus", "--sync", window, "key", way)
+            assert process.wait(10) == 0, process.stderr.read()
+
+
+@pytest.mark.parametrize("name", ["", ":987"])
+def test_without_a_display_the_message_says_so(name, tiny_model):
+    """An unreachable display would abort the process inside OpenCV: exit 69 instead."""
+    words = ("live", "--source", "synthetic", "--model", tiny_model)
+    with start(*words, DISPLAY=name) as process:
+        assert process.wait(30) == 69
+        message = process.stderr.read()
+    assert "--display none" in message
+    assert len(message.splitlines()) <= 2
+
+
+@pytest.mark.gui
+def test_pyav_and_opencv_live_together(display):
+    """The import order that hangs a window is not ours."""
+    code = (
+        "from realtime_lrp.video.recorded import VideoReader\n"
+        "from realtime_lrp.view.window import Window\nimport numpy as np\n"
+        "with Window() as w:\n w.show(np.zeros((50, 50, 3), np.uint8)); print(w.closed())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "DISPLAY": display},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def test_a_mirror_turns_the_live_picture(tiny_model, monkeypatch):
+    """The synthetic disc starts on the right and is shown on the left."""
+    pictures = []
+    monkeypatch.setattr(live, "_unseen", pictures.append)
+    live.run(settings(tiny_model, "synthetic", **{"--mirror": True}), duration_s=0.2)
+    red = (pictures[0][..., 0] > 200) & (pictures[0][..., 2] < 90)
+    assert np.argwhere(red)[:, 1].mean() < 320

@@ -1,0 +1,254 @@
+"""The commands as a user runs them, in this process; every exit code of the contract."""
+
+import json
+import os
+
+import keras
+import media
+import numpy as np
+import pytest
+
+from realtime_lrp import config
+from realtime_lrp.models.networks import load_network
+from realtime_lrp.relevance.explainer import Explainer
+
+
+@pytest.fixture
+def with_tiny(tiny_model, tmp_path):
+    """The words that choose the tiny network with its labels."""
+    labels = tmp_path / "names.txt"
+    labels.write_text("red\ngreen\nblue\nblue\n")
+    return "--model", tiny_model, "--labels", labels, "--preprocess", "caffe"
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """The tensors that the network gets."""
+    tensors = []
+    call = Explainer.__call__
+
+    def spy(self, x, target=None):
+        tensors.append(np.array(x))
+        return call(self, x, target)
+
+    monkeypatch.setattr(Explainer, "__call__", spy)
+    return tensors
+
+
+RED_IN_CAFFE = np.array([0 - 103.939, 0 - 116.779, 255 - 123.68])
+
+
+def test_red_stays_red_on_its_way_from_a_file_to_the_network(run, with_tiny, seen, tmp_path):
+    """Exactly from FFV1 and PNG, within 4 levels from H.264; BGR minus mean, as VGG wants it."""
+    red = [media.plain(size=(60, 80))] * 2
+    lossless = media.write_video(tmp_path / "l.mkv", red, codec="ffv1", pixels="bgr0")
+    lossy = media.write_video(tmp_path / "h.mp4", red)
+    media.write_picture(tmp_path / "p.png", red[0])
+    for words, tolerance in (
+        (("video", lossless, "-o", tmp_path / "1.mp4"), 1e-4),
+        (("video", lossy, "-o", tmp_path / "2.mp4"), 4),
+        (("image", tmp_path / "p.png", "-o", tmp_path / "3.png"), 1e-4),
+    ):
+        seen.clear()
+        assert run(*words, *with_tiny)[0] == 0
+        (x,) = seen
+        assert x.shape[1:] == (32, 32, 3)
+        assert np.abs(x - RED_IN_CAFFE).max() <= tolerance
+
+
+def test_video_gives_every_frame_its_time_and_size(run, with_tiny, tmp_path):
+    """19 frames at 29.97, more than two batches; the overlay is there; the figures add up."""
+    from fractions import Fraction
+
+    pictures = media.numbered(19, (60, 80))
+    source = media.write_video(tmp_path / "in.mp4", pictures, fps=Fraction(30000, 1001))
+    target, stats = tmp_path / "out.mp4", tmp_path / "s.json"
+    code, out, err = run("video", source, "-o", target, *with_tiny, "--stats", stats)
+    assert (code, err) == (0, "")
+    assert f"in.mp4: 19 frames -> {target}" in out
+    assert media.times_of(target) == media.times_of(source)
+    assert media.stream_of(target) == ("h264", 60, 80, Fraction(30000, 1001))
+    figures = json.loads(stats.read_text())
+    assert {k: figures[k] for k in ("frames_captured", "frames_shown", "frames_dropped", "maps")} == {
+        "frames_captured": 19, "frames_shown": 19, "frames_dropped": 0, "maps": 19,
+    }  # fmt: skip
+    assert figures["traces"] == 1
+    assert figures["map_ms"]["p99"] >= figures["map_ms"]["p50"] > 0
+    assert figures["display_fps"] is figures["frame_age_ms"] is figures["reconnects"] is None
+
+
+def test_an_overlay_changes_the_region_and_nothing_else(run, with_tiny, tmp_path, rng):
+    """PNG out: pixels outside the centred square are the input's."""
+    picture = rng.integers(0, 256, (60, 100, 3), np.uint8)
+    media.write_picture(tmp_path / "in.png", picture)
+    code, out, _ = run("image", tmp_path / "in.png", "-o", tmp_path / "out.png", *with_tiny)
+    assert code == 0
+    assert out.startswith("in.png: ")
+    import cv2
+
+    drawn = cv2.imread(str(tmp_path / "out.png"))[..., ::-1]
+    np.testing.assert_array_equal(drawn[:, :20], picture[:, :20])
+    np.testing.assert_array_equal(drawn[:, 80:], picture[:, 80:])
+    assert (drawn[:, 20:80] != picture[:, 20:80]).any(-1).mean() > 0.2
+
+
+def test_a_raw_map_has_the_contracts_names(run, with_tiny, tiny_model, tmp_path, rng):
+    """The .npz holds what Explainer gives for the same picture."""
+    picture = rng.integers(0, 256, (32, 48, 3), np.uint8)
+    media.write_picture(tmp_path / "in.png", picture)
+    out = tmp_path / "out.npz"
+    assert run("image", tmp_path / "in.png", "-o", out, *with_tiny, "--target", "green")[0] == 0
+    data = np.load(out)
+    assert set(data) == {"relevance", "scores", "labels", "target", "box"}
+    assert (data["relevance"].shape, data["relevance"].dtype) == ((32, 32, 3), np.float32)
+    np.testing.assert_array_equal(data["box"], [8, 0, 40, 32])
+    assert str(data["target"]) == "green"
+    network = load_network(str(tiny_model), preprocessing="caffe")
+    expected = Explainer(network.model, target=1)(network.prepare(picture[None, :, 8:40]))
+    np.testing.assert_allclose(data["relevance"], expected.relevance[0], atol=1e-6)
+    np.testing.assert_allclose(data["scores"], expected.scores[0], atol=1e-6)
+    names = ["red", "green", "blue", "blue"]
+    assert list(data["labels"]) == [names[i] for i in np.argsort(-expected.scores[0])]
+
+
+def test_a_mirrored_picture_is_explained_mirrored(run, with_tiny, seen, tmp_path, rng):
+    """What the network gets and what is written are both turned."""
+    picture = rng.integers(0, 256, (32, 32, 3), np.uint8)
+    media.write_picture(tmp_path / "in.png", picture)
+    words = ("image", tmp_path / "in.png", "--opacity", 0, *with_tiny, "--preprocess", "none")
+    assert run(*words, "--mirror", "-o", tmp_path / "out.png")[0] == 0
+    np.testing.assert_array_equal(seen[0][0], picture[:, ::-1])
+    import cv2
+
+    written = cv2.imread(str(tmp_path / "out.png"))[..., ::-1]
+    np.testing.assert_array_equal(written, picture[:, ::-1])
+
+
+def test_folders_and_several_inputs(run, with_tiny, tmp_path, rng):
+    """A folder of pictures into a folder; a damaged one is named and left out."""
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    target.mkdir()
+    for name in ("a.png", "b.jpg"):
+        media.write_picture(source / name, rng.integers(0, 256, (40, 40, 3), np.uint8))
+    (source / "c.png").write_text("no picture")
+    code, out, err = run("image", source, "-o", target, *with_tiny)
+    assert code == 0
+    assert len(out.splitlines()) == 2
+    assert "c.png" in err
+    assert sorted(p.name for p in target.iterdir()) == ["a.png", "b.png"]
+    code, _, err = run("image", source, "-o", tmp_path / "one.png", *with_tiny)
+    assert code == 73
+    assert "Several inputs" in err
+
+
+def test_random_weights_and_logits_are_announced(run, tmp_path, rng):
+    """A network that ends in logits gets its softmax, and stderr says so."""
+    x = keras.Input((8, 8, 3))
+    bare = keras.layers.Dense(3)(keras.layers.Flatten()(keras.layers.Rescaling(1 / 255)(x)))
+    keras.Model(x, bare, name="bare").save(tmp_path / "bare.keras")
+    media.write_picture(tmp_path / "in.png", rng.integers(0, 256, (20, 20, 3), np.uint8))
+    code, out, err = run(
+        "image", tmp_path / "in.png", "--model", tmp_path / "bare.keras", "--weights", "random",
+        "-o", tmp_path / "out.npz",
+    )  # fmt: skip
+    assert code == 0
+    assert "class " in out
+    assert "softmax is added" in err
+    assert np.load(tmp_path / "out.npz")["scores"].sum() == pytest.approx(1)
+
+
+@pytest.fixture
+def bad_words(tmp_path, monkeypatch):
+    """Files for the table of bad input."""
+    (tmp_path / "empty.mp4").touch()
+    (tmp_path / "text.mp4").write_text("this is text\n" * 100)
+    (tmp_path / "text.png").write_text("this is text")
+    (tmp_path / "bad.yaml").write_text("lrp: {composite: z_plus}\n")
+    (tmp_path / "broken.yaml").write_text("lrp: {pool: 3}\n")
+    media.write_video(tmp_path / "ok.mp4", media.numbered(3))
+    media.write_picture(tmp_path / "ok.png", media.plain())
+    (tmp_path / "taken.mp4").touch()
+    (tmp_path / "three.txt").write_text("a\nb\nc\n")
+    (tmp_path / "lambda.keras").touch()
+    monkeypatch.chdir(tmp_path)
+
+
+M = "--model TINY"
+BAD = {
+    "no command": ("nonsense", 2, "nonsense"),
+    "unknown option": ("video ok.mp4 -o x.mp4 --speed 3", 2, "--speed"),
+    "no output": ("video ok.mp4", 2, "-o"),
+    "missing file": ("video none.mp4 -o x.mp4", 66, "none.mp4"),
+    "missing picture": ("image none.png -o x.png", 66, "none.png"),
+    "empty file": ("video empty.mp4 -o x.mp4", 65, "empty.mp4"),
+    "text as video": ("video text.mp4 -o x.mp4", 65, "text.mp4"),
+    "text as picture": (f"image text.png -o x.png {M}", 65, "text.png"),
+    "unknown model": ("image ok.png -o x.png --model vgg17", 2, "Did you mean 'vgg1"),
+    "missing model": ("image ok.png -o x.png --model none.keras", 66, "none.keras"),
+    "damaged model": ("image ok.png -o x.png --model lambda.keras", 65, "lambda.keras"),
+    "unknown composite": (f"image ok.png -o x.png {M} --composite z_plus", 2, "'zplus'"),
+    "unknown class": (f"image ok.png -o x.png {M} --target 4", 2, "0 to 3"),
+    "class without labels": (f"image ok.png -o x.png {M} --target cat", 2, "--labels"),
+    "unknown colormap": (f"image ok.png -o x.png {M} --colormap grey", 2, "'gray'"),
+    "opacity out of range": (f"image ok.png -o x.png {M} --opacity 2", 2, "--opacity"),
+    "labels of another model": (f"image ok.png -o x.png {M} --labels three.txt", 65, "3 labels"),
+    "missing labels": (f"image ok.png -o x.png {M} --labels none.txt", 66, "none.txt"),
+    "missing weights": (f"image ok.png -o x.png {M} --weights none.h5", 69, "none.h5"),
+    "size that does not fit": (f"image ok.png -o x.png {M} --size 64", 2, "32 x 32"),
+    "no such folder": ("video ok.mp4 -o none/x.mp4", 73, "none"),
+    "output exists": ("video ok.mp4 -o taken.mp4", 73, "--overwrite"),
+    "output is input": (f"video ok.mp4 -o ok.mp4 --overwrite {M}", 73, "is an input"),
+    "unknown ending": ("video ok.mp4 -o x.gif", 2, ".mp4"),
+    "demo's folder": ("demo -o none/x.mp4", 73, "none"),
+    "stats' folder": ("live --display none --stats none/s.json", 73, "none"),
+    "composite in a file": (f"image ok.png -o x.png {M} --config bad.yaml", 78, "bad.yaml:1"),
+    "value in a file": (f"image ok.png -o x.png {M} --config broken.yaml", 78, "broken.yaml:1"),
+    "no such config": (f"image ok.png -o x.png {M} --config none.yaml", 66, "none.yaml"),
+    "wrong set": (f"image ok.png -o x.png {M} --set lrp.pool=mean", 78, "lrp.pool"),
+    "composite in set": (f"image ok.png -o x.png {M} --set lrp.composite=x", 78, "lrp.composite"),
+    "no camera": (f"live --source 97 --display none {M}", 69, "--source"),
+    "no stream": (f"live --source http://127.0.0.1:9/x --display none {M}", 69, "127.0.0.1"),
+    "no live file": (f"live --source none.mp4 --display none {M}", 66, "none.mp4"),
+    "live text": (f"live --source text.mp4 --display none {M}", 65, "text.mp4"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_gets_its_exit_code_and_one_or_two_lines(case, run, bad_words, tiny_model):
+    """What happened, what was expected, what to do; no traceback, nothing left behind."""
+    words, code, expected = BAD[case]
+    before = set(os.listdir())
+    got, _, err = run(*words.replace("TINY", str(tiny_model)).split())
+    told = [line for line in err.splitlines() if not line.startswith(("Usage", "Try", "\n"))]
+    told = [line for line in told if line and "no --preprocess given" not in line]
+    assert got == code, err
+    assert expected in err
+    assert "Traceback" not in err
+    assert 1 <= len(told) <= 2, err
+    assert set(os.listdir()) == before
+
+
+def test_an_unwritable_folder_is_refused(run, tmp_path, monkeypatch):
+    """Exit code 73 where the system forbids it (asked of a user who is not root)."""
+    media.write_video(tmp_path / "ok.mp4", media.numbered(3))
+    monkeypatch.setattr(os, "access", lambda *words: False)
+    code, _, err = run("video", tmp_path / "ok.mp4", "-o", tmp_path / "x.mp4")
+    assert code == 73
+    assert "not writable" in err
+
+
+def test_config_prints_a_file_to_start_from(run):
+    """With the place of each value that was set."""
+    code, out, _ = run("config", "--opacity", 0.5)
+    assert code == 0
+    assert "opacity: 0.5" in out
+    assert "[from --opacity]" in out
+    assert run("config")[1] == config.as_yaml(config.load())
+
+
+def test_models_lists_every_name(run):
+    """One line each."""
+    code, out, _ = run("models")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == list(config.MODELS)

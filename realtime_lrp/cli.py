@@ -150,16 +150,15 @@ def _ends_with_0(run: Callable[[], Any]) -> None:
 @click.option("-o", "output", metavar="FILE", help="writes a video and a contact sheet instead")
 @_OVERWRITE
 @_DURATION
-@_STATS
 @configured(*EXPLAIN, "--display", defaults={"--model": "shapes"})
-def demo(settings: config.Settings, output, overwrite, duration, stats) -> None:
+def demo(settings: config.Settings, output, overwrite, duration) -> None:
     """The embedded network on the embedded clip: no camera, no download."""
     from realtime_lrp.modes import demo as mode
     from realtime_lrp.view.window import display_reachable
 
     windowed = settings.config.live.display == "window" and display_reachable()
     if output is None and windowed:
-        _ends_with_0(lambda: mode.in_window(settings.config, duration, stats))
+        _ends_with_0(lambda: mode.in_window(settings.config, duration))
     else:
         _say(mode.to_file(settings.config, Path(output or "demo.mp4"), overwrite))
 

@@ -15,6 +15,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from realtime_lrp.errors import ConfigError, Error, MissingInputError, UsageError, nearest
 
+ASSETS = Path(__file__).parent / "assets"
+if not ASSETS.is_dir():  # a checkout that is run without being installed
+    ASSETS = Path(__file__).parents[1] / "assets"
+
 MAX_BYTES = 1 << 20
 
 

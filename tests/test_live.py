@@ -1,24 +1,21 @@
 """The live viewer with real parts: a real HTTP stream, a real window, real signals."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
-from pathlib import Path
 
-import cv2
+import media
 import numpy as np
 import pytest
 from mjpeg import MjpegServer
+from program import opened_window, screenshot, start, with_display, xdotool
 
 from realtime_lrp import config
 from realtime_lrp.modes import live
 from realtime_lrp.modes.live import Meter
 
-ROOT = Path(__file__).parents[1]
 NAMES = {
     "frames_captured", "frames_shown", "frames_dropped", "maps", "display_fps", "maps_per_s",
     "map_ms", "frame_age_ms", "map_age_ms", "reconnects", "traces", "device", "precision",
@@ -41,7 +38,7 @@ def test_the_picture_keeps_its_rate_while_maps_come_at_their_own(tmp_path):
     assert set(figures) == NAMES
     captured, shown, dropped = (figures[f"frames_{n}"] for n in ("captured", "shown", "dropped"))
     assert 0 <= captured - shown - dropped <= 2
-    assert 0 <= sent - captured <= 30
+    assert 100 < captured <= sent
     assert figures["traces"] == 1
     assert figures["reconnects"] == 0
     assert 1 <= figures["maps"] < shown
@@ -52,8 +49,6 @@ def test_the_picture_keeps_its_rate_while_maps_come_at_their_own(tmp_path):
 
 def test_a_frame_is_shown_at_once_and_a_dropped_one_is_counted():
     """The numbers that a scripted source and a slow display must give."""
-    import media
-
     from realtime_lrp.modes.stats import Stats
     from realtime_lrp.video.capture import Capture
     from realtime_lrp.video.slot import Slot
@@ -82,24 +77,6 @@ def test_the_meter_counts_steps_a_second(monkeypatch):
     assert meter.rate() == pytest.approx(10)
 
 
-@contextmanager
-def start(*words, **environment):
-    """Starts the program as a user does; it does not outlive the test."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "realtime_lrp", *map(str, words)],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_with_0_and_its_figures(number, tiny_model, tmp_path):
     """SIGINT and SIGTERM end the viewer within 3 s, statistics written."""
@@ -114,40 +91,6 @@ def test_a_signal_ends_it_with_0_and_its_figures(number, tiny_model, tmp_path):
     figures = json.loads(stats.read_text())
     assert 0 <= figures["frames_captured"] - figures["frames_shown"] - figures["frames_dropped"] <= 2
     assert figures["maps"] > 5
-
-
-def screenshot(display, path):
-    """What is on the display, uint8 [H, W, 3] RGB."""
-    subprocess.run(
-        ["import", "-window", "root", str(path)],
-        env={**os.environ, "DISPLAY": display},
-        check=True,
-        timeout=20,
-    )
-    return cv2.imread(str(path))[..., ::-1]
-
-
-def xdotool(display, *words):
-    """Runs xdotool and gives what it prints."""
-    done = subprocess.run(
-        ["xdotool", *map(str, words)],
-        env={**os.environ, "DISPLAY": display},
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-    return done.stdout.strip()
-
-
-def opened_window(display, process):
-    """The window's id once it is there."""
-    for _ in range(200):
-        found = xdotool(display, "search", "--name", "^realtime_lrp$")
-        if found:
-            return found.splitlines()[-1]
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.1)
-    raise AssertionError("no window came")
 
 
 @pytest.mark.gui
@@ -185,6 +128,31 @@ def test_without_a_display_the_message_says_so(name, tiny_model):
 
 
 @pytest.mark.gui
+def test_the_demo_opens_a_window(display, tmp_path):
+    """No file is written where there is a display."""
+    with start("demo", "--duration", 2, DISPLAY=display, cwd=tmp_path) as process:
+        opened_window(display, process)
+        assert process.wait(30) == 0, process.stderr.read()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_video_leaves_nothing_half_written(number, code, tiny_model, tmp_path):
+    """The contract's exit code, no output, no rest."""
+    source = media.write_video(tmp_path / "in.mp4", media.numbered(1500, (120, 160)))
+    target = tmp_path / "out.mp4"
+    words = ("video", source, "-o", target, "--model", tiny_model, "--preprocess", "tf")
+    with start(*words) as process:
+        while not (tmp_path / "out.mp4.part").exists():
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.02)
+        process.send_signal(number)
+        assert process.wait(20) == code
+        assert "Traceback" not in process.stderr.read()
+    assert [p.name for p in tmp_path.iterdir()] == ["in.mp4"]
+
+
+@pytest.mark.gui
 def test_pyav_and_opencv_live_together(display):
     """The import order that hangs a window is not ours."""
     code = (
@@ -194,8 +162,7 @@ def test_pyav_and_opencv_live_together(display):
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=ROOT,
-        env={**os.environ, "DISPLAY": display},
+        env=with_display(display),
         capture_output=True,
         text=True,
         timeout=30,

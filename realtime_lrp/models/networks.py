@@ -10,6 +10,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from realtime_lrp.config import ASSETS
 from realtime_lrp.errors import (
     DamagedInputError,
     MissingInputError,
@@ -22,9 +23,6 @@ from realtime_lrp.models.labels import DOWNLOADS, imagenet_labels, read_labels
 from realtime_lrp.models.preprocessing import preprocess
 
 DOWNLOAD_TIMEOUT_S = 30
-ASSETS = Path(__file__).parents[1] / "assets"
-if not ASSETS.is_dir():  # a checkout that is run without being installed
-    ASSETS = Path(__file__).parents[2] / "assets"
 
 IMAGENET = {
     "vgg16": (keras.applications.VGG16, "vgg16_weights_tf_dim_ordering_tf_kernels.h5"),

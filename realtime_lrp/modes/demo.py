@@ -4,9 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from realtime_lrp.config import Config
+from realtime_lrp.config import ASSETS, Config
 from realtime_lrp.errors import OutputError
-from realtime_lrp.models.networks import ASSETS
 from realtime_lrp.modes import live
 from realtime_lrp.modes.engine import Engine
 from realtime_lrp.modes.stats import Stats
@@ -22,10 +21,10 @@ SHEET_PICTURES = 12
 SHEET_WIDTH = 320
 
 
-def in_window(config: Config, duration_s: float | None, stats: Path | None) -> None:
+def in_window(config: Config, duration_s: float | None) -> None:
     """Plays the clip in a window, again and again."""
     source = config.live.model_copy(update={"source": str(CLIP)})
-    live.run(config.model_copy(update={"live": source}), duration_s, stats)
+    live.run(config.model_copy(update={"live": source}), duration_s)
 
 
 def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:

@@ -68,7 +68,6 @@ class Engine:
 
     def __init__(self, config: Config):
         self._fit = config.input.fit
-        self.mirror = config.input.mirror
         self.network = load_network(
             config.model.name, config.model.weights, config.model.labels, config.model.preprocess
         )
@@ -100,10 +99,6 @@ class Engine:
         """The region that the network sees of a picture of (rows, columns)."""
         return region_of(size, self.explainer.input_shape[:2], self._fit)
 
-    def turned(self, picture: np.ndarray) -> np.ndarray:
-        """The picture, mirrored where the configuration says so."""
-        return np.ascontiguousarray(picture[:, ::-1]) if self.mirror else picture
-
     def top(self, scores: np.ndarray, count: int = 5) -> list[tuple[str, float]]:
         """The highest scores as (label, score), best first."""
         best = np.argsort(-scores)[:count]
@@ -113,6 +108,11 @@ class Engine:
         """The name of a class."""
         labels = self.network.labels
         return labels[index] if labels else f"class {index}"
+
+
+def turned(picture: np.ndarray, mirror: bool) -> np.ndarray:
+    """The picture uint8 [H, W, 3], with left and right swapped where `mirror` says so."""
+    return np.ascontiguousarray(picture[:, ::-1]) if mirror else picture
 
 
 def label_line(top: Sequence[tuple[str, float]]) -> str:

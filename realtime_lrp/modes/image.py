@@ -8,7 +8,7 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.modes.engine import Engine, Result
+from realtime_lrp.modes.engine import Engine, Result, turned
 from realtime_lrp.video.files import PICTURES, completed, inputs_of, outputs_for
 from realtime_lrp.video.pictures import read_picture, write_picture
 from realtime_lrp.view.overlay import Painter, lay_over
@@ -62,7 +62,7 @@ def _explained(
     target: Path,
     overwrite: bool,
 ) -> Result:
-    picture = engine.turned(picture)
+    picture = turned(picture, config.input.mirror)
     (result,) = engine.explain([picture])
     if target.suffix.lower() == ".npz":
         _write_map(config, engine, result, target, overwrite)

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.modes.engine import Engine, label_line
+from realtime_lrp.modes.engine import Engine, label_line, turned
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.video.capture import Capture
 from realtime_lrp.video.files import check_output
@@ -96,6 +96,8 @@ class RelevanceThread:
 class View:
     """Composes what is shown: the newest frame, the newest map over it, and the figures.
 
+    Frames that were captured before the view existed do not count.
+
     Args:
       capture: where frames come from.
       maps: where maps come from.
@@ -114,13 +116,14 @@ class View:
         self._maps = maps
         self._stats = stats
         self._show = show
+        self._missed = capture.frames.count
         self._frame: Item[np.ndarray] | None = None
         self._drawn: tuple | None = None
         self._frame_meter, self._map_meter = Meter(), Meter()
 
     def step(self) -> None:
         """Shows the next frame if one comes within `POLL_S`; redraws if a map came instead."""
-        before = self._frame.number if self._frame else 0
+        before = self._frame.number if self._frame else self._missed
         fresh = self._capture.frames.newest(after=before, timeout_s=POLL_S)
         self._frame = fresh or self._frame
         newest_map = self._maps.newest()
@@ -137,6 +140,11 @@ class View:
         self._drawn = state
         if fresh:
             self._count(fresh, fresh.number - before - 1, newest_map)
+
+    def finish(self) -> None:
+        """Takes the capture's figures over into the statistics."""
+        self._stats.frames_captured = self._capture.frames.count - self._missed
+        self._stats.reconnects = self._capture.reconnects
 
     def _count(self, frame: Item, dropped: int, newest_map: Item | None) -> None:
         now = time.monotonic()
@@ -212,21 +220,26 @@ def run(
         require_display()
     if stats:
         check_output(stats, overwrite=True)
-    engine = Engine(config)
-    figures = Stats(engine.device, engine.precision, reconnects=0)
-    capture = Capture(lambda stop: open_source(config.live.source, stop), engine.turned)
-    relevance = RelevanceThread(engine, config, capture.frames, figures)
-    opened = Window() if windowed else nullcontext()
-    with stop_signals() as stopped, opened as window, capture, relevance:
-        view = View(capture, relevance.maps, figures, window.show if window else _unseen)
-        while not (stopped.is_set() or (window and window.closed())):
-            capture.check()
-            relevance.check()
-            view.step()
-            if duration_s is not None and figures.seconds() >= duration_s:
-                break
-        figures.frames_captured = capture.frames.count
-        figures.reconnects = capture.reconnects
+    with Capture(
+        lambda stop: open_source(config.live.source, stop),
+        lambda picture: turned(picture, config.input.mirror),
+    ) as capture:
+        engine = Engine(config)  # while the source opens
+        capture.check()
+        figures = Stats(engine.device, engine.precision, reconnects=0)
+        with (
+            stop_signals() as stopped,
+            RelevanceThread(engine, config, capture.frames, figures) as relevance,
+            Window() if windowed else nullcontext() as window,
+        ):
+            view = View(capture, relevance.maps, figures, window.show if window else _unseen)
+            while not (stopped.is_set() or (window and window.closed())):
+                capture.check()
+                relevance.check()
+                view.step()
+                if duration_s is not None and figures.seconds() >= duration_s:
+                    break
+            view.finish()
         figures.traces = engine.explainer.traces
     if stats:
         figures.write(stats, live=True)

@@ -12,9 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from realtime_lrp.config import Config
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.modes.engine import Engine, label_line
+from realtime_lrp.modes.engine import Engine, label_line, turned
 from realtime_lrp.modes.stats import Stats
-from realtime_lrp.video.files import VIDEOS, completed, inputs_of, outputs_for
+from realtime_lrp.video.files import VIDEOS, check_output, completed, inputs_of, outputs_for
 from realtime_lrp.video.recorded import CONTAINERS, TimedFrame, VideoReader, VideoWriter
 from realtime_lrp.view.overlay import Painter, lay_over
 from realtime_lrp.view.text import draw_lines
@@ -44,6 +44,8 @@ def run(
     """
     sources = inputs_of(inputs, VIDEOS, "video")
     targets = outputs_for(sources, output, ".mp4", tuple(CONTAINERS), overwrite)
+    if stats:
+        check_output(stats, overwrite=True)
     _check_first(sources)
     engine = Engine(config)
     figures = Stats(engine.device, engine.precision)
@@ -87,7 +89,7 @@ def overlay_file(
     """
     painter = Painter(config.overlay.map, config.overlay.colormap, config.overlay.opacity)
     with VideoReader(source) as reader, completed(target, overwrite) as part:
-        frames = _overlaid(engine, painter, iter(reader), figures)
+        frames = _overlaid(engine, painter, config.input.mirror, iter(reader), figures)
         before = figures.frames_shown
         with VideoWriter(part, target.suffix.lower(), reader.fps, reader.time_base) as writer:
             for frame in _with_progress(frames, reader, source.name):
@@ -104,11 +106,11 @@ def _check_first(sources: Sequence[Path]) -> None:
 
 
 def _overlaid(
-    engine: Engine, painter: Painter, frames: Iterator[TimedFrame], figures: Stats
+    engine: Engine, painter: Painter, mirror: bool, frames: Iterator[TimedFrame], figures: Stats
 ) -> Iterator[TimedFrame]:
     while batch := list(islice(frames, BATCH)):
         figures.frames_captured += len(batch)
-        pictures = [engine.turned(frame.picture) for frame in batch]
+        pictures = [turned(frame.picture, mirror) for frame in batch]
         begin = time.monotonic()
         results = engine.explain(pictures)
         figures.map_made(len(batch), time.monotonic() - begin)

@@ -100,7 +100,7 @@ class Explainer:
         Raises:
           UsageError: x has another shape, or there is no such target.
         """
-        scores, relevance = self._explain(self._batch(x), *self._start_of(target))
+        scores, relevance = self._run(self._batch(x), *self._start_of(target))
         return Explanation(scores.numpy(), relevance.numpy())
 
     def set_target(self, target: str | int) -> None:
@@ -124,7 +124,8 @@ class Explainer:
         Returns:
           Layer name -> float32 [B].
         """
-        sums = self._sums(self._batch(x), *self._start_of(target))
+        run = self._sums.get_concrete_function()
+        sums = run(self._batch(x), *self._start_of(target))
         names = reversed(list(dict.fromkeys(node.layer for node in self._graph.nodes)))
         return {name: sums[name].numpy() for name in names}
 
@@ -177,6 +178,9 @@ class Explainer:
 
         self._explain = tf.function(explain, input_signature=signature)
         self._sums = tf.function(sums, input_signature=signature)
+        # The one trace, held on to: calls cannot retrace, and TensorFlow does not take several
+        # explainers for a function that is traced again and again.
+        self._run = self._explain.get_concrete_function()
 
     def _start_of(self, target: str | int | None) -> tuple[tf.Tensor, tf.Tensor]:
         if target is None:

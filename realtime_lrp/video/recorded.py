@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -133,9 +134,12 @@ class VideoWriter:
         return self
 
     def __exit__(self, kind, *exception) -> None:
+        if kind is not None:  # the file is given up, what closing it says does not matter
+            with suppress(Exception):
+                self._container.close()
+            return
         try:
-            if kind is None:
-                self._container.mux(self._stream.encode(None))
+            self._container.mux(self._stream.encode(None))
         finally:
             self._container.close()
 

@@ -1,0 +1,66 @@
+"""The program as a user runs it, and the display that it opens its window on."""
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import cv2
+
+
+@contextmanager
+def start(*words, cwd=None, **environment):
+    """Starts the program as a user does; it does not outlive the test."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "realtime_lrp", *map(str, words)],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def with_display(display):
+    """The environment of a user at this display."""
+    return {**os.environ, "DISPLAY": display}
+
+
+def screenshot(display, path):
+    """What is on the display, uint8 [H, W, 3] RGB."""
+    subprocess.run(
+        ["import", "-window", "root", str(path)],
+        env=with_display(display),
+        check=True,
+        timeout=20,
+    )
+    return cv2.imread(str(path))[..., ::-1]
+
+
+def xdotool(display, *words):
+    """Runs xdotool and gives what it prints."""
+    done = subprocess.run(
+        ["xdotool", *map(str, words)],
+        env=with_display(display),
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    return done.stdout.strip()
+
+
+def opened_window(display, process):
+    """The window's id once it is there."""
+    for _ in range(200):
+        found = xdotool(display, "search", "--name", "^realtime_lrp$")
+        if found:
+            return found.splitlines()[-1]
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.1)
+    raise AssertionError("no window came")

@@ -72,9 +72,9 @@ def test_a_source_that_cannot_be_opened_at_the_start_is_an_error():
 
 def test_a_source_that_opens_but_gives_nothing_is_an_error():
     """No frame ever came, so there is nothing to survive."""
-    with Capture(lambda stop: Scripted([None], stop)) as capture:
-        with pytest.raises(UnavailableError, match="no picture"):
-            wait_until(lambda: capture.check())
+    opened = Capture(lambda stop: Scripted([None], stop))
+    with opened as capture, pytest.raises(UnavailableError, match="no picture"):
+        wait_until(lambda: capture.check())
 
 
 def test_every_loss_after_the_first_frame_is_survived(monkeypatch):

@@ -89,14 +89,14 @@ def test_a_signal_ends_it_with_0_and_its_figures(number, tiny_model, tmp_path):
         assert process.wait(20) == 0, process.stderr.read()
         assert time.monotonic() - begin < 3
     figures = json.loads(stats.read_text())
-    assert 0 <= figures["frames_captured"] - figures["frames_shown"] - figures["frames_dropped"] <= 2
+    assert (
+        0 <= figures["frames_captured"] - figures["frames_shown"] - figures["frames_dropped"] <= 2
+    )
     assert figures["maps"] > 5
 
 
 @pytest.mark.gui
-@pytest.mark.parametrize(
-    "way", ["q", pytest.param("Escape", marks=pytest.mark.release), "close"]
-)
+@pytest.mark.parametrize("way", ["q", pytest.param("Escape", marks=pytest.mark.release), "close"])
 def test_the_window_shows_the_stream_and_closes(way, display, tiny_model, tmp_path):
     """q, ESC and the window's X end it with 0; the picture and its figures are on the screen."""
     with MjpegServer(size=(480, 640)) as server:

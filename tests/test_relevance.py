@@ -9,15 +9,9 @@ from keras import layers
 
 from realtime_lrp import Explainer
 from realtime_lrp.errors import DamagedInputError, UsageError
-from realtime_lrp.relevance.layers import (
-    AveragePool,
-    GlobalAveragePool,
-    GlobalMaxPool,
-    MaxPool,
-    UnsupportedLayerError,
-    steps_of,
-)
+from realtime_lrp.relevance.layers import UnsupportedLayerError, steps_of
 from realtime_lrp.relevance.rules import Place, ZPlus, ZPlusInput
+from realtime_lrp.relevance.steps import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
 
 
 @pytest.fixture(autouse=True)
@@ -331,7 +325,7 @@ def test_a_layer_without_a_rule_is_refused_by_name(layer):
         Explainer(one_layer(layer))
     assert "'culprit'" in str(refusal.value)
     assert type(layer).__name__ in str(refusal.value)
-    assert "STEPS" in str(refusal.value)
+    assert "LAYERS" in str(refusal.value)
     assert refusal.value.exit_code == 65
 
 

@@ -81,7 +81,7 @@ def test_opacity_mixes_picture_and_colour():
 
 
 def test_negative_relevance_is_drawn_by_signed_maps_only():
-    """fire hides it, coldnhot shows it in its own colour."""
+    """Fire hides it, coldnhot shows it in its own colour."""
     relevance = -np.ones((30, 30, 3), np.float32)
     black = np.zeros((60, 140, 3), np.uint8)
     hidden = lay_over(black, Painter("grey", "fire", 1.0)(relevance, BOX, INNER))

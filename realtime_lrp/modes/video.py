@@ -102,7 +102,8 @@ def overlay_file(
 def _check_first(sources: Sequence[Path]) -> None:
     """Refuses a single file that is no video before the network is loaded."""
     if len(sources) == 1:
-        VideoReader(sources[0]).__exit__()
+        with VideoReader(sources[0]):
+            pass
 
 
 def _overlaid(

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from realtime_lrp.errors import unknown
-from realtime_lrp.relevance.layers import Linear
 from realtime_lrp.relevance.rules import Place, Rule, ZPlus, ZPlusInput
+from realtime_lrp.relevance.steps import Linear
 
 Where = Callable[[str, Linear, Place], bool]
 """(name of the layer, the layer, its place) -> whether a row of the table is meant for it."""

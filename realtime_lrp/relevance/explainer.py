@@ -15,8 +15,8 @@ import tensorflow as tf
 from realtime_lrp.errors import DamagedInputError, UsageError, unknown
 from realtime_lrp.relevance.composites import Composite, composite_named
 from realtime_lrp.relevance.graph import Graph, Node, build_graph
-from realtime_lrp.relevance.layers import Activation, Linear, Reshape
 from realtime_lrp.relevance.rules import Place
+from realtime_lrp.relevance.steps import Activation, Linear, Reshape
 from realtime_lrp.relevance.targets import TargetResolver, start
 
 METHODS = ("lrp",)

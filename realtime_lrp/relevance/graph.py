@@ -10,7 +10,8 @@ import keras
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.relevance.layers import Activation, Linear, Step, steps_of
+from realtime_lrp.relevance.layers import steps_of
+from realtime_lrp.relevance.steps import Activation, Linear, Step
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.layers import Linear, stabilise
+from realtime_lrp.relevance.steps import Linear, stabilise
 
 Propagate = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 """(a, R) -> R_in, where R_in has the shape of a."""

@@ -89,9 +89,8 @@ def test_a_signal_ends_it_with_0_and_its_figures(number, tiny_model, tmp_path):
         assert process.wait(20) == 0, process.stderr.read()
         assert time.monotonic() - begin < 3
     figures = json.loads(stats.read_text())
-    assert (
-        0 <= figures["frames_captured"] - figures["frames_shown"] - figures["frames_dropped"] <= 2
-    )
+    captured, shown, dropped = (figures[f"frames_{n}"] for n in ("captured", "shown", "dropped"))
+    assert 0 <= captured - shown - dropped <= 2
     assert figures["maps"] > 5
 
 

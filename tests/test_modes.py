@@ -69,9 +69,8 @@ def test_video_gives_every_frame_its_time_and_size(run, with_tiny, tmp_path):
     assert media.times_of(target) == media.times_of(source)
     assert media.stream_of(target) == ("h264", 60, 80, Fraction(30000, 1001))
     figures = json.loads(stats.read_text())
-    assert {k: figures[k] for k in ("frames_captured", "frames_shown", "frames_dropped", "maps")} == {
-        "frames_captured": 19, "frames_shown": 19, "frames_dropped": 0, "maps": 19,
-    }  # fmt: skip
+    counts = {"frames_captured": 19, "frames_shown": 19, "frames_dropped": 0, "maps": 19}
+    assert counts.items() <= figures.items()
     assert figures["traces"] == 1
     assert figures["map_ms"]["p99"] >= figures["map_ms"]["p50"] > 0
     assert figures["display_fps"] is figures["frame_age_ms"] is figures["reconnects"] is None

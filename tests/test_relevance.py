@@ -217,7 +217,7 @@ def test_every_layer_of_vgg16_passes_on_the_whole_relevance(rng):
     """Random weights, all classes: each layer's sum is 1 within 1e-4."""
     explainer = Explainer(keras.applications.VGG16(weights=None))
     sums = explainer.relevance_sums(rng.uniform(-120, 130, size=(1, 224, 224, 3)))
-    assert list(sums)[0] == "predictions"
+    assert next(iter(sums)) == "predictions"
     assert list(sums)[-1] == "block1_conv1"
     assert len(sums) == 22
     assert {name: abs(value[0] - 1) < 1e-4 for name, value in sums.items()} == dict.fromkeys(

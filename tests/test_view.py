@@ -56,7 +56,7 @@ def test_relevance_lies_where_it_belongs(rng):
     relevance = np.zeros((30, 30, 3), np.float32)
     relevance[19:22, 9:12] = 1
     drawn = lay_over(picture, Painter("grey", "fire", 1.0)(relevance, BOX, INNER))
-    changed = np.argwhere((drawn != picture).any(-1)[1:-1, 41:99]) + [1, 41]
+    changed = np.argwhere((drawn != picture).any(-1)[1:-1, 41:99]) + np.array([1, 41])
     np.testing.assert_allclose(changed.mean(0), [20 * 2 + 0.5, 40 + 10 * 2 + 0.5], atol=0.6)
     assert (drawn[40, 60] == COLORMAPS["fire"].table[255]).all(-1)
     assert np.ptp(changed[:, 0]) <= 8

@@ -100,6 +100,23 @@ def test_a_truncated_file_gives_what_is_there(tmp_path):
     assert 10 < len(frames_of(path)) < 40
 
 
+def test_files_are_closed_in_the_middle_without_waiting_for_ever(tmp_path):
+    """Decoder threads that are still at work when a file is closed do not block it."""
+    path = media.write_video(tmp_path / "a.mp4", media.numbered(60, (240, 320)))
+    code = f"""
+from itertools import islice
+from pathlib import Path
+from realtime_lrp.video.recorded import VideoReader
+for number in range(60):
+    with VideoReader(Path({str(path)!r})) as reader:
+        for frame in islice(reader, number % 17):
+            pass
+print("closed")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "closed\n", done.stderr
+
+
 @pytest.mark.parametrize("content", [b"", b"just text\n" * 50, bytes(range(256)) * 20])
 def test_what_is_no_video_is_damaged_input(tmp_path, content):
     """Empty, text and noise under a video's name."""
@@ -171,7 +188,6 @@ def test_a_file_limit_while_encoding_is_a_failed_write(tmp_path):
 import resource, signal, sys
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
-sys.path[:0] = [{str(os.path.dirname(__file__))!r}, {str(os.getcwd())!r}]
 from fractions import Fraction
 from pathlib import Path
 import numpy as np

@@ -82,8 +82,10 @@ def test_a_signal_ends_it_with_0_and_its_figures(number, tiny_model, tmp_path):
     """SIGINT and SIGTERM end the viewer within 3 s, statistics written."""
     stats = tmp_path / "s.json"
     words = ("--source", "synthetic", "--model", tiny_model, "--display", "none")
-    with start("live", *words, "--preprocess", "tf", "--stats", stats) as process:
-        time.sleep(5)
+    with start("live", *words, "--preprocess", "tf", "--stats", stats, "-v") as process:
+        while "first map" not in process.stderr.readline():
+            assert process.poll() is None
+        time.sleep(1)
         process.send_signal(number)
         begin = time.monotonic()
         assert process.wait(20) == 0, process.stderr.read()

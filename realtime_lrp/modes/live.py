@@ -5,6 +5,7 @@
 The render loop, on the main thread, shows each new frame at once with the newest map over it.
 """
 
+import logging
 import signal
 import threading
 import time
@@ -26,6 +27,8 @@ from realtime_lrp.video.sources import open_source
 from realtime_lrp.view.overlay import Layer, Painter, lay_over
 from realtime_lrp.view.text import draw_lines
 from realtime_lrp.view.window import Window, require_display
+
+log = logging.getLogger(__name__)
 
 POLL_S = 0.02
 STOP_S = 2.0
@@ -89,7 +92,10 @@ class RelevanceThread:
         (result,) = self._engine.explain([frame.value])
         line = label_line(self._engine.top(result.scores, 1))
         layer = self._painter(result.relevance, result.region.box, result.region.inner)
-        self._stats.map_made(1, time.monotonic() - begin)
+        seconds = time.monotonic() - begin
+        if not self._stats.maps:
+            log.info("first map after %.1f s of preparation", seconds)
+        self._stats.map_made(1, seconds)
         self.maps.put(Map(layer, frame.value.shape[:2], line), frame.time)
 
 

@@ -12,20 +12,24 @@ import json
 import logging
 import time
 from dataclasses import asdict
+from fractions import Fraction
 from pathlib import Path
 
-import cv2
 import numpy as np
 
+from realtime_lrp.config import ASSETS
 from realtime_lrp.models.drawing import CLASSES, NOTHING
 from realtime_lrp.models.drawing.batch import Batch, draw_batches
+from realtime_lrp.video.files import completed
+from realtime_lrp.video.libraries import cv2
+from realtime_lrp.video.recorded import VideoWriter
 
 logger = logging.getLogger(__name__)
 
-ASSETS = Path(__file__).parents[2] / "assets"
 STEPS = ("network", "measure", "clip")
 HELD_OUT_SEED = 2027
 HELD_OUT = 6400
+CLIP_FPS = 30
 REACH = 2
 """How far outside the ink or the silhouette, in pixels, relevance still counts as on it."""
 
@@ -79,11 +83,15 @@ def measure_network(folder: Path) -> None:
 
 
 def make_clip(folder: Path) -> None:
-    """Draws the demo clip."""
+    """Draws the demo clip into `demo.mp4`."""
     from realtime_lrp.models.clip import render_clip
 
-    for frame, _silhouette, _label in render_clip():
-        raise NotImplementedError(f"no writer for frames {frame.shape} into {folder}")
+    with (
+        completed(folder / "demo.mp4", overwrite=True) as part,
+        VideoWriter(part, ".mp4", Fraction(CLIP_FPS), Fraction(1, CLIP_FPS)) as writer,
+    ):
+        for number, (frame, _, _) in enumerate(render_clip(fps=CLIP_FPS)):
+            writer.write(frame, number)
 
 
 def _fields(batch: Batch) -> tuple[np.ndarray, ...]:

@@ -1,0 +1,222 @@
+"""The demo clip: somebody in a living room holds up one drawing after another.
+
+Frames are uint8 [h, w, 3] RGB. Every frame is drawn by our own code, so the place of the symbol
+is known exactly in each of them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from realtime_lrp.models.drawing import CLASSES, NOTHING
+from realtime_lrp.models.drawing.room import cloud
+from realtime_lrp.models.drawing.stage import BORDER, arms, living_room, presenter, thumbs
+from realtime_lrp.models.drawing.strokes import Pen, by_hand, draw_lines, paint
+from realtime_lrp.models.drawing.symbols import SYMBOLS, Points, Rng
+
+FINER = 2
+"""Pixels of a sheet for each pixel of the frame it covers."""
+
+SHEET = (300, 250)
+"""Width and height of a sheet held at rest, in pixels of a frame of 640 x 480."""
+
+FOCAL = 900.0
+ENTRY = 0.16
+"""Share of a sheet's time that it takes to come in, and to go out."""
+
+_OF_SHEET = np.repeat((0.0, 1.0), 6)
+"""Which of the twelve phases of motion belong to the sheet; the others to camera and person."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One drawing shown.
+
+    Attributes:
+        name: Of the symbol.
+        pen: What draws it.
+        paper: RGB of the sheet.
+        ruling: "plain", "lined", "squared" or "screen".
+    """
+
+    name: str
+    pen: Pen
+    paper: tuple[int, int, int]
+    ruling: str
+
+
+TURNS = (
+    Turn("star", Pen((36, 62, 150), 22), (250, 249, 244), "plain"),
+    Turn("heart", Pen((196, 34, 44), 18, (206, 42, 50), (206, 42, 50)), (248, 244, 232), "lined"),
+    Turn("house", Pen((30, 30, 34), 18, detail=(30, 30, 34)), (250, 250, 248), "squared"),
+    Turn("fish", Pen((255, 196, 60), 20, detail=(255, 196, 60)), (24, 30, 46), "screen"),
+)
+
+
+def render_clip(
+    seed: int = 8, size: tuple[int, int] = (640, 480), fps: float = 30, seconds: float = 10
+) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
+    """Draws the clip.
+
+    Args:
+        seed: The same seed gives the same clip.
+        size: Width and height in pixels; at best 4 : 3.
+        fps: Frames per second.
+        seconds: Length of the clip.
+
+    Yields:
+        frame: uint8 [height, width, 3] RGB.
+        silhouette: bool [height, width], the symbol and its inside, as far as it is in view.
+        label: Index into `CLASSES`; that of "nothing" while less than 0.9 of the symbol is in view.
+    """
+    rng = np.random.default_rng(seed)
+    room = living_room(rng)
+    sheets = [_drawn(rng, turn) for turn in TURNS]
+    sway = rng.uniform(0, 2 * np.pi, 12)
+    count = round(fps * seconds)
+    for k in range(count):
+        place = k / count * len(TURNS)
+        turn = min(int(place), len(TURNS) - 1)
+        phases = sway + turn * _OF_SHEET
+        frame, mask = _frame(room, sheets[turn], phases, k / fps, place - turn)
+        seen = (mask > 127).sum() / _whole(sheets[turn], phases, k / fps)
+        frame = _taken(rng, frame)
+        label = CLASSES.index(TURNS[turn].name) if seen > 0.9 else NOTHING
+        yield _resized(frame, size), _resized(mask, size) > 127, label
+
+
+def _resized(picture: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    if picture.shape[1::-1] == tuple(size):
+        return picture
+    return cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
+
+
+def _drawn(rng: Rng, turn: Turn) -> tuple[np.ndarray, np.ndarray]:
+    """The sheet seen straight on, and the silhouette of its symbol."""
+    width, height = (FINER * n for n in SHEET)
+    pixels = np.full((height, width, 3), turn.paper, np.uint8)
+    _rule(pixels, turn)
+    sketch = by_hand(rng, SYMBOLS[turn.name](rng), 0.45)
+    points = np.concatenate(sketch.lines())
+    scale = 0.68 * height / np.ptp(points, axis=0).max()
+    middle = (points.max(axis=0) + points.min(axis=0)) / 2
+    sketch = sketch.map(lambda p: (p - middle) * scale + (width / 2, height / 2))
+    _, silhouette = paint(rng, pixels, sketch, turn.pen)
+    folds = cloud(rng, height, width, 5, 0.965, 1.02)[..., None]
+    pixels = np.clip(pixels * folds, 0, 255).astype(np.uint8)
+    return cv2.GaussianBlur(pixels, (0, 0), 0.6 * FINER), silhouette
+
+
+def _rule(pixels: np.ndarray, turn: Turn) -> None:
+    height, width = pixels.shape[:2]
+    if turn.ruling == "screen":
+        cv2.rectangle(pixels, (0, 0), (width - 1, height - 1), (14, 14, 16), 15 * FINER)
+    if turn.ruling in ("lined", "squared"):
+        step = 22 if turn.ruling == "lined" else 13
+        rows = [np.array([(0.0, y), (width, y)]) for y in range(step * FINER, height, step * FINER)]
+        draw_lines(pixels, rows, (176, 196, 222), FINER)
+    if turn.ruling == "squared":
+        lines = [
+            np.array([(x, 0.0), (x, height)]) for x in range(step * FINER, width, step * FINER)
+        ]
+        draw_lines(pixels, lines, (176, 196, 222), FINER)
+
+
+def _eased(t: float) -> float:
+    t = min(1.0, max(0.0, t))
+    return t * t * (3 - 2 * t)
+
+
+def _frame(
+    room: np.ndarray,
+    sheet: tuple[np.ndarray, np.ndarray],
+    sway: np.ndarray,
+    time: float,
+    share: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """One frame at `time` seconds, `share` (0..1) of the way through the turn of the sheet."""
+    lowered = 330 * (1 - _eased(share / ENTRY) * _eased((1 - share) / ENTRY))
+    lean, nod = 9 * np.sin(0.9 * time + sway[0]), 3 * np.sin(2.1 * time + sway[1])
+    frame = _panned(room, time, sway)
+    presenter(frame, lean, nod)
+    outline = _outline(time, sway, lowered)
+    grips = outline[[3, 2]] * 0.7 + outline[[0, 1]] * 0.3
+    arms(frame, grips, lean)
+    view = cv2.getPerspectiveTransform(_corners(), outline.astype(np.float32))
+    _cast_shadow(frame, outline)
+    mask = _lay(frame, sheet, view)
+    thumbs(frame, grips)
+    return frame, mask
+
+
+def _panned(room: np.ndarray, time: float, sway: np.ndarray) -> np.ndarray:
+    """The part of the room that the camera, held by hand, sees."""
+    x = BORDER + 42 * np.sin(0.55 * time + sway[2]) + 6 * np.sin(2.3 * time + sway[3])
+    y = BORDER + 20 * np.sin(0.7 * time + sway[4]) + 4 * np.sin(2.9 * time + sway[5])
+    shift = np.array([[1, 0, -x], [0, 1, -y]])
+    return cv2.warpAffine(room, shift, (640, 480), flags=cv2.INTER_LINEAR)
+
+
+def _corners() -> Points:
+    width, height = (FINER * n - 1 for n in SHEET)
+    return np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float32)
+
+
+def _outline(time: float, sway: np.ndarray, lowered: float) -> Points:
+    """The four corners of the sheet in the frame, float [4, 2]."""
+    yaw = 0.3 * np.sin(1.1 * time + sway[6])
+    pitch = 0.16 * np.sin(0.8 * time + sway[7])
+    roll = 0.12 * np.sin(0.95 * time + sway[8])
+    flat = (_corners() / (2 * FINER) - np.array(SHEET) / 4) * 2
+    space = np.column_stack([flat, np.zeros(4)]) @ _rotation(yaw, pitch, roll).T
+    depth = FOCAL * (1 + 0.1 * np.sin(0.75 * time + sway[9]))
+    at = (
+        320 + 34 * np.sin(0.8 * time + sway[10]),
+        318 + 16 * np.sin(1.25 * time + sway[11]) + lowered,
+    )
+    return space[:, :2] * (FOCAL / (depth + space[:, 2:])) + at
+
+
+def _rotation(yaw: float, pitch: float, roll: float) -> np.ndarray:
+    turns = np.eye(3)
+    for axis, angle in ((1, yaw), (0, pitch), (2, roll)):
+        vector = np.zeros(3)
+        vector[axis] = angle
+        turns = turns @ cv2.Rodrigues(vector)[0]
+    return turns
+
+
+def _whole(sheet: tuple[np.ndarray, np.ndarray], sway: np.ndarray, time: float) -> float:
+    """Area of the whole silhouette in pixels of the frame, were all of it in view."""
+    outline = _outline(time, sway, 0).astype(np.float32)
+    scale = cv2.contourArea(outline) / cv2.contourArea(_corners())
+    return (sheet[1] > 127).sum() * scale
+
+
+def _cast_shadow(frame: np.ndarray, outline: Points) -> None:
+    shade = np.zeros(frame.shape[:2], np.uint8)
+    cv2.fillConvexPoly(shade, np.round(np.add(outline, (10, 14))).astype(np.int32), 90)
+    soft = cv2.GaussianBlur(shade, (0, 0), 9)[..., None].astype(np.uint16)
+    frame[...] = (frame * (255 - soft) // 255).astype(np.uint8)
+
+
+def _lay(frame: np.ndarray, sheet: tuple[np.ndarray, np.ndarray], view: np.ndarray) -> np.ndarray:
+    """Lays the sheet over the frame; gives the silhouette of the symbol, uint8 [h, w]."""
+    size = frame.shape[1::-1]
+    cover = np.full(sheet[1].shape, 255, np.uint8)
+    pixels, weight, mask = (
+        cv2.warpPerspective(layer, view, size, flags=cv2.INTER_LINEAR)
+        for layer in (sheet[0], cover, sheet[1])
+    )
+    weight = weight[..., None].astype(np.uint16)
+    frame[...] = ((frame * (255 - weight) + pixels * np.uint16(255)) // 255).clip(0, 255)
+    return mask
+
+
+def _taken(rng: Rng, frame: np.ndarray) -> np.ndarray:
+    """The frame with the light of the window from the left and the grain of a sensor."""
+    light = np.linspace(1.05, 0.93, frame.shape[1], dtype=np.float32)[:, None]
+    grain = rng.normal(0, 1.5, (*frame.shape[:2], 1)).astype(np.float32)
+    return np.clip(frame * light + grain, 0, 255).astype(np.uint8)

@@ -1,0 +1,76 @@
+"""Batches of training pictures, for workers in processes of their own: no TensorFlow here."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing import get_context
+
+import cv2
+import numpy as np
+
+from realtime_lrp.models.drawing import NOTHING, draw_picture
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pictures of all classes, in random order.
+
+    Attributes:
+        pixels: uint8 [N, size, size, 3] RGB.
+        mask: bool [N, size, size], the ink of the symbol.
+        silhouette: bool [N, size, size], the symbol with its inside.
+        labels: int64 [N].
+    """
+
+    pixels: np.ndarray
+    mask: np.ndarray
+    silhouette: np.ndarray
+    labels: np.ndarray
+
+
+def draw_batch(seed: tuple[int, ...], count: int, size: int = 128, nothings: int = 1) -> Batch:
+    """Draws `count` pictures; the same seed gives the same pictures.
+
+    Args:
+        seed: The only source of chance.
+        count: Pictures in all.
+        size: Height and width of each in pixels.
+        nothings: How many pictures of "nothing" there are for each one of a symbol.
+
+    Returns:
+        The pictures, each symbol equally often.
+    """
+    cv2.setNumThreads(1)
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.minimum(np.arange(count) % (NOTHING + nothings), NOTHING))
+    pictures = [draw_picture(rng, int(label), size) for label in labels]
+    return Batch(
+        np.stack([p.pixels for p in pictures]),
+        np.stack([p.mask for p in pictures]),
+        np.stack([p.silhouette for p in pictures]),
+        labels,
+    )
+
+
+def draw_batches(
+    seed: int, batches: int, count: int, workers: int = 1, nothings: int = 1
+) -> Iterator[Batch]:
+    """Draws batches ahead of their use in processes of their own, in a fixed order.
+
+    Args:
+        seed: Batch k is drawn from the seed (seed, k).
+        batches: How many.
+        count: Pictures in each.
+        workers: Processes.
+        nothings: How many pictures of "nothing" there are for each one of a symbol.
+
+    Yields:
+        One batch after another.
+    """
+    with get_context("spawn").Pool(workers) as pool:
+        waiting: deque = deque()
+        for k in range(batches + workers + 1):
+            if k < batches:
+                waiting.append(pool.apply_async(draw_batch, ((seed, k), count, 128, nothings)))
+            if k > workers:
+                yield waiting.popleft().get()

@@ -1,0 +1,161 @@
+"""A hand and its pen: turns a `Sketch` into strokes on a sheet.
+
+Pictures are uint8 [h, w, 3] RGB, masks uint8 [h, w] of 0 and 255; everything is changed in
+place. Points are float [N, 2] in pixels, x to the right, y down.
+"""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from realtime_lrp.models.drawing.symbols import Points, Rng, Sketch, turned
+
+SHIFT = 4
+"""Fixed-point bits of the coordinates handed to OpenCV."""
+
+
+@dataclass
+class Pen:
+    """What draws.
+
+    Attributes:
+        colour: RGB, 0..255.
+        width: Of the line, in pixels of the sheet.
+        fill: RGB of the area, or None for an outline.
+        detail: RGB of the lines on top of the area.
+        hatched: Whether the area is filled by strokes rather than evenly.
+    """
+
+    colour: tuple[int, int, int]
+    width: int
+    fill: tuple[int, int, int] | None = None
+    detail: tuple[int, int, int] = (0, 0, 0)
+    hatched: bool = False
+
+
+def fixed(points: Points) -> np.ndarray:
+    """Points as int32 with `SHIFT` fractional bits, the form OpenCV draws."""
+    return np.round(points * (1 << SHIFT)).astype(np.int32)
+
+
+def waver(rng: Rng, count: int, knots: int, amplitude: float) -> Points:
+    """A smooth random walk-about: float [count, 2], standard deviation `amplitude`."""
+    steps = np.linspace(0, knots - 1, count)
+    noise = rng.normal(0, amplitude, (2, knots))
+    left = np.minimum(steps.astype(int), knots - 2)
+    t = steps - left
+    blend = t * t * (3 - 2 * t)
+    return (noise[:, left] * (1 - blend) + noise[:, left + 1] * blend).T
+
+
+def by_hand(rng: Rng, sketch: Sketch, wobble: float) -> Sketch:
+    """The sketch as a hand draws it: leaning, wavering, not quite closed.
+
+    Args:
+        rng: The source of chance.
+        sketch: In its unit frame.
+        wobble: Strength of the unsteadiness, 0 (a ruler) to 1 (a small child).
+
+    Returns:
+        A sketch whose outlines are open polylines that nearly close.
+    """
+    lean = np.eye(2) + rng.normal(0, 0.05, (2, 2))
+    angle = np.clip(rng.normal(0, 8), -15, 15)
+    shaky = Sketch(
+        [_unclosed(rng, p, wobble) for p in sketch.outlines], sketch.inside, sketch.outside
+    )
+    return shaky.map(lambda p: turned(_shaken(rng, p, wobble), angle) @ lean)
+
+
+def _unclosed(rng: Rng, points: Points, wobble: float) -> Points:
+    ring = np.concatenate([points, points[:1]])
+    step = ring[-1] - ring[-2]
+    length = np.hypot(*step) + 1e-6
+    beyond = np.clip(rng.normal(0.02, 0.08 * wobble), -0.6 * length, 0.2)
+    ring[-1] = ring[-1] + step / length * beyond
+    return ring
+
+
+def _shaken(rng: Rng, points: Points, wobble: float) -> Points:
+    corners = points + rng.normal(0, 0.03 * wobble, points.shape) * (len(points) < 16)
+    dense = _dense(corners, 0.09)
+    knots = max(3, len(dense) // 6)
+    drift = waver(rng, len(dense), 3, 0.035 * wobble)
+    return dense + waver(rng, len(dense), knots, 0.022 * wobble) + drift
+
+
+def _dense(points: Points, spacing: float) -> Points:
+    lengths = np.hypot(*np.diff(points, axis=0).T)
+    along = np.concatenate([[0.0], np.cumsum(lengths)])
+    count = max(4, int(along[-1] / spacing))
+    places = np.unique(np.concatenate([np.linspace(0, along[-1], count), along]))
+    return np.stack([np.interp(places, along, points[:, k]) for k in (0, 1)], axis=1)
+
+
+def draw_lines(picture: np.ndarray, lines: list[Points], colour: object, width: int) -> None:
+    """Draws open polylines with round ends, smoothed edges."""
+    paths = [fixed(p) for p in lines]
+    cv2.polylines(picture, paths, False, colour, width, cv2.LINE_AA, SHIFT)
+
+
+def _fill(picture: np.ndarray, areas: list[Points], colour: object) -> None:
+    for area in areas:
+        cv2.fillPoly(picture, [fixed(area)], colour, cv2.LINE_AA, SHIFT)
+
+
+def paint(rng: Rng, picture: np.ndarray, sketch: Sketch, pen: Pen) -> tuple[np.ndarray, np.ndarray]:
+    """Draws the sketch with the pen into the picture.
+
+    Args:
+        rng: The source of chance.
+        picture: The sheet, changed in place.
+        sketch: In pixels of the sheet.
+        pen: What draws.
+
+    Returns:
+        mask: The ink, line and area.
+        silhouette: The symbol with everything inside its outline.
+    """
+    ink = np.zeros(picture.shape[:2], np.uint8)
+    draw_lines(ink, sketch.lines(), 255, pen.width)
+    silhouette = _filled_contours(ink, sketch.outlines)
+    if pen.fill is not None and sketch.outlines:
+        area = _area(rng, sketch, pen, ink.shape)
+        _blend(picture, area, pen.fill)
+        np.maximum(ink, area, out=ink)
+    draw_lines(picture, [*sketch.outlines, *sketch.outside], pen.colour, pen.width)
+    draw_lines(picture, sketch.inside, pen.detail, pen.width)
+    return ink, silhouette
+
+
+def _filled_contours(ink: np.ndarray, outlines: list[Points]) -> np.ndarray:
+    filled = ink.copy()
+    _fill(filled, outlines, 255)
+    contours, _ = cv2.findContours(filled, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+    return cv2.drawContours(filled, contours, -1, 255, cv2.FILLED)
+
+
+def _area(rng: Rng, sketch: Sketch, pen: Pen, shape: tuple[int, ...]) -> np.ndarray:
+    area = np.zeros(shape, np.uint8)
+    _fill(area, sketch.outlines, 255)
+    if pen.hatched:
+        hatch = np.zeros(shape, np.uint8)
+        draw_lines(hatch, [_hatching(rng, sketch, pen.width)], 255, pen.width)
+        area = cv2.bitwise_and(area, hatch)
+    return area
+
+
+def _hatching(rng: Rng, sketch: Sketch, width: int) -> Points:
+    points = np.concatenate(sketch.outlines)
+    centre, reach = points.mean(axis=0), np.ptp(points, axis=0).max() * 0.8
+    count = max(6, int(2 * reach / (width * rng.uniform(1.1, 1.7))))
+    x = np.linspace(-reach, reach, count)
+    y = np.where(np.arange(count) % 2, reach, -reach)
+    return centre + turned(np.stack([x, y], axis=1), rng.uniform(-70, 70))
+
+
+def _blend(picture: np.ndarray, area: np.ndarray, colour: tuple[int, int, int]) -> None:
+    weight = area[..., None].astype(np.uint16)
+    mixed = picture * (255 - weight) + np.asarray(colour, np.uint16) * weight
+    picture[...] = (mixed // 255).astype(np.uint8)

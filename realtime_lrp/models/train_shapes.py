@@ -1,0 +1,185 @@
+"""Trains the network `shapes` on pictures drawn by `realtime_lrp.models.drawing`.
+
+Relevance maps of the z+ rule follow the positive weights alone: whatever is active in a deep
+layer receives relevance, also where negative weights cancel it later. A network that has only
+learnt to name the symbol therefore spills relevance over the clutter behind it. As the exact
+place of every stroke is known, training adds a second loss: the share of the activation of the
+deep layers that lies off the symbol. On pictures of "nothing" all activation lies off it. The
+deep layers learn to be silent off the symbol, and the maps point at it.
+
+Seeds fix the pictures, the weights at the start and the order; what is left to chance is the
+order in which threads add up.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from realtime_lrp.models.drawing.batch import Batch, draw_batches
+from realtime_lrp.models.shapes import build_shapes
+
+logger = logging.getLogger(__name__)
+
+QUIET_LAYERS = {"block2_conv2": 0.1, "block3_conv2": 0.3, "block4_conv2": 0.6, "block5_conv2": 1.0}
+"""The layers that must be silent off the symbol, and the weight of each in the second loss."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long and on what to train, in one stage.
+
+    Attributes:
+        seed: Of the pictures, the weights and the order.
+        batches: Batches of fresh pictures to draw.
+        drawn: Pictures in each of them.
+        kept: Batches kept for use at one time.
+        uses: How often each picture is used, on average.
+        step: Pictures in one step of gradient descent.
+        rate: The largest learning rate.
+        quiet: Weight of the loss on activation off the symbol.
+        nothings: How many pictures of "nothing" there are for each one of a symbol.
+    """
+
+    seed: int = 1
+    batches: int = 46
+    drawn: int = 2000
+    kept: int = 15
+    uses: int = 4
+    step: int = 64
+    rate: float = 1.2e-3
+    quiet: float = 0.35
+    nothings: int = 1
+
+    @property
+    def steps(self) -> int:
+        """Steps of gradient descent in all."""
+        return self.batches * self.steps_per_batch
+
+    @property
+    def steps_per_batch(self) -> int:
+        """Steps after each batch drawn."""
+        return self.drawn * self.uses // self.step
+
+
+STAGES = (Plan(), Plan(seed=2, batches=18, rate=5e-4, nothings=2))
+"""The second stage makes the network readier to say "nothing"."""
+
+
+def train(stages: tuple[Plan, ...] = STAGES) -> keras.Model:
+    """Trains `shapes` in bfloat16 and returns it as an uncompiled float32 model."""
+    weights = None
+    for plan in stages:
+        weights = _run_stage(plan, weights)
+    trained = build_shapes()
+    trained.set_weights(weights)
+    return trained
+
+
+def _run_stage(plan: Plan, weights: list[np.ndarray] | None) -> list[np.ndarray]:
+    """Trains a fresh network, or one that starts from `weights`; gives its weights."""
+    keras.utils.set_random_seed(plan.seed)
+    model = _in_bfloat16()
+    if weights is not None:
+        model.set_weights(weights)
+    step = _make_step(model, plan)
+    for k, (pixels, masks, labels) in enumerate(_steps(plan), 1):
+        losses = step(tf.constant(pixels), tf.constant(masks), tf.constant(labels))
+        if k % plan.steps_per_batch == 0:
+            text = ", ".join(f"{float(value):.4f}" for value in losses)
+            logger.info("step %d of %d: naming, accuracy, off the symbol: %s", k, plan.steps, text)
+    return model.get_weights()
+
+
+def _in_bfloat16() -> keras.Model:
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        return build_shapes()
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def _steps(plan: Plan) -> Iterator[tuple[np.ndarray, ...]]:
+    """Yields pixels uint8, near-the-symbol masks uint8 [N, 64, 64, 1] and labels."""
+    rng = np.random.default_rng(plan.seed)
+    kept: deque = deque(maxlen=plan.kept)
+    for batch in draw_batches(plan.seed, plan.batches, plan.drawn, nothings=plan.nothings):
+        kept.append((batch.pixels, _near(batch), batch.labels))
+        for _ in range(plan.steps_per_batch):
+            which = rng.integers(0, len(kept), plan.step)
+            place = rng.integers(0, plan.drawn, plan.step)
+            flip = 1 - 2 * rng.integers(0, 2, plan.step)
+            chosen = [_one(kept[w], p, f) for w, p, f in zip(which, place, flip, strict=True)]
+            yield tuple(np.stack(part) for part in zip(*chosen, strict=True))
+
+
+def _one(batch: tuple[np.ndarray, ...], place: int, flip: int) -> tuple[np.ndarray, ...]:
+    """One picture, its mask and its label; mirrored where `flip` is -1."""
+    pixels, near, labels = batch
+    return pixels[place, :, ::flip], near[place, :, ::flip], labels[place]
+
+
+def _near(batch: Batch) -> np.ndarray:
+    """uint8 [N, 64, 64, 1]: 1 in the cells of 2 x 2 pixels that hold ink."""
+    count, size = batch.mask.shape[:2]
+    cells = batch.mask.reshape(count, size // 2, 2, size // 2, 2)
+    return cells.any(axis=(2, 4))[..., None].astype(np.uint8)
+
+
+def _make_step(model: keras.Model, plan: Plan):
+    rate = keras.optimizers.schedules.CosineDecay(
+        plan.rate / 20, plan.steps, warmup_target=plan.rate, warmup_steps=200
+    )
+    optimizer = keras.optimizers.Adam(rate, clipnorm=1.0)
+    optimizer.build(model.trainable_variables)
+    watched = keras.Model(
+        model.input, [model.output, *(model.get_layer(n).output for n in QUIET_LAYERS)]
+    )
+
+    @tf.function
+    def step(pixels, masks, labels):
+        images = _varied(tf.cast(pixels, tf.float32))
+        with tf.GradientTape() as tape:
+            scores, *features = watched(images, training=True)
+            naming = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(labels, scores))
+            spilt = _off_symbol(features, tf.cast(masks, tf.float32))
+            loss = naming + plan.quiet * _patience(naming) * spilt
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply(gradients, model.trainable_variables)
+        right = tf.reduce_mean(tf.cast(tf.argmax(scores, -1) == labels, tf.float32))
+        return naming, right, spilt
+
+    return step
+
+
+def _varied(images: tf.Tensor) -> tf.Tensor:
+    """The images, float32 [N, 128, 128, 3], in other light of another colour."""
+    count = tf.shape(images)[0]
+    light = tf.random.normal((count, 1, 1, 1), 1.0, 0.12)
+    colour = tf.random.normal((count, 1, 1, 3), 1.0, 0.06)
+    return tf.minimum(images * (light * colour), 255.0)
+
+
+def _patience(naming: tf.Tensor) -> tf.Tensor:
+    """0 while the network names nothing, near 1 when it names well.
+
+    From the first step on, the cheapest way to be silent would be to be silent everywhere.
+    """
+    return tf.stop_gradient(tf.clip_by_value(1.0 - naming / 2.0, 0.0, 1.0))
+
+
+def _off_symbol(features: list[tf.Tensor], masks: tf.Tensor) -> tf.Tensor:
+    """The weighted share of activation off the symbol, over the layers and the whole batch."""
+    spilt = tf.constant(0.0)
+    for weight, feature in zip(QUIET_LAYERS.values(), features, strict=True):
+        activity = tf.reduce_sum(tf.cast(feature, tf.float32), axis=-1, keepdims=True)
+        cells = 64 // feature.shape[1]
+        near = tf.nn.max_pool2d(masks, cells, cells, "SAME") if cells > 1 else masks
+        off = tf.reduce_sum(activity * (1 - near))
+        spilt += weight * off / (tf.reduce_sum(activity) + 1e-3)
+    return spilt

@@ -1,0 +1,79 @@
+import json
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from realtime_lrp.models.clip import render_clip
+from realtime_lrp.models.drawing import CLASSES, NOTHING
+from realtime_lrp.models.drawing.batch import draw_batch, draw_batches
+from realtime_lrp.models.shapes import SIZE, build_shapes
+from realtime_lrp.modes.make_assets import explain, naming, pointing
+from realtime_lrp.relevance.explainer import Explainer
+
+ASSETS = Path(__file__).parents[1] / "assets"
+FRESH = 271828
+
+
+@pytest.fixture(scope="module")
+def model() -> keras.Model:
+    return keras.models.load_model(ASSETS / "shapes.keras", compile=False)
+
+
+@pytest.fixture(scope="module")
+def explainer(model) -> Explainer:
+    return Explainer(model, composite="zplus", target="all")
+
+
+def test_the_file_is_small_and_holds_no_optimizer(model):
+    assert (ASSETS / "shapes.keras").stat().st_size <= 4 * 2**20
+    assert getattr(model, "optimizer", None) is None
+
+
+def test_the_network_is_the_one_that_is_built(model):
+    built = build_shapes()
+    assert model.name == built.name == "shapes"
+    assert [w.shape for w in model.weights] == [w.shape for w in built.weights]
+    assert all(w.dtype == "float32" for w in model.weights)
+    assert model.output_shape == (None, len(CLASSES))
+
+
+def test_it_names_fresh_pictures(model):
+    batches = list(draw_batches(FRESH, batches=2, count=512))
+    labels = np.concatenate([b.labels for b in batches])
+    pixels = np.concatenate([b.pixels for b in batches])
+    figures = naming(model.predict(pixels, batch_size=64, verbose=0), labels)
+    assert figures["accuracy"] >= 0.97
+    assert min(figures["accuracy_of_class"].values()) >= 0.9, "64 pictures of each class"
+
+
+@pytest.mark.parametrize("target", ["all", "top1"])
+def test_the_largest_relevance_is_on_the_symbol(explainer, target):
+    batch = draw_batch((FRESH + 1,), 320)
+    _, maps = explain(explainer, batch.pixels, target)
+    assert pointing(maps, batch)["peak_on_ink"] >= 0.95
+
+
+def test_it_follows_the_clip(explainer):
+    right = []
+    for frame, _silhouette, label in render_clip(fps=4):
+        square = _as_network_sees(frame)
+        named = explainer(square[None].astype(np.float32)).scores.argmax()
+        right.append(label == NOTHING or named == label)
+    assert np.mean(right) >= 0.97
+
+
+def _as_network_sees(frame: np.ndarray) -> np.ndarray:
+    import cv2
+
+    return cv2.resize(frame[:, 80:560], (SIZE, SIZE), interpolation=cv2.INTER_AREA)
+
+
+def test_the_figures_beside_it_are_within_the_targets():
+    figures = json.loads((ASSETS / "shapes.json").read_text())
+    assert figures["classes"] == list(CLASSES)
+    assert figures["accuracy"] >= 0.97
+    assert min(figures["accuracy_of_class"].values()) >= 0.93
+    assert figures["held_out"]["pictures"] >= 4000
+    assert all(p["peak_on_ink"] >= 0.95 for p in figures["pointing"].values())

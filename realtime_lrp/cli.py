@@ -28,12 +28,17 @@ _verbosity = 0
 
 def main() -> None:
     """Runs a command and ends the process with the contract's exit code."""
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), lambda number, frame: sys.exit(128 + number))
     try:
         sys.exit(cli.main(standalone_mode=False) or 0)
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(error.exit_code)
+    except click.ClickException as error:
+        where = error.ctx.command_path if getattr(error, "ctx", None) else "realtime-lrp"
+        _fail(Error(f"{error.format_message()} See '{where} --help'."), error.exit_code)
     except Error as error:
         _fail(error, error.exit_code)
     except (KeyboardInterrupt, click.Abort):
@@ -58,12 +63,11 @@ def cli() -> None:
     """See, live, what a neural network looks at."""
 
 
-def configured(*names: str, defaults: dict[str, str] | None = None) -> Callable:
+def configured(*names: str) -> Callable:
     """Adds the options that set a key; the command gets `settings: config.Settings`.
 
     Args:
       names: options out of `config.OPTIONS`.
-      defaults: option -> value that this command uses where the user says nothing.
     """
 
     def decorate(command: Callable) -> Callable:
@@ -72,10 +76,7 @@ def configured(*names: str, defaults: dict[str, str] | None = None) -> Callable:
             _set_verbosity(verbose, quiet)
             options = {n: given.pop(_variable(n)) for n in names}
             chosen = {n: value for n, value in options.items() if value is not None}
-            try:
-                settings = config.load(config_file, sets, chosen, defaults or {})
-            except UsageError as error:
-                raise click.UsageError(str(error)) from error
+            settings = config.load(config_file, sets, chosen)
             try:
                 return command(settings, **given)
             except UsageError as error:
@@ -150,7 +151,7 @@ def _ends_with_0(run: Callable[[], Any]) -> None:
 @click.option("-o", "output", metavar="FILE", help="writes a video and a contact sheet instead")
 @_OVERWRITE
 @_DURATION
-@configured(*EXPLAIN, "--display", defaults={"--model": "shapes"})
+@configured(*EXPLAIN, "--display")
 def demo(settings: config.Settings, output, overwrite, duration) -> None:
     """The embedded network on the embedded clip: no camera, no download."""
     from realtime_lrp.modes import demo as mode
@@ -207,6 +208,9 @@ def image(settings: config.Settings, inputs, output, overwrite) -> None:
 @configured(*config.OPTIONS)
 def config_command(settings: config.Settings) -> None:
     """Checks and prints the effective configuration as a file to start from."""
+    from realtime_lrp.modes.engine import check_names
+
+    check_names(settings.config)
     click.echo(config.as_yaml(settings), nl=False)
 
 

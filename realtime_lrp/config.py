@@ -44,7 +44,9 @@ class _Section(BaseModel):
 class Model(_Section):
     """Which network is explained."""
 
-    name: str = Field("vgg16", description="shapes, vgg16, vgg19, or a file FILE.keras")
+    name: str | None = Field(
+        None, description="shapes, vgg16, vgg19, or a file FILE.keras; null: vgg16 (demo: shapes)"
+    )
     weights: str | None = Field(
         None, description="imagenet, random or a file; null: the network's own"
     )
@@ -170,7 +172,6 @@ def load(
     file: str | Path | None = None,
     sets: tuple[str, ...] = (),
     options: Mapping[str, Any] | None = None,
-    defaults: Mapping[str, Any] | None = None,
 ) -> Settings:
     """Command line over `--set` over file over default.
 
@@ -178,7 +179,6 @@ def load(
       file: a YAML file, or None.
       sets: assignments "section.key=value".
       options: option such as "--opacity" -> value.
-      defaults: option -> value, where a command has another default than the schema.
 
     Raises:
       MissingInputError: there is no such file.
@@ -186,9 +186,6 @@ def load(
       UsageError: only values given as options are wrong.
     """
     values: dict[str, Any] = {}
-    for name, value in (defaults or {}).items():
-        section, _, key = OPTIONS[name].partition(".")
-        values[section] = {key: value}
     origins: dict[str, str] = {}
     problems: list[tuple[str, str]] = []
     sources = [*_file_entries(file, problems), *_set_entries(sets, problems)]
@@ -300,21 +297,22 @@ def _compose(file: Path):
 def _set_entries(sets, problems) -> Iterator[tuple[str, Any, str]]:
     for assignment in sets:
         key, equals, value = assignment.partition("=")
-        place = f"--set {assignment}"
+        place = "--set"  # without the value, which may be secret
         if not equals:
-            problems.append((place, "expected section.key=value"))
+            problems.append((place, f"expected section.key=value for {key.strip()!r}"))
             continue
         try:
             yield key.strip(), yaml.safe_load(value), place
-        except yaml.YAMLError:
-            problems.append((place, f"the value {value!r} is not YAML; quote it"))
+        except (yaml.YAMLError, ValueError):
+            problems.append((place, f"{key}: is not a plain YAML value; quote it if it is text"))
 
 
 def _problem(detail: Mapping[str, Any], origins: Mapping[str, str]) -> tuple[str, str]:
     """(place, message) of one pydantic error."""
     location = [str(part) for part in detail["loc"]]
     key = ".".join(location[:2])
-    place = origins.get(key) or origins.get(location[0]) or key
+    inside = (origins[k] for k in origins if k.startswith(f"{location[0]}."))
+    place = origins.get(key) or origins.get(location[0]) or next(inside, key)
     if detail["type"] == "extra_forbidden":
         legal = legal_keys() if len(location) > 1 else list(Config.model_fields)
         close = nearest(key, legal)

@@ -15,10 +15,12 @@ class MjpegServer:
     Attributes:
       fps: frames a second.
       sent: how many frames were sent so far.
+      connections: how often somebody asked for the stream.
     """
 
-    def __init__(self, fps=30, size=(240, 320), port=0):
-        self.fps, self.size, self.sent = fps, size, 0
+    def __init__(self, fps=30, size=(240, 320), port=0, broken_every=None):
+        self.fps, self.size, self.sent, self.connections = fps, size, 0, 0
+        self._broken_every = broken_every
         self._alive = threading.Event()
         self._alive.set()
         outer = self
@@ -50,6 +52,7 @@ class MjpegServer:
         self.stop()
 
     def _stream(self, handler):
+        self.connections += 1
         handler.send_response(200)
         handler.send_header("Content-Type", "multipart/x-mixed-replace; boundary=frame")
         handler.end_headers()
@@ -66,4 +69,6 @@ class MjpegServer:
         picture = np.full((*self.size, 3), 40, np.uint8)
         centre = int(self.size[1] * (0.5 + 0.3 * np.sin(count / 20))), self.size[0] // 2
         cv2.circle(picture, centre, self.size[0] // 6, (30, 60, 230), -1)
-        return cv2.imencode(".jpg", picture)[1].tobytes()
+        data = cv2.imencode(".jpg", picture)[1].tobytes()
+        broken = self._broken_every and count % self._broken_every == self._broken_every - 1
+        return b"no picture at all" if broken else data

@@ -11,8 +11,9 @@ from mjpeg import MjpegServer
 from realtime_lrp.errors import DamagedInputError, MissingInputError, UnavailableError
 from realtime_lrp.video import capture as capture_module
 from realtime_lrp.video.capture import Capture
+from realtime_lrp.video.files import masked
 from realtime_lrp.video.slot import Slot
-from realtime_lrp.video.sources import Playback, Source, Synthetic, masked, open_source
+from realtime_lrp.video.sources import Playback, Source, Synthetic, open_source
 
 
 def wait_until(condition, timeout_s=8.0):
@@ -171,10 +172,23 @@ def test_sources_that_are_not_there_are_refused():
 def test_credentials_of_a_url_stay_secret():
     """Neither name nor password is in the message."""
     assert masked("rtsp://me:secret@10.0.0.2/a") == "rtsp://***@10.0.0.2/a"
-    assert masked("http://a/b@c") == "http://a/b@c"
+    assert masked("rtsp://me:p@ss/w@10.0.0.2/a") == "rtsp://***@10.0.0.2/a"
+    assert masked("http:/me:secret@host/a") == "http:/***@host/a"
+    assert masked("http://host/v.cgi?user=me&pwd=secret") == "http://host/v.cgi?***"
+    assert masked("in/cat?.jpg") == "in/cat?.jpg"
     with pytest.raises(UnavailableError) as refusal:
         open_source("http://me:secret@127.0.0.1:9/", threading.Event())
     assert "secret" not in str(refusal.value)
+
+
+def test_a_damaged_picture_in_a_stream_is_not_a_loss():
+    """One broken JPEG in five costs itself, the connection stays."""
+    with MjpegServer(fps=60, broken_every=5) as server:
+        with Capture(lambda stop: open_source(server.url, stop)) as capture:
+            wait_until(lambda: capture.frames.count > 40)
+            assert not capture.lost
+        assert capture.reconnects == 0
+        assert server.connections == 1
 
 
 def test_a_stream_that_dies_comes_back(monkeypatch):

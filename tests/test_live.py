@@ -66,6 +66,24 @@ def test_a_frame_is_shown_at_once_and_a_dropped_one_is_counted():
     assert max(stats.frame_age_ms) < 1000
 
 
+def test_what_was_captured_and_not_drawn_at_the_end_was_dropped():
+    """The account is closed exactly."""
+    from realtime_lrp.modes.stats import Stats
+    from realtime_lrp.video.capture import Capture
+    from realtime_lrp.video.slot import Slot
+
+    capture, stats = Capture(lambda stop: None), Stats("CPU", "float32")
+    for _ in range(5):
+        capture.frames.put(media.plain(size=(120, 160)), time.monotonic())
+    view = live.View(capture, Slot(), stats, lambda picture: None)
+    for _ in range(4):
+        capture.frames.put(media.plain(size=(120, 160)), time.monotonic())
+    view.step()
+    capture.frames.put(media.plain(size=(120, 160)), time.monotonic())
+    view.finish()
+    assert (stats.frames_captured, stats.frames_shown, stats.frames_dropped) == (5, 1, 4)
+
+
 def test_the_meter_counts_steps_a_second(monkeypatch):
     """Ten numbers a second, and a number that does not change does not count."""
     now = [0.0]
@@ -144,7 +162,7 @@ def test_an_interrupted_video_leaves_nothing_half_written(number, code, tiny_mod
     target = tmp_path / "out.mp4"
     words = ("video", source, "-o", target, "--model", tiny_model, "--preprocess", "tf")
     with start(*words) as process:
-        while not (tmp_path / "out.mp4.part").exists():
+        while not list(tmp_path.glob("out.mp4.*.part")):
             assert process.poll() is None, process.stderr.read()
             time.sleep(0.02)
         process.send_signal(number)

@@ -302,6 +302,84 @@ def test_a_model_that_ends_in_logits_gets_a_softmax_and_says_so(caplog, rng):
     np.testing.assert_allclose(scores, keras.ops.softmax(model(picture)), atol=1e-6)
 
 
+def scores_of(build, shape=(6, 6, 3)):
+    """Our scores and Keras's for a model that `build` makes from its input."""
+    x = keras.Input(shape)
+    model = keras.Model(x, build(x))
+    picture = np.random.default_rng(2).normal(size=(2, *shape)).astype("float32")
+    return Explainer(model)(picture).scores, model.predict(picture, verbose=0)
+
+
+def softmax_of_features(x):
+    return layers.Dense(3, activation="softmax")(layers.Flatten()(x))
+
+
+ENDS_IN_SCORES = {
+    "linear activation": lambda x: layers.Activation("linear")(softmax_of_features(x)),
+    "dropout": lambda x: layers.Dropout(0.5)(softmax_of_features(x)),
+    "two sigmoids": lambda x: layers.Concatenate()(
+        [layers.Dense(1, activation="sigmoid")(layers.Flatten()(x)) for _ in range(2)]
+    ),
+    "averaged softmax": lambda x: layers.GlobalAveragePooling2D()(
+        layers.Conv2D(3, 1, activation="softmax")(x)
+    ),
+    "softmax over rows": lambda x: layers.Dense(2, activation="softmax")(
+        layers.Flatten()(layers.Softmax(axis=1)(x))
+    ),
+    "one value": lambda x: layers.Dense(1)(layers.Flatten()(x)),
+}
+
+
+@pytest.mark.parametrize("build", ENDS_IN_SCORES.values(), ids=ENDS_IN_SCORES)
+def test_scores_stay_as_they_are(build, caplog):
+    """No second softmax on what ends in probabilities already."""
+    ours, keras_own = scores_of(build)
+    np.testing.assert_allclose(ours, keras_own, atol=1e-6)
+    assert "softmax is added" not in caplog.text
+
+
+def test_a_nested_model_may_have_an_output_that_nobody_uses(rng):
+    """Relevance ignores the branch."""
+    inner_in = keras.Input((4, 4, 3))
+    left = layers.Flatten()(layers.Conv2D(2, 1, activation="relu")(inner_in))
+    right = layers.Flatten()(layers.Conv2D(2, 2)(inner_in))
+    inner = keras.Model(inner_in, [left, right], name="inner")
+    x = keras.Input((4, 4, 3))
+    model = keras.Model(x, layers.Dense(2, activation="softmax")(inner(x)[0]))
+    explainer = Explainer(model)
+    picture = rng.normal(size=(1, 4, 4, 3))
+    np.testing.assert_allclose(explainer(picture).relevance.sum(), 1, atol=1e-3)
+    assert "inner/conv2d" in next(reversed(explainer.relevance_sums(picture)))
+
+
+def test_a_layer_that_is_called_twice_has_two_sums(rng):
+    """Each call passes on the whole relevance."""
+    twice = layers.Conv2D(3, 3, padding="same", activation="relu", name="twice")
+    x = keras.Input((6, 6, 3))
+    model = keras.Model(x, softmax_of_features(twice(twice(x))))
+    sums = Explainer(model).relevance_sums(rng.uniform(size=(1, 6, 6, 3)))
+    np.testing.assert_allclose([sums["twice"], sums["twice:2"]], 1, atol=1e-3)
+
+
+def test_quantised_weights_are_refused():
+    """Integers without their scale would give wrong scores."""
+    model = vgg_like()
+    model.get_layer("fc1").quantize("int8")
+    with pytest.raises(UnsupportedLayerError, match="quantised"):
+        Explainer(model)
+
+
+def test_half_precision_models_are_explained_in_float32(rng):
+    """The weights of a model that was trained in mixed precision."""
+    policy = keras.DTypePolicy("mixed_bfloat16")
+    x = keras.Input((6, 6, 3))
+    h = layers.Flatten()(layers.Conv2D(4, 3, activation="relu", dtype=policy)(x))
+    model = keras.Model(x, layers.Dense(3, activation="softmax", dtype=policy)(h))
+    explanation = Explainer(model)(rng.normal(size=(1, 6, 6, 3)))
+    assert explanation.scores.dtype == explanation.relevance.dtype == np.float32
+    np.testing.assert_allclose(explanation.relevance.sum(), 1, atol=1e-3)
+
+
 def one_layer(layer, shape=(6, 6, 3)):
     x = keras.Input(shape)
     flat = layers.Flatten()(layer(x))
@@ -346,6 +424,8 @@ def test_operations_that_are_no_layers_are_refused_by_name():
         ({"method": "magic"}, "lrp"),
         ({"precision": "float8"}, "float32"),
         ({"target": 5}, "0 to 4"),
+        ({"target": 1.5}, "name or index"),
+        ({"target": "--5"}, "labels"),
         ({"target": "e"}, "labels"),
         ({"target": "e", "labels": list("abcdd")}, "'e'"),
         ({"target": "d", "labels": list("abcdd")}, "3 or 4"),
@@ -372,6 +452,14 @@ def test_a_model_without_a_fixed_size_needs_one(rng):
     assert explainer(rng.normal(size=(1, 9, 11, 3))).relevance.shape == (1, 9, 11, 3)
 
 
+def test_a_size_that_the_layers_cannot_take_is_refused():
+    """A 5 x 5 convolution does not fit into 3 x 3 pixels."""
+    x = keras.Input((None, None, 3))
+    h = layers.GlobalAveragePooling2D()(layers.Conv2D(4, 5, activation="relu")(x))
+    with pytest.raises(UsageError, match="3 x 3"):
+        Explainer(keras.Model(x, h), size=(3, 3))
+
+
 def test_a_picture_of_the_wrong_shape_is_refused():
     """A single picture without a batch axis gets the remedy."""
     with pytest.raises(UsageError, match=r"x\[None\]"):
@@ -387,6 +475,9 @@ def test_two_inputs_or_a_subclassed_model_are_refused():
 
     a, b = keras.Input((4, 4, 3)), keras.Input((4, 4, 3))
     two = keras.Model([a, b], layers.Flatten()(layers.Concatenate()([a, b])))
-    for model, words in ((two, "2 inputs"), (Own(), "graph of layers")):
+    nested = keras.Model(a, layers.Flatten()(Own()(a)))
+    for model, words in (
+        (two, "2 inputs"), (Own(), "graph of layers"), (nested, "graph of layers")
+    ):  # fmt: skip
         with pytest.raises(DamagedInputError, match=words):
             Explainer(model)

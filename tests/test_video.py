@@ -182,6 +182,17 @@ def test_a_file_appears_complete_or_not_at_all(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["x.txt"]
 
 
+def test_two_jobs_for_one_target_do_not_spoil_each_other(tmp_path):
+    """The slower one finds the target taken; a user's own .part file is left alone."""
+    target, own = tmp_path / "x.txt", tmp_path / "x.txt.part"
+    own.write_text("mine")
+    with pytest.raises(OutputError, match="exists"), completed(target) as part:
+        part.write_text("slow")
+        target.write_text("fast")
+    assert (target.read_text(), own.read_text()) == ("fast", "mine")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["x.txt", "x.txt.part"]
+
+
 def test_a_file_limit_while_encoding_is_a_failed_write(tmp_path):
     """A real limit on the file size (EFBIG) in a child process: exit 74's error, nothing left."""
     code = f"""

@@ -52,8 +52,8 @@ class Network:
     labels: list[str] | None
 
     def prepare(self, pictures: np.ndarray) -> np.ndarray:
-        """uint8 [B, H, W, 3] RGB to what the model reads, float32."""
-        return preprocess(pictures, self.preprocessing)
+        """uint8 [B, H, W, 3] RGB to what the model reads, float32 [B, H, W, channels]."""
+        return preprocess(pictures, self.preprocessing, self.model.inputs[0].shape[-1])
 
 
 def load_network(
@@ -76,21 +76,35 @@ def load_network(
       DamagedInputError: a file does not hold what it should.
       UnavailableError: the weights are not there and cannot be downloaded.
     """
+    check_model_name(name)
     own_labels = read_labels(Path(labels)) if labels else None
     if name.lower() in IMAGENET:
         network = _imagenet_network(name.lower(), weights or "imagenet", own_labels)
     elif name.lower() == "shapes":
         network = _shapes(weights)
-    elif name.endswith(".keras") or os.sep in name or Path(name).suffix:
-        network = _from_file(Path(name), weights, preprocessing)
     else:
-        raise unknown("model", name, [*NAMES, "FILE.keras"])
+        network = _from_file(Path(name), weights, preprocessing)
     return Network(
         network.name,
         network.model,
         preprocessing or network.preprocessing,
         own_labels or network.labels,
     )
+
+
+def check_model_name(name: str) -> None:
+    """Refuses what is neither a network's name nor a file's.
+
+    Raises:
+      UsageError: there is no such network.
+      MissingInputError: there is no such file.
+    """
+    if name.lower() in NAMES:
+        return
+    if not (Path(name).suffix or os.sep in name):
+        raise unknown("model", name, [*NAMES, "FILE.keras"])
+    if not Path(name).is_file():
+        raise MissingInputError(f"There is no model file {name!r}. Expected a .keras file.")
 
 
 def _imagenet_network(name: str, weights: str, labels: list[str] | None) -> Network:
@@ -150,8 +164,6 @@ def _shapes(weights: str | None) -> Network:
 
 
 def _from_file(path: Path, weights: str | None, preprocessing: str | None) -> Network:
-    if not path.is_file():
-        raise MissingInputError(f"There is no model file {str(path)!r}. Expected a .keras file.")
     if path.suffix != ".keras":
         raise DamagedInputError(
             f"{str(path)!r} is not a .keras file. Save the model again with "

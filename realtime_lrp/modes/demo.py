@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.config import ASSETS, Config
-from realtime_lrp.errors import OutputError
+from realtime_lrp.errors import UsageError
 from realtime_lrp.modes import live
 from realtime_lrp.modes.engine import Engine
 from realtime_lrp.modes.stats import Stats
@@ -21,10 +21,16 @@ SHEET_PICTURES = 12
 SHEET_WIDTH = 320
 
 
+def with_demo_network(config: Config) -> Config:
+    """The configuration with the embedded network, unless it names another one."""
+    model = config.model.model_copy(update={"name": config.model.name or "shapes"})
+    return config.model_copy(update={"model": model})
+
+
 def in_window(config: Config, duration_s: float | None) -> None:
     """Plays the clip in a window, again and again."""
     source = config.live.model_copy(update={"source": str(CLIP)})
-    live.run(config.model_copy(update={"live": source}), duration_s)
+    live.run(with_demo_network(config).model_copy(update={"live": source}), duration_s)
 
 
 def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
@@ -39,14 +45,15 @@ def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
       One line for each file.
 
     Raises:
+      UsageError: the name has another ending.
       OutputError: a file cannot be made.
     """
     if target.suffix.lower() not in CONTAINERS:
-        raise OutputError(f"{str(target)!r}: expected a name that ends in .mp4, .mov or .mkv.")
+        raise UsageError(f"{str(target)!r}: expected a name that ends in .mp4, .mov or .mkv.")
     sheet = target.with_suffix(".png")
     for made in (target, sheet):
         check_output(made, overwrite)
-    engine = Engine(config)
+    engine = Engine(with_demo_network(config))
     small: list[np.ndarray] = []
     frames = overlay_file(
         engine, config, CLIP, target, overwrite, Stats(engine.device, engine.precision),

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from realtime_lrp.config import Config
+from realtime_lrp.errors import DamagedInputError, UsageError, unknown
 from realtime_lrp.video.region import Region, region_of
+from realtime_lrp.view.colormaps import colormap_named
 
 
 @contextmanager
@@ -37,8 +39,12 @@ with _native_messages_held_back():
     tf.config.list_physical_devices()
     tf.constant(0) + 0
 
-from realtime_lrp.models.networks import load_network  # noqa: E402
-from realtime_lrp.relevance.explainer import Explainer  # noqa: E402
+from realtime_lrp.models.networks import check_model_name, load_network  # noqa: E402
+from realtime_lrp.models.preprocessing import COLOUR_ONLY  # noqa: E402
+from realtime_lrp.relevance.composites import composite_named  # noqa: E402
+from realtime_lrp.relevance.explainer import METHODS, Explainer  # noqa: E402
+
+DEFAULT_MODEL = "vgg16"
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,10 @@ class Engine:
     def __init__(self, config: Config):
         self._fit = config.input.fit
         self.network = load_network(
-            config.model.name, config.model.weights, config.model.labels, config.model.preprocess
+            config.model.name or DEFAULT_MODEL,
+            config.model.weights,
+            config.model.labels,
+            config.model.preprocess,
         )
         lrp = config.lrp
         self.precision = "float32" if lrp.precision == "auto" else lrp.precision
@@ -84,6 +93,7 @@ class Engine:
             size=config.model.size,
         )
         self.device = _device()
+        _check_channels(self.explainer.input_shape[2], self.network.preprocessing)
 
     def explain(self, pictures: Sequence[np.ndarray]) -> list[Result]:
         """Explains pictures, uint8 [H, W, 3] RGB each, as one batch."""
@@ -108,6 +118,33 @@ class Engine:
         """The name of a class."""
         labels = self.network.labels
         return labels[index] if labels else f"class {index}"
+
+
+def check_names(config: Config) -> None:
+    """Refuses names that no room knows; the class needs the network and is not looked at.
+
+    Raises:
+      UsageError: an unknown method, composite, colour map or model.
+      MissingInputError: there is no such model file.
+    """
+    if config.lrp.method not in METHODS:
+        raise unknown("method", config.lrp.method, METHODS)
+    composite_named(config.lrp.composite)
+    colormap_named(config.overlay.colormap)
+    check_model_name(config.model.name or DEFAULT_MODEL)
+
+
+def _check_channels(channels: int, preprocessing: str) -> None:
+    if channels not in (1, 3):
+        raise DamagedInputError(
+            f"The model reads {channels} channels. Expected 3 (RGB) or 1 (luminance)."
+        )
+    if channels == 1 and preprocessing in COLOUR_ONLY:
+        raise UsageError(
+            f"--preprocess {preprocessing} is for colour. This model reads luminance: use tf "
+            "(-1 to 1), rescale (0 to 1) or none (0 to 255).",
+            "preprocess",
+        )
 
 
 def turned(picture: np.ndarray, mirror: bool) -> np.ndarray:

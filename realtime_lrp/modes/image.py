@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.errors import DamagedInputError, MissingInputError
 from realtime_lrp.modes.engine import Engine, Result, turned
 from realtime_lrp.video.files import PICTURES, completed, inputs_of, outputs_for
 from realtime_lrp.video.pictures import read_picture, write_picture
@@ -40,7 +40,7 @@ def run(config: Config, inputs: Sequence[str], output: str, overwrite: bool) -> 
     for source, target in zip(sources, targets, strict=True):
         try:
             picture = read_picture(source)
-        except DamagedInputError as error:
+        except (DamagedInputError, MissingInputError) as error:
             if len(sources) == 1:
                 raise
             log.warning("%s", error)

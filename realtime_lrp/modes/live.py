@@ -50,13 +50,20 @@ class Map:
 
 
 class RelevanceThread:
-    """Explains the newest frame, again and again, and puts the map into a slot."""
+    """Loads the network, then explains the newest frame again and again.
 
-    def __init__(self, engine: Engine, config: Config, frames: Slot[np.ndarray], stats: Stats):
+    Attributes:
+      maps: the slot that holds the newest map.
+      engine: the network, None while it is loaded.
+    """
+
+    def __init__(self, config: Config, frames: Slot[np.ndarray]):
         self.maps: Slot[Map] = Slot()
-        self._engine = engine
+        self.engine: Engine | None = None
+        self._config = config
         self._frames = frames
-        self._stats = stats
+        self._stats: Stats | None = None
+        self._begin = threading.Event()
         overlay = config.overlay
         self._painter = Painter(overlay.map, overlay.colormap, overlay.opacity)
         self._error: Exception | None = None
@@ -69,6 +76,7 @@ class RelevanceThread:
 
     def __exit__(self, *exception) -> None:
         self._stop.set()
+        self._begin.set()
         self._thread.join(STOP_S)
 
     def check(self) -> None:
@@ -76,9 +84,16 @@ class RelevanceThread:
         if self._error is not None:
             raise self._error
 
+    def begin(self, stats: Stats) -> None:
+        """Lets it explain what is captured from now on, and count its maps."""
+        self._stats = stats
+        self._begin.set()
+
     def _run(self) -> None:
-        number = 0
         try:
+            self.engine = Engine(self._config)
+            self._begin.wait()
+            number = self._frames.count
             while not self._stop.is_set():
                 frame = self._frames.newest(after=number, timeout_s=0.1)
                 if frame is not None:
@@ -89,8 +104,8 @@ class RelevanceThread:
 
     def _explain(self, frame: Item[np.ndarray]) -> None:
         begin = time.monotonic()
-        (result,) = self._engine.explain([frame.value])
-        line = label_line(self._engine.top(result.scores, 1))
+        (result,) = self.engine.explain([frame.value])
+        line = label_line(self.engine.top(result.scores, 1))
         layer = self._painter(result.relevance, result.region.box, result.region.inner)
         seconds = time.monotonic() - begin
         if not self._stats.maps:
@@ -148,8 +163,10 @@ class View:
             self._count(fresh, fresh.number - before - 1, newest_map)
 
     def finish(self) -> None:
-        """Takes the capture's figures over into the statistics."""
-        self._stats.frames_captured = self._capture.frames.count - self._missed
+        """Closes the account: what was captured and not drawn until now was dropped."""
+        count = self._capture.frames.count
+        self._stats.frames_captured = count - self._missed
+        self._stats.frames_dropped += count - (self._frame.number if self._frame else self._missed)
         self._stats.reconnects = self._capture.reconnects
 
     def _count(self, frame: Item, dropped: int, newest_map: Item | None) -> None:
@@ -209,7 +226,7 @@ def run(
     config: Config,
     duration_s: float | None = None,
     stats: Path | None = None,
-) -> Stats:
+) -> None:
     """Runs until `q`, ESC, the window's X, SIGINT, SIGTERM or the end of the duration.
 
     Args:
@@ -226,19 +243,21 @@ def run(
         require_display()
     if stats:
         check_output(stats, overwrite=True)
-    with Capture(
+    capture = Capture(
         lambda stop: open_source(config.live.source, stop),
         lambda picture: turned(picture, config.input.mirror),
-    ) as capture:
-        engine = Engine(config)  # while the source opens
-        capture.check()
-        figures = Stats(engine.device, engine.precision, reconnects=0)
-        with (
-            stop_signals() as stopped,
-            RelevanceThread(engine, config, capture.frames, figures) as relevance,
-            Window() if windowed else nullcontext() as window,
-        ):
+    )
+    relevance = RelevanceThread(config, capture.frames)
+    with stop_signals() as stopped, capture, relevance:
+        while not (stopped.wait(POLL_S) or (relevance.engine and capture.frames.count)):
+            capture.check()
+            relevance.check()
+        if stopped.is_set():
+            return
+        figures = Stats(relevance.engine.device, relevance.engine.precision, reconnects=0)
+        with Window() if windowed else nullcontext() as window:
             view = View(capture, relevance.maps, figures, window.show if window else _unseen)
+            relevance.begin(figures)
             while not (stopped.is_set() or (window and window.closed())):
                 capture.check()
                 relevance.check()
@@ -246,10 +265,9 @@ def run(
                 if duration_s is not None and figures.seconds() >= duration_s:
                     break
             view.finish()
-        figures.traces = engine.explainer.traces
+        figures.traces = relevance.engine.explainer.traces
     if stats:
         figures.write(stats, live=True)
-    return figures
 
 
 def _unseen(picture: np.ndarray) -> None:

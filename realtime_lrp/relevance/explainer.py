@@ -16,7 +16,15 @@ from realtime_lrp.errors import DamagedInputError, UsageError, unknown
 from realtime_lrp.relevance.composites import Composite, composite_named
 from realtime_lrp.relevance.graph import Graph, Node, build_graph
 from realtime_lrp.relevance.rules import Place
-from realtime_lrp.relevance.steps import Activation, Linear, Reshape
+from realtime_lrp.relevance.steps import (
+    Activation,
+    AveragePool,
+    Concatenate,
+    GlobalAveragePool,
+    Identity,
+    Linear,
+    Reshape,
+)
 from realtime_lrp.relevance.targets import TargetResolver, start
 
 METHODS = ("lrp",)
@@ -86,8 +94,16 @@ class Explainer:
                 f"{model.name!r}. Expected one label for each class, in order."
             )
         self._resolve = TargetResolver(self.classes, labels)
-        self._bind(rules)
-        self._compile()
+        try:
+            self._bind(rules)
+            self._compile()
+        except (tf.errors.InvalidArgumentError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            raise UsageError(
+                f"The model {model.name!r} cannot be run on pictures of "
+                f"{self.input_shape[0]} x {self.input_shape[1]} ({reason}).",
+                "size",
+            ) from error
         self.set_target(target)
 
     def __call__(self, x: np.ndarray | tf.Tensor, target: str | int | None = None) -> Explanation:
@@ -127,7 +143,7 @@ class Explainer:
         run = self._sums.get_concrete_function()
         sums = run(self._batch(x), *self._start_of(target))
         names = reversed(list(dict.fromkeys(node.layer for node in self._graph.nodes)))
-        return {name: sums[name].numpy() for name in names}
+        return {name: sums[name].numpy() for name in names if name in sums}
 
     @property
     def traces(self) -> int:
@@ -136,7 +152,7 @@ class Explainer:
 
     def _score(self, model: keras.Model) -> None:
         """Makes sure that the graph ends in scores: a softmax, a sigmoid, or one linear value."""
-        if _last_activation(self._graph) in ("softmax", "sigmoid") or self.classes == 1:
+        if self.classes == 1 or _ends_in_scores(self._graph, self._graph.output):
             return
         softmax = Activation("softmax", tf.nn.softmax)
         self._graph.append("softmax", [softmax], (self._graph.output,))
@@ -208,6 +224,8 @@ def _propagate(graph: Graph, rules: dict, tensors: dict, begin: tf.Tensor) -> li
     """
     handed_down: list[tuple[Node | None, int, tf.Tensor]] = [(None, graph.output, begin)]
     for node in reversed(graph.nodes):
+        if not any(number == node.output for _, number, _ in handed_down):
+            continue  # a branch that the output does not use
         relevance = _arriving(handed_down, node.output)
         inputs = [tensors[n] for n in node.inputs]
         if node.output in rules:
@@ -232,13 +250,15 @@ def _sum_by_layer(handed_down: list) -> dict[str, tf.Tensor]:
     return sums
 
 
-def _last_activation(graph: Graph) -> str | None:
-    """The name of the activation that the output comes from, past mere changes of shape."""
-    by_output = {node.output: node for node in graph.nodes}
-    node = by_output.get(graph.output)
-    while node is not None and isinstance(node.step, Reshape):
-        node = by_output.get(node.inputs[0])
-    return node.step.name if node is not None and isinstance(node.step, Activation) else None
+def _ends_in_scores(graph: Graph, number: int) -> bool:
+    """Whether a tensor holds probabilities: a softmax or sigmoid, joined or averaged at most."""
+    node = next((node for node in graph.nodes if node.output == number), None)
+    if node is None:
+        return False
+    if isinstance(node.step, Activation):
+        return node.step.name in ("softmax", "sigmoid")
+    keeping = (Reshape, Identity, Concatenate, AveragePool, GlobalAveragePool)
+    return isinstance(node.step, keeping) and all(_ends_in_scores(graph, n) for n in node.inputs)
 
 
 def _check_names(**named: tuple[str, Sequence[str]]) -> None:

@@ -19,7 +19,8 @@ class Node:
     """One step at its place in the network.
 
     Attributes:
-      layer: the Keras layer's name; inside a nested model "model/layer".
+      layer: the Keras layer's name; inside a nested model "model/layer"; "layer:2" where it is
+        called a second time.
       step: what it computes.
       inputs: the numbers of the tensors it reads.
       output: the number of the tensor it makes.
@@ -42,6 +43,8 @@ class Graph:
 
     def append(self, layer: str, steps: Sequence[Step], inputs: tuple[int, ...]) -> int:
         """Adds a layer's chain of steps and returns the number of its output."""
+        calls = len({node.layer for node in self.nodes if node.layer.split(":")[0] == layer})
+        layer = f"{layer}:{calls + 1}" if calls else layer
         for step in steps:
             self.output = len(self.nodes) + 1
             self.nodes.append(Node(layer, step, inputs, self.output, entry=step is steps[0]))
@@ -100,26 +103,26 @@ def build_graph(model: keras.Model, pool: str) -> Graph:
       DamagedInputError: the model is not a graph of layers, or has several inputs or outputs.
       UnsupportedLayerError: a layer has no rule.
     """
-    _check(model)
+    _require_graph(model)
+    if len(model.inputs) != 1 or len(model.outputs) != 1:
+        raise DamagedInputError(
+            f"The model {model.name!r} has {len(model.inputs)} inputs and {len(model.outputs)} "
+            "outputs. Expected one picture in and one vector of classes out."
+        )
     graph = Graph()
     (graph.output,) = _walk(model, [0], "", graph, pool)
     return graph
 
 
-def _check(model: keras.Model) -> None:
+def _require_graph(model: keras.Model) -> None:
     try:
-        inputs, outputs = model.inputs, model.outputs
+        known = model.inputs and model.outputs
     except (AttributeError, ValueError):
-        inputs = outputs = None
-    if not inputs or not outputs:
+        known = False
+    if not known:
         raise DamagedInputError(
             f"The model {model.name!r} is not a graph of layers. Expected a functional or a built "
             "Sequential Keras model; subclassed models have to be written as a functional one."
-        )
-    if len(inputs) != 1 or len(outputs) != 1:
-        raise DamagedInputError(
-            f"The model {model.name!r} has {len(inputs)} inputs and {len(outputs)} outputs. "
-            "Expected one picture in and one vector of classes out."
         )
 
 
@@ -127,6 +130,7 @@ def _walk(
     model: keras.Model, numbers: list[int], prefix: str, graph: Graph, pool: str
 ) -> list[int]:
     """Appends the model's layers; returns the numbers of its outputs."""
+    _require_graph(model)
     known = dict(zip(map(id, model.inputs), numbers, strict=True))
     for node in _nodes_in_order(model):
         inputs = [known[id(tensor)] for tensor in node.input_tensors]

@@ -21,6 +21,7 @@ from realtime_lrp.relevance.steps import (
     Elementwise,
     GlobalAveragePool,
     GlobalMaxPool,
+    Identity,
     MaxPool,
     Reshape,
     Step,
@@ -56,7 +57,10 @@ def _channels_last(layer: keras.Layer) -> None:
 
 
 def _weights(layer: keras.Layer) -> tuple[tf.Tensor, tf.Tensor | None]:
-    kernel = tf.cast(tf.convert_to_tensor(layer.kernel), tf.float32)
+    kernel = tf.convert_to_tensor(layer.kernel)
+    if not kernel.dtype.is_floating:
+        raise UnsupportedLayerError(layer, f"its weights are quantised ({kernel.dtype.name})")
+    kernel = tf.cast(kernel, tf.float32)
     bias = None if layer.bias is None else tf.cast(tf.convert_to_tensor(layer.bias), tf.float32)
     return kernel, bias
 
@@ -115,7 +119,7 @@ def _concatenate(layer, pool):
 
 
 def _identity(layer, pool):
-    return [Elementwise(tf.identity, keeps_sign=True)]
+    return [Identity()]
 
 
 def _activation_layer(layer, pool):
@@ -130,9 +134,8 @@ def _relu(layer, pool):
 
 
 def _softmax(layer, pool):
-    if layer.axis not in (-1, 1):
-        raise UnsupportedLayerError(layer, f"a softmax over axis {layer.axis} has no rule")
-    return [Activation("softmax", keras.activations.softmax)]
+    axis = layer.axis
+    return [Activation("softmax", lambda a: keras.activations.softmax(a, axis))]
 
 
 def _constant(value) -> tf.Tensor:

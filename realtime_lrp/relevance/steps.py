@@ -108,6 +108,13 @@ class Elementwise(Step):
         return a
 
 
+class Identity(Elementwise):
+    """Hands its input on."""
+
+    def __init__(self):
+        super().__init__(tf.identity, keeps_sign=True)
+
+
 class Activation(Elementwise):
     """A non-linearity whose output is never negative.
 

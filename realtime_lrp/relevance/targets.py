@@ -5,6 +5,7 @@ A target is data, never code: changing it does not retrace the compiled function
 """
 
 import operator
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,9 +81,12 @@ class TargetResolver:
         Raises:
           UsageError: there is no such class, or its name occurs twice.
         """
-        if isinstance(target, str) and not target.strip().lstrip("-").isdecimal():
+        if isinstance(target, str) and not re.fullmatch(r"\s*-?[0-9]+\s*", target):
             return self._index_of_name(target)
-        index = int(target) if isinstance(target, str) else operator.index(target)
+        try:
+            index = int(target) if isinstance(target, str) else operator.index(target)
+        except TypeError:
+            raise UsageError(f"Expected a class by name or index. Received {target!r}.") from None
         if not 0 <= index < self._classes:
             raise UsageError(
                 f"There is no class {index}. The model has the classes 0 to {self._classes - 1}.",
@@ -111,7 +115,7 @@ class TargetResolver:
             hint = (
                 f"Did you mean {close!r}?" if close else "Expected all, top1, a name or an index."
             )
-            raise UsageError(f"There is no class {name!r}. {hint}")
+            raise UsageError(f"There is no class {name!r}. {hint}", "class")
         return found[0]
 
 

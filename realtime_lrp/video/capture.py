@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from realtime_lrp.errors import Error, UnavailableError
+from realtime_lrp.errors import UnavailableError
 from realtime_lrp.video.slot import Slot
 from realtime_lrp.video.sources import Source
 
@@ -80,9 +80,10 @@ class Capture:
             try:
                 self._read_until_lost()
             except Exception as error:
-                if not self.frames.count or not isinstance(error, Error):
+                if not self.frames.count:
                     self._error = error
                     return
+                log.info("%s", error)
             if not self.frames.count:
                 self._error = UnavailableError("The source opened but gave no picture.")
                 return

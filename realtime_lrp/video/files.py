@@ -3,6 +3,7 @@
 import errno
 import glob
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,11 +21,18 @@ def check_output(target: Path, overwrite: bool) -> None:
       OutputError: no such folder, a folder of that name, exists already, or not writable.
     """
     folder = target.parent
-    if not folder.is_dir():
+    try:
+        exists, is_file, is_folder = target.exists(), target.is_file(), target.is_dir()
+        there = folder.is_dir()
+    except OSError as error:
+        raise OutputError(f"{str(target)!r} cannot be made ({error.strerror}).") from None
+    if not there:
         raise OutputError(f"There is no folder {str(folder)!r} to write {target.name!r} into.")
-    if target.is_dir():
+    if is_folder:
         raise OutputError(f"{str(target)!r} is a folder. Expected the name of a file.")
-    if target.exists() and not overwrite:
+    if exists and not is_file:
+        raise OutputError(f"{str(target)!r} is a device or a pipe. Expected the name of a file.")
+    if exists and not overwrite:
         raise OutputError(f"{str(target)!r} exists. Add --overwrite or choose another name.")
     if not os.access(folder, os.W_OK):
         raise OutputError(f"The folder {str(folder)!r} is not writable.")
@@ -32,18 +40,22 @@ def check_output(target: Path, overwrite: bool) -> None:
 
 @contextmanager
 def completed(target: Path, overwrite: bool = False) -> Iterator[Path]:
-    """Lends the path `target.part`; renames it to `target` on success, removes it on failure.
+    """Lends the path `target.PID.part`; renames it to `target` on success, else removes it.
+
+    A link is followed: the file that it names is replaced.
 
     Raises:
       OutputError: the target cannot be made.
       TransferError: the disk is full or a write failed.
     """
     check_output(target, overwrite)
-    part = target.with_name(target.name + ".part")
+    target = target.resolve()
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
         yield part
         with part.open("rb") as written:
             os.fsync(written.fileno())
+        check_output(target, overwrite)  # another job may have been faster
         os.replace(part, target)
     except OSError as error:
         _discard(part)
@@ -71,17 +83,31 @@ def inputs_of(words: Sequence[str], suffixes: Sequence[str], kind: str) -> list[
     """
     files: list[Path] = []
     for word in words:
-        path = Path(word)
-        if path.is_dir():
-            found = sorted(p for p in path.iterdir() if p.suffix.lower() in suffixes)
-        elif path.exists():
-            found = [path]
-        else:
-            found = sorted(Path(p) for p in glob.glob(word, recursive=True) if Path(p).is_file())
+        try:
+            found = _named(word, suffixes)
+        except OSError:
+            found = []
         if not found:
-            raise MissingInputError(f"There is no {kind} {word!r}: no such file, folder or match.")
+            raise MissingInputError(
+                f"There is no {kind} {masked(word)!r}: no such file, folder or match."
+            )
         files += found
     return files
+
+
+def _named(word: str, suffixes: Sequence[str]) -> list[Path]:
+    path = Path(word)
+    if path.is_dir():
+        return sorted(p for p in path.iterdir() if p.is_file() and p.suffix.lower() in suffixes)
+    if path.exists():
+        return [path]
+    return sorted(Path(p) for p in glob.glob(word, recursive=True) if Path(p).is_file())
+
+
+def masked(address: str) -> str:
+    """An address without what may be secret in it: user name, password, query."""
+    without_user = re.sub(r"(:/{1,2})\S*@", r"\1***@", address)
+    return re.sub(r"(:/.*?)\?.*", r"\1?***", without_user)
 
 
 def outputs_for(
@@ -101,7 +127,7 @@ def outputs_for(
       OutputError: a target cannot be made, is an input, or two inputs share one.
     """
     target = Path(output)
-    if target.is_dir():
+    if os.path.isdir(target):
         targets = [target / (source.stem + suffix) for source in inputs]
     elif output.endswith(("/", os.sep)) or len(inputs) > 1:
         raise OutputError(f"There is no folder {output!r}. Several inputs need one that exists.")
@@ -110,7 +136,7 @@ def outputs_for(
     else:
         targets = [target]
     for source, made in zip(inputs, targets, strict=True):
-        if made.exists() and any(made.samefile(other) for other in inputs):
+        if os.path.exists(made) and any(made.samefile(other) for other in inputs):
             raise OutputError(f"{str(made)!r} is an input. Choose another name or folder.")
         if targets.count(made) > 1:
             raise OutputError(f"Two inputs would be written to {str(made)!r}. Rename {source}.")

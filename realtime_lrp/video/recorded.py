@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from realtime_lrp.errors import DamagedInputError, MissingInputError
+from realtime_lrp.errors import DamagedInputError, MissingInputError, OutputError
 from realtime_lrp.video.libraries import av
 
 log = logging.getLogger(__name__)
@@ -115,6 +115,7 @@ class VideoWriter:
 
     Raises:
       OSError: the file cannot be written; also from `write` and on leaving the context.
+      OutputError: from `write`, H.264 cannot hold frames of this size.
     """
 
     def __init__(self, path: Path, container: str, fps: Fraction, time_base: Fraction):
@@ -158,7 +159,13 @@ class VideoWriter:
             frame, format="yuv420p", dst_colorspace="ITU709", dst_color_range="MPEG"
         )
         frame.pts, frame.time_base = pts, self._stream.codec_context.time_base
-        self._container.mux(self._stream.encode(frame))
+        try:
+            packets = self._stream.encode(frame)
+        except av.FFmpegError as error:
+            raise OutputError(
+                f"Frames of {size[1]} x {size[0]} pixels cannot be encoded as H.264 ({error})."
+            ) from None
+        self._container.mux(packets)
 
 
 def _open(path: Path) -> "av.container.InputContainer":

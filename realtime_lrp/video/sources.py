@@ -5,7 +5,6 @@ the source is lost or was told to stop; it takes as long as the source takes.
 """
 
 import logging
-import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -14,10 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, Error, UnavailableError
-from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
+from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of, masked
 from realtime_lrp.video.libraries import av, cv2
 from realtime_lrp.video.pictures import read_picture
-from realtime_lrp.video.recorded import VideoReader
+from realtime_lrp.video.recorded import MOST_BAD_PACKETS, VideoReader
 
 OPEN_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 5.0
@@ -55,8 +54,12 @@ class Camera(Source):
 
     def __init__(self, device: int | str, stop: threading.Event):
         super().__init__(stop)
-        self._capture = cv2.VideoCapture(device)
-        if not self._capture.isOpened():
+        self._capture = cv2.VideoCapture()
+        try:
+            opened = self._capture.open(device)
+        except (cv2.error, OverflowError):
+            opened = False
+        if not opened:
             self._capture.release()
             raise UnavailableError(
                 f"Camera {device!r} cannot be opened. Check that it is plugged in and not in use, "
@@ -82,7 +85,7 @@ class Stream(Source):
                 timeout=(OPEN_TIMEOUT_S, READ_TIMEOUT_S),
                 options={"fflags": "nobuffer", "fpsprobesize": "0", "analyzeduration": "0"},
             )
-            self._frames = self._container.decode(video=0)
+            self._frames = self._decoded(self._container.streams.video[0])
         except (av.FFmpegError, OSError, ValueError, IndexError) as error:
             reason = getattr(error, "strerror", None) or "no video in it"
             raise UnavailableError(
@@ -103,6 +106,20 @@ class Stream(Source):
     def close(self):
         self._container.close()
 
+    def _decoded(self, stream) -> Iterator["av.VideoFrame"]:
+        """Frames; a damaged one costs itself, many in a row or a failing connection the stream."""
+        bad_in_a_row = 0
+        for packet in self._container.demux(stream):
+            try:
+                frames = packet.decode()
+            except av.FFmpegError:
+                bad_in_a_row += 1
+                if bad_in_a_row > MOST_BAD_PACKETS:
+                    return
+                continue
+            bad_in_a_row = 0
+            yield from frames
+
 
 class Playback(Source):
     """Recordings at their own speed, pictures for `PICTURE_S` each, again and again."""
@@ -119,19 +136,18 @@ class Playback(Source):
         self._frames.close()
 
     def _played(self, files: Sequence[Path]) -> Iterator[np.ndarray]:
-        while not self.stop.is_set():
-            shown = 0
-            for file in files:
+        playable = list(files)
+        while playable and not self.stop.is_set():
+            for file in list(playable):
                 try:
-                    for picture in self._frames_of(file):
-                        shown += 1
-                        yield picture
+                    yield from self._frames_of(file)
                 except Error as error:
                     if len(files) == 1:
                         raise
                     log.warning("%s", error)
-            if not shown and not self.stop.is_set():
-                raise DamagedInputError(f"None of the {len(files)} files can be played.")
+                    playable.remove(file)
+        if not playable:
+            raise DamagedInputError(f"None of the {len(files)} files can be played.")
 
     def _frames_of(self, file: Path) -> Iterator[np.ndarray]:
         if file.suffix.lower() in PICTURES:
@@ -197,11 +213,6 @@ def open_source(words: str, stop: threading.Event) -> Source:
         return Stream(words, stop)
     files = inputs_of([words], PICTURES + VIDEOS, "source")
     return Playback(files, stop)
-
-
-def masked(url: str) -> str:
-    """A URL without its user name and password."""
-    return re.sub(r"(://)[^/@]*@", r"\1***@", url)
 
 
 def _with_durations(reader: VideoReader) -> Iterator[tuple[np.ndarray, float]]:

@@ -86,7 +86,7 @@ class Painter:
         return Layer(cv2.resize(colour, size), cv2.resize(alpha * self._opacity, size), box)
 
     def _coloured(self, relevance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if self._rgb:
+        if self._rgb and relevance.shape[-1] == 3:
             strength = self._strength(np.abs(relevance))
             alpha = strength.max(axis=-1)
             brightest = np.maximum(alpha, 1e-12)[..., None]

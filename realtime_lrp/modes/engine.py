@@ -22,7 +22,7 @@ def _native_messages_held_back() -> Iterator[None]:
     os.dup2(held.fileno(), 2)
     try:
         yield
-    except BaseException:
+    except Exception:
         held.seek(0)
         os.write(stderr, held.read())
         raise

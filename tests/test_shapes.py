@@ -77,3 +77,18 @@ def test_the_figures_beside_it_are_within_the_targets():
     assert min(figures["accuracy_of_class"].values()) >= 0.93
     assert figures["held_out"]["pictures"] >= 4000
     assert all(p["peak_on_ink"] >= 0.95 for p in figures["pointing"].values())
+
+
+def test_the_readme_tells_the_figures_beside_it():
+    readme = (ASSETS.parent / "README.md").read_text()
+    figures = json.loads((ASSETS / "shapes.json").read_text())
+    worst = min(figures["accuracy_of_class"], key=figures["accuracy_of_class"].get)
+    for told in (
+        f"{figures['accuracy']:.1%}",
+        f"{figures['accuracy_of_class'][worst]:.1%} ({worst})",
+        f"{figures['pointing']['all']['peak_on_ink']:.1%}",
+        f"{figures['pointing']['all']['relevance_on_ink']:.1%}",
+        f"{figures['pointing']['all']['relevance_in_silhouette']:.1%}",
+        str(figures["held_out"]["pictures"]),
+    ):
+        assert told.replace("%", " %") in readme, told

@@ -20,6 +20,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from realtime_lrp.models.drawing import SIZES
 from realtime_lrp.models.drawing.batch import Batch, draw_batches
 from realtime_lrp.models.shapes import build_shapes
 
@@ -43,6 +44,7 @@ class Plan:
         rate: The largest learning rate.
         quiet: Weight of the loss on activation off the symbol.
         nothings: How many pictures of "nothing" there are for each one of a symbol.
+        sizes: Smallest and largest side of a symbol, as a share of the picture's.
     """
 
     seed: int = 1
@@ -54,6 +56,7 @@ class Plan:
     rate: float = 1.2e-3
     quiet: float = 0.35
     nothings: int = 1
+    sizes: tuple[float, float] = SIZES
 
     @property
     def steps(self) -> int:
@@ -66,8 +69,12 @@ class Plan:
         return self.drawn * self.uses // self.step
 
 
-STAGES = (Plan(), Plan(seed=2, batches=18, rate=5e-4, nothings=2))
-"""The second stage makes the network readier to say "nothing"."""
+STAGES = (
+    Plan(sizes=(0.2, 0.74)),
+    Plan(seed=2, batches=24, rate=6e-4, nothings=2),
+    Plan(seed=3, batches=27, uses=3, rate=3e-4, nothings=2),
+)
+"""The later stages add the smallest and largest symbols, and more of "nothing"."""
 
 
 def train(stages: tuple[Plan, ...] = STAGES) -> keras.Model:
@@ -108,7 +115,10 @@ def _steps(plan: Plan) -> Iterator[tuple[np.ndarray, ...]]:
     """Yields pixels uint8, near-the-symbol masks uint8 [N, 64, 64, 1] and labels."""
     rng = np.random.default_rng(plan.seed)
     kept: deque = deque(maxlen=plan.kept)
-    for batch in draw_batches(plan.seed, plan.batches, plan.drawn, nothings=plan.nothings):
+    drawn = draw_batches(
+        plan.seed, plan.batches, plan.drawn, nothings=plan.nothings, sizes=plan.sizes
+    )
+    for batch in drawn:
         kept.append((batch.pixels, _near(batch), batch.labels))
         for _ in range(plan.steps_per_batch):
             which = rng.integers(0, len(kept), plan.step)

@@ -25,7 +25,8 @@ NOTHING = len(CLASSES) - 1
 """The label of a picture without a symbol."""
 
 _FINER = 1.5
-_SMALLEST, _LARGEST = 0.2, 0.74
+SIZES = (0.14, 0.77)
+"""Smallest and largest side of a symbol, without its lines' width, as a share of the picture's."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,16 @@ class Picture:
     label: int
 
 
-def draw_picture(rng: Rng, label: int, size: int = 128) -> Picture:
+def draw_picture(
+    rng: Rng, label: int, size: int = 128, sizes: tuple[float, float] = SIZES
+) -> Picture:
     """Draws a picture of class `label`.
 
     Args:
         rng: The only source of chance; its state moves on.
         label: Index into `CLASSES`.
         size: Height and width in pixels.
+        sizes: Smallest and largest side of a symbol, as a share of the picture's.
 
     Returns:
         The picture and where its symbol is.
@@ -59,7 +63,8 @@ def draw_picture(rng: Rng, label: int, size: int = 128) -> Picture:
     picture = room(rng, size)
     mask, silhouette = np.zeros((2, size, size), np.uint8)
     if label != NOTHING:
-        side = size * (_SMALLEST + (_LARGEST - _SMALLEST) * rng.beta(1.5, 1.3))
+        smallest, largest = sizes
+        side = size * (smallest + (largest - smallest) * rng.beta(1.5, 1.3))
         sheet = symbol_sheet(rng, CLASSES[label], side * _FINER)
         mask, silhouette = _hold(rng, picture, sheet, side)
     elif rng.random() < 0.65:

@@ -8,7 +8,7 @@ from multiprocessing import get_context
 import cv2
 import numpy as np
 
-from realtime_lrp.models.drawing import NOTHING, draw_picture
+from realtime_lrp.models.drawing import NOTHING, SIZES, draw_picture
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,13 @@ class Batch:
     labels: np.ndarray
 
 
-def draw_batch(seed: tuple[int, ...], count: int, size: int = 128, nothings: int = 1) -> Batch:
+def draw_batch(
+    seed: tuple[int, ...],
+    count: int,
+    size: int = 128,
+    nothings: int = 1,
+    sizes: tuple[float, float] = SIZES,
+) -> Batch:
     """Draws `count` pictures; the same seed gives the same pictures.
 
     Args:
@@ -36,6 +42,7 @@ def draw_batch(seed: tuple[int, ...], count: int, size: int = 128, nothings: int
         count: Pictures in all.
         size: Height and width of each in pixels.
         nothings: How many pictures of "nothing" there are for each one of a symbol.
+        sizes: Smallest and largest side of a symbol, as a share of the picture's.
 
     Returns:
         The pictures, each symbol equally often.
@@ -43,7 +50,7 @@ def draw_batch(seed: tuple[int, ...], count: int, size: int = 128, nothings: int
     cv2.setNumThreads(1)
     rng = np.random.default_rng(seed)
     labels = rng.permutation(np.minimum(np.arange(count) % (NOTHING + nothings), NOTHING))
-    pictures = [draw_picture(rng, int(label), size) for label in labels]
+    pictures = [draw_picture(rng, int(label), size, sizes) for label in labels]
     return Batch(
         np.stack([p.pixels for p in pictures]),
         np.stack([p.mask for p in pictures]),
@@ -53,7 +60,12 @@ def draw_batch(seed: tuple[int, ...], count: int, size: int = 128, nothings: int
 
 
 def draw_batches(
-    seed: int, batches: int, count: int, workers: int = 1, nothings: int = 1
+    seed: int,
+    batches: int,
+    count: int,
+    workers: int = 1,
+    nothings: int = 1,
+    sizes: tuple[float, float] = SIZES,
 ) -> Iterator[Batch]:
     """Draws batches ahead of their use in processes of their own, in a fixed order.
 
@@ -63,6 +75,7 @@ def draw_batches(
         count: Pictures in each.
         workers: Processes.
         nothings: How many pictures of "nothing" there are for each one of a symbol.
+        sizes: Smallest and largest side of a symbol, as a share of the picture's.
 
     Yields:
         One batch after another.
@@ -71,6 +84,7 @@ def draw_batches(
         waiting: deque = deque()
         for k in range(batches + workers + 1):
             if k < batches:
-                waiting.append(pool.apply_async(draw_batch, ((seed, k), count, 128, nothings)))
+                given = ((seed, k), count, 128, nothings, sizes)
+                waiting.append(pool.apply_async(draw_batch, given))
             if k > workers:
                 yield waiting.popleft().get()

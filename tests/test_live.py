@@ -135,7 +135,7 @@ def test_the_window_shows_the_stream_and_closes(way, display, tiny_model, tmp_pa
             assert process.wait(10) == 0, process.stderr.read()
 
 
-@pytest.mark.parametrize("name", ["", ":987"])
+@pytest.mark.parametrize("name", [pytest.param("", marks=pytest.mark.release), ":987"])
 def test_without_a_display_the_message_says_so(name, tiny_model):
     """An unreachable display would abort the process inside OpenCV: exit 69 instead."""
     words = ("live", "--source", "synthetic", "--model", tiny_model)

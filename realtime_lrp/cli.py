@@ -113,7 +113,10 @@ _COMMON = (
 )
 _OVERWRITE = click.option("--overwrite", is_flag=True, help="replaces files that exist")
 _DURATION = click.option(
-    "--duration", type=click.FloatRange(min=0), metavar="SECONDS", help="ends after the first map"
+    "--duration",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="ends so long after the first map",
 )
 _STATS = click.option(
     "--stats", type=click.Path(path_type=Path), metavar="FILE", help="writes figures as JSON"
@@ -169,12 +172,15 @@ def demo(settings: config.Settings, output, overwrite, duration) -> None:
 @_STATS
 @configured("--source", *EXPLAIN, "--display")
 def live(settings: config.Settings, duration, stats) -> None:
-    """A camera, URL or file with the network's relevance over it; q or ESC ends it."""
+    """A camera, URL or file with the network's relevance over it.
+
+    It runs until q or ESC in the window, Ctrl-C or --duration; a file starts again at its end.
+    """
 
     def run() -> None:
         from realtime_lrp.modes import live as mode
 
-        mode.run(settings.config, duration, stats)
+        _say(mode.run(settings.config, duration, stats))
 
     _ends_with_0(run)
 

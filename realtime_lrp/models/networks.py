@@ -119,6 +119,10 @@ def _imagenet_network(name: str, weights: str, labels: list[str] | None) -> Netw
     if labels is None:
         with _download_timeout():
             labels = imagenet_labels(download=weights != "random")
+        if labels is None and weights == "random":
+            log.warning(
+                "classes are shown by index: class names are not downloaded for random weights"
+            )
     return Network(name, model, "caffe", labels)
 
 
@@ -130,7 +134,8 @@ def _downloaded(build, file: str) -> keras.Model:
     except Exception as error:
         raise UnavailableError(
             f"The weights {file} are not there and could not be downloaded ({_reason(error)}).\n"
-            f"Connect to the internet once, put the file at {place}, or add --weights FILE."
+            f"Connect to the internet once, put the file at {place}, add --weights FILE, or take "
+            "--model shapes, which needs no download."
         ) from error
 
 
@@ -172,7 +177,9 @@ def _from_file(path: Path, weights: str | None, preprocessing: str | None) -> Ne
     model = load_model(path)
     if preprocessing is None and not _prepares_itself(model):
         log.warning(
-            "%s: no --preprocess given, the network gets RGB values from 0 to 255", path.name
+            "%s: no --preprocess given (caffe, tf, torch, rescale, none), the network gets RGB "
+            "values from 0 to 255",
+            path.name,
         )
     return Network(path.stem, _with_weights(model, weights), "none", None)
 

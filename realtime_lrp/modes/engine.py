@@ -155,7 +155,8 @@ def turned(picture: np.ndarray, mirror: bool) -> np.ndarray:
 def label_line(top: Sequence[tuple[str, float]]) -> str:
     """The best label with its score, as shown on a picture."""
     name, score = top[0]
-    return f"{name.replace('_', ' ')}  {score:.0%}"
+    share = f"{score:.0%}" if score >= 0.01 else "<1%"
+    return f"{name.replace('_', ' ')}  {share}"
 
 
 def _device() -> str:

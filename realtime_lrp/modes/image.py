@@ -47,7 +47,7 @@ def run(config: Config, inputs: Sequence[str], output: str, overwrite: bool) -> 
             continue
         engine = engine or Engine(config)
         result = _explained(config, engine, painter, picture, target, overwrite)
-        best = ", ".join(f"{name} {score:.2f}" for name, score in engine.top(result.scores, 3))
+        best = ", ".join(f"{name} {score:.2g}" for name, score in engine.top(result.scores, 3))
         lines.append(f"{source.name}: {best} -> {target}")
     if not lines:
         raise DamagedInputError(f"None of the {len(sources)} pictures can be read.")

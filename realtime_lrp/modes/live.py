@@ -226,13 +226,16 @@ def run(
     config: Config,
     duration_s: float | None = None,
     stats: Path | None = None,
-) -> None:
+) -> list[str]:
     """Runs until `q`, ESC, the window's X, SIGINT, SIGTERM or the end of the duration.
 
     Args:
       config: the effective configuration.
       duration_s: seconds from the first map, or None.
       stats: where the figures go, or None.
+
+    Returns:
+      One line of figures; none if it was stopped before the first picture.
 
     Raises:
       UnavailableError: the source cannot be opened, or there is no display.
@@ -253,7 +256,7 @@ def run(
             capture.check()
             relevance.check()
         if stopped.is_set():
-            return
+            return []
         figures = Stats(relevance.engine.device, relevance.engine.precision, reconnects=0)
         with Window() if windowed else nullcontext() as window:
             view = View(capture, relevance.maps, figures, window.show if window else _unseen)
@@ -268,6 +271,7 @@ def run(
         figures.traces = relevance.engine.explainer.traces
     if stats:
         figures.write(stats, live=True)
+    return [figures.summary()]
 
 
 def _unseen(picture: np.ndarray) -> None:

@@ -68,6 +68,14 @@ class Stats:
         seconds = self.seconds()
         return count / seconds if seconds else None
 
+    def summary(self) -> str:
+        """One line for a person."""
+        fps, maps = self.display_fps() or 0.0, self.maps_per_s() or 0.0
+        return (
+            f"{self.frames_shown} frames shown ({fps:.1f} a second), {self.frames_dropped} dropped, "
+            f"{self.maps} maps ({maps:.1f} a second)"
+        )
+
     def as_dict(self, live: bool) -> dict[str, Any]:
         """The figures by name; without `live`, what only a live view has is None."""
         return {

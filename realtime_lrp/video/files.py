@@ -130,7 +130,9 @@ def outputs_for(
     if os.path.isdir(target):
         targets = [target / (source.stem + suffix) for source in inputs]
     elif output.endswith(("/", os.sep)) or len(inputs) > 1:
-        raise OutputError(f"There is no folder {output!r}. Several inputs need one that exists.")
+        raise OutputError(
+            f"There is no folder {output!r}. Several inputs go into a folder; make it first."
+        )
     elif target.suffix.lower() not in suffixes:
         raise UsageError(f"{output!r} has no known ending. Expected one of {', '.join(suffixes)}.")
     else:

@@ -120,9 +120,7 @@ def _imagenet_network(name: str, weights: str, labels: list[str] | None) -> Netw
         with _download_timeout():
             labels = imagenet_labels(download=weights != "random")
         if labels is None and weights == "random":
-            log.warning(
-                "classes are shown by index: class names are not downloaded for random weights"
-            )
+            log.warning("classes are shown by index: random weights download no class names")
     return Network(name, model, "caffe", labels)
 
 

@@ -63,6 +63,11 @@ class ConfigError(Error, ValueError):
     exit_code = 78
 
 
+def first_line(error: Exception) -> str:
+    """The first line of what an exception says, or its type where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
 def nearest(word: str, legal: Iterable[str]) -> str | None:
     """The legal name that looks most like `word`, or None where none does."""
     by_lower = {name.lower(): name for name in legal}

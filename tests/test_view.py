@@ -6,7 +6,8 @@ import pytest
 from realtime_lrp.errors import UsageError
 from realtime_lrp.view.colormaps import COLORMAPS, colormap_named, compile_colours
 from realtime_lrp.view.overlay import Painter, Scale, lay_over
-from realtime_lrp.view.text import contact_sheet, draw_lines, text_size
+from realtime_lrp.view.sheet import contact_sheet
+from realtime_lrp.view.text import draw_lines, text_size
 
 BOX, INNER = (40, 0, 100, 60), (0, 0, 30, 30)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import keras
 
-from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.errors import DamagedInputError, first_line
 
 
 def load_model(path: Path) -> keras.Model:
@@ -42,7 +42,7 @@ def load_weights(model: keras.Model, path: Path) -> None:
     except Exception as error:
         raise DamagedInputError(
             f"The weights {str(path)!r} do not fit {model.name} or are damaged "
-            f"({_first_line(error)}). Expected .h5, .weights.h5 or .keras of the same network."
+            f"({first_line(error)}). Expected .h5, .weights.h5 or .keras of the same network."
         ) from error
 
 
@@ -90,10 +90,6 @@ def _objects(part) -> Iterator[dict]:
 
 def _damaged(path: Path, error: Exception) -> DamagedInputError:
     return DamagedInputError(
-        f"{str(path)!r} is no Keras model that can be loaded ({_first_line(error)}). "
+        f"{str(path)!r} is no Keras model that can be loaded ({first_line(error)}). "
         "Expected a file written by model.save('name.keras')."
     )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]

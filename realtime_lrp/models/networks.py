@@ -16,11 +16,12 @@ from realtime_lrp.errors import (
     MissingInputError,
     UnavailableError,
     UsageError,
+    first_line,
     unknown,
 )
 from realtime_lrp.models.keras_files import load_model, load_weights
 from realtime_lrp.models.labels import DOWNLOADS, imagenet_labels, read_labels
-from realtime_lrp.models.preprocessing import preprocess
+from realtime_lrp.models.preprocessing import PREPROCESSING, preprocess
 
 DOWNLOAD_TIMEOUT_S = 30
 
@@ -131,14 +132,10 @@ def _downloaded(build, file: str) -> keras.Model:
             return build(weights="imagenet")
     except Exception as error:
         raise UnavailableError(
-            f"The weights {file} are not there and could not be downloaded ({_reason(error)}).\n"
+            f"The weights {file} are not there and could not be downloaded ({first_line(error)}).\n"
             f"Connect to the internet once, put the file at {place}, add --weights FILE, or take "
             "--model shapes, which needs no download."
         ) from error
-
-
-def _reason(error: Exception) -> str:
-    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
 
 
 @contextmanager
@@ -175,9 +172,9 @@ def _from_file(path: Path, weights: str | None, preprocessing: str | None) -> Ne
     model = load_model(path)
     if preprocessing is None and not _prepares_itself(model):
         log.warning(
-            "%s: no --preprocess given (caffe, tf, torch, rescale, none), the network gets RGB "
-            "values from 0 to 255",
+            "%s: no --preprocess given (%s), the network gets RGB values from 0 to 255",
             path.name,
+            ", ".join(PREPROCESSING),
         )
     return Network(path.stem, _with_weights(model, weights), "none", None)
 

@@ -14,7 +14,7 @@ from realtime_lrp.video.files import check_output
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.recorded import CONTAINERS
 from realtime_lrp.video.region import resize
-from realtime_lrp.view.text import contact_sheet
+from realtime_lrp.view.sheet import contact_sheet
 
 CLIP = ASSETS / "demo.mp4"
 SHEET_PICTURES = 12

@@ -41,7 +41,8 @@ class Stats:
     frame_age_ms: deque = field(default_factory=_durations)
     map_age_ms: deque = field(default_factory=_durations)
     first_map: float | None = None
-    _shown_before: int = 0
+    _shown_before: int = field(default=0, init=False)
+    _maps_before: int = field(default=0, init=False)
 
     def map_made(self, count: int, seconds: float) -> None:
         """Counts maps that were finished together after `seconds`."""
@@ -62,7 +63,7 @@ class Stats:
 
     def maps_per_s(self) -> float | None:
         """Maps finished a second since the first one."""
-        return self._rate(self.maps - self._maps_before) if self.first_map else None
+        return self._rate(self.maps - self._maps_before)
 
     def _rate(self, count: int) -> float | None:
         seconds = self.seconds()

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.errors import DamagedInputError, UsageError, unknown
+from realtime_lrp.errors import DamagedInputError, UsageError, first_line, unknown
 from realtime_lrp.relevance.composites import Composite, composite_named
 from realtime_lrp.relevance.graph import Graph, Node, build_graph
 from realtime_lrp.relevance.rules import Place
@@ -98,10 +98,9 @@ class Explainer:
             self._bind(rules)
             self._compile()
         except (tf.errors.InvalidArgumentError, ValueError) as error:
-            reason = str(error).splitlines()[0]
             raise UsageError(
                 f"The model {model.name!r} cannot be run on pictures of "
-                f"{self.input_shape[0]} x {self.input_shape[1]} ({reason}).",
+                f"{self.input_shape[0]} x {self.input_shape[1]} ({first_line(error)}).",
                 "size",
             ) from error
         self.set_target(target)

@@ -123,8 +123,8 @@ def outputs_for(
       overwrite: whether existing targets may be replaced.
 
     Raises:
-      UsageError: several inputs for one file, or an ending that is not known.
-      OutputError: a target cannot be made, is an input, or two inputs share one.
+      UsageError: an ending that is not known.
+      OutputError: a target cannot be made, is an input, or several inputs share one.
     """
     target = Path(output)
     if os.path.isdir(target):

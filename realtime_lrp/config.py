@@ -64,9 +64,46 @@ class Model(_Section):
 class Lrp(_Section):
     """What is computed."""
 
-    method: str = Field("lrp", description="lrp")
-    composite: str = Field("zplus", description="which rule for which layer: zplus")
-    target: Text = Field("all", description='all, top1, a class by name or index, or "A - B"')
+    method: str = Field(
+        "lrp",
+        description="lrp, gradient, input_x_gradient, guided_backprop, deconvnet, "
+        "excitation_backprop, grad_cam, smoothgrad or integrated_gradients",
+    )
+    composite: str | None = Field(
+        None,
+        description="which rule for which layer (lrp): zplus, epsilon, epsilon_plus, "
+        "epsilon_plus_flat, epsilon_alpha2_beta1, epsilon_alpha2_beta1_flat or epsilon_gamma_box; "
+        "null: zplus (live, demo: zplus)",
+    )
+    layers: dict[str, str] = Field(
+        {},
+        description="rules of their own for some layers, by name or type, such as "
+        "{block1_*: flat, Dense: epsilon(0.01)}; rules: zplus, epsilon, gamma, alpha_beta, zbox, "
+        "wsquare, flat, zplus_input",
+    )
+    absorb_bias: bool = Field(
+        False, description="true or false: biases take their share of relevance, which is lost"
+    )
+    keep: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        strict=False,
+        description="above 0 to 1: share of the entries, largest first, that each layer lets "
+        "through; the rest is lost",
+    )
+    guided: list[str] | None = Field(
+        None,
+        description="layers whose ReLUs guided_backprop and deconvnet change, such as [block5_*]; "
+        "null: all",
+    )
+    samples: int = Field(
+        20, ge=1, le=1000, description="1 to 1000 pictures for smoothgrad, integrated_gradients"
+    )
+    target: Text = Field(
+        "all",
+        description='all, top1, top5 (any number), a class by name or index, "A - B" or "A - rest"',
+    )
     pool: Literal["max", "average"] = Field(
         "max", description="through max pools: max (winner takes all) or average (in proportion)"
     )
@@ -143,7 +180,7 @@ OPTIONS = {
 _ABOUT = {
     "model": "model.name", "weights": "model.weights", "method": "lrp.method",
     "composite": "lrp.composite", "class": "lrp.target", "colormap": "overlay.colormap",
-    "size": "model.size",
+    "size": "model.size", "layers": "lrp.layers", "rule": "lrp.layers", "guided": "lrp.guided",
 }  # fmt: skip
 """What a `UsageError` is about -> the key that holds it."""
 
@@ -233,7 +270,10 @@ def _yaml_lines(settings: Settings) -> Iterator[str]:
             place = settings.origins.get(path)
             if isinstance(value, tuple):
                 value = "x".join(map(str, value))
-            shown = yaml.safe_dump({key: value}, allow_unicode=True, width=1000).strip()
+            flow = None if isinstance(value, dict | list) else False
+            shown = yaml.safe_dump(
+                {key: value}, allow_unicode=True, width=1000, default_flow_style=flow
+            ).strip()
             yield f"  {shown}  # {describe(path)}{f' [from {place}]' if place else ''}\n"
 
 
@@ -282,7 +322,10 @@ def _compose(file: Path):
             raise ConfigError(f"{file}: is larger than 1 MiB. Expected a configuration file.")
         text = file.read_text(encoding="utf-8")
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
-            raise ConfigError(f"{file}: uses YAML aliases (*name). Write the values out.")
+            raise ConfigError(
+                f"{file}: uses YAML aliases (*name). Write the values out, "
+                "and quote a name that begins with *."
+            )
         return yaml.compose(text, yaml.SafeLoader)
     except FileNotFoundError:
         raise MissingInputError(f"There is no configuration file {str(file)!r}.") from None

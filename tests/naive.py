@@ -4,6 +4,8 @@ A linear layer is a matrix [inputs, outputs], filled entry by entry from the def
 layer; a rule is then a sum over single contributions. Nothing here comes from the package.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 STABILISER = 1e-6
@@ -19,6 +21,23 @@ def window_starts(size, window, stride, padding):
         return (size - window) // stride + 1, 0
     out = -(-size // stride)
     return out, max((out - 1) * stride + window - size, 0) // 2
+
+
+@dataclass
+class Layer:
+    """A layer with weights as one matrix [in, out].
+
+    `connected` is 1 where an output reads an input; `bias` [out] is real, `absorbed` is what of it
+    takes relevance; `support`, `low` and `high` [in] are for rules of the input layer.
+    """
+
+    matrix: np.ndarray
+    connected: np.ndarray | None = None
+    bias: np.ndarray | float = 0.0
+    absorbed: np.ndarray | float = 0.0
+    support: np.ndarray | None = None
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
 
 
 def convolution_matrix(kernel, shape, strides=(1, 1), padding="valid", dilation=(1, 1), groups=1):
@@ -38,16 +57,62 @@ def convolution_matrix(kernel, shape, strides=(1, 1), padding="valid", dilation=
     return matrix.reshape(height * width * channels, -1), (out_h, out_w, filters)
 
 
-def zplus(matrix, a, relevance):
-    """z+ of one picture: each contribution a_i w_ij that is positive, over their sum."""
-    contributions = a[:, None] * matrix
-    positive = np.maximum(contributions, 0)
-    return (positive / stabilised(positive.sum(0)) * relevance).sum(1)
+def shared(contributions, bias, relevance, stabiliser=STABILISER):
+    """Each contribution [in, out] over their sum at the output, times the output's relevance."""
+    z = contributions.sum(0) + bias
+    return (contributions / (z + np.where(z >= 0, stabiliser, -stabiliser)) * relevance).sum(1)
 
 
-def zplus_input(matrix, support, relevance):
-    """z+ at the input layer: a = 1 on the picture and 0 on padding."""
-    return zplus(np.maximum(matrix, 0), support, relevance)
+def epsilon(layer, a, relevance, value=1e-6):
+    """Every contribution a_i w_ij counts."""
+    return shared(a[:, None] * layer.matrix, layer.absorbed, relevance, value)
+
+
+def zplus(layer, a, relevance):
+    """Only contributions above zero count."""
+    contributions = np.maximum(a[:, None] * layer.matrix, 0)
+    return shared(contributions, np.maximum(layer.absorbed, 0), relevance)
+
+
+def alpha_beta(layer, a, relevance, alpha=2, beta=1):
+    """Alpha of the contributions above zero, less beta of those below."""
+    contributions = a[:, None] * layer.matrix
+    lowering = shared(np.minimum(contributions, 0), np.minimum(layer.absorbed, 0), relevance)
+    return alpha * zplus(layer, a, relevance) - beta * lowering
+
+
+def gamma(layer, a, relevance, value=0.25):
+    """Contributions that push a real output the way it went count `1 + gamma` times."""
+    contributions = a[:, None] * layer.matrix
+    z = contributions.sum(0) + layer.bias
+    result = np.zeros(len(a))
+    for way in (1, -1):
+        stronger = value * way * np.maximum(way * contributions, 0)
+        bias = layer.absorbed + value * way * np.maximum(way * layer.absorbed, 0)
+        result += shared(contributions + stronger, bias, relevance * (np.sign(z) == way))
+    return result
+
+
+def zbox(layer, a, relevance):
+    """How far each input is from the end of its box that would lower the output most."""
+    worst = np.where(layer.matrix > 0, layer.low[:, None], layer.high[:, None])
+    return shared((a[:, None] - worst) * layer.matrix, 0, relevance)
+
+
+def wsquare(layer, a, relevance):
+    """By the squared weight alone, on the support."""
+    contributions = layer.support[:, None] * layer.matrix**2
+    return shared(contributions, layer.absorbed**2, relevance)
+
+
+def flat(layer, a, relevance):
+    """Evenly among the connected inputs of the support."""
+    return shared(layer.support[:, None] * layer.connected, 0, relevance)
+
+
+def zplus_input(layer, a, relevance):
+    """By the positive weight alone, on the support."""
+    return zplus(layer, layer.support, relevance)
 
 
 def pool_windows(shape, window, strides, padding):

@@ -56,6 +56,11 @@ class Network:
         """uint8 [B, H, W, 3] RGB to what the model reads, float32 [B, H, W, channels]."""
         return preprocess(pictures, self.preprocessing, self.model.inputs[0].shape[-1])
 
+    def box(self) -> dict[str, np.ndarray]:
+        """The lowest and highest values that `prepare` can give, float32 [channels] each."""
+        ends = self.prepare(np.array([[[[0, 0, 0]]], [[[255, 255, 255]]]], np.uint8))[:, 0, 0]
+        return {"low": ends.min(0), "high": ends.max(0)}
+
 
 def load_network(
     name: str,

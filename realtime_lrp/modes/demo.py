@@ -7,7 +7,7 @@ import numpy as np
 from realtime_lrp.config import ASSETS, Config
 from realtime_lrp.errors import UsageError
 from realtime_lrp.modes import live
-from realtime_lrp.modes.engine import Engine
+from realtime_lrp.modes.engine import VIEWER_COMPOSITE, Engine
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.modes.video import overlay_file
 from realtime_lrp.video.files import check_output
@@ -53,7 +53,7 @@ def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
     sheet = target.with_suffix(".png")
     for made in (target, sheet):
         check_output(made, overwrite)
-    engine = Engine(with_demo_network(config))
+    engine = Engine(with_demo_network(config), VIEWER_COMPOSITE)
     small: list[np.ndarray] = []
     frames = overlay_file(
         engine, config, CLIP, target, overwrite, Stats(engine.device, engine.precision),

@@ -39,12 +39,18 @@ with _native_messages_held_back():
     tf.config.list_physical_devices()
     tf.constant(0) + 0
 
-from realtime_lrp.models.networks import check_model_name, load_network  # noqa: E402
+from realtime_lrp.models.networks import Network, check_model_name, load_network  # noqa: E402
 from realtime_lrp.models.preprocessing import COLOUR_ONLY  # noqa: E402
 from realtime_lrp.relevance.composites import composite_named  # noqa: E402
-from realtime_lrp.relevance.explainer import METHODS, Explainer  # noqa: E402
+from realtime_lrp.relevance.explainer import Explainer  # noqa: E402
+from realtime_lrp.relevance.graph import require_graph  # noqa: E402
+from realtime_lrp.relevance.methods import ELSEWHERE, METHODS  # noqa: E402
+from realtime_lrp.relevance.rules import rule_named  # noqa: E402
 
 DEFAULT_MODEL = "vgg16"
+DEFAULT_COMPOSITE = "zplus"
+VIEWER_COMPOSITE = "zplus"
+"""What `live` and `demo` use: `evaluate` favours it."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +73,13 @@ class Engine:
 
     Args:
       config: the effective configuration.
+      composite: which one to use where the configuration names none.
 
     Raises:
       Error: what `load_network` and `Explainer` raise.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, composite: str = DEFAULT_COMPOSITE):
         self._fit = config.input.fit
         self.network = load_network(
             config.model.name or DEFAULT_MODEL,
@@ -80,20 +87,27 @@ class Engine:
             config.model.labels,
             config.model.preprocess,
         )
+        require_graph(self.network.model)
+        _check_channels(self.network)
         lrp = config.lrp
         self.precision = "float32" if lrp.precision == "auto" else lrp.precision
         self.explainer = Explainer(
             self.network.model,
             lrp.method,
-            lrp.composite,
+            lrp.composite or composite,
             lrp.target,
             self.precision,
+            layers=lrp.layers,
+            absorb_bias=lrp.absorb_bias,
+            keep=lrp.keep,
+            guided=lrp.guided,
+            samples=lrp.samples,
             pool=lrp.pool,
             labels=self.network.labels,
             size=config.model.size,
+            **self.network.box(),
         )
         self.device = _device()
-        _check_channels(self.explainer.input_shape[2], self.network.preprocessing)
 
     def explain(self, pictures: Sequence[np.ndarray]) -> list[Result]:
         """Explains pictures, uint8 [H, W, 3] RGB each, as one batch."""
@@ -128,13 +142,19 @@ def check_names(config: Config) -> None:
       MissingInputError: there is no such model file.
     """
     if config.lrp.method not in METHODS:
-        raise unknown("method", config.lrp.method, METHODS)
-    composite_named(config.lrp.composite)
+        raise unknown("method", config.lrp.method, METHODS, ELSEWHERE)
+    composite_named(config.lrp.composite or DEFAULT_COMPOSITE)
+    for rule in config.lrp.layers.values():
+        rule_named(rule)
     colormap_named(config.overlay.colormap)
     check_model_name(config.model.name or DEFAULT_MODEL)
 
 
-def _check_channels(channels: int, preprocessing: str) -> None:
+def _check_channels(network: Network) -> None:
+    shape, preprocessing = network.model.inputs[0].shape, network.preprocessing
+    if len(shape) != 4:
+        return  # the explainer says what it expects
+    channels = shape[3]
     if channels not in (1, 3):
         raise DamagedInputError(
             f"The model reads {channels} channels. Expected 3 (RGB) or 1 (luminance)."

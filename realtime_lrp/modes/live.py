@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.modes.engine import Engine, label_line, turned
+from realtime_lrp.modes.engine import VIEWER_COMPOSITE, Engine, label_line, turned
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.video.capture import Capture
 from realtime_lrp.video.files import check_output
@@ -91,7 +91,7 @@ class RelevanceThread:
 
     def _run(self) -> None:
         try:
-            self.engine = Engine(self._config)
+            self.engine = Engine(self._config, VIEWER_COMPOSITE)
             self._begin.wait()
             number = self._frames.count
             while not self._stop.is_set():

@@ -1,29 +1,55 @@
-"""Composites: which rule for which layer, as tables. Names are zennit's."""
+"""Composites: which rule for which layer, as tables. Names are zennit's.
 
-from collections.abc import Callable
+A new composite is a row in `COMPOSITES`.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
-from realtime_lrp.errors import unknown
-from realtime_lrp.relevance.rules import Place, Rule, ZPlus, ZPlusInput
-from realtime_lrp.relevance.steps import Linear
+from realtime_lrp.errors import UsageError, nearest, unknown
+from realtime_lrp.relevance.graph import Graph, Node
+from realtime_lrp.relevance.linear import Convolution, Linear
+from realtime_lrp.relevance.rules import (
+    AlphaBeta,
+    Epsilon,
+    Flat,
+    Gamma,
+    Place,
+    Rule,
+    ZBox,
+    ZPlus,
+    ZPlusInput,
+    rule_named,
+)
 
-Where = Callable[[str, Linear, Place], bool]
-"""(name of the layer, the layer, its place) -> whether a row of the table is meant for it."""
+Where = Callable[[Node, Place], bool]
+"""(layer with weights, its place) -> whether a row of the table is meant for it."""
 
 
-def input_layer(name: str, layer: Linear, place: Place) -> bool:
-    """A linear layer with no linear layer between it and the model's input."""
-    return place.support is not None
+def input_layer(node: Node, place: Place) -> bool:
+    """A layer with no other layer with weights between it and the model's input."""
+    return place.is_input
 
 
-def any_layer(name: str, layer: Linear, place: Place) -> bool:
-    """Every linear layer."""
+def convolution(node: Node, place: Place) -> bool:
+    """Every kind of convolution."""
+    return isinstance(node.step, Convolution)
+
+
+def input_convolution(node: Node, place: Place) -> bool:
+    """A convolution that is an input layer."""
+    return input_layer(node, place) and convolution(node, place)
+
+
+def any_layer(node: Node, place: Place) -> bool:
+    """Every layer with weights."""
     return True
 
 
 @dataclass(frozen=True)
 class Composite:
-    """An ordered table of rules for linear layers; the first row that fits decides.
+    """An ordered table of rules for layers with weights; the first row that fits decides.
 
     Attributes:
       rows: pairs of a condition and a rule. The last row has to fit every layer.
@@ -31,26 +57,47 @@ class Composite:
 
     rows: tuple[tuple[Where, Rule], ...]
 
-    def rule(self, name: str, layer: Linear, place: Place) -> Rule:
+    def rule(self, node: Node, place: Place) -> Rule:
         """The rule for this layer."""
-        return next(rule for fits, rule in self.rows if fits(name, layer, place))
+        return next(rule for fits, rule in self.rows if fits(node, place))
 
+
+EPSILON = ((any_layer, Epsilon()),)
+"""What every composite named `epsilon_...` does with dense layers."""
 
 COMPOSITES: dict[str, Composite] = {
     "zplus": Composite(((input_layer, ZPlusInput()), (any_layer, ZPlus()))),
+    "epsilon": Composite(EPSILON),
+    "epsilon_plus": Composite(((convolution, ZPlus()), *EPSILON)),
+    "epsilon_plus_flat": Composite(((input_layer, Flat()), (convolution, ZPlus()), *EPSILON)),
+    "epsilon_alpha2_beta1": Composite(((convolution, AlphaBeta(2, 1)), *EPSILON)),
+    "epsilon_alpha2_beta1_flat": Composite(
+        ((input_layer, Flat()), (convolution, AlphaBeta(2, 1)), *EPSILON)
+    ),
+    "epsilon_gamma_box": Composite(((input_convolution, ZBox()), (convolution, Gamma()), *EPSILON)),
 }
 
+EXCITATION = Composite(((any_layer, ZPlus()),))
+"""Excitation backprop (Zhang et al. 2016): z+ everywhere, pixel values included."""
+
 ELSEWHERE = {
-    "z_plus": "zplus",
-    "zPlus": "zplus",
-    "z+": "zplus",
-    "lrp.z_plus": "zplus",
-    "lrp.z_plus_fast": "zplus",
-    "lrp.alpha_1_beta_0_IB": "zplus",
-    "alpha_1_beta_0": "zplus",
-    "alpha1beta0": "zplus",
-}
-"""What the origin, iNNvestigate and zennit call them."""
+    **dict.fromkeys(
+        ("z_plus", "zPlus", "z+", "lrp.z_plus", "lrp.z_plus_fast", "lrp.alpha_1_beta_0_IB",
+         "lrp.alpha_1_beta_0", "alpha_1_beta_0", "alpha1_beta0", "alpha1beta0"),
+        "zplus",
+    ),
+    "lrp.epsilon": "epsilon",
+    "lrp.epsilon_IB": "epsilon",
+    "lrp.sequential_preset_a": "epsilon_plus",
+    "lrp.sequential_preset_a_flat": "epsilon_plus_flat",
+    "lrp.sequential_preset_b": "epsilon_alpha2_beta1",
+    "lrp.sequential_preset_b_flat": "epsilon_alpha2_beta1_flat",
+    "lrp.alpha_2_beta_1": "epsilon_alpha2_beta1",
+    "lrp.alpha_2_beta_1_IB": "epsilon_alpha2_beta1",
+    "lrp.flat": "epsilon_plus_flat",
+    "deep_taylor.bounded": "epsilon_gamma_box",
+}  # fmt: skip
+"""What the origin and iNNvestigate call them."""
 
 
 def composite_named(composite: "str | Composite") -> Composite:
@@ -64,3 +111,36 @@ def composite_named(composite: "str | Composite") -> Composite:
     if composite not in COMPOSITES:
         raise unknown("composite", composite, COMPOSITES, ELSEWHERE)
     return COMPOSITES[composite]
+
+
+def with_layers(composite: Composite, layers: Mapping[str, str], graph: Graph) -> Composite:
+    """A composite with rules of its own for some layers.
+
+    Args:
+      composite: what holds for all other layers.
+      layers: pattern -> rule, for example {"block1_*": "flat", "Dense": "epsilon(0.01)"}. A pattern
+        is a layer's name or type, * stands for any letters. The first that fits decides.
+      graph: the network.
+
+    Raises:
+      UsageError: there is no such rule, or a pattern fits no layer with weights.
+    """
+    weighty = [node for node in graph.nodes if isinstance(node.step, Linear)]
+    rows = []
+    for pattern, rule in layers.items():
+        fits = layer_like(pattern)
+        if not any(fits(node) for node in weighty):
+            names = [node.layer for node in weighty]
+            close = nearest(pattern, names)
+            raise UsageError(
+                f"No layer with weights is called {pattern!r}, nor is it the type of one. "
+                + (f"Did you mean {close!r}?" if close else f"There are: {', '.join(names)}."),
+                "layers",
+            )
+        rows.append((lambda node, place, fits=fits: fits(node), rule_named(rule)))
+    return Composite((*rows, *composite.rows))
+
+
+def layer_like(pattern: str) -> Callable[[Node], bool]:
+    """Whether a node belongs to a layer whose name or type fits a pattern."""
+    return lambda node: fnmatchcase(node.layer, pattern) or fnmatchcase(node.kind, pattern)

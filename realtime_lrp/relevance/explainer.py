@@ -5,31 +5,28 @@ run here step by step, every tensor of it is kept, and relevance goes back over 
 """
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError, UsageError, first_line, unknown
-from realtime_lrp.relevance.composites import Composite, composite_named
-from realtime_lrp.relevance.graph import Graph, Node, build_graph
-from realtime_lrp.relevance.rules import Place
-from realtime_lrp.relevance.steps import (
-    Activation,
-    AveragePool,
-    Concatenate,
-    GlobalAveragePool,
-    Identity,
-    Linear,
-    Reshape,
-)
-from realtime_lrp.relevance.targets import TargetResolver, start
+from realtime_lrp.relevance.canonise import canonise
+from realtime_lrp.relevance.composites import COMPOSITES, Composite, composite_named, with_layers
+from realtime_lrp.relevance.graph import Graph, Node, build_graph, total
+from realtime_lrp.relevance.linear import Linear
+from realtime_lrp.relevance.methods import ELSEWHERE, METHODS, Explain, Method, Network, bound
+from realtime_lrp.relevance.rules import Place, Propagate
+from realtime_lrp.relevance.steps import Activation
+from realtime_lrp.relevance.targets import Target, TargetResolver
 
-METHODS = ("lrp",)
 PRECISIONS = ("float32",)
 POOLS = ("max", "average")
+
+Bound = float | Sequence[float] | np.ndarray
+"""One value, one for each channel, or [H, W, C]."""
 
 log = logging.getLogger(__name__)
 
@@ -41,30 +38,67 @@ class Explanation:
     Attributes:
       scores: float32 [B, classes], the softmax output.
       relevance: float32 [B, H, W, C], raw: not normalised, not pooled.
+      maps: the further maps that were asked for, by name, each like `relevance`.
     """
 
     scores: np.ndarray
     relevance: np.ndarray
+    maps: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LayerRecord:
+    """What one layer of the network held during one explanation.
+
+    Attributes:
+      name: the layer's name; "model/layer" inside a nested model, "layer:2" at a second call.
+      kind: its Keras type.
+      rule: the rule of its weights, "" where it has none or the method uses no rules.
+      inputs: the tensors it read, [B, ...] each.
+      output: the tensor it made, [B, ...].
+      arrived: what arrived at its output, like `output`: relevance, or the gradient.
+      handed_down: what it handed to each of its inputs, like `inputs`.
+    """
+
+    name: str
+    kind: str
+    rule: str
+    inputs: tuple[np.ndarray, ...]
+    output: np.ndarray
+    arrived: np.ndarray
+    handed_down: tuple[np.ndarray, ...]
 
 
 class Explainer:
-    """Explains the answers of a Keras model by layer-wise relevance propagation.
+    """Explains the answers of a Keras model: layer-wise relevance propagation and gradient methods.
 
     The model's weights are read here, once; training it further does not change the explainer.
 
     Args:
       model: a functional or Sequential Keras model, one picture [B, H, W, C] in, one vector out.
-      method: "lrp".
-      composite: which rule for which layer, a name or a `Composite`.
-      target: what is explained if the call does not say: "all", "top1", a class's index or name,
-        or "A - B".
+      method: a name out of `METHODS`: "lrp", "gradient", "guided_backprop", ...
+      composite: for LRP which rule for which layer, a name or a `Composite`.
+      target: what is explained if the call does not say: "all", "top1", "top5" (any number), a
+        class's index or name, "A - B" or "A - rest".
       precision: "float32".
+      also: methods or composites whose maps are made as well, from the same forward pass.
+      layers: rules of their own for some layers, pattern -> rule: {"block1_*": "flat"}. A pattern
+        is a layer's name or Keras type.
+      low: the lowest value of the preprocessed input, for the rule zbox.
+      high: the highest.
+      absorb_bias: biases take their share of relevance, which is lost; else they get none.
+      keep: above 0, up to 1: of what arrives at each layer with weights only this share of the
+        entries goes on, largest first. What is filtered out is lost.
+      guided: the layers whose ReLUs guided backprop and deconvnet change, patterns as in `layers`;
+        None is all.
+      samples: how many perturbed pictures SmoothGrad and integrated gradients take.
       pool: relevance through max pools, "max" (winner takes all) or "average" (in proportion).
       labels: class names in order, for targets by name.
       size: (H, W) for a model without a fixed input size.
 
     Raises:
-      UsageError: an unknown method, composite, precision, pool or target.
+      UsageError: an unknown method, composite, rule, layer, precision, pool or target; no box for
+        zbox.
       DamagedInputError: the model has another form, or a layer without a rule.
     """
 
@@ -76,33 +110,50 @@ class Explainer:
         target: str | int = "all",
         precision: str = "float32",
         *,
+        also: Sequence[str] = (),
+        layers: Mapping[str, str] | None = None,
+        low: Bound | None = None,
+        high: Bound | None = None,
+        absorb_bias: bool = False,
+        keep: float = 1.0,
+        guided: Sequence[str] | None = None,
+        samples: int = 20,
         pool: str = "max",
         labels: Sequence[str] | None = None,
         size: tuple[int, int] | None = None,
     ):
-        _check_names(
-            method=(method, METHODS), precision=(precision, PRECISIONS), pool=(pool, POOLS)
-        )
-        rules = composite_named(composite)
+        _check_names(precision=(precision, PRECISIONS), pool=(pool, POOLS))
+        if not 0 < keep <= 1:
+            raise UsageError(f"Expected keep above 0 and up to 1. Received {keep}.", "keep")
+        wanted = [_method_named(method, composite), *(_map_named(name, composite) for name in also)]
         self._graph = build_graph(model, pool)
         self.input_shape = _input_shape(model, size)
         self.classes = _classes(model)
         self._score(model)
+        canonise(self._graph)
         if labels is not None and len(labels) != self.classes:
             raise DamagedInputError(
                 f"There are {len(labels)} labels for the {self.classes} classes of "
                 f"{model.name!r}. Expected one label for each class, in order."
             )
         self._resolve = TargetResolver(self.classes, labels)
+        self._also = tuple(also)
         try:
-            self._bind(rules)
-            self._compile()
+            places = self._places(_box(low, high, self.input_shape), absorb_bias)
         except (tf.errors.InvalidArgumentError, ValueError) as error:
             raise UsageError(
                 f"The model {model.name!r} cannot be run on pictures of "
                 f"{self.input_shape[0]} x {self.input_shape[1]} ({first_line(error)}).",
                 "size",
             ) from error
+        binder, explain = _Binder(self._graph, places), []
+        for one, rules in wanted:
+            rules = with_layers(rules, layers or {}, self._graph)
+            network = Network(self._graph, binder.bind, rules, guided, samples, keep)
+            explain.append(bound(one, network))
+            if len(explain) == 1:
+                self._rules = dict(binder.names)
+        self._compile(explain)
         self.set_target(target)
 
     def __call__(self, x: np.ndarray | tf.Tensor, target: str | int | None = None) -> Explanation:
@@ -115,8 +166,9 @@ class Explainer:
         Raises:
           UsageError: x has another shape, or there is no such target.
         """
-        scores, relevance = self._run(self._batch(x), *self._start_of(target))
-        return Explanation(scores.numpy(), relevance.numpy())
+        scores, relevance, *others = self._run(self._batch(x), *self._target(target))
+        maps = {name: one.numpy() for name, one in zip(self._also, others, strict=True)}
+        return Explanation(scores.numpy(), relevance.numpy(), maps)
 
     def set_target(self, target: str | int) -> None:
         """Changes what is explained when a call does not say; no retrace.
@@ -124,8 +176,42 @@ class Explainer:
         Raises:
           UsageError: there is no such target.
         """
-        resolved = self._resolve(target)
-        self._default = (tf.constant(resolved.weights), tf.constant(resolved.top1))
+        self._default = self._resolve(target).tensors()
+
+    def layers(
+        self, x: np.ndarray | tf.Tensor, target: str | int | None = None
+    ) -> list[LayerRecord]:
+        """What every layer held and handed down, from the output to the input.
+
+        SmoothGrad and integrated gradients show the gradient at the picture itself. Branches that
+        the output does not use are left out.
+
+        Args:
+          x: float32 [B, H, W, C], already preprocessed.
+          target: as in a call.
+        """
+        run = self._everything.get_concrete_function()
+        tensors, arrived, handed_down = run(self._batch(x), *self._target(target))
+        by_layer: dict[str, list[Node]] = {}
+        for node in reversed(self._graph.nodes):
+            if str(node.output) in arrived:
+                by_layer.setdefault(node.layer, []).append(node)
+        return [
+            LayerRecord(
+                name=last.layer,
+                kind=last.kind,
+                rule=next((self._rules[n.output] for n in nodes if n.output in self._rules), ""),
+                inputs=tuple(tensors[str(n)].numpy() for n in first.inputs),
+                output=tensors[str(last.output)].numpy(),
+                arrived=arrived[str(last.output)].numpy(),
+                handed_down=tuple(
+                    handed_down[f"{first.output} {place}"].numpy()
+                    for place in range(len(first.inputs))
+                ),
+            )
+            for nodes in by_layer.values()
+            for last, first in [(nodes[0], nodes[-1])]
+        ]
 
     def relevance_sums(
         self, x: np.ndarray | tf.Tensor, target: str | int | None = None
@@ -139,10 +225,10 @@ class Explainer:
         Returns:
           Layer name -> float32 [B].
         """
-        run = self._sums.get_concrete_function()
-        sums = run(self._batch(x), *self._start_of(target))
-        names = reversed(list(dict.fromkeys(node.layer for node in self._graph.nodes)))
-        return {name: sums[name].numpy() for name in names if name in sums}
+        return {
+            record.name: sum(part.reshape(len(part), -1).sum(1) for part in record.handed_down)
+            for record in self.layers(x, target)
+        }
 
     @property
     def traces(self) -> int:
@@ -151,57 +237,69 @@ class Explainer:
 
     def _score(self, model: keras.Model) -> None:
         """Makes sure that the graph ends in scores: a softmax, a sigmoid, or one linear value."""
-        if self.classes == 1 or _ends_in_scores(self._graph, self._graph.output):
+        if self.classes == 1 or self._graph.scoring():
             return
-        softmax = Activation("softmax", tf.nn.softmax)
-        self._graph.append("softmax", [softmax], (self._graph.output,))
+        softmax = Activation("softmax", tf.nn.softmax, nonnegative=True)
+        self._graph.append("softmax", "Softmax", [softmax], (self._graph.output,))
         log.warning(
             "%s ends in values that are no probabilities: a softmax is added to get its scores",
             model.name,
         )
 
-    def _bind(self, composite: Composite) -> None:
-        """Chooses each linear layer's rule and makes its modified weights."""
+    def _places(
+        self, box: tuple[np.ndarray, np.ndarray] | None, absorb_bias: bool
+    ) -> dict[int, Place]:
+        """The place of each layer with weights, by output number."""
         nonnegative = self._graph.nonnegative()
-        supports = self._graph.input_supports(self.input_shape)
-        self._rules = {}
+        supports = self._graph.supports(self.input_shape)
+        ends = [self._graph.before_weights(tf.constant(end[None])) for end in box or ()]
+        inputs = self._graph.before_weights(supports[0])
+        places = {}
         for node in self._graph.nodes:
             if isinstance(node.step, Linear):
-                place = Place(nonnegative.issuperset(node.inputs), supports.get(node.output))
-                rule = composite.rule(node.layer, node.step, place)
-                self._rules[node.output] = rule.bind(node.step, place)
+                (number,) = node.inputs
+                bounds = [end[number] for end in ends if number in end]
+                places[node.output] = Place(
+                    name=node.layer,
+                    nonnegative=number in nonnegative,
+                    support=supports[number],
+                    is_input=number in inputs,
+                    box=(tf.minimum(*bounds), tf.maximum(*bounds)) if bounds else None,
+                    absorb_bias=absorb_bias,
+                )
+        return places
 
-    def _compile(self) -> None:
+    def _compile(self, methods: Sequence[Explain]) -> None:
         # Closures over plain data: a tf.function over a bound method would keep `self` alive.
-        graph, rules = self._graph, self._rules
-        signature = [
-            tf.TensorSpec([None, *self.input_shape], tf.float32, name="x"),
-            tf.TensorSpec([self.classes], tf.float32, name="weights"),
-            tf.TensorSpec([], tf.bool, name="top1"),
-        ]
+        graph = self._graph
+        picture = tf.TensorSpec([None, *self.input_shape], tf.float32, name="x")
+        signature = [picture, *Target.signature(self.classes)]
 
-        def explain(x, weights, top1):
+        def explain(x, *target):
             tensors = graph.forward(x)
-            scores = tensors[graph.output]
-            handed_down = _propagate(graph, rules, tensors, start(scores, weights, top1))
-            return scores, _arriving(handed_down, 0)
+            maps = [method(x, tensors, *target)[0] for method in methods]
+            return tensors[graph.output], *maps
 
-        def sums(x, weights, top1):
+        def everything(x, *target):
             tensors = graph.forward(x)
-            begin = start(tensors[graph.output], weights, top1)
-            return _sum_by_layer(_propagate(graph, rules, tensors, begin))
+            _, parts = methods[0](x, tensors, *target)
+            arrived = {str(number): total(handed) for number, handed in parts.items()}
+            handed_down = {
+                f"{part.node.output} {part.place}": part.tensor
+                for handed in parts.values()
+                for part in handed
+                if part.node
+            }
+            return {str(number): tensors[number] for number in parts}, arrived, handed_down
 
-        self._explain = tf.function(explain, input_signature=signature)
-        self._sums = tf.function(sums, input_signature=signature)
+        self._explain = tf.function(explain, input_signature=signature, autograph=False)
+        self._everything = tf.function(everything, input_signature=signature, autograph=False)
         # The one trace, held on to: calls cannot retrace, and TensorFlow does not take several
         # explainers for a function that is traced again and again.
         self._run = self._explain.get_concrete_function()
 
-    def _start_of(self, target: str | int | None) -> tuple[tf.Tensor, tf.Tensor]:
-        if target is None:
-            return self._default
-        resolved = self._resolve(target)
-        return tf.constant(resolved.weights), tf.constant(resolved.top1)
+    def _target(self, target: str | int | None) -> tuple[tf.Tensor, ...]:
+        return self._default if target is None else self._resolve(target).tensors()
 
     def _batch(self, x: np.ndarray | tf.Tensor) -> tf.Tensor:
         x = tf.cast(tf.convert_to_tensor(x), tf.float32)
@@ -214,50 +312,60 @@ class Explainer:
         return x
 
 
-def _propagate(graph: Graph, rules: dict, tensors: dict, begin: tf.Tensor) -> list:
-    """Relevance from the output to the input.
+class _Binder:
+    """Binds rules to the layers of one network, once for each composite."""
 
-    Returns:
-      (node, number of the input tensor, the relevance that the node hands down to it), in the
-      order in which relevance travels.
-    """
-    handed_down: list[tuple[Node | None, int, tf.Tensor]] = [(None, graph.output, begin)]
-    for node in reversed(graph.nodes):
-        if not any(number == node.output for _, number, _ in handed_down):
-            continue  # a branch that the output does not use
-        relevance = _arriving(handed_down, node.output)
-        inputs = [tensors[n] for n in node.inputs]
-        if node.output in rules:
-            parts = [rules[node.output](inputs[0], relevance)]
-        else:
-            parts = node.step.relevance(inputs, tensors[node.output], relevance)
-        handed_down += [(node, n, part) for n, part in zip(node.inputs, parts, strict=True)]
-    return handed_down
+    def __init__(self, graph: Graph, places: Mapping[int, Place]):
+        self._graph = graph
+        self._places = places
+        self._bound: dict[Composite, dict[int, Propagate]] = {}
+        self.names: dict[int, str] = {}
 
-
-def _arriving(handed_down: list, number: int) -> tf.Tensor:
-    return tf.add_n([part for _, n, part in handed_down if n == number])
+    def bind(self, composite: Composite) -> dict[int, Propagate]:
+        """The bound rule of each layer with weights, by output number."""
+        if composite not in self._bound:
+            self._bound[composite] = {}
+            for number, place in self._places.items():
+                node = self._graph.producer(number)
+                rule = composite.rule(node, place)
+                self.names[number] = str(rule)
+                self._bound[composite][number] = rule.bind(node.step, place)
+        return self._bound[composite]
 
 
-def _sum_by_layer(handed_down: list) -> dict[str, tf.Tensor]:
-    """The relevance that leaves each layer through its first step, per picture."""
-    sums: dict[str, tf.Tensor] = {}
-    for node, _, part in handed_down:
-        if node is not None and node.entry:
-            total = tf.reduce_sum(part, axis=list(range(1, part.shape.rank)))
-            sums[node.layer] = sums.get(node.layer, 0.0) + total
-    return sums
+def _method_named(method: str, composite: str | Composite) -> tuple[Method, Composite]:
+    if method not in METHODS:
+        hint = f"Use composite={method!r} with the method lrp. " if method in COMPOSITES else ""
+        error = unknown("method", method, METHODS, ELSEWHERE)
+        raise UsageError(f"{hint}{error}", "method") if hint else error
+    return METHODS[method], composite_named(composite)
 
 
-def _ends_in_scores(graph: Graph, number: int) -> bool:
-    """Whether a tensor holds probabilities: a softmax or sigmoid, joined or averaged at most."""
-    node = next((node for node in graph.nodes if node.output == number), None)
-    if node is None:
-        return False
-    if isinstance(node.step, Activation):
-        return node.step.name in ("softmax", "sigmoid")
-    keeping = (Reshape, Identity, Concatenate, AveragePool, GlobalAveragePool)
-    return isinstance(node.step, keeping) and all(_ends_in_scores(graph, n) for n in node.inputs)
+def _map_named(name: str, composite: str | Composite) -> tuple[Method, Composite]:
+    """The method of a further map, which is named after a method or a composite."""
+    if name in METHODS:
+        return METHODS[name], composite_named(composite)
+    if name in COMPOSITES:
+        return METHODS["lrp"], COMPOSITES[name]
+    raise unknown("map", name, [*METHODS, *COMPOSITES], ELSEWHERE)
+
+
+def _box(
+    low: Bound | None, high: Bound | None, shape: tuple[int, int, int]
+) -> tuple[np.ndarray, np.ndarray] | None:
+    if low is None and high is None:
+        return None
+    try:
+        bounds = [np.broadcast_to(np.asarray(b, np.float32), shape) for b in (low, high)]
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"Expected low and high as one number, one for each channel, or {shape}. Received "
+            f"{low!r} and {high!r}.",
+            "box",
+        ) from None
+    if not (bounds[0] < bounds[1]).all():
+        raise UsageError("Expected low below high, at every entry of the input.", "box")
+    return bounds[0], bounds[1]
 
 
 def _check_names(**named: tuple[str, Sequence[str]]) -> None:

@@ -3,15 +3,26 @@
 The model is walked once. Nested models are entered, shared layers appear once for each call.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.relevance.layers import steps_of
-from realtime_lrp.relevance.steps import Activation, Linear, Step
+from realtime_lrp.relevance.linear import Linear
+from realtime_lrp.relevance.steps import (
+    Activation,
+    AveragePool,
+    Concatenate,
+    GlobalAveragePool,
+    Identity,
+    Reshape,
+    Step,
+)
 
 
 @dataclass(frozen=True)
@@ -21,6 +32,7 @@ class Node:
     Attributes:
       layer: the Keras layer's name; inside a nested model "model/layer"; "layer:2" where it is
         called a second time.
+      kind: the Keras layer's type.
       step: what it computes.
       inputs: the numbers of the tensors it reads.
       output: the number of the tensor it makes.
@@ -28,10 +40,35 @@ class Node:
     """
 
     layer: str
+    kind: str
     step: Step
     inputs: tuple[int, ...]
     output: int
     entry: bool
+
+
+_KEEPING_SCORES = (Reshape, Identity, Concatenate, AveragePool, GlobalAveragePool)
+
+Back = Callable[[Node, list[tf.Tensor], tf.Tensor, tf.Tensor], list[tf.Tensor]]
+"""(node, its inputs, its output, what arrives at the output) -> what each input gets."""
+
+
+class Part(NamedTuple):
+    """What a node hands down to one of its inputs.
+
+    Attributes:
+      tensor: like the input.
+      node: who hands it down; None for what begins at the output.
+      place: which of the node's inputs it is.
+    """
+
+    tensor: tf.Tensor
+    node: Node | None = None
+    place: int = 0
+
+
+Parts = dict[int, list[Part]]
+"""Number of a tensor -> what arrives there."""
 
 
 @dataclass
@@ -41,15 +78,27 @@ class Graph:
     nodes: list[Node] = field(default_factory=list)
     output: int = 0
 
-    def append(self, layer: str, steps: Sequence[Step], inputs: tuple[int, ...]) -> int:
+    def append(self, layer: str, kind: str, steps: Sequence[Step], inputs: tuple[int, ...]) -> int:
         """Adds a layer's chain of steps and returns the number of its output."""
         calls = len({node.layer for node in self.nodes if node.layer.split(":")[0] == layer})
         layer = f"{layer}:{calls + 1}" if calls else layer
         for step in steps:
             self.output = len(self.nodes) + 1
-            self.nodes.append(Node(layer, step, inputs, self.output, entry=step is steps[0]))
+            self.nodes.append(Node(layer, kind, step, inputs, self.output, step is steps[0]))
             inputs = (self.output,)
         return self.output
+
+    def producer(self, number: int) -> Node | None:
+        """The node that makes a tensor; None for the model's input."""
+        return self.nodes[number - 1] if number else None
+
+    def readers(self, number: int) -> list[Node]:
+        """The nodes that read a tensor."""
+        return [node for node in self.nodes if number in node.inputs]
+
+    def replace(self, node: Node) -> None:
+        """Puts a node in the place of the one that makes the same tensor."""
+        self.nodes[node.output - 1] = node
 
     def forward(self, x: tf.Tensor) -> dict[int, tf.Tensor]:
         """Every tensor of the forward pass by its number."""
@@ -58,38 +107,85 @@ class Graph:
             tensors[node.output] = node.step.forward(*(tensors[n] for n in node.inputs))
         return tensors
 
+    def backward(self, tensors: dict[int, tf.Tensor], begin: tf.Tensor, back: Back) -> Parts:
+        """Sends something back from the output to the input, over the kept tensors.
+
+        Args:
+          tensors: what `forward` gave.
+          begin: what arrives at the output.
+          back: what each node does with what arrives.
+
+        Returns:
+          What arrives at each tensor, in the order in which it travels.
+        """
+        parts: Parts = defaultdict(list, {self.output: [Part(begin)]})
+        for node in reversed(self.nodes):
+            if node.output not in parts:
+                continue  # a branch that the output does not use
+            inputs = [tensors[n] for n in node.inputs]
+            handed = back(node, inputs, tensors[node.output], total(parts[node.output]))
+            for place, (number, part) in enumerate(zip(node.inputs, handed, strict=True)):
+                parts[number].append(Part(part, node, place))
+        return parts
+
     def nonnegative(self) -> set[int]:
         """The numbers of the tensors that can never hold a negative entry."""
         found: set[int] = set()
         for node in self.nodes:
-            made_so = isinstance(node.step, Activation)
+            made_so = isinstance(node.step, Activation) and node.step.nonnegative
             if made_so or (node.step.keeps_sign and found.issuperset(node.inputs)):
                 found.add(node.output)
         return found
 
-    def input_supports(self, shape: tuple[int, int, int]) -> dict[int, tf.Tensor]:
-        """The picture's support for each input layer.
+    def scoring(self) -> set[int]:
+        """The numbers of the activations that make the output's scores.
 
-        An input layer is a linear layer with no linear layer between it and the model's input.
+        A softmax or sigmoid at the end, joined or averaged at most; none where the output holds no
+        probabilities.
+        """
+        return self._scoring(self.output) or set()
+
+    def _scoring(self, number: int) -> set[int] | None:
+        node = self.producer(number)
+        if node is None:
+            return None
+        if isinstance(node.step, Activation):
+            return {number} if node.step.name in ("softmax", "sigmoid") else None
+        if not isinstance(node.step, _KEEPING_SCORES):
+            return None
+        found = [self._scoring(n) for n in node.inputs]
+        return None if None in found else set().union(*found)
+
+    def supports(self, shape: tuple[int, int, int]) -> dict[int, tf.Tensor]:
+        """Where each tensor holds something and is not an explicit padding.
 
         Args:
           shape: (rows, columns, channels) of the model's input.
 
         Returns:
-          By output number of the input layer: [1, ...] like its input, 1 for picture, 0 for an
-          explicit padding.
+          By tensor number, [1, ...]: 1 for content, 0 for padding.
         """
         supports = {0: tf.ones([1, *shape])}
-        found = {}
         for node in self.nodes:
-            if not supports.keys() >= set(node.inputs):
-                continue
             inputs = [supports[n] for n in node.inputs]
             if isinstance(node.step, Linear):
-                found[node.output] = inputs[0]
+                supports[node.output] = tf.ones_like(node.step.transform(*inputs, node.step.kernel))
             else:
                 supports[node.output] = node.step.support(*inputs)
-        return found
+        return supports
+
+    def before_weights(self, x: tf.Tensor) -> dict[int, tf.Tensor]:
+        """The tensors between the model's input x and its first layers with weights."""
+        tensors = {0: x}
+        for node in self.nodes:
+            if not isinstance(node.step, Linear) and tensors.keys() >= set(node.inputs):
+                tensors[node.output] = node.step.forward(*(tensors[n] for n in node.inputs))
+        return tensors
+
+
+def total(parts: Sequence[Part]) -> tf.Tensor:
+    """What arrives at a tensor: the sum of all that was handed down to it."""
+    return tf.add_n([part.tensor for part in parts])
 
 
 def build_graph(model: keras.Model, pool: str) -> Graph:
@@ -103,7 +199,7 @@ def build_graph(model: keras.Model, pool: str) -> Graph:
       DamagedInputError: the model is not a graph of layers, or has several inputs or outputs.
       UnsupportedLayerError: a layer has no rule.
     """
-    _require_graph(model)
+    require_graph(model)
     if len(model.inputs) != 1 or len(model.outputs) != 1:
         raise DamagedInputError(
             f"The model {model.name!r} has {len(model.inputs)} inputs and {len(model.outputs)} "
@@ -114,7 +210,12 @@ def build_graph(model: keras.Model, pool: str) -> Graph:
     return graph
 
 
-def _require_graph(model: keras.Model) -> None:
+def require_graph(model: keras.Model) -> None:
+    """Refuses a model whose layers cannot be walked.
+
+    Raises:
+      DamagedInputError: it is subclassed or not built.
+    """
     try:
         known = model.inputs and model.outputs
     except (AttributeError, ValueError):
@@ -130,7 +231,7 @@ def _walk(
     model: keras.Model, numbers: list[int], prefix: str, graph: Graph, pool: str
 ) -> list[int]:
     """Appends the model's layers; returns the numbers of its outputs."""
-    _require_graph(model)
+    require_graph(model)
     known = dict(zip(map(id, model.inputs), numbers, strict=True))
     for node in _nodes_in_order(model):
         inputs = [known[id(tensor)] for tensor in node.input_tensors]
@@ -138,8 +239,10 @@ def _walk(
             inner = f"{prefix}{node.operation.name}/"
             outputs = _walk(node.operation, inputs, inner, graph, pool)
         else:
-            steps = steps_of(node.operation, pool)
-            outputs = [graph.append(prefix + node.operation.name, steps, tuple(inputs))]
+            layer = node.operation
+            steps = steps_of(layer, pool, node.arguments.args)
+            kind = type(layer).__name__
+            outputs = [graph.append(prefix + layer.name, kind, steps, tuple(inputs))]
         known.update(zip(map(id, node.outputs), outputs, strict=True))
     return [known[id(tensor)] for tensor in model.outputs]
 

@@ -2,29 +2,41 @@
 
 A Keras layer becomes a chain of steps: a Conv2D with a ReLU is a `Convolution` followed by an
 `Activation`. `LAYERS` is the table; a new layer type is one row and, where the arithmetic is new,
-one class in `steps.py`.
+one class in `steps.py` or, with weights, in `linear.py`.
 """
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.relevance.steps import (
-    Activation,
-    AveragePool,
-    Concatenate,
+from realtime_lrp.relevance.linear import (
     Convolution,
     Dense,
+    DepthwiseConvolution,
+    TransposedConvolution,
+)
+from realtime_lrp.relevance.steps import (
+    Activation,
+    Add,
+    Affine,
+    AveragePool,
+    Concatenate,
+    Cropping,
     Elementwise,
     GlobalAveragePool,
     GlobalMaxPool,
     Identity,
     MaxPool,
+    Permute,
+    Product,
     Reshape,
     Step,
+    Subtract,
+    Upsample,
     ZeroPadding,
 )
 
@@ -41,14 +53,21 @@ class UnsupportedLayerError(DamagedInputError):
         )
 
 
-ACTIVATIONS = ("linear", "relu", "relu6", "sigmoid", "softmax")
+NONNEGATIVE = ("relu", "relu6", "sigmoid", "hard_sigmoid", "softmax", "softplus", "exponential")
+SIGNED = (
+    "leaky_relu", "elu", "selu", "celu", "silu", "hard_silu", "gelu", "mish", "tanh", "softsign",
+)  # fmt: skip
+ACTIVATIONS = NONNEGATIVE + SIGNED
+"""Activations by the sign of their outputs; Keras's names. Relevance passes through each."""
 
 
 def _activation(layer: keras.Layer, function: Callable) -> list[Step]:
     name = getattr(function, "__name__", str(function))
+    if name == "linear":
+        return []
     if name not in ACTIVATIONS or function is not keras.activations.get(name):
         raise UnsupportedLayerError(layer, f"the activation {name!r} has no rule")
-    return [] if name == "linear" else [Activation(name, function)]
+    return [Activation(name, function, nonnegative=name in NONNEGATIVE)]
 
 
 def _channels_last(layer: keras.Layer) -> None:
@@ -56,18 +75,55 @@ def _channels_last(layer: keras.Layer) -> None:
         raise UnsupportedLayerError(layer, "its channels come first, only channels last is known")
 
 
+def _float32(layer: keras.Layer, variable) -> tf.Tensor:
+    value = tf.convert_to_tensor(variable)
+    if not value.dtype.is_floating:
+        raise UnsupportedLayerError(layer, f"its weights are quantised ({value.dtype.name})")
+    return tf.cast(value, tf.float32)
+
+
+def _bias(layer: keras.Layer) -> tf.Tensor | None:
+    return None if layer.bias is None else _float32(layer, layer.bias)
+
+
 def _weights(layer: keras.Layer) -> tuple[tf.Tensor, tf.Tensor | None]:
-    kernel = tf.convert_to_tensor(layer.kernel)
-    if not kernel.dtype.is_floating:
-        raise UnsupportedLayerError(layer, f"its weights are quantised ({kernel.dtype.name})")
-    kernel = tf.cast(kernel, tf.float32)
-    bias = None if layer.bias is None else tf.cast(tf.convert_to_tensor(layer.bias), tf.float32)
-    return kernel, bias
+    return _float32(layer, layer.kernel), _bias(layer)
 
 
-def _conv2d(layer, pool):
+def _geometry(layer: keras.Layer) -> tuple[Sequence[int], str, Sequence[int]]:
     _channels_last(layer)
-    step = Convolution(*_weights(layer), layer.strides, layer.padding, layer.dilation_rate)
+    return layer.strides, layer.padding, layer.dilation_rate
+
+
+def _convolution(layer, pool):
+    if layer.padding == "causal":
+        raise UnsupportedLayerError(layer, "causal padding has no rule")
+    step = Convolution(*_weights(layer), *_geometry(layer))
+    return [step, *_activation(layer, layer.activation)]
+
+
+def _depthwise_convolution(layer, pool):
+    step = DepthwiseConvolution(*_weights(layer), *_geometry(layer))
+    return [step, *_activation(layer, layer.activation)]
+
+
+def _separable_convolution(layer, pool):
+    depthwise = DepthwiseConvolution(
+        _float32(layer, layer.depthwise_kernel), None, *_geometry(layer)
+    )
+    pointwise = Convolution(
+        _float32(layer, layer.pointwise_kernel), _bias(layer), (1, 1), "valid", (1, 1)
+    )
+    return [depthwise, pointwise, *_activation(layer, layer.activation)]
+
+
+def _transposed_convolution(layer, pool):
+    def size(rows_and_columns):
+        return layer.compute_output_shape((1, *rows_and_columns, layer.kernel.shape[3]))[1:3]
+
+    if layer.output_padding is not None:
+        raise UnsupportedLayerError(layer, "output_padding has no rule")
+    step = TransposedConvolution(*_weights(layer), *_geometry(layer), size)
     return [step, *_activation(layer, layer.activation)]
 
 
@@ -114,6 +170,34 @@ def _zero_padding(layer, pool):
     return [ZeroPadding(layer.padding)]
 
 
+def _cropping(layer, pool):
+    _channels_last(layer)
+    return [Cropping(layer.cropping)]
+
+
+def _permute(layer, pool):
+    return [Permute([0, *layer.dims])]
+
+
+def _upsampling(layer, pool):
+    _channels_last(layer)
+    if layer.interpolation not in ("nearest", "bilinear"):
+        raise UnsupportedLayerError(layer, f"interpolation {layer.interpolation!r} has no rule")
+    return [Upsample(layer.size, layer.interpolation)]
+
+
+def _add(layer, pool):
+    return [Add()]
+
+
+def _subtract(layer, pool):
+    return [Subtract()]
+
+
+def _multiply(layer, pool):
+    return [Product()]
+
+
 def _concatenate(layer, pool):
     return [Concatenate(layer.axis)]
 
@@ -127,15 +211,59 @@ def _activation_layer(layer, pool):
 
 
 def _relu(layer, pool):
-    if layer.negative_slope or layer.threshold:
-        raise UnsupportedLayerError(layer, "a ReLU with a slope or a threshold has no rule")
-    ceiling = np.inf if layer.max_value is None else layer.max_value
-    return [Activation("relu", lambda a: tf.clip_by_value(a, 0.0, ceiling))]
+    slope, ceiling = layer.negative_slope, layer.max_value
+    if layer.threshold:
+        raise UnsupportedLayerError(layer, "a ReLU with a threshold has no rule")
+    if slope:
+        function = functools.partial(keras.ops.leaky_relu, negative_slope=slope)
+        return [Activation("leaky_relu", function, nonnegative=False)]
+    if ceiling is None:
+        return [Activation("relu", tf.nn.relu, nonnegative=True)]
+    return [Activation("relu", lambda a: tf.clip_by_value(a, 0.0, ceiling), nonnegative=True)]
+
+
+def _leaky_relu(layer, pool):
+    function = functools.partial(keras.ops.leaky_relu, negative_slope=layer.negative_slope)
+    return [Activation("leaky_relu", function, nonnegative=False)]
+
+
+def _prelu(layer, pool):
+    slope = _float32(layer, layer.alpha)
+    function = lambda a: tf.nn.relu(a) - slope * tf.nn.relu(-a)  # noqa: E731
+    return [Activation("prelu", function, nonnegative=False)]
+
+
+def _elu(layer, pool):
+    function = functools.partial(keras.ops.elu, alpha=layer.alpha)
+    return [Activation("elu", function, nonnegative=False)]
+
+
+def _batch_normalisation(layer, pool):
+    if layer.axis not in (-1, len(layer.input.shape) - 1):
+        raise UnsupportedLayerError(layer, "its channels come first, only channels last is known")
+    mean, variance = _float32(layer, layer.moving_mean), _float32(layer, layer.moving_variance)
+    scale = 1.0 / tf.sqrt(variance + layer.epsilon)
+    if layer.scale:
+        scale *= _float32(layer, layer.gamma)
+    offset = -mean * scale
+    if layer.center:
+        offset += _float32(layer, layer.beta)
+    return [Affine(scale, offset)]
+
+
+def _normalisation_of_each_picture(layer, pool):
+    """Relevance passes (the identity rule, Achtibat et al. 2024, "AttnLRP", prop. 3.4)."""
+    return [Elementwise(lambda a: tf.cast(layer(a, training=False), tf.float32), keeps_sign=False)]
+
+
+def _layer_scale(layer, pool):
+    gamma = _float32(layer, layer.gamma)
+    return [Affine(gamma, tf.zeros_like(gamma))]
 
 
 def _softmax(layer, pool):
     axis = layer.axis
-    return [Activation("softmax", lambda a: keras.activations.softmax(a, axis))]
+    return [Activation("softmax", lambda a: keras.activations.softmax(a, axis), nonnegative=True)]
 
 
 def _constant(value) -> tf.Tensor:
@@ -155,38 +283,108 @@ def _normalization(layer, pool):
     return [Elementwise(lambda a: (a - mean) / deviation, keeps_sign=False)]
 
 
+def _constant_operand(operation, arguments) -> list[Step]:
+    """An operation between a tensor and constants, `x * 2`: relevance passes through it."""
+
+    def function(a):
+        return operation(*(a if keras.utils.is_keras_tensor(one) else one for one in arguments))
+
+    return [Elementwise(function, keeps_sign=False)]
+
+
+def _operation(build: Callable) -> type:
+    """The type of the operation that Keras records for an expression of two tensors."""
+    one, other = keras.KerasTensor((1, 1)), keras.KerasTensor((1, 1))
+    return type(build(one, other)._keras_history.operation)
+
+
 LAYERS: dict[type, Callable[[keras.Layer, str], list[Step]]] = {
-    keras.layers.Conv2D: _conv2d,
+    keras.layers.Conv1D: _convolution,
+    keras.layers.Conv2D: _convolution,
+    keras.layers.Conv3D: _convolution,
+    keras.layers.DepthwiseConv2D: _depthwise_convolution,
+    keras.layers.SeparableConv2D: _separable_convolution,
+    keras.layers.Conv2DTranspose: _transposed_convolution,
     keras.layers.Dense: _dense,
     keras.layers.MaxPooling2D: _max_pool,
     keras.layers.AveragePooling2D: _average_pool,
     keras.layers.GlobalMaxPooling2D: _global_max_pool,
     keras.layers.GlobalAveragePooling2D: _global_average_pool,
+    keras.layers.BatchNormalization: _batch_normalisation,
+    keras.layers.LayerNormalization: _normalisation_of_each_picture,
+    keras.layers.GroupNormalization: _normalisation_of_each_picture,
+    keras.layers.Add: _add,
+    keras.layers.Subtract: _subtract,
+    keras.layers.Multiply: _multiply,
+    keras.layers.Concatenate: _concatenate,
     keras.layers.Flatten: _flatten,
     keras.layers.Reshape: _reshape,
+    keras.layers.Permute: _permute,
     keras.layers.ZeroPadding2D: _zero_padding,
-    keras.layers.Concatenate: _concatenate,
-    keras.layers.Dropout: _identity,
-    keras.layers.SpatialDropout2D: _identity,
-    keras.layers.Identity: _identity,
+    keras.layers.Cropping2D: _cropping,
+    keras.layers.UpSampling2D: _upsampling,
     keras.layers.Activation: _activation_layer,
     keras.layers.ReLU: _relu,
+    keras.layers.LeakyReLU: _leaky_relu,
+    keras.layers.PReLU: _prelu,
+    keras.layers.ELU: _elu,
     keras.layers.Softmax: _softmax,
     keras.layers.Rescaling: _rescaling,
     keras.layers.Normalization: _normalization,
+    **dict.fromkeys(
+        (
+            keras.layers.Identity,
+            keras.layers.Dropout,
+            keras.layers.SpatialDropout2D,
+            keras.layers.AlphaDropout,
+            keras.layers.GaussianDropout,
+            keras.layers.GaussianNoise,
+            keras.layers.ActivityRegularization,
+            keras.layers.RandomBrightness,
+            keras.layers.RandomContrast,
+            keras.layers.RandomFlip,
+            keras.layers.RandomRotation,
+            keras.layers.RandomTranslation,
+            keras.layers.RandomZoom,
+        ),
+        _identity,
+    ),
 }
 
+OPERATIONS: dict[type, Callable[[], Step]] = {
+    _operation(lambda a, b: a + b): Add,
+    _operation(lambda a, b: a - b): Subtract,
+    _operation(lambda a, b: a * b): Product,
+}
+"""Expressions of tensors, such as `a + b`: type -> step."""
 
-def steps_of(layer: keras.Layer, pool: str) -> list[Step]:
+DIVISION = _operation(lambda a, b: a / b)
+"""Known where it divides by a constant."""
+
+BY_NAME: dict[str, Callable[[keras.Layer, str], list[Step]]] = {
+    "LayerScale": _layer_scale,
+    "StochasticDepth": _identity,
+}
+"""Layers that `keras.applications` defines for itself (ConvNeXt)."""
+
+
+def steps_of(layer: keras.Layer, pool: str, arguments: Sequence = ()) -> list[Step]:
     """The chain of steps that a Keras layer stands for.
 
     Args:
-      layer: a built Keras layer.
+      layer: a built Keras layer, or the operation of an expression.
       pool: "max" (winner takes all) or "average", how relevance goes through max pools.
+      arguments: what an operation is called with.
 
     Raises:
       UnsupportedLayerError: the layer's type or one of its options has no rule.
     """
-    if type(layer) not in LAYERS:
+    constants = not all(map(keras.utils.is_keras_tensor, arguments))
+    if constants and type(layer) in (*OPERATIONS, DIVISION):
+        return _constant_operand(layer, arguments)
+    if type(layer) in OPERATIONS:
+        return [OPERATIONS[type(layer)]()]
+    row = LAYERS.get(type(layer)) or BY_NAME.get(type(layer).__name__)
+    if row is None:
         raise UnsupportedLayerError(layer)
-    return LAYERS[type(layer)](layer, pool)
+    return row(layer, pool)

@@ -1,56 +1,115 @@
-"""LRP rules: how a linear layer shares its relevance among its inputs.
+"""LRP rules: how a layer with weights shares its relevance among its inputs.
 
 Every rule is the generic step of Montavon et al. 2019 ("Layer-Wise Relevance Propagation: An
-Overview", eq. 10) with its own modified input a' and modified weights w':
+Overview", eq. 10) over one or more terms of modified inputs a', weights w' and biases b':
 
-    z = transform(a', w') + stabiliser
+    z = sum over terms of transform(a', w') + b', plus stabiliser
     s = R / z
-    c = transpose(s, w')
-    R_in = a' * c
+    R_in = sum over terms of a' * transpose(s, w')
 
 A rule is bound to a layer once, which is when its modified weights are made; what `bind` returns
-runs for every frame. Biases take part in the forward pass but receive no relevance.
+runs for every frame. b' is left out unless biases absorb relevance (`Place.absorb_bias`).
+A new rule is a class with `bind` and a row in `RULES`.
 """
 
+import dataclasses
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.steps import Linear, stabilise
+from realtime_lrp.errors import UsageError, unknown
+from realtime_lrp.relevance.linear import Linear
+from realtime_lrp.relevance.steps import STABILISER, stabilise
 
 Propagate = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 """(a, R) -> R_in, where R_in has the shape of a."""
 
+Term = tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]
+"""(a', w', b')."""
+
 
 @dataclass(frozen=True)
 class Place:
-    """What a rule may know about the input of its layer.
+    """What a rule may know about its layer's place in the network.
 
     Attributes:
-      nonnegative: the input can never hold a negative entry.
-      support: for an input layer [1, ...]: 1 where its input is picture, 0 on explicit padding.
+      name: the layer's name.
+      nonnegative: the layer's input can never hold a negative entry.
+      support: [1, ...] like the layer's input: 1 for content, 0 on explicit padding.
+      is_input: no layer with weights lies between it and the model's input.
+      box: for an input layer the lowest and highest values of its input, [1, ...] each.
+      absorb_bias: biases take their share of relevance, which is lost; else they get none.
     """
 
+    name: str = ""
     nonnegative: bool = False
     support: tf.Tensor | None = None
+    is_input: bool = False
+    box: tuple[tf.Tensor, tf.Tensor] | None = None
+    absorb_bias: bool = False
+
+    def bias(self, layer: Linear, modify: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor | None:
+        """The modified bias where it takes part, else None."""
+        return modify(layer.bias) if self.absorb_bias and layer.bias is not None else None
 
 
 class Rule:
-    """A way to share relevance; a subclass says how a and w are modified."""
+    """A way to share relevance; a subclass says how a, w and b are modified."""
 
     def bind(self, layer: Linear, place: Place) -> Propagate:
         """Makes the modified weights and returns the rule for this layer."""
         raise NotImplementedError
 
+    def __str__(self) -> str:
+        """As `rule_named` reads it: "flat", "alpha_beta(2, 1)"."""
+        names = [name for name, kind in RULES.items() if kind is type(self)]
+        numbers = ", ".join(f"{number:g}" for number in vars(self).values())
+        return (names or [type(self).__name__])[0] + (f"({numbers})" if numbers else "")
+
+
+def positive(v: tf.Tensor) -> tf.Tensor:
+    """max(v, 0)."""
+    return tf.maximum(v, 0.0)
+
+
+def negative(v: tf.Tensor) -> tf.Tensor:
+    """min(v, 0)."""
+    return tf.minimum(v, 0.0)
+
+
+def transformed(layer: Linear, terms: Sequence[Term]) -> tf.Tensor:
+    """The sum over terms of transform(a', w') + b'."""
+    parts = [layer.transform(a, w) for a, w, _ in terms]
+    return sum((b for _, _, b in terms if b is not None), tf.add_n(parts))
+
+
+def handed_back(layer: Linear, terms: Sequence[Term], s: tf.Tensor) -> tf.Tensor:
+    """The sum over terms of a' * transpose(s, w')."""
+    return tf.add_n([a * layer.transpose(s, w, tf.shape(a)) for a, w, _ in terms])
+
 
 def share(
-    layer: Linear, terms: Sequence[tuple[tf.Tensor, tf.Tensor]], relevance: tf.Tensor
+    layer: Linear, terms: Sequence[Term], relevance: tf.Tensor, stabiliser: float = STABILISER
 ) -> tf.Tensor:
-    """The generic step over a sum of terms (a', w')."""
-    z = tf.add_n([layer.transform(a, w) for a, w in terms])
-    s = relevance / stabilise(z)
-    return tf.add_n([a * layer.transpose(s, w, tf.shape(a)) for a, w in terms])
+    """The generic step."""
+    z = transformed(layer, terms)
+    return handed_back(layer, terms, relevance / stabilise(z, stabiliser))
+
+
+@dataclass(frozen=True)
+class Epsilon(Rule):
+    """Epsilon: w' = w, stabiliser epsilon (Bach et al. 2015, eq. 58).
+
+    Commonly used on dense layers.
+    """
+
+    epsilon: float = STABILISER
+
+    def bind(self, layer, place):
+        bias = place.bias(layer, tf.identity)
+        return lambda a, relevance: share(layer, [(a, layer.kernel, bias)], relevance, self.epsilon)
 
 
 @dataclass(frozen=True)
@@ -62,34 +121,201 @@ class ZPlus(Rule):
     """
 
     def bind(self, layer, place):
-        positive = tf.maximum(layer.kernel, 0.0)
-        if place.nonnegative:
-            return lambda a, relevance: share(layer, [(a, positive)], relevance)
-        negative = tf.minimum(layer.kernel, 0.0)
+        return _one_sign(layer, place, positive, negative)
+
+
+@dataclass(frozen=True)
+class AlphaBeta(Rule):
+    """Alpha-beta: alpha of what raises the output less beta of what lowers it (Bach et al. 2015).
+
+    Raises:
+      UsageError: alpha - beta is not 1, or one of them is negative.
+    """
+
+    alpha: float = 2.0
+    beta: float = 1.0
+
+    def __post_init__(self):
+        if abs(self.alpha - self.beta - 1) > 1e-9 or self.beta < 0:
+            raise UsageError(
+                "The rule alpha_beta needs alpha - beta = 1 and beta >= 0, for example 2 and 1. "
+                f"Received alpha {self.alpha} and beta {self.beta}.",
+                "rule",
+            )
+
+    def bind(self, layer, place):
+        raising = _one_sign(layer, place, positive, negative)
+        lowering = _one_sign(layer, place, negative, positive)
+        if not self.beta:
+            return raising
 
         def propagate(a, relevance):
-            terms = [(tf.maximum(a, 0.0), positive), (tf.minimum(a, 0.0), negative)]
-            return share(layer, terms, relevance)
+            return self.alpha * raising(a, relevance) - self.beta * lowering(a, relevance)
+
+        return propagate
+
+
+def _one_sign(layer: Linear, place: Place, mine: Callable, other: Callable) -> Propagate:
+    """Relevance over the contributions of one sign: a+ with `mine`(w), a- with `other`(w)."""
+    weights, bias = mine(layer.kernel), place.bias(layer, mine)
+    if place.nonnegative:
+        return lambda a, relevance: share(layer, [(a, weights, bias)], relevance)
+    others = other(layer.kernel)
+
+    def propagate(a, relevance):
+        terms = [(positive(a), weights, bias), (negative(a), others, None)]
+        return share(layer, terms, relevance)
+
+    return propagate
+
+
+@dataclass(frozen=True)
+class Gamma(Rule):
+    """Gamma: w' = w + gamma * max(w, 0) where the output is positive (Montavon et al. 2019).
+
+    Where the output is negative, w' = w + gamma * min(w, 0); negative inputs take the other of the
+    two. An output of exactly 0 hands nothing down. The sign that picks the branch is that of the
+    layer's real output, bias included.
+    """
+
+    gamma: float = 0.25
+
+    def bind(self, layer, place):
+        raised = self._branch(layer, place, positive, negative)
+        lowered = self._branch(layer, place, negative, positive)
+
+        def propagate(a, relevance):
+            z = layer.forward(a)
+            parts = [
+                share(layer, branch(a), tf.where(picked, relevance, 0.0))
+                for branch, picked in ((raised, z > 0), (lowered, z < 0))
+            ]
+            return tf.add_n(parts)
+
+        return propagate
+
+    def _branch(self, layer: Linear, place: Place, mine: Callable, other: Callable) -> Callable:
+        weights = layer.kernel + self.gamma * mine(layer.kernel)
+        bias = place.bias(layer, lambda b: b + self.gamma * mine(b))
+        if place.nonnegative:
+            return lambda a: [(a, weights, bias)]
+        others = layer.kernel + self.gamma * other(layer.kernel)
+        return lambda a: [(positive(a), weights, bias), (negative(a), others, None)]
+
+
+@dataclass(frozen=True)
+class ZBox(Rule):
+    """zB: an input layer whose values lie in [low, high] (Montavon et al. 2017, eq. 16).
+
+    z = transform(a, w) - transform(low, max(w, 0)) - transform(high, min(w, 0)).
+
+    Raises:
+      UsageError: `bind` gets a layer behind another one, or no box.
+    """
+
+    def bind(self, layer, place):
+        if not place.is_input:
+            raise UsageError(
+                f"The rule zbox is for input layers only; {place.name!r} lies behind others.",
+                "rule",
+            )
+        if place.box is None:
+            raise UsageError(
+                "The rule zbox needs the lowest and highest input: Explainer(low=..., high=...), "
+                "in the units of the preprocessed input.",
+                "rule",
+            )
+        low, high = place.box
+        bounds = [(low, positive(layer.kernel), None), (high, negative(layer.kernel), None)]
+        z_of_bounds = transformed(layer, bounds)
+
+        def propagate(a, relevance):
+            s = relevance / stabilise(layer.transform(a, layer.kernel) - z_of_bounds)
+            back = handed_back(layer, [(a, layer.kernel, None)], s)
+            shape = tf.shape(a)
+            return back - tf.add_n([x * layer.transpose(s, w, shape) for x, w, _ in bounds])
 
         return propagate
 
 
 @dataclass(frozen=True)
 class ZPlusInput(Rule):
-    """z+ at the input layer: a' = 1, w' = max(w, 0), so that pixel values do not bias the map.
+    """z+ at the input layer: a' = 1, w' = max(w, 0), so that pixel values do not bias the map."""
 
-    z depends on the weights alone and is made once.
+    def bind(self, layer, place):
+        bias = place.bias(layer, positive)
+        return _by_weights_alone(layer, place, positive(layer.kernel), bias)
+
+
+@dataclass(frozen=True)
+class WSquare(Rule):
+    """w-square: a' = 1, w' = w^2 (Montavon et al. 2017, eq. 14)."""
+
+    def bind(self, layer, place):
+        bias = place.bias(layer, tf.square)
+        return _by_weights_alone(layer, place, tf.square(layer.kernel), bias)
+
+
+@dataclass(frozen=True)
+class Flat(Rule):
+    """Flat: a' = 1, w' = 1, relevance spread evenly (Bach et al. 2016).
+
+    Commonly used on the input layer: the map is smooth and says nothing finer than it knows.
     """
 
     def bind(self, layer, place):
-        positive, ones = tf.maximum(layer.kernel, 0.0), place.support
-        z = stabilise(layer.transform(ones, positive))
-
-        def propagate(a, relevance):
-            return ones * layer.transpose(relevance / z, positive, tf.shape(a))
-
-        return propagate
+        return _by_weights_alone(layer, place, tf.ones_like(layer.kernel), None)
 
 
-RULES: dict[str, type[Rule]] = {"zplus": ZPlus, "zplus_input": ZPlusInput}
+def _by_weights_alone(
+    layer: Linear, place: Place, weights: tf.Tensor, bias: tf.Tensor | None
+) -> Propagate:
+    """The generic step for a' = 1; z depends on the weights alone and is made once."""
+    z = stabilise(transformed(layer, [(place.support, weights, bias)]))
+
+    def propagate(a, relevance):
+        return place.support * layer.transpose(relevance / z, weights, tf.shape(a))
+
+    return propagate
+
+
+RULES: dict[str, type[Rule]] = {
+    "zplus": ZPlus,
+    "epsilon": Epsilon,
+    "gamma": Gamma,
+    "alpha_beta": AlphaBeta,
+    "zbox": ZBox,
+    "wsquare": WSquare,
+    "flat": Flat,
+    "zplus_input": ZPlusInput,
+}
 """Every rule by the name that configuration and documentation use."""
+
+ELSEWHERE = {
+    "z_plus": "zplus", "alpha1_beta0": "alpha_beta(1, 0)", "alpha2_beta1": "alpha_beta",
+    "w_square": "wsquare", "w2": "wsquare", "z_box": "zbox", "bounded": "zbox", "zb": "zbox",
+    "eps": "epsilon",
+}  # fmt: skip
+"""What others call them."""
+
+
+def rule_named(text: str) -> Rule:
+    """A rule by its name, with its numbers where they differ: "epsilon", "alpha_beta(1, 0)".
+
+    Raises:
+      UsageError: there is no such rule, or it does not take these numbers.
+    """
+    parts = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", text)
+    name = parts[1] if parts else text
+    if name not in RULES:
+        raise unknown("rule", name, RULES, ELSEWHERE)
+    fields = [field.name for field in dataclasses.fields(RULES[name])]
+    given = [number for number in (parts[2] or "").split(",") if number.strip()]
+    try:
+        numbers = [float(number) for number in given]
+        if len(numbers) > len(fields):
+            raise ValueError
+    except ValueError:
+        takes = f"{name}({', '.join(fields)})" if fields else f"{name} alone"
+        raise UsageError(f"Expected the rule as {takes}. Received {text!r}.", "rule") from None
+    return RULES[name](*numbers)

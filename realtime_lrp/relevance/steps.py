@@ -1,9 +1,11 @@
 """How each kind of step goes forward, and how relevance goes back through it.
 
-Tensors are float32, pictures are [B, H, W, C]. A step that shares relevance by weights is `Linear`:
-its rule comes from the composite. Every other step knows by itself where relevance goes.
+Tensors are float32, pictures are [B, H, W, C]. Steps with weights are in `linear.py`: their rule
+comes from the composite. Every step here knows by itself where relevance goes.
 """
 
+import functools
+import math
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
@@ -11,9 +13,9 @@ import tensorflow as tf
 STABILISER = 1e-6
 
 
-def stabilise(z: tf.Tensor) -> tf.Tensor:
-    """Z moved away from 0 by `STABILISER` in its own direction; 0 counts as positive."""
-    return z + tf.where(z >= 0, tf.constant(STABILISER, z.dtype), -STABILISER)
+def stabilise(z: tf.Tensor, stabiliser: float = STABILISER) -> tf.Tensor:
+    """Z moved away from 0 by `stabiliser` in its own direction; 0 counts as positive."""
+    return z + tf.where(z >= 0, tf.constant(stabiliser, z.dtype), -stabiliser)
 
 
 class Step:
@@ -34,64 +36,18 @@ class Step:
         """One tensor per input, shaped like it: the relevance that each input gets."""
         raise NotImplementedError
 
+    def gradient(
+        self, inputs: Sequence[tf.Tensor], output: tf.Tensor, gradient: tf.Tensor
+    ) -> list[tf.Tensor]:
+        """One tensor per input: the derivative with respect to it, times `gradient`."""
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            output = self.forward(*inputs)
+        return tape.gradient(output, list(inputs), gradient)
+
     def support(self, *inputs: tf.Tensor) -> tf.Tensor:
         """Where in the output the picture is: 1 for picture, 0 for padding."""
         return self.forward(*inputs)
-
-
-class Linear(Step):
-    """A layer that weighs and sums: z = transform(a, kernel) + bias.
-
-    Attributes:
-      kernel: float32 weights.
-      bias: float32 [channels], or None.
-    """
-
-    keeps_sign = False
-
-    def __init__(self, kernel: tf.Tensor, bias: tf.Tensor | None):
-        self.kernel = kernel
-        self.bias = bias
-
-    def forward(self, a: tf.Tensor) -> tf.Tensor:
-        z = self.transform(a, self.kernel)
-        return z if self.bias is None else z + self.bias
-
-    def transform(self, a: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-        """The layer's sum for input a and these weights, without bias."""
-        raise NotImplementedError
-
-    def transpose(self, s: tf.Tensor, kernel: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
-        """The adjoint of `transform`: from the output's side to an input of this shape."""
-        raise NotImplementedError
-
-
-class Convolution(Linear):
-    """Conv2D: kernel [h, w, in / groups, out]."""
-
-    def __init__(
-        self, kernel, bias, strides: Sequence[int], padding: str, dilations: Sequence[int]
-    ):
-        super().__init__(kernel, bias)
-        self.geometry = {
-            "strides": list(strides), "padding": padding.upper(), "dilations": list(dilations)
-        }  # fmt: skip
-
-    def transform(self, a, kernel):
-        return tf.nn.conv2d(a, kernel, **self.geometry)
-
-    def transpose(self, s, kernel, shape):
-        return tf.nn.conv2d_transpose(s, kernel, shape, **self.geometry)
-
-
-class Dense(Linear):
-    """Dense: kernel [in, out], applied to the last axis."""
-
-    def transform(self, a, kernel):
-        return tf.matmul(a, kernel)
-
-    def transpose(self, s, kernel, shape):
-        return tf.matmul(s, kernel, transpose_b=True)
 
 
 class Elementwise(Step):
@@ -116,16 +72,41 @@ class Identity(Elementwise):
 
 
 class Activation(Elementwise):
-    """A non-linearity whose output is never negative.
+    """A non-linearity. Inputs that are never negative give outputs that are never negative.
 
     Args:
       name: its name in Keras.
       function: what it computes.
+      nonnegative: whether no output is negative, whatever the input.
     """
 
-    def __init__(self, name: str, function: Callable[[tf.Tensor], tf.Tensor]):
+    def __init__(self, name: str, function: Callable[[tf.Tensor], tf.Tensor], nonnegative: bool):
         super().__init__(function, keeps_sign=True)
         self.name = name
+        self.nonnegative = nonnegative
+
+    @property
+    def rectifies(self) -> bool:
+        """Whether it is a ReLU, with or without a ceiling."""
+        return self.name in ("relu", "relu6")
+
+    @property
+    def gates(self) -> bool:
+        """Whether its outputs are shares between 0 and 1."""
+        return self.name in ("sigmoid", "hard_sigmoid", "softmax")
+
+
+class Affine(Elementwise):
+    """`scale * a + offset` for each channel: a batch norm; relevance passes through it unchanged.
+
+    Args:
+      scale, offset: float32 [channels].
+    """
+
+    def __init__(self, scale: tf.Tensor, offset: tf.Tensor):
+        super().__init__(lambda a: a * scale + offset, keeps_sign=False)
+        self.scale = scale
+        self.offset = offset
 
 
 class Pool(Step):
@@ -226,16 +207,78 @@ class GlobalMaxPool(GlobalPool):
 
 
 class Reshape(Step):
-    """Entries in another shape [B, *shape]; relevance goes back to the old one."""
+    """Entries in another shape [B, *shape]; relevance goes back to the old one.
+
+    Args:
+      shape: sizes, of which one may be -1: what is left over.
+    """
 
     def __init__(self, shape: Sequence[int]):
         self.shape = [-1 if size is None else size for size in shape]
 
     def forward(self, a):
-        return tf.reshape(a, [tf.shape(a)[0], *self.shape])
+        known = math.prod(size for size in self.shape if size != -1)
+        left_over = math.prod(a.shape[1:]) // known
+        return tf.reshape(a, [-1, *(left_over if size == -1 else size for size in self.shape)])
 
     def relevance(self, inputs, output, relevance):
-        return [tf.reshape(relevance, tf.shape(inputs[0]))]
+        return [tf.reshape(relevance, [-1, *inputs[0].shape[1:]])]
+
+
+class Permute(Step):
+    """Axes in another order; relevance goes back to the old one.
+
+    Args:
+      order: for each axis of the output the axis of the input, batch included.
+    """
+
+    def __init__(self, order: Sequence[int]):
+        self.order = list(order)
+
+    def forward(self, a):
+        return tf.transpose(a, self.order)
+
+    def relevance(self, inputs, output, relevance):
+        back = [self.order.index(axis) for axis in range(len(self.order))]
+        return [tf.transpose(relevance, back)]
+
+
+class Upsample(Step):
+    """More rows and columns; each input gets what its share of the outputs received.
+
+    Args:
+      factor: (rows, columns).
+      method: "nearest" or "bilinear".
+    """
+
+    def __init__(self, factor: Sequence[int], method: str):
+        self.factor = factor
+        self.method = method
+
+    def forward(self, a):
+        size = [n * factor for n, factor in zip(a.shape[1:3], self.factor, strict=True)]
+        return tf.image.resize(a, size, self.method)
+
+    def relevance(self, inputs, output, relevance):
+        if self.method == "nearest":
+            return self.gradient(inputs, output, relevance)
+        (shares,) = self.gradient(inputs, output, relevance / stabilise(output))
+        return [inputs[0] * shares]
+
+
+class Cropping(Step):
+    """Rows and columns cut off at the edges; what was cut off gets no relevance."""
+
+    def __init__(self, cropping: Sequence[Sequence[int]]):
+        (self.top, self.bottom), (self.left, self.right) = cropping
+
+    def forward(self, a):
+        rows, columns = a.shape[1] - self.bottom, a.shape[2] - self.right
+        return a[:, self.top : rows, self.left : columns]
+
+    def relevance(self, inputs, output, relevance):
+        edges = [[0, 0], [self.top, self.bottom], [self.left, self.right], [0, 0]]
+        return [tf.pad(relevance, edges)]
 
 
 class ZeroPadding(Step):
@@ -263,3 +306,71 @@ class Concatenate(Step):
 
     def relevance(self, inputs, output, relevance):
         return tf.split(relevance, [tf.shape(a)[self.axis] for a in inputs], self.axis)
+
+
+class Add(Step):
+    """Inputs added up: relevance goes to each in proportion to its share of the sum."""
+
+    def terms(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """What each input brings into the sum."""
+        return list(inputs)
+
+    def forward(self, *inputs):
+        return functools.reduce(tf.add, self.terms(inputs))
+
+    def relevance(self, inputs, output, relevance):
+        s = relevance / stabilise(output)
+        terms = zip(inputs, self.terms(inputs), strict=True)
+        return [_shaped_like(a, term * s) for a, term in terms]
+
+    def support(self, *inputs):
+        return functools.reduce(tf.maximum, inputs)
+
+
+class Subtract(Add):
+    """The second input taken from the first, which is the sum of a and -b."""
+
+    keeps_sign = False
+
+    def terms(self, inputs):
+        return [inputs[0], -inputs[1]]
+
+
+class Product(Step):
+    """Inputs multiplied. A gate only lets through: relevance goes to what is gated.
+
+    Where no input is a gate, each gets an equal share (the uniform rule, Achtibat et al. 2024,
+    "AttnLRP", prop. 3.3).
+
+    Attributes:
+      gates: which inputs come out of a sigmoid or the like. An input that is broadcast over places
+        or channels is a gate as well.
+    """
+
+    gates: frozenset[int] = frozenset()
+
+    def forward(self, *inputs):
+        return functools.reduce(tf.multiply, inputs)
+
+    def relevance(self, inputs, output, relevance):
+        gated = [
+            place not in self.gates and a.shape[1:] == output.shape[1:]
+            for place, a in enumerate(inputs)
+        ]
+        if not any(gated):
+            gated = [True] * len(inputs)
+        part = relevance / sum(gated)
+        return [
+            _shaped_like(a, part) if takes else tf.zeros_like(a)
+            for a, takes in zip(inputs, gated, strict=True)
+        ]
+
+
+def _shaped_like(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
+    """Relevance summed over the axes along which `a` was broadcast."""
+    repeated = [
+        axis
+        for axis in range(1, relevance.shape.rank)
+        if a.shape[axis] == 1 and relevance.shape[axis] != 1
+    ]
+    return tf.reduce_sum(relevance, repeated, keepdims=True) if repeated else relevance

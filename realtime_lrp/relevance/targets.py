@@ -1,7 +1,8 @@
-"""What is explained: all classes, the winner, one class, or one class against another.
+"""What is explained: all classes, the best, one class, or one class against others.
 
-Relevance starts at the output with `weights * score`, where the scores are the softmax output.
-A target is data, never code: changing it does not retrace the compiled function.
+Relevance starts at the output with `t * score`, where the scores are the softmax output; gradient
+methods differentiate the sum of `t * logit`. A target is data, never code: changing it does not
+retrace the compiled function.
 """
 
 import operator
@@ -21,27 +22,85 @@ class Target:
     """A resolved target.
 
     Attributes:
-      weights: float32 [classes], the factor of each class's score.
-      top1: whether only the class with the highest score of each picture counts.
+      weights: float32 [classes], the factor of each class.
+      top: int32 scalar, so many classes with the highest scores of each picture count.
+      rest: bool scalar, whether the classes with weight 0 stand against the one with weight 1.
+      by_probability: bool scalar, whether gradient methods weigh each class by its score.
     """
 
     weights: np.ndarray
-    top1: bool = False
+    top: np.ndarray
+    rest: np.ndarray
+    by_probability: np.ndarray
+
+    @classmethod
+    def of(cls, weights, top: int, rest: bool = False, by_probability: bool = False) -> "Target":
+        """A target out of plain values."""
+        return cls(
+            np.asarray(weights, np.float32),
+            np.asarray(top, np.int32),
+            np.asarray(rest),
+            np.asarray(by_probability),
+        )
+
+    @staticmethod
+    def signature(classes: int) -> list[tf.TensorSpec]:
+        """What a compiled function expects for a target."""
+        return [
+            tf.TensorSpec([classes], tf.float32, name="weights"),
+            tf.TensorSpec([], tf.int32, name="top"),
+            tf.TensorSpec([], tf.bool, name="rest"),
+            tf.TensorSpec([], tf.bool, name="by_probability"),
+        ]
+
+    def tensors(self) -> tuple[tf.Tensor, ...]:
+        """The values in the order of `signature`."""
+        values = (self.weights, self.top, self.rest, self.by_probability)
+        return tuple(map(tf.constant, values))
 
 
-def start(scores: tf.Tensor, weights: tf.Tensor, top1: tf.Tensor) -> tf.Tensor:
-    """The relevance at the output.
+def start_of_relevance(scores: tf.Tensor, weights, top, rest, by_probability) -> tf.Tensor:
+    """The relevance at the output, float32 [B, classes].
 
     Args:
       scores: float32 [B, classes].
-      weights: float32 [classes].
-      top1: bool scalar.
-
-    Returns:
-      float32 [B, classes].
+      weights: these four make up a `Target`.
+      top: see there.
+      rest: see there.
+      by_probability: plays no part.
     """
-    winner = tf.one_hot(tf.argmax(scores, axis=-1), tf.shape(scores)[-1], dtype=scores.dtype)
-    return scores * weights * tf.where(top1, winner, tf.ones_like(winner))
+    chosen = tf.reduce_sum(scores * weights, axis=-1, keepdims=True)
+    against_rest = chosen * _against_rest(scores, weights)
+    return tf.where(rest, against_rest, scores * weights * _highest(scores, top))
+
+
+def start_of_gradient(scores: tf.Tensor, weights, top, rest, by_probability) -> tf.Tensor:
+    """The factor t of each logit, float32 [B, classes]; scores are held constant.
+
+    Args:
+      scores: float32 [B, classes].
+      weights: these four make up a `Target`.
+      top: see there.
+      rest: see there.
+      by_probability: see there.
+    """
+    scores = tf.stop_gradient(scores)
+    t = weights * _highest(scores, top) * tf.where(by_probability, scores, tf.ones_like(scores))
+    return tf.where(rest, _against_rest(scores, weights), t)
+
+
+def _highest(scores: tf.Tensor, top: tf.Tensor) -> tf.Tensor:
+    """1 for the `top` highest scores of each picture (the first of equal ones), else 0."""
+    order = tf.argsort(scores, axis=-1, direction="DESCENDING", stable=True)
+    rank = tf.argsort(order, axis=-1, stable=True)
+    return tf.cast(rank < top, scores.dtype)
+
+
+def _against_rest(scores: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """+1 for the class with weight 1; -1 shared among the others by their scores."""
+    others = scores * (1.0 - weights)
+    shares = tf.math.divide_no_nan(others, tf.reduce_sum(others, axis=-1, keepdims=True))
+    return weights - shares
 
 
 class TargetResolver:
@@ -60,20 +119,39 @@ class TargetResolver:
             self._by_name[_plain(name)].append(index)
 
     def __call__(self, target: str | int) -> Target:
-        """Resolves "all", "top1", a class's index or name, or "A - B".
+        """Resolves "all", "top1", "top5", a class's index or name, "A - B" or "A - rest".
 
         Raises:
           UsageError: there is no such class, or its name occurs twice.
         """
-        ones = np.ones(self._classes, np.float32)
+        ones = np.ones(self._classes)
         if target == "all":
-            return Target(ones)
-        if target == "top1":
-            return Target(ones, top1=True)
-        if isinstance(target, str) and " - " in target and _plain(target) not in self._by_name:
-            plus, minus = target.split(" - ", 1)
-            return Target(self._one(self.index(plus)) - self._one(self.index(minus)))
-        return Target(self._one(self.index(target)))
+            return Target.of(ones, self._classes, by_probability=self._classes > 1)
+        if isinstance(target, str) and _plain(target) not in self._by_name:
+            if count := re.fullmatch(r"\s*top(\d+)\s*", target):
+                top = self._count(int(count[1]))
+                return Target.of(ones, top, by_probability=top > 1)
+            if " - " in target:
+                return self._contrast(*target.split(" - ", 1))
+        return self._of_classes(self._one(self.index(target)))
+
+    def _of_classes(self, weights: np.ndarray, rest: bool = False) -> Target:
+        return Target.of(weights, self._classes, rest=rest)
+
+    def _contrast(self, plus: str, minus: str) -> Target:
+        one = self._one(self.index(plus))
+        if _plain(minus) == "rest":
+            return self._of_classes(one, rest=True)
+        return self._of_classes(one - self._one(self.index(minus)))
+
+    def _count(self, top: int) -> int:
+        if not 1 <= top <= self._classes:
+            raise UsageError(
+                f"There is no top{top}. The model has {self._classes} classes: top1 to "
+                f"top{self._classes}.",
+                "class",
+            )
+        return top
 
     def index(self, target: str | int) -> int:
         """The index of one class, given by index or name.

@@ -1,0 +1,499 @@
+"""`evaluate`: do maps point at the object, and do they depend on what the network has learned?
+
+Every composite and every method is one row of figures over the same pictures and classes. The
+object is known exactly on drawn pictures, and by boxes on photos. Pictures are uint8 [N, h, w, 3]
+RGB as the network sees them, maps float32 [N, h, w], masks bool [N, h, w].
+"""
+
+import json
+import logging
+import textwrap
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from realtime_lrp.config import Config
+from realtime_lrp.errors import DamagedInputError, Error, MissingInputError, UsageError
+from realtime_lrp.models.drawing.batch import draw_batch
+from realtime_lrp.modes.demo import with_demo_network
+from realtime_lrp.modes.engine import Engine
+from realtime_lrp.modes.make_assets import REACH, near
+from realtime_lrp.relevance import measures
+from realtime_lrp.relevance.composites import COMPOSITES
+from realtime_lrp.relevance.explainer import METHODS, Explainer
+from realtime_lrp.relevance.targets import TargetResolver
+from realtime_lrp.video.files import check_output, completed
+from realtime_lrp.video.libraries import cv2
+from realtime_lrp.video.pictures import read_picture, write_picture
+from realtime_lrp.video.region import resize
+from realtime_lrp.view.overlay import Painter, lay_over
+from realtime_lrp.view.sheet import contact_sheet
+from realtime_lrp.view.text import draw_lines
+
+COUNT = 60  # drawn pictures: four of each symbol
+DRAWN_SEED = 90210  # the first part of each drawing's seed; training uses 1, 2 and 3
+BATCH = 32
+GRID = 16  # patches in a row and in a column, for deletion and insertion
+TAKEN = np.unique([0, *np.geomspace(1, GRID * GRID, 16).round()])  # patches; dense at the start
+BLUR = 1 / 16  # deviation of the blur that stands for "taken away", as a share of the side
+RANDOM_ORDERS = 3
+COMPARED = 16  # pictures whose maps are compared with those of networks that forget
+STAGES = 6  # of forgetting, at most, from the last layer only to all layers
+FAINT = 1e-20  # a class less probable than this leaves LRP nothing that float32 can share out
+SHOWN = 3  # pictures in --picture
+TILE = 160  # their side there
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Request:
+    """The command's own options.
+
+    Attributes:
+      images, boxes: a folder of photos and the JSON that says where objects are; or both None.
+      count: how many pictures; None: `COUNT` drawn ones, or all photos.
+      seed: of the drawn pictures and of all chance in the measures.
+      json, picture: files to write, or None.
+      overwrite: whether they may be replaced.
+    """
+
+    images: Path | None = None
+    boxes: Path | None = None
+    count: int | None = None
+    seed: int = 0
+    json: Path | None = None
+    picture: Path | None = None
+    overwrite: bool = False
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What is measured on; a photo with objects of two classes is two samples.
+
+    Attributes:
+      pictures, masks: one of each per sample.
+      labels: the class that is explained, by name or index; None: the network's answer.
+      object: what the masks show, in words.
+    """
+
+    pictures: np.ndarray
+    masks: np.ndarray
+    labels: list[str | int | None]
+    object: str
+
+
+class Box(BaseModel):
+    """An object on a photo: x0, y0, x1, y1 in its pixels, and the class that is explained."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    box: tuple[float, float, float, float]
+    label: str | int | None = None
+
+    @field_validator("box")
+    @classmethod
+    def _has_an_inside(cls, box):
+        if not (box[0] < box[2] and box[1] < box[3]):
+            raise ValueError("expected [x0, y0, x1, y1] with x0 < x1 and y0 < y1")
+        return box
+
+
+Boxes = dict[
+    str, Annotated[list[Box], BeforeValidator(lambda v: v if isinstance(v, list) else [v])]
+]
+"""File name -> its boxes."""
+
+
+def run(config: Config, request: Request) -> list[str]:
+    """Measures every composite and method.
+
+    Args:
+      config: the effective configuration; its method, composite and target have no effect.
+      request: the command's own options.
+
+    Returns:
+      A table and its explanation, as lines.
+
+    Raises:
+      UsageError: options that do not go together, or a network that is not for drawn pictures.
+      MissingInputError, DamagedInputError: photos or boxes that cannot be used.
+      OutputError: a file cannot be made.
+    """
+    _check_outputs(request)
+    if (request.images is None) != (request.boxes is None):
+        raise UsageError("--images DIR and --boxes FILE.json belong together. Give both or none.")
+    if request.boxes:
+        boxes = _read_boxes(request.boxes, request.images)
+        engine = Engine(config)
+        samples = _photos(request, boxes, engine)
+    else:
+        engine = Engine(_for_drawn_pictures(config))
+        samples = _drawn(request)
+    trial = Trial(config, engine, samples, request.seed)
+    report = {"network": engine.network.name, "seed": request.seed, **trial.run()}
+    if request.json:
+        with completed(request.json, request.overwrite) as part:
+            part.write_text(json.dumps(report, indent=1) + "\n")
+    if request.picture:
+        write_picture(request.picture, _sheet(config, samples, trial.maps), request.overwrite)
+    return _lines(report)
+
+
+def _check_outputs(request: Request) -> None:
+    for target in filter(None, (request.json, request.picture)):
+        check_output(target, request.overwrite)
+    if request.picture and request.picture.suffix.lower() not in (".png", ".jpg", ".jpeg"):
+        raise UsageError(f"{str(request.picture)!r}: expected a name that ends in .png or .jpg.")
+
+
+def _for_drawn_pictures(config: Config) -> Config:
+    config = with_demo_network(config)
+    if config.model.name.lower() != "shapes":
+        raise UsageError(
+            f"The drawn pictures are for the network shapes, not for {config.model.name!r}. "
+            "Give photos with --images DIR --boxes FILE.json, or leave --model out.",
+            "model",
+        )
+    return config
+
+
+def _drawn(request: Request) -> Samples:
+    """Pictures of symbols that training never uses, with the ink as object."""
+    count = request.count or COUNT
+    batch = draw_batch((DRAWN_SEED, request.seed), count, nothings=0)
+    masks = np.stack([near(mask) for mask in batch.mask])
+    what = f"the ink of the symbol with {REACH} pixels of margin"
+    return Samples(batch.pixels, masks, [None] * count, what)
+
+
+def _read_boxes(path: Path, folder: Path) -> Boxes:
+    """The boxes of a JSON file, whose photos are all there."""
+    try:
+        boxes = TypeAdapter(Boxes).validate_json(path.read_bytes())
+    except OSError as error:
+        raise MissingInputError(
+            f"The boxes {str(path)!r} cannot be read ({error.strerror})."
+        ) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ": ".join([str(path), *map(str, first["loc"])])
+        raise DamagedInputError(
+            f"{where}: {first['msg']}.\n"
+            'Expected {"cat.jpg": {"box": [x0, y0, x1, y1], "label": "tabby"}}, label optional.'
+        ) from None
+    for name in boxes:
+        if not (folder / name).is_file():
+            raise MissingInputError(f"There is no photo {str(folder / name)!r}; {path} names it.")
+    return boxes
+
+
+def _photos(request: Request, boxes: Boxes, engine: Engine) -> Samples:
+    """Photos as the network sees them; what cannot be used among several is left out and named."""
+    found = []
+    for name, entries in boxes.items():
+        try:
+            picture = read_picture(request.images / name)
+        except DamagedInputError as error:
+            log.warning("%s", error)
+            continue
+        region = engine.region(picture.shape[:2])
+        by_label = defaultdict(list)
+        for entry in entries:
+            by_label[entry.label].append(entry.box)
+        for label, corners in by_label.items():
+            mask = measures.mask_of(corners, region.box, region.inner, region.size)
+            if mask.any():
+                found.append((region.extract(picture), mask, label))
+            else:
+                log.warning("%s: box %s lies outside what the network sees", name, corners[0])
+    if not found:
+        raise DamagedInputError(
+            f"No box in {str(request.boxes)!r} can be used. Expected boxes of photos that can be "
+            "read, within the region that the network sees (--set input.fit=squash: all)."
+        )
+    pictures, masks, labels = zip(*found[: request.count], strict=True)
+    return Samples(np.stack(pictures), np.stack(masks), list(labels), "the inside of the boxes")
+
+
+def _classes(samples: Samples, scores: np.ndarray, names: list[str] | None) -> np.ndarray:
+    """The class explained for each sample and the most probable other one, int [2, N]."""
+    if scores.shape[1] < 2:
+        raise UsageError("The network has one output. Expected at least two classes to compare.")
+    index = TargetResolver(scores.shape[1], names).index
+    order = np.argsort(-scores, axis=1)
+    try:
+        asked = [
+            b if a is None else index(a) for a, b in zip(samples.labels, order[:, 0], strict=True)
+        ]
+    except UsageError as error:
+        raise DamagedInputError(f"A label of the boxes: {error}") from None
+    return np.stack([asked, np.where(order[:, 0] == asked, order[:, 1], order[:, 0])])
+
+
+class Trial:
+    """One network before its samples.
+
+    Attributes:
+      maps: name of a row -> float32 [n, h, w], what counts of the relevance of the first samples.
+    """
+
+    def __init__(self, config: Config, engine: Engine, samples: Samples, seed: int):
+        self._config, self._engine, self._samples, self._seed = config, engine, samples, seed
+        self._rng = np.random.default_rng(seed)
+        self._scores = _scorer(engine)
+        deviation = min(samples.masks.shape[1:]) * BLUR
+        blurred = [cv2.GaussianBlur(picture, (0, 0), deviation) for picture in samples.pictures]
+        self._blurred = np.stack(blurred)
+        scores = self._scores(samples.pictures)
+        self._asked, self._other = _classes(samples, scores, engine.network.labels)
+        self.maps: dict[str, np.ndarray] = {}
+
+    def run(self) -> dict:
+        """Every figure by its name in the JSON file; afterwards the network has forgotten all."""
+        rows = {}
+        for name, way in _progress(_ways(self._config), "explaining and taking away"):
+            try:
+                rows[name] = self._row(name, *way)
+            except Error as error:
+                log.warning("%s is left out: %s", name, error)
+        chance = self._chance()
+        stages = []
+        for stage in _forgetting(self._engine.network.model, self._seed):
+            stages.append(stage)
+            for name, row in _progress(rows, f"forgetting down to {stage['down_to']}"):
+                row["forgetting"].append(self._still_alike(name, row["method"], row["composite"]))
+        for row in rows.values():
+            row["last_layer"], row["all_layers"] = row["forgetting"][0], row["forgetting"][-1]
+        return {
+            "pictures": len(self._asked),
+            "object": self._samples.object,
+            "patches_taken": TAKEN.astype(int).tolist(),
+            "forgetting": stages,
+            "rows": [*rows.values(), chance],
+        }
+
+    def _row(self, name: str, method: str, composite: str) -> dict:
+        explainer = _explainer(self._config, self._engine, method, composite)
+        maps, other = (self._maps(explainer, method, c) for c in (self._asked, self._other))
+        self.maps[name] = maps[:COMPARED]
+        masks = self._samples.masks
+        return {
+            "name": name,
+            "method": method,
+            "composite": composite,
+            "pointing": _mean(measures.pointing_game(maps, masks)),
+            "mass": _mean(measures.mass_accuracy(maps, masks)),
+            "rank": _mean(measures.rank_accuracy(maps, masks)),
+            **self._curves(measures.patch_turns(maps, GRID, self._rng)),
+            "other_class": self._likeness(maps, other, self._other),
+            "forgetting": [],
+        }
+
+    def _chance(self) -> dict:
+        """What noise scores: the object's share of the area, and patches in random order."""
+        masks = self._samples.masks
+        area = _mean(masks.mean(axis=(1, 2)))
+        orders = [
+            self._curves(measures.patch_turns(np.zeros(masks.shape), GRID, self._rng))
+            for _ in range(RANDOM_ORDERS)
+        ]
+        curves = {
+            name: np.mean([order[name] for order in orders], axis=0).round(4).tolist()
+            for name in orders[0]
+        }
+        return {"name": "chance", "pointing": area, "mass": area, "rank": area, **curves}
+
+    def _still_alike(self, name: str, method: str, composite: str) -> float | None:
+        """How alike a row's maps are to those from before the network forgot."""
+        explainer = _explainer(self._config, self._engine, method, composite)
+        classes = self._asked[:COMPARED]
+        return self._likeness(self.maps[name], self._maps(explainer, method, classes), classes)
+
+    def _likeness(self, maps: np.ndarray, others: np.ndarray, classes: np.ndarray) -> float | None:
+        """The mean rank correlation, of the samples where the others' class is not too faint."""
+        known = self._probability(self._samples.pictures[: len(classes)], classes) >= FAINT
+        return _mean(measures.spearman(maps[known], others[known]))
+
+    def _curves(self, turns: np.ndarray) -> dict:
+        """Deletion and insertion: the class's mean probability, and the area under it."""
+        pictures, blurred = self._samples.pictures, self._blurred
+        figures = {}
+        for name, ends in (("deletion", (pictures, blurred)), ("insertion", (blurred, pictures))):
+            steps = (measures.exchanged(*ends, turns, count) for count in TAKEN)
+            curve = np.array([self._probability(step, self._asked).mean() for step in steps])
+            figures[name] = round(measures.area_under(TAKEN / TAKEN[-1], curve), 4)
+            figures[f"{name}_curve"] = curve.astype(float).round(4).tolist()
+        return figures
+
+    def _probability(self, pictures: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        return self._scores(pictures)[np.arange(len(classes)), classes]
+
+    def _maps(self, explainer: Explainer, method: str, classes: np.ndarray) -> np.ndarray:
+        """What counts of the relevance of the first samples, each for its class."""
+        maps = np.empty(self._samples.masks[: len(classes)].shape, np.float32)
+        for number in np.unique(classes):
+            (which,) = np.nonzero(classes == number)
+            for part in np.split(which, range(BATCH, len(which), BATCH)):
+                x = self._engine.network.prepare(self._samples.pictures[part])
+                relevance = explainer(x, target=int(number)).relevance
+                maps[part] = measures.counted(relevance, method)
+        return maps
+
+
+def _ways(config: Config) -> dict[str, tuple[str, str]]:
+    """Name of a row -> (method, composite): every composite, then every other method."""
+    others = {method: (method, config.lrp.composite) for method in METHODS if method != "lrp"}
+    return {composite: ("lrp", composite) for composite in COMPOSITES} | others
+
+
+def _explainer(config: Config, engine: Engine, method: str, composite: str) -> Explainer:
+    """An explainer of the engine's network as it is now, for one row."""
+    black, white = (
+        engine.network.prepare(np.full((1, 1, 1, 3), level, np.uint8))[0, 0, 0]
+        for level in (0, 255)
+    )
+    return Explainer(
+        engine.network.model,
+        method,
+        composite,
+        "top1",
+        engine.precision,
+        low=black,
+        high=white,
+        pool=config.lrp.pool,
+        labels=engine.network.labels,
+        size=config.model.size,
+    )
+
+
+def _scorer(engine: Engine) -> Callable[[np.ndarray], np.ndarray]:
+    """Pictures -> scores float32 [N, classes]: the forward pass alone, of the model as it is."""
+    import tensorflow as tf
+
+    network = engine.network
+    forward = tf.function(lambda x: network.model(x, training=False), reduce_retracing=True)
+    blank = network.prepare(np.zeros((1, *engine.explainer.input_shape[:2], 3), np.uint8))
+    wanted, given = engine.explainer(blank).scores, forward(blank)
+    from_logits = np.abs(tf.nn.softmax(given) - wanted).max() < np.abs(given - wanted).max()
+
+    def scores(pictures: np.ndarray) -> np.ndarray:
+        parts = np.split(pictures, range(BATCH, len(pictures), BATCH))
+        given = np.concatenate([forward(network.prepare(part)) for part in parts])
+        return tf.nn.softmax(given).numpy() if from_logits else given
+
+    return scores
+
+
+def _forgetting(model, seed: int) -> Iterator[dict]:
+    """Draws the model's weights anew for good, layer by layer from the output down.
+
+    The cascading randomisation of Adebayo et al. 2018, "Sanity checks for saliency maps", and Sixt
+    et al. 2020, "When explanations lie"; every layer takes what its own initialiser gives.
+
+    Yields:
+      How many layers have forgotten and the last of them, at most `STAGES` times.
+    """
+    import keras
+
+    keras.utils.set_random_seed(seed)
+    fresh = _learning_layers(keras.models.clone_model(model))
+    pairs = list(zip(_learning_layers(model), fresh, strict=True))[::-1]
+    stages = np.linspace(1, len(pairs), STAGES).round()
+    for number, (layer, new) in enumerate(pairs, 1):
+        layer.set_weights(new.get_weights())
+        if number in stages:
+            yield {"layers": number, "down_to": layer.name}
+
+
+def _learning_layers(model) -> Iterator:
+    """The layers with trained weights, those of nested models included, from input to output."""
+    for layer in model.layers:
+        if hasattr(layer, "layers"):
+            yield from _learning_layers(layer)
+        elif layer.weights and type(layer).__name__ != "Normalization":
+            yield layer
+
+
+def _mean(values: np.ndarray) -> float | None:
+    """The mean of what is known, None where nothing is."""
+    known = values[~np.isnan(values)]
+    return round(float(known.mean()), 4) if known.size else None
+
+
+def _progress(table: dict, what: str) -> Iterable[tuple]:
+    """The items of a table, with a bar where someone watches."""
+    console = Console(stderr=True)
+    watched = console.is_terminal and log.isEnabledFor(logging.WARNING)
+    return track(list(table.items()), what, console=console, transient=True, disable=not watched)
+
+
+COLUMNS = {
+    "pointing": ("point", "the largest entry is on the object: share of pictures"),
+    "mass": ("mass", "share of the relevance that is on the object"),
+    "rank": ("rank", "of as many largest entries as the object has pixels, the share on it"),
+    "deletion": ("delete", "probability left while patches blur, most relevant first: low is good"),
+    "insertion": ("insert", "probability while they come back, most relevant first: high is good"),
+    "last_layer": ("last", "likeness to the map of a network whose last layer has forgotten"),
+    "all_layers": ("all", "... whose layers have all forgotten: 1 is a map that shows no learning"),
+    "other_class": ("other", "likeness to the map of the next class: 1 is a map that names none"),
+}
+"""Figure of a row -> (head of its column, what it is)."""
+
+
+def _lines(report: dict) -> list[str]:
+    """The report as a table and its explanation, plain text."""
+    table = Table("", box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    for head, _ in COLUMNS.values():
+        table.add_column(head, justify="right")
+    for row in report["rows"]:
+        figures = [row.get(name) for name in COLUMNS]
+        table.add_row(row["name"], *("-" if f is None else f"{f:.3f}" for f in figures))
+    console = Console(file=StringIO(), width=120)
+    console.print(table)
+    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
+    first = f"{report['network']}, {report['pictures']} pictures; the object: {report['object']}"
+    return [first, "", *lines, "", *(f"{head:7} {what}" for head, what in COLUMNS.values())]
+
+
+def _sheet(config: Config, samples: Samples, maps: dict[str, np.ndarray]) -> np.ndarray:
+    """The first pictures and every row's maps over them; composites above, methods below."""
+    painter = Painter("grey", config.overlay.colormap, config.overlay.opacity, 0.0)
+    views = [resize(picture, (TILE, TILE)) for picture in samples.pictures[:SHOWN]]
+    columns = {}
+    for name, shown in maps.items():
+        inner = (0, 0, shown.shape[2], shown.shape[1])
+        layers = [painter(one[..., None], (0, 0, TILE, TILE), inner) for one in shown]
+        tiles = [lay_over(view, layer) for view, layer in zip(views, layers, strict=False)]
+        columns[name] = _column(name, tiles)
+    composites = [columns[name] for name in columns if name in COMPOSITES]
+    methods = [columns[name] for name in columns if name not in COMPOSITES]
+    width = 1 + max(len(composites), len(methods))
+    sheet = []
+    for band in filter(None, (composites, methods)):
+        blank = np.full_like(band[0], 255)
+        sheet += [_column("picture", views), *band, *[blank] * (width - 1 - len(band))]
+    return contact_sheet(sheet, width)
+
+
+def _column(name: str, tiles: list[np.ndarray]) -> np.ndarray:
+    head = np.zeros((56, TILE, 3), np.uint8)
+    draw_lines(head, textwrap.wrap(name.replace("_", " "), 16), (0, 0, TILE, 450), bottom=False)
+    gap = np.full((4, TILE, 3), 255, np.uint8)
+    return np.concatenate([head, *(part for tile in tiles for part in (gap, tile))])

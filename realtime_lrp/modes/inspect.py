@@ -1,0 +1,305 @@
+"""`inspect`: what every layer of a network held for one picture, for TensorBoard.
+
+A run is a folder in the log folder. Its tags are numbered from the output (01) to the picture, the
+way that relevance travels: "07 block5_pool/relevance". With a method that hands down gradients
+"relevance" stands for the gradient, under the same tags, so that runs of all methods compare.
+Tensors hold a batch of one picture.
+"""
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from tensorboard.plugins.histogram import metadata
+
+from realtime_lrp.config import Config
+from realtime_lrp.errors import OutputError, TransferError, first_line
+from realtime_lrp.modes.engine import DEFAULT_COMPOSITE, DEFAULT_MODEL, Engine, turned
+from realtime_lrp.relevance.explainer import LayerRecord
+from realtime_lrp.video.pictures import read_picture
+from realtime_lrp.view import tiles
+
+import tensorflow as tf  # isort: skip - after the engine, which holds back what it prints
+
+CONSERVING = ("lrp", "excitation_backprop")
+"""The methods that hand down what arrives; the others hand down gradients."""
+
+MAX_POOLS = ("MaxPooling2D", "GlobalMaxPooling2D")
+BOUND = 1e-3
+"""The loss that is marked, as a share of what begins at the output."""
+
+LEGEND = (
+    f"! more than {BOUND:.1%} of what began at the output is lost (below 0: gained): neurons with "
+    "nothing to share it by, or epsilon, keep, absorb_bias."
+)
+PAIRED = 16  # channels of a max pool that are shown side by side
+BUCKETS = 30
+NARROWEST = 80  # characters of the table, whatever the terminal says
+EVENTS = "tfevents"  # in the name of every file that TensorBoard reads
+
+
+def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str]:
+    """Explains a picture and writes what every layer held.
+
+    Relevance that a layer loses is marked in the table. It is lost by definition where a neuron has
+    nothing to share it by: a class whose pooled map is 0 throughout, a neuron without any positive
+    contribution under z+, an output of 0 under gamma; a little where the stabiliser is not small
+    against z (`epsilon`); with `keep` below 1 and with `absorb_bias`. Alpha-beta hands down too
+    much (a negative loss) where a neuron has no negative contributions.
+
+    Args:
+      config: the effective configuration.
+      source: the picture.
+      logdir: TensorBoard's folder, made where its parent exists. The run in it is named after the
+        picture, the model, the method or composite, the target and what else is set for them.
+      overwrite: whether a run of that name is replaced; else it is refused. It is not added to.
+
+    Returns:
+      A table of the layers, a line for each max pool, and where the run is.
+
+    Raises:
+      MissingInputError, DamagedInputError: the picture cannot be read.
+      OutputError: the run cannot be made, or exists.
+      TransferError: a write failed.
+    """
+    target = logdir / _run_name(config, source)
+    _check_run(target, overwrite)
+    picture = turned(read_picture(source), config.input.mirror)
+    engine = Engine(config)
+    x = engine.network.prepare(engine.region(picture.shape[:2]).extract(picture)[None])
+    explanation, records = engine.explainer(x), engine.explainer.layers(x)
+    conserving = config.lrp.method in CONSERVING
+    with _completed_folder(target, overwrite) as part:
+        _write_run(part, records, x, explanation.relevance, conserving)
+    best = ", ".join(f"{name} {score:.2g}" for name, score in engine.top(explanation.scores[0], 3))
+    return [
+        *_table(records, conserving),
+        *_about_pools(records, conserving, config.lrp.pool == "average"),
+        f"{source.name}: {best} -> {target}",
+        f"Look at it with: tensorboard --logdir {logdir}",
+    ]
+
+
+def _run_name(config: Config, source: Path) -> str:
+    lrp, model = config.lrp, config.model
+    others = {"method", "composite", "target"}
+    further = {
+        **({"weights": Path(model.weights).stem} if model.weights else {}),
+        **lrp.model_dump(exclude_defaults=True, exclude=others),
+        **config.input.model_dump(exclude_defaults=True),
+    }
+    words = [
+        source.stem,
+        Path(model.name or DEFAULT_MODEL).stem,
+        lrp.composite or DEFAULT_COMPOSITE if lrp.method == "lrp" else lrp.method,
+        str(lrp.target),
+        *(f"{key}={value}" for key, value in further.items()),
+    ]
+    return "-".join(re.sub(r"[^\w.+=]+", "_", word) for word in words)
+
+
+def _check_run(target: Path, overwrite: bool) -> None:
+    """Refuses a run that cannot be made; replaces nothing but what TensorBoard reads.
+
+    Raises:
+      OutputError: see the messages.
+    """
+    logdir = target.parent
+    try:
+        held = [file.name for file in target.iterdir()]
+    except FileNotFoundError:
+        held = None
+    except OSError as error:
+        raise OutputError(
+            f"The folder {str(target)!r} cannot be made ({error.strerror})."
+        ) from None
+    folder = logdir if logdir.is_dir() else logdir.parent
+    if not folder.is_dir():
+        raise OutputError(f"There is no folder {str(folder)!r} to make {logdir.name!r} in.")
+    if not os.access(folder, os.W_OK):
+        raise OutputError(f"The folder {str(folder)!r} is not writable.")
+    if held is not None and not overwrite:
+        raise OutputError(f"The run {str(target)!r} exists. Add --overwrite or another --logdir.")
+    strangers = [name for name in held or () if EVENTS not in name]
+    if strangers:
+        raise OutputError(f"{str(target)!r} holds {strangers[0]!r}. Expected nothing but a run.")
+
+
+@contextmanager
+def _completed_folder(target: Path, overwrite: bool) -> Iterator[Path]:
+    """Lends the folder `target.PID.part`; renames it to `target` on success, else removes it.
+
+    Raises:
+      OutputError: the folder cannot be made.
+      TransferError: the disk is full or a write failed.
+    """
+    logdir, new = target.parent, not target.parent.exists()
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        try:
+            logdir.mkdir(exist_ok=True)
+            part.mkdir()
+        except OSError as error:
+            raise OutputError(f"{str(part)!r} cannot be made ({error.strerror}).") from None
+        yield part
+        _check_run(target, overwrite)  # another job may have been faster
+        old = part.with_suffix(".old")
+        if target.exists():
+            target.rename(old)
+        part.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+    except BaseException as error:
+        shutil.rmtree(part, ignore_errors=True)
+        if new:
+            with suppress(OSError):
+                logdir.rmdir()
+        if isinstance(error, OSError | tf.errors.OpError):
+            raise TransferError(
+                f"Writing {str(target)!r} failed ({first_line(error)}). Nothing is left of it; "
+                "make room and start again."
+            ) from error
+        raise
+
+
+def _write_run(
+    folder: Path, records: Sequence[LayerRecord], x: np.ndarray, map_: np.ndarray, conserving: bool
+) -> None:
+    digits = max(2, len(str(len(records) + 1)))
+    writer = tf.summary.create_file_writer(str(folder))
+    with closing(writer), writer.as_default(step=0):
+        _write_curves(f"{0:0{digits}} all layers", records, conserving)
+        for number, record in enumerate(records, 1):
+            tag = f"{number:0{digits}} {record.name.replace('/', '.')}"
+            _write_tensors(tag, record.output, record.arrived)
+            if record.kind in MAX_POOLS:
+                _write_pool(tag, record)
+        _write_tensors(f"{len(records) + 1:0{digits}} picture", x, map_)
+
+
+def _write_curves(tag: str, records: Sequence[LayerRecord], conserving: bool) -> None:
+    """Step 0 is what begins at the output, step n what layer n hands down and what it loses."""
+    tf.summary.scalar(f"{tag}/sum of relevance", _sum(records[0].arrived), step=0)
+    for number, record in enumerate(records, 1):
+        tf.summary.scalar(f"{tag}/sum of relevance", _sum(*record.handed_down), step=number)
+        if conserving:
+            tf.summary.scalar(f"{tag}/lost", _lost(record), step=number)
+
+
+def _write_tensors(tag: str, activation: np.ndarray, relevance: np.ndarray) -> None:
+    _write_histogram(f"{tag}/activation, histogram", activation)
+    _write_histogram(f"{tag}/relevance, histogram", relevance)
+    activation, relevance = tiles.as_maps(activation[0]), tiles.as_maps(relevance[0])
+    channels = tiles.strongest(relevance)
+    for what, maps, colours in (
+        ("activation", activation, tiles.activation_colours),
+        ("relevance", relevance, tiles.relevance_colours),
+    ):
+        (coloured,), ends = colours([maps[..., channels]])
+        _write_image(f"{tag}/{what}", tiles.tiled(coloured), f"{ends}. {_listed(channels)}")
+
+
+def _write_pool(tag: str, record: LayerRecord) -> None:
+    """Both tensors of a max pool, the read one on the left."""
+    handed_down, arrived = tiles.as_maps(record.handed_down[0][0]), tiles.as_maps(record.arrived[0])
+    read, written = tiles.as_maps(record.inputs[0][0]), tiles.as_maps(record.output[0])
+    channels = tiles.strongest(handed_down, PAIRED)
+    captions = f"reads {_shape(record.inputs[0])}", f"writes {_shape(record.output)}"
+    for what, pair, colours in (
+        ("activation", (read, written), tiles.activation_colours),
+        ("relevance", (handed_down, arrived), tiles.relevance_colours),
+    ):
+        coloured, ends = colours([maps[..., channels] for maps in pair])
+        sheet = tiles.side_by_side(*coloured, captions)
+        _write_image(f"{tag}/two tensors, {what}", sheet, f"{ends}. {_listed(channels)}")
+
+
+def _write_image(tag: str, picture: np.ndarray, description: str) -> None:
+    tf.summary.image(tag, picture[None], description=description)
+
+
+def _write_histogram(tag: str, tensor: np.ndarray) -> None:
+    # tf.summary.histogram makes a float64 for every entry and bucket: 770 MB for 3.2 million.
+    values = tensor[np.isfinite(tensor)].astype(np.float64)
+    counts, edges = np.histogram(values, BUCKETS)
+    rows = np.stack([edges[:-1], edges[1:], counts], axis=1)
+    tf.summary.write(tag, rows, metadata=metadata.create_summary_metadata(None, None))
+
+
+def _table(records: Sequence[LayerRecord], conserving: bool) -> list[str]:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for head in ("layer", "type", "rule", "input -> output"):
+        table.add_column(head, overflow="fold")
+    for head in ("largest\nactivation", "sum\narrived", "handed\ndown", "lost"):
+        table.add_column(head, justify="right", no_wrap=True)
+    bound = BOUND * float(np.abs(records[0].arrived).sum())
+    marked = False
+    for record in records:
+        shapes = f"{' + '.join(map(_shape, record.inputs))} -> {_shape(record.output)}"
+        numbers = record.output.max(), _sum(record.arrived), _sum(*record.handed_down)
+        lost = f"{_lost(record):.2g}" if conserving else "-"
+        if conserving and abs(_lost(record)) > bound:
+            lost, marked = f"! {lost}", True
+        shown = [f"{number:.4g}" for number in numbers]
+        table.add_row(record.name, record.kind, record.rule, shapes, *shown, lost)
+    console = Console(file=StringIO(), width=_width(), markup=False, emoji=False, highlight=False)
+    console.print(table)
+    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
+    if marked:
+        lines.append(LEGEND)
+    return [*lines, ""]
+
+
+def _width() -> int:
+    """As wide as the terminal; where there is none, no line is broken."""
+    if not sys.stdout.isatty():
+        return 10_000
+    return max(NARROWEST, shutil.get_terminal_size().columns)
+
+
+def _about_pools(records: Sequence[LayerRecord], conserving: bool, shares: bool) -> list[str]:
+    """Why a max pool shows two tensors, on the pools of this network."""
+    pools = [record for record in records if record.kind in MAX_POOLS]
+    if not pools:
+        return []
+    what = "relevance" if conserving else "gradient"
+    how = "shares it out" if conserving and shares else "gives it to its first maximum"
+    return [
+        f"A max pool has two tensors, the one it reads and the one it writes: {what} arrives at "
+        f"what it wrote, and each window {how} in what it read.",
+        *(_about_pool(record) for record in pools),
+        "",
+    ]
+
+
+def _about_pool(record: LayerRecord) -> str:
+    (read,), (handed_down,) = record.inputs, record.handed_down
+    won, reached = np.count_nonzero(handed_down), np.count_nonzero(record.arrived)
+    return (
+        f"{record.name}: reads {_shape(read)}, writes {_shape(record.output)}; what arrived at "
+        f"{reached} of {record.output.size} written entries went to {won} of {read.size} read "
+        f"ones; the sum is {_sum(record.arrived):.6g} there and {_sum(handed_down):.6g} here."
+    )
+
+
+def _sum(*tensors: np.ndarray) -> float:
+    return float(sum(tensor.sum(dtype=np.float64) for tensor in tensors))
+
+
+def _lost(record: LayerRecord) -> float:
+    return _sum(record.arrived) - _sum(*record.handed_down)
+
+
+def _shape(tensor: np.ndarray) -> str:
+    return "x".join(map(str, tensor.shape[1:]))
+
+
+def _listed(channels: Sequence[int]) -> str:
+    return f"Channels, row by row: {', '.join(map(str, channels))}"

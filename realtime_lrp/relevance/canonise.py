@@ -1,0 +1,84 @@
+"""Rewrites a graph into the form that the rules are meant for, before anything runs.
+
+Batch norms are folded into a neighbouring layer with weights, because a rule that looked at that
+layer alone would look at weights that the network never uses on their own. Scores do not change.
+"""
+
+from dataclasses import replace
+
+from realtime_lrp.relevance.graph import Graph, Node
+from realtime_lrp.relevance.linear import Linear
+from realtime_lrp.relevance.steps import (
+    Activation,
+    Affine,
+    GlobalAveragePool,
+    Identity,
+    Product,
+    Reshape,
+)
+
+
+def canonise(graph: Graph) -> None:
+    """Folds what can be folded and marks the gates of products.
+
+    A batch norm goes into the linear layer before it, where that layer's output is used by the
+    batch norm alone; else into every linear layer after it, where these alone read it and see no
+    zero padding; else it stays, and relevance passes through it unchanged.
+    """
+    for node in list(graph.nodes):
+        if isinstance(node.step, Affine):
+            _fold_backwards(graph, node) or _fold_forwards(graph, node)
+        elif isinstance(node.step, Product):
+            producers = [graph.producer(number) for number in node.inputs]
+            node.step.gates = frozenset(i for i, p in enumerate(producers) if _gates(graph, p))
+
+
+def _fold_backwards(graph: Graph, norm: Node) -> bool:
+    before, sole = graph.producer(norm.inputs[0]), _sole_reader(graph, norm.inputs[0])
+    while before is not None and sole and isinstance(before.step, Identity):
+        sole = _sole_reader(graph, before.inputs[0])
+        before = graph.producer(before.inputs[0])
+    if before is None or not sole or not isinstance(before.step, Linear):
+        return False
+    graph.replace(replace(before, step=before.step.then(norm.step.scale, norm.step.offset)))
+    graph.replace(replace(norm, step=Identity()))
+    return True
+
+
+def _sole_reader(graph: Graph, number: int) -> bool:
+    return number != graph.output and len(graph.readers(number)) == 1
+
+
+def _fold_forwards(graph: Graph, norm: Node) -> bool:
+    after = _readers_behind_identities(graph, norm.output)
+    if not after or not all(
+        isinstance(node.step, Linear) and node.step.sees_whole_windows for node in after
+    ):
+        return False
+    for node in after:
+        graph.replace(replace(node, step=node.step.after(norm.step.scale, norm.step.offset)))
+    graph.replace(replace(norm, step=Identity()))
+    return True
+
+
+def _readers_behind_identities(graph: Graph, number: int) -> list[Node]:
+    """Who reads a tensor, directly or handed on; empty where it is the model's output."""
+    found = []
+    for node in graph.readers(number):
+        behind = [node]
+        if isinstance(node.step, Identity):
+            behind = _readers_behind_identities(graph, node.output)
+        if not behind:
+            return []
+        found += behind
+    return [] if number == graph.output else found
+
+
+def _gates(graph: Graph, producer: Node | None) -> bool:
+    """Whether a tensor comes out of a sigmoid or the like, reshaped or averaged at most."""
+    if producer is None:
+        return False
+    if isinstance(producer.step, Activation):
+        return producer.step.gates
+    keeping = (Reshape, Identity, GlobalAveragePool)
+    return isinstance(producer.step, keeping) and _gates(graph, graph.producer(producer.inputs[0]))

@@ -1,0 +1,258 @@
+"""Methods: LRP, gradients and their relatives, all over the kept tensors of one forward pass.
+
+A method says what starts at the output, what each step hands back, and how the map is made of what
+arrives. SmoothGrad and integrated gradients run forward passes of their own besides.
+A new method is a row in `METHODS`.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from realtime_lrp.errors import UsageError
+from realtime_lrp.relevance.composites import EXCITATION, Composite, layer_like
+from realtime_lrp.relevance.graph import Back, Graph, Node, Part, Parts, total
+from realtime_lrp.relevance.linear import Linear
+from realtime_lrp.relevance.rules import Propagate
+from realtime_lrp.relevance.steps import Activation, Identity, Pool
+from realtime_lrp.relevance.targets import start_of_gradient, start_of_relevance
+
+NOISE = 0.1
+"""SmoothGrad's noise: its standard deviation as a share of the picture's range."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """What methods work on.
+
+    Attributes:
+      graph: the canonised network.
+      bind: composite -> the bound rule of each layer with weights, by output number.
+      composite: the composite of LRP.
+      guided: patterns of the layers whose ReLUs guided backprop guides; None is all of them.
+      samples: how many perturbed passes SmoothGrad and integrated gradients take.
+      keep: the share of entries, largest first, that each layer with weights lets through.
+    """
+
+    graph: Graph
+    bind: Callable[[Composite], Mapping[int, Propagate]]
+    composite: Composite
+    guided: Sequence[str] | None = None
+    samples: int = 20
+    keep: float = 1.0
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to explain.
+
+    Attributes:
+      start: (scores, *target) -> what begins at the output.
+      back: network -> what each node does with what arrives.
+      finish: (graph, x, tensors, parts) -> the map, like x.
+      perturb: (x [1, H, W, C], samples) -> the pictures [samples, H, W, C] over whose gradients
+        the mean is taken, or None.
+    """
+
+    start: Callable[..., tf.Tensor]
+    back: Callable[[Network], Back]
+    finish: Callable[[Graph, tf.Tensor, Mapping[int, tf.Tensor], Parts], tf.Tensor]
+    perturb: Callable[[tf.Tensor, int], tf.Tensor] | None = None
+
+
+Explain = Callable[..., tuple[tf.Tensor, Parts]]
+"""(x, tensors, *target) -> (the map, what arrived at each tensor)."""
+
+
+def bound(method: Method, network: Network) -> Explain:
+    """A method for one network; run it inside the compiled function."""
+    graph, back = network.graph, _letting_through(network.keep, method.back(network))
+
+    def explain(x, tensors, *target):
+        begin = method.start(tensors[graph.output], *target)
+        parts = graph.backward(tensors, begin, back)
+        if method.perturb is None:
+            return method.finish(graph, x, tensors, parts), parts
+        mean = tf.map_fn(
+            lambda one: _mean_over_passes(method, network, back, *one),
+            (x, begin),
+            fn_output_signature=tf.TensorSpec(x.shape[1:], x.dtype),
+        )
+        return method.finish(graph, x, tensors, {0: [Part(mean)]}), parts
+
+    return explain
+
+
+def _mean_over_passes(method, network, back, x, begin) -> tf.Tensor:
+    """The mean of what arrives at the perturbed pictures of x [H, W, C]; one batch."""
+    pictures = method.perturb(x[None], network.samples)
+    tensors = network.graph.forward(pictures)
+    begin = tf.repeat(begin[None], network.samples, axis=0)
+    return tf.reduce_mean(total(network.graph.backward(tensors, begin, back)[0]), axis=0)
+
+
+def _letting_through(keep: float, back: Back) -> Back:
+    if keep >= 1:
+        return back
+
+    def filtered(node, inputs, output, arriving):
+        if isinstance(node.step, Linear):
+            arriving = top_share(arriving, keep)
+        return back(node, inputs, output, arriving)
+
+    return filtered
+
+
+def top_share(relevance: tf.Tensor, share: float) -> tf.Tensor:
+    """The largest entries by magnitude, so many as `share` of each picture's; the others are 0."""
+    size = math.prod(relevance.shape[1:])
+    magnitude = tf.reshape(tf.abs(relevance), [-1, size])
+    least = tf.math.top_k(magnitude, math.ceil(share * size)).values[:, -1]
+    least = tf.reshape(least, [-1] + [1] * (relevance.shape.rank - 1))
+    return tf.where(tf.abs(relevance) >= least, relevance, 0.0)
+
+
+def _relevance_by(composite_of: Callable[[Network], Composite]) -> Callable[[Network], Back]:
+    def make(network: Network) -> Back:
+        rules = network.bind(composite_of(network))
+
+        def back(node, inputs, output, relevance):
+            if node.output in rules:
+                return [rules[node.output](inputs[0], relevance)]
+            return node.step.relevance(inputs, output, relevance)
+
+        return back
+
+    return make
+
+
+def _gradient(network: Network) -> Back:
+    scoring = network.graph.scoring()
+
+    def back(node, inputs, output, gradient):
+        if node.output in scoring:
+            return [gradient]
+        return node.step.gradient(inputs, output, gradient)
+
+    return back
+
+
+def _at_rectifiers(change: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]) -> Callable:
+    """The gradient, but `change(gradient, output)` goes back through every ReLU."""
+
+    def make(network: Network) -> Back:
+        plain, rectifiers = _gradient(network), _rectifiers(network)
+
+        def back(node, inputs, output, gradient):
+            if node.output in rectifiers:
+                return [change(gradient, output)]
+            return plain(node, inputs, output, gradient)
+
+        return back
+
+    return make
+
+
+def _guided(gradient: tf.Tensor, output: tf.Tensor) -> tf.Tensor:
+    return tf.where(output > 0, tf.nn.relu(gradient), 0.0)
+
+
+def _rectifiers(network: Network) -> set[int]:
+    """The output numbers of the ReLUs that are treated in their own way.
+
+    Raises:
+      UsageError: a pattern of `guided` fits no layer with a ReLU, or there is no ReLU at all.
+    """
+    nodes = [node for node in network.graph.nodes if _rectifies(node)]
+    if not nodes:
+        raise UsageError(
+            "The network has no ReLU: guided_backprop and deconvnet would be its gradient. "
+            "Use the method gradient.",
+            "method",
+        )
+    if network.guided is None:
+        return {node.output for node in nodes}
+    chosen: set[int] = set()
+    for pattern in network.guided:
+        fitting = {node.output for node in nodes if layer_like(pattern)(node)}
+        if not fitting:
+            names = ", ".join(dict.fromkeys(node.layer for node in nodes))
+            raise UsageError(
+                f"No layer with a ReLU is called {pattern!r}. There are: {names}.", "guided"
+            )
+        chosen |= fitting
+    return chosen
+
+
+def _rectifies(node: Node) -> bool:
+    return isinstance(node.step, Activation) and node.step.rectifies
+
+
+def _at_input(graph, x, tensors, parts) -> tf.Tensor:
+    return total(parts[0])
+
+
+def _times_input(graph, x, tensors, parts) -> tf.Tensor:
+    return x * total(parts[0])
+
+
+def _grad_cam(graph: Graph, x, tensors, parts) -> tf.Tensor:
+    """Grad-CAM (Selvaraju et al. 2017, eq. 1 and 2) at the last maps that have places.
+
+    Resized bilinearly to the picture and divided equally among its channels.
+    """
+    number = _last_maps(graph, tensors)
+    weights = tf.reduce_mean(total(parts[number]), [1, 2], keepdims=True)
+    cam = tf.nn.relu(tf.reduce_sum(weights * tensors[number], -1, keepdims=True))
+    channels = x.shape[3]
+    return tf.repeat(tf.image.resize(cam, x.shape[1:3]), channels, axis=3) / channels
+
+
+def _last_maps(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> int:
+    """The number of the last tensor with places, before the pools that follow it."""
+    scoring = graph.scoring()
+    for node in reversed(graph.nodes):
+        shape = tensors[node.output].shape
+        passed_by = isinstance(node.step, Pool | Identity) or node.output in scoring
+        if shape.rank == 4 and shape[1] * shape[2] > 1 and not passed_by:
+            return node.output
+    raise UsageError("grad_cam needs a network with convolutions before its last layers.", "method")
+
+
+def _noisy(x: tf.Tensor, samples: int) -> tf.Tensor:
+    """The picture under Gaussian noise, the same noise each time (Smilkov et al. 2017)."""
+    noise = tf.random.stateless_normal([samples, *x.shape[1:]], seed=[20, 17])
+    return x + NOISE * (tf.reduce_max(x) - tf.reduce_min(x)) * noise
+
+
+def _path(x: tf.Tensor, samples: int) -> tf.Tensor:
+    """Midpoints of the straight path from 0 to the picture (Sundararajan et al. 2017, eq. 3)."""
+    steps = (tf.range(samples, dtype=x.dtype) + 0.5) / samples
+    return steps[:, None, None, None] * x
+
+
+METHODS: dict[str, Method] = {
+    "lrp": Method(start_of_relevance, _relevance_by(lambda network: network.composite), _at_input),
+    "gradient": Method(start_of_gradient, _gradient, _at_input),
+    "input_x_gradient": Method(start_of_gradient, _gradient, _times_input),
+    "guided_backprop": Method(start_of_gradient, _at_rectifiers(_guided), _at_input),
+    "deconvnet": Method(
+        start_of_gradient, _at_rectifiers(lambda gradient, _: tf.nn.relu(gradient)), _at_input
+    ),
+    "excitation_backprop": Method(
+        start_of_gradient, _relevance_by(lambda network: EXCITATION), _at_input
+    ),
+    "grad_cam": Method(start_of_gradient, _gradient, _grad_cam),
+    "smoothgrad": Method(start_of_gradient, _gradient, _at_input, _noisy),
+    "integrated_gradients": Method(start_of_gradient, _gradient, _times_input, _path),
+}
+"""Every method by the name that configuration and documentation use."""
+
+ELSEWHERE = {
+    "input_t_gradient": "input_x_gradient", "inputxgrad": "input_x_gradient",
+    "integrads": "integrated_gradients", "gradcam": "grad_cam", "guided_gradient":
+    "guided_backprop", "deconv": "deconvnet", "saliency": "gradient", "ig": "integrated_gradients",
+}  # fmt: skip
+"""What others call them."""

@@ -1,0 +1,291 @@
+"""How each layer type goes forward, how relevance goes back through it, and folded batch norms."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from realtime_lrp import Explainer
+from realtime_lrp.relevance.canonise import canonise
+from realtime_lrp.relevance.graph import build_graph
+from realtime_lrp.relevance.layers import ACTIVATIONS
+from realtime_lrp.relevance.steps import (
+    Add,
+    Affine,
+    Cropping,
+    Permute,
+    Product,
+    Subtract,
+    Upsample,
+)
+
+
+@pytest.fixture(autouse=True)
+def _same_weights_in_every_run():
+    keras.utils.set_random_seed(5)
+
+
+def network(build, shape=(9, 8, 3), classes=4):
+    """A model: `build` makes features from the input, a dense softmax follows."""
+    x = keras.Input(shape)
+    h = build(x)
+    h = layers.Flatten()(h) if len(h.shape) > 2 else h
+    return with_lively_weights(keras.Model(x, layers.Dense(classes, activation="softmax")(h)))
+
+
+def with_lively_weights(model):
+    """Biases and batch norms that are not trivial."""
+    rng = np.random.default_rng(11)
+    for layer in model.layers:
+        if isinstance(layer, layers.BatchNormalization):
+            size = layer.moving_mean.shape
+            layer.moving_mean.assign(rng.normal(size=size))
+            layer.moving_variance.assign(rng.uniform(0.3, 3, size=size))
+            if layer.scale:
+                layer.gamma.assign(rng.normal(1, 0.5, size=size))
+            if layer.center:
+                layer.beta.assign(rng.normal(size=size))
+        elif getattr(layer, "bias", None) is not None:
+            layer.bias.assign(rng.normal(0, 0.3, size=layer.bias.shape))
+    return model
+
+
+def conv(filters=6, kernel=3, **options):
+    return layers.Conv2D(filters, kernel, **options)
+
+
+FEATURES = {
+    "Conv1D": lambda x: layers.Conv1D(5, 3, padding="same", activation="relu")(
+        layers.Reshape((72, 3))(x)
+    ),
+    "Conv3D": lambda x: layers.Conv3D(4, 2, activation="relu")(layers.Reshape((9, 8, 3, 1))(x)),
+    # a window without a positive contribution loses what its bias earned: no bias, large windows
+    "DepthwiseConv2D": lambda x: layers.DepthwiseConv2D(
+        3, strides=2, depth_multiplier=2, padding="same", activation="relu", use_bias=False
+    )(x),
+    "DepthwiseConv2D, dilation": lambda x: layers.DepthwiseConv2D(
+        3, dilation_rate=2, padding="same", activation="relu"
+    )(x),
+    "SeparableConv2D": lambda x: layers.SeparableConv2D(7, 5, strides=2, activation="relu")(x),
+    "Conv2DTranspose": lambda x: layers.Conv2DTranspose(
+        5, 3, strides=2, padding="same", activation="relu"
+    )(x),
+    "UpSampling2D": lambda x: layers.UpSampling2D((2, 3))(conv(activation="relu")(x)),
+    "UpSampling2D, bilinear": lambda x: layers.UpSampling2D(2, interpolation="bilinear")(
+        conv(activation="relu")(x)
+    ),
+    "Cropping2D": lambda x: conv(activation="relu")(layers.Cropping2D(((1, 2), (0, 1)))(x)),
+    "Permute": lambda x: conv(activation="relu")(layers.Permute((2, 1, 3))(x)),
+    "GlobalMaxPooling2D": lambda x: layers.GlobalMaxPooling2D()(conv(activation="relu")(x)),
+    "LeakyReLU": lambda x: layers.LeakyReLU(0.1)(conv()(x)),
+    "ReLU with slope": lambda x: layers.ReLU(negative_slope=0.2)(conv()(x)),
+    "ReLU6": lambda x: layers.ReLU(6.0)(conv()(x)),
+    "PReLU": lambda x: layers.PReLU("uniform", shared_axes=[1, 2])(conv()(x)),
+    "ELU": lambda x: layers.ELU()(conv()(x)),
+    "BatchNormalization first": lambda x: conv(activation="relu")(layers.BatchNormalization()(x)),
+    "BatchNormalization": lambda x: layers.ReLU()(
+        layers.BatchNormalization(scale=False)(conv(use_bias=False)(x))
+    ),
+    "LayerNormalization": lambda x: layers.LayerNormalization()(conv(activation="gelu")(x)),
+    "GroupNormalization": lambda x: layers.GroupNormalization(2)(conv(activation="silu")(x)),
+    "Add": lambda x: layers.Add()([conv(activation="relu")(x) for _ in range(3)]),
+    "Subtract": lambda x: layers.Subtract()([conv(activation="relu")(x) for _ in range(2)]),
+    "Multiply": lambda x: layers.Multiply()([conv()(x), conv(activation="sigmoid")(x)]),
+    "expressions": lambda x: conv(activation="relu")(x / 2.0 + 1.0) * 3.0 - conv()(x),
+    "random layers": lambda x: layers.GaussianNoise(1.0)(layers.RandomFlip()(conv()(x))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("build", FEATURES.values(), ids=FEATURES)
+def test_scores_are_keras_own_and_relevance_is_conserved(build, rng):
+    """Each layer type in a small network, with z+ and with epsilon."""
+    model = network(build)
+    x = rng.normal(size=(2, 9, 8, 3)).astype("float32")
+    explanation = Explainer(model, also=["epsilon"])(x)
+    np.testing.assert_allclose(explanation.scores, model.predict_on_batch(x), atol=1e-5)
+    np.testing.assert_allclose(explanation.relevance.sum((1, 2, 3)), 1, atol=2e-3)
+    np.testing.assert_allclose(explanation.maps["epsilon"].sum((1, 2, 3)), 1, atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_every_activation_is_known_by_its_sign(name, rng):
+    """What is called non-negative is, and none turns what is >= 0 negative."""
+    layer = layers.Conv2D(2, 1, activation=name)
+    layer.build((None, 3, 3, 2))
+    (_, step) = build_graph(keras.Sequential([keras.Input((3, 3, 2)), layer]), "max").nodes
+    values = tf.constant(rng.normal(size=(1, 3, 3, 2)) * 5, tf.float32)
+    out = step.step.forward(values)
+    assert (np.min(out) >= 0) == step.step.nonnegative
+    assert np.min(step.step.forward(tf.abs(values))) >= 0
+
+
+def relevance_of(step, inputs, relevance):
+    """What a step hands down, as arrays."""
+    inputs = [tf.constant(a, tf.float32) for a in inputs]
+    parts = step.relevance(inputs, step.forward(*inputs), tf.constant(relevance, tf.float32))
+    return [part.numpy() for part in parts]
+
+
+def test_sums_share_in_proportion_by_hand():
+    """3 + 1 and 3 - 1; a part that was broadcast gets the sum over its places."""
+    one, other = np.full((1, 1, 1, 1), 3.0), np.full((1, 1, 1, 1), 1.0)
+    parts = relevance_of(Add(), [one, other], np.full((1, 1, 1, 1), 8.0))
+    np.testing.assert_allclose(np.ravel(parts), [6, 2], rtol=1e-6)
+    parts = relevance_of(Subtract(), [one, other], np.full((1, 1, 1, 1), 8.0))
+    np.testing.assert_allclose(np.ravel(parts), [12, -4], rtol=1e-6)
+    wide = np.array([3.0, 1.0]).reshape(1, 1, 2, 1)
+    parts = relevance_of(Add(), [wide, other], np.full((1, 1, 2, 1), 8.0))
+    np.testing.assert_allclose(np.ravel(parts[0]), [6, 4], rtol=1e-6)
+    np.testing.assert_allclose(np.ravel(parts[1]), [2 + 4], rtol=1e-6)
+
+
+def test_a_gate_gets_no_relevance():
+    """A broadcast input is a gate; without any gate both get half."""
+    signal, gate = np.ones((1, 2, 2, 1)), np.full((1, 1, 1, 1), 0.5)
+    relevance = np.arange(4.0).reshape(1, 2, 2, 1)
+    for inputs, which in (([signal, gate], 0), ([gate, signal], 1)):
+        parts = relevance_of(Product(), inputs, relevance)
+        np.testing.assert_array_equal(parts[which], relevance)
+        np.testing.assert_array_equal(parts[1 - which], 0)
+    halves = relevance_of(Product(), [signal, signal], relevance)
+    np.testing.assert_array_equal(halves[0], relevance / 2)
+    np.testing.assert_array_equal(halves[1], relevance / 2)
+
+
+def test_a_sigmoid_of_the_same_shape_is_found_to_be_the_gate(rng):
+    """Spatial attention: all relevance goes to what is gated, whichever comes first."""
+
+    def build(x):
+        h = conv(padding="same", activation="relu", name="signal")(x)
+        gate = layers.Dropout(0.1)(conv(padding="same", activation="sigmoid", name="gate")(x))
+        return layers.Multiply()([gate, h])  # fmt: skip
+
+    sums = Explainer(network(build)).relevance_sums(rng.normal(size=(1, 9, 8, 3)))
+    np.testing.assert_allclose(sums["signal"], 1, atol=1e-3)
+    np.testing.assert_array_equal(sums["gate"], 0)
+
+
+def test_reordering_steps_put_relevance_where_it_came_from(rng):
+    """Permute, crop and upsample by hand."""
+    relevance = rng.normal(size=(1, 2, 3, 4))
+    (part,) = relevance_of(Permute([0, 3, 1, 2]), [np.zeros((1, 3, 4, 2))], relevance)
+    np.testing.assert_array_equal(part, relevance.astype("float32").transpose(0, 2, 3, 1))
+    (part,) = relevance_of(Cropping(((1, 0), (2, 1))), [np.ones((1, 3, 6, 4))], relevance)
+    np.testing.assert_array_equal(part[:, 1:, 2:5], relevance.astype("float32"))
+    assert np.abs(part).sum() == np.abs(part[:, 1:, 2:5]).sum()
+    (part,) = relevance_of(Upsample((2, 3), "nearest"), [np.ones((1, 1, 1, 4))], relevance)
+    np.testing.assert_allclose(part[0, 0, 0], relevance[0].sum((0, 1)), rtol=1e-5)
+
+
+def kinds(model):
+    """Layer name -> type of the step that is left after folding."""
+    graph = build_graph(model, "max")
+    canonise(graph)
+    return {node.layer: type(node.step).__name__ for node in graph.nodes if node.entry}
+
+
+FOLDED = {
+    "after a convolution": (lambda x: layers.BatchNormalization(name="bn")(conv(groups=3)(x)), True),
+    "after a depthwise": (
+        lambda x: layers.BatchNormalization(name="bn")(
+            layers.DepthwiseConv2D(3, depth_multiplier=2)(x)
+        ),
+        True,
+    ),
+    "after a transposed": (
+        lambda x: layers.BatchNormalization(name="bn")(layers.Conv2DTranspose(5, 3)(x)),
+        True,
+    ),
+    "after dropout": (
+        lambda x: layers.BatchNormalization(name="bn")(layers.Dropout(0.2)(conv()(x))), True
+    ),
+    "before a convolution": (
+        lambda x: conv(groups=3)(layers.BatchNormalization(name="bn")(conv(3, activation="relu")(x))),
+        True,
+    ),
+    "before a depthwise": (
+        lambda x: layers.DepthwiseConv2D(3)(
+            layers.BatchNormalization(name="bn")(conv(3, activation="relu")(x))
+        ),
+        True,
+    ),
+    "before a dense": (
+        lambda x: layers.BatchNormalization(name="bn")(
+            layers.GlobalAveragePooling2D()(conv(activation="relu")(x))
+        ),
+        True,
+    ),
+    "before two convolutions": (
+        lambda x: layers.Concatenate()(two_readers(x)), True
+    ),
+    "before zero padding": (
+        lambda x: conv(padding="same")(layers.BatchNormalization(name="bn")(x)), False
+    ),
+    "before a ReLU": (
+        lambda x: layers.ReLU()(layers.BatchNormalization(name="bn")(conv(activation="relu")(x))),
+        False,
+    ),
+    "of a sum": (
+        lambda x: layers.ReLU()(layers.BatchNormalization(name="bn")(layers.Add()([conv()(x)] * 2))),
+        False,
+    ),
+    "of a convolution with another reader": (lambda x: another_reader(x), False),
+}  # fmt: skip
+
+
+def two_readers(x):
+    """A batch norm that two convolutions read."""
+    normed = layers.BatchNormalization(name="bn")(x)
+    return [layers.Flatten()(conv()(normed)), layers.Flatten()(conv(2, 1, padding="same")(normed))]
+
+
+def another_reader(x):
+    """The convolution's own output is added to its batch norm."""
+    h = conv()(x)
+    return layers.ReLU()(layers.Add()([h, layers.ReLU()(layers.BatchNormalization(name="bn")(h))]))
+
+
+@pytest.mark.parametrize(("build", "folds"), FOLDED.values(), ids=FOLDED)
+def test_a_batch_norm_is_folded_where_it_can_be(build, folds, rng):
+    """Scores stay Keras's own; a folded norm leaves an identity, another one passes relevance."""
+    model = network(build)
+    assert kinds(model)["bn"] == ("Identity" if folds else Affine.__name__)
+    x = rng.normal(size=(2, 9, 8, 3)).astype("float32")
+    explainer = Explainer(model)
+    np.testing.assert_allclose(explainer(x).scores, model.predict_on_batch(x), atol=1e-5)
+    record = {record.name: record for record in explainer.layers(x)}["bn"]
+    np.testing.assert_array_equal(record.handed_down[0], record.arrived)
+
+
+def test_folding_gives_the_maps_of_the_folded_network(rng):
+    """A convolution with a batch norm equals one whose weights were merged by hand, every rule."""
+    x = keras.Input((8, 8, 3))
+    normed = with_lively_weights(
+        keras.Model(
+            x,
+            layers.Dense(3, activation="softmax", name="out")(
+                layers.Flatten()(
+                    layers.ReLU()(layers.BatchNormalization(name="bn")(conv(name="conv")(x)))
+                )
+            ),
+        )
+    )
+    merged = keras.Model(
+        x,
+        layers.Dense(3, activation="softmax", name="out")(
+            layers.Flatten()(conv(name="conv", activation="relu")(x))
+        ),
+    )
+    bn, old = normed.get_layer("bn"), normed.get_layer("conv")
+    scale = bn.gamma / np.sqrt(bn.moving_variance + bn.epsilon)
+    merged.get_layer("conv").set_weights(
+        [old.kernel * scale, (old.bias - bn.moving_mean) * scale + bn.beta]
+    )
+    merged.get_layer("out").set_weights(normed.get_layer("out").get_weights())
+    picture = rng.normal(size=(2, 8, 8, 3)).astype("float32")
+    for composite in ("zplus", "epsilon_plus", "epsilon_plus_flat"):
+        got, expected = (
+            Explainer(m, composite=composite)(picture).relevance for m in (normed, merged)
+        )
+        assert np.abs(got - expected).max() < 1e-5 * np.abs(expected).max()

@@ -55,6 +55,10 @@ def conv(filters=6, kernel=3, **options):
     return layers.Conv2D(filters, kernel, **options)
 
 
+def norm(h):
+    return layers.BatchNormalization(name="bn")(h)
+
+
 FEATURES = {
     "Conv1D": lambda x: layers.Conv1D(5, 3, padding="same", activation="relu")(
         layers.Reshape((72, 3))(x)
@@ -62,7 +66,7 @@ FEATURES = {
     "Conv3D": lambda x: layers.Conv3D(4, 2, activation="relu")(layers.Reshape((9, 8, 3, 1))(x)),
     # a window without a positive contribution loses what its bias earned: no bias, large windows
     "DepthwiseConv2D": lambda x: layers.DepthwiseConv2D(
-        3, strides=2, depth_multiplier=2, padding="same", activation="relu", use_bias=False
+        3, strides=2, depth_multiplier=2, activation="relu", use_bias=False
     )(x),
     "DepthwiseConv2D, dilation": lambda x: layers.DepthwiseConv2D(
         3, dilation_rate=2, padding="same", activation="relu"
@@ -186,32 +190,32 @@ def kinds(model):
 
 
 FOLDED = {
-    "after a convolution": (lambda x: layers.BatchNormalization(name="bn")(conv(groups=3)(x)), True),
+    "after a convolution": (lambda x: norm(conv(groups=3)(x)), True),
     "after a depthwise": (
-        lambda x: layers.BatchNormalization(name="bn")(
+        lambda x: norm(
             layers.DepthwiseConv2D(3, depth_multiplier=2)(x)
         ),
         True,
     ),
     "after a transposed": (
-        lambda x: layers.BatchNormalization(name="bn")(layers.Conv2DTranspose(5, 3)(x)),
+        lambda x: norm(layers.Conv2DTranspose(5, 3)(x)),
         True,
     ),
     "after dropout": (
-        lambda x: layers.BatchNormalization(name="bn")(layers.Dropout(0.2)(conv()(x))), True
+        lambda x: norm(layers.Dropout(0.2)(conv()(x))), True
     ),
     "before a convolution": (
-        lambda x: conv(groups=3)(layers.BatchNormalization(name="bn")(conv(3, activation="relu")(x))),
+        lambda x: conv(groups=3)(norm(conv(3, activation="relu")(x))),
         True,
     ),
     "before a depthwise": (
         lambda x: layers.DepthwiseConv2D(3)(
-            layers.BatchNormalization(name="bn")(conv(3, activation="relu")(x))
+            norm(conv(3, activation="relu")(x))
         ),
         True,
     ),
     "before a dense": (
-        lambda x: layers.BatchNormalization(name="bn")(
+        lambda x: norm(
             layers.GlobalAveragePooling2D()(conv(activation="relu")(x))
         ),
         True,
@@ -220,14 +224,14 @@ FOLDED = {
         lambda x: layers.Concatenate()(two_readers(x)), True
     ),
     "before zero padding": (
-        lambda x: conv(padding="same")(layers.BatchNormalization(name="bn")(x)), False
+        lambda x: conv(padding="same")(norm(x)), False
     ),
     "before a ReLU": (
-        lambda x: layers.ReLU()(layers.BatchNormalization(name="bn")(conv(activation="relu")(x))),
+        lambda x: layers.ReLU()(norm(conv(activation="relu")(x))),
         False,
     ),
     "of a sum": (
-        lambda x: layers.ReLU()(layers.BatchNormalization(name="bn")(layers.Add()([conv()(x)] * 2))),
+        lambda x: layers.ReLU()(norm(layers.Add()([conv()(x)] * 2))),
         False,
     ),
     "of a convolution with another reader": (lambda x: another_reader(x), False),
@@ -236,14 +240,14 @@ FOLDED = {
 
 def two_readers(x):
     """A batch norm that two convolutions read."""
-    normed = layers.BatchNormalization(name="bn")(x)
+    normed = norm(x)
     return [layers.Flatten()(conv()(normed)), layers.Flatten()(conv(2, 1, padding="same")(normed))]
 
 
 def another_reader(x):
     """The convolution's own output is added to its batch norm."""
     h = conv()(x)
-    return layers.ReLU()(layers.Add()([h, layers.ReLU()(layers.BatchNormalization(name="bn")(h))]))
+    return layers.ReLU()(layers.Add()([h, layers.ReLU()(norm(h))]))
 
 
 @pytest.mark.parametrize(("build", "folds"), FOLDED.values(), ids=FOLDED)
@@ -265,9 +269,7 @@ def test_folding_gives_the_maps_of_the_folded_network(rng):
         keras.Model(
             x,
             layers.Dense(3, activation="softmax", name="out")(
-                layers.Flatten()(
-                    layers.ReLU()(layers.BatchNormalization(name="bn")(conv(name="conv")(x)))
-                )
+                layers.Flatten()(layers.ReLU()(norm(conv(name="conv")(x))))
             ),
         )
     )

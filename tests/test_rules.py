@@ -168,7 +168,7 @@ def test_an_output_of_zero_hands_nothing_down_under_gamma():
 
 
 def test_zero_counts_as_positive_for_the_stabiliser():
-    """z = 0: the contributions 2 and -2 over +0.5."""
+    """Where z = 0: the contributions 2 and -2 over +0.5."""
     rule = Epsilon(0.5).bind(dense([[1.0], [-1.0]], [0.0]), Place())
     np.testing.assert_allclose(rule(tf.constant([[2.0, 2.0]]), tf.constant([[3.0]])), [[12, -12]])
 
@@ -219,5 +219,5 @@ def test_zbox_needs_an_input_layer_and_a_box():
     step = dense(KERNEL, BIAS)
     with pytest.raises(UsageError, match="'fc1' lies behind"):
         ZBox().bind(step, Place(name="fc1"))
-    with pytest.raises(UsageError, match="low=.*high="):
+    with pytest.raises(UsageError, match=r"low=.*high="):
         ZBox().bind(step, Place(is_input=True, support=tf.ones([1, 3])))

@@ -5,6 +5,7 @@ object is known exactly on drawn pictures, and by boxes on photos. Pictures are 
 RGB as the network sees them, maps float32 [N, h, w], masks bool [N, h, w].
 """
 
+import gc
 import json
 import logging
 import textwrap
@@ -268,26 +269,30 @@ class Trial:
     def run(self) -> dict:
         """Every figure by its name in the JSON file; afterwards the network has forgotten all."""
         rows = {}
-        for name, way in _progress(_ways(self._config), "explaining and taking away"):
+        for name, way in _progress(_ways(self._config), "maps"):
             try:
                 rows[name] = self._row(name, *way)
             except Error as error:
                 log.warning("%s is left out: %s", name, error)
         chance = self._chance()
-        stages = []
-        for stage in _forgetting(self._engine.network.model, self._seed):
-            stages.append(stage)
-            for name, row in _progress(rows, f"forgetting down to {stage['down_to']}"):
-                row["forgetting"].append(self._still_alike(name, row["method"], row["composite"]))
-        for row in rows.values():
-            row["last_layer"], row["all_layers"] = row["forgetting"][0], row["forgetting"][-1]
         return {
             "pictures": len(self._asked),
             "object": self._samples.object,
             "patches_taken": TAKEN.astype(int).tolist(),
-            "forgetting": stages,
+            "forgetting": self._forget(rows),
             "rows": [*rows.values(), chance],
         }
+
+    def _forget(self, rows: dict[str, dict]) -> list[dict]:
+        """Adds to each row how alike its maps stay while the network forgets; gives the stages."""
+        stages = []
+        for stage in _forgetting(self._engine.network.model, self._seed):
+            stages.append(stage)
+            for name, row in _progress(rows, f"without {stage['down_to']}"):
+                row["forgetting"].append(self._still_alike(name, row["method"], row["composite"]))
+        for row in rows.values():
+            row["last_layer"], row["all_layers"] = row["forgetting"][0], row["forgetting"][-1]
+        return stages
 
     def _row(self, name: str, method: str, composite: str) -> dict:
         explainer = _explainer(self._config, self._engine, method, composite)
@@ -321,7 +326,7 @@ class Trial:
         return {"name": "chance", "pointing": area, "mass": area, "rank": area, **curves}
 
     def _still_alike(self, name: str, method: str, composite: str) -> float | None:
-        """How alike a row's maps are to those from before the network forgot."""
+        """How alike a row's maps are to those that it had before the network forgot."""
         explainer = _explainer(self._config, self._engine, method, composite)
         classes = self._asked[:COMPARED]
         return self._likeness(self.maps[name], self._maps(explainer, method, classes), classes)
@@ -365,6 +370,7 @@ def _ways(config: Config) -> dict[str, tuple[str, str]]:
 
 def _explainer(config: Config, engine: Engine, method: str, composite: str) -> Explainer:
     """An explainer of the engine's network as it is now, for one row."""
+    gc.collect()  # the one before, which may hold several copies of the weights
     black, white = (
         engine.network.prepare(np.full((1, 1, 1, 3), level, np.uint8))[0, 0, 0]
         for level in (0, 255)

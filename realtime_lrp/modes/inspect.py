@@ -42,7 +42,9 @@ LEGEND = (
 )
 PAIRED = 16  # channels of a max pool that are shown side by side
 BUCKETS = 30
-NARROWEST = 80  # characters of the table, whatever the terminal says
+WORDS = ("layer", "type", "rule", "input -> output")
+NUMBERS = ("largest\nactivation", "sum\narrived", "handed\ndown", "lost")
+NARROWEST = 60  # characters of the table, whatever the terminal says
 EVENTS = "tfevents"  # in the name of every file that TensorBoard reads
 
 
@@ -71,13 +73,12 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
       TransferError: a write failed.
     """
     target = logdir / _run_name(config, source)
-    _check_run(target, overwrite)
-    picture = turned(read_picture(source), config.input.mirror)
-    engine = Engine(config)
-    x = engine.network.prepare(engine.region(picture.shape[:2]).extract(picture)[None])
-    explanation, records = engine.explainer(x), engine.explainer.layers(x)
-    conserving = config.lrp.method in CONSERVING
     with _completed_folder(target, overwrite) as part:
+        picture = turned(read_picture(source), config.input.mirror)
+        engine = Engine(config)
+        x = engine.network.prepare(engine.region(picture.shape[:2]).extract(picture)[None])
+        explanation, records = engine.explainer(x), engine.explainer.layers(x)
+        conserving = config.lrp.method in CONSERVING
         _write_run(part, records, x, explanation.relevance, conserving)
     best = ", ".join(f"{name} {score:.2g}" for name, score in engine.top(explanation.scores[0], 3))
     return [
@@ -103,85 +104,96 @@ def _run_name(config: Config, source: Path) -> str:
         str(lrp.target),
         *(f"{key}={value}" for key, value in further.items()),
     ]
-    return "-".join(re.sub(r"[^\w.+=]+", "_", word) for word in words)
-
-
-def _check_run(target: Path, overwrite: bool) -> None:
-    """Refuses a run that cannot be made; replaces nothing but what TensorBoard reads.
-
-    Raises:
-      OutputError: see the messages.
-    """
-    logdir = target.parent
-    try:
-        held = [file.name for file in target.iterdir()]
-    except FileNotFoundError:
-        held = None
-    except OSError as error:
-        raise OutputError(
-            f"The folder {str(target)!r} cannot be made ({error.strerror})."
-        ) from None
-    folder = logdir if logdir.is_dir() else logdir.parent
-    if not folder.is_dir():
-        raise OutputError(f"There is no folder {str(folder)!r} to make {logdir.name!r} in.")
-    if not os.access(folder, os.W_OK):
-        raise OutputError(f"The folder {str(folder)!r} is not writable.")
-    if held is not None and not overwrite:
-        raise OutputError(f"The run {str(target)!r} exists. Add --overwrite or another --logdir.")
-    strangers = [name for name in held or () if EVENTS not in name]
-    if strangers:
-        raise OutputError(f"{str(target)!r} holds {strangers[0]!r}. Expected nothing but a run.")
+    return "-".join(re.sub(r"[^\w.+=-]+", "_", word) for word in words)
 
 
 @contextmanager
 def _completed_folder(target: Path, overwrite: bool) -> Iterator[Path]:
     """Lends the folder `target.PID.part`; renames it to `target` on success, else removes it.
 
+    The folder that holds them is made where there is none.
+
     Raises:
-      OutputError: the folder cannot be made.
-      TransferError: the disk is full or a write failed.
+      OutputError: the folder cannot be made, or exists.
+      TransferError: it cannot be renamed.
     """
-    logdir, new = target.parent, not target.parent.exists()
-    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    target = target.resolve()
+    parent, part = target.parent, target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
-        try:
-            logdir.mkdir(exist_ok=True)
-            part.mkdir()
-        except OSError as error:
-            raise OutputError(f"{str(part)!r} cannot be made ({error.strerror}).") from None
+        new = not parent.exists()
+        _check_replaceable(target, overwrite)
+        parent.mkdir(exist_ok=True)
+        part.mkdir()
+    except OSError as error:
+        raise OutputError(
+            f"The folder {str(target)!r} cannot be made ({error.strerror})."
+        ) from None
+    try:
         yield part
-        _check_run(target, overwrite)  # another job may have been faster
-        old = part.with_suffix(".old")
-        if target.exists():
-            target.rename(old)
-        part.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
-    except BaseException as error:
+        _check_replaceable(target, overwrite)  # another job may have been faster
+        _move(part, target)
+    except OSError as error:
+        raise TransferError(f"{str(target)!r} cannot be made ({error.strerror}).") from error
+    finally:
         shutil.rmtree(part, ignore_errors=True)
         if new:
-            with suppress(OSError):
-                logdir.rmdir()
-        if isinstance(error, OSError | tf.errors.OpError):
-            raise TransferError(
-                f"Writing {str(target)!r} failed ({first_line(error)}). Nothing is left of it; "
-                "make room and start again."
-            ) from error
-        raise
+            with suppress(OSError):  # what holds a run stays
+                parent.rmdir()
+
+
+def _check_replaceable(target: Path, overwrite: bool) -> None:
+    if not target.exists():
+        return
+    if not overwrite:
+        raise OutputError(f"The run {str(target)!r} exists. Add --overwrite or another --logdir.")
+    for file in target.iterdir():
+        if EVENTS not in file.name:
+            raise OutputError(f"{str(file)!r} belongs to no run. Choose another --logdir.")
+
+
+def _move(part: Path, target: Path) -> None:
+    old = part.with_suffix(".old")
+    if target.exists():
+        target.rename(old)
+    part.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _write_run(
     folder: Path, records: Sequence[LayerRecord], x: np.ndarray, map_: np.ndarray, conserving: bool
 ) -> None:
     digits = max(2, len(str(len(records) + 1)))
-    writer = tf.summary.create_file_writer(str(folder))
-    with closing(writer), writer.as_default(step=0):
-        _write_curves(f"{0:0{digits}} all layers", records, conserving)
-        for number, record in enumerate(records, 1):
-            tag = f"{number:0{digits}} {record.name.replace('/', '.')}"
-            _write_tensors(tag, record.output, record.arrived)
-            if record.kind in MAX_POOLS:
-                _write_pool(tag, record)
-        _write_tensors(f"{len(records) + 1:0{digits}} picture", x, map_)
+    last = f"{len(records) + 1:0{digits}} picture"
+    try:
+        writer = tf.summary.create_file_writer(str(folder))
+        with closing(writer), writer.as_default(step=0):
+            _write_curves(f"{0:0{digits}} all layers", records, conserving)
+            for number, record in enumerate(records, 1):
+                tag = f"{number:0{digits}} {record.name.replace('/', '.')}"
+                _write_tensors(tag, record.output, record.arrived)
+                if record.kind in MAX_POOLS:
+                    _write_pool(tag, record)
+            _write_tensors(last, x, map_)
+        _check_complete(folder, last)
+    except (OSError, tf.errors.OpError) as error:
+        reason = first_line(error) if isinstance(error, OSError) else type(error).__name__
+        raise TransferError(
+            f"Writing into {str(folder.parent)!r} failed ({reason}). "
+            "Nothing is left of it; make room and start again."
+        ) from error
+
+
+def _check_complete(folder: Path, last: str) -> None:
+    """Refuses a cut-off file of events: TensorFlow's writer is silent when the disk is full."""
+    (file,) = folder.iterdir()
+    try:
+        events = list(tf.data.TFRecordDataset(str(file)).as_numpy_iterator())
+    except tf.errors.DataLossError:
+        events = []
+    if not events or last.encode() not in events[-1]:
+        raise OSError("the file of events is cut off")
+    with file.open("rb") as written:
+        os.fsync(written.fileno())
 
 
 def _write_curves(tag: str, records: Sequence[LayerRecord], conserving: bool) -> None:
@@ -234,34 +246,39 @@ def _write_histogram(tag: str, tensor: np.ndarray) -> None:
 
 
 def _table(records: Sequence[LayerRecord], conserving: bool) -> list[str]:
+    """A line for each layer; in a terminal that is too narrow for it, words below each other."""
+    bound = BOUND * float(np.abs(records[0].arrived).sum()) if conserving else None
+    rows = [_row(record, bound) for record in records]
+    lines = _rendered(rows, WORDS, 10_000)
+    width = shutil.get_terminal_size().columns
+    if sys.stdout.isatty() and max(map(len, lines)) > width:
+        rows = [(["\n".join(filter(None, words))], numbers) for words, numbers in rows]
+        lines = _rendered(rows, ["\n".join(WORDS)], max(width, NARROWEST))
+    marked = any("!" in numbers[-1] for _, numbers in rows)
+    return [*lines, *([LEGEND] if marked else []), ""]
+
+
+def _row(record: LayerRecord, bound: float | None) -> tuple[list[str], list[str]]:
+    """What the table says of a layer: words and numbers; a loss above `bound` is marked."""
+    shapes = f"{' + '.join(map(_shape, record.inputs))} -> {_shape(record.output)}"
+    numbers = record.output.max(), _sum(record.arrived), _sum(*record.handed_down)
+    mark = "! " if bound is not None and abs(_lost(record)) > bound else ""
+    lost = "-" if bound is None else f"{mark}{_lost(record):.2g}"
+    return [record.name, record.kind, record.rule, shapes], [*(f"{n:.4g}" for n in numbers), lost]
+
+
+def _rendered(rows, words: Sequence[str], width: int) -> list[str]:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for head in ("layer", "type", "rule", "input -> output"):
+    table.add_column("no", justify="right", no_wrap=True)
+    for head in words:
         table.add_column(head, overflow="fold")
-    for head in ("largest\nactivation", "sum\narrived", "handed\ndown", "lost"):
+    for head in NUMBERS:
         table.add_column(head, justify="right", no_wrap=True)
-    bound = BOUND * float(np.abs(records[0].arrived).sum())
-    marked = False
-    for record in records:
-        shapes = f"{' + '.join(map(_shape, record.inputs))} -> {_shape(record.output)}"
-        numbers = record.output.max(), _sum(record.arrived), _sum(*record.handed_down)
-        lost = f"{_lost(record):.2g}" if conserving else "-"
-        if conserving and abs(_lost(record)) > bound:
-            lost, marked = f"! {lost}", True
-        shown = [f"{number:.4g}" for number in numbers]
-        table.add_row(record.name, record.kind, record.rule, shapes, *shown, lost)
-    console = Console(file=StringIO(), width=_width(), markup=False, emoji=False, highlight=False)
+    for number, (described, numbers) in enumerate(rows, 1):
+        table.add_row(str(number), *described, *numbers)
+    console = Console(file=StringIO(), width=width, markup=False, emoji=False, highlight=False)
     console.print(table)
-    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
-    if marked:
-        lines.append(LEGEND)
-    return [*lines, ""]
-
-
-def _width() -> int:
-    """As wide as the terminal; where there is none, no line is broken."""
-    if not sys.stdout.isatty():
-        return 10_000
-    return max(NARROWEST, shutil.get_terminal_size().columns)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
 def _about_pools(records: Sequence[LayerRecord], conserving: bool, shares: bool) -> list[str]:
@@ -274,18 +291,18 @@ def _about_pools(records: Sequence[LayerRecord], conserving: bool, shares: bool)
     return [
         f"A max pool has two tensors, the one it reads and the one it writes: {what} arrives at "
         f"what it wrote, and each window {how} in what it read.",
-        *(_about_pool(record) for record in pools),
+        *map(_about_pool, pools),
         "",
     ]
 
 
 def _about_pool(record: LayerRecord) -> str:
     (read,), (handed_down,) = record.inputs, record.handed_down
-    won, reached = np.count_nonzero(handed_down), np.count_nonzero(record.arrived)
+    reached, won = np.count_nonzero(record.arrived), np.count_nonzero(handed_down)
     return (
-        f"{record.name}: reads {_shape(read)}, writes {_shape(record.output)}; what arrived at "
-        f"{reached} of {record.output.size} written entries went to {won} of {read.size} read "
-        f"ones; the sum is {_sum(record.arrived):.6g} there and {_sum(handed_down):.6g} here."
+        f"{record.name} reads {_shape(read)} and writes {_shape(record.output)}: what arrived at "
+        f"{reached} of the {record.output.size} entries written went to {won} of the {read.size} "
+        f"entries read; sum written {_sum(record.arrived):.6g}, read {_sum(handed_down):.6g}."
     )
 
 

@@ -223,10 +223,12 @@ class Explainer:
           target: as in a call.
 
         Returns:
-          Layer name -> float32 [B].
+          Layer name -> float64 [B].
         """
         return {
-            record.name: sum(part.reshape(len(part), -1).sum(1) for part in record.handed_down)
+            record.name: sum(
+                part.reshape(len(part), -1).sum(1, dtype=np.float64) for part in record.handed_down
+            )
             for record in self.layers(x, target)
         }
 

@@ -119,8 +119,8 @@ def spearman(maps: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 def _spearman(entries: np.ndarray, others: np.ndarray) -> float:
     a, b = (ranks - ranks.mean() for ranks in (_ranks(entries), _ranks(others)))
-    spread = np.sqrt((a @ a) * (b @ b))
-    return a @ b / spread if spread else np.nan
+    spread = np.sqrt((a * a).sum() * (b * b).sum())  # @ would wake BLAS's threads for so little
+    return (a * b).sum() / spread if spread else np.nan
 
 
 def _ranks(entries: np.ndarray) -> np.ndarray:

@@ -139,24 +139,28 @@ def _gradient(network: Network) -> Back:
     return back
 
 
-def _at_rectifiers(change: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]) -> Callable:
-    """The gradient, but `change(gradient, output)` goes back through every ReLU."""
+def _guided(network: Network) -> Back:
+    """The gradient; through ReLUs only where it and the activation are positive."""
+    plain, rectifiers = _gradient(network), _rectifiers(network)
 
-    def make(network: Network) -> Back:
-        plain, rectifiers = _gradient(network), _rectifiers(network)
+    def back(node, inputs, output, gradient):
+        if node.output in rectifiers:
+            gradient = tf.nn.relu(gradient)
+        return plain(node, inputs, output, gradient)
 
-        def back(node, inputs, output, gradient):
-            if node.output in rectifiers:
-                return [change(gradient, output)]
-            return plain(node, inputs, output, gradient)
-
-        return back
-
-    return make
+    return back
 
 
-def _guided(gradient: tf.Tensor, output: tf.Tensor) -> tf.Tensor:
-    return tf.where(output > 0, tf.nn.relu(gradient), 0.0)
+def _deconvnet(network: Network) -> Back:
+    """The gradient; through ReLUs where it is positive, whatever the activation."""
+    plain, rectifiers = _gradient(network), _rectifiers(network)
+
+    def back(node, inputs, output, gradient):
+        if node.output in rectifiers:
+            return [tf.nn.relu(gradient)]
+        return plain(node, inputs, output, gradient)
+
+    return back
 
 
 def _rectifiers(network: Network) -> set[int]:
@@ -237,10 +241,8 @@ METHODS: dict[str, Method] = {
     "lrp": Method(start_of_relevance, _relevance_by(lambda network: network.composite), _at_input),
     "gradient": Method(start_of_gradient, _gradient, _at_input),
     "input_x_gradient": Method(start_of_gradient, _gradient, _times_input),
-    "guided_backprop": Method(start_of_gradient, _at_rectifiers(_guided), _at_input),
-    "deconvnet": Method(
-        start_of_gradient, _at_rectifiers(lambda gradient, _: tf.nn.relu(gradient)), _at_input
-    ),
+    "guided_backprop": Method(start_of_gradient, _guided, _at_input),
+    "deconvnet": Method(start_of_gradient, _deconvnet, _at_input),
     "excitation_backprop": Method(
         start_of_gradient, _relevance_by(lambda network: EXCITATION), _at_input
     ),

@@ -1,0 +1,302 @@
+"""`evaluate`: what it measures on networks whose maps are known, its files and its refusals."""
+
+import json
+
+import cv2
+import keras
+import media
+import numpy as np
+import pytest
+
+from realtime_lrp import config
+from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.models.drawing import CLASSES
+from realtime_lrp.models.drawing.batch import draw_batch
+from realtime_lrp.modes import evaluate
+from realtime_lrp.relevance.composites import COMPOSITES
+from realtime_lrp.relevance.explainer import METHODS
+
+FIGURES = [*evaluate.COLUMNS]
+
+
+@pytest.fixture
+def few_rows(monkeypatch):
+    """One composite and one method, for speed."""
+    monkeypatch.setattr(evaluate, "COMPOSITES", {"zplus": COMPOSITES["zplus"]})
+    monkeypatch.setattr(evaluate, "METHODS", [m for m in ("lrp", "gradient") if m in METHODS])
+
+
+@pytest.fixture(scope="module")
+def halves(tmp_path_factory):
+    """A network of two classes, each of which looks at one half of 16 x 16, and at nothing else."""
+    network = keras.Sequential(
+        [
+            keras.Input((16, 16, 3)),
+            keras.layers.Rescaling(1 / 255),
+            keras.layers.Flatten(),
+            keras.layers.Dense(2, activation="softmax"),
+        ],
+        name="halves",
+    )
+    looks = np.zeros((16, 16, 3, 2), np.float32)
+    looks[:, :8, :, 0] = looks[:, 8:, :, 1] = 6 / (8 * 16 * 3)
+    network.layers[-1].set_weights([looks.reshape(-1, 2), np.zeros(2, np.float32)])
+    path = tmp_path_factory.mktemp("halves") / "halves.keras"
+    network.save(path)
+    return path
+
+
+@pytest.fixture
+def photos(tmp_path, rng):
+    """A folder of three photos of 32 x 48, of which the 32 x 32 in the middle are seen."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for name in ("a.png", "b.jpg", "c.png"):
+        media.write_picture(folder / name, rng.integers(60, 256, (32, 48, 3), np.uint8))
+    return folder
+
+
+@pytest.fixture
+def with_boxes(photos, tmp_path):
+    """Writes boxes; gives the words that choose the photos with them."""
+
+    def words(boxes):
+        file = tmp_path / "boxes.json"
+        file.write_text(boxes if isinstance(boxes, str) else json.dumps(boxes))
+        return "--images", photos, "--boxes", file
+
+    return words
+
+
+def by_name(file):
+    """The rows of a report by their names."""
+    return {row["name"]: row for row in json.loads(file.read_text())["rows"]}
+
+
+LEFT, RIGHT = [8, 0, 24, 32], [24, 0, 40, 32]
+
+
+def test_a_network_whose_maps_are_known(run, halves, with_boxes, few_rows, tmp_path):
+    """The map of a class is its half: perfect on it, zero on the other, opposite of each other."""
+    report = tmp_path / "r.json"
+    expected = {"left": 1, "right": 0}
+    for side, box in (("left", LEFT), ("right", RIGHT)):
+        words = with_boxes({n: {"box": box, "label": 0} for n in ("a.png", "b.jpg", "c.png")})
+        words = (*words, "--model", halves, "--json", report, "--overwrite")
+        code, out, err = run("evaluate", *words)
+        assert (code, err) == (0, "")
+        rows = by_name(report)
+        zplus = rows["zplus"]
+        for figure in ("pointing", "mass", "rank"):
+            assert zplus[figure] == expected[side]
+            assert rows["chance"][figure] == 0.5
+        assert zplus["other_class"] == pytest.approx(-1)
+        assert len(zplus["forgetting"]) == 1
+        assert zplus["last_layer"] == zplus["all_layers"] < 0.9
+        assert zplus["insertion_curve"][0] == zplus["deletion_curve"][-1]
+        assert "halves, 3 pictures" in out
+
+
+def test_a_label_by_name_and_several_boxes(run, halves, with_boxes, few_rows, tmp_path):
+    """Boxes of one label are one object; another label on the same photo is another sample."""
+    (tmp_path / "names.txt").write_text("left\nright\n")
+    upper, lower = [8, 0, 24, 16], [8, 16, 24, 32]
+    boxes = {
+        "a.png": [{"box": upper, "label": "left"}, {"box": lower, "label": "left"}],
+        "b.jpg": [{"box": LEFT, "label": "left"}, {"box": RIGHT, "label": "Right"}],
+    }
+    report = tmp_path / "r.json"
+    words = (*with_boxes(boxes), "--model", halves, "--labels", tmp_path / "names.txt")
+    assert run("evaluate", *words, "--json", report)[0] == 0
+    assert json.loads(report.read_text())["pictures"] == 3
+    assert by_name(report)["zplus"]["mass"] == by_name(report)["zplus"]["rank"] == 1
+    assert by_name(report)["chance"]["mass"] == 0.5
+
+
+def test_every_composite_and_method_is_a_row(run, tiny_model, with_boxes, tmp_path):
+    """All figures are there, within their bounds; the same seed gives the same file."""
+    words = with_boxes({"a.png": {"box": LEFT}, "c.png": {"box": [10, 4, 30, 20]}})
+    words = (*words, "--model", tiny_model, "--preprocess", "rescale")
+    report, picture = tmp_path / "r.json", tmp_path / "p.png"
+    code, out, err = run("evaluate", *words, "--json", report, "--picture", picture)
+    assert (code, err) == (0, "")
+    rows = by_name(report)
+    assert list(rows) == [*COMPOSITES, *(m for m in METHODS if m != "lrp"), "chance"]
+    for name, row in rows.items():
+        assert any(line.split()[:1] == [name] for line in out.splitlines())
+        for figure in FIGURES:
+            likeness = figure in ("last_layer", "all_layers", "other_class")
+            value = row.get(figure)
+            assert value is None or -likeness <= value <= 1, (name, figure)
+            assert likeness or value is not None
+        assert len(row["deletion_curve"]) == len(evaluate.TAKEN)
+    width = 1 + max(len(COMPOSITES), len(METHODS) - 1)
+    bands = 1 + (len(METHODS) > 1)
+    tall = 56 + 2 * (4 + evaluate.TILE)
+    assert cv2.imread(str(picture)).shape == (bands * (tall + 4) + 4, width * 164 + 4, 3)
+
+
+def test_the_same_seed_gives_the_same_figures(run, halves, with_boxes, few_rows, tmp_path):
+    """Chance has one source; another seed forgets otherwise."""
+    words = (*with_boxes({"a.png": {"box": LEFT}}), "--model", halves, "--json")
+    for name, seed in (("1", 5), ("2", 5), ("3", 6)):
+        assert run("evaluate", *words, tmp_path / name, "--seed", seed)[0] == 0
+    first, second, third = ((tmp_path / name).read_text() for name in "123")
+    assert first == second
+    assert (
+        by_name(tmp_path / "1")["zplus"]["all_layers"]
+        != by_name(tmp_path / "3")["zplus"]["all_layers"]
+    )
+    assert json.loads(third)["seed"] == 6
+
+
+def test_the_embedded_network(run, few_rows, tmp_path):
+    """Golden ranges over 15 symbols: on the ink, better than chance, and z+ hardly asks the class."""
+    report = tmp_path / "r.json"
+    code, _, err = run("evaluate", "--count", 15, "--json", report)
+    assert (code, err) == (0, "")
+    rows = by_name(report)
+    zplus, chance = rows["zplus"], rows["chance"]
+    assert json.loads(report.read_text())["network"] == "shapes"
+    assert 0.03 < chance["pointing"] < 0.3
+    assert zplus["pointing"] >= 0.85
+    assert zplus["mass"] >= 0.75
+    assert zplus["rank"] >= 0.7
+    assert zplus["deletion"] < chance["deletion"] / 3
+    assert zplus["insertion"] > 0.8 > 2 * chance["insertion"] - 0.4
+    assert zplus["deletion_curve"][0] == zplus["insertion_curve"][-1] > 0.9
+    assert zplus["deletion_curve"][-1] == zplus["insertion_curve"][0] < 0.05
+    assert zplus["last_layer"] > 0.95
+    assert zplus["all_layers"] < 0.8
+    assert zplus["other_class"] > 0.95
+    stages = json.loads(report.read_text())["forgetting"]
+    assert [s["layers"] for s in stages] == [1, 3, 5, 7, 9, 11]
+    assert (stages[0]["down_to"], stages[-1]["down_to"]) == ("predictions", "block1_conv1")
+    assert np.ptp(zplus["forgetting"]) > 0.2
+
+
+def test_drawn_pictures_hold_a_symbol_and_are_not_those_of_training():
+    """No "nothing"; whatever the seed, the generator differs from every batch of training."""
+    from realtime_lrp.models.train_shapes import STAGES
+
+    samples = evaluate._drawn(evaluate.Request(count=15, seed=1))
+    assert samples.masks.any(axis=(1, 2)).all()
+    for plan in STAGES:
+        trained = draw_batch((plan.seed, 0), 15, nothings=0)
+        assert not (trained.pixels == samples.pictures).all(axis=(1, 2, 3)).any()
+    assert len(CLASSES) - 1 == 15
+
+
+def test_forgetting_goes_from_the_output_down():
+    """At each stage the layers below are as they were; in the end none is; scales of input stay."""
+    inner = keras.Sequential([keras.Input((8, 8, 2)), keras.layers.Conv2D(3, 3, name="inner")])
+    network = keras.Sequential(
+        [
+            keras.Input((8, 8, 2)),
+            keras.layers.Normalization(mean=[1, 2], variance=[4, 9]),
+            keras.layers.Conv2D(2, 3, padding="same", name="first"),
+            inner,
+            keras.layers.Dropout(0.5),
+            keras.layers.Flatten(),
+            keras.layers.Dense(4, name="hidden"),
+            keras.layers.Dense(2, name="last"),
+        ]
+    )
+    network.build()
+    before = {layer.name: layer.get_weights()[0] for layer in evaluate._learning_layers(network)}
+    assert list(before) == ["first", "inner", "hidden", "last"]
+    stages = []
+    for stage in evaluate._forgetting(network, seed=0):
+        now = {layer.name: layer.get_weights()[0] for layer in evaluate._learning_layers(network)}
+        changed = [name for name in before if not np.array_equal(before[name], now[name])]
+        assert changed == list(before)[-stage["layers"] :]
+        assert stage["down_to"] == changed[0]
+        stages.append(stage["layers"])
+    assert stages == [1, 2, 3, 4]
+
+
+def test_scores_are_the_explainers(tmp_path, rng):
+    """Also of a network that ends in logits, where the explainer adds a softmax."""
+    for activation in ("softmax", None):
+        x = keras.Input((8, 8, 3))
+        h = keras.layers.Flatten()(keras.layers.Rescaling(1 / 255)(x))
+        keras.Model(x, keras.layers.Dense(3, activation)(h)).save(tmp_path / "m.keras")
+        engine = evaluate.Engine(config.load(options={"--model": str(tmp_path / "m.keras")}).config)
+        pictures = rng.integers(0, 256, (evaluate.BATCH + 3, 8, 8, 3), np.uint8)
+        expected = engine.explainer(engine.network.prepare(pictures)).scores
+        np.testing.assert_allclose(evaluate._scorer(engine)(pictures), expected, atol=1e-6)
+
+
+def test_the_other_class_is_the_most_probable_that_is_not_asked_for():
+    """Whether the network's answer is asked for or not."""
+    scores = np.array([[0.5, 0.3, 0.2]] * 3)
+    samples = evaluate.Samples(None, None, [None, 1, "c"], "")
+    asked, other = evaluate._classes(samples, scores, ["a", "b", "c"])
+    np.testing.assert_array_equal(asked, [0, 1, 2])
+    np.testing.assert_array_equal(other, [1, 0, 0])
+    with pytest.raises(DamagedInputError, match="Did you mean 'a'|There is no class"):
+        evaluate._classes(evaluate.Samples(None, None, ["z"], ""), scores[:1], ["a", "b", "c"])
+
+
+def test_what_cannot_be_used_among_several_is_named_and_left_out(
+    run, halves, photos, with_boxes, few_rows, tmp_path
+):
+    """A photo that is damaged, and a box that the centred square does not reach."""
+    (photos / "d.png").write_text("no picture")
+    boxes = {"a.png": {"box": LEFT}, "b.jpg": {"box": [0, 0, 8, 32]}, "d.png": {"box": LEFT}}
+    report = tmp_path / "r.json"
+    code, _, err = run("evaluate", *with_boxes(boxes), "--model", halves, "--json", report)
+    assert code == 0
+    assert json.loads(report.read_text())["pictures"] == 1
+    assert "d.png" in err
+    assert "b.jpg: box (0.0, 0.0, 8.0, 32.0) lies outside" in err
+    squashed = (*with_boxes(boxes), "--model", halves, "--set", "input.fit=squash")
+    assert "2 pictures" in run("evaluate", *squashed)[1]
+    assert "1 pictures" in run("evaluate", *squashed, "--count", 1)[1]
+
+
+OK = '{"a.png": {"box": [8, 0, 24, 32]}}'
+BAD = {
+    "photos without boxes": ("--images photos", OK, 2, "--boxes"),
+    "boxes without photos": ("--boxes boxes.json", OK, 2, "--images"),
+    "no such boxes": ("--images photos --boxes none.json", OK, 66, "none.json"),
+    "no such folder": ("--images none --boxes boxes.json", OK, 66, "a.png"),
+    "no such photo": ("BOTH", '{"z.png": {"box": [8, 0, 24, 32]}}', 66, "z.png"),
+    "no JSON": ("BOTH", "{", 65, "boxes.json"),
+    "a list": ("BOTH", "[1, 2]", 65, "boxes.json"),
+    "no boxes": ("BOTH", "{}", 65, "No box"),
+    "three numbers": ("BOTH", '{"a.png": {"box": [1, 2, 3]}}', 65, "a.png: 0: box"),
+    "words": ("BOTH", '{"a.png": [{"box": [1, 2, 3, "x"]}]}', 65, "a.png: 0: box: 3"),
+    "another key": ("BOTH", '{"a.png": {"box": [1, 2, 3, 4], "class": 1}}', 65, "class"),
+    "inside out": ("BOTH", '{"a.png": {"box": [9, 2, 3, 4]}}', 65, "x0 < x1"),
+    "not a number": ("BOTH", '{"a.png": {"box": [NaN, 2, 3, 4]}}', 65, "a.png"),
+    "outside": ("BOTH", '{"a.png": {"box": [0, 0, 8, 32]}}', 65, "No box"),
+    "unknown label": ("BOTH", '{"a.png": {"box": [8, 0, 24, 32], "label": 7}}', 65, "0 to 1"),
+    "only damaged": ("BOTH", '{"d.png": {"box": [8, 0, 24, 32]}}', 65, "d.png"),
+    "another network": ("--model vgg16", OK, 2, "--images"),
+    "another in set": ("--set model.name=vgg16", OK, 78, "model.name"),
+    "no pictures": ("--count 0", OK, 2, "--count"),
+    "negative seed": ("--seed -1", OK, 2, "--seed"),
+    "JSON exists": ("--json taken", OK, 73, "--overwrite"),
+    "picture exists": ("--picture taken", OK, 73, "--overwrite"),
+    "JSON's folder": ("--json none/r.json", OK, 73, "none"),
+    "picture's ending": ("--picture p.gif", OK, 2, ".png"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_words_and_files(case, run, halves, photos, with_boxes, tmp_path, monkeypatch):
+    """Each gets its exit code, one or two lines that name the cause, and leaves nothing behind."""
+    words, boxes, code, expected = BAD[case]
+    with_boxes(boxes)
+    (photos / "d.png").write_text("no picture")
+    (tmp_path / "taken").touch()
+    monkeypatch.chdir(tmp_path)
+    before = set(tmp_path.iterdir())
+    both = f"--images photos --boxes boxes.json --preprocess none --model {halves}"
+    got, out, err = run("evaluate", *words.replace("BOTH", both).split())
+    assert (got, out) == (code, ""), err
+    assert expected in err
+    assert "Traceback" not in err
+    assert 1 <= len(err.splitlines()) <= 2 + (case in ("only damaged", "outside")), err
+    assert set(tmp_path.iterdir()) == before

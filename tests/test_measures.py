@@ -1,0 +1,264 @@
+"""Measures of maps against tiny cases worked out by hand, naive loops, and what must hold."""
+
+import numpy as np
+import pytest
+
+from realtime_lrp.relevance import measures
+
+MAP = np.array([[[4.0, 1.0], [3.0, 2.0]]])
+LEFT = np.array([[[True, False], [True, False]]])
+
+
+@pytest.fixture
+def masks(rng):
+    """Ten objects on pictures of 12 x 15."""
+    return rng.random((10, 12, 15)) < np.linspace(0.05, 0.9, 10)[:, None, None]
+
+
+def test_what_counts_of_relevance():
+    """Summed over the channels first; then the positive part or the magnitude."""
+    relevance = np.array([[[[1.0, 2.0, -1.0], [-3.0, 1.0, 0.0]]]])
+    np.testing.assert_array_equal(measures.counted(relevance, "lrp"), [[[2, 0]]])
+    np.testing.assert_array_equal(measures.counted(relevance, "grad_cam"), [[[2, 0]]])
+    for method in measures.ABSOLUTE:
+        np.testing.assert_array_equal(measures.counted(relevance, method), [[[2, 2]]])
+
+
+def test_magnitudes_are_of_methods_that_exist():
+    """A method that is renamed may not fall out of the table silently."""
+    from realtime_lrp.relevance.explainer import METHODS
+
+    assert set(METHODS) >= measures.ABSOLUTE
+
+
+@pytest.mark.parametrize(
+    ("measure", "on_the_left", "on_the_right"),
+    [
+        (measures.pointing_game, 1, 0),
+        (measures.mass_accuracy, 7 / 10, 3 / 10),
+        (measures.rank_accuracy, 1, 0),
+    ],
+)
+def test_by_hand(measure, on_the_left, on_the_right):
+    """4 and 3 on the left, 1 and 2 on the right."""
+    np.testing.assert_allclose(measure(MAP, LEFT), on_the_left)
+    np.testing.assert_allclose(measure(MAP, ~LEFT), on_the_right)
+
+
+def test_rank_accuracy_by_hand_with_ties():
+    """K = 3: the 5 is in, and two of the three 2s; two of those three are on the object."""
+    entries = np.array([[[5.0, 2.0, 2.0, 2.0, 1.0]]])
+    mask = np.array([[[True, True, True, False, False]]])
+    np.testing.assert_allclose(measures.rank_accuracy(entries, mask), (1 + 2 * 2 / 3) / 3)
+
+
+LOCATION = [measures.pointing_game, measures.mass_accuracy, measures.rank_accuracy]
+
+
+@pytest.mark.parametrize("measure", LOCATION)
+def test_the_object_itself_is_a_perfect_map(measure, masks, rng):
+    """Any positive relevance on the object and none elsewhere: 1; the opposite: 0."""
+    maps = masks * (0.1 + rng.random(masks.shape))
+    np.testing.assert_allclose(measure(maps, masks), 1)
+    few = masks[:4]  # an object of under half the picture, so that K entries fit beside it
+    assert few.mean(axis=(1, 2)).max() < 0.5
+    np.testing.assert_allclose(measure((~few) * (0.1 + rng.random(few.shape)), few), 0)
+
+
+@pytest.mark.parametrize("measure", LOCATION)
+@pytest.mark.parametrize("value", [0.0, 7.0])
+def test_a_map_that_is_the_same_everywhere_scores_the_share_of_the_area(measure, value, masks):
+    """With and without relevance."""
+    np.testing.assert_allclose(
+        measure(np.full(masks.shape, value, np.float32), masks), masks.mean(axis=(1, 2))
+    )
+
+
+@pytest.mark.parametrize("measure", LOCATION)
+def test_only_the_order_or_the_proportions_count(measure, masks, rng):
+    """A map times a constant scores the same, also at the ends of float32."""
+    maps = rng.random(masks.shape).astype(np.float32)
+    for factor in (1e-30, 1e30):
+        scaled = maps * np.float32(factor)
+        np.testing.assert_allclose(measure(scaled, masks), measure(maps, masks), rtol=1e-5)
+
+
+def test_against_naive_loops(masks, rng):
+    """Pixel by pixel, as the papers say it, on maps without ties."""
+    maps = rng.permuted(np.arange(masks.size, dtype=float)).reshape(masks.shape)
+    hits, masses, ranks = [], [], []
+    for entries, mask in zip(maps, masks, strict=True):
+        pixels = sorted(
+            ((e, on) for e, on in zip(entries.flat, mask.flat, strict=True)), reverse=True
+        )
+        size = sum(on for _, on in pixels)
+        hits.append(float(pixels[0][1]))
+        masses.append(sum(e for e, on in pixels if on) / sum(e for e, _ in pixels))
+        ranks.append(sum(on for _, on in pixels[:size]) / size)
+    np.testing.assert_allclose(measures.pointing_game(maps, masks), hits)
+    np.testing.assert_allclose(measures.mass_accuracy(maps, masks), masses)
+    np.testing.assert_allclose(measures.rank_accuracy(maps, masks), ranks)
+
+
+def test_an_empty_mask_has_no_rank_accuracy():
+    """There is no K."""
+    assert np.isnan(measures.rank_accuracy(MAP, np.zeros_like(LEFT))).all()
+
+
+def test_spearman_by_hand():
+    """1 - 6 * sum(d**2) / (n * (n**2 - 1)) without ties; with ties Pearson of the mean ranks."""
+    one = np.array([[[10.0, 20.0, 30.0, 40.0]]])
+    np.testing.assert_allclose(measures.spearman(one, [[[1, 3, 2, 9]]] * np.ones(1)), 0.8)
+    # ranks 1 2 3 4 and 1.5 1.5 3 4: covariance 4.5, variances 5 and 4.5
+    np.testing.assert_allclose(
+        measures.spearman(one, np.array([[[0.0, 0.0, 1.0, 5.0]]])), 4.5 / np.sqrt(5 * 4.5)
+    )
+
+
+def test_spearman_sees_the_order_only(rng):
+    """1 for any rising function, -1 for any falling one, near 0 for noise."""
+    maps, others = rng.random((2, 3, 40, 40))
+    np.testing.assert_allclose(measures.spearman(maps, np.exp(5 * maps)), 1)
+    np.testing.assert_allclose(measures.spearman(maps, -(maps**3)), -1)
+    assert np.abs(measures.spearman(maps, others)).max() < 0.1
+    np.testing.assert_array_equal(measures.spearman(maps, others), measures.spearman(others, maps))
+
+
+def test_spearman_against_a_naive_ranking(rng):
+    """Ranks by counting the smaller and the equal entries, then Pearson; half of it ties."""
+    maps, others = np.maximum(rng.normal(size=(2, 4, 7, 9)).round(1), 0)
+
+    def ranks(entries):
+        return [
+            sum(e < x for e in entries) + (sum(e == x for e in entries) + 1) / 2 for x in entries
+        ]
+
+    naive = [
+        np.corrcoef(ranks(list(a.flat)), ranks(list(b.flat)))[0, 1]
+        for a, b in zip(maps, others, strict=True)
+    ]
+    np.testing.assert_allclose(measures.spearman(maps, others), naive)
+
+
+def test_a_map_that_is_the_same_everywhere_is_like_no_other(rng):
+    """Its ranks have no order: NaN, which no mean counts."""
+    maps = rng.random((1, 5, 5))
+    assert np.isnan(measures.spearman(maps, np.zeros((1, 5, 5)))).all()
+
+
+def test_the_most_relevant_patch_comes_first(rng):
+    """Four patches of 2 x 2 with the means 1, 4, 2 and 3, whatever single entries say."""
+    maps = np.zeros((1, 4, 4))
+    maps[0, :2, :2] = [[0, 0], [0, 4]]
+    maps[0, :2, 2:] = 4
+    maps[0, 2:, :2] = 2
+    maps[0, 2:, 2:] = [[0, 0], [0, 12]]
+    expected = np.kron([[3, 0], [2, 1]], np.ones((2, 2)))
+    np.testing.assert_array_equal(measures.patch_turns(maps, 2, rng)[0], expected)
+
+
+@pytest.mark.parametrize("size", [(32, 32), (27, 35)])
+def test_every_patch_has_its_own_turn(size, rng):
+    """Also where sides do not divide; patches are contiguous and nearly of one size."""
+    turns = measures.patch_turns(rng.random((2, *size)), 8, rng)
+    assert turns.shape == (2, *size)
+    for one in turns:
+        numbers, pixels = np.unique(one, return_counts=True)
+        np.testing.assert_array_equal(numbers, np.arange(64))
+        assert pixels.max() <= np.ceil(size[0] / 8) * np.ceil(size[1] / 8)
+        assert pixels.min() >= (size[0] // 8) * (size[1] // 8)
+        rows, columns = np.nonzero(one == 0)
+        assert (np.ptp(rows) + 1) * (np.ptp(columns) + 1) == len(rows)
+
+
+def test_a_map_that_is_the_same_everywhere_gives_a_random_order():
+    """The seed decides; no patch is preferred."""
+    flat = np.zeros((2000, 4, 4))
+    turns = measures.patch_turns(flat, 2, np.random.default_rng(1))
+    again = measures.patch_turns(flat, 2, np.random.default_rng(1))
+    np.testing.assert_array_equal(turns, again)
+    np.testing.assert_allclose(turns.mean(axis=0), 1.5, atol=0.1)
+
+
+def test_exchanged_patches(rng):
+    """None at first, all at the end, and what deletes one picture inserts the other."""
+    pictures, others = rng.integers(0, 256, (2, 3, 8, 8, 3), np.uint8)
+    turns = measures.patch_turns(rng.random((3, 8, 8)), 4, rng)
+    np.testing.assert_array_equal(measures.exchanged(pictures, others, turns, 0), pictures)
+    np.testing.assert_array_equal(measures.exchanged(pictures, others, turns, 16), others)
+    for count in range(17):
+        deleted = measures.exchanged(pictures, others, turns, count)
+        inserted = measures.exchanged(others, pictures, turns, count)
+        assert (deleted == others)[turns < count].all()
+        assert (inserted == pictures)[turns < count].all()
+        assert (turns < count).sum() == 3 * count * 4
+
+
+def test_the_area_under_a_curve_by_hand():
+    """Uneven steps: 1/4 * 0.9 + 3/4 * 0.4."""
+    assert measures.area_under(np.array([0, 0.25, 1]), np.array([1.0, 0.8, 0.0])) == pytest.approx(
+        0.25 * 0.9 + 0.75 * 0.4
+    )
+
+
+def test_a_random_order_of_a_linear_score_falls_in_a_straight_line(rng):
+    """The mean brightness of white pictures that turn black: area 1/2, and straight."""
+    white, black = np.full((50, 16, 16, 1), 1.0), np.zeros((50, 16, 16, 1))
+    turns = measures.patch_turns(np.zeros((50, 16, 16)), 8, rng)
+    counts = np.arange(65)
+    curve = np.array([measures.exchanged(white, black, turns, n).mean() for n in counts])
+    np.testing.assert_allclose(curve, 1 - counts / 64)
+    assert measures.area_under(counts / 64, curve) == pytest.approx(0.5)
+
+
+def test_the_right_order_deletes_faster_and_inserts_faster_than_chance(rng):
+    """A score that looks at one corner only, asked of the map that shows this corner."""
+    pictures, blank = np.ones((20, 16, 16, 1)), np.zeros((20, 16, 16, 1))
+    corner = np.zeros((20, 16, 16))
+    corner[:, :4, :4] = 1
+    counts = np.arange(65)
+    areas = {}
+    for name, maps in (("map", corner), ("chance", np.zeros_like(corner))):
+        turns = measures.patch_turns(maps, 8, rng)
+        for way, ends in (("deletion", (pictures, blank)), ("insertion", (blank, pictures))):
+            steps = [measures.exchanged(*ends, turns, n)[:, :4, :4].mean() for n in counts]
+            areas[name, way] = measures.area_under(counts / 64, np.array(steps))
+    assert areas["map", "deletion"] == pytest.approx(2 / 64)
+    assert areas["map", "insertion"] == pytest.approx(1 - 2 / 64)
+    assert areas["chance", "deletion"] == pytest.approx(0.5, abs=0.1)
+    assert areas["chance", "insertion"] == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("box", "expected"),
+    [
+        ((20, 0, 120, 100), (0, 0, 10, 10)),  # the whole region
+        ((30, 20, 50, 60), (1, 2, 3, 6)),
+        ((31, 21, 49, 59), (1, 2, 3, 6)),  # every pixel that it touches
+        ((0, -5, 41, 7), (0, 0, 3, 1)),  # cut to the region
+        ((69.5, 49.5, 70.5, 50.5), (4, 4, 6, 6)),  # smaller than a pixel
+        ((0, 0, 20, 100), None),  # beside the region
+        ((120, 0, 400, 100), None),
+    ],
+)
+def test_boxes_at_the_networks_input(box, expected):
+    """A photo of 140 x 100, of which the square from x 20 to 120 is seen at 10 x 10."""
+    mask = measures.mask_of([box], (20, 0, 120, 100), (0, 0, 10, 10), (10, 10))
+    wanted = np.zeros((10, 10), bool)
+    if expected:
+        x0, y0, x1, y1 = expected
+        wanted[y0:y1, x0:x1] = True
+    np.testing.assert_array_equal(mask, wanted)
+
+
+def test_boxes_in_a_letterbox_and_several_of_them():
+    """All of a photo of 30 x 10, seen at 9 x 3 in the middle of 9 x 9; boxes add up."""
+    boxes = [(0, 0, 30, 10), (10, 0, 20, 10)], [(0, 0, 10, 10), (20, 0, 30, 10)]
+    geometry = (0, 0, 30, 10), (0, 3, 9, 6), (9, 9)
+    whole, two = (measures.mask_of(each, *geometry) for each in boxes)
+    assert whole[3:6].all()
+    assert whole.sum() == 27
+    np.testing.assert_array_equal(two[4], [1, 1, 1, 0, 0, 0, 1, 1, 1])
+    assert two.sum() == 18
+    outside = measures.mask_of([(-9, 0, -1, 10), (31, 0, 50, 10)], *geometry)
+    assert not outside.any()

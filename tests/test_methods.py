@@ -1,0 +1,324 @@
+"""Gradient methods against TensorFlow's own derivatives and cases by hand; shared forward pass."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+from test_relevance import branched, largest_difference, vgg_like
+
+from realtime_lrp import Explainer
+from realtime_lrp.errors import UsageError
+from realtime_lrp.relevance.composites import COMPOSITES
+from realtime_lrp.relevance.methods import METHODS, top_share
+
+METHODS_OF_ONE_PASS = [name for name, method in METHODS.items() if not method.perturb]
+
+
+@pytest.fixture(autouse=True)
+def _same_weights_in_every_run():
+    keras.utils.set_random_seed(5)
+
+
+def logits_of(model):
+    """The same network without its softmax."""
+    last = model.layers[-1]
+    bare = layers.Dense(last.units, name="logits")
+    logits = keras.Model(model.inputs, bare(last.input))
+    bare.set_weights(last.get_weights())
+    return logits
+
+
+def factors(p, target):
+    """The factor of each logit, as the contract defines it: [B, classes]."""
+    unit = np.eye(p.shape[1])
+    if target == "all":
+        return p
+    if target == "top1":
+        return unit[p.argmax(1)]
+    if target == "top3":
+        third = np.sort(p, axis=1)[:, -3][:, None]
+        return p * (p >= third)
+    if target == "1 - rest":
+        rest = p * (1 - unit[1])
+        return unit[1] - rest / rest.sum(1, keepdims=True)
+    one = unit[0] - unit[2] if target == "0 - 2" else unit[target]
+    return np.tile(one, (len(p), 1))
+
+
+TARGETS = ["all", "top1", "top3", 2, "0 - 2", "1 - rest"]
+
+
+def gradient_of(logits, x, t):
+    """TensorFlow's derivative of sum t * logit at x."""
+    x = tf.constant(x)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        score = tf.reduce_sum(logits(x) * tf.constant(t, tf.float32))
+    return tape.gradient(score, x).numpy()
+
+
+@pytest.mark.parametrize("build", [vgg_like, branched], ids=["vgg", "branched"])
+def test_the_gradient_is_tensorflows_own(build, rng):
+    """For every kind of target; input x gradient is the product."""
+    model = build()
+    logits = logits_of(model)
+    x = rng.normal(size=(3, *model.input_shape[1:])).astype("float32") * 50
+    explainer = Explainer(model, method="gradient", also=["input_x_gradient"])
+    for target in TARGETS:
+        got = explainer(x, target=target)
+        expected = gradient_of(logits, x, factors(got.scores, target))
+        assert largest_difference(got.relevance, expected) < 1e-5
+        np.testing.assert_allclose(got.maps["input_x_gradient"], got.relevance * x, rtol=1e-5)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_relevance_starts_where_the_target_says(target, rng):
+    """T * p at the output; for `A - rest` p(A) against the others by their probabilities."""
+    explainer = Explainer(vgg_like())
+    x = rng.normal(size=(3, 16, 16, 3)).astype("float32")
+    p = explainer(x).scores
+    records = explainer.layers(x, target=target)
+    expected = factors(p, target)
+    if target == "1 - rest":
+        expected = expected * p[:, 1:2]
+    elif target not in ("all", "top3"):
+        expected = expected * p
+    np.testing.assert_allclose(records[0].arrived, expected, atol=1e-6)
+
+
+def guided_by_definition(logits, x, t, change):
+    """The derivative with `change(gradient, a)` at every ReLU, by TensorFlow's custom gradients."""
+
+    @tf.custom_gradient
+    def relu(a):
+        return tf.nn.relu(a), lambda gradient: change(gradient, a)
+
+    def clone(layer):
+        config = layer.get_config()
+        if config.get("activation") == "relu":
+            config["activation"] = relu
+        return type(layer).from_config(config)
+
+    copy = keras.models.clone_model(logits, clone_function=clone)
+    copy.set_weights(logits.get_weights())
+    return gradient_of(copy, x, t)
+
+
+@pytest.mark.parametrize(
+    ("method", "change"),
+    [
+        ("guided_backprop", lambda g, a: tf.where((g > 0) & (a > 0), g, 0.0)),
+        ("deconvnet", lambda g, a: tf.where(g > 0, g, 0.0)),
+    ],
+)
+def test_guided_backprop_and_deconvnet_equal_their_definitions(method, change, rng):
+    """Positive gradient and positive activation; positive gradient alone."""
+    model = vgg_like()
+    x = rng.normal(size=(2, 16, 16, 3)).astype("float32")
+    got = Explainer(model, method=method, target=2)(x).relevance
+    expected = guided_by_definition(logits_of(model), x, factors(np.ones((2, 5)), 2), change)
+    assert largest_difference(got, expected) < 1e-5
+
+
+def test_guided_backprop_can_be_limited_to_layers(rng):
+    """With no ReLU but fc1's guided it is neither the gradient nor the fully guided map."""
+    model, x = vgg_like(), rng.normal(size=(1, 16, 16, 3)).astype("float32")
+    whole = Explainer(model, method="guided_backprop")(x).relevance
+    limited = Explainer(model, method="guided_backprop", guided=["fc*"])(x).relevance
+    everything = Explainer(model, method="guided_backprop", guided=["conv?", "Dense"])(x).relevance
+    plain = Explainer(model, method="gradient")(x).relevance
+    np.testing.assert_array_equal(everything, whole)
+    assert largest_difference(limited, whole) > 0.01 < largest_difference(limited, plain)
+    with pytest.raises(UsageError, match=r"'block9'.*conv1, conv2, fc1"):
+        Explainer(model, method="guided_backprop", guided=["block9"])
+
+
+def test_a_ceiling_stops_the_guided_gradient(rng):
+    """ReLU6 above 6 has derivative 0."""
+    x = keras.Input((1, 1, 1))
+    h = layers.Flatten()(layers.ReLU(6.0)(layers.Conv2D(1, 1, kernel_initializer="ones")(x)))
+    model = keras.Model(x, layers.Dense(1, kernel_initializer="ones")(h))
+    explainer = Explainer(model, method="guided_backprop")
+    values = np.array([-1.0, 3.0, 7.0], "float32").reshape(3, 1, 1, 1)
+    np.testing.assert_array_equal(explainer(values).relevance.ravel(), [0, 1, 0])
+
+
+def test_excitation_backprop_is_zplus_with_pixel_values(rng):
+    """For a class it starts from 1; all of it arrives where contributions are positive."""
+    model, x = vgg_like(), rng.normal(size=(2, 16, 16, 3)).astype("float32")
+    got = Explainer(model, method="excitation_backprop", target=1)(x)
+    lrp = Explainer(model, layers={"conv1": "zplus"}, target=1)(x)
+    expected = lrp.relevance / lrp.scores[:, 1, None, None, None]
+    assert largest_difference(got.relevance, expected) < 1e-4
+    np.testing.assert_allclose(got.relevance.sum((1, 2, 3)), 1, atol=1e-3)
+
+
+def test_grad_cam_by_its_definition(rng):
+    """Weights: the mean gradient at the last convolution; resized, shared among the channels."""
+    model, x = vgg_like(), rng.normal(size=(2, 16, 16, 3)).astype("float32")
+    maps = keras.Model(model.inputs, model.get_layer("conv2").output)(x)
+    head = keras.Sequential([keras.Input(maps.shape[1:]), *logits_of(model).layers[4:]])
+    gradient = gradient_of(head, maps.numpy(), factors(np.ones((2, 5)), 3))
+    cam = np.maximum((gradient.mean((1, 2), keepdims=True) * maps).numpy().sum(-1), 0)
+    wide = tf.image.resize(cam[..., None], (16, 16)).numpy()
+    got = Explainer(model, method="grad_cam", target=3)(x).relevance
+    assert largest_difference(got, np.repeat(wide, 3, axis=3) / 3) < 1e-5
+
+
+def test_integrated_gradients_account_for_the_whole_difference(rng):
+    """Completeness: the sum is logit(x) - logit(0) (Sundararajan et al. 2017, prop. 1)."""
+    model, x = vgg_like(), rng.normal(size=(2, 16, 16, 3)).astype("float32")
+    logits = logits_of(model)
+    got = Explainer(model, method="integrated_gradients", target=2, samples=200)(x).relevance
+    difference = (logits(x) - logits(np.zeros_like(x))).numpy()[:, 2]
+    np.testing.assert_allclose(got.sum((1, 2, 3)), difference, rtol=0.01)
+
+
+def test_smoothgrad_is_the_mean_gradient_under_noise(rng):
+    """Of one sample: the gradient at picture + noise; the same noise at every call."""
+    x = keras.Input((4, 4, 3))
+    h = layers.Flatten()(layers.Conv2D(3, 3, activation="elu")(x))
+    model = keras.Model(x, layers.Dense(2, activation="softmax")(h))
+    picture = rng.normal(size=(2, 4, 4, 3)).astype("float32")
+    explainer = Explainer(model, method="smoothgrad", target=1, samples=3)
+    got = explainer(picture).relevance
+    np.testing.assert_array_equal(got, explainer(picture).relevance)
+    noise = tf.random.stateless_normal([3, 4, 4, 3], seed=[20, 17]).numpy()
+    logits = logits_of(model)
+    for one, relevance in zip(picture, got, strict=True):
+        noisy = one + 0.1 * (one.max() - one.min()) * noise
+        expected = gradient_of(logits, noisy, np.eye(2)[[1, 1, 1]]).mean(0)
+        assert largest_difference(relevance, expected) < 1e-5
+
+
+def convolutions_in(explainer) -> int:
+    """How many forward convolutions stand in the compiled function."""
+    return sum(op.type == "Conv2D" for op in explainer._run.graph.get_operations())
+
+
+def test_many_methods_cost_one_forward_pass():
+    """Maps of one picture run the two convolutions of the forward pass once, plus z of LRP."""
+    model = vgg_like()
+    gradients = [name for name in METHODS_OF_ONE_PASS if name not in ("lrp", "excitation_backprop")]
+    explainer = Explainer(model, method="gradient", also=gradients[1:])
+    assert convolutions_in(explainer) == 2
+    lrp = Explainer(model)
+    assert convolutions_in(lrp) == 2 + 1  # z+ of conv2; z of conv1 is a constant
+    assert convolutions_in(Explainer(model, also=gradients)) == 2 + 1
+
+
+def test_maps_made_together_equal_maps_made_alone(rng):
+    """Every method and every composite, side by side and by itself, one trace."""
+    model, x = branched(), rng.uniform(0, 255, size=(2, 12, 12, 3)).astype("float32")
+    names = [*METHODS, *COMPOSITES]
+    box = {"low": 0.0, "high": 255.0}
+    together = Explainer(model, also=names, target="top1", samples=4, **box)
+    maps = together(x).maps
+    assert list(maps) == names and together.traces == 1
+    for name in names:
+        kind = {"method": name} if name in METHODS else {"composite": name}
+        alone = Explainer(model, target="top1", samples=4, **kind, **box)(x).relevance
+        assert largest_difference(maps[name], alone) < 1e-4, name
+
+
+@pytest.mark.parametrize("name", [*METHODS, *COMPOSITES])
+def test_compiled_equals_eager_and_batched(name, rng):
+    """The same numbers op by op, in one compiled function, and for pictures one by one."""
+    kind = {"method": name} if name in METHODS else {"composite": name}
+    explainer = Explainer(branched(), target="top1", samples=3, low=0, high=255, **kind)
+    x = rng.uniform(0, 255, size=(3, 12, 12, 3)).astype("float32")
+    compiled = explainer(x).relevance
+    tf.config.run_functions_eagerly(True)
+    try:
+        eager = explainer._explain(tf.constant(x), *explainer._default)[1]
+    finally:
+        tf.config.run_functions_eagerly(False)
+    assert largest_difference(compiled, eager) < 1e-5
+    for picture, relevance in zip(x, compiled, strict=True):
+        assert largest_difference(explainer(picture[None]).relevance[0], relevance) < 1e-5
+
+
+def test_the_filter_keeps_the_largest_entries():
+    """By magnitude, by picture; equal ones stay together."""
+    relevance = tf.constant([[1.0, -5.0, 3.0, 0.5], [4.0, 4.0, 0.0, 1.0]])
+    expected = [[0, -5, 3, 0], [4, 4, 0, 0]]
+    np.testing.assert_array_equal(top_share(relevance, 0.5), expected)
+    np.testing.assert_array_equal(top_share(relevance, 0.01), [[0, -5, 0, 0], [4, 4, 0, 0]])
+
+
+def test_a_filtered_explanation_loses_what_was_filtered(rng):
+    """Each layer with weights hands down what the largest tenth of its outputs received."""
+    explainer, x = Explainer(vgg_like(), keep=0.1), rng.normal(size=(1, 16, 16, 3))
+    for record in explainer.layers(x):
+        if record.rule:
+            kept = np.sort(np.abs(record.arrived[0].ravel()))[::-1]
+            expected = kept[: -(-kept.size // 10)].sum()
+            np.testing.assert_allclose(record.handed_down[0].sum(), expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"method": "zplus"}, "composite='zplus'"),
+        ({"method": "integrads"}, "'integrated_gradients'"),
+        ({"also": ["grad_camm"]}, "'grad_cam'"),
+        ({"composite": "epsilon_gamma_box"}, "low="),
+        ({"composite": "epsilon_gamma_box", "low": 1, "high": 0}, "low below high"),
+        ({"composite": "epsilon_gamma_box", "low": [1, 2], "high": 3}, "each channel"),
+        ({"composite": "lrp.sequential_preset_a_flat"}, "'epsilon_plus_flat'"),
+        ({"layers": {"cov1": "flat"}}, "'conv1'"),
+        ({"layers": {"conv1": "flatt"}}, "'flat'"),
+        ({"layers": {"fc1": "zbox"}, "low": 0, "high": 1}, "'fc1' lies behind"),
+        ({"keep": 0}, "above 0"),
+        ({"target": "top9"}, "5 classes"),
+        ({"target": "7 - rest"}, "0 to 4"),
+    ],
+)
+def test_wrong_words_are_answered(arguments, words):
+    """What was wrong and what exists."""
+    with pytest.raises(UsageError) as refusal:
+        Explainer(vgg_like(), **arguments)
+    assert words in str(refusal.value)
+
+
+def test_a_network_without_relu_has_nothing_to_guide():
+    """Guided backprop would silently be the gradient; Grad-CAM needs places."""
+    x = keras.Input((4, 4, 3))
+    model = keras.Model(x, layers.Dense(2, activation="softmax")(layers.Flatten()(x)))
+    with pytest.raises(UsageError, match="no ReLU"):
+        Explainer(model, method="guided_backprop")
+    with pytest.raises(UsageError, match="convolutions"):
+        Explainer(model, method="grad_cam")
+
+
+def test_rules_of_their_own_for_some_layers(rng):
+    """By name, by type, with numbers; the first pattern that fits decides."""
+    explainer = Explainer(
+        vgg_like(),
+        composite="epsilon_plus",
+        layers={"conv1": "flat", "conv*": "gamma(0.1)", "Dense": "epsilon(0.01)"},
+    )
+    records = explainer.layers(rng.normal(size=(1, 16, 16, 3)))
+    assert {record.name: record.rule for record in records if record.rule} == {
+        "predictions": "epsilon(0.01)",
+        "fc1": "epsilon(0.01)",
+        "conv2": "gamma(0.1)",
+        "conv1": "flat",
+    }
+
+
+def test_the_box_is_that_of_the_layers_own_input(rng):
+    """Behind a rescaling the box is rescaled: the map is the same as without one."""
+
+    def build(*before):
+        head = [layers.Conv2D(4, 3), layers.ReLU(), layers.Flatten()]
+        last = layers.Dense(2, activation="softmax")
+        return keras.Sequential([keras.Input((6, 6, 3)), *before, *head, last])
+
+    plain, rescaled = build(), build(layers.Rescaling(-1 / 127.5, offset=1.0))
+    rescaled.set_weights(plain.get_weights())
+    x = rng.uniform(0, 255, size=(1, 6, 6, 3)).astype("float32")
+    expected = Explainer(plain, composite="epsilon_gamma_box", low=-1, high=1)(1 - x / 127.5)
+    got = Explainer(rescaled, composite="epsilon_gamma_box", low=0, high=255)(x)
+    assert largest_difference(got.relevance, expected.relevance) < 1e-4

@@ -127,7 +127,11 @@ class Overlay(_Section):
     map: Literal["grey", "rgb"] = Field(
         "grey", description="grey (summed over the colour channels) or rgb (each by itself)"
     )
-    colormap: str = Field("fire", description="bwr, coldnhot, fire, gray or hot")
+    colormap: str | None = Field(
+        None,
+        description="bwr, coldnhot, fire, gray or hot; null: fire, or coldnhot where relevance "
+        "can be negative",
+    )
     opacity: float = Field(0.8, ge=0, le=1, strict=False, description="0 (no map) to 1")
 
 

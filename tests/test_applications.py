@@ -6,20 +6,29 @@ import pytest
 
 from realtime_lrp import Explainer
 
-SMALL = {"DenseNet121": 0.001, "MobileNetV2": 0.4, "EfficientNetB0": 0.05, "ConvNeXtTiny": 0.001}
+COMPOSITES = ("zplus", "epsilon_plus_flat")
+
+SMALL = {
+    "DenseNet121": (1e-3, 1e-3),
+    "MobileNetV2": (0.4, 0.4),
+    "EfficientNetB0": (0.05, 0.05),
+    "ConvNeXtTiny": (1e-3, 1e-3),
+}
 LARGE = {
-    "VGG16": 0.005, "VGG19": 0.005, "ResNet50": 0.001, "ResNet50V2": 0.001, "MobileNet": 0.4,
-    "InceptionV3": 0.001,
-}  # fmt: skip
-"""Name -> how far the sum at the input may be from 1.
+    "VGG16": (1e-3, 5e-3),
+    "VGG19": (1e-3, 5e-3),
+    "ResNet50": (1e-3, 1e-3),
+    "ResNet50V2": (0.05, 0.6),
+    "MobileNet": (0.4, 0.4),
+    "InceptionV3": (1e-3, 1e-3),
+}
+"""Name -> how far the sum at the input may be from 1, for each of `COMPOSITES`.
 
-Random weights whose batch norms were set by a batch of noise. Depthwise layers lose what their bias
-alone makes positive, which has no input to go to: about 0.3 in the MobileNets.
+Random weights whose batch norms were set by a batch of noise. Depthwise layers lose what their
+bias alone makes positive, which has no input to go to: about 0.3 in the MobileNets. In ResNet50V2
+sums of both signs nearly cancel before its batch norms: inside, relevance of +1e6 and -1e6 adds up
+to 1, and float32 rounds.
 """
-
-ROUNDING = 1e-6
-"""Of the sum of magnitudes. Before pre-activation batch norms (ResNet50V2) sums of both signs nearly
-cancel: relevance of +1e5 and -1e5 adds up to 1."""
 
 
 def network(name):
@@ -38,21 +47,21 @@ def network(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "loss"),
+    ("name", "losses"),
     [
         *SMALL.items(),
         *(pytest.param(*item, marks=pytest.mark.release) for item in LARGE.items()),
     ],
 )
-def test_an_application_builds_runs_and_conserves(name, loss):
+def test_an_application_builds_runs_and_conserves(name, losses):
     """Keras's own scores, one trace, and the sum at the input for two composites."""
     model, x = network(name)
     explainer = Explainer(model, also=["epsilon_plus_flat"])
     explanation = explainer(x)
     np.testing.assert_allclose(explanation.scores, model.predict_on_batch(x), atol=2e-6)
-    for relevance in (explanation.relevance, explanation.maps["epsilon_plus_flat"]):
-        sums = relevance.sum((1, 2, 3), dtype=np.float64)
+    maps = (explanation.relevance, explanation.maps["epsilon_plus_flat"])
+    for composite, relevance, loss in zip(COMPOSITES, maps, losses, strict=True):
         assert np.isfinite(relevance).all()
-        magnitude = np.abs(relevance).sum((1, 2, 3), dtype=np.float64)
-        assert (np.abs(sums - 1) < loss + ROUNDING * magnitude).all()
+        sums = relevance.sum((1, 2, 3), dtype=np.float64)
+        assert (np.abs(sums - 1) < loss).all(), (composite, sums)
     assert explainer.traces == 1

@@ -26,7 +26,7 @@ def test_what_counts_of_relevance():
 
 def test_magnitudes_are_of_methods_that_exist():
     """A method that is renamed may not fall out of the table silently."""
-    from realtime_lrp.relevance.explainer import METHODS
+    from realtime_lrp.relevance.methods import METHODS
 
     assert set(METHODS) >= measures.ABSOLUTE
 

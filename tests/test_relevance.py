@@ -64,6 +64,20 @@ def test_a_pool_gradient_gets_the_true_output(monkeypatch, rng):
     np.testing.assert_array_equal(seen["orig_output"], tf.nn.max_pool2d(a, 2, 2, "VALID"))
 
 
+def test_winners_by_comparison_need_the_true_output(rng):
+    """With z + 0.5 in place of the pool's output no winner is found and all relevance is lost."""
+    a = rng.normal(size=(6, 6, 2)).astype("float32")
+    pool = MaxPool((3, 3), (2, 2), "valid", share=False)
+    out = pool.forward(tf.constant(a[None]))
+    relevance = rng.uniform(size=out.shape).astype("float32")
+    (got,) = pool.relevance([tf.constant(a[None])], out, tf.constant(relevance))
+    geometry = ((3, 3), (2, 2), "valid")
+    true = naive.max_pool_by_comparison(a, out[0].numpy(), relevance[0], *geometry)
+    off = naive.max_pool_by_comparison(a, out[0].numpy() + 0.5, relevance[0], *geometry)
+    assert largest_difference(got[0], true) < 1e-6
+    np.testing.assert_array_equal(off, 0)
+
+
 def vgg_like(size=16, classes=5):
     """Convolutions, pools, dense layers: VGG16 in small."""
     return keras.Sequential(
@@ -215,7 +229,7 @@ def test_average_pools_share_in_proportion(rng):
     expected = naive.max_pool(x, relevance, (2, 3), (2, 3), "valid", share=True)
     assert largest_difference(got[0], expected) < 1e-5
     for step in (GlobalAveragePool(), GlobalMaxPool(share=True), GlobalMaxPool(share=False)):
-        share = getattr(step, "share", True)
+        share = step.shares
         (got,) = step.relevance(
             [tf.constant(x[None])], step.forward(x[None]), tf.constant(relevance[:1, :1][None])
         )

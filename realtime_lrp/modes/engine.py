@@ -12,6 +12,7 @@ from realtime_lrp.config import Config
 from realtime_lrp.errors import DamagedInputError, UsageError, unknown
 from realtime_lrp.video.region import Region, region_of
 from realtime_lrp.view.colormaps import colormap_named
+from realtime_lrp.view.overlay import SMOOTHING, Painter
 
 
 @contextmanager
@@ -80,7 +81,9 @@ class Engine:
     """
 
     def __init__(self, config: Config, composite: str = DEFAULT_COMPOSITE):
+        check_names(config)
         self._fit = config.input.fit
+        self._overlay = config.overlay
         self.network = load_network(
             config.model.name or DEFAULT_MODEL,
             config.model.weights,
@@ -119,6 +122,12 @@ class Engine:
             for parts in zip(explanation.scores, explanation.relevance, regions, strict=True)
         ]
 
+    def painter(self, smoothing: float = SMOOTHING) -> Painter:
+        """What draws this engine's maps; `smoothing` as in `Painter`."""
+        overlay = self._overlay
+        signed_or_not = "coldnhot" if self.explainer.signed else "fire"
+        return Painter(overlay.map, overlay.colormap or signed_or_not, overlay.opacity, smoothing)
+
     def region(self, size: tuple[int, int]) -> Region:
         """The region that the network sees of a picture of (rows, columns)."""
         return region_of(size, self.explainer.input_shape[:2], self._fit)
@@ -146,7 +155,8 @@ def check_names(config: Config) -> None:
     composite_named(config.lrp.composite or DEFAULT_COMPOSITE)
     for rule in config.lrp.layers.values():
         rule_named(rule)
-    colormap_named(config.overlay.colormap)
+    if config.overlay.colormap:
+        colormap_named(config.overlay.colormap)
     check_model_name(config.model.name or DEFAULT_MODEL)
 
 

@@ -33,11 +33,12 @@ from realtime_lrp.config import Config
 from realtime_lrp.errors import DamagedInputError, Error, MissingInputError, UsageError
 from realtime_lrp.models.drawing.batch import draw_batch
 from realtime_lrp.modes.demo import with_demo_network
-from realtime_lrp.modes.engine import Engine
+from realtime_lrp.modes.engine import DEFAULT_COMPOSITE, Engine, check_names
 from realtime_lrp.modes.make_assets import REACH, near
 from realtime_lrp.relevance import measures
 from realtime_lrp.relevance.composites import COMPOSITES
-from realtime_lrp.relevance.explainer import METHODS, Explainer
+from realtime_lrp.relevance.explainer import Explainer
+from realtime_lrp.relevance.methods import METHODS
 from realtime_lrp.relevance.targets import TargetResolver
 from realtime_lrp.video.files import check_output, completed
 from realtime_lrp.video.libraries import cv2
@@ -126,7 +127,7 @@ def run(config: Config, request: Request) -> list[str]:
     """Measures every composite and method.
 
     Args:
-      config: the effective configuration; its method, composite and target have no effect.
+      config: the effective configuration; its method, composite and target are not measured.
       request: the command's own options.
 
     Returns:
@@ -137,6 +138,7 @@ def run(config: Config, request: Request) -> list[str]:
       MissingInputError, DamagedInputError: photos or boxes that cannot be used.
       OutputError: a file cannot be made.
     """
+    check_names(config)
     _check_outputs(request)
     if (request.images is None) != (request.boxes is None):
         raise UsageError("--images DIR and --boxes FILE.json belong together. Give both or none.")
@@ -269,9 +271,9 @@ class Trial:
     def run(self) -> dict:
         """Every figure by its name in the JSON file; afterwards the network has forgotten all."""
         rows = {}
-        for name, way in _progress(_ways(self._config), "maps"):
+        for name in _progress(_names(), "maps"):
             try:
-                rows[name] = self._row(name, *way)
+                rows[name] = self._row(name)
             except Error as error:
                 log.warning("%s is left out: %s", name, error)
         chance = self._chance()
@@ -288,21 +290,20 @@ class Trial:
         stages = []
         for stage in _forgetting(self._engine.network.model, self._seed):
             stages.append(stage)
-            for name, row in _progress(rows, f"without {stage['down_to']}"):
-                row["forgetting"].append(self._still_alike(name, row["method"], row["composite"]))
+            gc.collect()  # explainers, with their copies of the weights
+            for name in _progress(rows, f"without {stage['down_to']}"):
+                rows[name]["forgetting"].append(self._still_alike(name))
         for row in rows.values():
             row["last_layer"], row["all_layers"] = row["forgetting"][0], row["forgetting"][-1]
         return stages
 
-    def _row(self, name: str, method: str, composite: str) -> dict:
-        explainer = _explainer(self._config, self._engine, method, composite)
-        maps, other = (self._maps(explainer, method, c) for c in (self._asked, self._other))
+    def _row(self, name: str) -> dict:
+        explainer = _explainer(self._config, self._engine, name)
+        maps, other = (self._maps(explainer, name, c) for c in (self._asked, self._other))
         self.maps[name] = maps[:COMPARED]
         masks = self._samples.masks
         return {
             "name": name,
-            "method": method,
-            "composite": composite,
             "pointing": _mean(measures.pointing_game(maps, masks)),
             "mass": _mean(measures.mass_accuracy(maps, masks)),
             "rank": _mean(measures.rank_accuracy(maps, masks)),
@@ -325,11 +326,11 @@ class Trial:
         }
         return {"name": "chance", "pointing": area, "mass": area, "rank": area, **curves}
 
-    def _still_alike(self, name: str, method: str, composite: str) -> float | None:
+    def _still_alike(self, name: str) -> float | None:
         """How alike a row's maps are to those that it had before the network forgot."""
-        explainer = _explainer(self._config, self._engine, method, composite)
+        explainer = _explainer(self._config, self._engine, name)
         classes = self._asked[:COMPARED]
-        return self._likeness(self.maps[name], self._maps(explainer, method, classes), classes)
+        return self._likeness(self.maps[name], self._maps(explainer, name, classes), classes)
 
     def _likeness(self, maps: np.ndarray, others: np.ndarray, classes: np.ndarray) -> float | None:
         """The mean rank correlation, of the samples where the others' class is not too faint."""
@@ -350,7 +351,7 @@ class Trial:
     def _probability(self, pictures: np.ndarray, classes: np.ndarray) -> np.ndarray:
         return self._scores(pictures)[np.arange(len(classes)), classes]
 
-    def _maps(self, explainer: Explainer, method: str, classes: np.ndarray) -> np.ndarray:
+    def _maps(self, explainer: Explainer, name: str, classes: np.ndarray) -> np.ndarray:
         """What counts of the relevance of the first samples, each for its class."""
         maps = np.empty(self._samples.masks[: len(classes)].shape, np.float32)
         for number in np.unique(classes):
@@ -358,34 +359,34 @@ class Trial:
             for part in np.split(which, range(BATCH, len(which), BATCH)):
                 x = self._engine.network.prepare(self._samples.pictures[part])
                 relevance = explainer(x, target=int(number)).relevance
-                maps[part] = measures.counted(relevance, method)
+                maps[part] = measures.counted(relevance, name)
         return maps
 
 
-def _ways(config: Config) -> dict[str, tuple[str, str]]:
-    """Name of a row -> (method, composite): every composite, then every other method."""
-    others = {method: (method, config.lrp.composite) for method in METHODS if method != "lrp"}
-    return {composite: ("lrp", composite) for composite in COMPOSITES} | others
+def _names() -> list[str]:
+    """What is measured: every composite of LRP, then every other method."""
+    return [*COMPOSITES, *(method for method in METHODS if method != "lrp")]
 
 
-def _explainer(config: Config, engine: Engine, method: str, composite: str) -> Explainer:
-    """An explainer of the engine's network as it is now, for one row."""
-    gc.collect()  # the one before, which may hold several copies of the weights
-    black, white = (
-        engine.network.prepare(np.full((1, 1, 1, 3), level, np.uint8))[0, 0, 0]
-        for level in (0, 255)
-    )
+def _explainer(config: Config, engine: Engine, name: str) -> Explainer:
+    """An explainer of the engine's network as it is now, by the name of a composite or method."""
+    method, composite = ("lrp", name) if name in COMPOSITES else (name, DEFAULT_COMPOSITE)
+    lrp = config.lrp
     return Explainer(
         engine.network.model,
         method,
         composite,
         "top1",
         engine.precision,
-        low=black,
-        high=white,
-        pool=config.lrp.pool,
+        layers=lrp.layers,
+        absorb_bias=lrp.absorb_bias,
+        keep=lrp.keep,
+        guided=lrp.guided,
+        samples=lrp.samples,
+        pool=lrp.pool,
         labels=engine.network.labels,
         size=config.model.size,
+        **engine.network.box(),
     )
 
 
@@ -443,11 +444,11 @@ def _mean(values: np.ndarray) -> float | None:
     return round(float(known.mean()), 4) if known.size else None
 
 
-def _progress(table: dict, what: str) -> Iterable[tuple]:
-    """The items of a table, with a bar where someone watches."""
+def _progress(names: Iterable[str], what: str) -> Iterable[str]:
+    """The names, with a bar where someone watches."""
     console = Console(stderr=True)
     watched = console.is_terminal and log.isEnabledFor(logging.WARNING)
-    return track(list(table.items()), what, console=console, transient=True, disable=not watched)
+    return track(list(names), what, console=console, transient=True, disable=not watched)
 
 
 COLUMNS = {
@@ -480,7 +481,7 @@ def _lines(report: dict) -> list[str]:
 
 def _sheet(config: Config, samples: Samples, maps: dict[str, np.ndarray]) -> np.ndarray:
     """The first pictures and every row's maps over them; composites above, methods below."""
-    painter = Painter("grey", config.overlay.colormap, config.overlay.opacity, 0.0)
+    painter = Painter("grey", config.overlay.colormap or "fire", config.overlay.opacity, 0.0)
     views = [resize(picture, (TILE, TILE)) for picture in samples.pictures[:SHOWN]]
     columns = {}
     for name, shown in maps.items():

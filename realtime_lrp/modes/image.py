@@ -11,7 +11,7 @@ from realtime_lrp.errors import DamagedInputError, MissingInputError
 from realtime_lrp.modes.engine import Engine, Result, turned
 from realtime_lrp.video.files import PICTURES, completed, inputs_of, outputs_for
 from realtime_lrp.video.pictures import read_picture, write_picture
-from realtime_lrp.view.overlay import Painter, lay_over
+from realtime_lrp.view.overlay import lay_over
 
 OUTPUTS = (".png", ".jpg", ".jpeg", ".npz")
 
@@ -35,7 +35,6 @@ def run(config: Config, inputs: Sequence[str], output: str, overwrite: bool) -> 
     """
     sources = inputs_of(inputs, PICTURES, "picture")
     targets = outputs_for(sources, output, ".png", OUTPUTS, overwrite)
-    painter = Painter(config.overlay.map, config.overlay.colormap, config.overlay.opacity, 0.0)
     engine, lines = None, []
     for source, target in zip(sources, targets, strict=True):
         try:
@@ -46,7 +45,7 @@ def run(config: Config, inputs: Sequence[str], output: str, overwrite: bool) -> 
             log.warning("%s", error)
             continue
         engine = engine or Engine(config)
-        result = _explained(config, engine, painter, picture, target, overwrite)
+        result = _explained(config, engine, picture, target, overwrite)
         best = ", ".join(f"{name} {score:.2g}" for name, score in engine.top(result.scores, 3))
         lines.append(f"{source.name}: {best} -> {target}")
     if not lines:
@@ -57,7 +56,6 @@ def run(config: Config, inputs: Sequence[str], output: str, overwrite: bool) -> 
 def _explained(
     config: Config,
     engine: Engine,
-    painter: Painter,
     picture: np.ndarray,
     target: Path,
     overwrite: bool,
@@ -67,7 +65,7 @@ def _explained(
     if target.suffix.lower() == ".npz":
         _write_map(config, engine, result, target, overwrite)
     else:
-        layer = painter(result.relevance, result.region.box, result.region.inner)
+        layer = engine.painter(0.0)(result.relevance, result.region.box, result.region.inner)
         write_picture(target, lay_over(picture, layer), overwrite)
     return result
 

@@ -215,7 +215,8 @@ def _write_tensors(tag: str, activation: np.ndarray, relevance: np.ndarray) -> N
         ("relevance", relevance, tiles.relevance_colours),
     ):
         (coloured,), ends = colours([maps[..., channels]])
-        _write_image(f"{tag}/{what}", tiles.tiled(coloured), f"{ends}. {_listed(channels)}")
+        about = f"{ends}. {_listed(channels)}"
+        tf.summary.image(f"{tag}/{what}", tiles.tiled(coloured)[None], description=about)
 
 
 def _write_pool(tag: str, record: LayerRecord) -> None:
@@ -230,18 +231,16 @@ def _write_pool(tag: str, record: LayerRecord) -> None:
     ):
         coloured, ends = colours([maps[..., channels] for maps in pair])
         sheet = tiles.side_by_side(*coloured, captions)
-        _write_image(f"{tag}/two tensors, {what}", sheet, f"{ends}. {_listed(channels)}")
-
-
-def _write_image(tag: str, picture: np.ndarray, description: str) -> None:
-    tf.summary.image(tag, picture[None], description=description)
+        about = f"{ends}. {_listed(channels)}"
+        tf.summary.image(f"{tag}/two tensors, {what}", sheet[None], description=about)
 
 
 def _write_histogram(tag: str, tensor: np.ndarray) -> None:
     # tf.summary.histogram makes a float64 for every entry and bucket: 770 MB for 3.2 million.
     values = tensor[np.isfinite(tensor)].astype(np.float64)
-    counts, edges = np.histogram(values, BUCKETS)
-    rows = np.stack([edges[:-1], edges[1:], counts], axis=1)
+    largest = np.abs(values).max(initial=0.0) or 1.0
+    counts, edges = np.histogram(values / largest, BUCKETS)
+    rows = np.stack([edges[:-1] * largest, edges[1:] * largest, counts], axis=1)
     tf.summary.write(tag, rows, metadata=metadata.create_summary_metadata(None, None))
 
 

@@ -64,8 +64,6 @@ class RelevanceThread:
         self._frames = frames
         self._stats: Stats | None = None
         self._begin = threading.Event()
-        overlay = config.overlay
-        self._painter = Painter(overlay.map, overlay.colormap, overlay.opacity)
         self._error: Exception | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="relevance", daemon=True)
@@ -92,21 +90,22 @@ class RelevanceThread:
     def _run(self) -> None:
         try:
             self.engine = Engine(self._config, VIEWER_COMPOSITE)
+            painter = self.engine.painter()
             self._begin.wait()
             number = self._frames.count
             while not self._stop.is_set():
                 frame = self._frames.newest(after=number, timeout_s=0.1)
                 if frame is not None:
                     number = frame.number
-                    self._explain(frame)
+                    self._explain(frame, painter)
         except Exception as error:
             self._error = error
 
-    def _explain(self, frame: Item[np.ndarray]) -> None:
+    def _explain(self, frame: Item[np.ndarray], painter: Painter) -> None:
         begin = time.monotonic()
         (result,) = self.engine.explain([frame.value])
         line = label_line(self.engine.top(result.scores, 1))
-        layer = self._painter(result.relevance, result.region.box, result.region.inner)
+        layer = painter(result.relevance, result.region.box, result.region.inner)
         seconds = time.monotonic() - begin
         if not self._stats.maps:
             log.info("first map after %.1f s of preparation", seconds)

@@ -16,7 +16,7 @@ from realtime_lrp.modes.engine import Engine, label_line, turned
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.video.files import VIDEOS, check_output, completed, inputs_of, outputs_for
 from realtime_lrp.video.recorded import CONTAINERS, TimedFrame, VideoReader, VideoWriter
-from realtime_lrp.view.overlay import Painter, lay_over
+from realtime_lrp.view.overlay import lay_over
 from realtime_lrp.view.text import draw_lines
 
 BATCH = 8
@@ -87,9 +87,8 @@ def overlay_file(
       figures: counts what is done.
       watch: gets each finished frame, uint8 [H, W, 3] RGB.
     """
-    painter = Painter(config.overlay.map, config.overlay.colormap, config.overlay.opacity)
     with VideoReader(source) as reader, completed(target, overwrite) as part:
-        frames = _overlaid(engine, painter, config.input.mirror, iter(reader), figures)
+        frames = _overlaid(engine, config.input.mirror, iter(reader), figures)
         before = figures.frames_shown
         with VideoWriter(part, target.suffix.lower(), reader.fps, reader.time_base) as writer:
             for frame in _with_progress(frames, reader, source.name):
@@ -107,8 +106,9 @@ def _check_first(sources: Sequence[Path]) -> None:
 
 
 def _overlaid(
-    engine: Engine, painter: Painter, mirror: bool, frames: Iterator[TimedFrame], figures: Stats
+    engine: Engine, mirror: bool, frames: Iterator[TimedFrame], figures: Stats
 ) -> Iterator[TimedFrame]:
+    painter = engine.painter()
     while batch := list(islice(frames, BATCH)):
         figures.frames_captured += len(batch)
         pictures = [turned(frame.picture, mirror) for frame in batch]

@@ -18,7 +18,7 @@ from realtime_lrp.relevance.composites import COMPOSITES, Composite, composite_n
 from realtime_lrp.relevance.graph import Graph, Node, build_graph, total
 from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.methods import ELSEWHERE, METHODS, Explain, Method, Network, bound
-from realtime_lrp.relevance.rules import Place, Propagate
+from realtime_lrp.relevance.rules import Place, Propagate, Rule
 from realtime_lrp.relevance.steps import Activation
 from realtime_lrp.relevance.targets import Target, TargetResolver
 
@@ -96,6 +96,11 @@ class Explainer:
       labels: class names in order, for targets by name.
       size: (H, W) for a model without a fixed input size.
 
+    Attributes:
+      input_shape: (H, W, C) of a picture.
+      classes: the number of scores.
+      signed: whether maps of the explainer's own target can have negative entries.
+
     Raises:
       UsageError: an unknown method, composite, rule, layer, precision, pool or target; no box for
         zbox.
@@ -152,8 +157,9 @@ class Explainer:
             network = Network(self._graph, binder.bind, rules, guided, samples, keep)
             explain.append(bound(one, network))
             if len(explain) == 1:
-                self._rules = dict(binder.names)
+                self._rules = dict(binder.rules)
         self._compile(explain)
+        self._keeps_sign = wanted[0][0] is METHODS["grad_cam"] or self._shares_keep_sign()
         self.set_target(target)
 
     def __call__(self, x: np.ndarray | tf.Tensor, target: str | int | None = None) -> Explanation:
@@ -176,7 +182,10 @@ class Explainer:
         Raises:
           UsageError: there is no such target.
         """
-        self._default = self._resolve(target).tensors()
+        resolved = self._resolve(target)
+        self._default = resolved.tensors()
+        against = resolved.rest or (resolved.weights < 0).any()
+        self.signed = bool(against) or not self._keeps_sign
 
     def layers(
         self, x: np.ndarray | tf.Tensor, target: str | int | None = None
@@ -200,7 +209,9 @@ class Explainer:
             LayerRecord(
                 name=last.layer,
                 kind=last.kind,
-                rule=next((self._rules[n.output] for n in nodes if n.output in self._rules), ""),
+                rule=next(
+                    (str(self._rules[n.output]) for n in nodes if n.output in self._rules), ""
+                ),
                 inputs=tuple(tensors[str(n)].numpy() for n in first.inputs),
                 output=tensors[str(last.output)].numpy(),
                 arrived=arrived[str(last.output)].numpy(),
@@ -300,6 +311,16 @@ class Explainer:
         # explainers for a function that is traced again and again.
         self._run = self._explain.get_concrete_function()
 
+    def _shares_keep_sign(self) -> bool:
+        """Whether positive relevance at the output is positive all the way to the input."""
+        nonnegative = self._graph.nonnegative()
+        return bool(self._rules) and all(
+            self._rules[node.output].keeps_sign
+            if node.output in self._rules
+            else not node.step.shares or nonnegative.issuperset(node.inputs)
+            for node in self._graph.nodes
+        )
+
     def _target(self, target: str | int | None) -> tuple[tf.Tensor, ...]:
         return self._default if target is None else self._resolve(target).tensors()
 
@@ -321,7 +342,7 @@ class _Binder:
         self._graph = graph
         self._places = places
         self._bound: dict[Composite, dict[int, Propagate]] = {}
-        self.names: dict[int, str] = {}
+        self.rules: dict[int, Rule] = {}
 
     def bind(self, composite: Composite) -> dict[int, Propagate]:
         """The bound rule of each layer with weights, by output number."""
@@ -330,7 +351,7 @@ class _Binder:
             for number, place in self._places.items():
                 node = self._graph.producer(number)
                 rule = composite.rule(node, place)
-                self.names[number] = str(rule)
+                self.rules[number] = rule
                 self._bound[composite][number] = rule.bind(node.step, place)
         return self._bound[composite]
 

@@ -18,18 +18,18 @@ ABSOLUTE = frozenset({"gradient", "guided_backprop", "deconvnet", "smoothgrad"})
 other methods the positive part counts, which is what speaks for the class."""
 
 
-def counted(relevance: np.ndarray, method: str) -> np.ndarray:
+def counted(relevance: np.ndarray, name: str) -> np.ndarray:
     """The part of raw relevance that counts.
 
     Args:
       relevance: float [N, H, W, C], raw.
-      method: the name of the method that it comes from, see `ABSOLUTE`.
+      name: the method or composite that it comes from, see `ABSOLUTE`.
 
     Returns:
       float [N, H, W], summed over the channels, then the magnitude or the positive part.
     """
     summed = relevance.sum(axis=-1)
-    return np.abs(summed) if method in ABSOLUTE else np.maximum(summed, 0)
+    return np.abs(summed) if name in ABSOLUTE else np.maximum(summed, 0)
 
 
 def mask_of(

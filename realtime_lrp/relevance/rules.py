@@ -56,7 +56,12 @@ class Place:
 
 
 class Rule:
-    """A way to share relevance; a subclass says how a, w and b are modified."""
+    """A way to share relevance; a subclass says how a, w and b are modified.
+
+    `keeps_sign` is True where positive relevance is only ever handed down as positive relevance.
+    """
+
+    keeps_sign = False
 
     def bind(self, layer: Linear, place: Place) -> Propagate:
         """Makes the modified weights and returns the rule for this layer."""
@@ -119,6 +124,8 @@ class ZPlus(Rule):
     Where the input can be negative, its negative part goes with min(w, 0), so that only
     contributions that raise the output count.
     """
+
+    keeps_sign = True
 
     def bind(self, layer, place):
         return _one_sign(layer, place, positive, negative)
@@ -242,6 +249,8 @@ class ZBox(Rule):
 class ZPlusInput(Rule):
     """z+ at the input layer: a' = 1, w' = max(w, 0), so that pixel values do not bias the map."""
 
+    keeps_sign = True
+
     def bind(self, layer, place):
         bias = place.bias(layer, positive)
         return _by_weights_alone(layer, place, positive(layer.kernel), bias)
@@ -250,6 +259,8 @@ class ZPlusInput(Rule):
 @dataclass(frozen=True)
 class WSquare(Rule):
     """w-square: a' = 1, w' = w^2 (Montavon et al. 2017, eq. 14)."""
+
+    keeps_sign = True
 
     def bind(self, layer, place):
         bias = place.bias(layer, tf.square)
@@ -262,6 +273,8 @@ class Flat(Rule):
 
     Commonly used on the input layer: the map is smooth and says nothing finer than it knows.
     """
+
+    keeps_sign = True
 
     def bind(self, layer, place):
         return _by_weights_alone(layer, place, tf.ones_like(layer.kernel), None)

@@ -21,10 +21,12 @@ def stabilise(z: tf.Tensor, stabiliser: float = STABILISER) -> tf.Tensor:
 class Step:
     """One operation of the network.
 
-    `keeps_sign` is True where inputs that are never negative give outputs that are never negative.
+    `keeps_sign` is True where inputs that are never negative give outputs that are never negative;
+    `shares` where relevance goes to the inputs in proportion to their values.
     """
 
     keeps_sign = True
+    shares = False
 
     def forward(self, *inputs: tf.Tensor) -> tf.Tensor:
         """The output for these inputs, each [B, ...]."""
@@ -141,14 +143,14 @@ class MaxPool(Pool):
 
     def __init__(self, window, strides, padding, share: bool):
         super().__init__(window, strides, padding)
-        self.share = share
+        self.shares = share
 
     def forward(self, a):
         return tf.raw_ops.MaxPool(input=a, **self.geometry)
 
     def relevance(self, inputs, output, relevance):
         (a,) = inputs
-        if self.share:
+        if self.shares:
             return [self.in_proportion(a, relevance)]
         return [
             tf.raw_ops.MaxPoolGrad(
@@ -159,6 +161,8 @@ class MaxPool(Pool):
 
 class AveragePool(Pool):
     """Average pooling: relevance in proportion to each input's share."""
+
+    shares = True
 
     def forward(self, a):
         return self.average(a)
@@ -180,6 +184,8 @@ class GlobalPool(Step):
 class GlobalAveragePool(GlobalPool):
     """Global average pooling: relevance in proportion to each input's share."""
 
+    shares = True
+
     def forward(self, a):
         return tf.reduce_mean(a, [1, 2], keepdims=True)
 
@@ -191,14 +197,14 @@ class GlobalMaxPool(GlobalPool):
     """Global max pooling: the first maximum gets all, or with `share` each in proportion to a."""
 
     def __init__(self, share: bool):
-        self.share = share
+        self.shares = share
 
     def forward(self, a):
         return tf.reduce_max(a, [1, 2], keepdims=True)
 
     def relevance(self, inputs, output, relevance):
         (a,) = inputs
-        if self.share:
+        if self.shares:
             return [self.in_proportion(a, relevance)]
         shape = tf.shape(a)
         places = tf.reshape(a, [shape[0], shape[1] * shape[2], shape[3]])
@@ -254,6 +260,7 @@ class Upsample(Step):
     def __init__(self, factor: Sequence[int], method: str):
         self.factor = factor
         self.method = method
+        self.shares = method == "bilinear"
 
     def forward(self, a):
         size = [n * factor for n, factor in zip(a.shape[1:3], self.factor, strict=True)]
@@ -310,6 +317,8 @@ class Concatenate(Step):
 
 class Add(Step):
     """Inputs added up: relevance goes to each in proportion to its share of the sum."""
+
+    shares = True
 
     def terms(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """What each input brings into the sum."""

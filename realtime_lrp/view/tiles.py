@@ -25,9 +25,13 @@ SHOWN = 768
 
 
 def as_maps(tensor: np.ndarray) -> np.ndarray:
-    """One picture's tensor [C], [n, C], [H, W, C] or [D, H, W, C] as maps; depth below depth."""
+    """One picture's tensor [C], [n, C], [H, W, C] or [D, H, W, C] as maps, depth below depth.
+
+    What is not finite is drawn as 0.
+    """
     columns = tensor.shape[-2] if tensor.ndim > 1 else 1
-    return tensor.reshape(-1, columns, tensor.shape[-1]).astype(np.float32, copy=False)
+    maps = tensor.reshape(-1, columns, tensor.shape[-1]).astype(np.float32)
+    return np.nan_to_num(maps, copy=False, posinf=0.0, neginf=0.0)
 
 
 def strongest(relevance: np.ndarray, most: int = MOST) -> np.ndarray:

@@ -1,0 +1,325 @@
+"""`inspect`: what it writes is read back from the event files, what it prints is computed again."""
+
+from dataclasses import replace
+
+import keras
+import media
+import numpy as np
+import pytest
+from keras import layers
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.util import tensor_util
+
+from realtime_lrp import config
+from realtime_lrp.models.networks import load_network
+from realtime_lrp.modes import inspect as mode
+from realtime_lrp.relevance.explainer import Explainer
+from realtime_lrp.video.libraries import cv2
+from realtime_lrp.view import tiles
+
+
+@pytest.fixture(scope="module")
+def branched(tmp_path_factory):
+    """A network with a branch, an addition, overlapping windows and logits below zero."""
+    keras.utils.set_random_seed(5)
+    x = keras.Input((24, 24, 3))
+    stem = layers.Conv2D(6, 3, padding="same", activation="relu", name="stem")(x)
+    side = layers.Conv2D(6, 1, activation="relu", name="side")(stem)
+    both = layers.Add(name="both")([stem, side])
+    pool = layers.MaxPooling2D(3, 2, name="pool")(both)
+    flat = layers.Flatten(name="flat")(pool)
+    out = layers.Dense(4, activation="softmax", name="out")(flat)
+    path = tmp_path_factory.mktemp("model") / "branched.keras"
+    keras.Model(x, out).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def picture(tmp_path_factory):
+    """A picture of noise, 24 x 24: the network sees it as it is."""
+    noise = np.random.default_rng(20).integers(0, 256, (24, 24, 3), np.uint8)
+    return media.write_picture(tmp_path_factory.mktemp("picture") / "in.png", noise)
+
+
+@pytest.fixture(scope="module")
+def explained(branched, picture):
+    """The explainer and the batch that the command should make."""
+    network = load_network(str(branched), preprocessing="rescale")
+    view = cv2.cvtColor(cv2.imread(str(picture)), cv2.COLOR_BGR2RGB)
+    return Explainer(network.model), network.prepare(view[None])
+
+
+@pytest.fixture(scope="module")
+def inspected(branched, picture, tmp_path_factory):
+    """A run without options: its folder, its events, what is printed."""
+    options = {"--model": str(branched), "--preprocess": "rescale"}
+    logdir = tmp_path_factory.mktemp("log")
+    lines = mode.run(config.load(options=options).config, picture, logdir, False)
+    (folder,) = logdir.iterdir()
+    return folder, events_of(folder), "\n".join(lines)
+
+
+@pytest.fixture
+def words(branched, picture, tmp_path):
+    """The command for that picture and network."""
+    common = ("--model", branched, "--preprocess", "rescale")
+    return "inspect", picture, "--logdir", tmp_path / "tb", *common
+
+
+def events_of(folder):
+    """What TensorBoard reads in a run's folder."""
+    return EventAccumulator(str(folder), size_guidance={"tensors": 0}).Reload()
+
+
+def values(events, tag):
+    """Every value of a tag by its step."""
+    return {e.step: tensor_util.make_ndarray(e.tensor_proto) for e in events.Tensors(tag)}
+
+
+def image(events, tag):
+    """A tag's picture, uint8 [h, w, 3] RGB."""
+    data = np.frombuffer(values(events, tag)[0][2], np.uint8)
+    return cv2.cvtColor(cv2.imdecode(data, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
+
+
+def row(out, layer):
+    """The words of a layer's line in the table."""
+    return next(line.split() for line in out.splitlines() if line.split()[1:2] == [layer])
+
+
+def test_every_layer_has_its_tags_in_the_order_of_relevance(inspected, explained):
+    """Histograms count every entry of the tensors; images decode; the picture comes last."""
+    _, events, _ = inspected
+    explainer, x = explained
+    records = explainer.layers(x)
+    tensors = {r.name: (r.output, r.arrived) for r in records}
+    tensors["picture"] = x, explainer(x).relevance
+    assert list(tensors) == ["out", "flat", "pool", "both", "side", "stem", "picture"]
+    expected = {"00 all layers/sum of relevance", "00 all layers/lost"}
+    for number, (name, pair) in enumerate(tensors.items(), 1):
+        for what, tensor in zip(("activation", "relevance"), pair, strict=True):
+            tag = f"{number:02d} {name}/{what}"
+            expected |= {tag, f"{tag}, histogram"}
+            buckets = values(events, f"{tag}, histogram")[0]
+            assert buckets[:, 2].sum() == tensor.size
+            assert buckets[0, 0] == pytest.approx(tensor.min())
+            assert buckets[-1, 1] == pytest.approx(tensor.max())
+            assert min(image(events, tag).shape[:2]) > 300
+    expected |= {f"03 pool/two tensors, {what}" for what in ("activation", "relevance")}
+    assert set(events.Tags()["tensors"]) == expected
+
+
+def test_the_curves_are_the_sums_of_relevance(inspected, explained):
+    """Step 0 is what begins, step n what the n-th layer hands down; lost is the difference."""
+    _, events, _ = inspected
+    explainer, x = explained
+    sums = list(explainer.relevance_sums(x).values())
+    curve = values(events, "00 all layers/sum of relevance")
+    begin = explainer(x).scores.sum()
+    np.testing.assert_allclose([float(curve[n]) for n in range(7)], [begin, *np.ravel(sums)], 1e-5)
+    lost = values(events, "00 all layers/lost")
+    arrived = [r.arrived.sum() for r in explainer.layers(x)]
+    np.testing.assert_allclose(
+        [float(lost[n]) for n in range(1, 7)], arrived - np.ravel(sums), atol=1e-6
+    )
+
+
+def test_a_max_pool_shows_both_of_its_tensors(inspected, explained):
+    """Left what it read, right what it wrote at the same height: every pixel of every tile."""
+    _, events, _ = inspected
+    explainer, x = explained
+    pool = next(r for r in explainer.layers(x) if r.name == "pool")
+    handed_down = pool.handed_down[0][0]
+    order = np.argsort(-np.abs(handed_down).sum((0, 1)))
+    pairs = {
+        "activation": (pool.inputs[0][0], pool.output[0]),
+        "relevance": (handed_down, pool.arrived[0]),
+    }
+    for what, pair in pairs.items():
+        shown = image(events, f"03 pool/two tensors, {what}")
+        side = 768 // 3 // 24 * 24  # three tiles in a row
+        band = len(shown) - 2 * side - 3 * 4
+        sheets = np.split(shown[band:], 2, axis=1)
+        scale = np.percentile(np.concatenate([np.abs(one).ravel() for one in pair]), 99.5)
+        for sheet, tensor in zip(sheets, pair, strict=True):
+            for place, channel in enumerate(order):
+                y, x0 = 4 + place // 3 * (side + 4), 4 + place % 3 * (side + 4)
+                tile = sheet[y : y + side, x0 : x0 + side]
+                strength = np.clip(tensor[..., channel] / scale, 0, 1)
+                where = np.arange(side) * len(strength) // side  # nearest neighbour
+                strength = strength[np.ix_(where, where)]
+                if what == "activation":
+                    np.testing.assert_allclose(tile, np.rint(255 * strength)[..., None] + [0] * 3)
+                else:
+                    lit = strength > 0.01
+                    assert (tile[lit][:, 0] > 0).all()
+                    assert tile[strength == 0].max() < 5
+                    assert not tile[..., 1:][strength < 0.1].any()
+
+
+def test_negative_relevance_is_cold_and_zero_is_black():
+    """The colour map is centred at zero; strengths are on one scale."""
+    maps = np.array([[[-1.0], [0.0], [0.5], [1.0]]], np.float32)
+    (coloured,), _ = tiles.relevance_colours([maps])
+    cold, zero, weak, hot = coloured[0, :, 0]
+    np.testing.assert_array_equal([cold, hot], [(0, 255, 255), (255, 255, 0)])
+    assert zero.max() < 5
+    assert 100 < weak[0] <= 255 and weak[2] == 0
+    (grey,), ends = tiles.activation_colours([maps])
+    assert grey[0, 0, 0, 0] == 0 and grey[0, 3, 0, 0] == 255
+    assert "black -1" in ends
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [((5,), (1, 1, 5)), ((7, 5), (1, 7, 5)), ((2, 3, 5), (2, 3, 5)), ((4, 2, 3, 5), (8, 3, 5))],
+)
+def test_tensors_of_any_rank_become_maps(shape, expected):
+    """Channels stay channels; what is not finite becomes 0."""
+    tensor = np.full(shape, np.nan)
+    maps = tiles.as_maps(tensor)
+    assert maps.shape == expected
+    assert not maps.any()
+
+
+def test_large_maps_get_fewer_tiles():
+    """The strongest come first, and a sheet stays within its side."""
+    relevance = np.ones((300, 300, 70)) * np.arange(70)
+    assert list(tiles.strongest(relevance)) == list(range(69, 60, -1))
+    assert len(tiles.strongest(relevance[:10, :10])) == 64
+
+
+def test_the_table_and_the_pools_line_hold_the_tensors_numbers(inspected, explained):
+    """Computed again from the explainer's layers."""
+    folder, _, out = inspected
+    explainer, x = explained
+    for number, record in enumerate(explainer.layers(x), 1):
+        words = row(out, record.name)
+        assert words[0] == str(number)
+        assert words[2] == record.kind
+        assert record.rule in ("", words[3])
+        assert float(words[-4]) == pytest.approx(record.output.max(), rel=1e-3)
+        assert float(words[-3]) == pytest.approx(record.arrived.sum(), rel=1e-3)
+        handed_down = sum(part.sum() for part in record.handed_down)
+        assert float(words[-2]) == pytest.approx(handed_down, rel=1e-3)
+        assert abs(float(words[-1])) < 1e-4
+    assert "24x24x6 + 24x24x6 -> 24x24x6" in out
+    pool = next(r for r in explainer.layers(x) if r.name == "pool")
+    reached, won = np.count_nonzero(pool.arrived), np.count_nonzero(pool.handed_down[0])
+    assert won < reached  # windows overlap
+    told = next(line for line in out.splitlines() if line.startswith("pool "))
+    assert "reads 24x24x6 and writes 11x11x6" in told
+    assert f"{reached} of the {11 * 11 * 6} entries written" in told
+    assert f"{won} of the {24 * 24 * 6} entries read" in told
+    assert "first maximum" in out
+    assert str(folder) in out
+
+
+def test_lost_relevance_is_marked(run, words, tmp_path):
+    """With `keep` below 1 what is filtered out is lost, and said to be."""
+    code, out, _ = run(*words, "--set", "lrp.keep=0.05")
+    assert code == 0
+    assert (tmp_path / "tb" / "in-branched-zplus-all-keep=0.05").is_dir()
+    assert "!" in row(out, "side")
+    assert "more than 0.1% of what began" in out
+
+
+def test_gradients_lose_nothing(run, words, tmp_path):
+    """They are written under the same tags, without a curve of what is lost."""
+    code, out, _ = run(*words, "--method", "gradient", "--target", "1 - 2")
+    assert code == 0
+    events = events_of(tmp_path / "tb" / "in-branched-gradient-1_-_2")
+    assert "00 all layers/lost" not in events.Tags()["tensors"]
+    assert "06 stem/relevance" in events.Tags()["tensors"]
+    assert row(out, "stem")[-1] == "-"
+    assert "gradient arrives" in out
+
+
+def test_runs_lie_side_by_side_and_are_replaced_on_request_alone(run, words, tmp_path):
+    """One folder for each setting; what is no run is never removed."""
+    logdir = tmp_path / "tb"
+    folder, other = (
+        logdir / "in-branched-zplus-all",
+        logdir / "in-branched-epsilon-all-pool=average",
+    )
+    for further in ((), ("--composite", "epsilon", "--pool", "average")):
+        assert run(*words, *further)[0] == 0
+    (old,) = folder.iterdir()
+    code, _, err = run(*words)
+    assert code == 73
+    assert "--overwrite" in err
+    assert list(folder.iterdir()) == [old]
+    assert run(*words, "--overwrite")[0] == 0
+    (new,) = folder.iterdir()
+    assert new != old
+    (folder / "notes.txt").touch()
+    code, _, err = run(*words, "--overwrite")
+    assert code == 73
+    assert "notes.txt" in err
+    assert set(logdir.iterdir()) == {folder, other}
+
+
+@pytest.mark.parametrize(
+    ("source", "logdir", "further", "code", "expected"),
+    [
+        ("none.png", "tb", (), 66, "none.png"),
+        ("text.png", "tb", (), 65, "text.png"),
+        ("in.png", "text.png", (), 73, "text.png"),
+        ("in.png", "none/tb", (), 73, "none"),
+        ("in.png", "x" * 300, (), 73, "xxx"),
+        ("in.png", "tb", ("--target", "9"), 2, "0 to 3"),
+    ],
+)
+def test_bad_words_leave_nothing_behind(
+    source, logdir, further, code, expected, run, words, tmp_path
+):
+    """The contract's exit codes, one or two lines, no folder."""
+    (tmp_path / "text.png").write_text("this is text")
+    (tmp_path / "in.png").write_bytes(words[1].read_bytes())
+    before = sorted(tmp_path.rglob("*"))
+    given = ("inspect", tmp_path / source, "--logdir", tmp_path / logdir, *words[4:], *further)
+    got, _, err = run(*given)
+    assert (got, len(err.splitlines())) == (code, 1), err
+    assert expected in err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_full_disk_is_noticed(inspected, run, words, tmp_path, monkeypatch):
+    """TensorFlow's writer cuts the file off and says nothing: exit code 74, nothing is left."""
+    (complete,) = inspected[0].iterdir()
+    data, check = complete.read_bytes(), mode._check_complete
+    for size in (len(data) // 2, 0):
+
+        def cut_off(part, last, size=size):
+            next(part.iterdir()).write_bytes(data[:size])
+            check(part, last)
+
+        monkeypatch.setattr(mode, "_check_complete", cut_off)
+        code, _, err = run(*words)
+        assert code == 74
+        assert "cut off" in err
+        assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_the_table_fits_the_terminal_and_nothing_is_cut_off(columns, explained, monkeypatch):
+    """Every word and number of the wide table is in the narrow one; long names are folded."""
+    explainer, x = explained
+    name = "a_layer_with_a_name_that_fills_a_line"
+    records = [replace(record, name=f"{name}_{record.name}") for record in explainer.layers(x)]
+    wide = mode._table(records, conserving=True)
+    monkeypatch.setattr(mode.sys, "stdout", Terminal())
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = mode._table(records, conserving=True)
+    assert max(map(len, lines)) <= max(columns, mode.NARROWEST)
+    assert (lines == wide) == (columns == 200)
+    folded = "".join(line[4:].split("  ")[0] for line in lines)
+    shown = "\n".join(lines)
+    for words in (line.split() for line in wide[2:] if line):
+        assert words[1] in folded
+        assert all(word in shown for word in words[2:])
+
+
+class Terminal:
+    def isatty(self):
+        return True

@@ -210,6 +210,28 @@ def image(settings: config.Settings, inputs, output, overwrite) -> None:
     _say(mode.run(settings.config, inputs, output, overwrite))
 
 
+@cli.command()
+@click.argument("picture", metavar="INPUT", type=click.Path(path_type=Path))
+@click.option(
+    "--logdir",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="TensorBoard's folder; the run becomes a folder in it",
+)
+@_OVERWRITE
+@configured(*EXPLAIN)
+def inspect(settings: config.Settings, picture, logdir, overwrite) -> None:
+    """Every layer's activation and relevance of one picture to TensorBoard.
+
+    It also prints them as a table: what each layer gets, hands down and loses, and for each max
+    pool the tensor that it reads and the one that it writes.
+    """
+    from realtime_lrp.modes import inspect as mode
+
+    _say(mode.run(settings.config, picture, logdir, overwrite))
+
+
 @cli.command("config")
 @configured(*config.OPTIONS)
 def config_command(settings: config.Settings) -> None:

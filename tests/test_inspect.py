@@ -109,21 +109,6 @@ def test_every_layer_has_its_tags_in_the_order_of_relevance(inspected, explained
     assert set(events.Tags()["tensors"]) == expected
 
 
-def test_the_curves_are_the_sums_of_relevance(inspected, explained):
-    """Step 0 is what begins, step n what the n-th layer hands down; lost is the difference."""
-    _, events, _ = inspected
-    explainer, x = explained
-    sums = list(explainer.relevance_sums(x).values())
-    curve = values(events, "00 all layers/sum of relevance")
-    begin = explainer(x).scores.sum()
-    np.testing.assert_allclose([float(curve[n]) for n in range(7)], [begin, *np.ravel(sums)], 1e-5)
-    lost = values(events, "00 all layers/lost")
-    arrived = [r.arrived.sum() for r in explainer.layers(x)]
-    np.testing.assert_allclose(
-        [float(lost[n]) for n in range(1, 7)], arrived - np.ravel(sums), atol=1e-6
-    )
-
-
 def test_a_max_pool_shows_both_of_its_tensors(inspected, explained):
     """Left what it read, right what it wrote at the same height: every pixel of every tile."""
     _, events, _ = inspected
@@ -215,12 +200,22 @@ def test_the_table_and_the_pools_line_hold_the_tensors_numbers(inspected, explai
     assert str(folder) in out
 
 
-def test_lost_relevance_is_marked(run, words, tmp_path):
-    """With `keep` below 1 what is filtered out is lost, and said to be."""
+def test_the_curves_are_the_sums_of_relevance_and_losses_are_marked(
+    run, words, branched, explained, tmp_path
+):
+    """Step 0 is what begins, step n what the n-th layer hands down; `keep` below 1 loses some."""
     code, out, _ = run(*words, "--set", "lrp.keep=0.05")
     assert code == 0
-    assert (tmp_path / "tb" / "in-branched-zplus-all-keep=0.05").is_dir()
-    assert "!" in row(out, "side")
+    events = events_of(tmp_path / "tb" / "in-branched-zplus-all-preprocess=rescale-keep=0.05")
+    explainer = Explainer(load_network(str(branched), preprocessing="rescale").model, keep=0.05)
+    sums = np.ravel(list(explainer.relevance_sums(explained[1]).values()))
+    curve = values(events, "00 all layers/sum of relevance")
+    np.testing.assert_allclose([float(curve[n]) for n in range(7)], [1, *sums], 1e-5)
+    lost = values(events, "00 all layers/lost")
+    arrived = [record.arrived.sum() for record in explainer.layers(explained[1])]
+    np.testing.assert_allclose([float(lost[n]) for n in range(1, 7)], arrived - sums, atol=1e-6)
+    for record, gone in zip(explainer.layers(explained[1]), arrived - sums, strict=True):
+        assert ("!" in row(out, record.name)) == (gone > 0.001)
     assert "more than 0.1% of what began" in out
 
 
@@ -228,20 +223,18 @@ def test_gradients_lose_nothing(run, words, tmp_path):
     """They are written under the same tags, without a curve of what is lost."""
     code, out, _ = run(*words, "--method", "gradient", "--target", "1 - 2")
     assert code == 0
-    events = events_of(tmp_path / "tb" / "in-branched-gradient-1_-_2")
+    events = events_of(tmp_path / "tb" / "in-branched-gradient-1_-_2-preprocess=rescale")
     assert "00 all layers/lost" not in events.Tags()["tensors"]
     assert "06 stem/relevance" in events.Tags()["tensors"]
     assert row(out, "stem")[-1] == "-"
-    assert "gradient arrives" in out
+    assert "the gradient of the written one" in out
 
 
 def test_runs_lie_side_by_side_and_are_replaced_on_request_alone(run, words, tmp_path):
     """One folder for each setting; what is no run is never removed."""
     logdir = tmp_path / "tb"
-    folder, other = (
-        logdir / "in-branched-zplus-all",
-        logdir / "in-branched-epsilon-all-pool=average",
-    )
+    folder = logdir / "in-branched-zplus-all-preprocess=rescale"
+    other = logdir / "in-branched-epsilon-all-preprocess=rescale-pool=average"
     for further in ((), ("--composite", "epsilon", "--pool", "average")):
         assert run(*words, *further)[0] == 0
     (old,) = folder.iterdir()

@@ -144,6 +144,7 @@ def test_a_map_that_is_the_same_everywhere_is_like_no_other(rng):
     """Its ranks have no order: NaN, which no mean counts."""
     maps = rng.random((1, 5, 5))
     assert np.isnan(measures.spearman(maps, np.zeros((1, 5, 5)))).all()
+    assert measures.spearman(maps[:0], maps[:0]).shape == (0,)
 
 
 def test_the_most_relevant_patch_comes_first(rng):

@@ -137,6 +137,12 @@ class Engine:
         best = np.argsort(-scores)[:count]
         return [(self.label(index), float(scores[index])) for index in best]
 
+    def line(self, result: Result) -> str:
+        """The best label with its score, as shown on a picture, and the count of further passes."""
+        passes = self.explainer.passes
+        best = label_line(self.top(result.scores, 1))
+        return f"{best}   (mean of {passes} passes)" if passes else best
+
     def label(self, index: int) -> str:
         """The name of a class."""
         labels = self.network.labels

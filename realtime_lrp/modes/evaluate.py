@@ -266,6 +266,7 @@ class Trial:
         self._blurred = np.stack(blurred)
         scores = self._scores(samples.pictures)
         self._asked, self._other = _classes(samples, scores, engine.network.labels)
+        self._other_known = scores[np.arange(len(scores)), self._other] >= FAINT
         self.maps: dict[str, np.ndarray] = {}
 
     def run(self) -> dict:
@@ -308,7 +309,7 @@ class Trial:
             "mass": _mean(measures.mass_accuracy(maps, masks)),
             "rank": _mean(measures.rank_accuracy(maps, masks)),
             **self._curves(measures.patch_turns(maps, GRID, self._rng)),
-            "other_class": self._likeness(maps, other, self._other),
+            "other_class": _mean(measures.spearman(maps, other)[self._other_known]),
             "forgetting": [],
         }
 
@@ -327,15 +328,14 @@ class Trial:
         return {"name": "chance", "pointing": area, "mass": area, "rank": area, **curves}
 
     def _still_alike(self, name: str) -> float | None:
-        """How alike a row's maps are to those that it had before the network forgot."""
-        explainer = _explainer(self._config, self._engine, name)
-        classes = self._asked[:COMPARED]
-        return self._likeness(self.maps[name], self._maps(explainer, name, classes), classes)
+        """How alike a row's maps are to those that it had before the network forgot.
 
-    def _likeness(self, maps: np.ndarray, others: np.ndarray, classes: np.ndarray) -> float | None:
-        """The mean rank correlation, of the samples where the others' class is not too faint."""
-        known = self._probability(self._samples.pictures[: len(classes)], classes) >= FAINT
-        return _mean(measures.spearman(maps[known], others[known]))
+        Each network is asked for its own answer: the class from before means nothing to it any
+        more, and may be too improbable for LRP to share out.
+        """
+        explainer = _explainer(self._config, self._engine, name)
+        maps = self._explained(explainer, name, slice(COMPARED), "top1")
+        return _mean(measures.spearman(self.maps[name], maps))
 
     def _curves(self, turns: np.ndarray) -> dict:
         """Deletion and insertion: the class's mean probability, and the area under it."""
@@ -352,15 +352,19 @@ class Trial:
         return self._scores(pictures)[np.arange(len(classes)), classes]
 
     def _maps(self, explainer: Explainer, name: str, classes: np.ndarray) -> np.ndarray:
-        """What counts of the relevance of the first samples, each for its class."""
-        maps = np.empty(self._samples.masks[: len(classes)].shape, np.float32)
+        """What counts of the relevance of every sample, each for its class."""
+        maps = np.empty(self._samples.masks.shape, np.float32)
         for number in np.unique(classes):
             (which,) = np.nonzero(classes == number)
             for part in np.split(which, range(BATCH, len(which), BATCH)):
-                x = self._engine.network.prepare(self._samples.pictures[part])
-                relevance = explainer(x, target=int(number)).relevance
-                maps[part] = measures.counted(relevance, name)
+                maps[part] = self._explained(explainer, name, part, int(number))
         return maps
+
+    def _explained(
+        self, explainer: Explainer, name: str, part: slice | np.ndarray, target: int | str
+    ) -> np.ndarray:
+        x = self._engine.network.prepare(self._samples.pictures[part])
+        return measures.counted(explainer(x, target=target).relevance, name)
 
 
 def _names() -> list[str]:
@@ -409,7 +413,7 @@ def _scorer(engine: Engine) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _forgetting(model, seed: int) -> Iterator[dict]:
-    """Draws the model's weights anew for good, layer by layer from the output down.
+    """Draws the weights of a Keras model anew for good, layer by layer from the output down.
 
     The cascading randomisation of Adebayo et al. 2018, "Sanity checks for saliency maps", and Sixt
     et al. 2020, "When explanations lie"; every layer takes what its own initialiser gives.
@@ -486,8 +490,8 @@ def _sheet(config: Config, samples: Samples, maps: dict[str, np.ndarray]) -> np.
     columns = {}
     for name, shown in maps.items():
         inner = (0, 0, shown.shape[2], shown.shape[1])
-        layers = [painter(one[..., None], (0, 0, TILE, TILE), inner) for one in shown]
-        tiles = [lay_over(view, layer) for view, layer in zip(views, layers, strict=False)]
+        layers = [painter(one[..., None], (0, 0, TILE, TILE), inner) for one in shown[:SHOWN]]
+        tiles = [lay_over(view, layer) for view, layer in zip(views, layers, strict=True)]
         columns[name] = _column(name, tiles)
     composites = [columns[name] for name in columns if name in COMPOSITES]
     methods = [columns[name] for name in columns if name not in COMPOSITES]

@@ -47,7 +47,9 @@ def run(config: Config, inputs: Sequence[str], output: str, overwrite: bool) -> 
         engine = engine or Engine(config)
         result = _explained(config, engine, picture, target, overwrite)
         best = ", ".join(f"{name} {score:.2g}" for name, score in engine.top(result.scores, 3))
-        lines.append(f"{source.name}: {best} -> {target}")
+        passes = engine.explainer.passes
+        note = f" (mean of {passes} passes)" if passes else ""
+        lines.append(f"{source.name}: {best} -> {target}{note}")
     if not lines:
         raise DamagedInputError(f"None of the {len(sources)} pictures can be read.")
     return lines

@@ -10,8 +10,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import closing
 from io import StringIO
 from pathlib import Path
 
@@ -21,9 +21,10 @@ from rich.table import Table
 from tensorboard.plugins.histogram import metadata
 
 from realtime_lrp.config import Config
-from realtime_lrp.errors import OutputError, TransferError, first_line
+from realtime_lrp.errors import TransferError, first_line
 from realtime_lrp.modes.engine import DEFAULT_COMPOSITE, DEFAULT_MODEL, Engine, turned
 from realtime_lrp.relevance.explainer import LayerRecord
+from realtime_lrp.video.files import completed_folder
 from realtime_lrp.video.pictures import read_picture
 from realtime_lrp.view import tiles
 
@@ -73,7 +74,7 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
       TransferError: a write failed.
     """
     target = logdir / _run_name(config, source)
-    with _completed_folder(target, overwrite) as part:
+    with completed_folder(target, overwrite, EVENTS) as part:
         picture = turned(read_picture(source), config.input.mirror)
         engine = Engine(config)
         x = engine.network.prepare(engine.region(picture.shape[:2]).extract(picture)[None])
@@ -91,72 +92,19 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
 
 def _run_name(config: Config, source: Path) -> str:
     lrp, model = config.lrp, config.model
-    others = {"method", "composite", "target"}
     further = {
-        **({"weights": Path(model.weights).stem} if model.weights else {}),
-        **lrp.model_dump(exclude_defaults=True, exclude=others),
+        **model.model_dump(exclude_defaults=True, exclude={"name", "labels"}),
+        **lrp.model_dump(exclude_defaults=True, exclude={"method", "composite", "target"}),
         **config.input.model_dump(exclude_defaults=True),
     }
     words = [
         source.stem,
         Path(model.name or DEFAULT_MODEL).stem,
         lrp.composite or DEFAULT_COMPOSITE if lrp.method == "lrp" else lrp.method,
-        str(lrp.target),
+        lrp.target,
         *(f"{key}={value}" for key, value in further.items()),
     ]
     return "-".join(re.sub(r"[^\w.+=-]+", "_", word) for word in words)
-
-
-@contextmanager
-def _completed_folder(target: Path, overwrite: bool) -> Iterator[Path]:
-    """Lends the folder `target.PID.part`; renames it to `target` on success, else removes it.
-
-    The folder that holds them is made where there is none.
-
-    Raises:
-      OutputError: the folder cannot be made, or exists.
-      TransferError: it cannot be renamed.
-    """
-    target = target.resolve()
-    parent, part = target.parent, target.with_name(f"{target.name}.{os.getpid()}.part")
-    try:
-        new = not parent.exists()
-        _check_replaceable(target, overwrite)
-        parent.mkdir(exist_ok=True)
-        part.mkdir()
-    except OSError as error:
-        raise OutputError(
-            f"The folder {str(target)!r} cannot be made ({error.strerror})."
-        ) from None
-    try:
-        yield part
-        _check_replaceable(target, overwrite)  # another job may have been faster
-        _move(part, target)
-    except OSError as error:
-        raise TransferError(f"{str(target)!r} cannot be made ({error.strerror}).") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-        if new:
-            with suppress(OSError):  # what holds a run stays
-                parent.rmdir()
-
-
-def _check_replaceable(target: Path, overwrite: bool) -> None:
-    if not target.exists():
-        return
-    if not overwrite:
-        raise OutputError(f"The run {str(target)!r} exists. Add --overwrite or another --logdir.")
-    for file in target.iterdir():
-        if EVENTS not in file.name:
-            raise OutputError(f"{str(file)!r} belongs to no run. Choose another --logdir.")
-
-
-def _move(part: Path, target: Path) -> None:
-    old = part.with_suffix(".old")
-    if target.exists():
-        target.rename(old)
-    part.rename(target)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _write_run(
@@ -286,10 +234,12 @@ def _about_pools(records: Sequence[LayerRecord], conserving: bool, shares: bool)
     if not pools:
         return []
     what = "relevance" if conserving else "gradient"
-    how = "shares it out" if conserving and shares else "gives it to its first maximum"
+    how = "is shared out over its window"
+    if not (conserving and shares):
+        how = "goes to the first maximum of its window (MaxPoolGrad: orig_input, orig_output)"
     return [
-        f"A max pool has two tensors, the one it reads and the one it writes: {what} arrives at "
-        f"what it wrote, and each window {how} in what it read.",
+        "A max pool has two tensors, the one it reads and the one it writes. What arrives is the "
+        f"{what} of the written one; each entry {how} in the read one, so both are needed.",
         *map(_about_pool, pools),
         "",
     ]

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.modes.engine import VIEWER_COMPOSITE, Engine, label_line, turned
+from realtime_lrp.modes.engine import VIEWER_COMPOSITE, Engine, turned
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.video.capture import Capture
 from realtime_lrp.video.files import check_output
@@ -104,7 +104,7 @@ class RelevanceThread:
     def _explain(self, frame: Item[np.ndarray], painter: Painter) -> None:
         begin = time.monotonic()
         (result,) = self.engine.explain([frame.value])
-        line = label_line(self.engine.top(result.scores, 1))
+        line = self.engine.line(result)
         layer = painter(result.relevance, result.region.box, result.region.inner)
         seconds = time.monotonic() - begin
         if not self._stats.maps:

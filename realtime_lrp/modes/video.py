@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from realtime_lrp.config import Config
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.modes.engine import Engine, label_line, turned
+from realtime_lrp.modes.engine import Engine, turned
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.video.files import VIDEOS, check_output, completed, inputs_of, outputs_for
 from realtime_lrp.video.recorded import CONTAINERS, TimedFrame, VideoReader, VideoWriter
@@ -118,7 +118,7 @@ def _overlaid(
         for frame, picture, result in zip(batch, pictures, results, strict=True):
             layer = painter(result.relevance, result.region.box, result.region.inner)
             drawn = lay_over(picture, layer)
-            draw_lines(drawn, [label_line(engine.top(result.scores, 1))], layer.box, bottom=True)
+            draw_lines(drawn, [engine.line(result)], layer.box, bottom=True)
             yield TimedFrame(drawn, frame.pts)
 
 

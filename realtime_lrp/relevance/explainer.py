@@ -99,6 +99,8 @@ class Explainer:
     Attributes:
       input_shape: (H, W, C) of a picture.
       classes: the number of scores.
+      passes: how many forward passes go into the map of one picture besides its own: 0, or the
+        perturbed pictures of SmoothGrad and integrated gradients.
       signed: whether maps of the explainer's own target can have negative entries.
 
     Raises:
@@ -159,6 +161,7 @@ class Explainer:
             if len(explain) == 1:
                 self._rules = dict(binder.rules)
         self._compile(explain)
+        self.passes = samples if wanted[0][0].perturb else 0
         self._keeps_sign = wanted[0][0] is METHODS["grad_cam"] or self._shares_keep_sign()
         self.set_target(target)
 

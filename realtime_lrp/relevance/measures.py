@@ -176,4 +176,4 @@ def area_under(places: np.ndarray, curve: np.ndarray) -> float:
 
 
 def _flat(maps: np.ndarray) -> np.ndarray:
-    return maps.reshape(len(maps), -1)
+    return maps.reshape(len(maps), math.prod(maps.shape[1:]))

@@ -67,8 +67,12 @@ Explain = Callable[..., tuple[tf.Tensor, Parts]]
 
 
 def bound(method: Method, network: Network) -> Explain:
-    """A method for one network; run it inside the compiled function."""
-    graph, back = network.graph, _letting_through(network.keep, method.back(network))
+    """A method for one network; run it inside the compiled function.
+
+    What it returns holds on to the rules, not to what they were made from.
+    """
+    graph, samples = network.graph, network.samples
+    back = _letting_through(network.keep, method.back(network))
 
     def explain(x, tensors, *target):
         begin = method.start(tensors[graph.output], *target)
@@ -76,7 +80,9 @@ def bound(method: Method, network: Network) -> Explain:
         if method.perturb is None:
             return method.finish(graph, x, tensors, parts), parts
         mean = tf.map_fn(
-            lambda one: _mean_over_passes(method, network, back, *one),
+            lambda one: _mean_over_passes(
+                graph, back, method.perturb(one[0][None], samples), one[1]
+            ),
             (x, begin),
             fn_output_signature=tf.TensorSpec(x.shape[1:], x.dtype),
         )
@@ -85,12 +91,11 @@ def bound(method: Method, network: Network) -> Explain:
     return explain
 
 
-def _mean_over_passes(method, network, back, x, begin) -> tf.Tensor:
-    """The mean of what arrives at the perturbed pictures of x [H, W, C]; one batch."""
-    pictures = method.perturb(x[None], network.samples)
-    tensors = network.graph.forward(pictures)
-    begin = tf.repeat(begin[None], network.samples, axis=0)
-    return tf.reduce_mean(total(network.graph.backward(tensors, begin, back)[0]), axis=0)
+def _mean_over_passes(graph: Graph, back: Back, pictures: tf.Tensor, begin: tf.Tensor) -> tf.Tensor:
+    """The mean of what arrives at each of the pictures [samples, H, W, C]; one batch."""
+    tensors = graph.forward(pictures)
+    begin = tf.repeat(begin[None], pictures.shape[0], axis=0)
+    return tf.reduce_mean(total(graph.backward(tensors, begin, back)[0]), axis=0)
 
 
 def _letting_through(keep: float, back: Back) -> Back:

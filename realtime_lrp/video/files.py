@@ -4,6 +4,7 @@ import errno
 import glob
 import os
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -102,6 +103,64 @@ def _named(word: str, suffixes: Sequence[str]) -> list[Path]:
     if path.exists():
         return [path]
     return sorted(Path(p) for p in glob.glob(word, recursive=True) if Path(p).is_file())
+
+
+@contextmanager
+def completed_folder(target: Path, overwrite: bool, mark: str) -> Iterator[Path]:
+    """Lends the folder `target.PID.part`; renames it to `target` on success, else removes it.
+
+    The folder that holds them is made where there is none.
+
+    Args:
+      target: the final name.
+      overwrite: whether a folder of that name is replaced.
+      mark: what stands in the name of each of its files; a folder with another file is refused.
+
+    Raises:
+      OutputError: the folder cannot be made, or exists.
+      TransferError: it cannot be renamed.
+    """
+    target = target.resolve()
+    parent, part = target.parent, target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        new = not parent.exists()
+        _check_replaceable(target, overwrite, mark)
+        parent.mkdir(exist_ok=True)
+        part.mkdir()
+    except OSError as error:
+        raise OutputError(
+            f"The folder {str(target)!r} cannot be made ({error.strerror})."
+        ) from None
+    try:
+        yield part
+        _check_replaceable(target, overwrite, mark)  # another job may have been faster
+        _move_folder(part, target)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        if new:
+            with suppress(OSError):  # what holds a run stays
+                parent.rmdir()
+
+
+def _check_replaceable(target: Path, overwrite: bool, mark: str) -> None:
+    if not target.exists():
+        return
+    if not overwrite:
+        raise OutputError(f"The folder {str(target)!r} exists. Add --overwrite or choose another.")
+    for file in target.iterdir():
+        if mark not in file.name:
+            raise OutputError(f"{str(file)!r} was not made by this command. Choose another folder.")
+
+
+def _move_folder(part: Path, target: Path) -> None:
+    old = part.with_suffix(".old")
+    try:
+        if target.exists():
+            target.rename(old)
+        part.rename(target)
+    except OSError as error:
+        raise TransferError(f"{str(target)!r} cannot be made ({error.strerror}).") from error
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def masked(address: str) -> str:

@@ -1,5 +1,6 @@
 """The configuration: one schema, every error at once, with its place."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -139,3 +140,32 @@ def test_every_key_has_a_comment():
     """No key without its meaning."""
     for key in config.legal_keys():
         assert len(config.describe(key)) > 2, key
+
+
+def test_config_and_readme_name_every_rule_composite_and_method():
+    """The words of the registries are the words that users read."""
+    from realtime_lrp.relevance.composites import COMPOSITES
+    from realtime_lrp.relevance.methods import METHODS
+    from realtime_lrp.relevance.rules import RULES
+
+    readme = (ROOT / "README.md").read_text()
+    for key, names in (("composite", COMPOSITES), ("layers", RULES), ("method", METHODS)):
+        words = re.findall(r"\w+", config.describe(f"lrp.{key}"))
+        assert set(names) <= set(words), key
+        assert all(f"`{name}" in readme for name in names), key
+
+
+def test_rules_for_layers_survive_the_way_through_yaml(tmp_path):
+    """A mapping of patterns and a list of patterns, in a file, on the line and back."""
+    file = tmp_path / "my.yaml"
+    file.write_text("lrp:\n  layers:\n    block1_*: flat\n    '*_conv': gamma(0.1)\n")
+    settings = config.load(file, ("lrp.guided=[block5_*]", "lrp.keep=1"))
+    assert settings.config.lrp.layers == {"block1_*": "flat", "*_conv": "gamma(0.1)"}
+    assert settings.config.lrp.guided == ["block5_*"]
+    again = tmp_path / "again.yaml"
+    again.write_text(config.as_yaml(settings))
+    assert config.load(again).config == settings.config
+    with pytest.raises(ConfigError, match=r"lrp.layers.*quote"):
+        config.load(sets=("lrp.layers={*_conv: flat}",))
+    with pytest.raises(ConfigError, match=r"lrp.keep"):
+        config.load(sets=("lrp.keep=0",))

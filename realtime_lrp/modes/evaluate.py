@@ -291,6 +291,7 @@ class Trial:
         stages = []
         for stage in _forgetting(self._engine.network.model, self._seed):
             stages.append(stage)
+            self._calm()
             gc.collect()  # explainers, with their copies of the weights
             for name in _progress(rows, f"without {stage['down_to']}"):
                 rows[name]["forgetting"].append(self._still_alike(name))
@@ -327,14 +328,23 @@ class Trial:
         }
         return {"name": "chance", "pointing": area, "mass": area, "rank": area, **curves}
 
-    def _still_alike(self, name: str) -> float | None:
-        """How alike a row's maps are to those that it had before the network forgot.
+    def _calm(self) -> None:
+        """Weakens the output layer until no class that is asked for is too faint.
 
-        Each network is asked for its own answer: the class from before means nothing to it any
-        more, and may be too improbable for LRP to share out.
+        Large outputs of a network that has forgotten saturate its softmax. Half the weights give
+        each class the same map, half as strong.
         """
+        *_, last = _learning_layers(self._engine.network.model)
+        asked = self._asked[:COMPARED]
+        for _ in range(64):
+            if self._probability(self._samples.pictures[:COMPARED], asked).min() >= FAINT:
+                return
+            last.set_weights([weights / 2 for weights in last.get_weights()])
+
+    def _still_alike(self, name: str) -> float | None:
+        """How alike a row's maps are to those that it had before the network forgot."""
         explainer = _explainer(self._config, self._engine, name)
-        maps = self._explained(explainer, name, slice(COMPARED), "top1")
+        maps = self._maps(explainer, name, self._asked[:COMPARED])
         return _mean(measures.spearman(self.maps[name], maps))
 
     def _curves(self, turns: np.ndarray) -> dict:
@@ -352,19 +362,15 @@ class Trial:
         return self._scores(pictures)[np.arange(len(classes)), classes]
 
     def _maps(self, explainer: Explainer, name: str, classes: np.ndarray) -> np.ndarray:
-        """What counts of the relevance of every sample, each for its class."""
-        maps = np.empty(self._samples.masks.shape, np.float32)
+        """What counts of the relevance of the first samples, each for its class."""
+        maps = np.empty(self._samples.masks[: len(classes)].shape, np.float32)
         for number in np.unique(classes):
             (which,) = np.nonzero(classes == number)
             for part in np.split(which, range(BATCH, len(which), BATCH)):
-                maps[part] = self._explained(explainer, name, part, int(number))
+                x = self._engine.network.prepare(self._samples.pictures[part])
+                relevance = explainer(x, target=int(number)).relevance
+                maps[part] = measures.counted(relevance, name)
         return maps
-
-    def _explained(
-        self, explainer: Explainer, name: str, part: slice | np.ndarray, target: int | str
-    ) -> np.ndarray:
-        x = self._engine.network.prepare(self._samples.pictures[part])
-        return measures.counted(explainer(x, target=target).relevance, name)
 
 
 def _names() -> list[str]:

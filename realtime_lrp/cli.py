@@ -111,6 +111,7 @@ _COMMON = (
     click.option("-v", "verbose", count=True, help="says more; -vv shows tracebacks"),
     click.option("-q", "quiet", is_flag=True, help="says nothing but errors"),
 )
+_PATH = click.Path(path_type=Path)
 _OVERWRITE = click.option("--overwrite", is_flag=True, help="replaces files that exist")
 _DURATION = click.option(
     "--duration",
@@ -118,9 +119,7 @@ _DURATION = click.option(
     metavar="SECONDS",
     help="ends so long after the first map",
 )
-_STATS = click.option(
-    "--stats", type=click.Path(path_type=Path), metavar="FILE", help="writes figures as JSON"
-)
+_STATS = click.option("--stats", type=_PATH, metavar="FILE", help="writes figures as JSON")
 _INPUTS = click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 _OUTPUT = click.option("-o", "output", required=True, metavar="FILE_OR_FOLDER", help="the output")
 
@@ -211,11 +210,11 @@ def image(settings: config.Settings, inputs, output, overwrite) -> None:
 
 
 @cli.command()
-@click.argument("picture", metavar="INPUT", type=click.Path(path_type=Path))
+@click.argument("picture", metavar="INPUT", type=_PATH)
 @click.option(
     "--logdir",
     required=True,
-    type=click.Path(path_type=Path),
+    type=_PATH,
     metavar="DIR",
     help="TensorBoard's folder; the run becomes a folder in it",
 )
@@ -230,6 +229,32 @@ def inspect(settings: config.Settings, picture, logdir, overwrite) -> None:
     from realtime_lrp.modes import inspect as mode
 
     _say(mode.run(settings.config, picture, logdir, overwrite))
+
+
+@cli.command()
+@click.option("--images", type=_PATH, metavar="DIR", help="photos; without it: drawn symbols")
+@click.option("--boxes", type=_PATH, metavar="FILE", help="where the photos' objects are (JSON)")
+@click.option(
+    "--count", type=click.IntRange(min=1), metavar="N", help="how many; else 60 drawn or all photos"
+)
+@click.option("--seed", type=click.IntRange(0, 2**31), default=0, help="of all chance")
+@click.option("--json", type=_PATH, metavar="FILE", help="writes every figure as JSON")
+@click.option("--picture", type=_PATH, metavar="FILE", help="writes a picture of all maps")
+@_OVERWRITE
+@configured(
+    "--model", "--weights", "--labels", "--preprocess", "--size", "--pool", "--precision",
+    "--colormap", "--opacity",
+)  # fmt: skip
+def evaluate(settings: config.Settings, **request: Any) -> None:
+    """Measures how well the maps of every composite and method point at the object.
+
+    Without --images: the embedded network on symbols drawn for it. With --images and --boxes:
+    photos, where FILE holds {"cat.jpg": {"box": [x0, y0, x1, y1], "label": "tabby"}}, the box in
+    pixels, or a list of such boxes. Without a label the network's answer is explained.
+    """
+    from realtime_lrp.modes import evaluate as mode
+
+    _say(mode.run(settings.config, mode.Request(**request)))
 
 
 @cli.command("config")

@@ -12,11 +12,11 @@ from realtime_lrp import config
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.drawing import CLASSES
 from realtime_lrp.models.drawing.batch import draw_batch
-from realtime_lrp.modes import evaluate
+from realtime_lrp.modes import evaluate, evaluate_report
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.methods import METHODS
 
-FIGURES = [*evaluate.COLUMNS]
+FIGURES = [*evaluate_report.COLUMNS]
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_every_composite_and_method_is_a_row(run, tiny_model, with_boxes, tmp_pa
         assert len(row["deletion_curve"]) == len(evaluate.TAKEN)
     width = 1 + max(len(COMPOSITES), len(METHODS) - 1)
     bands = 1 + (len(METHODS) > 1)
-    tall = 56 + 2 * (4 + evaluate.TILE)
+    tall = 56 + 2 * (4 + evaluate_report.TILE)
     assert cv2.imread(str(picture)).shape == (bands * (tall + 4) + 4, width * 164 + 4, 3)
 
 
@@ -180,12 +180,12 @@ def test_drawn_pictures_hold_a_symbol_and_are_not_those_of_training():
     from realtime_lrp.models.train_shapes import STAGES
     from realtime_lrp.modes.make_assets import HELD_OUT_SEED
 
-    samples = evaluate._drawn(evaluate.Request(count=15, seed=1))
+    samples = evaluate.drawn(15, seed=1)
     assert samples.masks.any(axis=(1, 2)).all()
-    drawn = draw_batch((evaluate.DRAWN_SEED, 1), 15, nothings=0)
+    drawn = draw_batch((evaluate.OWN_SEED, 1), 15, nothings=0)
     np.testing.assert_array_equal(samples.pictures, drawn.pixels)
     assert sorted(drawn.labels) == list(range(len(CLASSES) - 1))
-    assert evaluate.DRAWN_SEED not in {HELD_OUT_SEED, *(plan.seed for plan in STAGES)}
+    assert evaluate.OWN_SEED not in {HELD_OUT_SEED, *(plan.seed for plan in STAGES)}
 
 
 def test_forgetting_goes_from_the_output_down():
@@ -214,6 +214,37 @@ def test_forgetting_goes_from_the_output_down():
         assert stage["down_to"] == changed[0]
         stages.append(stage["layers"])
     assert stages == [1, 2, 3, 4]
+
+
+def test_what_is_drawn_anew_are_not_the_weights_that_training_began_with():
+    """The same seed in the same order would give them again, and what is left of them."""
+    from realtime_lrp.models.shapes import build_shapes
+
+    keras.utils.set_random_seed(1)
+    begin, network = build_shapes(), build_shapes()
+    (stage, *_) = evaluate._forgetting(network, seed=1)
+    assert stage["down_to"] == "predictions"
+    kernels = (
+        model.get_layer("predictions").get_weights()[0].ravel() for model in (begin, network)
+    )
+    assert abs(np.corrcoef(*kernels)[0, 1]) < 0.1
+
+
+def test_a_saturated_network_is_calmed(halves, rng):
+    """Outputs in the thousands: halved until the class that is asked for is probable enough."""
+    network = evaluate.Engine(
+        config.load(options={"--model": str(halves), "--preprocess": "none"}).config
+    )
+    kernel, bias = network.network.model.layers[-1].get_weights()
+    network.network.model.layers[-1].set_weights([1000 * kernel, bias])
+    pictures = np.zeros((2, 16, 16, 3), np.uint8)
+    pictures[:, :, 8:] = 255  # the right half: class 1, and class 0 is asked for
+    samples = evaluate.Samples(pictures, np.ones((2, 16, 16), bool), [0, 0], "")
+    trial = evaluate.Trial(network, samples, 0)
+    asked = np.zeros(2, int)
+    assert trial._probability(pictures, asked).max() == 0
+    trial._calm()
+    assert evaluate.FAINT <= trial._probability(pictures, asked).min() < 0.5
 
 
 def test_scores_are_the_explainers(tmp_path, rng):

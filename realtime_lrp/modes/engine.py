@@ -92,13 +92,21 @@ class Engine:
         )
         require_graph(self.network.model)
         _check_channels(self.network)
+        self._config = config
+        precision = config.lrp.precision
+        self.precision = "float32" if precision == "auto" else precision
         lrp = config.lrp
-        self.precision = "float32" if lrp.precision == "auto" else lrp.precision
-        self.explainer = Explainer(
+        self.explainer = self.explainer_for(lrp.method, lrp.composite or composite, lrp.target)
+        self.device = _device()
+
+    def explainer_for(self, method: str, composite: str, target: str | int) -> Explainer:
+        """An explainer of the network, its weights as they are now; the rest as configured."""
+        lrp = self._config.lrp
+        return Explainer(
             self.network.model,
-            lrp.method,
-            lrp.composite or composite,
-            lrp.target,
+            method,
+            composite,
+            target,
             self.precision,
             layers=lrp.layers,
             absorb_bias=lrp.absorb_bias,
@@ -107,10 +115,9 @@ class Engine:
             samples=lrp.samples,
             pool=lrp.pool,
             labels=self.network.labels,
-            size=config.model.size,
+            size=self._config.model.size,
             **self.network.box(),
         )
-        self.device = _device()
 
     def explain(self, pictures: Sequence[np.ndarray]) -> list[Result]:
         """Explains pictures, uint8 [H, W, 3] RGB each, as one batch."""

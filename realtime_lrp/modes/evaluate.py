@@ -8,33 +8,20 @@ RGB as the network sees them, maps float32 [N, h, w], masks bool [N, h, w].
 import gc
 import json
 import logging
-import textwrap
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-)
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 from realtime_lrp.config import Config
-from realtime_lrp.errors import DamagedInputError, Error, MissingInputError, UsageError
-from realtime_lrp.models.drawing.batch import draw_batch
+from realtime_lrp.errors import DamagedInputError, Error, UsageError
 from realtime_lrp.modes.demo import with_demo_network
 from realtime_lrp.modes.engine import DEFAULT_COMPOSITE, Engine, check_names
-from realtime_lrp.modes.make_assets import REACH, near
+from realtime_lrp.modes.evaluate_report import lines, sheet
+from realtime_lrp.modes.samples import OWN_SEED, Samples, drawn, photos, read_boxes
 from realtime_lrp.relevance import measures
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.explainer import Explainer
@@ -42,14 +29,9 @@ from realtime_lrp.relevance.methods import METHODS
 from realtime_lrp.relevance.targets import TargetResolver
 from realtime_lrp.video.files import check_output, completed
 from realtime_lrp.video.libraries import cv2
-from realtime_lrp.video.pictures import read_picture, write_picture
-from realtime_lrp.video.region import resize
-from realtime_lrp.view.overlay import Painter, lay_over
-from realtime_lrp.view.sheet import contact_sheet
-from realtime_lrp.view.text import draw_lines
+from realtime_lrp.video.pictures import write_picture
 
 COUNT = 60  # drawn pictures: four of each symbol
-DRAWN_SEED = 90210  # the first part of each drawing's seed; training uses 1, 2 and 3
 BATCH = 32
 GRID = 16  # patches in a row and in a column, for deletion and insertion
 TAKEN = np.unique([0, *np.geomspace(1, GRID * GRID, 16).round()])  # patches; dense at the start
@@ -58,8 +40,6 @@ RANDOM_ORDERS = 3
 COMPARED = 16  # pictures whose maps are compared with those of networks that forget
 STAGES = 6  # of forgetting, at most, from the last layer only to all layers
 FAINT = 1e-20  # a class less probable than this leaves LRP nothing that float32 can share out
-SHOWN = 3  # pictures in --picture
-TILE = 160  # their side there
 
 log = logging.getLogger(__name__)
 
@@ -85,44 +65,6 @@ class Request:
     overwrite: bool = False
 
 
-@dataclass(frozen=True)
-class Samples:
-    """What is measured on; a photo with objects of two classes is two samples.
-
-    Attributes:
-      pictures, masks: one of each per sample.
-      labels: the class that is explained, by name or index; None: the network's answer.
-      object: what the masks show, in words.
-    """
-
-    pictures: np.ndarray
-    masks: np.ndarray
-    labels: list[str | int | None]
-    object: str
-
-
-class Box(BaseModel):
-    """An object on a photo: x0, y0, x1, y1 in its pixels, and the class that is explained."""
-
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-    box: tuple[float, float, float, float]
-    label: str | int | None = None
-
-    @field_validator("box")
-    @classmethod
-    def _has_an_inside(cls, box):
-        if not (box[0] < box[2] and box[1] < box[3]):
-            raise ValueError("expected [x0, y0, x1, y1] with x0 < x1 and y0 < y1")
-        return box
-
-
-Boxes = dict[
-    str, Annotated[list[Box], BeforeValidator(lambda v: v if isinstance(v, list) else [v])]
-]
-"""File name -> its boxes."""
-
-
 def run(config: Config, request: Request) -> list[str]:
     """Measures every composite and method.
 
@@ -143,20 +85,22 @@ def run(config: Config, request: Request) -> list[str]:
     if (request.images is None) != (request.boxes is None):
         raise UsageError("--images DIR and --boxes FILE.json belong together. Give both or none.")
     if request.boxes:
-        boxes = _read_boxes(request.boxes, request.images)
+        boxes = read_boxes(request.boxes, request.images)
         engine = Engine(config)
-        samples = _photos(request, boxes, engine)
+        samples = photos(request.images, boxes, engine, request.count)
     else:
         engine = Engine(_for_drawn_pictures(config))
-        samples = _drawn(request)
-    trial = Trial(config, engine, samples, request.seed)
+        samples = drawn(request.count or COUNT, request.seed)
+    trial = Trial(engine, samples, request.seed)
     report = {"network": engine.network.name, "seed": request.seed, **trial.run()}
     if request.json:
         with completed(request.json, request.overwrite) as part:
             part.write_text(json.dumps(report, indent=1) + "\n")
     if request.picture:
-        write_picture(request.picture, _sheet(config, samples, trial.maps), request.overwrite)
-    return _lines(report)
+        write_picture(
+            request.picture, sheet(config, samples.pictures, trial.maps), request.overwrite
+        )
+    return lines(report)
 
 
 def _check_outputs(request: Request) -> None:
@@ -175,64 +119,6 @@ def _for_drawn_pictures(config: Config) -> Config:
             "model",
         )
     return config
-
-
-def _drawn(request: Request) -> Samples:
-    """Pictures of symbols that training never uses, with the ink as object."""
-    count = request.count or COUNT
-    batch = draw_batch((DRAWN_SEED, request.seed), count, nothings=0)
-    masks = np.stack([near(mask) for mask in batch.mask])
-    what = f"the ink of the symbol with {REACH} pixels of margin"
-    return Samples(batch.pixels, masks, [None] * count, what)
-
-
-def _read_boxes(path: Path, folder: Path) -> Boxes:
-    """The boxes of a JSON file, whose photos are all there."""
-    try:
-        boxes = TypeAdapter(Boxes).validate_json(path.read_bytes())
-    except OSError as error:
-        raise MissingInputError(
-            f"The boxes {str(path)!r} cannot be read ({error.strerror})."
-        ) from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ": ".join([str(path), *map(str, first["loc"])])
-        raise DamagedInputError(
-            f"{where}: {first['msg']}.\n"
-            'Expected {"cat.jpg": {"box": [x0, y0, x1, y1], "label": "tabby"}}, label optional.'
-        ) from None
-    for name in boxes:
-        if not (folder / name).is_file():
-            raise MissingInputError(f"There is no photo {str(folder / name)!r}; {path} names it.")
-    return boxes
-
-
-def _photos(request: Request, boxes: Boxes, engine: Engine) -> Samples:
-    """Photos as the network sees them; what cannot be used among several is left out and named."""
-    found = []
-    for name, entries in boxes.items():
-        try:
-            picture = read_picture(request.images / name)
-        except DamagedInputError as error:
-            log.warning("%s", error)
-            continue
-        region = engine.region(picture.shape[:2])
-        by_label = defaultdict(list)
-        for entry in entries:
-            by_label[entry.label].append(entry.box)
-        for label, corners in by_label.items():
-            mask = measures.mask_of(corners, region.box, region.inner, region.size)
-            if mask.any():
-                found.append((region.extract(picture), mask, label))
-            else:
-                log.warning("%s: box %s lies outside what the network sees", name, corners[0])
-    if not found:
-        raise DamagedInputError(
-            f"No box in {str(request.boxes)!r} can be used. Expected boxes of photos that can be "
-            "read, within the region that the network sees (--set input.fit=squash: all)."
-        )
-    pictures, masks, labels = zip(*found[: request.count], strict=True)
-    return Samples(np.stack(pictures), np.stack(masks), list(labels), "the inside of the boxes")
 
 
 def _classes(samples: Samples, scores: np.ndarray, names: list[str] | None) -> np.ndarray:
@@ -257,8 +143,8 @@ class Trial:
       maps: name of a row -> float32 [n, h, w], what counts of the relevance of the first samples.
     """
 
-    def __init__(self, config: Config, engine: Engine, samples: Samples, seed: int):
-        self._config, self._engine, self._samples, self._seed = config, engine, samples, seed
+    def __init__(self, engine: Engine, samples: Samples, seed: int):
+        self._engine, self._samples, self._seed = engine, samples, seed
         self._rng = np.random.default_rng(seed)
         self._scores = _scorer(engine)
         deviation = min(samples.masks.shape[1:]) * BLUR
@@ -300,7 +186,7 @@ class Trial:
         return stages
 
     def _row(self, name: str) -> dict:
-        explainer = _explainer(self._config, self._engine, name)
+        explainer = _explainer(self._engine, name)
         maps, other = (self._maps(explainer, name, c) for c in (self._asked, self._other))
         self.maps[name] = maps[:COMPARED]
         masks = self._samples.masks
@@ -343,7 +229,7 @@ class Trial:
 
     def _still_alike(self, name: str) -> float | None:
         """How alike a row's maps are to those that it had before the network forgot."""
-        explainer = _explainer(self._config, self._engine, name)
+        explainer = _explainer(self._engine, name)
         maps = self._maps(explainer, name, self._asked[:COMPARED])
         return _mean(measures.spearman(self.maps[name], maps))
 
@@ -378,26 +264,10 @@ def _names() -> list[str]:
     return [*COMPOSITES, *(method for method in METHODS if method != "lrp")]
 
 
-def _explainer(config: Config, engine: Engine, name: str) -> Explainer:
+def _explainer(engine: Engine, name: str) -> Explainer:
     """An explainer of the engine's network as it is now, by the name of a composite or method."""
     method, composite = ("lrp", name) if name in COMPOSITES else (name, DEFAULT_COMPOSITE)
-    lrp = config.lrp
-    return Explainer(
-        engine.network.model,
-        method,
-        composite,
-        "top1",
-        engine.precision,
-        layers=lrp.layers,
-        absorb_bias=lrp.absorb_bias,
-        keep=lrp.keep,
-        guided=lrp.guided,
-        samples=lrp.samples,
-        pool=lrp.pool,
-        labels=engine.network.labels,
-        size=config.model.size,
-        **engine.network.box(),
-    )
+    return engine.explainer_for(method, composite, "top1")
 
 
 def _scorer(engine: Engine) -> Callable[[np.ndarray], np.ndarray]:
@@ -429,7 +299,7 @@ def _forgetting(model, seed: int) -> Iterator[dict]:
     """
     import keras
 
-    keras.utils.set_random_seed(seed)
+    keras.utils.set_random_seed(OWN_SEED + seed)
     fresh = _learning_layers(keras.models.clone_model(model))
     pairs = list(zip(_learning_layers(model), fresh, strict=True))[::-1]
     stages = np.linspace(1, len(pairs), STAGES).round()
@@ -459,58 +329,3 @@ def _progress(names: Iterable[str], what: str) -> Iterable[str]:
     console = Console(stderr=True)
     watched = console.is_terminal and log.isEnabledFor(logging.WARNING)
     return track(list(names), what, console=console, transient=True, disable=not watched)
-
-
-COLUMNS = {
-    "pointing": ("point", "the largest entry is on the object: share of pictures"),
-    "mass": ("mass", "share of the relevance that is on the object"),
-    "rank": ("rank", "of as many largest entries as the object has pixels, the share on it"),
-    "deletion": ("delete", "probability left while patches blur, most relevant first: low is good"),
-    "insertion": ("insert", "probability while they come back, most relevant first: high is good"),
-    "last_layer": ("last", "likeness to the map of a network whose last layer has forgotten"),
-    "all_layers": ("all", "... whose layers have all forgotten: 1 is a map that shows no learning"),
-    "other_class": ("other", "likeness to the map of the next class: 1 is a map that names none"),
-}
-"""Figure of a row -> (head of its column, what it is)."""
-
-
-def _lines(report: dict) -> list[str]:
-    """The report as a table and its explanation, plain text."""
-    table = Table("", box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    for head, _ in COLUMNS.values():
-        table.add_column(head, justify="right")
-    for row in report["rows"]:
-        figures = [row.get(name) for name in COLUMNS]
-        table.add_row(row["name"], *("-" if f is None else f"{f:.3f}" for f in figures))
-    console = Console(file=StringIO(), width=120)
-    console.print(table)
-    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
-    first = f"{report['network']}, {report['pictures']} pictures; the object: {report['object']}"
-    return [first, "", *lines, "", *(f"{head:7} {what}" for head, what in COLUMNS.values())]
-
-
-def _sheet(config: Config, samples: Samples, maps: dict[str, np.ndarray]) -> np.ndarray:
-    """The first pictures and every row's maps over them; composites above, methods below."""
-    painter = Painter("grey", config.overlay.colormap or "fire", config.overlay.opacity, 0.0)
-    views = [resize(picture, (TILE, TILE)) for picture in samples.pictures[:SHOWN]]
-    columns = {}
-    for name, shown in maps.items():
-        inner = (0, 0, shown.shape[2], shown.shape[1])
-        layers = [painter(one[..., None], (0, 0, TILE, TILE), inner) for one in shown[:SHOWN]]
-        tiles = [lay_over(view, layer) for view, layer in zip(views, layers, strict=True)]
-        columns[name] = _column(name, tiles)
-    composites = [columns[name] for name in columns if name in COMPOSITES]
-    methods = [columns[name] for name in columns if name not in COMPOSITES]
-    width = 1 + max(len(composites), len(methods))
-    sheet = []
-    for band in filter(None, (composites, methods)):
-        blank = np.full_like(band[0], 255)
-        sheet += [_column("picture", views), *band, *[blank] * (width - 1 - len(band))]
-    return contact_sheet(sheet, width)
-
-
-def _column(name: str, tiles: list[np.ndarray]) -> np.ndarray:
-    head = np.zeros((56, TILE, 3), np.uint8)
-    draw_lines(head, textwrap.wrap(name.replace("_", " "), 16), (0, 0, TILE, 450), bottom=False)
-    gap = np.full((4, TILE, 3), 255, np.uint8)
-    return np.concatenate([head, *(part for tile in tiles for part in (gap, tile))])

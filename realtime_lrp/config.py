@@ -73,7 +73,7 @@ class Lrp(_Section):
         None,
         description="which rule for which layer (lrp): zplus, epsilon, epsilon_plus, "
         "epsilon_plus_flat, epsilon_alpha2_beta1, epsilon_alpha2_beta1_flat or epsilon_gamma_box; "
-        "null: zplus (live, demo: zplus)",
+        "null: zplus (live, demo: epsilon_plus_flat)",
     )
     layers: dict[str, str] = Field(
         {},
@@ -129,8 +129,8 @@ class Overlay(_Section):
     )
     colormap: str | None = Field(
         None,
-        description="bwr, coldnhot, fire, gray or hot; null: fire, or coldnhot where relevance "
-        "can be negative",
+        description="bwr, coldnhot, fire, gray, hot or icefire; null: fire, or icefire where "
+        "relevance can be negative",
     )
     opacity: float = Field(0.8, ge=0, le=1, strict=False, description="0 (no map) to 1")
 

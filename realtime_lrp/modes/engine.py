@@ -50,8 +50,9 @@ from realtime_lrp.relevance.rules import rule_named  # noqa: E402
 
 DEFAULT_MODEL = "vgg16"
 DEFAULT_COMPOSITE = "zplus"
-VIEWER_COMPOSITE = "zplus"
-"""What `live` and `demo` use: `evaluate` favours it."""
+VIEWER_COMPOSITE = "epsilon_plus_flat"
+"""What `live` and `demo` use: by `evaluate` it points best at the cost and steadiness of z+, and it
+depends on the class (README, "Does the map point at the object?")."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class Engine:
     def painter(self, smoothing: float = SMOOTHING) -> Painter:
         """What draws this engine's maps; `smoothing` as in `Painter`."""
         overlay = self._overlay
-        signed_or_not = "coldnhot" if self.explainer.signed else "fire"
+        signed_or_not = "icefire" if self.explainer.signed else "fire"
         return Painter(overlay.map, overlay.colormap or signed_or_not, overlay.opacity, smoothing)
 
     def region(self, size: tuple[int, int]) -> Region:

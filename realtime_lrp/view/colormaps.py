@@ -17,6 +17,7 @@ _MAPS = {
     "gray": ("000 fff", False),
     "bwr": ("00f fff f00", True),
     "coldnhot": ("0ff 00f 000 f00 ff0", True),
+    "icefire": ("0bf 07f 02f 00c 007 700 c00 f20 f70 fb0", True),
 }
 
 

@@ -37,6 +37,12 @@ Size = Annotated[tuple[Pixels, Pixels] | None, BeforeValidator(_size)]
 Text = Annotated[str, BeforeValidator(lambda v: str(v) if isinstance(v, int) else v)]
 
 
+def _rules(value: Any) -> Any:
+    if isinstance(value, dict) and None in value.values():
+        raise ValueError("quote a rule that has a comma in it: 'alpha_beta(1, 0)'")
+    return value
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -75,7 +81,7 @@ class Lrp(_Section):
         "epsilon_plus_flat, epsilon_alpha2_beta1, epsilon_alpha2_beta1_flat or epsilon_gamma_box; "
         "null: zplus (live, demo: epsilon_plus_flat)",
     )
-    layers: dict[str, str] = Field(
+    layers: Annotated[dict[str, str], BeforeValidator(_rules)] = Field(
         {},
         description="rules of their own for some layers, by name or type, such as "
         "{block1_*: flat, Dense: epsilon(0.01)}; rules: zplus, epsilon, gamma, alpha_beta, zbox, "

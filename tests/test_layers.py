@@ -16,7 +16,6 @@ from realtime_lrp.relevance.steps import (
     Cropping,
     Permute,
     Product,
-    Subtract,
     Upsample,
 )
 
@@ -85,6 +84,17 @@ FEATURES = {
     "LeakyReLU": lambda x: layers.LeakyReLU(0.1)(conv()(x)),
     "ReLU with slope": lambda x: layers.ReLU(negative_slope=0.2)(conv()(x)),
     "ReLU6": lambda x: layers.ReLU(6.0)(conv()(x)),
+    "ReLU with slope and ceiling": lambda x: layers.ReLU(0.5, negative_slope=0.2)(conv()(x)),
+    "ReLU with threshold": lambda x: layers.ReLU(threshold=0.1)(conv()(x)),
+    "functions": lambda x: keras.ops.relu(conv()(x)) + keras.ops.leaky_relu(conv()(x), 0.3),
+    "Softmax over places": lambda x: layers.Softmax(axis=(1, 2))(conv()(x)),
+    "one rank lower": lambda x: layers.Add()(
+        [layers.GlobalAveragePooling2D()(conv(activation="relu")(x)), conv(activation="relu")(x)]
+    ),
+    "gate one rank lower": lambda x: layers.Multiply()(
+        [conv(activation="relu")(x), layers.Dense(6, "sigmoid")(layers.GlobalMaxPooling2D()(x))]
+    ),
+    "one tensor twice": lambda x: layers.Concatenate()([conv(activation="relu")(x)] * 2),
     "PReLU": lambda x: layers.PReLU("uniform", shared_axes=[1, 2])(conv()(x)),
     "ELU": lambda x: layers.ELU()(conv()(x)),
     "BatchNormalization first": lambda x: conv(activation="relu")(layers.BatchNormalization()(x)),
@@ -94,6 +104,7 @@ FEATURES = {
     "LayerNormalization": lambda x: layers.LayerNormalization()(conv(activation="gelu")(x)),
     "GroupNormalization": lambda x: layers.GroupNormalization(2)(conv(activation="silu")(x)),
     "Add": lambda x: layers.Add()([conv(activation="relu")(x) for _ in range(3)]),
+    "Average": lambda x: layers.Average()([conv(activation="relu")(x) for _ in range(3)]),
     "Subtract": lambda x: layers.Subtract()([conv(activation="relu")(x) for _ in range(2)]),
     "Multiply": lambda x: layers.Multiply()([conv()(x), conv(activation="sigmoid")(x)]),
     "expressions": lambda x: conv(activation="relu")(x / 2.0 + 1.0) * 3.0 - conv()(x),
@@ -103,10 +114,19 @@ FEATURES = {
 
 @pytest.mark.parametrize("build", FEATURES.values(), ids=FEATURES)
 def test_scores_are_keras_own_and_relevance_is_conserved(build, rng):
-    """Each layer type in a small network, with z+ and with epsilon."""
+    """Each layer type in a small network, with z+, with epsilon, and its gradient."""
     model = network(build)
     x = rng.normal(size=(2, 9, 8, 3)).astype("float32")
-    explanation = Explainer(model, also=["epsilon"])(x)
+    explanation = Explainer(model, also=["epsilon", "gradient"])(x)
+    logits = keras.Model(model.input, layers.Dense(4, name="logits")(model.layers[-1].input))
+    logits.layers[-1].set_weights(model.layers[-1].get_weights())
+    pixels = tf.constant(x)
+    with tf.GradientTape() as tape:
+        tape.watch(pixels)
+        score = tf.reduce_sum(logits(pixels) * explanation.scores)
+    expected = tape.gradient(score, pixels)
+    largest = np.abs(expected).max()
+    np.testing.assert_allclose(explanation.maps["gradient"], expected, atol=1e-4 * largest)
     np.testing.assert_allclose(explanation.scores, model.predict_on_batch(x), atol=1e-5)
     np.testing.assert_allclose(explanation.relevance.sum((1, 2, 3)), 1, atol=2e-3)
     np.testing.assert_allclose(explanation.maps["epsilon"].sum((1, 2, 3)), 1, atol=2e-3)
@@ -136,7 +156,7 @@ def test_sums_share_in_proportion_by_hand():
     one, other = np.full((1, 1, 1, 1), 3.0), np.full((1, 1, 1, 1), 1.0)
     parts = relevance_of(Add(), [one, other], np.full((1, 1, 1, 1), 8.0))
     np.testing.assert_allclose(np.ravel(parts), [6, 2], rtol=1e-6)
-    parts = relevance_of(Subtract(), [one, other], np.full((1, 1, 1, 1), 8.0))
+    parts = relevance_of(Add((1, -1)), [one, other], np.full((1, 1, 1, 1), 8.0))
     np.testing.assert_allclose(np.ravel(parts), [12, -4], rtol=1e-6)
     wide = np.array([3.0, 1.0]).reshape(1, 1, 2, 1)
     parts = relevance_of(Add(), [wide, other], np.full((1, 1, 2, 1), 8.0))
@@ -155,6 +175,21 @@ def test_a_gate_gets_no_relevance():
     halves = relevance_of(Product(), [signal, signal], relevance)
     np.testing.assert_array_equal(halves[0], relevance / 2)
     np.testing.assert_array_equal(halves[1], relevance / 2)
+
+
+def test_a_gate_stays_one_through_constants_and_pools(rng):
+    """`h * g + c * (1 - g)`: nothing goes to the sigmoid."""
+
+    def build(x):
+        gate = conv(padding="same", activation="sigmoid", name="gate")(x)
+        gate = layers.UpSampling2D(3)(layers.MaxPooling2D(3, padding="same")(gate))
+        gate = layers.Cropping2D(((0, 0), (0, 1)))(gate)
+        return conv(padding="same")(x) * gate + conv(padding="same")(x) * (1 - gate)
+
+    sums = Explainer(network(build), composite="epsilon").relevance_sums(
+        rng.normal(size=(1, 9, 8, 3))
+    )
+    np.testing.assert_array_equal(sums["gate"], 0)
 
 
 def test_a_sigmoid_of_the_same_shape_is_found_to_be_the_gate(rng):
@@ -183,10 +218,10 @@ def test_reordering_steps_put_relevance_where_it_came_from(rng):
 
 
 def kinds(model):
-    """Layer name -> type of the step that is left after folding."""
+    """Layer name -> type of the first step that is left after folding."""
     graph = build_graph(model, "max")
     canonise(graph)
-    return {node.layer: type(node.step).__name__ for node in graph.nodes if node.entry}
+    return {node.layer: type(node.step).__name__ for node in reversed(graph.nodes)}
 
 
 FOLDED = {
@@ -258,8 +293,21 @@ def test_a_batch_norm_is_folded_where_it_can_be(build, folds, rng):
     x = rng.normal(size=(2, 9, 8, 3)).astype("float32")
     explainer = Explainer(model)
     np.testing.assert_allclose(explainer(x).scores, model.predict_on_batch(x), atol=1e-5)
-    record = {record.name: record for record in explainer.layers(x)}["bn"]
-    np.testing.assert_array_equal(record.handed_down[0], record.arrived)
+    records = {record.name: record for record in explainer.layers(x)}
+    np.testing.assert_array_equal(records["bn"].handed_down[0], records["bn"].arrived)
+    for name, record in records.items():
+        activation = keras.Model(model.input, model.get_layer(name).output).predict_on_batch(x)
+        np.testing.assert_allclose(record.output, activation, atol=1e-5, err_msg=name)
+
+
+def test_layer_norms_keep_the_weights_of_when_they_were_read(rng):
+    """Training the model further does not change the explainer."""
+    model = network(lambda x: layers.LayerNormalization(name="norm")(conv()(x)))
+    x = rng.normal(size=(1, 9, 8, 3))
+    explainer = Explainer(model)
+    before = explainer(x).scores
+    model.get_layer("norm").gamma.assign_add(np.full(6, 0.3))
+    np.testing.assert_array_equal(explainer(x).scores, before)
 
 
 def test_folding_gives_the_maps_of_the_folded_network(rng):

@@ -11,6 +11,7 @@ from realtime_lrp import Explainer
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.methods import METHODS, top_share
+from realtime_lrp.relevance.rules import Flat
 
 METHODS_OF_ONE_PASS = [name for name, method in METHODS.items() if not method.perturb]
 
@@ -271,6 +272,16 @@ def test_a_filtered_explanation_loses_what_was_filtered(rng):
         ({"layers": {"conv1": "flatt"}}, "'flat'"),
         ({"layers": {"fc1": "zbox"}, "low": 0, "high": 1}, "'fc1' lies behind"),
         ({"keep": 0}, "above 0"),
+        ({"keep": "a"}, "above 0"),
+        ({"samples": 0}, "samples"),
+        ({"also": "gradient"}, "list"),
+        ({"guided": []}, "list"),
+        ({"guided": "fc1"}, "list"),
+        ({"guided": ["fc9"]}, "conv1"),
+        ({"low": 0}, "low and high"),
+        ({"layers": {"conv1": "epsilon(-1)"}}, "from 0 upwards"),
+        ({"layers": {"conv1": "gamma(nan)"}}, "from 0 upwards"),
+        ({"layers": {"conv1": 3}}, "no rule '3'"),
         ({"target": "top9"}, "5 classes"),
         ({"target": "7 - rest"}, "0 to 4"),
     ],
@@ -306,6 +317,39 @@ def test_rules_of_their_own_for_some_layers(rng):
         "conv2": "gamma(0.1)",
         "conv1": "flat",
     }
+
+
+def test_a_pattern_holds_for_every_call_of_a_shared_layer(rng):
+    """The layer is called three times."""
+    shared = layers.Conv2D(3, 3, padding="same", activation="relu", name="shared")
+    x = keras.Input((6, 6, 3))
+    h = layers.Flatten()(shared(shared(shared(x))))
+    model = keras.Model(x, layers.Dense(2, activation="softmax")(h))
+    explainer = Explainer(model, composite="epsilon", layers={"shared": Flat()})
+    records = explainer.layers(rng.normal(size=(1, 6, 6, 3)))
+    rules = {record.name: record.rule for record in records if "shared" in record.name}
+    assert rules == {"shared": "flat", "shared:2": "flat", "shared:3": "flat"}
+    guided = Explainer(model, method="guided_backprop", guided=["shared"])(np.ones((1, 6, 6, 3)))
+    whole = Explainer(model, method="guided_backprop")(np.ones((1, 6, 6, 3)))
+    np.testing.assert_array_equal(guided.relevance, whole.relevance)
+
+
+def test_grad_cam_takes_maps_of_the_picture(rng):
+    """Not what was permuted, padded or is left unused."""
+    x = keras.Input((8, 8, 3))
+    maps = layers.Conv2D(4, 3, activation="relu")(x)
+    unused = layers.Conv2D(5, 3)(maps)
+    inner = keras.Model(x, [maps, unused])
+    h = layers.Permute((3, 1, 2))(layers.ZeroPadding2D(2)(inner(x)[0]))
+    model = keras.Model(x, layers.Dense(3, activation="softmax")(layers.Flatten()(h)))
+    picture = rng.normal(size=(1, 8, 8, 3)).astype("float32")
+    got = Explainer(model, method="grad_cam", target=1)(picture)
+    record = {r.name: r for r in Explainer(model, method="gradient", target=1).layers(picture)}
+    conv = next(r for name, r in record.items() if r.kind == "Conv2D")
+    weights = conv.arrived.mean((1, 2), keepdims=True)
+    cam = np.maximum((weights * conv.output).sum(-1, keepdims=True), 0)
+    expected = np.repeat(tf.image.resize(cam, (8, 8)), 3, axis=3) / 3
+    np.testing.assert_allclose(got.relevance, expected, atol=1e-6)
 
 
 def test_the_box_is_that_of_the_layers_own_input(rng):

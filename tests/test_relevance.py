@@ -272,6 +272,12 @@ ENDS_IN_SCORES = {
     "softmax over rows": lambda x: layers.Dense(2, activation="softmax")(
         layers.Flatten()(layers.Softmax(axis=1)(x))
     ),
+    "averaged heads": lambda x: (softmax_of_features(x) + softmax_of_features(x)) / 2,
+    "pooled sigmoids": lambda x: layers.GlobalMaxPooling2D()(
+        layers.Conv2D(3, 1, activation="sigmoid")(x)
+    ),
+    "hard sigmoid": lambda x: layers.Dense(2, activation="hard_sigmoid")(layers.Flatten()(x)),
+    "scaled": lambda x: layers.Rescaling(1.0)(softmax_of_features(x)),
     "one value": lambda x: layers.Dense(1)(layers.Flatten()(x)),
 }
 
@@ -337,7 +343,6 @@ def one_layer(layer, shape=(6, 6, 3)):
     [
         layers.Conv2D(2, 3, activation="log_softmax", name="culprit"),
         layers.Lambda(lambda v: v, name="culprit"),
-        layers.ReLU(threshold=0.1, name="culprit"),
         layers.BatchNormalization(axis=1, name="culprit"),
         layers.UpSampling2D(interpolation="bicubic", name="culprit"),
         layers.MaxPooling2D(data_format="channels_first", name="culprit"),
@@ -378,6 +383,9 @@ def test_operations_that_are_no_layers_are_refused_by_name():
         ({"target": "d", "labels": list("abcdd")}, "3 or 4"),
         ({"target": "tigr cat", "labels": ["tiger_cat", *"abcd"]}, "'tiger_cat'"),
         ({"size": (8, 8)}, "16 x 16"),
+        ({"size": 16}, "(rows, columns)"),
+        ({"target": True}, "name or index"),
+        ({"labels": list("abcde"), "target": "a - b - c"}, "'b - c'"),
     ],
 )
 def test_a_wrong_word_is_answered_with_the_right_one(arguments, words):
@@ -411,6 +419,41 @@ def test_a_picture_of_the_wrong_shape_is_refused():
     """A single picture without a batch axis gets the remedy."""
     with pytest.raises(UsageError, match=r"x\[None\]"):
         Explainer(vgg_like())(np.zeros((16, 16, 3), "float32"))
+
+
+def test_an_empty_batch_is_refused():
+    """TensorFlow's pools would end the process."""
+    with pytest.raises(UsageError, match="at least one"):
+        Explainer(vgg_like())(np.zeros((0, 16, 16, 3), "float32"))
+
+
+def test_names_that_hold_a_minus_can_be_set_against_others():
+    """The first way to split that gives two classes."""
+    labels = ["a - b", "c", "d", "e - f", "g"]
+    explainer = Explainer(vgg_like(), labels=labels)
+    x = np.ones((1, 16, 16, 3), "float32")
+    p = explainer(x).scores[0]
+    for target, weights in {
+        "a - b": [1, 0, 0, 0, 0],
+        "a - b - c": [1, -1, 0, 0, 0],
+        "c - a - b": [-1, 1, 0, 0, 0],
+        "e - f - a - b": [-1, 0, 0, 1, 0],
+    }.items():
+        begin = explainer.layers(x, target=target)[0].arrived[0]
+        np.testing.assert_allclose(begin, p * weights, atol=1e-6, err_msg=target)
+
+
+def test_the_sign_of_maps_is_known():
+    """One linear value may be negative, and so may its map; z+ of a class is not."""
+    x = keras.Input((6, 6, 3))
+    value = keras.Model(x, layers.Dense(1)(layers.Flatten()(x)))
+    assert Explainer(value).signed
+    explainer = Explainer(vgg_like())
+    assert not explainer.signed
+    explainer.set_target("0 - 1")
+    assert explainer.signed
+    assert Explainer(vgg_like(), composite="epsilon_plus").signed
+    assert not Explainer(vgg_like(), method="grad_cam").signed
 
 
 def test_two_inputs_or_a_subclassed_model_are_refused():

@@ -202,8 +202,10 @@ def test_a_rule_is_written_as_it_prints():
         ("epsilon(1, 2)", "epsilon(epsilon)"),
         ("flat(3)", "flat alone"),
         ("gamma(x)", "gamma(gamma)"),
+        ("gamma(,)", "gamma(gamma)"),
+        ("epsilon(inf)", "from 0 upwards"),
         ("alpha_beta(2, 2)", "alpha - beta = 1"),
-        ("alpha_beta(0, -1)", "beta >= 0"),
+        ("alpha_beta(0, -1)", "from 0 upwards"),
         ("eps(", "rule"),
     ],
 )

@@ -51,8 +51,8 @@ from realtime_lrp.relevance.rules import rule_named  # noqa: E402
 DEFAULT_MODEL = "vgg16"
 DEFAULT_COMPOSITE = "zplus"
 VIEWER_COMPOSITE = "epsilon_plus_flat"
-"""What `live` and `demo` use: by `evaluate` it points best at the cost and steadiness of z+, and it
-depends on the class (README, "Does the map point at the object?")."""
+"""What `live` and `demo` use: by `evaluate` it points as well as z+ at the same cost, and depends
+on the class, which z+ does not (README, "Does the map point at the object?")."""
 
 
 @dataclass(frozen=True)

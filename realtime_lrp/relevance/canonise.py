@@ -11,10 +11,16 @@ from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.steps import (
     Activation,
     Affine,
-    GlobalAveragePool,
+    Cropping,
+    Elementwise,
+    GlobalPool,
     Identity,
+    Permute,
+    Pool,
     Product,
     Reshape,
+    Upsample,
+    ZeroPadding,
 )
 
 
@@ -75,10 +81,10 @@ def _readers_behind_identities(graph: Graph, number: int) -> list[Node]:
 
 
 def _gates(graph: Graph, producer: Node | None) -> bool:
-    """Whether a tensor comes out of a sigmoid or the like, reshaped or averaged at most."""
+    """Whether a tensor comes out of a sigmoid or the like, with nothing learnt in between."""
     if producer is None:
         return False
     if isinstance(producer.step, Activation):
         return producer.step.gates
-    keeping = (Reshape, Identity, GlobalAveragePool)
-    return isinstance(producer.step, keeping) and _gates(graph, graph.producer(producer.inputs[0]))
+    passing = (Elementwise, Reshape, Permute, Pool, GlobalPool, Upsample, Cropping, ZeroPadding)
+    return isinstance(producer.step, passing) and _gates(graph, graph.producer(producer.inputs[0]))

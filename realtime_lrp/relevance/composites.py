@@ -59,7 +59,10 @@ class Composite:
 
     def rule(self, node: Node, place: Place) -> Rule:
         """The rule for this layer."""
-        return next(rule for fits, rule in self.rows if fits(node, place))
+        for fits, rule in self.rows:
+            if fits(node, place):
+                return rule
+        raise UsageError(f"The composite has no rule for layer {node.layer!r}.", "composite")
 
 
 EPSILON = ((any_layer, Epsilon()),)
@@ -113,7 +116,7 @@ def composite_named(composite: "str | Composite") -> Composite:
     return COMPOSITES[composite]
 
 
-def with_layers(composite: Composite, layers: Mapping[str, str], graph: Graph) -> Composite:
+def with_layers(composite: Composite, layers: Mapping[str, str | Rule], graph: Graph) -> Composite:
     """A composite with rules of its own for some layers.
 
     Args:
@@ -137,10 +140,19 @@ def with_layers(composite: Composite, layers: Mapping[str, str], graph: Graph) -
                 + (f"Did you mean {close!r}?" if close else f"There are: {', '.join(names)}."),
                 "layers",
             )
-        rows.append((lambda node, place, fits=fits: fits(node), rule_named(rule)))
+        rows.append((lambda node, place, fits=fits: fits(node), _rule(rule)))
     return Composite((*rows, *composite.rows))
 
 
+def _rule(rule: str | Rule) -> Rule:
+    return rule if isinstance(rule, Rule) else rule_named(rule)
+
+
 def layer_like(pattern: str) -> Callable[[Node], bool]:
-    """Whether a node belongs to a layer whose name or type fits a pattern."""
-    return lambda node: fnmatchcase(node.layer, pattern) or fnmatchcase(node.kind, pattern)
+    """Whether a node belongs to a layer whose name or type fits a pattern, at any of its calls."""
+
+    def fits(node: Node) -> bool:
+        every_call = node.layer.split(":")[0]
+        return any(fnmatchcase(name, pattern) for name in (node.layer, every_call, node.kind))
+
+    return fits

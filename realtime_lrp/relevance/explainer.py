@@ -17,7 +17,15 @@ from realtime_lrp.relevance.canonise import canonise
 from realtime_lrp.relevance.composites import COMPOSITES, Composite, composite_named, with_layers
 from realtime_lrp.relevance.graph import Graph, Node, build_graph, total
 from realtime_lrp.relevance.linear import Linear
-from realtime_lrp.relevance.methods import ELSEWHERE, METHODS, Explain, Method, Network, bound
+from realtime_lrp.relevance.methods import (
+    ELSEWHERE,
+    METHODS,
+    Explain,
+    Method,
+    Network,
+    bound,
+    guided_rectifiers,
+)
 from realtime_lrp.relevance.rules import Place, Propagate, Rule
 from realtime_lrp.relevance.steps import Activation
 from realtime_lrp.relevance.targets import Target, TargetResolver
@@ -49,6 +57,8 @@ class Explanation:
 @dataclass(frozen=True)
 class LayerRecord:
     """What one layer of the network held during one explanation.
+
+    The tensors are those of the model as Keras runs it, also where a batch norm was folded.
 
     Attributes:
       name: the layer's name; "model/layer" inside a nested model, "layer:2" at a second call.
@@ -83,7 +93,7 @@ class Explainer:
       precision: "float32".
       also: methods or composites whose maps are made as well, from the same forward pass.
       layers: rules of their own for some layers, pattern -> rule: {"block1_*": "flat"}. A pattern
-        is a layer's name or Keras type.
+        is a layer's name or Keras type; a rule is a `Rule` or what `rule_named` reads.
       low: the lowest value of the preprocessed input, for the rule zbox.
       high: the highest.
       absorb_bias: biases take their share of relevance, which is lost; else they get none.
@@ -99,8 +109,8 @@ class Explainer:
     Attributes:
       input_shape: (H, W, C) of a picture.
       classes: the number of scores.
-      passes: how many forward passes go into the map of one picture besides its own: 0, or the
-        perturbed pictures of SmoothGrad and integrated gradients.
+      passes: how many forward passes a picture takes besides its own: 0, or the perturbed pictures
+        of SmoothGrad and integrated gradients.
       signed: whether maps of the explainer's own target can have negative entries.
 
     Raises:
@@ -118,7 +128,7 @@ class Explainer:
         precision: str = "float32",
         *,
         also: Sequence[str] = (),
-        layers: Mapping[str, str] | None = None,
+        layers: Mapping[str, str | Rule] | None = None,
         low: Bound | None = None,
         high: Bound | None = None,
         absorb_bias: bool = False,
@@ -130,14 +140,18 @@ class Explainer:
         size: tuple[int, int] | None = None,
     ):
         _check_names(precision=(precision, PRECISIONS), pool=(pool, POOLS))
-        if not 0 < keep <= 1:
-            raise UsageError(f"Expected keep above 0 and up to 1. Received {keep}.", "keep")
+        _check_numbers(keep, samples)
+        if isinstance(also, str):
+            raise UsageError(f"Expected also as a list of names. Received {also!r}.", "map")
         wanted = [_method_named(method, composite), *(_map_named(name, composite) for name in also)]
         self._graph = build_graph(model, pool)
         self.input_shape = _input_shape(model, size)
         self.classes = _classes(model)
         self._score(model)
+        self._as_built = Graph(list(self._graph.nodes), self._graph.output)
         canonise(self._graph)
+        if guided is not None:
+            guided_rectifiers(self._graph, guided)
         if labels is not None and len(labels) != self.classes:
             raise DamagedInputError(
                 f"There are {len(labels)} labels for the {self.classes} classes of "
@@ -145,8 +159,9 @@ class Explainer:
             )
         self._resolve = TargetResolver(self.classes, labels)
         self._also = tuple(also)
+        box = _box(low, high, self.input_shape)
         try:
-            places = self._places(_box(low, high, self.input_shape), absorb_bias)
+            places = self._places(box, absorb_bias)
         except (tf.errors.InvalidArgumentError, ValueError) as error:
             raise UsageError(
                 f"The model {model.name!r} cannot be run on pictures of "
@@ -161,7 +176,7 @@ class Explainer:
             if len(explain) == 1:
                 self._rules = dict(binder.rules)
         self._compile(explain)
-        self.passes = samples if wanted[0][0].perturb else 0
+        self.passes = samples * sum(one.perturb is not None for one, _ in wanted)
         self._keeps_sign = wanted[0][0] is METHODS["grad_cam"] or self._shares_keep_sign()
         self.set_target(target)
 
@@ -205,27 +220,26 @@ class Explainer:
         run = self._everything.get_concrete_function()
         tensors, arrived, handed_down = run(self._batch(x), *self._target(target))
         by_layer: dict[str, list[Node]] = {}
-        for node in reversed(self._graph.nodes):
+        for node in self._graph.nodes:
             if str(node.output) in arrived:
                 by_layer.setdefault(node.layer, []).append(node)
-        return [
-            LayerRecord(
-                name=last.layer,
-                kind=last.kind,
-                rule=next(
-                    (str(self._rules[n.output]) for n in nodes if n.output in self._rules), ""
-                ),
-                inputs=tuple(tensors[str(n)].numpy() for n in first.inputs),
-                output=tensors[str(last.output)].numpy(),
-                arrived=arrived[str(last.output)].numpy(),
-                handed_down=tuple(
-                    handed_down[f"{first.output} {place}"].numpy()
-                    for place in range(len(first.inputs))
-                ),
+        records = []
+        for nodes in by_layer.values():
+            first, last = nodes[0], nodes[-1]
+            rules = [str(self._rules[n.output]) for n in nodes if n.output in self._rules]
+            received = [handed_down[f"{first.output} {n}"] for n in range(len(first.inputs))]
+            records.append(
+                LayerRecord(
+                    name=first.layer,
+                    kind=first.kind,
+                    rule=rules[0] if rules else "",
+                    inputs=tuple(tensors[str(number)].numpy() for number in first.inputs),
+                    output=tensors[str(last.output)].numpy(),
+                    arrived=arrived[str(last.output)].numpy(),
+                    handed_down=tuple(part.numpy() for part in received),
+                )
             )
-            for nodes in by_layer.values()
-            for last, first in [(nodes[0], nodes[-1])]
-        ]
+        return records[::-1]
 
     def relevance_sums(
         self, x: np.ndarray | tf.Tensor, target: str | int | None = None
@@ -287,7 +301,7 @@ class Explainer:
 
     def _compile(self, methods: Sequence[Explain]) -> None:
         # Closures over plain data: a tf.function over a bound method would keep `self` alive.
-        graph = self._graph
+        graph, as_built = self._graph, self._as_built
         picture = tf.TensorSpec([None, *self.input_shape], tf.float32, name="x")
         signature = [picture, *Target.signature(self.classes)]
 
@@ -297,8 +311,8 @@ class Explainer:
             return tensors[graph.output], *maps
 
         def everything(x, *target):
-            tensors = graph.forward(x)
-            _, parts = methods[0](x, tensors, *target)
+            _, parts = methods[0](x, graph.forward(x), *target)
+            shown = as_built.forward(x)
             arrived = {str(number): total(handed) for number, handed in parts.items()}
             handed_down = {
                 f"{part.node.output} {part.place}": part.tensor
@@ -306,7 +320,7 @@ class Explainer:
                 for part in handed
                 if part.node
             }
-            return {str(number): tensors[number] for number in parts}, arrived, handed_down
+            return {str(number): shown[number] for number in parts}, arrived, handed_down
 
         self._explain = tf.function(explain, input_signature=signature, autograph=False)
         self._everything = tf.function(everything, input_signature=signature, autograph=False)
@@ -315,13 +329,17 @@ class Explainer:
         self._run = self._explain.get_concrete_function()
 
     def _shares_keep_sign(self) -> bool:
-        """Whether positive relevance at the output is positive all the way to the input."""
+        """Whether relevance is positive all the way from the output to the input."""
         nonnegative = self._graph.nonnegative()
-        return bool(self._rules) and all(
-            self._rules[node.output].keeps_sign
-            if node.output in self._rules
-            else not node.step.shares or nonnegative.issuperset(node.inputs)
-            for node in self._graph.nodes
+        return (
+            self._graph.output in nonnegative
+            and bool(self._rules)
+            and all(
+                self._rules[node.output].keeps_sign
+                if node.output in self._rules
+                else not node.step.shares or nonnegative.issuperset(node.inputs)
+                for node in self._graph.nodes
+            )
         )
 
     def _target(self, target: str | int | None) -> tuple[tf.Tensor, ...]:
@@ -329,10 +347,10 @@ class Explainer:
 
     def _batch(self, x: np.ndarray | tf.Tensor) -> tf.Tensor:
         x = tf.cast(tf.convert_to_tensor(x), tf.float32)
-        if x.shape.rank != 4 or tuple(x.shape[1:]) != self.input_shape:
+        if x.shape.rank != 4 or tuple(x.shape[1:]) != self.input_shape or not x.shape[0]:
             expected = ", ".join(map(str, self.input_shape))
             raise UsageError(
-                f"Expected a batch of pictures [B, {expected}]. Received the shape "
+                f"Expected a batch of pictures [B, {expected}], at least one. Received the shape "
                 f"{tuple(x.shape)}; a single picture needs x[None]."
             )
         return x
@@ -381,6 +399,8 @@ def _box(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     if low is None and high is None:
         return None
+    if low is None or high is None:
+        raise UsageError("Expected low and high together. Received one of them.", "box")
     try:
         bounds = [np.broadcast_to(np.asarray(b, np.float32), shape) for b in (low, high)]
     except (TypeError, ValueError):
@@ -394,6 +414,13 @@ def _box(
     return bounds[0], bounds[1]
 
 
+def _check_numbers(keep: float, samples: int) -> None:
+    if not (isinstance(keep, float | int) and 0 < keep <= 1):
+        raise UsageError(f"Expected keep above 0 and up to 1. Received {keep!r}.", "keep")
+    if not (isinstance(samples, int) and samples >= 1):
+        raise UsageError(f"Expected samples as a whole number above 0. Received {samples!r}.")
+
+
 def _check_names(**named: tuple[str, Sequence[str]]) -> None:
     for kind, (value, legal) in named.items():
         if value not in legal:
@@ -402,6 +429,8 @@ def _check_names(**named: tuple[str, Sequence[str]]) -> None:
 
 def _input_shape(model: keras.Model, size: tuple[int, int] | None) -> tuple[int, int, int]:
     shape = tuple(model.inputs[0].shape)[1:]
+    if size is not None and [type(n) for n in np.atleast_1d(size).tolist()] != [int, int]:
+        raise UsageError(f"Expected the size as (rows, columns). Received {size!r}.", "size")
     if len(shape) != 3 or shape[2] is None:
         raise DamagedInputError(
             f"The model {model.name!r} reads {shape}. Expected a picture (height, width, channels)."

@@ -15,11 +15,13 @@ from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.relevance.layers import steps_of
 from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.steps import (
+    SHARES,
     Activation,
-    AveragePool,
+    Add,
     Concatenate,
-    GlobalAveragePool,
-    Identity,
+    Elementwise,
+    GlobalPool,
+    Pool,
     Reshape,
     Step,
 )
@@ -36,7 +38,6 @@ class Node:
       step: what it computes.
       inputs: the numbers of the tensors it reads.
       output: the number of the tensor it makes.
-      entry: whether it is the first step of its layer.
     """
 
     layer: str
@@ -44,10 +45,9 @@ class Node:
     step: Step
     inputs: tuple[int, ...]
     output: int
-    entry: bool
 
 
-_KEEPING_SCORES = (Reshape, Identity, Concatenate, AveragePool, GlobalAveragePool)
+_KEEPING_SCORES = (Reshape, Elementwise, Concatenate, Pool, GlobalPool, Add)
 
 Back = Callable[[Node, list[tf.Tensor], tf.Tensor, tf.Tensor], list[tf.Tensor]]
 """(node, its inputs, its output, what arrives at the output) -> what each input gets."""
@@ -84,7 +84,7 @@ class Graph:
         layer = f"{layer}:{calls + 1}" if calls else layer
         for step in steps:
             self.output = len(self.nodes) + 1
-            self.nodes.append(Node(layer, kind, step, inputs, self.output, step is steps[0]))
+            self.nodes.append(Node(layer, kind, step, inputs, self.output))
             inputs = (self.output,)
         return self.output
 
@@ -140,8 +140,8 @@ class Graph:
     def scoring(self) -> set[int]:
         """The numbers of the activations that make the output's scores.
 
-        A softmax or sigmoid at the end, joined or averaged at most; none where the output holds no
-        probabilities.
+        A softmax or sigmoid at the end, joined, pooled, averaged or scaled at most; none where the
+        output holds no probabilities.
         """
         return self._scoring(self.output) or set()
 
@@ -150,7 +150,7 @@ class Graph:
         if node is None:
             return None
         if isinstance(node.step, Activation):
-            return {number} if node.step.name in ("softmax", "sigmoid") else None
+            return {number} if node.step.name in SHARES else None
         if not isinstance(node.step, _KEEPING_SCORES):
             return None
         found = [self._scoring(n) for n in node.inputs]

@@ -35,7 +35,6 @@ from realtime_lrp.relevance.steps import (
     Product,
     Reshape,
     Step,
-    Subtract,
     Upsample,
     ZeroPadding,
 )
@@ -55,7 +54,8 @@ class UnsupportedLayerError(DamagedInputError):
 
 NONNEGATIVE = ("relu", "relu6", "sigmoid", "hard_sigmoid", "softmax", "softplus", "exponential")
 SIGNED = (
-    "leaky_relu", "elu", "selu", "celu", "silu", "hard_silu", "gelu", "mish", "tanh", "softsign",
+    "leaky_relu", "elu", "selu", "celu", "silu", "hard_silu", "gelu", "mish", "tanh", "hard_tanh",
+    "softsign",
 )  # fmt: skip
 ACTIVATIONS = NONNEGATIVE + SIGNED
 """Activations by the sign of their outputs; Keras's names. Relevance passes through each."""
@@ -65,8 +65,10 @@ def _activation(layer: keras.Layer, function: Callable) -> list[Step]:
     name = getattr(function, "__name__", str(function))
     if name == "linear":
         return []
-    if name not in ACTIVATIONS or function is not keras.activations.get(name):
+    if name not in ACTIVATIONS:
         raise UnsupportedLayerError(layer, f"the activation {name!r} has no rule")
+    if function is not keras.activations.get(name):
+        raise UnsupportedLayerError(layer, f"its activation is not keras.activations.{name}")
     return [Activation(name, function, nonnegative=name in NONNEGATIVE)]
 
 
@@ -191,7 +193,16 @@ def _add(layer, pool):
 
 
 def _subtract(layer, pool):
-    return [Subtract()]
+    return [Add((1, -1))]
+
+
+def _average(layer, pool):
+    count = len(layer.input)
+    return [Add([1 / count] * count)]
+
+
+def _residual_scale(layer, pool):
+    return [Add((1, layer.scale))]
 
 
 def _multiply(layer, pool):
@@ -211,19 +222,19 @@ def _activation_layer(layer, pool):
 
 
 def _relu(layer, pool):
-    slope, ceiling = layer.negative_slope, layer.max_value
-    if layer.threshold:
-        raise UnsupportedLayerError(layer, "a ReLU with a threshold has no rule")
-    if slope:
-        function = functools.partial(keras.ops.leaky_relu, negative_slope=slope)
-        return [Activation("leaky_relu", function, nonnegative=False)]
-    if ceiling is None:
-        return [Activation("relu", tf.nn.relu, nonnegative=True)]
-    return [Activation("relu", lambda a: tf.clip_by_value(a, 0.0, ceiling), nonnegative=True)]
+    function = functools.partial(
+        keras.activations.relu,
+        negative_slope=layer.negative_slope,
+        max_value=layer.max_value,
+        threshold=layer.threshold,
+    )
+    if layer.negative_slope or layer.threshold:
+        return [Activation("leaky_relu", function, nonnegative=not layer.negative_slope)]
+    return [Activation("relu", function, nonnegative=True)]
 
 
 def _leaky_relu(layer, pool):
-    function = functools.partial(keras.ops.leaky_relu, negative_slope=layer.negative_slope)
+    function = functools.partial(keras.activations.leaky_relu, negative_slope=layer.negative_slope)
     return [Activation("leaky_relu", function, nonnegative=False)]
 
 
@@ -253,7 +264,10 @@ def _batch_normalisation(layer, pool):
 
 def _normalisation_of_each_picture(layer, pool):
     """Relevance passes (the identity rule, Achtibat et al. 2024, "AttnLRP", prop. 3.4)."""
-    return [Elementwise(lambda a: tf.cast(layer(a, training=False), tf.float32), keeps_sign=False)]
+    copy = type(layer).from_config({**layer.get_config(), "dtype": "float32"})
+    copy.build(layer.input.shape)
+    copy.set_weights(layer.get_weights())
+    return [Elementwise(lambda a: copy(a, training=False), keeps_sign=False)]
 
 
 def _layer_scale(layer, pool):
@@ -262,8 +276,12 @@ def _layer_scale(layer, pool):
 
 
 def _softmax(layer, pool):
-    axis = layer.axis
-    return [Activation("softmax", lambda a: keras.activations.softmax(a, axis), nonnegative=True)]
+    axis = layer.axis if isinstance(layer.axis, int) else list(layer.axis)
+
+    def function(a):
+        return tf.exp(a - tf.reduce_logsumexp(a, axis, keepdims=True))
+
+    return [Activation("softmax", function, nonnegative=True)]
 
 
 def _constant(value) -> tf.Tensor:
@@ -292,10 +310,10 @@ def _constant_operand(operation, arguments) -> list[Step]:
     return [Elementwise(function, keeps_sign=False)]
 
 
-def _operation(build: Callable) -> type:
-    """The type of the operation that Keras records for an expression of two tensors."""
-    one, other = keras.KerasTensor((1, 1)), keras.KerasTensor((1, 1))
-    return type(build(one, other)._keras_history.operation)
+def _operation(build: Callable, tensors: int = 2) -> type:
+    """The type of the operation that Keras records for an expression of so many tensors."""
+    operands = (keras.KerasTensor((2, 2)) for _ in range(tensors))
+    return type(build(*operands)._keras_history.operation)
 
 
 LAYERS: dict[type, Callable[[keras.Layer, str], list[Step]]] = {
@@ -314,6 +332,7 @@ LAYERS: dict[type, Callable[[keras.Layer, str], list[Step]]] = {
     keras.layers.LayerNormalization: _normalisation_of_each_picture,
     keras.layers.GroupNormalization: _normalisation_of_each_picture,
     keras.layers.Add: _add,
+    keras.layers.Average: _average,
     keras.layers.Subtract: _subtract,
     keras.layers.Multiply: _multiply,
     keras.layers.Concatenate: _concatenate,
@@ -353,19 +372,27 @@ LAYERS: dict[type, Callable[[keras.Layer, str], list[Step]]] = {
 
 OPERATIONS: dict[type, Callable[[], Step]] = {
     _operation(lambda a, b: a + b): Add,
-    _operation(lambda a, b: a - b): Subtract,
+    _operation(lambda a, b: a - b): lambda: Add((1, -1)),
     _operation(lambda a, b: a * b): Product,
 }
 """Expressions of tensors, such as `a + b`: type -> step."""
+
+FUNCTIONS = {
+    _operation(getattr(keras.ops, name), tensors=1): name
+    for name in ACTIVATIONS
+    if hasattr(keras.ops, name)
+}
+"""Activations written as `keras.ops.relu(a)`: type -> name."""
 
 DIVISION = _operation(lambda a, b: a / b)
 """Known where it divides by a constant."""
 
 BY_NAME: dict[str, Callable[[keras.Layer, str], list[Step]]] = {
+    "CustomScaleLayer": _residual_scale,
     "LayerScale": _layer_scale,
     "StochasticDepth": _identity,
 }
-"""Layers that `keras.applications` defines for itself (ConvNeXt)."""
+"""Layers that `keras.applications` defines for itself (InceptionResNetV2, ConvNeXt)."""
 
 
 def steps_of(layer: keras.Layer, pool: str, arguments: Sequence = ()) -> list[Step]:
@@ -383,7 +410,12 @@ def steps_of(layer: keras.Layer, pool: str, arguments: Sequence = ()) -> list[St
     if constants and type(layer) in (*OPERATIONS, DIVISION):
         return _constant_operand(layer, arguments)
     if type(layer) in OPERATIONS:
+        if len({len(tensor.shape) for tensor in arguments}) > 1:
+            raise UnsupportedLayerError(layer, "its tensors have different ranks; use a layer")
         return [OPERATIONS[type(layer)]()]
+    if type(layer) in FUNCTIONS:
+        name = FUNCTIONS[type(layer)]
+        return [Activation(name, layer, nonnegative=name in NONNEGATIVE)]
     row = LAYERS.get(type(layer)) or BY_NAME.get(type(layer).__name__)
     if row is None:
         raise UnsupportedLayerError(layer)

@@ -16,7 +16,15 @@ from realtime_lrp.relevance.composites import EXCITATION, Composite, layer_like
 from realtime_lrp.relevance.graph import Back, Graph, Node, Part, Parts, total
 from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.rules import Propagate
-from realtime_lrp.relevance.steps import Activation, Identity, Pool
+from realtime_lrp.relevance.steps import (
+    Activation,
+    GlobalPool,
+    Identity,
+    Permute,
+    Pool,
+    Reshape,
+    ZeroPadding,
+)
 from realtime_lrp.relevance.targets import start_of_gradient, start_of_relevance
 
 NOISE = 0.1
@@ -146,7 +154,7 @@ def _gradient(network: Network) -> Back:
 
 def _guided(network: Network) -> Back:
     """The gradient; through ReLUs only where it and the activation are positive."""
-    plain, rectifiers = _gradient(network), _rectifiers(network)
+    plain, rectifiers = _gradient(network), guided_rectifiers(network.graph, network.guided)
 
     def back(node, inputs, output, gradient):
         if node.output in rectifiers:
@@ -158,7 +166,7 @@ def _guided(network: Network) -> Back:
 
 def _deconvnet(network: Network) -> Back:
     """The gradient; through ReLUs where it is positive, whatever the activation."""
-    plain, rectifiers = _gradient(network), _rectifiers(network)
+    plain, rectifiers = _gradient(network), guided_rectifiers(network.graph, network.guided)
 
     def back(node, inputs, output, gradient):
         if node.output in rectifiers:
@@ -168,23 +176,29 @@ def _deconvnet(network: Network) -> Back:
     return back
 
 
-def _rectifiers(network: Network) -> set[int]:
-    """The output numbers of the ReLUs that are treated in their own way.
+def guided_rectifiers(graph: Graph, guided: Sequence[str] | None) -> set[int]:
+    """The output numbers of the ReLUs that guided backprop and deconvnet change.
+
+    Args:
+      graph: the network.
+      guided: patterns of layers, or None for all.
 
     Raises:
       UsageError: a pattern of `guided` fits no layer with a ReLU, or there is no ReLU at all.
     """
-    nodes = [node for node in network.graph.nodes if _rectifies(node)]
+    nodes = [node for node in graph.nodes if _rectifies(node)]
     if not nodes:
         raise UsageError(
             "The network has no ReLU: guided_backprop and deconvnet would be its gradient. "
             "Use the method gradient.",
             "method",
         )
-    if network.guided is None:
+    if guided is None:
         return {node.output for node in nodes}
+    if isinstance(guided, str) or not guided:
+        raise UsageError(f"Expected guided as a list of layers. Received {guided!r}.", "guided")
     chosen: set[int] = set()
-    for pattern in network.guided:
+    for pattern in guided:
         fitting = {node.output for node in nodes if layer_like(pattern)(node)}
         if not fitting:
             names = ", ".join(dict.fromkeys(node.layer for node in nodes))
@@ -212,21 +226,27 @@ def _grad_cam(graph: Graph, x, tensors, parts) -> tf.Tensor:
 
     Resized bilinearly to the picture and divided equally among its channels.
     """
-    number = _last_maps(graph, tensors)
+    number = _last_maps(graph, tensors, parts)
     weights = tf.reduce_mean(total(parts[number]), [1, 2], keepdims=True)
     cam = tf.nn.relu(tf.reduce_sum(weights * tensors[number], -1, keepdims=True))
     channels = x.shape[3]
     return tf.repeat(tf.image.resize(cam, x.shape[1:3]), channels, axis=3) / channels
 
 
-def _last_maps(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> int:
-    """The number of the last tensor with places, before the pools that follow it."""
+def _last_maps(graph: Graph, tensors: Mapping[int, tf.Tensor], parts: Parts) -> int:
+    """The number of the last tensor with the picture's places, before the pools that follow it."""
+    placed, found = {0}, None
     scoring = graph.scoring()
-    for node in reversed(graph.nodes):
-        shape = tensors[node.output].shape
-        passed_by = isinstance(node.step, Pool | Identity) or node.output in scoring
-        if shape.rank == 4 and shape[1] * shape[2] > 1 and not passed_by:
-            return node.output
+    for node in graph.nodes:
+        if isinstance(node.step, Reshape | Permute | GlobalPool) or placed.isdisjoint(node.inputs):
+            continue
+        placed.add(node.output)
+        _, rows, columns, *_ = tensors[node.output].shape
+        passed_by = isinstance(node.step, Pool | Identity | ZeroPadding) or node.output in scoring
+        if rows * columns > 1 and not passed_by and node.output in parts:
+            found = node.output
+    if found:
+        return found
     raise UsageError("grad_cam needs a network with convolutions before its last layers.", "method")
 
 

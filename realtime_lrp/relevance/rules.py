@@ -63,6 +63,15 @@ class Rule:
 
     keeps_sign = False
 
+    def __post_init__(self):
+        for name, number in vars(self).items():
+            if not 0 <= number < float("inf"):
+                raise UsageError(
+                    f"The rule {type(self).__name__} needs {name} from 0 upwards. "
+                    f"Received {number}.",
+                    "rule",
+                )
+
     def bind(self, layer: Linear, place: Place) -> Propagate:
         """Makes the modified weights and returns the rule for this layer."""
         raise NotImplementedError
@@ -143,9 +152,10 @@ class AlphaBeta(Rule):
     beta: float = 1.0
 
     def __post_init__(self):
-        if abs(self.alpha - self.beta - 1) > 1e-9 or self.beta < 0:
+        super().__post_init__()
+        if abs(self.alpha - self.beta - 1) > 1e-9:
             raise UsageError(
-                "The rule alpha_beta needs alpha - beta = 1 and beta >= 0, for example 2 and 1. "
+                "The rule alpha_beta needs alpha - beta = 1, for example 2 and 1. "
                 f"Received alpha {self.alpha} and beta {self.beta}.",
                 "rule",
             )
@@ -318,14 +328,13 @@ def rule_named(text: str) -> Rule:
     Raises:
       UsageError: there is no such rule, or it does not take these numbers.
     """
-    parts = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", text)
-    name = parts[1] if parts else text
+    parts = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", str(text))
+    name = parts[1] if parts else str(text)
     if name not in RULES:
         raise unknown("rule", name, RULES, ELSEWHERE)
     fields = [field.name for field in dataclasses.fields(RULES[name])]
-    given = [number for number in (parts[2] or "").split(",") if number.strip()]
     try:
-        numbers = [float(number) for number in given]
+        numbers = [float(number) for number in parts[2].split(",")] if parts[2] else []
         if len(numbers) > len(fields):
             raise ValueError
     except ValueError:

@@ -12,6 +12,9 @@ import tensorflow as tf
 
 STABILISER = 1e-6
 
+SHARES = ("sigmoid", "hard_sigmoid", "softmax")
+"""Activations whose outputs are shares between 0 and 1."""
+
 
 def stabilise(z: tf.Tensor, stabiliser: float = STABILISER) -> tf.Tensor:
     """Z moved away from 0 by `stabiliser` in its own direction; 0 counts as positive."""
@@ -42,10 +45,11 @@ class Step:
         self, inputs: Sequence[tf.Tensor], output: tf.Tensor, gradient: tf.Tensor
     ) -> list[tf.Tensor]:
         """One tensor per input: the derivative with respect to it, times `gradient`."""
+        inputs = [tf.identity(a) for a in inputs]  # one tensor may be several inputs
         with tf.GradientTape() as tape:
             tape.watch(inputs)
             output = self.forward(*inputs)
-        return tape.gradient(output, list(inputs), gradient)
+        return tape.gradient(output, inputs, gradient)
 
     def support(self, *inputs: tf.Tensor) -> tf.Tensor:
         """Where in the output the picture is: 1 for picture, 0 for padding."""
@@ -95,7 +99,7 @@ class Activation(Elementwise):
     @property
     def gates(self) -> bool:
         """Whether its outputs are shares between 0 and 1."""
-        return self.name in ("sigmoid", "hard_sigmoid", "softmax")
+        return self.name in SHARES
 
 
 class Affine(Elementwise):
@@ -316,33 +320,34 @@ class Concatenate(Step):
 
 
 class Add(Step):
-    """Inputs added up: relevance goes to each in proportion to its share of the sum."""
+    """Inputs added up: relevance goes to each in proportion to its share of the sum.
+
+    Args:
+      factors: what each input is multiplied by first; without them 1.
+    """
 
     shares = True
 
-    def terms(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """What each input brings into the sum."""
-        return list(inputs)
+    def __init__(self, factors: Sequence[float] | None = None):
+        self.factors = factors
+        self.keeps_sign = min(factors or [1]) >= 0
+
+    def _terms(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        inputs = _aligned(inputs)
+        if self.factors is None:
+            return inputs
+        return [a * factor for a, factor in zip(inputs, self.factors, strict=True)]
 
     def forward(self, *inputs):
-        return functools.reduce(tf.add, self.terms(inputs))
+        return functools.reduce(tf.add, self._terms(inputs))
 
     def relevance(self, inputs, output, relevance):
         s = relevance / stabilise(output)
-        terms = zip(inputs, self.terms(inputs), strict=True)
+        terms = zip(inputs, self._terms(inputs), strict=True)
         return [_shaped_like(a, term * s) for a, term in terms]
 
     def support(self, *inputs):
-        return functools.reduce(tf.maximum, inputs)
-
-
-class Subtract(Add):
-    """The second input taken from the first, which is the sum of a and -b."""
-
-    keeps_sign = False
-
-    def terms(self, inputs):
-        return [inputs[0], -inputs[1]]
+        return functools.reduce(tf.maximum, _aligned(inputs))
 
 
 class Product(Step):
@@ -359,7 +364,7 @@ class Product(Step):
     gates: frozenset[int] = frozenset()
 
     def forward(self, *inputs):
-        return functools.reduce(tf.multiply, inputs)
+        return functools.reduce(tf.multiply, _aligned(inputs))
 
     def relevance(self, inputs, output, relevance):
         gated = [
@@ -375,11 +380,26 @@ class Product(Step):
         ]
 
 
+def _aligned(inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Inputs of one rank: axes of size 1 come in behind the batch, as Keras's layers do it."""
+    rank = max(a.shape.rank for a in inputs)
+    return [
+        tf.reshape(a, [-1, *[1] * (rank - a.shape.rank), *a.shape[1:]])
+        if a.shape.rank < rank
+        else a
+        for a in inputs
+    ]
+
+
 def _shaped_like(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
     """Relevance summed over the axes along which `a` was broadcast."""
+    missing = relevance.shape.rank - a.shape.rank
+    shape = [1] * missing + a.shape[1:].as_list()
     repeated = [
         axis
-        for axis in range(1, relevance.shape.rank)
-        if a.shape[axis] == 1 and relevance.shape[axis] != 1
+        for axis, (size, full) in enumerate(zip(shape, relevance.shape[1:], strict=True), 1)
+        if size == 1 and full != 1
     ]
-    return tf.reduce_sum(relevance, repeated, keepdims=True) if repeated else relevance
+    if repeated:
+        relevance = tf.reduce_sum(relevance, repeated, keepdims=True)
+    return tf.reshape(relevance, [-1, *a.shape[1:]]) if missing else relevance

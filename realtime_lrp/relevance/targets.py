@@ -97,7 +97,10 @@ def _highest(scores: tf.Tensor, top: tf.Tensor) -> tf.Tensor:
 
 
 def _against_rest(scores: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """+1 for the class with weight 1; -1 shared among the others by their scores."""
+    """+1 for the class with weight 1; -1 shared among the others by their scores.
+
+    Where all other scores are 0 nothing stands against it.
+    """
     others = scores * (1.0 - weights)
     shares = tf.math.divide_no_nan(others, tf.reduce_sum(others, axis=-1, keepdims=True))
     return weights - shares
@@ -113,9 +116,9 @@ class TargetResolver:
 
     def __init__(self, classes: int, labels: Sequence[str] | None = None):
         self._classes = classes
-        self._labels = labels
+        self._labels = None if labels is None else list(map(str, labels))
         self._by_name = defaultdict(list)
-        for index, name in enumerate(labels or ()):
+        for index, name in enumerate(self._labels or ()):
             self._by_name[_plain(name)].append(index)
 
     def __call__(self, target: str | int) -> Target:
@@ -125,24 +128,33 @@ class TargetResolver:
           UsageError: there is no such class, or its name occurs twice.
         """
         ones = np.ones(self._classes)
-        if target == "all":
+        target = target.strip() if isinstance(target, str) else target
+        if isinstance(target, str) and target == "all":
             return Target.of(ones, self._classes, by_probability=self._classes > 1)
         if isinstance(target, str) and _plain(target) not in self._by_name:
-            if count := re.fullmatch(r"\s*top(\d+)\s*", target):
+            if count := re.fullmatch(r"top(\d+)", target):
                 top = self._count(int(count[1]))
                 return Target.of(ones, top, by_probability=top > 1)
             if " - " in target:
-                return self._contrast(*target.split(" - ", 1))
+                return self._contrast(target)
         return self._of_classes(self._one(self.index(target)))
 
     def _of_classes(self, weights: np.ndarray, rest: bool = False) -> Target:
         return Target.of(weights, self._classes, rest=rest)
 
-    def _contrast(self, plus: str, minus: str) -> Target:
-        one = self._one(self.index(plus))
-        if _plain(minus) == "rest":
-            return self._of_classes(one, rest=True)
-        return self._of_classes(one - self._one(self.index(minus)))
+    def _contrast(self, target: str) -> Target:
+        """Plus and minus, either of whose names may hold " - " itself; the first way that fits."""
+        words, first_error = target.split(" - "), None
+        for place in range(1, len(words)):
+            plus, minus = " - ".join(words[:place]), " - ".join(words[place:])
+            try:
+                one = self._one(self.index(plus))
+                if _plain(minus) == "rest":
+                    return self._of_classes(one, rest=True)
+                return self._of_classes(one - self._one(self.index(minus)))
+            except UsageError as error:
+                first_error = first_error or error
+        raise first_error
 
     def _count(self, top: int) -> int:
         if not 1 <= top <= self._classes:
@@ -162,6 +174,8 @@ class TargetResolver:
         if isinstance(target, str) and not re.fullmatch(r"\s*-?[0-9]+\s*", target):
             return self._index_of_name(target)
         try:
+            if isinstance(target, bool | np.bool_):
+                raise TypeError
             index = int(target) if isinstance(target, str) else operator.index(target)
         except TypeError:
             raise UsageError(f"Expected a class by name or index. Received {target!r}.") from None

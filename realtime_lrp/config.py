@@ -84,8 +84,8 @@ class Lrp(_Section):
     layers: Annotated[dict[str, str], BeforeValidator(_rules)] = Field(
         {},
         description="rules of their own for some layers, by name or type, such as "
-        "{block1_*: flat, Dense: epsilon(0.01)}; rules: zplus, epsilon, gamma, alpha_beta, zbox, "
-        "wsquare, flat, zplus_input",
+        "{block1_*: flat, Dense: epsilon(0.01)}, the first that fits; rules: zplus, epsilon, "
+        "gamma, alpha_beta, zbox, wsquare, flat, zplus_input",
     )
     absorb_bias: bool = Field(
         False, description="true or false: biases take their share of relevance, which is lost"
@@ -282,7 +282,11 @@ def _yaml_lines(settings: Settings) -> Iterator[str]:
                 value = "x".join(map(str, value))
             flow = None if isinstance(value, dict | list) else False
             shown = yaml.safe_dump(
-                {key: value}, allow_unicode=True, width=1000, default_flow_style=flow
+                {key: value},
+                allow_unicode=True,
+                width=1000,
+                default_flow_style=flow,
+                sort_keys=False,
             ).strip()
             yield f"  {shown}  # {describe(path)}{f' [from {place}]' if place else ''}\n"
 

@@ -119,7 +119,7 @@ def test_every_composite_and_method_is_a_row(run, tiny_model, with_boxes, tmp_pa
     words = (*words, "--model", tiny_model, "--preprocess", "rescale")
     report, picture = tmp_path / "r.json", tmp_path / "p.png"
     code, out, err = run("evaluate", *words, "--json", report, "--picture", picture)
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, "realtime-lrp: left out, no boxes: b.jpg\n")
     rows = by_name(report)
     assert list(rows) == [*COMPOSITES, *(m for m in METHODS if m != "lrp"), "chance"]
     for name, row in rows.items():
@@ -275,12 +275,14 @@ def test_what_cannot_be_used_among_several_is_named_and_left_out(
 ):
     """A photo that is damaged, and a box that the centred square does not reach."""
     (photos / "d.png").write_text("no picture")
+    (photos / "e.png").write_text("not asked for")
     boxes = {"a.png": {"box": LEFT}, "b.jpg": {"box": [0, 0, 8, 32]}, "d.png": {"box": LEFT}}
     report = tmp_path / "r.json"
     code, _, err = run("evaluate", *with_boxes(boxes), "--model", halves, "--json", report)
     assert code == 0
     assert json.loads(report.read_text())["pictures"] == 1
     assert "d.png" in err
+    assert "left out, no boxes: c.png, e.png" in err
     assert "b.jpg: box (0.0, 0.0, 8.0, 32.0) lies outside" in err
     squashed = (*with_boxes(boxes), "--model", halves, "--set", "input.fit=squash")
     assert "2 pictures" in run("evaluate", *squashed)[1]
@@ -292,7 +294,7 @@ BAD = {
     "photos without boxes": ("--images photos", OK, 2, "--boxes"),
     "boxes without photos": ("--boxes boxes.json", OK, 2, "--images"),
     "no such boxes": ("--images photos --boxes none.json", OK, 66, "none.json"),
-    "no such folder": ("--images none --boxes boxes.json", OK, 66, "a.png"),
+    "no such folder": ("--images none --boxes boxes.json", OK, 66, "no folder 'none'"),
     "no such photo": ("BOTH", '{"z.png": {"box": [8, 0, 24, 32]}}', 66, "z.png"),
     "no JSON": ("BOTH", "{", 65, "boxes.json"),
     "a list": ("BOTH", "[1, 2]", 65, "boxes.json"),
@@ -302,6 +304,7 @@ BAD = {
     "another key": ("BOTH", '{"a.png": {"box": [1, 2, 3, 4], "class": 1}}', 65, "class"),
     "inside out": ("BOTH", '{"a.png": {"box": [9, 2, 3, 4]}}', 65, "x0 < x1"),
     "not a number": ("BOTH", '{"a.png": {"box": [NaN, 2, 3, 4]}}', 65, "a.png"),
+    "beyond": ("BOTH", '{"a.png": {"box": [8, 0, 24, 900]}}', 65, "beyond the photo"),
     "outside": ("BOTH", '{"a.png": {"box": [0, 0, 8, 32]}}', 65, "No box"),
     "unknown label": ("BOTH", '{"a.png": {"box": [8, 0, 24, 32], "label": 7}}', 65, "0 to 1"),
     "only damaged": ("BOTH", '{"d.png": {"box": [8, 0, 24, 32]}}', 65, "d.png"),

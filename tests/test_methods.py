@@ -270,6 +270,8 @@ def test_a_filtered_explanation_loses_what_was_filtered(rng):
         ({"composite": "lrp.sequential_preset_a_flat"}, "'epsilon_plus_flat'"),
         ({"layers": {"cov1": "flat"}}, "'conv1'"),
         ({"layers": {"conv1": "flatt"}}, "'flat'"),
+        ({"layers": {"Conv2D": "flat", "conv1": "gamma"}}, "Put it before"),
+        ({"target": "1 - 1"}, "against itself"),
         ({"layers": {"fc1": "zbox"}, "low": 0, "high": 1}, "'fc1' lies behind"),
         ({"keep": 0}, "above 0"),
         ({"keep": "a"}, "above 0"),

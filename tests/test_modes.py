@@ -165,6 +165,7 @@ def bad_words(tmp_path, monkeypatch):
     (tmp_path / "text.mp4").write_text("this is text\n" * 100)
     (tmp_path / "text.png").write_text("this is text")
     (tmp_path / "bad.yaml").write_text("lrp: {composite: z_plus}\n")
+    (tmp_path / "layers.yaml").write_text("lrp:\n  method: lrp\n  layers: {nowhere: flat}\n")
     (tmp_path / "broken.yaml").write_text("lrp: {pool: 3}\n")
     media.write_video(tmp_path / "ok.mp4", media.numbered(3))
     media.write_picture(tmp_path / "ok.png", media.plain())
@@ -190,6 +191,18 @@ BAD = {
     "missing model": ("image ok.png -o x.png --model none.keras", 66, "none.keras"),
     "damaged model": ("image ok.png -o x.png --model lambda.keras", 65, "lambda.keras"),
     "unknown composite": (f"image ok.png -o x.png {M} --composite z_plus", 2, "'zplus'"),
+    "unknown method": (f"image ok.png -o x.png {M} --method gradcam", 2, "'grad_cam'"),
+    "unknown rule": (
+        f"image ok.png -o x.png {M} --set lrp.layers={{Conv2D:flt}}",
+        78,
+        "lrp.layers",
+    ),
+    "layer not there": (f"image ok.png -o x.png {M} --config layers.yaml", 78, "layers.yaml:3"),
+    "guided not there": (
+        f"image ok.png -o x.png {M} --method deconvnet --set lrp.guided=[x]",
+        78,
+        "lrp.guided",
+    ),
     "unknown class": (f"image ok.png -o x.png {M} --target 4", 2, "0 to 3"),
     "class without labels": (f"image ok.png -o x.png {M} --target cat", 2, "--labels"),
     "unknown colormap": (f"image ok.png -o x.png {M} --colormap grey", 2, "'gray'"),

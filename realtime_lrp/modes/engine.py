@@ -1,5 +1,6 @@
 """From pictures to explanations: a network, its explainer and the region it sees."""
 
+import logging
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -48,6 +49,8 @@ from realtime_lrp.relevance.graph import require_graph  # noqa: E402
 from realtime_lrp.relevance.methods import ELSEWHERE, METHODS  # noqa: E402
 from realtime_lrp.relevance.rules import rule_named  # noqa: E402
 
+log = logging.getLogger(__name__)
+
 DEFAULT_MODEL = "vgg16"
 DEFAULT_COMPOSITE = "zplus"
 VIEWER_COMPOSITE = "epsilon_plus_flat"
@@ -83,6 +86,8 @@ class Engine:
 
     def __init__(self, config: Config, composite: str = DEFAULT_COMPOSITE):
         check_names(config)
+        if config.lrp.method != "lrp" and (config.lrp.composite or config.lrp.layers):
+            log.warning("composite and layers play no part in the method %s", config.lrp.method)
         self._fit = config.input.fit
         self._overlay = config.overlay
         self.network = load_network(

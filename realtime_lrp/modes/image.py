@@ -64,6 +64,8 @@ def _explained(
 ) -> Result:
     picture = turned(picture, config.input.mirror)
     (result,) = engine.explain([picture])
+    if not result.relevance.any():
+        log.warning("%s: the map is zero everywhere; nothing is drawn", target.name)
     if target.suffix.lower() == ".npz":
         _write_map(config, engine, result, target, overwrite)
     else:

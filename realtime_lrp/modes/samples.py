@@ -21,6 +21,7 @@ from realtime_lrp.models.drawing.batch import draw_batch
 from realtime_lrp.modes.engine import Engine
 from realtime_lrp.modes.make_assets import REACH, near
 from realtime_lrp.relevance import measures
+from realtime_lrp.video.files import PICTURES
 from realtime_lrp.video.pictures import read_picture
 
 OWN_SEED = 90210  # keeps pictures and weights apart from those of training, which uses 1, 2 and 3
@@ -76,6 +77,8 @@ def drawn(count: int, seed: int) -> Samples:
 
 def read_boxes(path: Path, folder: Path) -> Boxes:
     """The boxes of a JSON file, whose photos are all there."""
+    if not folder.is_dir():
+        raise MissingInputError(f"There is no folder {str(folder)!r}.")
     try:
         boxes = TypeAdapter(Boxes).validate_json(path.read_bytes())
     except OSError as error:
@@ -95,8 +98,20 @@ def read_boxes(path: Path, folder: Path) -> Boxes:
     return boxes
 
 
+def _check_within(name: str, box: tuple[float, ...], shape: tuple[int, ...]) -> None:
+    rows, columns = shape[:2]
+    if min(box) < 0 or box[2] > columns or box[3] > rows:
+        raise DamagedInputError(
+            f"{name}: box {list(box)} reaches beyond the photo. Expected [x0, y0, x1, y1] in its "
+            f"pixels, {columns} wide and {rows} high."
+        )
+
+
 def photos(folder: Path, boxes: Boxes, engine: Engine, count: int | None) -> Samples:
     """Photos as the network sees them; what cannot be used among several is left out and named."""
+    without = {file.name for file in folder.iterdir() if file.suffix.lower() in PICTURES} - {*boxes}
+    if without:
+        log.warning("left out, no boxes: %s", ", ".join(sorted(without)))
     found = []
     for name, entries in boxes.items():
         try:
@@ -107,6 +122,7 @@ def photos(folder: Path, boxes: Boxes, engine: Engine, count: int | None) -> Sam
         region = engine.region(picture.shape[:2])
         by_label = defaultdict(list)
         for entry in entries:
+            _check_within(name, entry.box, picture.shape)
             by_label[entry.label].append(entry.box)
         for label, corners in by_label.items():
             mask = measures.mask_of(corners, region.box, region.inner, region.size)

@@ -126,13 +126,22 @@ def with_layers(composite: Composite, layers: Mapping[str, str | Rule], graph: G
       graph: the network.
 
     Raises:
-      UsageError: there is no such rule, or a pattern fits no layer with weights.
+      UsageError: there is no such rule, or a pattern decides for no layer with weights.
     """
     weighty = [node for node in graph.nodes if isinstance(node.step, Linear)]
-    rows = []
+    rows, left = [], list(weighty)
     for pattern, rule in layers.items():
         fits = layer_like(pattern)
-        if not any(fits(node) for node in weighty):
+        rows.append((lambda node, place, fits=fits: fits(node), _rule(rule)))
+        if any(fits(node) for node in left):
+            left = [node for node in left if not fits(node)]
+        elif any(fits(node) for node in weighty):
+            raise UsageError(
+                f"The pattern {pattern!r} decides nothing: those before it fit all its layers. "
+                "Put it before them.",
+                "layers",
+            )
+        else:
             names = [node.layer for node in weighty]
             close = nearest(pattern, names)
             raise UsageError(
@@ -140,7 +149,6 @@ def with_layers(composite: Composite, layers: Mapping[str, str | Rule], graph: G
                 + (f"Did you mean {close!r}?" if close else f"There are: {', '.join(names)}."),
                 "layers",
             )
-        rows.append((lambda node, place, fits=fits: fits(node), _rule(rule)))
     return Composite((*rows, *composite.rows))
 
 

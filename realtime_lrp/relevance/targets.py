@@ -150,11 +150,16 @@ class TargetResolver:
             try:
                 one = self._one(self.index(plus))
                 if _plain(minus) == "rest":
-                    return self._of_classes(one, rest=True)
-                return self._of_classes(one - self._one(self.index(minus)))
+                    return self._against(target, one, rest=True)
+                return self._against(target, one - self._one(self.index(minus)))
             except UsageError as error:
                 first_error = first_error or error
         raise first_error
+
+    def _against(self, target: str, weights: np.ndarray, rest: bool = False) -> Target:
+        if not weights.any() or (rest and self._classes == 1):
+            raise UsageError(f"{target!r} sets a class against itself or nothing.", "class")
+        return self._of_classes(weights, rest)
 
     def _count(self, top: int) -> int:
         if not 1 <= top <= self._classes:
@@ -194,8 +199,8 @@ class TargetResolver:
     def _index_of_name(self, name: str) -> int:
         if not self._labels:
             raise UsageError(
-                f"There is no class {name!r}: the class names are not known. Expected all, top1 "
-                f"or an index from 0 to {self._classes - 1}; names need labels (--labels FILE).",
+                f"There is no class {name!r}: the class names are not known. Expected all, top1 or "
+                f"an index from 0 to {self._classes - 1}; names need labels (--labels, labels=).",
                 "class",
             )
         found = self._by_name.get(_plain(name), [])

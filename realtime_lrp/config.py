@@ -113,8 +113,10 @@ class Lrp(_Section):
     pool: Literal["max", "average"] = Field(
         "max", description="through max pools: max (winner takes all) or average (in proportion)"
     )
-    precision: Literal["auto", "float32"] = Field(
-        "auto", description="auto or float32 (auto is float32 in this version)"
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto",
+        description="auto, float32 or bfloat16 (fast where the processor multiplies it, AMX or "
+        "AVX-512 BF16; auto is float32 in this version)",
     )
 
 

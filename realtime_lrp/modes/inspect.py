@@ -30,9 +30,6 @@ from realtime_lrp.view import tiles
 
 import tensorflow as tf  # isort: skip - after the engine, which holds back what it prints
 
-CONSERVING = ("lrp", "excitation_backprop")
-"""The methods that hand down what arrives; the others hand down gradients."""
-
 MAX_POOLS = ("MaxPooling2D", "GlobalMaxPooling2D")
 BOUND = 1e-3
 """The loss that is marked, as a share of what begins at the output."""
@@ -79,7 +76,7 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
         engine = Engine(config)
         x = engine.network.prepare(engine.region(picture.shape[:2]).extract(picture)[None])
         explanation, records = engine.explainer(x), engine.explainer.layers(x)
-        conserving = config.lrp.method in CONSERVING
+        conserving = any(record.rule for record in records)  # else gradients are handed down
         _write_run(part, records, x, explanation.relevance, conserving)
     best = ", ".join(f"{name} {score:.2g}" for name, score in engine.top(explanation.scores[0], 3))
     return [

@@ -180,7 +180,7 @@ class Explainer:
                 self._rules = dict(binder.rules)
         self._compile(explain)
         self.passes = samples * sum(one.perturb is not None for one, _ in wanted)
-        self._keeps_sign = wanted[0][0] is METHODS["grad_cam"] or self._shares_keep_sign()
+        self._keeps_sign = not wanted[0][0].signed or self._shares_keep_sign()
         self.set_target(target)
 
     def __call__(self, x: np.ndarray | tf.Tensor, target: str | int | None = None) -> Explanation:
@@ -224,21 +224,21 @@ class Explainer:
         tensors, arrived, handed_down = run(self._batch(x), *self._target(target))
         by_layer: dict[str, list[Node]] = {}
         for node in self._graph.nodes:
-            if str(node.output) in arrived:
+            if node.output in arrived:
                 by_layer.setdefault(node.layer, []).append(node)
         records = []
         for nodes in by_layer.values():
             first, last = nodes[0], nodes[-1]
             rules = [str(self._rules[n.output]) for n in nodes if n.output in self._rules]
-            received = [handed_down[f"{first.output} {n}"] for n in range(len(first.inputs))]
+            received = [handed_down[first.output, n] for n in range(len(first.inputs))]
             records.append(
                 LayerRecord(
                     name=first.layer,
                     kind=first.kind,
                     rule=rules[0] if rules else "",
-                    inputs=tuple(tensors[str(number)].numpy() for number in first.inputs),
-                    output=tensors[str(last.output)].numpy(),
-                    arrived=arrived[str(last.output)].numpy(),
+                    inputs=tuple(tensors[number].numpy() for number in first.inputs),
+                    output=tensors[last.output].numpy(),
+                    arrived=arrived[last.output].numpy(),
                     handed_down=tuple(part.numpy() for part in received),
                 )
             )
@@ -317,15 +317,15 @@ class Explainer:
             _, parts = methods[0](x, graph.forward(x), *target)
             shown = as_built.forward(x)
             arrived = {
-                str(number): tf.cast(total(handed), tf.float32) for number, handed in parts.items()
+                number: tf.cast(total(handed), tf.float32) for number, handed in parts.items()
             }
             handed_down = {
-                f"{part.node.output} {part.place}": tf.cast(part.tensor, tf.float32)
+                (part.node.output, part.place): tf.cast(part.tensor, tf.float32)
                 for handed in parts.values()
                 for part in handed
                 if part.node
             }
-            return {str(number): shown[number] for number in parts}, arrived, handed_down
+            return {number: shown[number] for number in parts}, arrived, handed_down
 
         self._explain = tf.function(explain, input_signature=signature, autograph=False)
         self._everything = tf.function(everything, input_signature=signature, autograph=False)

@@ -15,7 +15,6 @@ from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.relevance.layers import steps_of
 from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.steps import (
-    SHARES,
     Activation,
     Add,
     Concatenate,
@@ -178,7 +177,7 @@ class Graph:
         if node is None:
             return None
         if isinstance(node.step, Activation):
-            return {number} if node.step.name in SHARES else None
+            return {number} if node.step.gates else None
         if not isinstance(node.step, _KEEPING_SCORES):
             return None
         found = [self._scoring(n) for n in node.inputs]

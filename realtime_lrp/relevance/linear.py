@@ -20,8 +20,8 @@ class Linear(Step):
     """A layer that weighs and sums: z = transform(a, kernel) + bias.
 
     Attributes:
-      kernel: float32 weights.
-      bias: float32 [out], or None.
+      kernel: float32 or bfloat16 weights.
+      bias: [out] of the same type, or None.
     """
 
     keeps_sign = False

@@ -62,12 +62,14 @@ class Method:
       finish: (graph, x, tensors, parts) -> the map, like x.
       perturb: (x [1, H, W, C], samples) -> the pictures [samples, H, W, C] over whose gradients
         the mean is taken, or None.
+      signed: whether maps can have negative entries where no rule is followed.
     """
 
     start: Callable[..., tf.Tensor]
     back: Callable[[Network], Back]
     finish: Callable[[Graph, tf.Tensor, Mapping[int, tf.Tensor], Parts], tf.Tensor]
     perturb: Callable[[tf.Tensor, int], tf.Tensor] | None = None
+    signed: bool = True
 
 
 Explain = Callable[..., tuple[tf.Tensor, Parts]]
@@ -152,28 +154,21 @@ def _gradient(network: Network) -> Back:
     return back
 
 
-def _guided(network: Network) -> Back:
-    """The gradient; through ReLUs only where it and the activation are positive."""
-    plain, rectifiers = _gradient(network), guided_rectifiers(network.graph, network.guided)
+def _through_relus(masked: bool) -> Callable[[Network], Back]:
+    """The gradient; through ReLUs only where it is positive, and if `masked` the activation is."""
 
-    def back(node, inputs, output, gradient):
-        if node.output in rectifiers:
-            gradient = tf.nn.relu(gradient)
-        return plain(node, inputs, output, gradient)
+    def make(network: Network) -> Back:
+        plain, rectifiers = _gradient(network), guided_rectifiers(network.graph, network.guided)
 
-    return back
+        def back(node, inputs, output, gradient):
+            if node.output not in rectifiers:
+                return plain(node, inputs, output, gradient)
+            positive = tf.nn.relu(gradient)
+            return plain(node, inputs, output, positive) if masked else [positive]
 
+        return back
 
-def _deconvnet(network: Network) -> Back:
-    """The gradient; through ReLUs where it is positive, whatever the activation."""
-    plain, rectifiers = _gradient(network), guided_rectifiers(network.graph, network.guided)
-
-    def back(node, inputs, output, gradient):
-        if node.output in rectifiers:
-            return [tf.nn.relu(gradient)]
-        return plain(node, inputs, output, gradient)
-
-    return back
+    return make
 
 
 def guided_rectifiers(graph: Graph, guided: Sequence[str] | None) -> set[int]:
@@ -266,12 +261,12 @@ METHODS: dict[str, Method] = {
     "lrp": Method(start_of_relevance, _relevance_by(lambda network: network.composite), _at_input),
     "gradient": Method(start_of_gradient, _gradient, _at_input),
     "input_x_gradient": Method(start_of_gradient, _gradient, _times_input),
-    "guided_backprop": Method(start_of_gradient, _guided, _at_input),
-    "deconvnet": Method(start_of_gradient, _deconvnet, _at_input),
+    "guided_backprop": Method(start_of_gradient, _through_relus(masked=True), _at_input),
+    "deconvnet": Method(start_of_gradient, _through_relus(masked=False), _at_input),
     "excitation_backprop": Method(
         start_of_gradient, _relevance_by(lambda network: EXCITATION), _at_input
     ),
-    "grad_cam": Method(start_of_gradient, _gradient, _grad_cam),
+    "grad_cam": Method(start_of_gradient, _gradient, _grad_cam, signed=False),
     "smoothgrad": Method(start_of_gradient, _gradient, _at_input, _noisy),
     "integrated_gradients": Method(start_of_gradient, _gradient, _times_input, _path),
 }

@@ -299,11 +299,9 @@ def _by_weights_alone(
     layer: Linear, place: Place, weights: tf.Tensor, bias: tf.Tensor | None
 ) -> Propagate:
     """The generic step for a' = 1; z depends on the weights alone and is made once."""
-    exact = layer.cast(tf.float32)
-    z = exact.transform(tf.cast(place.support, tf.float32), tf.cast(weights, tf.float32))
-    if bias is not None:
-        z += tf.cast(bias, tf.float32)
-    z, support = tf.cast(stabilise(z), weights.dtype), tf.cast(place.support, weights.dtype)
+    exact = [None if one is None else tf.cast(one, tf.float32) for one in (weights, bias)]
+    z = stabilise(transformed(layer.cast(tf.float32), [(place.support, *exact)]))
+    z, support = (tf.cast(one, weights.dtype) for one in (z, place.support))
     weights = layer.ready(weights)
 
     def propagate(a, relevance):

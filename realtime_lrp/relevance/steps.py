@@ -1,7 +1,7 @@
 """How each kind of step goes forward, and how relevance goes back through it.
 
-Tensors are float32, pictures are [B, H, W, C]. Steps with weights are in `linear.py`: their rule
-comes from the composite. Every step here knows by itself where relevance goes.
+Tensors are float32 or bfloat16, pictures are [B, H, W, C]. Steps with weights are in `linear.py`:
+their rule comes from the composite. Every step here knows by itself where relevance goes.
 """
 
 import functools
@@ -11,9 +11,6 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 STABILISER = 1e-6
-
-SHARES = ("sigmoid", "hard_sigmoid", "softmax")
-"""Activations whose outputs are shares between 0 and 1."""
 
 
 def stabilise(z: tf.Tensor, stabiliser: float = STABILISER) -> tf.Tensor:
@@ -108,7 +105,7 @@ class Activation(Elementwise):
     @property
     def gates(self) -> bool:
         """Whether its outputs are shares between 0 and 1."""
-        return self.name in SHARES
+        return self.name in ("sigmoid", "hard_sigmoid", "softmax")
 
 
 class Affine(Elementwise):

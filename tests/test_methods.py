@@ -193,20 +193,25 @@ def test_smoothgrad_is_the_mean_gradient_under_noise(rng):
         assert largest_difference(relevance, expected) < 1e-5
 
 
-def convolutions_in(explainer) -> int:
-    """How many forward convolutions stand in the compiled function."""
-    return sum(op.type == "Conv2D" for op in explainer._run.graph.get_operations())
+def operations_in(explainer, *types) -> int:
+    """How many operations of these types stand in the compiled function."""
+    return sum(op.type in types for op in explainer._run.graph.get_operations())
 
 
 def test_many_methods_cost_one_forward_pass():
-    """Maps of one picture run the two convolutions of the forward pass once, plus z of LRP."""
-    model = vgg_like()
+    """Maps of one picture share the forward pass; each brings its own backward pass, LRP its z."""
+    model, convolutions = vgg_like(), ("Conv2D", "Conv2DBackpropInput", "_MklNativeFusedConv2D")
     gradients = [name for name in METHODS_OF_ONE_PASS if name not in ("lrp", "excitation_backprop")]
+    backward = 2 * len(gradients)
     explainer = Explainer(model, method="gradient", also=gradients[1:])
-    assert convolutions_in(explainer) == 2
+    assert operations_in(explainer, "MaxPool") == 2
+    assert operations_in(explainer, *convolutions) == 2 + backward
     lrp = Explainer(model)
-    assert convolutions_in(lrp) == 2 + 1  # z+ of conv2; z of conv1 is a constant
-    assert convolutions_in(Explainer(model, also=gradients)) == 2 + 1
+    # z+ of conv2; z of conv1 is a constant
+    assert operations_in(lrp, *convolutions) == 2 + 1 + 2
+    together = Explainer(model, also=gradients)
+    assert operations_in(together, "MaxPool") == 2
+    assert operations_in(together, *convolutions) == 2 + 1 + 2 + backward
 
 
 def test_maps_made_together_equal_maps_made_alone(rng):

@@ -315,7 +315,7 @@ class Explainer:
 
         def everything(x, *target):
             _, parts = methods[0](x, graph.forward(x), *target)
-            shown = as_built.forward(x)
+            shown = as_built.forward(x, joined=False)
             arrived = {
                 number: tf.cast(total(handed), tf.float32) for number, handed in parts.items()
             }

@@ -13,13 +13,14 @@ import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.relevance.layers import steps_of
-from realtime_lrp.relevance.linear import Linear
+from realtime_lrp.relevance.linear import RECTIFIERS, Linear
 from realtime_lrp.relevance.steps import (
     Activation,
     Add,
     Concatenate,
     Elementwise,
     GlobalPool,
+    Identity,
     Pool,
     Reshape,
     Step,
@@ -124,14 +125,41 @@ class Graph:
                 before |= {node.output, *node.inputs}
         return behind & before
 
-    def forward(self, x: tf.Tensor) -> dict[int, tf.Tensor]:
-        """Every tensor of the forward pass by its number."""
+    def forward(self, x: tf.Tensor, joined: bool = True) -> dict[int, tf.Tensor]:
+        """Every tensor of the forward pass by its number.
+
+        Args:
+          x: the model's input.
+          joined: a layer with weights computes the ReLU that alone reads it as well; the tensor
+            between them, which no rule and no gradient needs, is then the rectified one.
+        """
         tensors = {0: x}
         for node in self.nodes:
+            if node.output in tensors:
+                continue
             dtype = self._dtype if node.output in self._between else tf.float32
-            inputs = (tf.cast(tensors[n], dtype) for n in node.inputs)
-            tensors[node.output] = node.step.forward(*inputs)
+            inputs = [tf.cast(tensors[n], dtype) for n in node.inputs]
+            behind = self._up_to_rectifier(node) if joined else []
+            if behind:
+                output = node.step.forward(*inputs, behind[-1].step.name)
+                tensors |= {one.output: output for one in (node, *behind)}
+            else:
+                tensors[node.output] = node.step.forward(*inputs)
         return tensors
+
+    def _up_to_rectifier(self, node: Node) -> list[Node]:
+        """What alone reads a layer with weights, one behind the other, up to a ReLU; or nothing."""
+        behind: list[Node] = []
+        number = node.output if isinstance(node.step, Linear) else self.output
+        while number != self.output and len(readers := self.readers(number)) == 1:
+            behind += readers
+            number = readers[0].output
+            step = readers[0].step
+            if isinstance(step, Activation) and step.name in RECTIFIERS:
+                return behind
+            if not isinstance(step, Identity):
+                break
+        return []
 
     def backward(self, tensors: dict[int, tf.Tensor], begin: tf.Tensor, back: Back) -> Parts:
         """Sends something back from the output to the input, over the kept tensors.
@@ -196,9 +224,7 @@ class Graph:
         for node in self.nodes:
             inputs = [supports[n] for n in node.inputs]
             if isinstance(node.step, Linear):
-                supports[node.output] = tf.ones_like(
-                    node.step.transform(*inputs, node.step.weights)
-                )
+                supports[node.output] = tf.ones_like(node.step.forward(*inputs))
             else:
                 supports[node.output] = node.step.support(*inputs)
         return supports

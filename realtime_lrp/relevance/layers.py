@@ -100,7 +100,7 @@ def _geometry(layer: keras.Layer) -> tuple[Sequence[int], str, Sequence[int]]:
 def _convolution(layer, pool):
     if layer.padding == "causal":
         raise UnsupportedLayerError(layer, "causal padding has no rule")
-    step = Convolution(*_weights(layer), *_geometry(layer))
+    step = Convolution(*_weights(layer), *_geometry(layer), layer.groups)
     return [step, *_activation(layer, layer.activation)]
 
 
@@ -230,7 +230,8 @@ def _relu(layer, pool):
     )
     if layer.negative_slope or layer.threshold:
         return [Activation("leaky_relu", function, nonnegative=not layer.negative_slope)]
-    return [Activation("relu", function, nonnegative=True)]
+    name = {None: "relu", 6: "relu6"}.get(layer.max_value, "clipped_relu")
+    return [Activation(name, function, nonnegative=True)]
 
 
 def _leaky_relu(layer, pool):

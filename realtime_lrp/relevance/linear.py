@@ -6,18 +6,37 @@ a faster form is known.
 
 import copy
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from realtime_lrp.relevance import onednn
 from realtime_lrp.relevance.steps import Step
 
-Weights = tf.Tensor | tuple[tf.Tensor, tf.Tensor]
-"""What `Linear.ready` makes of a kernel."""
+RECTIFIERS = {"relu": tf.nn.relu, "relu6": tf.nn.relu6}
+"""The activations that can be computed together with a layer."""
+
+
+class Weights:
+    """A kernel as `transform` reads it, and as `transpose` does (made when first asked for).
+
+    Attributes:
+      kernel: what `transform` reads.
+      turned: what `transpose` reads.
+    """
+
+    def __init__(self, kernel: tf.Tensor, turn: Callable[[tf.Tensor], tf.Tensor]):
+        self.kernel = kernel
+        self._turn = turn
+
+    @functools.cached_property
+    def turned(self) -> tf.Tensor:
+        with tf.init_scope():  # a value, also where it is first asked for inside a graph
+            return self._turn(self.kernel)
 
 
 class Linear(Step):
-    """A layer that weighs and sums: z = transform(a, kernel) + bias.
+    """A layer that weighs and sums: z = transform(a, weights, bias).
 
     Attributes:
       kernel: float32 or bfloat16 weights.
@@ -36,32 +55,49 @@ class Linear(Step):
         return self.ready(self.kernel)
 
     def ready(self, kernel: tf.Tensor) -> Weights:
-        """A kernel in the form that `transform` and `transpose` read."""
-        return kernel
+        """A kernel in the forms that `transform` and `transpose` read."""
+        return Weights(kernel, tf.identity)
 
-    def forward(self, a: tf.Tensor) -> tf.Tensor:
-        z = self.transform(a, self.weights)
-        return z if self.bias is None else z + self.bias
+    def forward(self, a: tf.Tensor, activation: str = "") -> tf.Tensor:
+        """The layer's output.
+
+        Args:
+          a: its input.
+          activation: "relu" or "relu6" is applied as well.
+        """
+        return self.transform(a, self.weights, self.bias, activation)
 
     def gradient(self, inputs, output, gradient):
         return [self.transpose(gradient, self.weights, tf.shape(inputs[0]))]
 
-    def transform(self, a: tf.Tensor, kernel: Weights) -> tf.Tensor:
-        """The layer's sum for input a and these weights, without bias."""
-        raise NotImplementedError
+    def transform(
+        self, a: tf.Tensor, weights: Weights, bias: tf.Tensor | None = None, activation: str = ""
+    ) -> tf.Tensor:
+        """The layer's sum for input a and these weights, plus bias [out], rectified if asked."""
+        z = self._sum(a, weights.kernel)
+        z = z if bias is None else tf.nn.bias_add(z, bias)
+        return RECTIFIERS[activation](z) if activation else z
 
-    def transpose(self, s: tf.Tensor, kernel: Weights, shape: tf.Tensor) -> tf.Tensor:
+    def transpose(self, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
         """The adjoint of `transform`: from the output's side to an input of this shape."""
         with tf.GradientTape() as tape:
             a = tf.zeros(shape, s.dtype)
             tape.watch(a)
-            z = self.transform(a, kernel)
+            z = self._sum(a, weights.kernel)
         return tape.gradient(z, a, s)
+
+    def _sum(self, a: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        raise NotImplementedError
 
     @property
     def sees_whole_windows(self) -> bool:
         """Whether every output sums over the whole kernel: no zero padding takes part."""
         return False
+
+    @property
+    def outputs(self) -> int:
+        """How many channels the output has."""
+        return self.kernel.shape[-1]
 
     def per_output(self, values: tf.Tensor) -> tf.Tensor:
         """Values [out] in a shape that multiplies the kernel."""
@@ -100,49 +136,89 @@ class Linear(Step):
 
 
 class Dense(Linear):
-    """Dense: kernel [in, out], applied to the last axis.
-
-    In bfloat16 both passes read a kernel whose last axis they sum over: VGG16's first dense layer
-    takes 9 ms instead of 22 (2 cores).
-    """
+    """Dense: kernel [in, out], applied to the last axis."""
 
     sees_whole_windows = True
 
-    def ready(self, kernel):
-        if kernel.dtype != tf.bfloat16:
-            return kernel
-        with tf.init_scope():  # a constant, also where it is first asked for inside a graph
-            return tf.transpose(kernel), kernel
-
-    def transform(self, a, kernel):
-        if isinstance(kernel, tuple):
-            return tf.matmul(a, kernel[0], transpose_b=True)
+    def _sum(self, a, kernel):
         return tf.matmul(a, kernel)
 
-    def transpose(self, s, kernel, shape):
-        by_input = kernel[1] if isinstance(kernel, tuple) else kernel
-        return tf.matmul(s, by_input, transpose_b=True)
+    def transpose(self, s, weights, shape):
+        return tf.matmul(s, weights.kernel, transpose_b=True)
 
     def per_input(self, values):
         return values[:, None]
+
+    def cast(self, dtype):
+        layer = super().cast(dtype)
+        if dtype != tf.bfloat16:
+            return layer
+        return DenseByOutput(tf.transpose(layer.kernel), layer.bias)
+
+
+class DenseByOutput(Linear):
+    """Dense in bfloat16: kernel [out, in].
+
+    Both passes read a kernel whose last axis they sum over: VGG16's first dense layer takes 7 ms
+    instead of 20 (2 cores).
+    """
+
+    @property
+    def outputs(self):
+        return self.kernel.shape[0]
+
+    def ready(self, kernel):
+        return Weights(kernel, tf.transpose)
+
+    def _sum(self, a, kernel):
+        return tf.matmul(a, kernel, transpose_b=True)
+
+    def transpose(self, s, weights, shape):
+        return tf.matmul(s, weights.turned, transpose_b=True)
 
 
 class Convolution(Linear):
     """Convolution over one, two or three axes: kernel [*window, in / groups, out]."""
 
     def __init__(
-        self, kernel, bias, strides: Sequence[int], padding: str, dilations: Sequence[int]
+        self,
+        kernel,
+        bias,
+        strides: Sequence[int],
+        padding: str,
+        dilations: Sequence[int],
+        groups: int = 1,
     ):
         super().__init__(kernel, bias)
+        self._groups = groups
         self.geometry = {
             "strides": list(strides), "padding": padding.upper(), "dilations": list(dilations)
         }  # fmt: skip
 
-    def transform(self, a, kernel):
+    def ready(self, kernel):
+        return Weights(kernel, _half_turn)
+
+    def transform(self, a, weights, bias=None, activation=""):
+        if self._groups == 1 and onednn.usable(a, weights.kernel):
+            return onednn.convolution(a, weights.kernel, bias, activation, **self.geometry)
+        return super().transform(a, weights, bias, activation)
+
+    def transpose(self, s, weights, shape):
+        if self._groups == 1 and self._keeps_size and onednn.usable(s, weights.kernel):
+            # The adjoint is a convolution as well: 0.7 ms instead of 1.0 at 14 x 14 x 512.
+            return onednn.convolution(s, weights.turned, None, "", **self.geometry)
+        return tf.nn.conv_transpose(s, weights.kernel, shape, **self.geometry)
+
+    def _sum(self, a, kernel):
         return tf.nn.convolution(a, kernel, **self.geometry)
 
-    def transpose(self, s, kernel, shape):
-        return tf.nn.conv_transpose(s, kernel, shape, **self.geometry)
+    @property
+    def _keeps_size(self) -> bool:
+        """Whether the output has as many places as the input, each in the middle of its window."""
+        window, geometry = self.kernel.shape[:-2], self.geometry
+        odd_padded = geometry["padding"] == "SAME" and all(size % 2 for size in window)
+        centred = odd_padded or window.num_elements() == 1
+        return centred and set(geometry["strides"]) == {1} and len(window) == 2
 
     @property
     def sees_whole_windows(self):
@@ -158,14 +234,36 @@ class Convolution(Linear):
 class DepthwiseConvolution(Convolution):
     """Each channel by itself: kernel [rows, columns, in, multiplier], out = in * multiplier."""
 
-    def transform(self, a, kernel):
+    @property
+    def outputs(self):
+        return self.kernel.shape[2] * self.kernel.shape[3]
+
+    def ready(self, kernel):
+        return Weights(kernel, lambda kernel: kernel[::-1, ::-1])
+
+    def transform(self, a, weights, bias=None, activation=""):
+        return Linear.transform(self, a, weights, bias, activation)
+
+    def transpose(self, s, weights, shape):
+        if self._keeps_size and self.kernel.shape[3] == 1:
+            return self._sum(s, weights.turned)
+        if set(self.geometry["dilations"]) != {1}:
+            return Linear.transpose(self, s, weights, shape)
+        # In float32: 1.7 ms instead of 32 in bfloat16 for 8 pictures of 113 x 113 x 96 (2 cores).
+        c = tf.raw_ops.DepthwiseConv2dNativeBackpropInput(
+            input_sizes=shape,
+            filter=tf.cast(weights.kernel, tf.float32),
+            out_backprop=tf.cast(s, tf.float32),
+            strides=[1, *self.geometry["strides"], 1],
+            padding=self.geometry["padding"],
+        )
+        return tf.cast(c, s.dtype)
+
+    def _sum(self, a, kernel):
         strides = [1, *self.geometry["strides"], 1]
         return tf.nn.depthwise_conv2d(
             a, kernel, strides, self.geometry["padding"], dilations=self.geometry["dilations"]
         )
-
-    def transpose(self, s, kernel, shape):
-        return Linear.transpose(self, s, kernel, shape)
 
     def per_output(self, values):
         return tf.reshape(values, self.kernel.shape[-2:])
@@ -190,12 +288,27 @@ class TransposedConvolution(Convolution):
         super().__init__(kernel, bias, strides, padding, dilations)
         self._size = size
 
-    def transform(self, a, kernel):
+    @property
+    def outputs(self):
+        return self.kernel.shape[2]
+
+    def ready(self, kernel):
+        return Weights(kernel, tf.identity)
+
+    def transform(self, a, weights, bias=None, activation=""):
+        return Linear.transform(self, a, weights, bias, activation)
+
+    def transpose(self, s, weights, shape):
+        return tf.nn.conv2d(s, weights.kernel, **self.geometry)
+
+    def _sum(self, a, kernel):
         shape = [tf.shape(a)[0], *self._size(a.shape[1:3]), kernel.shape[2]]
         return tf.nn.conv2d_transpose(a, kernel, shape, **self.geometry)
 
-    def transpose(self, s, kernel, shape):
-        return tf.nn.conv2d(s, kernel, **self.geometry)
-
     def per_output(self, values):
         return values[:, None]
+
+
+def _half_turn(kernel: tf.Tensor) -> tf.Tensor:
+    """The kernel of the adjoint: turned by half a turn, in and out exchanged."""
+    return tf.transpose(kernel[::-1, ::-1], [0, 1, 3, 2])

@@ -100,7 +100,7 @@ class Activation(Elementwise):
     @property
     def rectifies(self) -> bool:
         """Whether it is a ReLU, with or without a ceiling."""
-        return self.name in ("relu", "relu6")
+        return self.name in ("relu", "relu6", "clipped_relu")
 
     @property
     def gates(self) -> bool:
@@ -162,9 +162,12 @@ class MaxPool(Pool):
         (a,) = inputs
         if self.shares:
             return [self.in_proportion(a, relevance)]
+        return self.gradient(inputs, output, relevance)
+
+    def gradient(self, inputs, output, gradient):
         return [
             tf.raw_ops.MaxPoolGrad(
-                orig_input=a, orig_output=output, grad=relevance, **self.geometry
+                orig_input=inputs[0], orig_output=output, grad=gradient, **self.geometry
             )
         ]
 

@@ -1,0 +1,105 @@
+"""What is formulated for speed gives what the plain formula gives."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+from test_relevance import largest_difference
+
+from realtime_lrp import Explainer
+from realtime_lrp.relevance import onednn
+from realtime_lrp.relevance.layers import steps_of
+from realtime_lrp.relevance.methods import METHODS
+
+
+@pytest.fixture(autouse=True)
+def _same_weights_in_every_run():
+    keras.utils.set_random_seed(7)
+
+
+def graph_function(function):
+    """A function as a graph, in which the fast operations stand."""
+    return tf.function(function, autograph=False)
+
+
+CONVOLUTIONS = {
+    "3 x 3": layers.Conv2D(5, 3, padding="same"),
+    "valid": layers.Conv2D(5, (3, 2), padding="valid"),
+    "even": layers.Conv2D(5, (2, 4), padding="same"),
+    "strides": layers.Conv2D(5, 3, strides=2, padding="same"),
+    "1 x 1": layers.Conv2D(5, 1),
+    "1 x 1, strides": layers.Conv2D(5, 1, strides=2),
+    "dilated": layers.Conv2D(5, 3, dilation_rate=2, padding="same"),
+    "groups": layers.Conv2D(8, 3, groups=2, padding="same"),
+    "depthwise": layers.DepthwiseConv2D(3, padding="same"),
+    "depthwise, strides": layers.DepthwiseConv2D(3, strides=2, padding="valid"),
+    "depthwise, 2 each": layers.DepthwiseConv2D(3, depth_multiplier=2, padding="same"),
+    "depthwise, dilated": layers.DepthwiseConv2D(3, dilation_rate=2, padding="same"),
+    "transposed": layers.Conv2DTranspose(5, 3, strides=2, padding="same"),
+    "dense": layers.Dense(5),
+}
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("activation", ["", "relu", "relu6"])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_compiled_layers_give_what_keras_gives(name, activation, dtype, rng):
+    """The layer with its bias and ReLU, and its adjoint by differentiating Keras's own layer."""
+    layer = CONVOLUTIONS[name]
+    a = tf.constant(rng.normal(size=(2, 9, 8, 4)) * 4, tf.float32)
+    a = tf.cast(tf.cast(a, dtype), tf.float32)
+    layer(a)
+    layer.set_weights(
+        [tf.cast(tf.cast(rng.normal(size=w.shape), dtype), tf.float32) for w in layer.get_weights()]
+    )
+    step = steps_of(layer, "max")[0].cast(dtype)
+    rectify = {"": tf.identity, "relu": tf.nn.relu, "relu6": tf.nn.relu6}[activation]
+    with tf.GradientTape() as tape:
+        tape.watch(a)
+        plain = layer(a)
+    s = tf.cast(tf.constant(rng.normal(size=plain.shape), tf.float32), dtype)
+    adjoint = tape.gradient(plain, a, tf.cast(s, tf.float32))
+    forward = graph_function(lambda a: step.forward(a, activation))
+    back = graph_function(lambda s: step.transpose(s, step.weights, tf.shape(a)))
+    tolerance = 1e-5 if dtype == tf.float32 else 0.01
+    got = tf.cast(forward(tf.cast(a, dtype)), tf.float32)
+    assert largest_difference(got, rectify(plain)) < tolerance
+    assert largest_difference(tf.cast(back(s), tf.float32), adjoint) < tolerance
+
+
+def rectified(ceiling):
+    """Convolutions whose ReLU has this ceiling, one of them behind a batch norm."""
+    x = keras.Input((12, 12, 3))
+    h = layers.ReLU(max_value=ceiling)(layers.Conv2D(6, 3, padding="same")(x))
+    h = layers.BatchNormalization()(layers.Conv2D(6, 3, padding="same", use_bias=False)(h))
+    h = layers.ReLU(max_value=ceiling)(h)
+    h = layers.DepthwiseConv2D(3, padding="same")(h)
+    h = layers.GlobalAveragePooling2D()(layers.ReLU(max_value=ceiling)(h))
+    return keras.Model(x, layers.Dense(4, activation="softmax")(h))
+
+
+@pytest.mark.parametrize("ceiling", [None, 6, 2])
+def test_a_relu_computed_with_its_layer_changes_no_map(ceiling, rng, monkeypatch):
+    """Every method, against the explainer that computes step by step with the public operations."""
+    model = rectified(ceiling)
+    x = rng.normal(size=(2, 12, 12, 3)).astype("float32") * 8
+    options = {"also": list(METHODS), "target": "top1", "samples": 3}
+    fast = Explainer(model, **options)(x)
+    np.testing.assert_allclose(fast.scores, model.predict_on_batch(x), atol=1e-6)
+    monkeypatch.setattr("realtime_lrp.relevance.graph.RECTIFIERS", {})
+    monkeypatch.setattr(onednn, "usable", lambda a, kernel: False)
+    plain = Explainer(model, **options)(x)
+    for name in METHODS:
+        assert largest_difference(fast.maps[name], plain.maps[name]) < 1e-5, name
+
+
+def test_kernels_are_kept_where_tensorflow_can(rng):
+    """On this processor every convolution of a map is the one that keeps its kernel."""
+    if not onednn.available():
+        pytest.skip("this TensorFlow has no such operation")
+    operations = Explainer(rectified(None))._run.graph.get_operations()
+    kept = [op for op in operations if op.type == "_MklNativeFusedConv2D"]
+    assert len(kept) == 2 + 1 + 2  # forward, z+ behind the first layer, back
+    assert all(op.get_attr("is_filter_const") for op in kept)
+    assert not [op for op in operations if op.type in ("Conv2D", "Conv2DBackpropInput")]

@@ -115,8 +115,8 @@ class Lrp(_Section):
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
-        description="auto, float32 or bfloat16 (fast where the processor multiplies it, AMX or "
-        "AVX-512 BF16; auto is float32 in this version)",
+        description="auto, float32 or bfloat16. auto is bfloat16 in moving pictures where the "
+        "hardware multiplies it (AMX, GPUs from Ampere on) and the maps stay the same",
     )
 
 

@@ -53,7 +53,7 @@ def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
     sheet = target.with_suffix(".png")
     for made in (target, sheet):
         check_output(made, overwrite)
-    engine = Engine(with_demo_network(config), VIEWER_COMPOSITE)
+    engine = Engine(with_demo_network(config), VIEWER_COMPOSITE, moving=True)
     small: list[np.ndarray] = []
     frames = overlay_file(
         engine, config, CLIP, target, overwrite, Stats(engine.device, engine.precision),
@@ -61,7 +61,7 @@ def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
     )  # fmt: skip
     chosen = np.linspace(0, len(small) - 1, min(SHEET_PICTURES, len(small))).round().astype(int)
     write_picture(sheet, contact_sheet([small[n] for n in chosen]), overwrite)
-    return [f"{frames} frames -> {target}", f"contact sheet -> {sheet}"]
+    return [f"{frames} frames -> {target} ({engine.computed})", f"contact sheet -> {sheet}"]
 
 
 def _small(picture: np.ndarray) -> np.ndarray:

@@ -1,11 +1,12 @@
 """From pictures to explanations: a network, its explainer and the region it sees."""
 
+import gc
 import logging
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,6 +37,7 @@ def _native_messages_held_back() -> Iterator[None]:
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 with _native_messages_held_back():
+    import keras
     import tensorflow as tf
 
     tf.config.list_physical_devices()
@@ -43,13 +45,21 @@ with _native_messages_held_back():
 
 from realtime_lrp.models.networks import Network, check_model_name, load_network  # noqa: E402
 from realtime_lrp.models.preprocessing import COLOUR_ONLY  # noqa: E402
+from realtime_lrp.modes.hardware import device  # noqa: E402
 from realtime_lrp.relevance.composites import composite_named  # noqa: E402
 from realtime_lrp.relevance.explainer import Explainer  # noqa: E402
-from realtime_lrp.relevance.graph import require_graph  # noqa: E402
+from realtime_lrp.relevance.graph import Graph, build_graph  # noqa: E402
 from realtime_lrp.relevance.methods import ELSEWHERE, METHODS  # noqa: E402
 from realtime_lrp.relevance.rules import rule_named  # noqa: E402
 
 log = logging.getLogger(__name__)
+
+SAME_IN_BFLOAT16 = (
+    "zplus", "epsilon_plus", "epsilon_plus_flat", "epsilon_gamma_box", "guided_backprop",
+    "excitation_backprop", "grad_cam",
+)  # fmt: skip
+"""Composites and methods whose maps correlate at 0.999 or better with those in float32 (README,
+"Measured": five photos, SqueezeNet)."""
 
 DEFAULT_MODEL = "vgg16"
 DEFAULT_COMPOSITE = "zplus"
@@ -79,37 +89,59 @@ class Engine:
     Args:
       config: the effective configuration.
       composite: which one to use where the configuration names none.
+      moving: the maps are looked at in moving pictures, not kept as figures: `auto` precision may
+        be the quicker one.
+      keep_model: whether the Keras model stays, for `explainer_for`; its weights are a second copy.
+
+    Attributes:
+      network: what is explained.
+      explainer: explains it as configured.
+      precision: "float32" or "bfloat16".
+      device: "CPU" or the GPU's name.
 
     Raises:
       Error: what `load_network` and `Explainer` raise.
     """
 
-    def __init__(self, config: Config, composite: str = DEFAULT_COMPOSITE):
+    def __init__(
+        self,
+        config: Config,
+        composite: str = DEFAULT_COMPOSITE,
+        moving: bool = False,
+        keep_model: bool = False,
+    ):
         check_names(config)
         if config.lrp.method != "lrp" and (config.lrp.composite or config.lrp.layers):
             log.warning("composite and layers play no part in the method %s", config.lrp.method)
         self._fit = config.input.fit
         self._overlay = config.overlay
-        self.network = load_network(
+        network = load_network(
             config.model.name or DEFAULT_MODEL,
             config.model.weights,
             config.model.labels,
             config.model.preprocess,
         )
-        require_graph(self.network.model)
-        _check_channels(self.network)
+        graph = build_graph(network.model, config.lrp.pool)
+        _check_channels(network)
+        self.network = network if keep_model else replace(network, model=None)
+        del network
+        gc.collect()  # Keras models hold on to themselves
         self._config = config
-        precision = config.lrp.precision
-        self.precision = "float32" if precision == "auto" else precision
         lrp = config.lrp
-        self.explainer = self.explainer_for(lrp.method, lrp.composite or composite, lrp.target)
-        self.device = _device()
+        self.precision = _precision(config, lrp.composite or composite, moving)
+        self.device = device().name
+        self.explainer = self._explainer(graph, lrp.method, lrp.composite or composite, lrp.target)
 
     def explainer_for(self, method: str, composite: str, target: str | int) -> Explainer:
-        """An explainer of the network, its weights as they are now; the rest as configured."""
+        """An explainer of the kept model, its weights as they are now; the rest as configured."""
+        return self._explainer(self.network.model, method, composite, target)
+
+    def _explainer(
+        self, model: keras.Model | Graph, method: str, composite: str, target: str | int
+    ) -> Explainer:
         lrp = self._config.lrp
         return Explainer(
-            self.network.model,
+            model,
             method,
             composite,
             target,
@@ -124,6 +156,11 @@ class Engine:
             size=self._config.model.size,
             **self.network.box(),
         )
+
+    @property
+    def computed(self) -> str:
+        """In which precision, and on what."""
+        return f"{self.precision} on {self.device}"
 
     def explain(self, pictures: Sequence[np.ndarray]) -> list[Result]:
         """Explains pictures, uint8 [H, W, 3] RGB each, as one batch."""
@@ -180,10 +217,7 @@ def check_names(config: Config) -> None:
 
 
 def _check_channels(network: Network) -> None:
-    shape, preprocessing = network.model.inputs[0].shape, network.preprocessing
-    if len(shape) != 4:
-        return  # the explainer says what it expects
-    channels = shape[3]
+    channels, preprocessing = network.channels, network.preprocessing
     if channels not in (1, 3):
         raise DamagedInputError(
             f"The model reads {channels} channels. Expected 3 (RGB) or 1 (luminance)."
@@ -208,8 +242,13 @@ def label_line(top: Sequence[tuple[str, float]]) -> str:
     return f"{name.replace('_', ' ')}  {share}"
 
 
-def _device() -> str:
-    gpus = tf.config.list_physical_devices("GPU")
-    if not gpus:
-        return "CPU"
-    return tf.config.experimental.get_device_details(gpus[0]).get("device_name", "GPU")
+def _precision(config: Config, composite: str, moving: bool) -> str:
+    """The configured precision; for `auto` the quickest that keeps the maps."""
+    lrp, fast = config.lrp, device().fast_precision
+    if lrp.precision != "auto":
+        return lrp.precision
+    shown = composite if lrp.method == "lrp" else lrp.method
+    if not moving or lrp.layers or shown not in SAME_IN_BFLOAT16 or fast == "float32":
+        return "float32"
+    log.info("computing in %s, which the hardware multiplies; --precision float32 is exact", fast)
+    return fast

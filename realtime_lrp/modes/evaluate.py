@@ -85,10 +85,10 @@ def run(config: Config, request: Request) -> list[str]:
         raise UsageError("--images DIR and --boxes FILE.json belong together. Give both or none.")
     if request.boxes:
         boxes = read_boxes(request.boxes, request.images)
-        engine = Engine(config)
+        engine = Engine(config, keep_model=True)
         samples = photos(request.images, boxes, engine, request.count)
     else:
-        engine = Engine(_for_drawn_pictures(config))
+        engine = Engine(_for_drawn_pictures(config), keep_model=True)
         samples = drawn(request.count or COUNT, request.seed)
     trial = Trial(engine, samples, request.seed)
     report = {"network": engine.network.name, "seed": request.seed, **trial.run()}

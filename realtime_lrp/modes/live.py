@@ -89,7 +89,7 @@ class RelevanceThread:
 
     def _run(self) -> None:
         try:
-            self.engine = Engine(self._config, VIEWER_COMPOSITE)
+            self.engine = Engine(self._config, VIEWER_COMPOSITE, moving=True)
             painter = self.engine.painter()
             self._begin.wait()
             number = self._frames.count

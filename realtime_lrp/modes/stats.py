@@ -74,7 +74,8 @@ class Stats:
         fps, maps = self.display_fps() or 0.0, self.maps_per_s() or 0.0
         return (
             f"{self.frames_shown} frames shown ({fps:.1f} a second), "
-            f"{self.frames_dropped} dropped, {self.maps} maps ({maps:.1f} a second)"
+            f"{self.frames_dropped} dropped, {self.maps} maps ({maps:.1f} a second), "
+            f"{self.precision} on {self.device}"
         )
 
     def as_dict(self, live: bool) -> dict[str, Any]:

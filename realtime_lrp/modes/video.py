@@ -47,7 +47,7 @@ def run(
     if stats:
         check_output(stats, overwrite=True)
     _check_first(sources)
-    engine = Engine(config)
+    engine = Engine(config, moving=True)
     figures = Stats(engine.device, engine.precision)
     lines = []
     for source, target in zip(sources, targets, strict=True):
@@ -58,7 +58,7 @@ def run(
                 raise
             log.warning("%s", error)
             continue
-        lines.append(f"{source.name}: {frames} frames -> {target}")
+        lines.append(f"{source.name}: {frames} frames -> {target} ({engine.computed})")
     if not lines:
         raise DamagedInputError(f"None of the {len(sources)} videos can be decoded.")
     if stats:

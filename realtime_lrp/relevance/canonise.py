@@ -24,19 +24,24 @@ from realtime_lrp.relevance.steps import (
 )
 
 
-def canonise(graph: Graph) -> None:
+def canonise(graph: Graph) -> list[Node]:
     """Folds what can be folded and marks the gates of products.
 
     A batch norm goes into the linear layer before it, where that layer's output is used by the
     batch norm alone; else into every linear layer after it, where these alone read it and see no
     zero padding; else it stays, and relevance passes through it unchanged.
+
+    Returns:
+      The nodes that were replaced, as they were.
     """
-    for node in list(graph.nodes):
+    before = list(graph.nodes)
+    for node in before:
         if isinstance(node.step, Affine):
             _fold_backwards(graph, node) or _fold_forwards(graph, node)
         elif isinstance(node.step, Product):
             producers = [graph.producer(number) for number in node.inputs]
             node.step.gates = frozenset(i for i, p in enumerate(producers) if _gates(graph, p))
+    return [node for node in before if node is not graph.producer(node.output)]
 
 
 def _fold_backwards(graph: Graph, norm: Node) -> bool:

@@ -85,7 +85,9 @@ class Explainer:
     The model's weights are read here, once; training it further does not change the explainer.
 
     Args:
-      model: a functional or Sequential Keras model, one picture [B, H, W, C] in, one vector out.
+      model: a functional or Sequential Keras model, one picture [B, H, W, C] in, one vector out; or
+        the `Graph` that `build_graph` made of it with this `pool`, which is used up. That lets go
+        of the Keras model before the explainer makes its own weights.
       method: a name out of `METHODS`: "lrp", "gradient", "guided_backprop", ...
       composite: for LRP which rule for which layer, a name or a `Composite`.
       target: what is explained if the call does not say: "all", "top1", "top5" (any number), a
@@ -122,7 +124,7 @@ class Explainer:
 
     def __init__(
         self,
-        model: keras.Model,
+        model: keras.Model | Graph,
         method: str = "lrp",
         composite: str | Composite = "zplus",
         target: str | int = "all",
@@ -145,18 +147,17 @@ class Explainer:
         if isinstance(also, str):
             raise UsageError(f"Expected also as a list of names. Received {also!r}.", "map")
         wanted = [_method_named(method, composite), *(_map_named(name, composite) for name in also)]
-        self._graph = build_graph(model, pool)
-        self.input_shape = _input_shape(model, size)
-        self.classes = _classes(model)
-        self._score(model)
-        self._as_built = Graph(list(self._graph.nodes), self._graph.output)
-        canonise(self._graph)
+        self._graph = model if isinstance(model, Graph) else build_graph(model, pool)
+        self.input_shape = _input_shape(self._graph, size)
+        self.classes = _classes(self._graph)
+        self._score()
+        folded = canonise(self._graph)
         if guided is not None:
             guided_rectifiers(self._graph, guided)
         if labels is not None and len(labels) != self.classes:
             raise DamagedInputError(
                 f"There are {len(labels)} labels for the {self.classes} classes of "
-                f"{model.name!r}. Expected one label for each class, in order."
+                f"{self._graph.name!r}. Expected one label for each class, in order."
             )
         self._resolve = TargetResolver(self.classes, labels)
         self._also = tuple(also)
@@ -165,12 +166,13 @@ class Explainer:
             places = self._places(box, absorb_bias)
         except (tf.errors.InvalidArgumentError, ValueError) as error:
             raise UsageError(
-                f"The model {model.name!r} cannot be run on pictures of "
+                f"The model {self._graph.name!r} cannot be run on pictures of "
                 f"{self.input_shape[0]} x {self.input_shape[1]} ({first_line(error)}).",
                 "size",
             ) from error
         if precision != "float32":
             self._graph.compute_in(tf.as_dtype(precision))
+        self._as_built = self._graph.unfolded(folded)
         binder, explain = _Binder(self._graph, places), []
         for one, rules in wanted:
             rules = with_layers(rules, layers or {}, self._graph)
@@ -268,7 +270,7 @@ class Explainer:
         """How often the compiled function was traced: 1 after any number of calls."""
         return self._explain.experimental_get_tracing_count()
 
-    def _score(self, model: keras.Model) -> None:
+    def _score(self) -> None:
         """Makes sure that the graph ends in scores: a softmax, a sigmoid, or one linear value."""
         if self.classes == 1 or self._graph.scoring():
             return
@@ -276,7 +278,7 @@ class Explainer:
         self._graph.append("softmax", "Softmax", [softmax], (self._graph.output,))
         log.warning(
             "%s ends in values that are no probabilities: a softmax is added to get its scores",
-            model.name,
+            self._graph.name,
         )
 
     def _places(
@@ -432,8 +434,8 @@ def _check_names(**named: tuple[str, Sequence[str]]) -> None:
             raise unknown(kind, value, legal)
 
 
-def _input_shape(model: keras.Model, size: tuple[int, int] | None) -> tuple[int, int, int]:
-    shape = tuple(model.inputs[0].shape)[1:]
+def _input_shape(model: Graph, size: tuple[int, int] | None) -> tuple[int, int, int]:
+    shape = model.input_shape
     if size is not None and [type(n) for n in np.atleast_1d(size).tolist()] != [int, int]:
         raise UsageError(f"Expected the size as (rows, columns). Received {size!r}.", "size")
     if len(shape) != 3 or shape[2] is None:
@@ -456,8 +458,8 @@ def _input_shape(model: keras.Model, size: tuple[int, int] | None) -> tuple[int,
     return wanted
 
 
-def _classes(model: keras.Model) -> int:
-    shape = tuple(model.outputs[0].shape)[1:]
+def _classes(model: Graph) -> int:
+    shape = model.output_shape
     if len(shape) != 1 or shape[0] is None:
         raise DamagedInputError(
             f"The model {model.name!r} gives {shape} for each picture. "

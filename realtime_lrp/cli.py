@@ -257,6 +257,21 @@ def evaluate(settings: config.Settings, **request: Any) -> None:
     _say(mode.run(settings.config, mode.Request(**request)))
 
 
+@cli.command()
+@click.option("--quick", is_flag=True, help="half a minute: fewer batches, no growth tables")
+@click.option("--json", "json_file", type=_PATH, metavar="FILE", help="writes every figure as JSON")
+@_OVERWRITE
+@configured("--model", "--weights", "--size", "--method", "--composite", "--pool")
+def bench(settings: config.Settings, quick, json_file, overwrite) -> None:
+    """Measures this machine: maps, what limits them, and the pictures around them.
+
+    VGG16 with random weights unless --model says otherwise. Leave the machine alone meanwhile.
+    """
+    from realtime_lrp.modes import bench as mode
+
+    _say(mode.run(settings.config, quick, json_file, overwrite))
+
+
 @cli.command("config")
 @configured(*config.OPTIONS)
 def config_command(settings: config.Settings) -> None:

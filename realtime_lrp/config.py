@@ -147,7 +147,9 @@ class Live(_Section):
     """The live viewer."""
 
     source: Text = Field(
-        "0", description="camera (0, /dev/video0), URL, synthetic, or a file, folder or glob"
+        "0",
+        description="camera (0, /dev/video0), URL, synthetic (synthetic:60 for 60 fps), or a file, "
+        "folder or glob",
     )
     display: Literal["window", "none"] = Field("window", description="window or none")
 

@@ -153,7 +153,7 @@ def test_damaged_files_of_a_folder_are_left_out(tmp_path, caplog):
 def test_the_synthetic_source_moves_at_30_frames_a_second():
     """Frames differ and come when they are due."""
     begin = time.monotonic()
-    source = Synthetic(threading.Event())
+    source = Synthetic(30, threading.Event())
     frames = [source.read() for _ in range(7)]
     assert 0.18 < time.monotonic() - begin < 3
     assert frames[0].shape == (480, 640, 3)

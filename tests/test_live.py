@@ -31,7 +31,8 @@ def settings(model, source, **more):
 def test_the_picture_keeps_its_rate_while_maps_come_at_their_own(tmp_path):
     """VGG16 with random weights beside a real 30 fps stream; each frame counts once."""
     with MjpegServer(fps=30, size=(480, 640)) as server:
-        chosen = settings("vgg16", server.url, **{"--weights": "random"})
+        words = {"--weights": "random", "--precision": "float32"}
+        chosen = settings("vgg16", server.url, **words)
         live.run(chosen, duration_s=4, stats=tmp_path / "s.json")
         sent = server.sent
     figures = json.loads((tmp_path / "s.json").read_text())

@@ -5,6 +5,7 @@ run here step by step, every tensor of it is kept, and relevance goes back over 
 """
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -115,6 +116,8 @@ class Explainer:
       passes: how many forward passes a picture takes besides its own: 0, or the perturbed pictures
         of SmoothGrad and integrated gradients.
       signed: whether maps of the explainer's own target can have negative entries.
+      flops: floating point operations of the layers with weights in one forward pass of a picture.
+      weights: how many numbers those layers' kernels hold.
 
     Raises:
       UsageError: an unknown method, composite, rule, layer, precision, pool or target; no box for
@@ -198,6 +201,14 @@ class Explainer:
         scores, relevance, *others = self._run(self._batch(x), *self._target(target))
         maps = {name: one.numpy() for name, one in zip(self._also, others, strict=True)}
         return Explanation(scores.numpy(), relevance.numpy(), maps)
+
+    def scores(self, x: np.ndarray | tf.Tensor) -> np.ndarray:
+        """The scores alone, float32 [B, classes], without explaining them.
+
+        Args:
+          x: float32 [B, H, W, C], already preprocessed.
+        """
+        return self._forward.get_concrete_function()(self._batch(x)).numpy()
 
     def set_target(self, target: str | int) -> None:
         """Changes what is explained when a call does not say; no retrace.
@@ -290,9 +301,13 @@ class Explainer:
         ends = [self._graph.before_weights(tf.constant(end[None])) for end in box or ()]
         inputs = self._graph.before_weights(supports[0])
         places = {}
+        self.flops = self.weights = 0
         for node in self._graph.nodes:
             if isinstance(node.step, Linear):
                 (number,) = node.inputs
+                size = math.prod(node.step.kernel.shape)
+                self.weights += size
+                self.flops += 2 * size * node.step.places(supports[number], supports[node.output])
                 bounds = [end[number] for end in ends if number in end]
                 places[node.output] = Place(
                     name=node.layer,
@@ -329,6 +344,10 @@ class Explainer:
             }
             return {number: shown[number] for number in parts}, arrived, handed_down
 
+        def forward(x):
+            return graph.forward(x)[graph.output]
+
+        self._forward = tf.function(forward, input_signature=signature[:1], autograph=False)
         self._explain = tf.function(explain, input_signature=signature, autograph=False)
         self._everything = tf.function(everything, input_signature=signature, autograph=False)
         # The one trace, held on to: calls cannot retrace, and TensorFlow does not take several

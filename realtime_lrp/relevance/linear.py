@@ -6,6 +6,7 @@ a faster form is known.
 
 import copy
 import functools
+import math
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
@@ -98,6 +99,10 @@ class Linear(Step):
     def outputs(self) -> int:
         """How many channels the output has."""
         return self.kernel.shape[-1]
+
+    def places(self, a: tf.Tensor, output: tf.Tensor) -> int:
+        """How often each weight is used for a picture."""
+        return math.prod(output.shape[1:-1])
 
     def per_output(self, values: tf.Tensor) -> tf.Tensor:
         """Values [out] in a shape that multiplies the kernel."""
@@ -300,6 +305,9 @@ class TransposedConvolution(Convolution):
 
     def transpose(self, s, weights, shape):
         return tf.nn.conv2d(s, weights.kernel, **self.geometry)
+
+    def places(self, a, output):
+        return math.prod(a.shape[1:-1])
 
     def _sum(self, a, kernel):
         shape = [tf.shape(a)[0], *self._size(a.shape[1:3]), kernel.shape[2]]

@@ -10,13 +10,27 @@ same. The agreement of both is tested.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import tensorflow as tf
 
 DTYPES = (tf.float32, tf.bfloat16)
 ACTIVATIONS = {"relu": b"Relu", "relu6": b"Relu6"}
+
+_enabled = True
+
+
+@contextmanager
+def disabled() -> Iterator[None]:
+    """Graphs that are traced meanwhile hold public operations only."""
+    global _enabled
+    before, _enabled = _enabled, False
+    try:
+        yield
+    finally:
+        _enabled = before
 
 
 def usable(a: tf.Tensor, kernel: tf.Tensor) -> bool:
@@ -27,7 +41,8 @@ def usable(a: tf.Tensor, kernel: tf.Tensor) -> bool:
       kernel: [rows, columns, in, out], a value.
     """
     return (
-        not tf.executing_eagerly()
+        _enabled
+        and not tf.executing_eagerly()
         and kernel.shape.rank == 4
         and a.dtype in DTYPES
         and "CPU" in kernel.device

@@ -4,7 +4,9 @@ A source is opened, read and closed by one thread. `read` returns uint8 [H, W, 3
 the source is lost or was told to stop; it takes as long as the source takes.
 """
 
+import functools
 import logging
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -168,43 +170,60 @@ class Playback(Source):
 
 
 class Synthetic(Source):
-    """A disc that circles over a moving gradient, 640 x 480 at 30 frames a second."""
+    """A disc that circles over a moving gradient, 640 x 480."""
 
-    fps = 30
     size = (480, 640)
 
-    def __init__(self, stop: threading.Event):
+    def __init__(self, fps: int, stop: threading.Event):
         super().__init__(stop)
+        self.fps = fps
         self._start = time.monotonic()
         self._count = 0
-        rows, columns = np.indices(self.size)
-        self._background = (rows + columns) // 5 % 256
 
     def read(self):
         due = self._start + self._count / self.fps
         if self.stop.wait(max(0.0, due - time.monotonic())):
             return None
-        turn = self._count / self.fps
         self._count += 1
-        grey = ((self._background + self._count) % 256).astype(np.uint8)
-        picture = np.stack([grey, 255 - grey, np.full_like(grey, 128)], axis=-1)
-        centre = int(320 + 150 * np.cos(turn)), int(240 + 110 * np.sin(turn))
-        return cv2.circle(picture, centre, 70, (235, 80, 40), -1, cv2.LINE_AA)
+        return moving_picture(self._count, self.size, self.fps)
+
+
+@functools.cache
+def _slope(size: tuple[int, int]) -> np.ndarray:
+    rows, columns = np.indices(size)
+    return ((rows + columns) // 5 % 256).astype(np.uint8)
+
+
+def moving_picture(number: int, size: tuple[int, int], fps: int) -> np.ndarray:
+    """A disc that circles over a moving gradient, uint8 [*size, 3] RGB.
+
+    Args:
+      number: of the frame.
+      size: (rows, columns).
+      fps: frames a second; the disc turns by a radian a second.
+    """
+    grey, turn = _slope(size) + np.uint8(number % 256), number / fps
+    picture = cv2.merge([grey, 255 - grey, np.full_like(grey, 128)])
+    rows, columns = size
+    y, x = rows * (0.5 + 0.23 * np.sin(turn)), columns * (0.5 + 0.23 * np.cos(turn))
+    radius = round(0.15 * min(size))
+    return cv2.circle(picture, (int(x), int(y)), radius, (235, 80, 40), -1, cv2.LINE_AA)
 
 
 def open_source(words: str, stop: threading.Event) -> Source:
     """Opens what `--source` names.
 
     Args:
-      words: "0", "/dev/video0", a URL, "synthetic", or a file, folder or glob.
+      words: "0", "/dev/video0", a URL, "synthetic", "synthetic:60" (frames a second), or a file,
+        folder or glob.
       stop: ends the source's waits.
 
     Raises:
       UnavailableError: the camera or stream cannot be opened.
       MissingInputError: there is no such file.
     """
-    if words == "synthetic":
-        return Synthetic(stop)
+    if synthetic := re.fullmatch(r"synthetic(?::([1-9]\d{0,2}))?", words):
+        return Synthetic(int(synthetic[1] or 30), stop)
     if words.isdecimal():
         return Camera(int(words), stop)
     if words.startswith("/dev/"):

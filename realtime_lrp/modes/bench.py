@@ -1,0 +1,364 @@
+"""`bench`: how fast this machine explains, what limits it, and what the pictures around it cost.
+
+Variants that are compared take turns, so that what else the machine does meets all of them alike.
+The live path runs as a user runs it, in a process of its own.
+"""
+
+import json
+import logging
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from realtime_lrp import __version__
+from realtime_lrp.config import Config
+from realtime_lrp.errors import UnavailableError
+from realtime_lrp.modes.baseline import baseline
+from realtime_lrp.modes.bench_report import lines
+from realtime_lrp.modes.engine import (
+    DEFAULT_COMPOSITE,
+    DEFAULT_MODEL,
+    Engine,
+    Explainer,
+    keras,
+    tf,
+)
+from realtime_lrp.modes.hardware import device, machine
+from realtime_lrp.relevance.graph import build_graph
+from realtime_lrp.video.files import check_output, completed
+from realtime_lrp.video.recorded import VideoReader, VideoWriter
+from realtime_lrp.video.sources import moving_picture
+from realtime_lrp.view.overlay import lay_over
+from realtime_lrp.view.window import display_reachable
+
+PRECISIONS = ("float32", "bfloat16")
+SIDE = 4096  # of the matrix product that shows the machine's peak
+VECTORS = 25088  # rows of the matrix whose reading shows the memory's pace
+LIVE_S, QUICK_LIVE_S = 6.0, 2.0
+START_S = 90.0
+FURTHER = ("gradient", "grad_cam", "excitation_backprop")
+"""Methods that are shown beside the map, one after the other."""
+PICTURES = {"720p": (720, 1280), "1080p": (1080, 1920)}
+MIB = 2**20
+
+log = logging.getLogger(__name__)
+
+Figures = dict[str, float]
+"""{"ms": median, "p10": ..., "p90": ...} of a picture, in milliseconds."""
+
+
+def run(config: Config, quick: bool, json_file: Path | None, overwrite: bool) -> list[str]:
+    """Measures this machine.
+
+    Args:
+      config: the effective configuration: model, composite or method, size.
+      quick: fewer batches and turns, no growth tables.
+      json_file: where every figure goes, or None.
+      overwrite: whether that file may be replaced.
+
+    Returns:
+      The report as lines.
+
+    Raises:
+      Error: what `Engine` raises; the output cannot be made.
+    """
+    if json_file:
+        check_output(json_file, overwrite)
+    report = Bench(config, quick).run()
+    if json_file:
+        with completed(json_file, overwrite) as part:
+            part.write_text(json.dumps(report, indent=1) + "\n")
+    return lines(report)
+
+
+class Bench:
+    """One measurement of everything, part by part."""
+
+    def __init__(self, config: Config, quick: bool):
+        self._quick = quick
+        name = config.model.name or DEFAULT_MODEL
+        weights = config.model.weights
+        if weights is None and name.lower() not in ("shapes",) and not Path(name).suffix:
+            weights = "random"  # the speed is the same, and nothing has to be downloaded
+        model = config.model.model_copy(update={"name": name, "weights": weights})
+        lrp = config.lrp.model_copy(update={"precision": "float32"})
+        self._config = config.model_copy(update={"model": model, "lrp": lrp})
+
+    def run(self) -> dict[str, Any]:
+        """Every figure by name."""
+        begin = time.monotonic()
+        lrp = self._config.lrp
+        report: dict[str, Any] = {
+            "version": __version__,
+            "tensorflow": tf.__version__,
+            "machine": machine(),
+            "device": device().name,
+            "fast_precision": device().fast_precision,
+            "quick": self._quick,
+        }
+        shown = log.isEnabledFor(logging.WARNING)
+        with Console(stderr=True, quiet=not shown).status("live, in a process of its own") as bar:
+            status = bar.update
+            report["live"] = self._live()
+            status("the network")
+            engine = Engine(self._config, keep_model=True)
+            report |= {
+                "model": engine.network.name,
+                "weights": self._config.model.weights or "its own",
+                "map": lrp.method if lrp.method != "lrp" else lrp.composite or DEFAULT_COMPOSITE,
+                "gflops": engine.explainer.flops / 1e9,
+                "million_weights": engine.explainer.weights / 1e6,
+            }
+            status("peak")
+            report["peak"] = _peak()
+            report["maps"] = self._maps(engine, status)
+            report["floor"] = _floors(report)
+            status("pictures")
+            report["pictures"] = _pictures(engine, self._turns(20))
+            report["files"] = _files(self._turns(60))
+            if not self._quick:
+                report["methods"] = self._methods(engine, status)
+                report["resolution"] = self._resolution(engine, status)
+        report["seconds"] = time.monotonic() - begin
+        return report
+
+    def _turns(self, full: int) -> int:
+        return max(2, full // 3) if self._quick else full
+
+    def _maps(self, engine: Engine, status: Callable[[str], None]) -> list[dict[str, Any]]:
+        """The origin's arithmetic, ours, and our forward pass alone, at growing batches."""
+        origin = baseline(build_graph(engine.network.model, "max"))
+        explainers = {"float32": engine.explainer}
+        for precision in PRECISIONS[1:]:
+            status(f"building in {precision}")
+            explainers[precision] = self._explainer(engine, precision)
+        rows = []
+        for batch in (1, 8) if self._quick else (1, 2, 4, 8, 16):
+            status(f"maps, batch {batch}")
+            x = _noise(batch, engine.explainer.input_shape)
+            variants = {("origin", "float32"): lambda x=x: origin(x)} if batch == 1 else {}
+            for precision, explainer in explainers.items():
+                variants["map", precision] = lambda e=explainer, x=x: e(x)
+                variants["forward", precision] = lambda e=explainer, x=x: e.scores(x)
+            figures = _in_turns(variants, self._turns(9 if batch < 8 else 5), batch)
+            rows += [
+                {"what": what, "precision": precision, "batch": batch, **measured}
+                for (what, precision), measured in figures.items()
+            ]
+        return rows
+
+    def _methods(self, engine: Engine, status: Callable[[str], None]) -> list[dict[str, Any]]:
+        """Several maps of one picture: one forward pass, and a backward pass for each."""
+        status("several methods")
+        precision = device().fast_precision
+        x = _noise(1, engine.explainer.input_shape)
+        explainers = [
+            self._explainer(engine, precision, also=FURTHER[:count])
+            for count in range(len(FURTHER) + 1)
+        ]
+        variants = {count: lambda e=e: e(x) for count, e in enumerate(explainers)}
+        variants["forward"] = lambda: explainers[0].scores(x)
+        measured = _in_turns(variants, 7, 1)
+        forward = measured.pop("forward")
+        return [
+            {
+                "further": list(FURTHER[:count]),
+                "precision": precision,
+                "forward_ms": forward["ms"],
+                **figures,
+            }
+            for count, figures in measured.items()
+        ]
+
+    def _resolution(self, engine: Engine, status: Callable[[str], None]) -> list[dict[str, Any]]:
+        """The same layers, random weights, at other sizes of the picture."""
+        status("other sizes")
+        rows, columns, channels = engine.explainer.input_shape
+        precision = device().fast_precision
+        variants, flops = {}, {}
+        for share in (0.5, 0.75, 1.0):
+            size = [max(32, round(side * share / 32) * 32) for side in (rows, columns)]
+            try:
+                model = keras.models.clone_model(
+                    engine.network.model, input_tensors=keras.Input((*size, channels))
+                )
+                explainer = self._explainer(engine, precision, model)
+            except (ValueError, TypeError) as error:
+                log.info("not measured at %s: %s", size, error)
+                continue
+            x, flops[*size] = _noise(1, (*size, channels)), explainer.flops
+            variants[*size] = lambda e=explainer, x=x: e(x)
+        measured = _in_turns(variants, 7, 1) if variants else {}
+        return [
+            {"size": list(size), "precision": precision, "gflops": flops[size] / 1e9, **figures}
+            for size, figures in measured.items()
+        ]
+
+    def _explainer(
+        self,
+        engine: Engine,
+        precision: str,
+        model: keras.Model | None = None,
+        also: Sequence[str] = (),
+    ) -> Explainer:
+        lrp = self._config.lrp
+        return Explainer(
+            model or engine.network.model,
+            lrp.method,
+            lrp.composite or DEFAULT_COMPOSITE,
+            precision=precision,
+            also=also,
+            pool=lrp.pool,
+            size=None if model else self._config.model.size,
+            **engine.network.box(),
+        )
+
+    def _live(self) -> list[dict[str, Any]]:
+        """The whole live path: fast precision, 30 and 60 fps, without and under a display."""
+        displays = ["none", *(["window"] if display_reachable() else [])]
+        runs = [(30, "none")] if self._quick else [(f, d) for d in displays for f in (30, 60)]
+        return [self._live_run(fps, display) for fps, display in runs]
+
+    def _live_run(self, fps: int, display: str) -> dict[str, Any]:
+        config = self._config.model_dump(mode="json")
+        config["live"] |= {"source": f"synthetic:{fps}", "display": display}
+        config["lrp"] |= {"precision": "auto"}
+        with tempfile.TemporaryDirectory() as folder:
+            settings, stats = Path(folder, "config.yaml"), Path(folder, "stats.json")
+            settings.write_text(json.dumps(config))
+            seconds = QUICK_LIVE_S if self._quick else LIVE_S
+            words = ["live", "--config", settings, "--stats", stats, "--duration", seconds, "-v"]
+            begin = time.monotonic()
+            process = subprocess.Popen(
+                [sys.executable, "-m", "realtime_lrp", *map(str, words)],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            started, said = None, []
+            for line in process.stderr:
+                said.append(line)
+                if "first map" in line:
+                    started = time.monotonic() - begin
+                    time.sleep(seconds * 0.8)
+                    memory = _memory(process.pid)
+            if process.wait(START_S) or started is None:
+                raise UnavailableError("The live path does not run:\n" + "".join(said[-3:]))
+            figures = json.loads(stats.read_text())
+        return {"fps": fps, "display": display, "start_s": started, **memory, **figures}
+
+
+def _memory(pid: int) -> dict[str, float | None]:
+    """Resident memory of a process now and at most, MiB; None where the system does not tell."""
+    with suppress(OSError, KeyError, ValueError):
+        status = Path("/proc", str(pid), "status").read_text().splitlines()
+        sizes = dict(line.split(":", 1) for line in status)
+        return {
+            "memory_mib": int(sizes["VmRSS"].split()[0]) / 1024,
+            "peak_memory_mib": int(sizes["VmHWM"].split()[0]) / 1024,
+        }
+    return {"memory_mib": None, "peak_memory_mib": None}
+
+
+def _peak() -> dict[str, dict[str, float]]:
+    """What the machine multiplies and reads at best, by precision."""
+    return {precision: _peak_in(tf.as_dtype(precision)) for precision in PRECISIONS}
+
+
+def _peak_in(dtype: tf.DType) -> dict[str, float]:
+    multiply = tf.function(tf.matmul, autograph=False)
+    a = tf.ones([SIDE, SIDE], dtype)
+    x, kernel = tf.ones([1, VECTORS], dtype), tf.ones([SIDE, VECTORS], dtype)
+    product = min(_seconds(lambda: multiply(a, a)) for _ in range(4))
+    reading = min(_seconds(lambda: multiply(x, kernel, transpose_b=True)) for _ in range(6))
+    return {
+        "gflops_per_s": 2 * SIDE**3 / product / 1e9,
+        "gb_per_s": SIDE * VECTORS * dtype.size / reading / 1e9,
+    }
+
+
+def _floors(report: Mapping[str, Any]) -> dict[str, Figures]:
+    """The least time of the three passes of z+ for each picture of a batch, by precision."""
+    floors = {}
+    for precision, peak in report["peak"].items():
+        arithmetic = 3 * report["gflops"] / peak["gflops_per_s"]
+        reading = 3 * report["million_weights"] * tf.as_dtype(precision).size / 1e3
+        floors[precision] = {
+            "arithmetic_ms": 1e3 * arithmetic,
+            "weights_ms": 1e3 * reading / peak["gb_per_s"],
+        }
+    return floors
+
+
+def _pictures(engine: Engine, turns: int) -> dict[str, Figures]:
+    """Colour of a map, and laying it over a picture, by the picture's size."""
+    painter = engine.painter()
+    rows, columns, channels = engine.explainer.input_shape
+    relevance = np.random.default_rng(0).random((rows, columns, channels), np.float32)
+    measured = {}
+    for name, size in PICTURES.items():
+        region, picture = engine.region(size), np.zeros((*size, 3), np.uint8)
+        layer = painter(relevance, region.box, region.inner)
+        variants = {
+            "colour": lambda r=region: painter(relevance, r.box, r.inner),
+            "overlay": lambda p=picture, one=layer: lay_over(p, one),
+        }
+        measured[name] = _in_turns(variants, turns, 1)
+    return measured
+
+
+def _files(count: int) -> dict[str, Figures]:
+    """Encoding and decoding a frame of moving noise and shapes, 720p."""
+    pictures = [moving_picture(number, PICTURES["720p"], 30) for number in range(count)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "clip.mp4")
+
+        def encode():
+            with VideoWriter(path, ".mp4", Fraction(30), Fraction(1, 30)) as writer:
+                for number, picture in enumerate(pictures):
+                    writer.write(picture, number)
+
+        encoding = _seconds(encode)
+        with VideoReader(path) as reader:
+            decoding = _seconds(lambda: list(reader))
+    return {"encode_ms": 1e3 * encoding / count, "decode_ms": 1e3 * decoding / count}
+
+
+def _in_turns(variants: Mapping[Any, Callable[[], Any]], turns: int, batch: int) -> dict:
+    """Milliseconds for each picture of each variant: median, 10th and 90th percentile."""
+    taken: dict[Any, list[float]] = {name: [] for name in variants}
+    for run in variants.values():
+        run()
+    for _ in range(turns):
+        for name, run in variants.items():
+            taken[name].append(1e3 * _seconds(run) / batch)
+    return {
+        name: {
+            "ms": statistics.median(ms),
+            "p10": float(np.percentile(ms, 10)),
+            "p90": float(np.percentile(ms, 90)),
+        }
+        for name, ms in taken.items()
+    }
+
+
+def _seconds(run: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    result = run()
+    if isinstance(result, tf.Tensor):
+        result.numpy()  # a GPU answers before it has computed
+    return time.perf_counter() - begin
+
+
+def _noise(batch: int, shape: tuple[int, ...]) -> np.ndarray:
+    return np.random.default_rng(0).uniform(-100, 100, (batch, *shape)).astype(np.float32)

@@ -1,0 +1,141 @@
+"""What `bench` prints: its figures as tables, with the ratios that matter."""
+
+from collections.abc import Mapping
+from io import StringIO
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+NAMES = {"origin": "origin's arithmetic", "map": "map", "forward": "forward pass alone"}
+
+
+def lines(report: Mapping[str, Any]) -> list[str]:
+    """The report as plain text."""
+    parts = [_head(report), _maps(report), _floor(report)]
+    if "methods" in report:
+        parts += [_methods(report), _resolution(report)]
+    parts += [_live(report), _pictures(report)]
+    return [line for part in parts for line in (*part, "")][:-1]
+
+
+def _head(report) -> list[str]:
+    return [
+        f"{report['machine']}; {report['device']}; TensorFlow {report['tensorflow']}",
+        f"{report['model']}, weights {report['weights']}, {report['map']}: "
+        f"{report['gflops']:.1f} GFLOP a forward pass, {report['million_weights']:.1f} million "
+        f"weights; measured in {report['seconds']:.0f} s",
+    ]
+
+
+def _maps(report) -> list[str]:
+    origin = next(row["ms"] for row in report["maps"] if row["what"] == "origin")
+    table = _table("", "precision", "batch", "ms a picture", "10 to 90 %", "x origin", "x forward",
+                   "of the floor")  # fmt: skip
+    for row in sorted(report["maps"], key=lambda r: (r["what"] != "origin", r["precision"])):
+        share = faster = passes = ""
+        if row["what"] == "map":
+            passes = f"{row['ms'] / _forward(report, row):.2f}"
+            share = f"{floor(report, row['precision'], row['batch']) / row['ms']:.0%}"
+        if row["what"] != "forward":
+            faster = f"{origin / row['ms']:.1f}"
+        table.add_row(
+            NAMES[row["what"]], row["precision"], str(row["batch"]), f"{row['ms']:.1f}",
+            f"{row['p10']:.1f} to {row['p90']:.1f}", faster, passes, share,
+        )  # fmt: skip
+    return _text(table)
+
+
+def _forward(report, row) -> float:
+    same = ("precision", "batch")
+    return next(
+        other["ms"]
+        for other in report["maps"]
+        if other["what"] == "forward" and all(other[key] == row[key] for key in same)
+    )
+
+
+def floor(report: Mapping[str, Any], precision: str, batch: int) -> float:
+    """The least milliseconds for a picture: three passes at the machine's peak.
+
+    The arithmetic, and the weights read three times for each batch.
+    """
+    least = report["floor"][precision]
+    return least["arithmetic_ms"] + least["weights_ms"] / batch
+
+
+def _floor(report) -> list[str]:
+    return [
+        f"floor in {precision}: {least['arithmetic_ms']:.1f} ms of arithmetic for three passes "
+        f"({report['peak'][precision]['gflops_per_s']:.0f} GFLOP/s in a product of 4096 x 4096) + "
+        f"{least['weights_ms']:.1f} ms for reading the weights three times, shared by a batch "
+        f"({report['peak'][precision]['gb_per_s']:.0f} GB/s)"
+        for precision, least in report["floor"].items()
+    ]
+
+
+def _methods(report) -> list[str]:
+    table = _table("maps of one picture", "ms", "10 to 90 %", "forward pass", "as separate maps")
+    separate = 0.0
+    first = report["methods"][0]
+    for row in report["methods"]:
+        separate = row["ms"] if row is first else separate + row["forward_ms"]
+        names = [report["map"], *row["further"]]
+        table.add_row(
+            " + ".join(names), f"{row['ms']:.1f}", f"{row['p10']:.1f} to {row['p90']:.1f}",
+            f"{row['forward_ms']:.1f} ms", f"{len(names)} forward passes" if names[1:] else "",
+        )  # fmt: skip
+    return _text(table)
+
+
+def _resolution(report) -> list[str]:
+    table = _table("picture", "ms", "10 to 90 %", "GFLOP forward")
+    for row in report["resolution"]:
+        table.add_row(
+            " x ".join(map(str, row["size"])), f"{row['ms']:.1f}",
+            f"{row['p10']:.1f} to {row['p90']:.1f}", f"{row['gflops']:.1f}",
+        )  # fmt: skip
+    return _text(table)
+
+
+def _live(report) -> list[str]:
+    table = _table("live", "shown", "dropped", "maps/s", "picture's age", "map's age",
+                   "first map", "memory", "at most")  # fmt: skip
+    for row in report["live"]:
+        table.add_row(
+            f"{row['fps']} fps, display {row['display']}, {row['precision']}",
+            f"{row['display_fps']:.1f}", str(row["frames_dropped"]), f"{row['maps_per_s']:.1f}",
+            f"{row['frame_age_ms']['p50']:.1f} ms", f"{row['map_age_ms']['p50']:.0f} ms",
+            f"{row['start_s']:.1f} s", _memory(row["memory_mib"]), _memory(row["peak_memory_mib"]),
+        )  # fmt: skip
+    return _text(table)
+
+
+def _memory(mib: float | None) -> str:
+    return "not known" if mib is None else f"{mib / 1024:.2f} GiB"
+
+
+def _pictures(report) -> list[str]:
+    lines = [
+        f"{name}: colour of a map {figures['colour']['ms']:.1f} ms, "
+        f"laid over a picture {figures['overlay']['ms']:.1f} ms"
+        for name, figures in report["pictures"].items()
+    ]
+    files = report["files"]
+    return [
+        *lines,
+        f"720p file: decode {files['decode_ms']:.1f} ms, encode {files['encode_ms']:.1f} ms",
+    ]
+
+
+def _table(first: str, *heads: str) -> Table:
+    table = Table(first, box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for head in heads:
+        table.add_column(head, justify="right")
+    return table
+
+
+def _text(table: Table) -> list[str]:
+    console = Console(file=StringIO(), width=120)
+    console.print(table)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]

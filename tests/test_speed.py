@@ -94,6 +94,22 @@ def test_a_relu_computed_with_its_layer_changes_no_map(ceiling, rng, monkeypatch
         assert largest_difference(fast.maps[name], plain.maps[name]) < 1e-5, name
 
 
+def test_a_thousand_frames_are_one_trace(rng):
+    """Other pictures, targets and batch sizes, on a network with several composites at once."""
+    model = rectified(None)
+    explainer = Explainer(model, also=["epsilon_plus_flat", "gradient"], labels=list("abcd"))
+    frames = rng.normal(size=(12, 12, 12, 3)).astype("float32")
+    targets = ["all", "top1", "top3", 2, "b", "a - c", "d - rest", None]
+    for number in range(1000):
+        batch = frames[number % 8 : number % 8 + 1 + number % 3]
+        explanation = explainer(batch, target=targets[number % len(targets)])
+        if number % 100 == 0:
+            explainer.set_target(targets[number // 100 % 7])
+    assert explanation.relevance.shape == batch.shape
+    assert explainer.traces == 1
+    assert explainer._explain.experimental_get_tracing_count() == 1
+
+
 def test_kernels_are_kept_where_tensorflow_can(rng):
     """On this processor every convolution of a map is the one that keeps its kernel."""
     if not onednn.available():

@@ -107,11 +107,11 @@ class Bench:
             "quick": self._quick,
         }
         shown = log.isEnabledFor(logging.WARNING)
-        with Console(stderr=True, quiet=not shown).status("live, in a process of its own") as bar:
+        with Console(stderr=True, quiet=not shown).status("the network") as bar:
             status = bar.update
-            report["live"] = self._live()
-            status("the network")
             engine = Engine(self._config, keep_model=True)
+            status("live, in a process of its own")
+            report["live"] = self._live()
             report |= {
                 "model": engine.network.name,
                 "weights": self._config.model.weights or "its own",

@@ -70,10 +70,8 @@ def cpu() -> Device:
 
 
 def _of_gpu(capability: tuple[int, int]) -> str:
-    """Tensor cores multiply bfloat16 from Ampere (8.0) on, before that float16 (Volta, Turing)."""
-    if capability >= (8, 0):
-        return "bfloat16"
-    return "float16" if capability >= (7, 0) else "float32"
+    """Tensor cores multiply bfloat16 from Ampere (8.0) on."""
+    return "bfloat16" if capability >= (8, 0) else "float32"
 
 
 def machine() -> str:

@@ -1,9 +1,16 @@
-"""`video`: recorded files to overlaid files, every frame in order."""
+"""`video`: recorded files to overlaid files, every frame in order.
+
+    decode (a thread) -> explain in batches (a thread) -> draw, encode (the main thread)
+
+Each stage runs ahead of the next by a bounded number of batches.
+"""
 
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from contextlib import closing
+from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +19,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from realtime_lrp.config import Config
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.modes.engine import Engine, turned
+from realtime_lrp.modes.engine import Engine, Result, turned
+from realtime_lrp.modes.pipeline import ahead
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.video.files import VIDEOS, check_output, completed, inputs_of, outputs_for
 from realtime_lrp.video.recorded import CONTAINERS, TimedFrame, VideoReader, VideoWriter
@@ -20,6 +28,7 @@ from realtime_lrp.view.overlay import lay_over
 from realtime_lrp.view.text import draw_lines
 
 BATCH = 8
+WAITING = 2  # batches that may be ready before the next stage takes them
 
 log = logging.getLogger(__name__)
 
@@ -88,9 +97,11 @@ def overlay_file(
       watch: gets each finished frame, uint8 [H, W, 3] RGB.
     """
     with VideoReader(source) as reader, completed(target, overwrite) as part:
-        frames = _overlaid(engine, config.input.mirror, iter(reader), figures)
         before = figures.frames_shown
-        with VideoWriter(part, target.suffix.lower(), reader.fps, reader.time_base) as writer:
+        with (
+            closing(_overlaid(engine, config.input.mirror, iter(reader), figures)) as frames,
+            VideoWriter(part, target.suffix.lower(), reader.fps, reader.time_base) as writer,
+        ):
             for frame in _with_progress(frames, reader, source.name):
                 writer.write(frame.picture, frame.pts)
                 figures.frames_shown += 1
@@ -109,17 +120,31 @@ def _overlaid(
     engine: Engine, mirror: bool, frames: Iterator[TimedFrame], figures: Stats
 ) -> Iterator[TimedFrame]:
     painter = engine.painter()
-    while batch := list(islice(frames, BATCH)):
-        figures.frames_captured += len(batch)
-        pictures = [turned(frame.picture, mirror) for frame in batch]
-        begin = time.monotonic()
-        results = engine.explain(pictures)
-        figures.map_made(len(batch), time.monotonic() - begin)
-        for frame, picture, result in zip(batch, pictures, results, strict=True):
+    with (
+        closing(ahead(_batches(frames, mirror), WAITING)) as batches,
+        closing(ahead(_explained(engine, batches, figures), WAITING)) as explained,
+    ):
+        for frame, result in chain.from_iterable(explained):
             layer = painter(result.relevance, result.region.box, result.region.inner)
-            drawn = lay_over(picture, layer)
+            drawn = lay_over(frame.picture, layer)
             draw_lines(drawn, [engine.line(result)], layer.box, bottom=True)
             yield TimedFrame(drawn, frame.pts)
+
+
+def _batches(frames: Iterator[TimedFrame], mirror: bool) -> Iterator[list[TimedFrame]]:
+    while batch := [replace(f, picture=turned(f.picture, mirror)) for f in islice(frames, BATCH)]:
+        yield batch
+
+
+def _explained(
+    engine: Engine, batches: Iterator[list[TimedFrame]], figures: Stats
+) -> Iterator[list[tuple[TimedFrame, Result]]]:
+    for batch in batches:
+        figures.frames_captured += len(batch)
+        begin = time.monotonic()
+        results = engine.explain([frame.picture for frame in batch])
+        figures.map_made(len(batch), time.monotonic() - begin)
+        yield list(zip(batch, results, strict=True))
 
 
 def _with_progress(

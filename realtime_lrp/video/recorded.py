@@ -122,7 +122,7 @@ class VideoWriter:
         options = {"movflags": "faststart"} if CONTAINERS[container] != "matroska" else {}
         self._container = av.open(path, "w", format=CONTAINERS[container], options=options)
         self._stream = self._container.add_stream("libx264", rate=fps)
-        self._stream.options = {"crf": "18", "preset": "fast"}
+        self._stream.options = {"crf": "18", "preset": "veryfast"}
         self._stream.pix_fmt = "yuv420p"
         context = self._stream.codec_context
         self._stream.time_base = context.time_base = time_base

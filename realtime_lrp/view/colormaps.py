@@ -36,7 +36,7 @@ class Colormap:
     def __call__(self, relevance: np.ndarray) -> np.ndarray:
         """Colours of relevance in [-1, 1], float [...] -> uint8 [..., 3]."""
         place = relevance * 127.5 + 127.5 if self.signed else relevance * 255
-        return self.table[np.clip(np.rint(place), 0, 255).astype(np.uint8)]
+        return np.take(self.table, np.clip(np.rint(place), 0, 255).astype(np.uint8), axis=0)
 
 
 def compile_colours(text: str) -> np.ndarray:

@@ -91,7 +91,7 @@ class Painter:
             alpha = strength.max(axis=-1)
             brightest = np.maximum(alpha, 1e-12)[..., None]
             return np.rint(255 * strength / brightest).astype(np.uint8), alpha
-        summed = relevance.sum(axis=-1)
+        summed = relevance @ np.ones(relevance.shape[-1], np.float32)
         drawn = np.abs(summed) if self._colormap.signed else np.maximum(summed, 0)
         alpha = self._strength(drawn)
         return self._colormap(np.copysign(alpha, summed)), alpha

@@ -1,0 +1,165 @@
+"""`bench`: what it reports, and that its baseline and its counts are right."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from test_relevance import largest_difference, vgg_like
+
+from realtime_lrp import Explainer
+from realtime_lrp.modes import bench, hardware
+from realtime_lrp.modes.baseline import baseline
+from realtime_lrp.modes.bench_report import floor, lines
+from realtime_lrp.relevance.graph import build_graph
+
+
+def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
+    """The table on stdout, every figure in the file; the live path really ran."""
+    target = tmp_path / "b.json"
+    code, out, err = run("bench", "--quick", "--model", tiny_model, "--json", target)
+    assert code == 0, err
+    report = json.loads(target.read_text())
+    rows = {(r["what"], r["precision"], r["batch"]): r for r in report["maps"]}
+    assert set(rows) == {
+        ("origin", "float32", 1),
+        *((w, p, b) for w in ("map", "forward") for p in bench.PRECISIONS for b in (1, 8)),
+    }
+    assert all(0 < row["p10"] <= row["ms"] <= row["p90"] for row in rows.values())
+    (live,) = report["live"]
+    assert live["fps"] == 30 and live["frames_shown"] > 30 and live["traces"] == 1
+    assert 25 < live["display_fps"] < 35
+    assert live["start_s"] > 0.5
+    assert 100 < live["memory_mib"] <= live["peak_memory_mib"]
+    assert report["machine"] in out and report["tensorflow"] in out
+    origin = rows["origin", "float32", 1]["ms"]
+    faster = origin / rows["map", "float32", 1]["ms"]
+    assert f"{faster:.1f}" in out
+
+
+def test_bench_refuses_an_output_before_it_measures(run, tmp_path):
+    """An existing file is kept, an unknown composite named."""
+    target = tmp_path / "b.json"
+    target.write_text("old")
+    code, _, err = run("bench", "--quick", "--json", target)
+    assert code == 73 and "--overwrite" in err
+    assert target.read_text() == "old"
+    assert run("bench", "--composite", "zpluss")[0] == 2
+
+
+def test_the_baseline_gives_our_maps(rng):
+    """What the origin computed is z+; only the way there differs."""
+    keras.utils.set_random_seed(1)
+    model = vgg_like()
+    x = rng.uniform(0, 255, size=(2, *model.input_shape[1:])).astype("float32")
+    origin, ours = baseline(build_graph(model, "max")), Explainer(model)
+    assert largest_difference(origin(x).relevance, ours(x).relevance) < 1e-5
+    kinds = [op.type for op in origin._run.graph.get_operations()]
+    assert kinds.count("Maximum") >= 4  # max(w, 0) for every picture
+    assert "_MklNativeFusedConv2D" not in kinds
+
+
+def test_operations_and_weights_are_counted():
+    """By hand: 2 operations for each multiplication of a weight, at each of its places."""
+    x = keras.Input((8, 8, 3))
+    h = keras.layers.Conv2D(4, 3, padding="same")(x)
+    h = keras.layers.DepthwiseConv2D(3, strides=2, padding="same")(h)
+    h = keras.layers.Conv2DTranspose(2, 2, strides=2)(h)
+    y = keras.layers.Dense(5, activation="softmax")(keras.layers.Flatten()(h))
+    explainer = Explainer(keras.Model(x, y))
+    assert explainer.weights == 108 + 36 + 32 + 640
+    assert explainer.flops == 2 * (108 * 64 + 36 * 16 + 32 * 16 + 640)
+
+
+def test_scores_come_without_a_map(rng):
+    """The forward pass alone gives the scores of the explanation."""
+    model = vgg_like()
+    explainer = Explainer(model)
+    x = rng.uniform(0, 255, size=(3, *model.input_shape[1:])).astype("float32")
+    np.testing.assert_allclose(explainer.scores(x), explainer(x).scores, atol=1e-6)
+
+
+def test_the_floor_is_three_passes_over_arithmetic_and_weights():
+    """Weights are read once for each batch."""
+    report = {
+        "gflops": 10.0,
+        "million_weights": 50.0,
+        "peak": {"bfloat16": {"gflops_per_s": 1000.0, "gb_per_s": 20.0}},
+    }
+    report["floor"] = bench._floors(report)
+    assert report["floor"]["bfloat16"]["arithmetic_ms"] == pytest.approx(30)
+    assert floor(report, "bfloat16", 1) == pytest.approx(30 + 15)
+    assert floor(report, "bfloat16", 5) == pytest.approx(30 + 3)
+
+
+def test_growth_tables_show_one_forward_pass_for_several_maps():
+    """Their lines, from figures."""
+    times = {"ms": 2.0, "p10": 1.0, "p90": 3.0}
+    report = {
+        "machine": "m", "device": "CPU", "tensorflow": "t", "model": "n", "weights": "random",
+        "map": "zplus", "gflops": 1.0, "million_weights": 1.0, "seconds": 1.0,
+        "maps": [
+            {"what": what, "precision": "float32", "batch": 1, **times}
+            for what in ("origin", "map", "forward")
+        ],
+        "floor": {"float32": {"arithmetic_ms": 1.0, "weights_ms": 0.5}},
+        "peak": {"float32": {"gflops_per_s": 1.0, "gb_per_s": 1.0}},
+        "methods": [
+            {"further": further, "precision": "float32", "forward_ms": 1.5, **times}
+            for further in ([], ["gradient"])
+        ],
+        "resolution": [{"size": [32, 48], "precision": "float32", "gflops": 0.1, **times}],
+        "live": [],
+        "pictures": {"720p": {"colour": times, "overlay": times}},
+        "files": {"encode_ms": 1.0, "decode_ms": 1.0},
+    }  # fmt: skip
+    text = "\n".join(lines(report))
+    assert "zplus + gradient" in text and "32 x 48" in text
+    assert "75%" in text  # 1.5 of 2 ms
+    assert "1.33" not in text and "1.00" in text  # map / forward pass
+
+
+AMX = "processor : 0\nmodel name : Some CPU\nflags : fpu avx512f avx512_bf16 amx_bf16 amx_tile\n"
+
+
+@pytest.mark.parametrize(
+    ("info", "precision"),
+    [
+        (AMX, "bfloat16"),
+        (AMX.replace("amx_bf16 ", ""), "float32"),
+        ("processor : 0\nmodel name : Some CPU\n", "float32"),
+        (None, "float32"),
+    ],
+)
+def test_only_a_processor_that_multiplies_bfloat16_gets_it(info, precision, tmp_path, monkeypatch):
+    """AMX does; AVX-512 BF16 alone was slower than float32; elsewhere nothing is known."""
+    file = tmp_path / "cpuinfo"
+    if info:
+        file.write_text(info)
+    monkeypatch.setattr(hardware, "CPU_INFO", file)
+    assert hardware.cpu() == hardware.Device("/CPU:0", "CPU", precision)
+    assert hardware.machine().split(" x ")[0].isdecimal()
+    assert ("Some CPU" in hardware.machine()) == bool(info)
+
+
+class Gpu:
+    """What TensorFlow lists; there is none here, so using it fails as a broken one does."""
+
+    name = "/physical_device:GPU:0"
+    device_type = "GPU"
+
+
+def test_a_gpu_that_does_not_work_is_named_and_left(monkeypatch, caplog):
+    """The CPU computes instead."""
+    monkeypatch.setattr(hardware.tf.config, "list_physical_devices", lambda kind: [Gpu()])
+    details = {"device_name": "Big GPU", "compute_capability": (8, 6)}
+    config = hardware.tf.config.experimental
+    monkeypatch.setattr(config, "get_device_details", lambda gpu: details)
+    assert hardware.device.__wrapped__() == hardware.cpu()
+    assert "Big GPU" in caplog.text and "computing on the CPU" in caplog.text
+    with monkeypatch.context() as patch:
+        patch.setattr(config, "set_memory_growth", lambda gpu, on: None)
+        patch.setattr(hardware.tf, "device", lambda scope: __import__("contextlib").nullcontext())
+        found = hardware.device.__wrapped__()
+    assert found == hardware.Device("/GPU:0", "Big GPU", "bfloat16") and found.is_gpu
+    assert hardware._of_gpu((7, 0)) == "float32"

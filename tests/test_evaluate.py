@@ -233,7 +233,8 @@ def test_what_is_drawn_anew_are_not_the_weights_that_training_began_with():
 def test_a_saturated_network_is_calmed(halves, rng):
     """Outputs in the thousands: halved until the class that is asked for is probable enough."""
     network = evaluate.Engine(
-        config.load(options={"--model": str(halves), "--preprocess": "none"}).config
+        config.load(options={"--model": str(halves), "--preprocess": "none"}).config,
+        keep_model=True,
     )
     kernel, bias = network.network.model.layers[-1].get_weights()
     network.network.model.layers[-1].set_weights([1000 * kernel, bias])
@@ -253,7 +254,8 @@ def test_scores_are_the_explainers(tmp_path, rng):
         x = keras.Input((8, 8, 3))
         h = keras.layers.Flatten()(keras.layers.Rescaling(1 / 255)(x))
         keras.Model(x, keras.layers.Dense(3, activation)(h)).save(tmp_path / "m.keras")
-        engine = evaluate.Engine(config.load(options={"--model": str(tmp_path / "m.keras")}).config)
+        chosen = config.load(options={"--model": str(tmp_path / "m.keras")}).config
+        engine = evaluate.Engine(chosen, keep_model=True)
         pictures = rng.integers(0, 256, (evaluate.BATCH + 3, 8, 8, 3), np.uint8)
         expected = engine.explainer(engine.network.prepare(pictures)).scores
         np.testing.assert_allclose(evaluate._scorer(engine)(pictures), expected, atol=1e-6)

@@ -150,7 +150,7 @@ class Bench:
             for precision, explainer in explainers.items():
                 variants["map", precision] = lambda e=explainer, x=x: e(x)
                 variants["forward", precision] = lambda e=explainer, x=x: e.scores(x)
-            figures = _in_turns(variants, self._turns(9 if batch < 8 else 5), batch)
+            figures = _in_turns(variants, self._turns(7 if batch < 8 else 3), batch)
             rows += [
                 {"what": what, "precision": precision, "batch": batch, **measured}
                 for (what, precision), measured in figures.items()

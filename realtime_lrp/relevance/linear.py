@@ -49,11 +49,21 @@ class Linear(Step):
     def __init__(self, kernel: tf.Tensor, bias: tf.Tensor | None):
         self.kernel = kernel
         self.bias = bias
+        self._modified: dict[Callable, Weights] = {}
 
     @functools.cached_property
     def weights(self) -> Weights:
         """The layer's own kernel, ready for `transform` and `transpose`."""
         return self.ready(self.kernel)
+
+    def modified(self, modify: Callable[[tf.Tensor], tf.Tensor]) -> Weights:
+        """The kernel changed by a function; the same weights for all rules that ask for them.
+
+        TensorFlow then computes once what several composites have in common.
+        """
+        if modify not in self._modified:
+            self._modified[modify] = self.ready(modify(self.kernel))
+        return self._modified[modify]
 
     def ready(self, kernel: tf.Tensor) -> Weights:
         """A kernel in the forms that `transform` and `transpose` read."""
@@ -136,7 +146,7 @@ class Linear(Step):
     def _with(self, kernel: tf.Tensor, bias: tf.Tensor | None) -> "Linear":
         other = copy.copy(self)
         other.__dict__.pop("weights", None)
-        other.kernel, other.bias = kernel, bias
+        other.kernel, other.bias, other._modified = kernel, bias, {}
         return other
 
 

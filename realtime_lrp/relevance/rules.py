@@ -190,10 +190,10 @@ class AlphaBeta(Rule):
 
 def _one_sign(layer: Linear, place: Place, mine: Callable, other: Callable, sign: int) -> Propagate:
     """Relevance over the contributions of one sign: a+ with `mine`(w), a- with `other`(w)."""
-    weights, bias = layer.ready(mine(layer.kernel)), place.bias(layer, mine)
+    weights, bias = layer.modified(mine), place.bias(layer, mine)
     if place.nonnegative:
         return lambda a, relevance: share_of_one_sign(layer, [(a, weights, bias)], relevance, sign)
-    others = layer.ready(other(layer.kernel))
+    others = layer.modified(other)
 
     def propagate(a, relevance):
         terms = [(positive(a), weights, bias), (negative(a), others, None)]
@@ -260,8 +260,8 @@ class ZBox(Rule):
             )
         low, high = (tf.cast(end, layer.kernel.dtype) for end in place.box)
         bounds = [
-            (low, layer.ready(positive(layer.kernel)), None),
-            (high, layer.ready(negative(layer.kernel)), None),
+            (low, layer.modified(positive), None),
+            (high, layer.modified(negative), None),
         ]
         z_of_bounds = transformed(layer, bounds)
 

@@ -8,7 +8,7 @@ import pytest
 from test_relevance import largest_difference, vgg_like
 
 from realtime_lrp import Explainer
-from realtime_lrp.modes import bench, hardware
+from realtime_lrp.modes import bench
 from realtime_lrp.modes.baseline import baseline
 from realtime_lrp.modes.bench_report import floor, lines
 from realtime_lrp.relevance.graph import build_graph
@@ -117,49 +117,3 @@ def test_growth_tables_show_one_forward_pass_for_several_maps():
     assert "zplus + gradient" in text and "32 x 48" in text
     assert "75%" in text  # 1.5 of 2 ms
     assert "1.33" not in text and "1.00" in text  # map / forward pass
-
-
-AMX = "processor : 0\nmodel name : Some CPU\nflags : fpu avx512f avx512_bf16 amx_bf16 amx_tile\n"
-
-
-@pytest.mark.parametrize(
-    ("info", "precision"),
-    [
-        (AMX, "bfloat16"),
-        (AMX.replace("amx_bf16 ", ""), "float32"),
-        ("processor : 0\nmodel name : Some CPU\n", "float32"),
-        (None, "float32"),
-    ],
-)
-def test_only_a_processor_that_multiplies_bfloat16_gets_it(info, precision, tmp_path, monkeypatch):
-    """AMX does; AVX-512 BF16 alone was slower than float32; elsewhere nothing is known."""
-    file = tmp_path / "cpuinfo"
-    if info:
-        file.write_text(info)
-    monkeypatch.setattr(hardware, "CPU_INFO", file)
-    assert hardware.cpu() == hardware.Device("/CPU:0", "CPU", precision)
-    assert hardware.machine().split(" x ")[0].isdecimal()
-    assert ("Some CPU" in hardware.machine()) == bool(info)
-
-
-class Gpu:
-    """What TensorFlow lists; there is none here, so using it fails as a broken one does."""
-
-    name = "/physical_device:GPU:0"
-    device_type = "GPU"
-
-
-def test_a_gpu_that_does_not_work_is_named_and_left(monkeypatch, caplog):
-    """The CPU computes instead."""
-    monkeypatch.setattr(hardware.tf.config, "list_physical_devices", lambda kind: [Gpu()])
-    details = {"device_name": "Big GPU", "compute_capability": (8, 6)}
-    config = hardware.tf.config.experimental
-    monkeypatch.setattr(config, "get_device_details", lambda gpu: details)
-    assert hardware.device.__wrapped__() == hardware.cpu()
-    assert "Big GPU" in caplog.text and "computing on the CPU" in caplog.text
-    with monkeypatch.context() as patch:
-        patch.setattr(config, "set_memory_growth", lambda gpu, on: None)
-        patch.setattr(hardware.tf, "device", lambda scope: __import__("contextlib").nullcontext())
-        found = hardware.device.__wrapped__()
-    assert found == hardware.Device("/GPU:0", "Big GPU", "bfloat16") and found.is_gpu
-    assert hardware._of_gpu((7, 0)) == "float32"

@@ -46,7 +46,7 @@ def explained(branched, picture):
     """The explainer and the batch that the command should make."""
     network = load_network(str(branched), preprocessing="rescale")
     view = cv2.cvtColor(cv2.imread(str(picture)), cv2.COLOR_BGR2RGB)
-    return Explainer(network.model), network.prepare(view[None])
+    return Explainer(network.model), network.prepare(view[None]).numpy()
 
 
 @pytest.fixture(scope="module")

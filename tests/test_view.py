@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from realtime_lrp.errors import UsageError
+from realtime_lrp.relevance import strength as strengths
+from realtime_lrp.relevance.strength import strength
 from realtime_lrp.view.colormaps import COLORMAPS, colormap_named, compile_colours
-from realtime_lrp.view.overlay import Painter, Scale, lay_over
+from realtime_lrp.view.overlay import FULL, SOFTNESS, Painter, Scale, lay_over
 from realtime_lrp.view.sheet import contact_sheet
 from realtime_lrp.view.text import draw_lines, text_size
 
@@ -31,6 +33,12 @@ def test_signed_maps_have_zero_in_the_middle(name):
     assert (colours[1] != colours[2]).any()
 
 
+def painted(relevance, colormap, opacity, box, inner, by_channel=False):
+    """A map as a layer, by its strengths."""
+    drawn, scale = (part.numpy()[0] for part in strength(relevance[None], by_channel))
+    return Painter(colormap, opacity)(drawn, float(scale), box, inner)
+
+
 def test_an_unknown_colour_map_is_refused_with_the_nearest():
     """Other spellings are answered with ours."""
     with pytest.raises(UsageError, match="'gray'"):
@@ -44,7 +52,7 @@ def test_an_unknown_colour_map_is_refused_with_the_nearest():
 def test_zero_relevance_leaves_the_picture_untouched(style, colormap, rng):
     """But for the faint outline of the region."""
     picture = picture_of(rng)
-    layer = Painter(style, colormap, 1.0)(np.zeros((30, 30, 3), np.float32), BOX, INNER)
+    layer = painted(np.zeros((30, 30, 3), np.float32), colormap, 1.0, BOX, INNER, style == "rgb")
     drawn = lay_over(picture, layer)
     np.testing.assert_array_equal(drawn[1:-1, 41:99], picture[1:-1, 41:99])
     np.testing.assert_array_equal(drawn[:, :40], picture[:, :40])
@@ -56,7 +64,7 @@ def test_relevance_lies_where_it_belongs(rng):
     picture = picture_of(rng)
     relevance = np.zeros((30, 30, 3), np.float32)
     relevance[19:22, 9:12] = 1
-    drawn = lay_over(picture, Painter("grey", "fire", 1.0)(relevance, BOX, INNER))
+    drawn = lay_over(picture, painted(relevance, "fire", 1.0, BOX, INNER))
     changed = np.argwhere((drawn != picture).any(-1)[1:-1, 41:99]) + np.array([1, 41])
     np.testing.assert_allclose(changed.mean(0), [20 * 2 + 0.5, 40 + 10 * 2 + 0.5], atol=0.6)
     assert (drawn[40, 60] == COLORMAPS["fire"].table[255]).all(-1)
@@ -69,14 +77,14 @@ def test_a_letterboxed_map_loses_its_borders(rng):
     relevance[:6] = 1
     picture = picture_of(rng)
     whole = (0, 0, 140, 60)
-    drawn = lay_over(picture, Painter("grey", "fire", 1.0)(relevance, whole, (0, 6, 30, 24)))
+    drawn = lay_over(picture, painted(relevance, "fire", 1.0, whole, (0, 6, 30, 24)))
     np.testing.assert_array_equal(drawn, picture)
 
 
 def test_opacity_mixes_picture_and_colour():
     """Half opacity over black: half the colour."""
     relevance = np.ones((30, 30, 3), np.float32)
-    layer = Painter("grey", "hot", 0.5)(relevance, BOX, INNER)
+    layer = painted(relevance, "hot", 0.5, BOX, INNER)
     drawn = lay_over(np.zeros((60, 140, 3), np.uint8), layer)
     assert np.abs(drawn[30, 70].astype(int) - 128).max() <= 1
 
@@ -85,9 +93,9 @@ def test_negative_relevance_is_drawn_by_signed_maps_only():
     """Fire hides it, coldnhot shows it in its own colour."""
     relevance = -np.ones((30, 30, 3), np.float32)
     black = np.zeros((60, 140, 3), np.uint8)
-    hidden = lay_over(black, Painter("grey", "fire", 1.0)(relevance, BOX, INNER))
+    hidden = lay_over(black, painted(relevance, "fire", 1.0, BOX, INNER))
     assert (hidden[10:50, 50:90] == 0).all()
-    cold = lay_over(black, Painter("grey", "coldnhot", 1.0)(relevance, BOX, INNER))
+    cold = lay_over(black, painted(relevance, "coldnhot", 1.0, BOX, INNER))
     np.testing.assert_array_equal(cold[30, 70], [0, 255, 255])
 
 
@@ -96,16 +104,52 @@ def test_rgb_maps_show_each_channel_by_itself():
     relevance = np.zeros((30, 30, 3), np.float32)
     relevance[..., 1] = 1
     black = np.zeros((60, 140, 3), np.uint8)
-    drawn = lay_over(black, Painter("rgb", "fire", 1.0)(relevance, BOX, INNER))
+    drawn = lay_over(black, painted(relevance, "fire", 1.0, BOX, INNER, by_channel=True))
     np.testing.assert_array_equal(drawn[30, 70], [0, 255, 0])
 
 
 def test_the_scale_of_a_video_follows_slowly():
     """A sudden map of ten times the size moves the scale by a tenth of the way."""
     scale = Scale(0.9)
-    assert scale(np.ones(100)) == 1.0
-    assert scale(np.full(100, 10.0)) == pytest.approx(1.9)
-    assert Scale()(np.zeros(100)) == 1.0
+    assert scale(1.0) == 1.0
+    assert scale(10.0) == pytest.approx(1.9)
+    assert Scale()(0.0) == 1.0
+
+
+def test_a_map_is_drawn_at_the_scale_of_the_maps_before_it():
+    """After a map of 1, one of 10 is drawn at 10 / 1.9 of the scale; later ones come down."""
+    painter = Painter("hot", 1.0)
+    half = np.full((30, 30), round(FULL * 0.5**SOFTNESS), np.int8)
+    first = painter(half, 1.0, BOX, INNER).alpha
+    np.testing.assert_allclose(first, 0.5**SOFTNESS, atol=0.005)
+    second = painter(half, 0.1, BOX, INNER).alpha  # the scale is now 0.91
+    np.testing.assert_allclose(second, (0.05 / 0.91) ** SOFTNESS, atol=0.005)
+    third = painter(half, 100.0, BOX, INNER).alpha
+    np.testing.assert_allclose(third, 1.0)
+
+
+def test_strengths_by_hand():
+    """The 99.5th percentile is full, signs stay, channels are summed or kept."""
+    relevance = np.zeros((2, 20, 20, 3), np.float32)
+    relevance[0, :10, :, 0] = 4
+    relevance[0, 0, 0] = 1000, 0, 0
+    relevance[0, 10, :, 1] = -2
+    relevance[0, 11, :] = 5, -3, -1  # 1 in all
+    drawn, scale = (part.numpy() for part in strength(relevance))
+    np.testing.assert_array_equal(scale, [4, 0])
+    assert drawn.dtype == np.int8 and not drawn[1].any()
+    assert (drawn[0, :10] == FULL).all()
+    assert (drawn[0, 10] == -round(FULL * 0.5**SOFTNESS)).all()
+    assert (drawn[0, 11] == round(FULL * 0.25**SOFTNESS)).all()
+    assert not drawn[0, 12:].any()
+    by_channel, scale = (part.numpy() for part in strength(relevance, by_channel=True))
+    assert by_channel.shape == relevance.shape and scale[0] == 5
+    np.testing.assert_array_equal(np.sign(by_channel), np.sign(relevance))
+    single = np.zeros((1, 20, 20, 1), np.float32)
+    single[0, 3, 3] = 7  # fewer entries than the percentile leaves out
+    drawn, scale = (part.numpy() for part in strength(single))
+    assert scale == 7 and drawn[0, 3, 3] == FULL and drawn.sum() == FULL
+    assert (strengths.FULL, strengths.SOFTNESS) == (FULL, SOFTNESS)
 
 
 def test_text_is_readable_on_white_and_on_black():

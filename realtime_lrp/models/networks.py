@@ -9,6 +9,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from realtime_lrp.config import ASSETS
 from realtime_lrp.errors import (
@@ -54,13 +55,15 @@ class Network:
     preprocessing: str
     labels: list[str] | None
 
-    def prepare(self, pictures: np.ndarray) -> np.ndarray:
+    def prepare(self, pictures: np.ndarray | tf.Tensor) -> tf.Tensor:
         """uint8 [B, H, W, 3] RGB to what the model reads, float32 [B, H, W, channels]."""
         return preprocess(pictures, self.preprocessing, self.channels)
 
     def box(self) -> dict[str, np.ndarray]:
         """The lowest and highest values that `prepare` can give, float32 [channels] each."""
-        ends = self.prepare(np.array([[[[0, 0, 0]]], [[[255, 255, 255]]]], np.uint8))[:, 0, 0]
+        ends = self.prepare(np.array([[[[0, 0, 0]]], [[[255, 255, 255]]]], np.uint8))[
+            :, 0, 0
+        ].numpy()
         return {"low": ends.min(0), "high": ends.max(0)}
 
 

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -303,14 +304,15 @@ def _floors(report: Mapping[str, Any]) -> dict[str, Figures]:
 def _pictures(engine: Engine, turns: int) -> dict[str, Figures]:
     """Colour of a map, and laying it over a picture, by the picture's size."""
     painter = engine.painter()
-    rows, columns, channels = engine.explainer.input_shape
-    relevance = np.random.default_rng(0).random((rows, columns, channels), np.float32)
+    rows, columns, _ = engine.explainer.input_shape
+    (result,) = engine.explain([moving_picture(0, (rows, columns), 30)])
     measured = {}
     for name, size in PICTURES.items():
         region, picture = engine.region(size), np.zeros((*size, 3), np.uint8)
-        layer = painter(relevance, region.box, region.inner)
+        result = replace(result, region=region)
+        layer = engine.layer(painter, result)
         variants = {
-            "colour": lambda r=region: painter(relevance, r.box, r.inner),
+            "colour": lambda result=result: engine.layer(painter, result),
             "overlay": lambda p=picture, one=layer: lay_over(p, one),
         }
         measured[name] = _in_turns(variants, turns, 1)

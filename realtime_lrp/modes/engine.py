@@ -4,7 +4,7 @@ import gc
 import logging
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -14,7 +14,7 @@ from realtime_lrp.config import Config
 from realtime_lrp.errors import DamagedInputError, UsageError, unknown
 from realtime_lrp.video.region import Region, region_of
 from realtime_lrp.view.colormaps import colormap_named
-from realtime_lrp.view.overlay import SMOOTHING, Painter
+from realtime_lrp.view.overlay import SMOOTHING, Layer, Painter
 
 
 @contextmanager
@@ -45,12 +45,13 @@ with _native_messages_held_back():
 
 from realtime_lrp.models.networks import Network, check_model_name, load_network  # noqa: E402
 from realtime_lrp.models.preprocessing import COLOUR_ONLY  # noqa: E402
-from realtime_lrp.modes.hardware import device  # noqa: E402
+from realtime_lrp.modes.hardware import Device, cpu, device  # noqa: E402
 from realtime_lrp.relevance.composites import composite_named  # noqa: E402
 from realtime_lrp.relevance.explainer import Explainer  # noqa: E402
 from realtime_lrp.relevance.graph import Graph, build_graph  # noqa: E402
 from realtime_lrp.relevance.methods import ELSEWHERE, METHODS  # noqa: E402
 from realtime_lrp.relevance.rules import rule_named  # noqa: E402
+from realtime_lrp.relevance.strength import strength  # noqa: E402
 
 log = logging.getLogger(__name__)
 
@@ -74,13 +75,30 @@ class Result:
 
     Attributes:
       scores: float32 [classes].
-      relevance: float32 [h, w, C] at the network's input, raw.
+      strength: int8 [h, w] or [h, w, C] at the network's input, see `relevance.strength`.
+      scale: the relevance of full strength.
       region: which part of the picture it belongs to.
     """
 
     scores: np.ndarray
-    relevance: np.ndarray
+    strength: np.ndarray
+    scale: float
     region: Region
+    _relevance: Callable[[], np.ndarray]
+
+    @property
+    def relevance(self) -> np.ndarray:
+        """float32 [h, w, C] at the network's input, raw; fetched from the device when asked for."""
+        return self._relevance()
+
+
+def _results(begun: tuple, regions: Sequence[Region]) -> list[Result]:
+    scores, (strengths, scales), relevance = begun
+    rows = zip(scores.numpy(), strengths.numpy(), scales.numpy().tolist(), regions, strict=True)
+    return [
+        Result(*row, lambda number=number: relevance[number].numpy())
+        for number, row in enumerate(rows)
+    ]
 
 
 class Engine:
@@ -98,6 +116,8 @@ class Engine:
       explainer: explains it as configured.
       precision: "float32" or "bfloat16".
       device: "CPU" or the GPU's name.
+      in_flight: how many batches may be begun before the first of them is asked for. A GPU copies
+        one while it computes the next; a CPU has finished when `begin` returns.
 
     Raises:
       Error: what `load_network` and `Explainer` raise.
@@ -113,24 +133,33 @@ class Engine:
         check_names(config)
         if config.lrp.method != "lrp" and (config.lrp.composite or config.lrp.layers):
             log.warning("composite and layers play no part in the method %s", config.lrp.method)
-        self._fit = config.input.fit
-        self._overlay = config.overlay
+        self._config = config
+        self._composite = config.lrp.composite or composite
+        self._moving = moving
+        self._keep_model = keep_model
+        self._load(device())
+
+    def _load(self, on: Device) -> None:
+        config, lrp = self._config, self._config.lrp
+        self.device, self.in_flight, self._on = on.name, 2 if on.is_gpu else 1, on
+        self.precision = _precision(config, self._composite, self._moving, on)
         network = load_network(
             config.model.name or DEFAULT_MODEL,
             config.model.weights,
             config.model.labels,
             config.model.preprocess,
         )
-        graph = build_graph(network.model, config.lrp.pool)
+        graph = build_graph(network.model, lrp.pool)
         _check_channels(network)
-        self.network = network if keep_model else replace(network, model=None)
+        self.network = network if self._keep_model else replace(network, model=None)
         del network
         gc.collect()  # Keras models hold on to themselves
-        self._config = config
-        lrp = config.lrp
-        self.precision = _precision(config, lrp.composite or composite, moving)
-        self.device = device().name
-        self.explainer = self._explainer(graph, lrp.method, lrp.composite or composite, lrp.target)
+        by_channel = config.overlay.map == "rgb" and self.network.channels == 3
+        with tf.device(on.scope):
+            self.explainer = self._explainer(graph, lrp.method, self._composite, lrp.target)
+            self._explain = self.explainer.between(
+                self.network.prepare, lambda relevance: strength(relevance, by_channel)
+            )
 
     def explainer_for(self, method: str, composite: str, target: str | int) -> Explainer:
         """An explainer of the kept model, its weights as they are now; the rest as configured."""
@@ -164,23 +193,54 @@ class Engine:
 
     def explain(self, pictures: Sequence[np.ndarray]) -> list[Result]:
         """Explains pictures, uint8 [H, W, 3] RGB each, as one batch."""
+        return self.begin(pictures)()
+
+    def begin(self, pictures: Sequence[np.ndarray]) -> Callable[[], list[Result]]:
+        """Begins to explain pictures; what it returns waits for the results.
+
+        Where a GPU's memory does not suffice, the CPU goes on from there.
+        """
         regions = [self.region(picture.shape[:2]) for picture in pictures]
         views = [region.extract(p) for region, p in zip(regions, pictures, strict=True)]
-        explanation = self.explainer(self.network.prepare(np.stack(views)))
-        return [
-            Result(*parts)
-            for parts in zip(explanation.scores, explanation.relevance, regions, strict=True)
-        ]
+        batch, on = np.stack(views), self._on
+        try:
+            begun = self._begin(batch)
+        except tf.errors.ResourceExhaustedError as error:
+            begun = self._begin_on_cpu(batch, on, error)
+
+        def results() -> list[Result]:
+            try:
+                return _results(begun, regions)
+            except tf.errors.ResourceExhaustedError as error:
+                return _results(self._begin_on_cpu(batch, on, error), regions)
+
+        return results
+
+    def _begin(self, batch: np.ndarray) -> tuple:
+        with tf.device(self._on.scope):
+            return self._explain(batch)
+
+    def _begin_on_cpu(self, batch: np.ndarray, on: Device, error: Exception) -> tuple:
+        if not on.is_gpu:
+            raise error
+        if self._on == on:  # batches in flight fail together, the first of them changes the device
+            log.warning("the memory of the GPU %s does not suffice: computing on the CPU", on.name)
+            self._load(cpu())
+        return self._begin(batch)
+
+    def layer(self, painter: Painter, result: Result) -> Layer:
+        """A result as a layer over its picture."""
+        return painter(result.strength, result.scale, result.region.box, result.region.inner)
 
     def painter(self, smoothing: float = SMOOTHING) -> Painter:
         """What draws this engine's maps; `smoothing` as in `Painter`."""
-        overlay = self._overlay
+        overlay = self._config.overlay
         signed_or_not = "icefire" if self.explainer.signed else "fire"
-        return Painter(overlay.map, overlay.colormap or signed_or_not, overlay.opacity, smoothing)
+        return Painter(overlay.colormap or signed_or_not, overlay.opacity, smoothing)
 
     def region(self, size: tuple[int, int]) -> Region:
         """The region that the network sees of a picture of (rows, columns)."""
-        return region_of(size, self.explainer.input_shape[:2], self._fit)
+        return region_of(size, self.explainer.input_shape[:2], self._config.input.fit)
 
     def top(self, scores: np.ndarray, count: int = 5) -> list[tuple[str, float]]:
         """The highest scores as (label, score), best first."""
@@ -242,9 +302,9 @@ def label_line(top: Sequence[tuple[str, float]]) -> str:
     return f"{name.replace('_', ' ')}  {share}"
 
 
-def _precision(config: Config, composite: str, moving: bool) -> str:
+def _precision(config: Config, composite: str, moving: bool, on: Device) -> str:
     """The configured precision; for `auto` the quickest that keeps the maps."""
-    lrp, fast = config.lrp, device().fast_precision
+    lrp, fast = config.lrp, on.fast_precision
     if lrp.precision != "auto":
         return lrp.precision
     shown = composite if lrp.method == "lrp" else lrp.method

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from realtime_lrp.config import Config
 from realtime_lrp.relevance.composites import COMPOSITES
+from realtime_lrp.relevance.strength import strength
 from realtime_lrp.video.region import resize
 from realtime_lrp.view.overlay import Painter, lay_over
 from realtime_lrp.view.sheet import contact_sheet
@@ -47,12 +48,14 @@ def lines(report: dict) -> list[str]:
 
 def sheet(config: Config, pictures: np.ndarray, maps: dict[str, np.ndarray]) -> np.ndarray:
     """The first pictures and every row's maps over them; composites above, methods below."""
-    painter = Painter("grey", config.overlay.colormap or "fire", config.overlay.opacity, 0.0)
+    painter = Painter(config.overlay.colormap or "fire", config.overlay.opacity, 0.0)
     views = [resize(picture, (TILE, TILE)) for picture in pictures[:SHOWN]]
     columns = {}
     for name, shown in maps.items():
         inner = (0, 0, shown.shape[2], shown.shape[1])
-        layers = [painter(one[..., None], (0, 0, TILE, TILE), inner) for one in shown[:SHOWN]]
+        drawn = strength(np.maximum(shown[:SHOWN, ..., None], 0))
+        rows = zip(*(part.numpy() for part in drawn), strict=True)
+        layers = [painter(*row, (0, 0, TILE, TILE), inner) for row in rows]
         tiles = [lay_over(view, layer) for view, layer in zip(views, layers, strict=True)]
         columns[name] = _column(name, tiles)
     composites = [columns[name] for name in columns if name in COMPOSITES]

@@ -64,12 +64,12 @@ def _explained(
 ) -> Result:
     picture = turned(picture, config.input.mirror)
     (result,) = engine.explain([picture])
-    if not result.relevance.any():
+    if not result.scale:
         log.warning("%s: the map is zero everywhere; nothing is drawn", target.name)
     if target.suffix.lower() == ".npz":
         _write_map(config, engine, result, target, overwrite)
     else:
-        layer = engine.painter(0.0)(result.relevance, result.region.box, result.region.inner)
+        layer = engine.layer(engine.painter(0.0), result)
         write_picture(target, lay_over(picture, layer), overwrite)
     return result
 

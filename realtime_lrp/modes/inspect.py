@@ -74,7 +74,7 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
     with completed_folder(target, overwrite, EVENTS) as part:
         picture = turned(read_picture(source), config.input.mirror)
         engine = Engine(config)
-        x = engine.network.prepare(engine.region(picture.shape[:2]).extract(picture)[None])
+        x = engine.network.prepare(engine.region(picture.shape[:2]).extract(picture)[None]).numpy()
         explanation, records = engine.explainer(x), engine.explainer.layers(x)
         conserving = any(record.rule for record in records)  # else gradients are handed down
         _write_run(part, records, x, explanation.relevance, conserving)

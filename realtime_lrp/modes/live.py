@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.modes.engine import VIEWER_COMPOSITE, Engine, turned
+from realtime_lrp.modes.engine import VIEWER_COMPOSITE, Engine, Result, turned
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.video.capture import Capture
 from realtime_lrp.video.files import check_output
@@ -92,20 +92,27 @@ class RelevanceThread:
             self.engine = Engine(self._config, VIEWER_COMPOSITE, moving=True)
             painter = self.engine.painter()
             self._begin.wait()
-            number = self._frames.count
+            number, begun = self._frames.count, deque()
             while not self._stop.is_set():
-                frame = self._frames.newest(after=number, timeout_s=0.1)
+                frame = self._frames.newest(after=number, timeout_s=0 if begun else 0.1)
                 if frame is not None:
                     number = frame.number
-                    self._explain(frame, painter)
+                    begun.append((frame, time.monotonic(), self.engine.begin([frame.value])))
+                if begun and (frame is None or len(begun) == self.engine.in_flight):
+                    self._finish(*begun.popleft(), painter)
         except Exception as error:
             self._error = error
 
-    def _explain(self, frame: Item[np.ndarray], painter: Painter) -> None:
-        begin = time.monotonic()
-        (result,) = self.engine.explain([frame.value])
+    def _finish(
+        self,
+        frame: Item[np.ndarray],
+        begin: float,
+        results: Callable[[], list[Result]],
+        painter: Painter,
+    ) -> None:
+        (result,) = results()
         line = self.engine.line(result)
-        layer = painter(result.relevance, result.region.box, result.region.inner)
+        layer = self.engine.layer(painter, result)
         seconds = time.monotonic() - begin
         if not self._stats.maps:
             log.info("first map after %.1f s of preparation", seconds)

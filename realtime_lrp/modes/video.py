@@ -125,7 +125,7 @@ def _overlaid(
         closing(ahead(_explained(engine, batches, figures), WAITING)) as explained,
     ):
         for frame, result in chain.from_iterable(explained):
-            layer = painter(result.relevance, result.region.box, result.region.inner)
+            layer = engine.layer(painter, result)
             drawn = lay_over(frame.picture, layer)
             draw_lines(drawn, [engine.line(result)], layer.box, bottom=True)
             yield TimedFrame(drawn, frame.pts)

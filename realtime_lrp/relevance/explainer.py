@@ -6,8 +6,9 @@ run here step by step, every tensor of it is kept, and relevance goes back over 
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import keras
 import numpy as np
@@ -210,6 +211,34 @@ class Explainer:
         """
         return self._forward.get_concrete_function()(self._batch(x)).numpy()
 
+    def between(
+        self,
+        before: Callable[[tf.Tensor], tf.Tensor],
+        after: Callable[[tf.Tensor], Any],
+    ) -> Callable[..., tuple]:
+        """Explaining with something before and something behind it, as one compiled function.
+
+        Args:
+          before: pictures uint8 [B, H, W, 3] -> x float32 [B, H, W, C].
+          after: relevance float32 [B, H, W, C] -> tensors.
+
+        Returns:
+          Pictures -> (scores, what `after` makes, relevance), as tensors that may still be on
+          their way; the explainer's own target.
+        """
+        explain = self._explain.python_function
+        pictures = tf.TensorSpec([None, *self.input_shape[:2], 3], tf.uint8, name="pictures")
+
+        def between(pictures, *target):
+            scores, relevance, *_ = explain(before(pictures), *target)
+            return scores, after(relevance), relevance
+
+        signature = [pictures, *Target.signature(self.classes)]
+        function = tf.function(between, input_signature=signature, autograph=False)
+        run = function.get_concrete_function()
+        self._further.append(function)
+        return lambda pictures: run(tf.constant(pictures), *self._default)
+
     def set_target(self, target: str | int) -> None:
         """Changes what is explained when a call does not say; no retrace.
 
@@ -278,8 +307,9 @@ class Explainer:
 
     @property
     def traces(self) -> int:
-        """How often the compiled function was traced: 1 after any number of calls."""
-        return self._explain.experimental_get_tracing_count()
+        """How often any one compiled function was traced: 1 after any number of calls."""
+        functions = (self._explain, *self._further)
+        return max(one.experimental_get_tracing_count() for one in functions)
 
     def _score(self) -> None:
         """Makes sure that the graph ends in scores: a softmax, a sigmoid, or one linear value."""
@@ -349,6 +379,7 @@ class Explainer:
 
         self._forward = tf.function(forward, input_signature=signature[:1], autograph=False)
         self._explain = tf.function(explain, input_signature=signature, autograph=False)
+        self._further: list = []
         self._everything = tf.function(everything, input_signature=signature, autograph=False)
         # The one trace, held on to: calls cannot retrace, and TensorFlow does not take several
         # explainers for a function that is traced again and again.

@@ -10,29 +10,28 @@ import numpy as np
 
 from realtime_lrp.view.colormaps import colormap_named
 
-PERCENTILE = 99.5
-"""The share of entries below full strength, so that single pixels do not darken the rest."""
+FULL = 127
+"""Full strength."""
 
 SMOOTHING = 0.9
 """How much of the old scale stays with each new map of a moving picture."""
 
 SOFTNESS = 0.6
-"""Strength = (|relevance| / scale) ** SOFTNESS: below 1, weak relevance stays visible."""
+"""Strength goes with relevance to this power. It and FULL are those that strengths come with."""
 
 OUTLINE = 0.25
 """How much white the outline of the region has."""
 
 
 class Scale:
-    """The relevance that is drawn at full strength: a percentile, smoothed over a video's maps."""
+    """The relevance that is drawn at full strength, smoothed over a video's maps."""
 
     def __init__(self, smoothing: float = SMOOTHING):
         self._smoothing = smoothing
         self._value: float | None = None
 
-    def __call__(self, magnitude: np.ndarray) -> float:
-        """The scale for a map of magnitudes, above 0; follows the maps that it was called with."""
-        new = float(np.percentile(magnitude, PERCENTILE)) or float(magnitude.max())
+    def __call__(self, new: float) -> float:
+        """The scale for a map whose own is `new`; follows the maps that it was called with."""
         kept = self._smoothing if self._value is not None else 0.0
         self._value = kept * (self._value or 0.0) + (1 - kept) * new
         return self._value or 1.0
@@ -54,11 +53,10 @@ class Layer:
 
 
 class Painter:
-    """Turns raw relevance into layers.
+    """Turns maps into layers.
 
     Args:
-      style: "grey" (summed over the colour channels) or "rgb" (each channel by itself).
-      colormap: name of a colour map, for "grey".
+      colormap: name of a colour map, for maps that are summed over the colour channels.
       opacity: 0 to 1, of the strongest relevance.
       smoothing: 0 scales every map by itself; towards 1 the scale follows slowly.
 
@@ -66,39 +64,36 @@ class Painter:
       UsageError: there is no such colour map.
     """
 
-    def __init__(self, style: str, colormap: str, opacity: float, smoothing: float = SMOOTHING):
-        self._rgb = style == "rgb"
+    def __init__(self, colormap: str, opacity: float, smoothing: float = SMOOTHING):
         self._colormap = colormap_named(colormap)
         self._opacity = opacity
         self._scale = Scale(smoothing)
 
-    def __call__(self, relevance: np.ndarray, box, inner) -> Layer:
+    def __call__(self, strength: np.ndarray, scale: float, box, inner) -> Layer:
         """Colours a map.
 
         Args:
-          relevance: float32 [h, w, C] at the network's input.
+          strength: int8 [h, w] or, for "rgb", [h, w, 3] at the network's input: how strongly each
+            pixel is drawn, from -FULL to FULL.
+          scale: the relevance that has full strength in this map.
           box: the explained region in the picture.
           inner: where that region lies in the map.
         """
         x0, y0, x1, y1 = inner
-        colour, alpha = self._coloured(relevance[y0:y1, x0:x1])
+        factor = (scale / self._scale(scale)) ** SOFTNESS / FULL
+        drawn = np.clip(strength[y0:y1, x0:x1] * np.float32(factor), -1, 1)
+        colour, alpha = self._coloured(drawn)
         size = (box[2] - box[0], box[3] - box[1])
         return Layer(cv2.resize(colour, size), cv2.resize(alpha * self._opacity, size), box)
 
-    def _coloured(self, relevance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if self._rgb and relevance.shape[-1] == 3:
-            strength = self._strength(np.abs(relevance))
+    def _coloured(self, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if drawn.ndim == 3:
+            strength = np.abs(drawn)
             alpha = strength.max(axis=-1)
             brightest = np.maximum(alpha, 1e-12)[..., None]
             return np.rint(255 * strength / brightest).astype(np.uint8), alpha
-        summed = relevance @ np.ones(relevance.shape[-1], np.float32)
-        drawn = np.abs(summed) if self._colormap.signed else np.maximum(summed, 0)
-        alpha = self._strength(drawn)
-        return self._colormap(np.copysign(alpha, summed)), alpha
-
-    def _strength(self, magnitude: np.ndarray) -> np.ndarray:
-        share = magnitude / self._scale(magnitude)
-        return np.clip(share, 0, 1).astype(np.float32) ** np.float32(SOFTNESS)
+        alpha = np.abs(drawn) if self._colormap.signed else np.maximum(drawn, 0)
+        return self._colormap(drawn), alpha
 
 
 def lay_over(picture: np.ndarray, layer: Layer) -> np.ndarray:

@@ -10,9 +10,12 @@ import cv2
 import numpy as np
 
 from realtime_lrp.view.colormaps import colormap_named
-from realtime_lrp.view.overlay import PERCENTILE, SOFTNESS, Scale
+from realtime_lrp.view.overlay import SOFTNESS
 from realtime_lrp.view.sheet import contact_sheet
 from realtime_lrp.view.text import draw_lines, text_size
+
+PERCENTILE = 99.5
+"""The share of entries below the end of the scale, so that single ones do not darken the rest."""
 
 MOST = 64
 """Tiles on one sheet, at most."""
@@ -66,7 +69,8 @@ def relevance_colours(maps: Sequence[np.ndarray]) -> tuple[list[np.ndarray], str
 
     Weak relevance is raised as in the overlay, so that it stays visible.
     """
-    scale = Scale(0.0)(np.abs(np.concatenate([one.ravel() for one in maps])))
+    magnitude = np.abs(np.concatenate([one.ravel() for one in maps]))
+    scale = float(np.percentile(magnitude, PERCENTILE)) or float(magnitude.max()) or 1.0
     colours = colormap_named("coldnhot")
     coloured = []
     for one in maps:

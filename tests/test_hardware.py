@@ -1,0 +1,165 @@
+"""Which device computes, in which precision, and what happens when a GPU fails."""
+
+import contextlib
+import time
+
+import numpy as np
+import pytest
+
+from realtime_lrp import config
+from realtime_lrp.modes import engine as engines
+from realtime_lrp.modes import hardware, live
+from realtime_lrp.modes.stats import Stats
+from realtime_lrp.video.slot import Slot
+
+AMX = "processor : 0\nmodel name : Some CPU\nflags : fpu avx512f avx512_bf16 amx_bf16 amx_tile\n"
+
+
+@pytest.mark.parametrize(
+    ("info", "precision"),
+    [
+        (AMX, "bfloat16"),
+        (AMX.replace("amx_bf16 ", ""), "float32"),
+        ("processor : 0\nmodel name : Some CPU\n", "float32"),
+        (None, "float32"),
+    ],
+)
+def test_only_a_processor_that_multiplies_bfloat16_gets_it(info, precision, tmp_path, monkeypatch):
+    """AMX does; AVX-512 BF16 alone was slower than float32; elsewhere nothing is known."""
+    file = tmp_path / "cpuinfo"
+    if info:
+        file.write_text(info)
+    monkeypatch.setattr(hardware, "CPU_INFO", file)
+    assert hardware.cpu() == hardware.Device("/CPU:0", "CPU", precision)
+    assert hardware.machine().split(" x ")[0].isdecimal()
+    assert ("Some CPU" in hardware.machine()) == bool(info)
+
+
+class Gpu:
+    """What TensorFlow lists; there is none here, so using it fails as a broken one does."""
+
+    name = "/physical_device:GPU:0"
+    device_type = "GPU"
+
+
+def test_a_gpu_that_does_not_work_is_named_and_left(monkeypatch, caplog):
+    """The CPU computes instead."""
+    monkeypatch.setattr(hardware.tf.config, "list_physical_devices", lambda kind: [Gpu()])
+    details = {"device_name": "Big GPU", "compute_capability": (8, 6)}
+    config = hardware.tf.config.experimental
+    monkeypatch.setattr(config, "get_device_details", lambda gpu: details)
+    assert hardware.device.__wrapped__() == hardware.cpu()
+    assert "Big GPU" in caplog.text and "computing on the CPU" in caplog.text
+    with monkeypatch.context() as patch:
+        patch.setattr(config, "set_memory_growth", lambda gpu, on: None)
+        patch.setattr(hardware.tf, "device", lambda scope: contextlib.nullcontext())
+        found = hardware.device.__wrapped__()
+    assert found == hardware.Device("/GPU:0", "Big GPU", "bfloat16") and found.is_gpu
+    assert hardware._of_gpu((7, 0)) == "float32"
+
+
+def fake_gpu():
+    """Described as a GPU, computed on the CPU: TensorFlow places softly."""
+    return hardware.Device("/GPU:0", "Small GPU", "bfloat16")
+
+
+@pytest.fixture
+def on_gpu(monkeypatch):
+    monkeypatch.setattr(engines, "device", fake_gpu)
+
+
+def settings(tiny_model, **words):
+    words = {"--model": str(tiny_model), "--preprocess": "none", **words}
+    return config.load(options=words).config
+
+
+@pytest.mark.parametrize(
+    ("words", "moving", "precision"),
+    [
+        ({}, True, "bfloat16"),
+        ({}, False, "float32"),
+        ({"--composite": "epsilon"}, True, "float32"),
+        ({"--composite": "epsilon_plus_flat"}, True, "bfloat16"),
+        ({"--method": "gradient"}, True, "float32"),
+        ({"--method": "grad_cam"}, True, "bfloat16"),
+        ({"--precision": "float32"}, True, "float32"),
+        ({"--precision": "bfloat16", "--composite": "epsilon"}, False, "bfloat16"),
+    ],
+)
+def test_auto_is_quick_only_where_the_maps_stay_the_same(
+    words, moving, precision, tiny_model, on_gpu
+):
+    """And only in moving pictures; an explicit precision is obeyed."""
+    assert engines.Engine(settings(tiny_model, **words), moving=moving).precision == precision
+
+
+def test_a_full_gpu_hands_over_to_the_cpu(tiny_model, on_gpu, caplog, monkeypatch, rng):
+    """Two batches in flight fail, both get their maps, the network is loaded once more."""
+    words = settings(tiny_model, **{"--precision": "float32"})
+    engine = engines.Engine(words)
+    assert (engine.device, engine.in_flight) == ("Small GPU", 2)
+    pictures = [rng.integers(0, 256, (40, 50, 3), np.uint8) for _ in range(2)]
+    expected = [engine.explain([picture])[0] for picture in pictures]
+
+    class Full:
+        """What a tensor does whose operation found no memory."""
+
+        def numpy(self):
+            raise engines.tf.errors.ResourceExhaustedError(None, None, "OOM")
+
+    loads, load = [], engines.load_network
+    monkeypatch.setattr(engines, "load_network", lambda *words: loads.append(1) or load(*words))
+    engine._explain = lambda batch: (Full(), (Full(), Full()), Full())
+    begun = [engine.begin([picture]) for picture in pictures]
+    results = [one()[0] for one in begun]
+    assert (engine.device, engine.in_flight, len(loads)) == ("CPU", 1, 1)
+    assert caplog.text.count("computing on the CPU") == 1
+    for result, right in zip(results, expected, strict=True):
+        np.testing.assert_allclose(result.relevance, right.relevance, atol=1e-6)
+        np.testing.assert_array_equal(result.strength, right.strength)
+
+    def full(batch):
+        raise engines.tf.errors.ResourceExhaustedError(None, None, "OOM")
+
+    engine._explain = full
+    with pytest.raises(engines.tf.errors.ResourceExhaustedError):  # the CPU has no one behind it
+        engine.explain(pictures)
+
+
+@pytest.mark.parametrize("in_flight", [1, 2])
+def test_so_many_frames_are_in_flight_and_maps_keep_their_order(in_flight, tiny_model, monkeypatch):
+    """A scripted engine: on a GPU the next frame is begun before the last one is waited for."""
+    frames, steps = Slot(), []
+
+    class Scripted(engines.Engine):
+        def begin(self, pictures):
+            number = int(pictures[0][0, 0, 0])
+            steps.append(("begin", number))
+            results = super().begin(pictures)
+            if number < 6:
+                frames.put(np.full((32, 32, 3), number + 1, np.uint8), time.monotonic())
+
+            def wait():
+                steps.append(("wait", number))
+                return results()
+
+            return wait
+
+    monkeypatch.setattr(live, "Engine", Scripted)
+    with live.RelevanceThread(settings(tiny_model), frames) as relevance:
+        while relevance.engine is None:
+            relevance.check()
+            time.sleep(0.01)
+        relevance.engine.in_flight = in_flight
+        relevance.begin(Stats("CPU", "float32"))
+        time.sleep(0.2)
+        frames.put(np.full((32, 32, 3), 1, np.uint8), time.monotonic())
+        deadline = time.monotonic() + 20
+        while relevance.maps.count < 6 and time.monotonic() < deadline:
+            relevance.check()
+            time.sleep(0.01)
+    assert [number for step, number in steps if step == "wait"] == list(range(1, 7))
+    ahead = [
+        steps.index(("begin", number + 1)) < steps.index(("wait", number)) for number in range(1, 6)
+    ]
+    assert ahead == [in_flight == 2] * 5

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from test_relevance import largest_difference, vgg_like
 
-from realtime_lrp import Explainer
-from realtime_lrp.modes import bench
+from realtime_lrp import Explainer, config
+from realtime_lrp.modes import bench, hardware
 from realtime_lrp.modes.baseline import baseline
 from realtime_lrp.modes.bench_report import floor, lines
 from realtime_lrp.relevance.graph import build_graph
@@ -23,7 +23,7 @@ def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
     rows = {(r["what"], r["precision"], r["batch"]): r for r in report["maps"]}
     assert set(rows) == {
         ("origin", "float32", 1),
-        *((w, p, b) for w in ("map", "forward") for p in bench.PRECISIONS for b in (1, 8)),
+        *((w, p, b) for w in ("map", "forward") for p in bench._precisions() for b in (1, 8)),
     }
     assert all(0 < row["p10"] <= row["ms"] <= row["p90"] for row in rows.values())
     (live,) = report["live"]
@@ -35,6 +35,38 @@ def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
     origin = rows["origin", "float32", 1]["ms"]
     faster = origin / rows["map", "float32", 1]["ms"]
     assert f"{faster:.1f}" in out
+
+
+def test_bench_measures_other_sizes_and_methods(run, tmp_path):
+    """A network without a fixed size; growth tables; Grad-CAM only where there are places."""
+    model = keras.Sequential(
+        [
+            keras.Input((None, None, 3)),
+            keras.layers.Conv2D(4, 3, activation="relu"),
+            keras.layers.GlobalAveragePooling2D(),
+            keras.layers.Dense(3, activation="softmax"),
+        ]
+    )
+    model.save(tmp_path / "free.keras")
+    chosen = {"--model": str(tmp_path / "free.keras"), "--size": "64", "--preprocess": "none"}
+    chosen = config.load(options=chosen).config
+    measured = bench.Bench(chosen, quick=True)
+    engine = bench.Engine(measured._config, keep_model=True)
+    status = lambda what: None  # noqa: E731
+    assert len(measured._maps(engine, status)) == 9
+    sizes = [row["size"] for row in measured._resolution(engine, status)]
+    assert sizes == [[32, 32], [48, 48], [64, 64]]
+    further = [row["further"] for row in measured._methods(engine, status)]
+    assert further == [[], ["gradient"], ["gradient", "grad_cam"], list(bench.FURTHER)]
+    assert measured._live_run(30, "none")["precision"] == hardware.device().fast_precision
+    flat = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Flatten()])
+    flat.add(keras.layers.Dense(3, activation="softmax"))
+    flat.save(tmp_path / "flat.keras")
+    chosen = config.load(options={"--model": str(tmp_path / "flat.keras")}).config
+    measured = bench.Bench(chosen, quick=True)
+    engine = bench.Engine(measured._config, keep_model=True)
+    further = [row["further"] for row in measured._methods(engine, status)]
+    assert further[-1] == ["gradient", "excitation_backprop"]
 
 
 def test_bench_refuses_an_output_before_it_measures(run, tmp_path):

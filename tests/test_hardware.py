@@ -3,12 +3,13 @@
 import contextlib
 import time
 
+import media
 import numpy as np
 import pytest
 
 from realtime_lrp import config
+from realtime_lrp.modes import bench, hardware, live
 from realtime_lrp.modes import engine as engines
-from realtime_lrp.modes import hardware, live
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.video.slot import Slot
 
@@ -76,12 +77,13 @@ def settings(tiny_model, **words):
 @pytest.mark.parametrize(
     ("words", "moving", "precision"),
     [
-        ({}, True, "bfloat16"),
-        ({}, False, "float32"),
-        ({"--composite": "epsilon"}, True, "float32"),
-        ({"--composite": "epsilon_plus_flat"}, True, "bfloat16"),
-        ({"--method": "gradient"}, True, "float32"),
-        ({"--method": "grad_cam"}, True, "bfloat16"),
+        ({"--composite": "zplus"}, True, "bfloat16"),
+        ({"--composite": "zplus"}, False, "float32"),
+        ({"--composite": "zplus", "--target": "top1"}, True, "bfloat16"),
+        ({"--composite": "zplus", "--target": "1 - 2"}, True, "float32"),
+        ({"--composite": "epsilon_plus_flat"}, True, "float32"),  # epsilon on its dense layer
+        ({"--method": "excitation_backprop"}, True, "bfloat16"),
+        ({"--method": "grad_cam"}, True, "float32"),
         ({"--precision": "float32"}, True, "float32"),
         ({"--precision": "bfloat16", "--composite": "epsilon"}, False, "bfloat16"),
     ],
@@ -163,3 +165,15 @@ def test_so_many_frames_are_in_flight_and_maps_keep_their_order(in_flight, tiny_
         steps.index(("begin", number + 1)) < steps.index(("wait", number)) for number in range(1, 6)
     ]
     assert ahead == [in_flight == 2] * 5
+
+
+def test_a_processor_without_bfloat16_says_so(run, tiny_model, tmp_path, monkeypatch):
+    """An explicit bfloat16 is refused in words; `bench` measures float32 alone."""
+    monkeypatch.setattr(engines, "computes_bfloat16", lambda: False)
+    words = ("--model", tiny_model, "--preprocess", "none", "--precision", "bfloat16")
+    media.write_picture(tmp_path / "in.png", media.plain(size=(40, 40)))
+    code, _, err = run("image", tmp_path / "in.png", "-o", tmp_path / "out.png", *words)
+    assert code == 69 and "cannot compute in bfloat16" in err
+    monkeypatch.setattr(bench, "computes_bfloat16", lambda: False)
+    assert list(bench._peak()) == ["float32"]
+    assert hardware.computes_bfloat16() == ("avx512" in " ".join(hardware._cpu_flags()))

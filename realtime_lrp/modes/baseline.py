@@ -30,7 +30,7 @@ class AsTheOrigin(Rule):
         return propagate
 
 
-def baseline(graph: Graph) -> Explainer:
+def baseline(graph: Graph, size: tuple[int, int] | None = None) -> Explainer:
     """The explainer that computes as the origin did; the graph is used up."""
     with onednn.disabled():
-        return Explainer(graph, composite=Composite(((any_layer, AsTheOrigin()),)))
+        return Explainer(graph, composite=Composite(((any_layer, AsTheOrigin()),)), size=size)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -23,18 +23,17 @@ from rich.console import Console
 
 from realtime_lrp import __version__
 from realtime_lrp.config import Config
-from realtime_lrp.errors import UnavailableError
+from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line
 from realtime_lrp.modes.baseline import baseline
 from realtime_lrp.modes.bench_report import lines
 from realtime_lrp.modes.engine import (
     DEFAULT_COMPOSITE,
     DEFAULT_MODEL,
     Engine,
-    Explainer,
     keras,
     tf,
 )
-from realtime_lrp.modes.hardware import device, machine
+from realtime_lrp.modes.hardware import computes_bfloat16, device, machine
 from realtime_lrp.relevance.graph import build_graph
 from realtime_lrp.video.files import check_output, completed
 from realtime_lrp.video.recorded import VideoReader, VideoWriter
@@ -42,11 +41,9 @@ from realtime_lrp.video.sources import moving_picture
 from realtime_lrp.view.overlay import lay_over
 from realtime_lrp.view.window import display_reachable
 
-PRECISIONS = ("float32", "bfloat16")
 SIDE = 4096  # of the matrix product that shows the machine's peak
 VECTORS = 25088  # rows of the matrix whose reading shows the memory's pace
 LIVE_S, QUICK_LIVE_S = 6.0, 2.0
-START_S = 90.0
 FURTHER = ("gradient", "grad_cam", "excitation_backprop")
 """Methods that are shown beside the map, one after the other."""
 PICTURES = {"720p": (720, 1280), "1080p": (1080, 1920)}
@@ -92,7 +89,9 @@ class Bench:
         if weights is None and name.lower() not in ("shapes",) and not Path(name).suffix:
             weights = "random"  # the speed is the same, and nothing has to be downloaded
         model = config.model.model_copy(update={"name": name, "weights": weights})
-        lrp = config.lrp.model_copy(update={"precision": "float32"})
+        composite = config.lrp.composite or DEFAULT_COMPOSITE
+        composite = composite if config.lrp.method == "lrp" else None
+        lrp = config.lrp.model_copy(update={"precision": "float32", "composite": composite})
         self._config = config.model_copy(update={"model": model, "lrp": lrp})
 
     def run(self) -> dict[str, Any]:
@@ -138,11 +137,11 @@ class Bench:
 
     def _maps(self, engine: Engine, status: Callable[[str], None]) -> list[dict[str, Any]]:
         """The origin's arithmetic, ours, and our forward pass alone, at growing batches."""
-        origin = baseline(build_graph(engine.network.model, "max"))
+        origin = baseline(build_graph(engine.network.model, "max"), self._config.model.size)
         explainers = {"float32": engine.explainer}
-        for precision in PRECISIONS[1:]:
+        for precision in _precisions()[1:]:
             status(f"building in {precision}")
-            explainers[precision] = self._explainer(engine, precision)
+            explainers[precision] = engine.variant(precision)
         rows = []
         for batch in (1, 8) if self._quick else (1, 2, 4, 8, 16):
             status(f"maps, batch {batch}")
@@ -163,17 +162,20 @@ class Bench:
         status("several methods")
         precision = device().fast_precision
         x = _noise(1, engine.explainer.input_shape)
-        explainers = [
-            self._explainer(engine, precision, also=FURTHER[:count])
-            for count in range(len(FURTHER) + 1)
-        ]
+        names: list[str] = []
+        explainers = [engine.variant(precision)]
+        for name in FURTHER:
+            with suppress(UsageError):  # Grad-CAM needs places
+                if name != self._config.lrp.method:
+                    explainers.append(engine.variant(precision, also=[*names, name]))
+                    names.append(name)
         variants = {count: lambda e=e: e(x) for count, e in enumerate(explainers)}
         variants["forward"] = lambda: explainers[0].scores(x)
         measured = _in_turns(variants, 7, 1)
         forward = measured.pop("forward")
         return [
             {
-                "further": list(FURTHER[:count]),
+                "further": names[:count],
                 "precision": precision,
                 "forward_ms": forward["ms"],
                 **figures,
@@ -188,14 +190,14 @@ class Bench:
         precision = device().fast_precision
         variants, flops = {}, {}
         for share in (0.5, 0.75, 1.0):
-            size = [max(32, round(side * share / 32) * 32) for side in (rows, columns)]
+            size = [round(side * share) for side in (rows, columns)]
             try:
                 model = keras.models.clone_model(
                     engine.network.model, input_tensors=keras.Input((*size, channels))
                 )
-                explainer = self._explainer(engine, precision, model)
-            except (ValueError, TypeError) as error:
-                log.info("not measured at %s: %s", size, error)
+                explainer = engine.variant(precision, model, size=tuple(size))
+            except (Error, ValueError, TypeError) as error:
+                log.warning("not measured at %d x %d: %s", *size, first_line(error))
                 continue
             x, flops[*size] = _noise(1, (*size, channels)), explainer.flops
             variants[*size] = lambda e=explainer, x=x: e(x)
@@ -204,25 +206,6 @@ class Bench:
             {"size": list(size), "precision": precision, "gflops": flops[size] / 1e9, **figures}
             for size, figures in measured.items()
         ]
-
-    def _explainer(
-        self,
-        engine: Engine,
-        precision: str,
-        model: keras.Model | None = None,
-        also: Sequence[str] = (),
-    ) -> Explainer:
-        lrp = self._config.lrp
-        return Explainer(
-            model or engine.network.model,
-            lrp.method,
-            lrp.composite or DEFAULT_COMPOSITE,
-            precision=precision,
-            also=also,
-            pool=lrp.pool,
-            size=None if model else self._config.model.size,
-            **engine.network.box(),
-        )
 
     def _live(self) -> list[dict[str, Any]]:
         """The whole live path: fast precision, 30 and 60 fps, without and under a display."""
@@ -233,7 +216,9 @@ class Bench:
     def _live_run(self, fps: int, display: str) -> dict[str, Any]:
         config = self._config.model_dump(mode="json")
         config["live"] |= {"source": f"synthetic:{fps}", "display": display}
-        config["lrp"] |= {"precision": "auto"}
+        config["lrp"] |= {"precision": device().fast_precision}
+        if size := self._config.model.size:
+            config["model"]["size"] = "x".join(map(str, size))
         with tempfile.TemporaryDirectory() as folder:
             settings, stats = Path(folder, "config.yaml"), Path(folder, "stats.json")
             settings.write_text(json.dumps(config))
@@ -246,14 +231,18 @@ class Bench:
                 stderr=subprocess.PIPE,
                 text=True,
             )
-            started, said = None, []
-            for line in process.stderr:
-                said.append(line)
-                if "first map" in line:
-                    started = time.monotonic() - begin
-                    time.sleep(seconds * 0.8)
-                    memory = _memory(process.pid)
-            if process.wait(START_S) or started is None:
+            started, said, memory = None, [], {}
+            try:
+                for line in process.stderr:
+                    said.append(line)
+                    if "first map" in line:
+                        started = time.monotonic() - begin
+                        time.sleep(seconds * 0.8)
+                        memory = _memory(process.pid)
+                code = process.wait()
+            finally:
+                process.kill()
+            if code or started is None:
                 raise UnavailableError("The live path does not run:\n" + "".join(said[-3:]))
             figures = json.loads(stats.read_text())
         return {"fps": fps, "display": display, "start_s": started, **memory, **figures}
@@ -273,7 +262,12 @@ def _memory(pid: int) -> dict[str, float | None]:
 
 def _peak() -> dict[str, dict[str, float]]:
     """What the machine multiplies and reads at best, by precision."""
-    return {precision: _peak_in(tf.as_dtype(precision)) for precision in PRECISIONS}
+    return {precision: _peak_in(tf.as_dtype(precision)) for precision in _precisions()}
+
+
+def _precisions() -> list[str]:
+    """What this machine can compute in, float32 first."""
+    return ["float32", *(["bfloat16"] if computes_bfloat16() else [])]
 
 
 def _peak_in(dtype: tf.DType) -> dict[str, float]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.errors import DamagedInputError, UsageError, unknown
+from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError, unknown
 from realtime_lrp.video.region import Region, region_of
 from realtime_lrp.view.colormaps import colormap_named
 from realtime_lrp.view.overlay import SMOOTHING, Layer, Painter
@@ -45,7 +45,7 @@ with _native_messages_held_back():
 
 from realtime_lrp.models.networks import Network, check_model_name, load_network  # noqa: E402
 from realtime_lrp.models.preprocessing import COLOUR_ONLY  # noqa: E402
-from realtime_lrp.modes.hardware import Device, cpu, device  # noqa: E402
+from realtime_lrp.modes.hardware import Device, computes_bfloat16, cpu, device  # noqa: E402
 from realtime_lrp.relevance.composites import composite_named  # noqa: E402
 from realtime_lrp.relevance.explainer import Explainer  # noqa: E402
 from realtime_lrp.relevance.graph import Graph, build_graph  # noqa: E402
@@ -54,13 +54,6 @@ from realtime_lrp.relevance.rules import rule_named  # noqa: E402
 from realtime_lrp.relevance.strength import strength  # noqa: E402
 
 log = logging.getLogger(__name__)
-
-SAME_IN_BFLOAT16 = (
-    "zplus", "epsilon_plus", "epsilon_plus_flat", "epsilon_gamma_box", "guided_backprop",
-    "excitation_backprop", "grad_cam",
-)  # fmt: skip
-"""Composites and methods whose maps correlate at 0.999 or better with those in float32 (README,
-"Measured": five photos, SqueezeNet)."""
 
 DEFAULT_MODEL = "vgg16"
 DEFAULT_COMPOSITE = "zplus"
@@ -114,7 +107,6 @@ class Engine:
     Attributes:
       network: what is explained.
       explainer: explains it as configured.
-      precision: "float32" or "bfloat16".
       device: "CPU" or the GPU's name.
       in_flight: how many batches may be begun before the first of them is asked for. A GPU copies
         one while it computes the next; a CPU has finished when `begin` returns.
@@ -142,7 +134,7 @@ class Engine:
     def _load(self, on: Device) -> None:
         config, lrp = self._config, self._config.lrp
         self.device, self.in_flight, self._on = on.name, 2 if on.is_gpu else 1, on
-        self.precision = _precision(config, self._composite, self._moving, on)
+        precision = _precision(config, self._moving, on)
         network = load_network(
             config.model.name or DEFAULT_MODEL,
             config.model.weights,
@@ -156,17 +148,43 @@ class Engine:
         gc.collect()  # Keras models hold on to themselves
         by_channel = config.overlay.map == "rgb" and self.network.channels == 3
         with tf.device(on.scope):
-            self.explainer = self._explainer(graph, lrp.method, self._composite, lrp.target)
+            self.explainer = self._explainer(
+                graph, lrp.method, self._composite, lrp.target, precision
+            )
             self._explain = self.explainer.between(
                 self.network.prepare, lambda relevance: strength(relevance, by_channel)
             )
 
+    @property
+    def precision(self) -> str:
+        """In which the layers with weights compute: float32 or bfloat16."""
+        return self.explainer.precision
+
     def explainer_for(self, method: str, composite: str, target: str | int) -> Explainer:
         """An explainer of the kept model, its weights as they are now; the rest as configured."""
-        return self._explainer(self.network.model, method, composite, target)
+        return self._explainer(self.network.model, method, composite, target, self.precision)
+
+    def variant(
+        self,
+        precision: str,
+        model: keras.Model | None = None,
+        also: Sequence[str] = (),
+        size: tuple[int, int] | None = None,
+    ) -> Explainer:
+        """As configured, in another precision; of the kept model or one like it of another size."""
+        lrp = self._config.lrp
+        model, target = model or self.network.model, lrp.target
+        return self._explainer(model, lrp.method, self._composite, target, precision, also, size)
 
     def _explainer(
-        self, model: keras.Model | Graph, method: str, composite: str, target: str | int
+        self,
+        model: keras.Model | Graph,
+        method: str,
+        composite: str,
+        target: str | int,
+        precision: str,
+        also: Sequence[str] = (),
+        size: tuple[int, int] | None = None,
     ) -> Explainer:
         lrp = self._config.lrp
         return Explainer(
@@ -174,7 +192,8 @@ class Engine:
             method,
             composite,
             target,
-            self.precision,
+            precision,
+            also=also,
             layers=lrp.layers,
             absorb_bias=lrp.absorb_bias,
             keep=lrp.keep,
@@ -182,7 +201,7 @@ class Engine:
             samples=lrp.samples,
             pool=lrp.pool,
             labels=self.network.labels,
-            size=self._config.model.size,
+            size=size or self._config.model.size,
             **self.network.box(),
         )
 
@@ -302,13 +321,17 @@ def label_line(top: Sequence[tuple[str, float]]) -> str:
     return f"{name.replace('_', ' ')}  {share}"
 
 
-def _precision(config: Config, composite: str, moving: bool, on: Device) -> str:
-    """The configured precision; for `auto` the quickest that keeps the maps."""
-    lrp, fast = config.lrp, on.fast_precision
-    if lrp.precision != "auto":
-        return lrp.precision
-    shown = composite if lrp.method == "lrp" else lrp.method
-    if not moving or lrp.layers or shown not in SAME_IN_BFLOAT16 or fast == "float32":
-        return "float32"
-    log.info("computing in %s, which the hardware multiplies; --precision float32 is exact", fast)
-    return fast
+def _precision(config: Config, moving: bool, on: Device) -> str:
+    """The precision to ask the explainer for; `auto` where quicker maps may be tried.
+
+    Raises:
+      UnavailableError: bfloat16 is asked for and the processor cannot compute in it.
+    """
+    precision = config.lrp.precision
+    if precision == "bfloat16" and not computes_bfloat16():
+        raise UnavailableError(
+            "This processor cannot compute in bfloat16. Use --precision float32 or auto."
+        )
+    if precision != "auto":
+        return precision
+    return "auto" if moving and on.fast_precision == "bfloat16" else "float32"

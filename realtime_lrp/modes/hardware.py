@@ -69,6 +69,17 @@ def cpu() -> Device:
     return Device("/CPU:0", "CPU", "bfloat16" if "amx_bf16" in _cpu_flags() else "float32")
 
 
+@functools.cache
+def computes_bfloat16() -> bool:
+    """Whether convolutions in bfloat16 run here at all; older processors refuse them."""
+    a, kernel = tf.ones([1, 8, 8, 16], tf.bfloat16), tf.ones([3, 3, 16, 16], tf.bfloat16)
+    run = tf.function(lambda a: tf.nn.relu(tf.nn.conv2d(a, kernel, 1, "SAME")), autograph=False)
+    try:
+        return bool(run(a).numpy().any())
+    except tf.errors.OpError:
+        return False
+
+
 def _of_gpu(capability: tuple[int, int]) -> str:
     """Tensor cores multiply bfloat16 from Ampere (8.0) on."""
     return "bfloat16" if capability >= (8, 0) else "float32"

@@ -29,8 +29,9 @@ def ahead(items: Iterable[Item], most: int) -> Generator[Item, None, None]:
                 continue
 
     def work() -> None:
-        iterator = iter(items)
+        iterator: Iterable[Item] = ()
         try:
+            iterator = iter(items)
             for item in iterator:
                 put((item, None))
                 if stopped.is_set():

@@ -16,7 +16,13 @@ import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError, UsageError, first_line, unknown
 from realtime_lrp.relevance.canonise import canonise
-from realtime_lrp.relevance.composites import COMPOSITES, Composite, composite_named, with_layers
+from realtime_lrp.relevance.composites import (
+    COMPOSITES,
+    EXCITATION,
+    Composite,
+    composite_named,
+    with_layers,
+)
 from realtime_lrp.relevance.graph import Graph, Node, build_graph, total
 from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.methods import (
@@ -32,7 +38,7 @@ from realtime_lrp.relevance.rules import Place, Propagate, Rule
 from realtime_lrp.relevance.steps import Activation
 from realtime_lrp.relevance.targets import Target, TargetResolver
 
-PRECISIONS = ("float32", "bfloat16")
+PRECISIONS = ("float32", "bfloat16", "auto")
 POOLS = ("max", "average")
 
 Bound = float | Sequence[float] | np.ndarray
@@ -95,7 +101,9 @@ class Explainer:
       target: what is explained if the call does not say: "all", "top1", "top5" (any number), a
         class's index or name, "A - B" or "A - rest".
       precision: "float32", or "bfloat16", in which layers with weights compute; maps and scores
-        come in float32 all the same.
+        come in float32 all the same. "auto" is bfloat16 for LRP alone whose maps of this target
+        never add up both signs (not `signed`): rounding changes those by parts in a thousand; where
+        signs cancel, as with epsilon, it can turn a map round.
       also: methods or composites whose maps are made as well, from the same forward pass.
       layers: rules of their own for some layers, pattern -> rule: {"block1_*": "flat"}. A pattern
         is a layer's name or Keras type; a rule is a `Rule` or what `rule_named` reads.
@@ -116,6 +124,7 @@ class Explainer:
       classes: the number of scores.
       passes: how many forward passes a picture takes besides its own: 0, or the perturbed pictures
         of SmoothGrad and integrated gradients.
+      precision: the one in which layers with weights compute.
       signed: whether maps of the explainer's own target can have negative entries.
       flops: floating point operations of the layers with weights in one forward pass of a picture.
       weights: how many numbers those layers' kernels hold.
@@ -174,6 +183,13 @@ class Explainer:
                 f"{self.input_shape[0]} x {self.input_shape[1]} ({first_line(error)}).",
                 "size",
             ) from error
+        self._rules = self._first_rules(*wanted[0], layers or {}, places)
+        self._keeps_sign = not wanted[0][0].signed or self._shares_keep_sign()
+        self.set_target(target)
+        if precision == "auto":
+            steady = bool(self._rules) and not (self.signed or also or keep < 1)
+            precision = "bfloat16" if steady else "float32"
+        self.precision = precision
         if precision != "float32":
             self._graph.compute_in(tf.as_dtype(precision))
         self._as_built = self._graph.unfolded(folded)
@@ -182,12 +198,8 @@ class Explainer:
             rules = with_layers(rules, layers or {}, self._graph)
             network = Network(self._graph, binder.bind, rules, guided, samples, keep)
             explain.append(bound(one, network))
-            if len(explain) == 1:
-                self._rules = dict(binder.rules)
         self._compile(explain)
         self.passes = samples * sum(one.perturb is not None for one, _ in wanted)
-        self._keeps_sign = not wanted[0][0].signed or self._shares_keep_sign()
-        self.set_target(target)
 
     def __call__(self, x: np.ndarray | tf.Tensor, target: str | int | None = None) -> Explanation:
         """Explains a batch.
@@ -349,6 +361,23 @@ class Explainer:
                 )
         return places
 
+    def _first_rules(
+        self,
+        method: Method,
+        composite: Composite,
+        layers: Mapping[str, str | Rule],
+        places: Mapping[int, Place],
+    ) -> dict[int, Rule]:
+        """The rule of each layer with weights for the explainer's own map, by output number."""
+        composite = with_layers(composite, layers, self._graph)
+        chosen = {"lrp": composite, "excitation_backprop": EXCITATION}
+        names = [name for name in chosen if METHODS[name] is method]
+        return {
+            number: chosen[name].rule(self._graph.producer(number), place)
+            for name in names
+            for number, place in places.items()
+        }
+
     def _compile(self, methods: Sequence[Explain]) -> None:
         # Closures over plain data: a tf.function over a bound method would keep `self` alive.
         graph, as_built = self._graph, self._as_built
@@ -420,7 +449,6 @@ class _Binder:
         self._graph = graph
         self._places = places
         self._bound: dict[Composite, dict[int, Propagate]] = {}
-        self.rules: dict[int, Rule] = {}
 
     def bind(self, composite: Composite) -> dict[int, Propagate]:
         """The bound rule of each layer with weights, by output number."""
@@ -429,7 +457,6 @@ class _Binder:
             for number, place in self._places.items():
                 node = self._graph.producer(number)
                 rule = composite.rule(node, place)
-                self.rules[number] = rule
                 self._bound[composite][number] = rule.bind(node.step, place)
         return self._bound[composite]
 

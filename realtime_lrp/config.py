@@ -116,7 +116,7 @@ class Lrp(_Section):
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
         description="auto, float32 or bfloat16. auto is bfloat16 in moving pictures where the "
-        "hardware multiplies it (AMX, GPUs from Ampere on) and the maps stay the same",
+        "hardware multiplies it (AMX, GPUs from Ampere on) and no map adds up both signs",
     )
 
 

@@ -63,7 +63,7 @@ def device() -> Device:
 def cpu() -> Device:
     """The processor.
 
-    bfloat16 is the faster one only with AMX: VGG16 takes 83 ms instead of 282 with it, and 432
+    bfloat16 is the faster one only with AMX: VGG16 takes 86 ms instead of 289 with it, and 432
     where the same processor is held to AVX-512 BF16 (ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16).
     """
     return Device("/CPU:0", "CPU", "bfloat16" if "amx_bf16" in _cpu_flags() else "float32")

@@ -3,7 +3,7 @@
 TensorFlow's public convolution lets oneDNN reorder the kernel for every picture unless the kernel
 is written into the graph, which then holds it six times over. The operations here are the ones that
 TensorFlow itself puts in the place of the public ones, told that their kernel never changes: a map
-of ResNet50 takes 65 ms instead of 97, of VGG16 87 instead of 102 (bfloat16, batch 1, 2 cores).
+of ResNet50 takes 68 ms instead of 95, of VGG16 84 instead of 103 (bfloat16, batch 1, 2 cores).
 
 Where TensorFlow has no such operation, `available` says so and the public convolution does the
 same. The agreement of both is tested.

@@ -27,8 +27,9 @@ def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
     }
     assert all(0 < row["p10"] <= row["ms"] <= row["p90"] for row in rows.values())
     (live,) = report["live"]
-    assert live["fps"] == 30 and live["frames_shown"] > 30 and live["traces"] == 1
-    assert 25 < live["display_fps"] < 35
+    assert live["fps"] == 30 and live["frames_shown"] > 20 and live["traces"] == 1
+    captured, shown, dropped = (live[f"frames_{n}"] for n in ("captured", "shown", "dropped"))
+    assert 0 <= captured - shown - dropped <= 2
     assert live["start_s"] > 0.5
     assert 100 < live["memory_mib"] <= live["peak_memory_mib"]
     assert report["machine"] in out and report["tensorflow"] in out

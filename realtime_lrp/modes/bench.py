@@ -86,7 +86,7 @@ class Bench:
         self._quick = quick
         name = config.model.name or DEFAULT_MODEL
         weights = config.model.weights
-        if weights is None and name.lower() not in ("shapes",) and not Path(name).suffix:
+        if weights is None and name.lower() != "shapes" and not Path(name).suffix:
             weights = "random"  # the speed is the same, and nothing has to be downloaded
         model = config.model.model_copy(update={"name": name, "weights": weights})
         composite = config.lrp.composite or DEFAULT_COMPOSITE

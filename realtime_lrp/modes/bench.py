@@ -48,7 +48,6 @@ LIVE_S, QUICK_LIVE_S = 6.0, 2.0
 FURTHER = ("gradient", "grad_cam", "excitation_backprop")
 """Methods that are shown beside the map, one after the other."""
 PICTURES = {"720p": (720, 1280), "1080p": (1080, 1920)}
-MIB = 2**20
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +115,7 @@ class Bench:
             report |= {
                 "model": engine.network.name,
                 "weights": self._config.model.weights or "its own",
-                "map": lrp.method if lrp.method != "lrp" else lrp.composite or DEFAULT_COMPOSITE,
+                "map": lrp.composite or lrp.method,
                 "gflops": engine.explainer.flops / 1e9,
                 "million_weights": engine.explainer.weights / 1e6,
             }
@@ -317,7 +316,7 @@ def _pictures(engine: Engine, turns: int) -> dict[str, Figures]:
 
 
 def _files(count: int) -> dict[str, Figures]:
-    """Encoding and decoding a frame of moving noise and shapes, 720p."""
+    """Encoding and decoding a frame of `moving_picture`, 720p."""
     pictures = [moving_picture(number, PICTURES["720p"], 30) for number in range(count)]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "clip.mp4")

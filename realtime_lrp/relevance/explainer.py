@@ -183,7 +183,8 @@ class Explainer:
                 f"{self.input_shape[0]} x {self.input_shape[1]} ({first_line(error)}).",
                 "size",
             ) from error
-        self._rules = self._first_rules(*wanted[0], layers or {}, places)
+        wanted = [(one, with_layers(rules, layers or {}, self._graph)) for one, rules in wanted]
+        self._rules = self._own_rules(*wanted[0], places)
         self._keeps_sign = not wanted[0][0].signed or self._shares_keep_sign()
         self.set_target(target)
         if precision == "auto":
@@ -195,7 +196,6 @@ class Explainer:
         self._as_built = self._graph.unfolded(folded)
         binder, explain = _Binder(self._graph, places), []
         for one, rules in wanted:
-            rules = with_layers(rules, layers or {}, self._graph)
             network = Network(self._graph, binder.bind, rules, guided, samples, keep)
             explain.append(bound(one, network))
         self._compile(explain)
@@ -361,20 +361,16 @@ class Explainer:
                 )
         return places
 
-    def _first_rules(
-        self,
-        method: Method,
-        composite: Composite,
-        layers: Mapping[str, str | Rule],
-        places: Mapping[int, Place],
+    def _own_rules(
+        self, method: Method, composite: Composite, places: Mapping[int, Place]
     ) -> dict[int, Rule]:
         """The rule of each layer with weights for the explainer's own map, by output number."""
-        composite = with_layers(composite, layers, self._graph)
-        chosen = {"lrp": composite, "excitation_backprop": EXCITATION}
-        names = [name for name in chosen if METHODS[name] is method]
+        if method is METHODS["excitation_backprop"]:
+            composite = EXCITATION
+        elif method is not METHODS["lrp"]:
+            return {}
         return {
-            number: chosen[name].rule(self._graph.producer(number), place)
-            for name in names
+            number: composite.rule(self._graph.producer(number), place)
             for number, place in places.items()
         }
 

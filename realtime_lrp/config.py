@@ -113,10 +113,16 @@ class Lrp(_Section):
     pool: Literal["max", "average"] = Field(
         "max", description="through max pools: max (winner takes all) or average (in proportion)"
     )
-    precision: Literal["auto", "float32", "bfloat16"] = Field(
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto",
-        description="auto, float32 or bfloat16. auto is bfloat16 in moving pictures where the "
-        "hardware multiplies it (AMX, GPUs from Ampere on) and no map adds up both signs",
+        description="auto, float32, bfloat16 or float16. auto is, in moving pictures whose maps "
+        "never add up both signs, what the hardware multiplies: bfloat16 (AMX, GPUs from Ampere "
+        "on) or float16 (GPUs before); else float32",
+    )
+    xla: bool = Field(
+        False,
+        description="true or false: the whole graph through XLA. On a GPU bench says if that is "
+        "quicker; on a CPU it is not",
     )
 
 

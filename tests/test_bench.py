@@ -9,6 +9,7 @@ from test_relevance import largest_difference, vgg_like
 
 from realtime_lrp import Explainer, config
 from realtime_lrp.modes import bench, hardware
+from realtime_lrp.modes import engine as engines
 from realtime_lrp.modes.baseline import baseline
 from realtime_lrp.modes.bench_report import floor, lines
 from realtime_lrp.relevance.graph import build_graph
@@ -69,6 +70,26 @@ def test_bench_measures_other_sizes_and_methods(run, tmp_path):
     engine = bench.Engine(measured._config, keep_model=True)
     further = [row["further"] for row in measured._methods(engine, status)]
     assert further[-1] == ["gradient", "excitation_backprop"]
+
+
+def test_bench_compares_xla_on_a_gpu(tiny_model, monkeypatch):
+    """A device described as a GPU: a row more for each batch, and the way there and back."""
+    older = hardware.Device("/GPU:0", "Small GPU", "float16")
+    for module in (bench, engines):
+        monkeypatch.setattr(module, "device", lambda: older)
+    chosen = config.load(options={"--model": str(tiny_model), "--preprocess": "none"}).config
+    measured = bench.Bench(chosen, quick=True)
+    monkeypatch.setattr(measured, "_live", list)
+    monkeypatch.setattr(bench, "_peak_in", lambda dtype: {"gflops_per_s": 1e3, "gb_per_s": 1.0})
+    report = measured.run()
+    rows = [(row["what"], row["precision"], row["batch"]) for row in report["maps"]]
+    assert sorted(rows) == sorted(
+        [("origin", "float32", 1), *((what, "float32", 1) for what in ("map", "forward"))]
+        + [(what, "float16", b) for what in ("map", "forward", "xla") for b in (1, 8)]
+    )
+    text = "\n".join(lines(report))
+    assert text.count("map through XLA") == 2
+    assert f"map back: {report['transfer']['ms']:.2f} ms" in text
 
 
 def test_bench_refuses_an_output_before_it_measures(run, tmp_path):

@@ -56,12 +56,14 @@ def test_a_gpu_that_does_not_work_is_named_and_left(monkeypatch, caplog):
         patch.setattr(hardware.tf, "device", lambda scope: contextlib.nullcontext())
         found = hardware.device.__wrapped__()
     assert found == hardware.Device("/GPU:0", "Big GPU", "bfloat16") and found.is_gpu
-    assert hardware._of_gpu((7, 0)) == "float32"
+    assert [hardware._of_gpu(c) for c in ((6, 1), (7, 5), (9, 0))] == [
+        "float32", "float16", "bfloat16"
+    ]  # fmt: skip
 
 
-def fake_gpu():
+def fake_gpu(precision="bfloat16"):
     """Described as a GPU, computed on the CPU: TensorFlow places softly."""
-    return hardware.Device("/GPU:0", "Small GPU", "bfloat16")
+    return hardware.Device("/GPU:0", "Small GPU", precision)
 
 
 @pytest.fixture
@@ -93,6 +95,35 @@ def test_auto_is_quick_only_where_the_maps_stay_the_same(
 ):
     """And only in moving pictures; an explicit precision is obeyed."""
     assert engines.Engine(settings(tiny_model, **words), moving=moving).precision == precision
+
+
+def test_an_older_gpu_computes_in_float16(tiny_model, on_gpu, monkeypatch, caplog, rng):
+    """Where `auto` may; a CPU that is asked for it says that it is slow."""
+    monkeypatch.setattr(engines, "device", lambda: fake_gpu("float16"))
+    zplus, epsilon = (settings(tiny_model, **{"--composite": c}) for c in ("zplus", "epsilon"))
+    assert engines.Engine(epsilon, moving=True).precision == "float32"
+    older = engines.Engine(zplus, moving=True)
+    assert older.precision == "float16" and not caplog.text
+    monkeypatch.setattr(engines, "device", hardware.cpu)
+    words = {"--composite": "zplus", "--precision": "float16"}
+    engine = engines.Engine(settings(tiny_model, **words))
+    assert engine.precision == "float16" and "float16 is slow on a CPU" in caplog.text
+    pictures = [rng.integers(0, 256, (40, 50, 3), np.uint8)]
+    maps = [one.explain(pictures)[0].relevance for one in (older, engine)]
+    np.testing.assert_allclose(*maps, atol=1e-6)
+
+
+def test_the_graph_goes_through_xla_where_asked(tiny_model, rng):
+    """The same bytes to a strength, in the precision asked for."""
+    pictures = [rng.integers(0, 256, (40, 50, 3), np.uint8)]
+    config_of = lambda xla: settings(tiny_model).model_copy(  # noqa: E731
+        update={"lrp": settings(tiny_model).lrp.model_copy(update={"xla": xla})}
+    )
+    plain, compiled = (engines.Engine(config_of(xla)) for xla in (False, True))
+    assert compiled.explainer._explain._jit_compile
+    a, b = (engine.explain(pictures)[0] for engine in (plain, compiled))
+    np.testing.assert_allclose(a.relevance, b.relevance, atol=1e-6)
+    assert np.abs(a.strength.astype(int) - b.strength).max() <= 1
 
 
 def test_a_full_gpu_hands_over_to_the_cpu(tiny_model, on_gpu, caplog, monkeypatch, rng):

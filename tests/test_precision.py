@@ -1,4 +1,4 @@
-"""bfloat16 against float32: the same maps within its eight bits, the ends in float32."""
+"""bfloat16, float16 and XLA against float32: the same maps within their bits."""
 
 import keras
 import numpy as np
@@ -9,6 +9,7 @@ from test_relevance import branched, largest_difference, vgg_like
 
 from realtime_lrp import Explainer
 from realtime_lrp.relevance.composites import COMPOSITES
+from realtime_lrp.relevance.half import InHalf
 from realtime_lrp.relevance.layers import steps_of
 from realtime_lrp.relevance.methods import METHODS
 
@@ -16,6 +17,10 @@ STEADY = {
     "zplus": 0.995, "epsilon_plus_flat": 0.995, "excitation_backprop": 0.99, "grad_cam": 0.99,
 }  # fmt: skip
 """Maps without sums of both signs -> the least correlation with float32."""
+
+
+NOISY = ("smoothgrad", "integrated_gradients")
+"""Their perturbed pictures cross kinks of the network: rounding moves a few entries far."""
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +48,77 @@ def test_bfloat16_gives_the_maps_of_float32(build, rng):
         pairs = zip(got.maps[name].sum(3), expected.maps[name].sum(3), strict=True)
         correlations = [np.corrcoef(a.ravel(), b.ravel())[0, 1] for a, b in pairs]
         assert min(correlations) > least, name
+
+
+@pytest.mark.parametrize("build", [vgg_like, branched], ids=["vgg", "branched"])
+def test_float16_gives_the_maps_of_float32(build, rng):
+    """Products alone are rounded, to eleven bits: maps of both signs agree as well, mostly."""
+    model = build()
+    names = [name for name in (*COMPOSITES, *METHODS) if name not in NOISY]
+    x = rng.uniform(0, 255, size=(4, *model.input_shape[1:])).astype("float32")
+    options = {"also": names, "target": "top1", "low": 0, "high": 255}
+    exact, fast = (Explainer(model, precision=p, **options) for p in ("float32", "float16"))
+    expected, got = exact(x), fast(x)
+    np.testing.assert_allclose(got.scores, expected.scores, atol=2e-3)
+    sums = got.relevance.sum((1, 2, 3), dtype="float64")
+    np.testing.assert_allclose(sums, got.scores.max(1), rtol=2e-3)
+    for name in names:
+        pairs = zip(got.maps[name].sum(3), expected.maps[name].sum(3), strict=True)
+        correlations = [np.corrcoef(a.ravel(), b.ravel())[0, 1] for a, b in pairs]
+        assert np.median(correlations) > 0.999, name
+        assert min(correlations) > STEADY.get(name, -1), name
+    assert {record.rule for record in fast.layers(x)} == {r.rule for r in exact.layers(x)}
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-9, 1.0, 1e5, 1e12])
+def test_float16_neither_overflows_nor_vanishes(size, rng):
+    """Far beyond what float16 holds, and pictures of one batch do not disturb each other."""
+    for layer in (layers.Dense(5), layers.Conv2D(5, 3), layers.DepthwiseConv2D(3)):
+        a = tf.constant(rng.normal(size=(3, 6, 6, 4)), tf.float32)
+        a *= tf.reshape([size, 1e-3, 0.0], (3, 1, 1, 1))
+        layer(a)
+        layer.set_weights([w * 1e4 for w in layer.get_weights()])
+        step = steps_of(layer, "max")[0]
+        half = InHalf(step)
+        z = step.transform(a, step.weights)
+        back = step.transpose(z, step.weights, tf.shape(a))
+        for got, expected in (
+            (half.transform(a, half.weights), z),
+            (half.transpose(z, half.weights, tf.shape(a)), back),
+        ):
+            assert got.dtype == tf.float32
+            for picture in (0, 1):
+                assert largest_difference(got[picture], expected[picture]) < 3e-3
+            assert not np.any(got[2])
+
+
+def test_activations_beyond_float16_are_explained(rng):
+    """Pixels up to 1e7 make activations that float16 cannot hold; relevance is conserved."""
+    model = vgg_like(size=32)
+    x = rng.uniform(0, 1e7, size=(2, 32, 32, 3)).astype("float32")
+    exact, fast = (Explainer(model, precision=p, target="top1") for p in ("float32", "float16"))
+    assert max(record.output.max() for record in exact.layers(x)) > 65504 * 10
+    got = fast(x)
+    sums = got.relevance.sum((1, 2, 3), dtype="float64")
+    np.testing.assert_allclose(sums, got.scores.max(1), rtol=2e-3)
+    assert largest_difference(got.relevance, exact(x).relevance) < 0.01
+
+
+@pytest.mark.parametrize("build", [vgg_like, branched], ids=["vgg", "branched"])
+def test_xla_gives_the_maps_of_the_plain_graph(build, rng):
+    """The whole graph through XLA, batches of two sizes; SmoothGrad draws other noise there."""
+    model = build()
+    names = [name for name in (*COMPOSITES, *METHODS) if name != "smoothgrad"]
+    x = rng.uniform(0, 255, size=(3, *model.input_shape[1:])).astype("float32")
+    options = {"also": names, "target": "top1", "low": 0, "high": 255, "samples": 3}
+    plain, compiled = (Explainer(model, xla=xla, **options) for xla in (False, True))
+    assert compiled._explain._jit_compile and not plain._explain._jit_compile
+    for batch in (x, x[:1]):
+        expected, got = plain(batch), compiled(batch)
+        np.testing.assert_allclose(got.scores, expected.scores, atol=1e-5)
+        for name in names:
+            assert largest_difference(got.maps[name], expected.maps[name]) < 1e-3, name
+    assert compiled.traces == 1
 
 
 def test_only_what_lies_between_weights_computes_in_bfloat16(rng):

@@ -126,6 +126,8 @@ class Bench:
             status("pictures")
             report["pictures"] = _pictures(engine, self._turns(20))
             report["files"] = _files(self._turns(60))
+            if device().is_gpu:
+                report["transfer"] = self._transfer(engine)
             if not self._quick:
                 report["methods"] = self._methods(engine, status)
                 report["resolution"] = self._resolution(engine, status)
@@ -142,16 +144,20 @@ class Bench:
         for precision in _precisions()[1:]:
             status(f"building in {precision}")
             explainers[precision] = engine.variant(precision)
+        fast = device().fast_precision
+        compiled = engine.variant(fast, xla=True) if device().is_gpu else None
         rows = []
         for batch in (1, 8) if self._quick else (1, 2, 4, 8, 16):
             status(f"maps, batch {batch}")
             x = _noise(batch, engine.explainer.input_shape)
             variants = {("origin", "float32"): lambda x=x: origin(x)} if batch == 1 else {}
             for precision, explainer in explainers.items():
-                if self._quick and batch > 1 and precision != device().fast_precision:
+                if self._quick and batch > 1 and precision != fast:
                     continue
                 variants["map", precision] = lambda e=explainer, x=x: e(x)
                 variants["forward", precision] = lambda e=explainer, x=x: e.scores(x)
+            if compiled:
+                variants["xla", fast] = lambda x=x: compiled(x)
             figures = _in_turns(variants, self._turns(9 if batch < 8 else 3), batch)
             rows += [
                 {"what": what, "precision": precision, "batch": batch, **measured}
@@ -208,6 +214,14 @@ class Bench:
             {"size": list(size), "precision": precision, "gflops": flops[size] / 1e9, **figures}
             for size, figures in measured.items()
         ]
+
+    def _transfer(self, engine: Engine) -> Figures:
+        """A picture to the GPU, and a byte for each of its pixels back."""
+        rows, columns, _ = engine.explainer.input_shape
+        picture = np.zeros((1, rows, columns, 3), np.uint8)
+        with tf.device(device().scope):
+            turn = {"": lambda: tf.identity(tf.constant(picture))[..., 0]}
+            return _in_turns(turn, self._turns(60), 1)[""]
 
     def _live(self) -> list[dict[str, Any]]:
         """The whole live path: fast precision, 30 and 60 fps, without and under a display."""
@@ -269,7 +283,10 @@ def _peak() -> dict[str, dict[str, float]]:
 
 def _precisions() -> list[str]:
     """What this machine can compute in, float32 first."""
-    return ["float32", *(["bfloat16"] if computes_bfloat16() else [])]
+    further = ["bfloat16"] if computes_bfloat16() else []
+    if device().fast_precision == "float16":
+        further = ["float16"]
+    return ["float32", *further]
 
 
 def _peak_in(dtype: tf.DType) -> dict[str, float]:

@@ -7,7 +7,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-NAMES = {"origin": "origin's arithmetic", "map": "map", "forward": "forward pass alone"}
+NAMES = {
+    "origin": "origin's arithmetic", "map": "map", "xla": "map through XLA",
+    "forward": "forward pass alone",
+}  # fmt: skip
 
 
 def lines(report: Mapping[str, Any]) -> list[str]:
@@ -30,18 +33,19 @@ def _head(report) -> list[str]:
 
 def _maps(report) -> list[str]:
     origin = next(row["ms"] for row in report["maps"] if row["what"] == "origin")
-    table = _table("", "precision", "batch", "ms a picture", "10 to 90 %", "x origin", "x forward",
-                   "of the floor")  # fmt: skip
+    table = _table("", "precision", "batch", "ms a picture", "10 to 90 %", "a second", "x origin",
+                   "x forward", "of the floor")  # fmt: skip
     for row in sorted(report["maps"], key=lambda r: (r["what"] != "origin", r["precision"])):
         share = faster = passes = ""
-        if row["what"] == "map":
+        if row["what"] in ("map", "xla"):
             passes = f"{row['ms'] / _forward(report, row):.2f}"
             share = f"{floor(report, row['precision'], row['batch']) / row['ms']:.0%}"
         if row["what"] != "forward":
             faster = f"{origin / row['ms']:.1f}"
         table.add_row(
             NAMES[row["what"]], row["precision"], str(row["batch"]), f"{row['ms']:.1f}",
-            f"{row['p10']:.1f} to {row['p90']:.1f}", faster, passes, share,
+            f"{row['p10']:.1f} to {row['p90']:.1f}", f"{1e3 / row['ms']:.1f}", faster, passes,
+            share,
         )  # fmt: skip
     return _text(table)
 
@@ -119,6 +123,8 @@ def _pictures(report) -> list[str]:
         for name, figures in report["pictures"].items()
     ]
     files = report["files"]
+    if "transfer" in report:
+        lines.append(f"a picture to the GPU and its map back: {report['transfer']['ms']:.2f} ms")
     return [
         *lines,
         f"720p file: decode {files['decode_ms']:.1f} ms, encode {files['encode_ms']:.1f} ms",

@@ -135,6 +135,8 @@ class Engine:
         config, lrp = self._config, self._config.lrp
         self.device, self.in_flight, self._on = on.name, 2 if on.is_gpu else 1, on
         precision = _precision(config, self._moving, on)
+        if precision == "float16" and not on.is_gpu:
+            log.warning("float16 is slow on a CPU: it is meant for GPUs without bfloat16")
         network = load_network(
             config.model.name or DEFAULT_MODEL,
             config.model.weights,
@@ -157,7 +159,7 @@ class Engine:
 
     @property
     def precision(self) -> str:
-        """In which the layers with weights compute: float32 or bfloat16."""
+        """In which the layers with weights compute: float32, bfloat16 or float16."""
         return self.explainer.precision
 
     def explainer_for(self, method: str, composite: str, target: str | int) -> Explainer:
@@ -170,11 +172,14 @@ class Engine:
         model: keras.Model | None = None,
         also: Sequence[str] = (),
         size: tuple[int, int] | None = None,
+        xla: bool | None = None,
     ) -> Explainer:
         """As configured, in another precision; of the kept model or one like it of another size."""
         lrp = self._config.lrp
-        model, target = model or self.network.model, lrp.target
-        return self._explainer(model, lrp.method, self._composite, target, precision, also, size)
+        return self._explainer(
+            model or self.network.model, lrp.method, self._composite, lrp.target, precision,
+            also, size, xla,
+        )  # fmt: skip
 
     def _explainer(
         self,
@@ -185,6 +190,7 @@ class Engine:
         precision: str,
         also: Sequence[str] = (),
         size: tuple[int, int] | None = None,
+        xla: bool | None = None,
     ) -> Explainer:
         lrp = self._config.lrp
         return Explainer(
@@ -202,6 +208,8 @@ class Engine:
             pool=lrp.pool,
             labels=self.network.labels,
             size=size or self._config.model.size,
+            fast=self._on.fast_precision,
+            xla=lrp.xla if xla is None else xla,
             **self.network.box(),
         )
 
@@ -334,4 +342,4 @@ def _precision(config: Config, moving: bool, on: Device) -> str:
         )
     if precision != "auto":
         return precision
-    return "auto" if moving and on.fast_precision == "bfloat16" else "float32"
+    return "auto" if moving else "float32"

@@ -81,8 +81,10 @@ def computes_bfloat16() -> bool:
 
 
 def _of_gpu(capability: tuple[int, int]) -> str:
-    """Tensor cores multiply bfloat16 from Ampere (8.0) on."""
-    return "bfloat16" if capability >= (8, 0) else "float32"
+    """Tensor cores multiply bfloat16 from Ampere (8.0) on, float16 from Volta (7.0) on."""
+    if capability >= (8, 0):
+        return "bfloat16"
+    return "float16" if capability >= (7, 0) else "float32"
 
 
 def machine() -> str:

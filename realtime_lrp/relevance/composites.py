@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from realtime_lrp.errors import UsageError, nearest, unknown
 from realtime_lrp.relevance.graph import Graph, Node
-from realtime_lrp.relevance.linear import Convolution, Linear
+from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.rules import (
     AlphaBeta,
     Epsilon,
@@ -34,7 +34,7 @@ def input_layer(node: Node, place: Place) -> bool:
 
 def convolution(node: Node, place: Place) -> bool:
     """Every kind of convolution."""
-    return isinstance(node.step, Convolution)
+    return isinstance(node.step, Linear) and node.step.convolves
 
 
 def input_convolution(node: Node, place: Place) -> bool:

@@ -7,6 +7,7 @@ run here step by step, every tensor of it is kept, and relevance goes back over 
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError, UsageError, first_line, unknown
+from realtime_lrp.relevance import onednn
 from realtime_lrp.relevance.canonise import canonise
 from realtime_lrp.relevance.composites import (
     COMPOSITES,
@@ -38,7 +40,7 @@ from realtime_lrp.relevance.rules import Place, Propagate, Rule
 from realtime_lrp.relevance.steps import Activation
 from realtime_lrp.relevance.targets import Target, TargetResolver
 
-PRECISIONS = ("float32", "bfloat16", "auto")
+PRECISIONS = ("float32", "bfloat16", "float16", "auto")
 POOLS = ("max", "average")
 
 Bound = float | Sequence[float] | np.ndarray
@@ -100,10 +102,10 @@ class Explainer:
       composite: for LRP which rule for which layer, a name or a `Composite`.
       target: what is explained if the call does not say: "all", "top1", "top5" (any number), a
         class's index or name, "A - B" or "A - rest".
-      precision: "float32", or "bfloat16", in which layers with weights compute; maps and scores
-        come in float32 all the same. "auto" is bfloat16 for LRP alone whose maps of this target
-        never add up both signs (not `signed`): rounding changes those by parts in a thousand; where
-        signs cancel, as with epsilon, it can turn a map round.
+      precision: "float32", "bfloat16" or "float16", in which layers with weights compute; maps and
+        scores come in float32 all the same. "auto" is `fast` for LRP alone whose maps of this
+        target never add up both signs (not `signed`): rounding changes those by parts in a
+        thousand; where signs cancel, as with epsilon, it can turn a map round. Else it is float32.
       also: methods or composites whose maps are made as well, from the same forward pass.
       layers: rules of their own for some layers, pattern -> rule: {"block1_*": "flat"}. A pattern
         is a layer's name or Keras type; a rule is a `Rule` or what `rule_named` reads.
@@ -118,6 +120,8 @@ class Explainer:
       pool: relevance through max pools, "max" (winner takes all) or "average" (in proportion).
       labels: class names in order, for targets by name.
       size: (H, W) for a model without a fixed input size.
+      fast: what "auto" is where it may: the quickest precision of the device.
+      xla: the whole compiled function goes through XLA.
 
     Attributes:
       input_shape: (H, W, C) of a picture.
@@ -154,6 +158,8 @@ class Explainer:
         pool: str = "max",
         labels: Sequence[str] | None = None,
         size: tuple[int, int] | None = None,
+        fast: str = "bfloat16",
+        xla: bool = False,
     ):
         _check_names(precision=(precision, PRECISIONS), pool=(pool, POOLS))
         _check_numbers(keep, samples)
@@ -189,7 +195,7 @@ class Explainer:
         self.set_target(target)
         if precision == "auto":
             steady = bool(self._rules) and not (self.signed or also or keep < 1)
-            precision = "bfloat16" if steady else "float32"
+            precision = fast if steady else "float32"
         self.precision = precision
         if precision != "float32":
             self._graph.compute_in(tf.as_dtype(precision))
@@ -198,6 +204,7 @@ class Explainer:
         for one, rules in wanted:
             network = Network(self._graph, binder.bind, rules, guided, samples, keep)
             explain.append(bound(one, network))
+        self._xla = xla
         self._compile(explain)
         self.passes = samples * sum(one.perturb is not None for one, _ in wanted)
 
@@ -246,8 +253,7 @@ class Explainer:
             return scores, after(relevance), relevance
 
         signature = [pictures, *Target.signature(self.classes)]
-        function = tf.function(between, input_signature=signature, autograph=False)
-        run = function.get_concrete_function()
+        function, run = self._compiled(between, signature)
         self._further.append(function)
         return lambda pictures: run(tf.constant(pictures), *self._default)
 
@@ -403,12 +409,21 @@ class Explainer:
             return graph.forward(x)[graph.output]
 
         self._forward = tf.function(forward, input_signature=signature[:1], autograph=False)
-        self._explain = tf.function(explain, input_signature=signature, autograph=False)
+        self._explain, self._run = self._compiled(explain, signature)
         self._further: list = []
         self._everything = tf.function(everything, input_signature=signature, autograph=False)
-        # The one trace, held on to: calls cannot retrace, and TensorFlow does not take several
-        # explainers for a function that is traced again and again.
-        self._run = self._explain.get_concrete_function()
+
+    def _compiled(self, function: Callable, signature: Sequence[tf.TensorSpec]) -> tuple:
+        """A function compiled, and its one trace.
+
+        Who holds on to that calls it without ever retracing, and TensorFlow does not take several
+        explainers for a function that is traced again and again.
+        """
+        compiled = tf.function(
+            function, input_signature=signature, autograph=False, jit_compile=self._xla or None
+        )
+        with onednn.disabled() if self._xla else nullcontext():
+            return compiled, compiled.get_concrete_function()
 
     def _shares_keep_sign(self) -> bool:
         """Whether relevance is positive all the way from the output to the input."""

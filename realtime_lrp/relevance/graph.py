@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.relevance.half import InHalf
 from realtime_lrp.relevance.layers import steps_of
 from realtime_lrp.relevance.linear import RECTIFIERS, Linear
 from realtime_lrp.relevance.steps import (
@@ -120,6 +121,8 @@ class Graph:
     def compute_in(self, dtype: tf.DType) -> None:
         """Lets the layers with weights, and what lies between them, compute in another type.
 
+        float16 is for the products of the layers alone; what lies between them stays in float32.
+
         What comes before the first and after the last of them stays in float32: the picture's
         preprocessing, the softmax. So does an input layer whose output a max pool reads: of a
         window's nearly equal entries the rounded ones would make another one win, which moves
@@ -133,6 +136,8 @@ class Graph:
         """The node with its weights in the type in which it computes."""
         if not (isinstance(node.step, Linear) and node.output in self._between):
             return node
+        if self._dtype == tf.float16:
+            return replace(node, step=InHalf(node.step))
         return replace(node, step=node.step.cast(self._dtype))
 
     def unfolded(self, nodes: Sequence[Node]) -> "Graph":
@@ -179,10 +184,11 @@ class Graph:
             between them, which no rule and no gradient needs, is then the rectified one.
         """
         tensors = {0: x}
+        between = tf.float32 if self._dtype == tf.float16 else self._dtype
         for node in self.nodes:
             if node.output in tensors:
                 continue
-            dtype = self._dtype if node.output in self._between else tf.float32
+            dtype = between if node.output in self._between else tf.float32
             inputs = [tf.cast(tensors[n], dtype) for n in node.inputs]
             behind = self._up_to_rectifier(node) if joined else []
             if behind:

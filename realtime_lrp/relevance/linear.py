@@ -32,7 +32,7 @@ class Weights:
 
     @functools.cached_property
     def turned(self) -> tf.Tensor:
-        with tf.init_scope():  # a value, also where it is first asked for inside a graph
+        with tf.init_scope():  # as `Linear.weights`
             return self._turn(self.kernel)
 
 
@@ -42,9 +42,11 @@ class Linear(Step):
     Attributes:
       kernel: float32 or bfloat16 weights.
       bias: [out] of the same type, or None.
+      convolves: whether it weighs neighbouring places.
     """
 
     keeps_sign = False
+    convolves = False
 
     def __init__(self, kernel: tf.Tensor, bias: tf.Tensor | None):
         self.kernel = kernel
@@ -54,7 +56,8 @@ class Linear(Step):
     @functools.cached_property
     def weights(self) -> Weights:
         """The layer's own kernel, ready for `transform` and `transpose`."""
-        return self.ready(self.kernel)
+        with tf.init_scope():  # a value, also where it is first asked for inside a graph
+            return self.ready(self.kernel)
 
     def modified(self, modify: Callable[[tf.Tensor], tf.Tensor]) -> Weights:
         """The kernel changed by a function; the same weights for all rules that ask for them.
@@ -85,7 +88,10 @@ class Linear(Step):
         self, a: tf.Tensor, weights: Weights, bias: tf.Tensor | None = None, activation: str = ""
     ) -> tf.Tensor:
         """The layer's sum for input a and these weights, plus bias [out], rectified if asked."""
-        z = self._sum(a, weights.kernel)
+        return self.finished(self._sum(a, weights.kernel), bias, activation)
+
+    def finished(self, z: tf.Tensor, bias: tf.Tensor | None, activation: str) -> tf.Tensor:
+        """Sums z, plus bias [out], rectified if asked."""
         z = z if bias is None else tf.nn.bias_add(z, bias)
         return RECTIFIERS[activation](z) if activation else z
 
@@ -194,6 +200,8 @@ class DenseByOutput(Linear):
 
 class Convolution(Linear):
     """Convolution over one, two or three axes: kernel [*window, in / groups, out]."""
+
+    convolves = True
 
     def __init__(
         self,

@@ -1,0 +1,82 @@
+"""Layers with weights in float16, for GPUs whose tensor cores know no bfloat16 (Volta, Turing).
+
+float16 ends at 65504 and loses digits below 6e-5: z of large activations overflows, relevance at
+VGG16's input vanishes. So every product is brought into range by a power of two, a float32 number
+for each picture, and taken out of it again; what lies between the products is float32.
+"""
+
+import math
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from realtime_lrp.relevance.linear import Linear, Weights
+
+HIGHEST = 2.0**15
+
+
+class HalfWeights(Weights):
+    """A kernel in float16, its largest entry about 1.
+
+    Attributes:
+      scale: what the kernel was divided by.
+      reach: no sum over the kernel is larger than this times its largest input.
+    """
+
+    def __init__(self, kernel: tf.Tensor, layer: Linear):
+        largest = tf.reduce_max(tf.abs(kernel))
+        self.scale = 1 / _power_of_two(largest, 1.0)
+        scaled = kernel / self.scale
+        axes = set(range(kernel.shape.rank))
+        self.reach = tf.maximum(
+            *(
+                tf.reduce_max(tf.reduce_sum(tf.abs(scaled), list(axes - {axis})))
+                for axis in (kernel.shape.rank - 1, kernel.shape.rank - 2)
+            )
+        )
+        self.half = layer.ready(tf.cast(scaled, tf.float16))
+        super().__init__(self.half.kernel, lambda _: self.half.turned)
+
+
+class InHalf(Linear):
+    """A layer whose products run in float16; reads and gives float32.
+
+    Args:
+      layer: the layer in float32.
+    """
+
+    def __init__(self, layer: Linear):
+        super().__init__(layer.kernel, layer.bias)
+        self._layer = layer
+        self.convolves = layer.convolves
+
+    @property
+    def outputs(self):
+        return self._layer.outputs
+
+    def ready(self, kernel):
+        return HalfWeights(kernel, self._layer)
+
+    def transpose(self, s, weights, shape):
+        return _in_range(s, weights, lambda s: self._layer.transpose(s, weights.half, shape))
+
+    def transform(self, a, weights, bias=None, activation=""):
+        z = _in_range(a, weights, lambda a: self._layer.transform(a, weights.half))
+        return self.finished(z, bias, activation)
+
+
+def _in_range(
+    v: tf.Tensor, weights: HalfWeights, product: Callable[[tf.Tensor], tf.Tensor]
+) -> tf.Tensor:
+    """A product of v, float32 [B, ...], that can neither overflow nor lose its largest entries."""
+    largest = tf.reduce_max(tf.abs(v), list(range(1, v.shape.rank)), keepdims=True)
+    factor = _power_of_two(largest * tf.maximum(weights.reach, 1.0), HIGHEST)
+    result = product(tf.cast(v * factor, tf.float16))
+    factor = tf.reshape(factor, [-1] + [1] * (result.shape.rank - 1))
+    return tf.cast(result, tf.float32) / factor * weights.scale
+
+
+def _power_of_two(largest: tf.Tensor, limit: float) -> tf.Tensor:
+    """The highest power of two, up to 2^100, that keeps `largest` times it within the limit."""
+    room = math.log2(limit) - tf.math.log(largest) / math.log(2)
+    return tf.pow(2.0, tf.floor(tf.minimum(room, 100.0)))

@@ -101,7 +101,7 @@ def _key_option(name: str) -> Callable:
         return click.option(
             "--mirror/--no-mirror", _variable(name), default=None, help="left and right swapped"
         )
-    kind = float if name == "--opacity" else str
+    kind = {"--opacity": float, "--stride": int, "--quality": int}.get(name, str)
     return click.option(name, _variable(name), type=kind, help=config.describe(key))
 
 
@@ -119,6 +119,7 @@ _DURATION = click.option(
     metavar="SECONDS",
     help="ends so long after the first map",
 )
+_SECONDS = click.FloatRange(min=0)
 _STATS = click.option("--stats", type=_PATH, metavar="FILE", help="writes figures as JSON")
 _INPUTS = click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 _OUTPUT = click.option("-o", "output", required=True, metavar="FILE_OR_FOLDER", help="the output")
@@ -189,12 +190,21 @@ def live(settings: config.Settings, duration, stats) -> None:
 @_OUTPUT
 @_OVERWRITE
 @_STATS
-@configured(*EXPLAIN)
-def video(settings: config.Settings, inputs, output, overwrite, stats) -> None:
-    """Recorded files to overlaid files."""
+@click.option("--start", type=_SECONDS, metavar="SECONDS", help="leaves out what comes before")
+@click.option(
+    "--end", type=_SECONDS, metavar="SECONDS", help="leaves out this frame and all behind"
+)
+@click.option("--resume", is_flag=True, help="skips what is finished: same source, same settings")
+@click.option("--sidecar", is_flag=True, help="writes what each frame shows as JSON lines (.jsonl)")
+@click.option("--summary", is_flag=True, help="writes a picture of each recording (.summary.png)")
+@click.option("--maps", type=_PATH, metavar="FOLDER", help="keeps the raw maps (.npz)")
+@click.option("--json", is_flag=True, help="tells its progress as JSON lines on stdout")
+@configured(*EXPLAIN, "--layout", "--stride", "--batch", "--codec", "--quality", "--audio")
+def video(settings: config.Settings, **request: Any) -> None:
+    """Recorded files to overlaid files, with their times and their sound."""
     from realtime_lrp.modes import video as mode
 
-    _say(mode.run(settings.config, inputs, output, overwrite, stats))
+    _say(mode.run(settings.config, mode.Request(**request)))
 
 
 @cli.command()

@@ -37,6 +37,12 @@ Size = Annotated[tuple[Pixels, Pixels] | None, BeforeValidator(_size)]
 Text = Annotated[str, BeforeValidator(lambda v: str(v) if isinstance(v, int) else v)]
 
 
+Batch = Annotated[
+    Literal["auto"] | Annotated[int, Field(ge=1, le=256)],
+    BeforeValidator(lambda v: int(v) if isinstance(v, str) and v.isdecimal() else v),
+]
+
+
 def _rules(value: Any) -> Any:
     if isinstance(value, dict) and None in value.values():
         raise ValueError("quote a rule that has a comma in it: 'alpha_beta(1, 0)'")
@@ -149,6 +155,36 @@ class Overlay(_Section):
     opacity: float = Field(0.8, ge=0, le=1, strict=False, description="0 (no map) to 1")
 
 
+class Video(_Section):
+    """Recorded files."""
+
+    layout: Literal["overlay", "side-by-side", "map", "original+map"] = Field(
+        "overlay",
+        description="overlay, side-by-side (picture and overlay), map (on black) or original+map",
+    )
+    stride: int = Field(
+        1,
+        ge=1,
+        le=1000,
+        description="1 to 1000: every so many-th frame is explained, its map carried along with "
+        "what moves in between",
+    )
+    batch: Batch = Field(
+        "auto", description="pictures explained together, 1 to 256; auto: 8, on a GPU 16"
+    )
+    codec: Literal["h264", "hevc", "av1"] = Field("h264", description="h264, hevc or av1")
+    quality: int | None = Field(
+        None,
+        ge=0,
+        le=63,
+        description="the codec's constant rate factor, 0 to 51 (av1: 63), lower is better; null: "
+        "18 (h264), 20 (hevc), 28 (av1)",
+    )
+    audio: Literal["copy", "none"] = Field(
+        "copy", description="copy (as it is; AAC where the container cannot hold it) or none"
+    )
+
+
 class Live(_Section):
     """The live viewer."""
 
@@ -167,6 +203,7 @@ class Config(_Section):
     lrp: Lrp = Field(default_factory=Lrp)
     input: Input = Field(default_factory=Input)
     overlay: Overlay = Field(default_factory=Overlay)
+    video: Video = Field(default_factory=Video)
     live: Live = Field(default_factory=Live)
 
 
@@ -192,6 +229,12 @@ OPTIONS = {
     "--map": "overlay.map",
     "--colormap": "overlay.colormap",
     "--opacity": "overlay.opacity",
+    "--layout": "video.layout",
+    "--stride": "video.stride",
+    "--batch": "video.batch",
+    "--codec": "video.codec",
+    "--quality": "video.quality",
+    "--audio": "video.audio",
     "--source": "live.source",
     "--display": "live.display",
 }
@@ -201,6 +244,7 @@ _ABOUT = {
     "model": "model.name", "weights": "model.weights", "method": "lrp.method",
     "composite": "lrp.composite", "class": "lrp.target", "colormap": "overlay.colormap",
     "size": "model.size", "layers": "lrp.layers", "rule": "lrp.layers", "guided": "lrp.guided",
+    "codec": "video.codec",
 }  # fmt: skip
 """What a `UsageError` is about -> the key that holds it."""
 

@@ -10,7 +10,7 @@ import pytest
 from realtime_lrp import config
 from realtime_lrp.modes.demo import CLIP
 from realtime_lrp.modes.engine import Engine
-from realtime_lrp.video.recorded import VideoReader
+from realtime_lrp.video.reader import VideoReader
 
 
 def test_the_demo_writes_a_video_and_a_contact_sheet_without_a_network(run, tmp_path, monkeypatch):

@@ -176,7 +176,7 @@ def test_an_interrupted_video_leaves_nothing_half_written(number, code, tiny_mod
 def test_pyav_and_opencv_live_together(display):
     """The import order that hangs a window is not ours."""
     code = (
-        "from realtime_lrp.video.recorded import VideoReader\n"
+        "from realtime_lrp.video.reader import VideoReader\n"
         "from realtime_lrp.view.window import Window\nimport numpy as np\n"
         "with Window() as w:\n w.show(np.zeros((50, 50, 3), np.uint8)); print(w.closed())"
     )

@@ -19,8 +19,9 @@ from realtime_lrp.errors import (
 )
 from realtime_lrp.video.files import completed, inputs_of, outputs_for
 from realtime_lrp.video.pictures import read_picture, write_picture
-from realtime_lrp.video.recorded import VideoReader, VideoWriter
+from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.region import region_of
+from realtime_lrp.video.writer import VideoWriter
 
 FFV1 = {"codec": "ffv1", "pixels": "bgr0"}
 
@@ -106,7 +107,7 @@ def test_files_are_closed_in_the_middle_without_waiting_for_ever(tmp_path):
     code = f"""
 from itertools import islice
 from pathlib import Path
-from realtime_lrp.video.recorded import VideoReader
+from realtime_lrp.video.reader import VideoReader
 for number in range(60):
     with VideoReader(Path({str(path)!r})) as reader:
         for frame in islice(reader, number % 17):
@@ -204,7 +205,7 @@ from pathlib import Path
 import numpy as np
 from realtime_lrp.errors import TransferError
 from realtime_lrp.video.files import completed
-from realtime_lrp.video.recorded import VideoWriter
+from realtime_lrp.video.writer import VideoWriter
 noise = np.random.default_rng(0).integers(0, 255, (60, 240, 320, 3), np.uint8)
 try:
     with completed(Path({str(tmp_path / "big.mp4")!r})) as part:

@@ -36,8 +36,9 @@ from realtime_lrp.modes.engine import (
 from realtime_lrp.modes.hardware import computes_bfloat16, device, machine
 from realtime_lrp.relevance.graph import build_graph
 from realtime_lrp.video.files import check_output, completed
-from realtime_lrp.video.recorded import VideoReader, VideoWriter
+from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.sources import moving_picture
+from realtime_lrp.video.writer import VideoWriter
 from realtime_lrp.view.overlay import lay_over
 from realtime_lrp.view.window import display_reachable
 

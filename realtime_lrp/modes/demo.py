@@ -12,13 +12,11 @@ from realtime_lrp.modes.stats import Stats
 from realtime_lrp.modes.video import overlay_file
 from realtime_lrp.video.files import check_output
 from realtime_lrp.video.pictures import write_picture
-from realtime_lrp.video.recorded import CONTAINERS
-from realtime_lrp.video.region import resize
+from realtime_lrp.video.writer import CONTAINERS
 from realtime_lrp.view.sheet import contact_sheet
 
 CLIP = ASSETS / "demo.mp4"
 SHEET_PICTURES = 12
-SHEET_WIDTH = 320
 
 
 def with_demo_network(config: Config) -> Config:
@@ -54,16 +52,11 @@ def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
     for made in (target, sheet):
         check_output(made, overwrite)
     engine = Engine(with_demo_network(config), VIEWER_COMPOSITE, moving=True)
-    small: list[np.ndarray] = []
-    frames = overlay_file(
-        engine, config, CLIP, target, overwrite, Stats(engine.device, engine.precision),
-        watch=lambda picture: small.append(_small(picture)),
-    )  # fmt: skip
+    figures = Stats(engine.device, engine.precision)
+    report = overlay_file(engine, config, CLIP, target, overwrite, figures)
+    small = [picture for _, picture in report.thumbnails]
     chosen = np.linspace(0, len(small) - 1, min(SHEET_PICTURES, len(small))).round().astype(int)
     write_picture(sheet, contact_sheet([small[n] for n in chosen]), overwrite)
-    return [f"{frames} frames -> {target} ({engine.computed})", f"contact sheet -> {sheet}"]
-
-
-def _small(picture: np.ndarray) -> np.ndarray:
-    rows = round(picture.shape[0] * SHEET_WIDTH / picture.shape[1])
-    return resize(picture, (rows, SHEET_WIDTH))
+    return [
+        f"{report.frames} frames -> {target} ({engine.computed})", f"contact sheet -> {sheet}"
+    ]  # fmt: skip

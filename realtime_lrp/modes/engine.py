@@ -107,6 +107,7 @@ class Engine:
     Attributes:
       network: what is explained.
       explainer: explains it as configured.
+      composite: the one that LRP uses.
       device: "CPU" or the GPU's name.
       in_flight: how many batches may be begun before the first of them is asked for. A GPU copies
         one while it computes the next; a CPU has finished when `begin` returns.
@@ -126,7 +127,7 @@ class Engine:
         if config.lrp.method != "lrp" and (config.lrp.composite or config.lrp.layers):
             log.warning("composite and layers play no part in the method %s", config.lrp.method)
         self._config = config
-        self._composite = config.lrp.composite or composite
+        self.composite = config.lrp.composite or composite
         self._moving = moving
         self._keep_model = keep_model
         self._load(device())
@@ -151,7 +152,7 @@ class Engine:
         by_channel = config.overlay.map == "rgb" and self.network.channels == 3
         with tf.device(on.scope):
             self.explainer = self._explainer(
-                graph, lrp.method, self._composite, lrp.target, precision
+                graph, lrp.method, self.composite, lrp.target, precision
             )
             self._explain = self.explainer.between(
                 self.network.prepare, lambda relevance: strength(relevance, by_channel)
@@ -177,7 +178,7 @@ class Engine:
         """As configured, in another precision; of the kept model or one like it of another size."""
         lrp = self._config.lrp
         return self._explainer(
-            model or self.network.model, lrp.method, self._composite, lrp.target, precision,
+            model or self.network.model, lrp.method, self.composite, lrp.target, precision,
             also, size, xla,
         )  # fmt: skip
 
@@ -229,7 +230,13 @@ class Engine:
         """
         regions = [self.region(picture.shape[:2]) for picture in pictures]
         views = [region.extract(p) for region, p in zip(regions, pictures, strict=True)]
-        batch, on = np.stack(views), self._on
+        return self.begin_views(np.stack(views), regions)
+
+    def begin_views(
+        self, batch: np.ndarray, regions: Sequence[Region]
+    ) -> Callable[[], list[Result]]:
+        """Begins to explain what the network sees of pictures, uint8 [B, rows, columns, 3]."""
+        on = self._on
         try:
             begun = self._begin(batch)
         except tf.errors.ResourceExhaustedError as error:
@@ -261,9 +268,13 @@ class Engine:
 
     def painter(self, smoothing: float = SMOOTHING) -> Painter:
         """What draws this engine's maps; `smoothing` as in `Painter`."""
-        overlay = self._config.overlay
+        return Painter(self.colormap, self._config.overlay.opacity, smoothing)
+
+    @property
+    def colormap(self) -> str:
+        """The colour map of this engine's maps: the chosen one, else by their signs."""
         signed_or_not = "icefire" if self.explainer.signed else "fire"
-        return Painter(overlay.colormap or signed_or_not, overlay.opacity, smoothing)
+        return self._config.overlay.colormap or signed_or_not
 
     def region(self, size: tuple[int, int]) -> Region:
         """The region that the network sees of a picture of (rows, columns)."""

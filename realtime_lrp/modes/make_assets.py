@@ -22,7 +22,7 @@ from realtime_lrp.models.drawing import CLASSES, NOTHING
 from realtime_lrp.models.drawing.batch import Batch, draw_batches
 from realtime_lrp.video.files import completed
 from realtime_lrp.video.libraries import cv2
-from realtime_lrp.video.recorded import VideoWriter
+from realtime_lrp.video.writer import VideoWriter
 
 logger = logging.getLogger(__name__)
 

@@ -1,79 +1,248 @@
-"""`video`: recorded files to overlaid files, every frame in order.
+"""`video`: recorded files to overlaid files, every frame in order, and what is kept beside them.
 
-    decode (a thread) -> explain in batches (a thread) -> draw, encode (the main thread)
+    process of its own: decode -> views ------------------> draw, encode, verify
+    here:                          explain in batches -> maps --^    -> sidecar, raw maps, summary
 
-Each stage runs ahead of the next by a bounded number of batches.
+A file appears under its name when it and everything beside it is whole.
 """
 
 import logging
+import shutil
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import replace
-from itertools import chain, islice
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
+from realtime_lrp import __version__
 from realtime_lrp.config import Config
-from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.modes.engine import Engine, Result, turned
-from realtime_lrp.modes.pipeline import ahead
+from realtime_lrp.errors import DamagedInputError, TransferError, UsageError
+from realtime_lrp.modes.engine import DEFAULT_COMPOSITE, Engine, Result, label_line
+from realtime_lrp.modes.fingerprint import fingerprint, known
+from realtime_lrp.modes.progress import Progress
+from realtime_lrp.modes.records import MAPS_MARK, Lines, Maps, described
 from realtime_lrp.modes.stats import Stats
-from realtime_lrp.video.files import VIDEOS, check_output, completed, inputs_of, outputs_for
-from realtime_lrp.video.recorded import CONTAINERS, TimedFrame, VideoReader, VideoWriter
-from realtime_lrp.view.overlay import lay_over
-from realtime_lrp.view.text import draw_lines
+from realtime_lrp.modes.summary import Timeline, write_summary
+from realtime_lrp.modes.video_job import Job, Map, Recoding, Report, Views
+from realtime_lrp.video.files import (
+    VIDEOS,
+    check_folder,
+    check_output,
+    completed,
+    completed_folder,
+    inputs_of,
+    left_over,
+    outputs_for,
+)
+from realtime_lrp.video.reader import Span, VideoReader
+from realtime_lrp.video.writer import CONTAINERS
+from realtime_lrp.view.overlay import SMOOTHING
 
-BATCH = 8
-WAITING = 2  # batches that may be ready before the next stage takes them
+THUMBNAILS = 12
+BITS_A_PIXEL = 0.2
+"""How much of the disk a frame may take; noise at our quality takes more, recordings half of it."""
+
+KEPT_FREE = 64 * 2**20
 
 log = logging.getLogger(__name__)
 
 
-def run(
-    config: Config, inputs: Sequence[str], output: str, overwrite: bool, stats: Path | None
-) -> list[str]:
-    """Overlays each file; damaged ones among several are left out and named.
+@dataclass(frozen=True)
+class Request:
+    """What is asked for besides the configuration.
 
-    Args:
-      config: the effective configuration.
+    Attributes:
       inputs: files, folders, globs.
       output: a file, or a folder, which gets MP4 files.
-      overwrite: whether existing outputs may be replaced.
+      start: seconds, the first frame's.
+      end: seconds, where the last frame lies before; None is the end.
+      overwrite: existing outputs may be replaced.
+      resume: outputs that were made from the same source with the same settings are kept.
+      sidecar: JSON lines beside each output.
+      summary: a picture beside each output.
+      maps: the folder that gets a folder of raw maps for each output, or None.
+      json: progress as JSON lines on stdout.
       stats: where the figures go, or None.
+    """
+
+    inputs: Sequence[str]
+    output: str
+    start: float | None = None
+    end: float | None = None
+    overwrite: bool = False
+    resume: bool = False
+    sidecar: bool = False
+    summary: bool = False
+    maps: Path | None = None
+    json: bool = False
+    stats: Path | None = None
+
+    @property
+    def span(self) -> Span | None:
+        """The part of the recordings that is asked for, None for all."""
+        if self.start is None and self.end is None:
+            return None
+        return Span(self.start or 0.0, self.end)
+
+
+def run(config: Config, request: Request) -> list[str]:
+    """Overlays each file; damaged ones among several are left out and named.
 
     Returns:
-      One line for each file: its name, how many frames, where the output is.
+      One line for each file: its name, how many frames, where the output is; none with `json`.
 
     Raises:
       DamagedInputError: nothing can be decoded.
+      TransferError: the disk is full; files that were finished before stay.
     """
-    sources = inputs_of(inputs, VIDEOS, "video")
-    targets = outputs_for(sources, output, ".mp4", tuple(CONTAINERS), overwrite)
-    if stats:
-        check_output(stats, overwrite=True)
-    _check_first(sources)
-    engine = Engine(config, moving=True)
-    figures = Stats(engine.device, engine.precision)
-    lines = []
-    for source, target in zip(sources, targets, strict=True):
+    sources = inputs_of(request.inputs, VIDEOS, "video")
+    _check(config, request)
+    may_exist = request.overwrite or request.resume
+    targets = outputs_for(sources, request.output, ".mp4", tuple(CONTAINERS), may_exist)
+    todo = [_Task(config, request, *pair) for pair in zip(sources, targets, strict=True)]
+    for task in todo:
+        task.check()
+    if request.stats:
+        check_output(request.stats, overwrite=True)
+    with Progress(len(todo), request.json) as progress:
+        return _Batch(config, request, progress).run(todo)
+
+
+def _check(config: Config, request: Request) -> None:
+    if request.end is not None and request.end <= (request.start or 0.0):
+        raise UsageError(
+            f"Expected --end behind --start. Received {request.start or 0:g} to {request.end:g}."
+        )
+    quality = config.video.quality
+    if quality is not None and quality > 51 and config.video.codec != "av1":
+        raise UsageError(
+            f"Expected a quality of 0 to 51 for {config.video.codec}. Received {quality}.",
+            "quality",
+        )
+    if request.maps and not request.maps.is_dir():
+        check_output(request.maps, overwrite=False)  # the folder is made in one that is there
+
+
+class _Task:
+    """A source, its target, and what stands beside it."""
+
+    def __init__(self, config: Config, request: Request, source: Path, target: Path):
+        self.source, self.target = source, target
+        self.sidecar = target.with_suffix(".jsonl") if request.sidecar else None
+        self.summary = target.with_suffix(".summary.png") if request.summary else None
+        self.maps = request.maps / target.stem if request.maps else None
+        self.replace = request.overwrite
+        self._request = request
+        composite = config.lrp.composite or DEFAULT_COMPOSITE
+        span = {"start": request.start, "end": request.end, "composite": composite}
+        self._mark = lambda: fingerprint(source, config, span)
+
+    @property
+    def beside(self) -> list[Path]:
+        """The further outputs."""
+        return [one for one in (self.sidecar, self.summary, self.maps) if one]
+
+    def check(self) -> None:
+        """Refuses what cannot be made; `done` says later what need not be."""
+        for leftover in left_over(self.target):
+            log.warning("%s is left of a run that was killed; it can be deleted", leftover)
+        if not self._request.resume:
+            self._check_beside(self._request.overwrite)
+
+    def done(self) -> bool:
+        """Whether `resume` finds it finished; else what is there has to be replaceable.
+
+        Raises:
+          OutputError: the target exists and was made from something else.
+        """
+        if not self._request.resume:
+            return False
+        if self.target.exists() and known(self.target, self.mark):
+            if all(one.exists() for one in self.beside):
+                return True
+            self.replace = True
+        check_output(self.target, self.replace)
+        self._check_beside(self.replace)
+        return False
+
+    def _check_beside(self, replace: bool) -> None:
+        for one in self.beside:
+            if one is self.maps:
+                check_folder(one, replace, MAPS_MARK)
+            else:
+                check_output(one, replace)
+
+    @property
+    def mark(self) -> str:
+        """The fingerprint of what shapes the target."""
+        return self._mark()
+
+
+class _Batch:
+    """One run over several files with one engine, which is loaded when it is first needed."""
+
+    def __init__(self, config: Config, request: Request, progress: Progress):
+        self._config, self._request, self._progress = config, request, progress
+        self._engine: Engine | None = None
+        self._figures: Stats | None = None
+
+    def run(self, todo: Sequence[_Task]) -> list[str]:
+        lines, failed = [], 0
         try:
-            frames = overlay_file(engine, config, source, target, overwrite, figures)
-        except DamagedInputError as error:
-            if len(sources) == 1:
-                raise
-            log.warning("%s", error)
-            continue
-        lines.append(f"{source.name}: {frames} frames -> {target} ({engine.computed})")
-    if not lines:
-        raise DamagedInputError(f"None of the {len(sources)} videos can be decoded.")
-    if stats:
-        figures.traces = engine.explainer.traces
-        figures.write(stats, live=False)
-    return lines
+            for task in todo:
+                if task.done():
+                    self._progress.end("skipped", task.source.name, output=str(task.target))
+                    lines.append(f"{task.source.name}: finished before -> {task.target}")
+                    continue
+                try:
+                    lines.append(self._overlaid(task, alone=len(todo) == 1))
+                except DamagedInputError as error:
+                    if len(todo) == 1:
+                        raise
+                    failed += 1
+                    self._progress.end("failed", task.source.name, error=str(error))
+                    log.warning("%s", error)
+        except KeyboardInterrupt:
+            log.warning("interrupted: %d of %d files are finished", len(lines), len(todo))
+            raise
+        if failed == len(todo):
+            raise DamagedInputError(f"None of the {len(todo)} videos can be decoded.")
+        if self._request.stats and self._figures:
+            self._figures.traces = self._engine.explainer.traces
+            self._figures.write(self._request.stats, live=False)
+        return [] if self._request.json else lines
+
+    def _overlaid(self, task: _Task, alone: bool) -> str:
+        if self._engine is None:
+            if alone:  # what is no video is refused before the network is loaded
+                with VideoReader(task.source):
+                    pass
+            self._engine = Engine(self._config, moving=True)
+            self._figures = Stats(self._engine.device, self._engine.precision)
+        report = overlay_file(
+            self._engine, self._config, task.source, task.target, task.replace, self._figures,
+            span=self._request.span, note=task.mark, progress=self._progress,
+            sidecar=task.sidecar, summary=task.summary, maps=task.maps,
+        )  # fmt: skip
+        for note in _notes(report):
+            log.warning("%s: %s", task.source.name, note)
+        self._progress.end(
+            "done", task.source.name, output=str(task.target), frames=report.frames,
+            bad_packets=report.bad_packets, notes=_notes(report),
+        )  # fmt: skip
+        computed = self._engine.computed
+        return f"{task.source.name}: {report.frames} frames -> {task.target} ({computed})"
+
+
+def _notes(report: Report) -> list[str]:
+    notes = list(dict.fromkeys(report.notes))
+    if report.bad_packets:
+        notes.append(f"skipped {report.bad_packets} damaged packets")
+    if report.lost_sound:
+        notes.append(f"left out {report.lost_sound} damaged packets of sound")
+    return notes
 
 
 def overlay_file(
@@ -83,84 +252,164 @@ def overlay_file(
     target: Path,
     overwrite: bool,
     figures: Stats,
-    watch: Callable[[np.ndarray], None] = lambda picture: None,
-) -> int:
-    """Overlays one file and returns how many frames it has.
+    *,
+    span: Span | None = None,
+    note: str = "",
+    progress: Progress | None = None,
+    sidecar: Path | None = None,
+    summary: Path | None = None,
+    maps: Path | None = None,
+) -> Report:
+    """Overlays one file.
 
     Args:
       engine: what explains.
-      config: how relevance is drawn.
+      config: how relevance is drawn, how the file is written.
       source: a video file.
       target: .mp4, .mov or .mkv.
-      overwrite: whether the target may be replaced.
+      overwrite: whether it and what is made beside it may be replaced.
       figures: counts what is done.
-      watch: gets each finished frame, uint8 [H, W, 3] RGB.
+      span: the part of the recording, None for all.
+      note: goes into the target's comment, behind what the settings were.
+      progress: is told of the frames.
+      sidecar: the JSON lines to write, or None.
+      summary: the picture to write, or None.
+      maps: the folder of raw maps to make, or None.
+
+    Raises:
+      DamagedInputError: it cannot be decoded, or makes the decoder crash or hang.
+      OutputError: a file cannot be made.
+      TransferError: the disk is full.
     """
-    with VideoReader(source) as reader, completed(target, overwrite) as part:
-        before = figures.frames_shown
-        with (
-            closing(_overlaid(engine, config.input.mirror, iter(reader), figures)) as frames,
-            VideoWriter(part, target.suffix.lower(), reader.fps, reader.time_base) as writer,
-        ):
-            for frame in _with_progress(frames, reader, source.name):
-                writer.write(frame.picture, frame.pts)
-                figures.frames_shown += 1
-                watch(frame.picture)
-    return figures.frames_shown - before
+    lrp = config.lrp
+    words = [f"realtime_lrp {__version__}", engine.network.name, lrp.method]
+    words += [engine.composite] if lrp.method == "lrp" else []
+    comment = ", ".join(filter(None, [*words, f"target {lrp.target}", note]))
+    with ExitStack() as stack:
+        part = stack.enter_context(completed(target, overwrite))
+        kept = _Kept(engine, config, bool(sidecar or summary or maps))
+        if sidecar:
+            lines = stack.enter_context(completed(sidecar, overwrite))
+            kept.lines = stack.enter_context(Lines(lines))
+        if maps:
+            folder = stack.enter_context(completed_folder(maps, overwrite, MAPS_MARK))
+            kept.maps = stack.enter_context(Maps(folder))
+        drawing = stack.enter_context(completed(summary, overwrite)) if summary else None
+        report = _recoded(
+            engine, config, figures, kept, progress,
+            Job(
+                source=source.resolve(), part=part, container=target.suffix.lower(),
+                note=comment, span=span,
+                thumbnails=THUMBNAILS, size=engine.explainer.input_shape[:2],
+                batch=_batch_of(config, engine), smoothing=SMOOTHING,
+                colormap=engine.colormap, opacity=config.overlay.opacity,
+                fit=config.input.fit, mirror=config.input.mirror,
+                sound=config.video.audio == "copy", layout=config.video.layout,
+                stride=config.video.stride, codec=config.video.codec,
+                quality=config.video.quality,
+            ),
+        )  # fmt: skip
+        kept.rest(report.times)
+        if drawing:
+            title = f"{source.name}: {', '.join(words[1:])}, target {lrp.target}"
+            write_summary(drawing, title, report.thumbnails, kept.timeline)
+    return report
 
 
-def _check_first(sources: Sequence[Path]) -> None:
-    """Refuses a single file that is no video before the network is loaded."""
-    if len(sources) == 1:
-        with VideoReader(sources[0]):
-            pass
+def _recoded(
+    engine: Engine,
+    config: Config,
+    figures: Stats,
+    kept: "_Kept",
+    progress: Progress | None,
+    job: Job,
+) -> Report:
+    with Recoding(job) as recoding:
+        opened = recoding.opened
+        _check_room(job, opened.size, opened.frames)
+        if progress:
+            progress.begin(job.source.name, opened.frames)
+        region = engine.region(opened.size)
+        begun: deque[tuple[Views, float, Callable[[], list[Result]]]] = deque()
+
+        def finish() -> None:
+            views, begin, results = begun.popleft()
+            done = results()
+            figures.map_made(len(done), time.monotonic() - begin)
+            recoding.answer([Map(r.strength, r.scale, engine.line(r)) for r in done])
+            kept.take(views, done, config.video.stride)
+            if progress:
+                progress.step(recoding.written, label_line(engine.top(done[-1].scores, 1)))
+
+        for views in recoding.views():
+            regions = [region] * len(views.pictures)
+            begin = time.monotonic()
+            begun.append((views, begin, engine.begin_views(views.pictures, regions)))
+            while begun and (len(begun) >= engine.in_flight or not recoding.waiting):
+                finish()
+        report = recoding.report
+    figures.frames_captured += report.frames
+    figures.frames_shown += report.frames
+    return report
 
 
-def _overlaid(
-    engine: Engine, mirror: bool, frames: Iterator[TimedFrame], figures: Stats
-) -> Iterator[TimedFrame]:
-    painter = engine.painter()
-    with (
-        closing(ahead(_batches(frames, mirror), WAITING)) as batches,
-        closing(ahead(_explained(engine, batches, figures), WAITING)) as explained,
-    ):
-        for frame, result in chain.from_iterable(explained):
-            layer = engine.layer(painter, result)
-            drawn = lay_over(frame.picture, layer)
-            draw_lines(drawn, [engine.line(result)], layer.box, bottom=True)
-            yield TimedFrame(drawn, frame.pts)
+def _batch_of(config: Config, engine: Engine) -> int:
+    batch = config.video.batch
+    return (16 if engine.in_flight > 1 else 8) if batch == "auto" else batch
 
 
-def _batches(frames: Iterator[TimedFrame], mirror: bool) -> Iterator[list[TimedFrame]]:
-    while batch := [replace(f, picture=turned(f.picture, mirror)) for f in islice(frames, BATCH)]:
-        yield batch
+def _check_room(job: Job, size: tuple[int, int], frames: int) -> None:
+    """Refuses to begin what will not fit on the disk."""
+    panels = 2 if job.layout in ("side-by-side", "original+map") else 1
+    if frames:
+        needed = round(frames * size[0] * size[1] * panels * BITS_A_PIXEL / 8)
+    else:
+        needed = job.source.stat().st_size
+    free = shutil.disk_usage(job.part.parent).free
+    if free < needed + KEPT_FREE:
+        raise TransferError(
+            f"About {needed + KEPT_FREE >> 20} MiB are needed in {str(job.part.parent)!r}, "
+            f"{free >> 20} MiB are free. Make room, or choose another folder."
+        )
 
 
-def _explained(
-    engine: Engine, batches: Iterator[list[TimedFrame]], figures: Stats
-) -> Iterator[list[tuple[TimedFrame, Result]]]:
-    for batch in batches:
-        figures.frames_captured += len(batch)
-        begin = time.monotonic()
-        results = engine.explain([frame.picture for frame in batch])
-        figures.map_made(len(batch), time.monotonic() - begin)
-        yield list(zip(batch, results, strict=True))
+class _Kept:
+    """What is kept of each map besides its picture."""
 
+    def __init__(self, engine: Engine, config: Config, wanted: bool):
+        self._wanted = wanted
+        self.lines: Lines | None = None
+        self.maps: Maps | None = None
+        self.timeline = Timeline()
+        self._engine, self._target = engine, config.lrp.target
+        self._frame = 0
+        self._row: dict[str, Any] = {}
 
-def _with_progress(
-    frames: Iterator[TimedFrame], reader: VideoReader, name: str
-) -> Iterator[TimedFrame]:
-    """Passes frames on and moves a progress bar, where a person can see it."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]:.1f} frames/s"), TimeRemainingColumn(),
-    )  # fmt: skip
-    shown = console.is_terminal and log.isEnabledFor(logging.WARNING)
-    with Progress(*columns, console=console, disable=not shown, transient=True) as progress:
-        task = progress.add_task(name, total=reader.frames or None, rate=0.0)
-        begin = time.monotonic()
-        for count, frame in enumerate(frames, start=1):
-            yield frame
-            rate = count / max(time.monotonic() - begin, 1e-9)
-            progress.update(task, completed=count, rate=rate)
+    def take(self, views: Views, results: Sequence[Result], stride: int) -> None:
+        """Takes explained frames, and those between them that got their maps."""
+        self._stride = stride
+        newest = iter(results if self._wanted else ())
+        for seconds in views.times:
+            self._frame_at(seconds, newest)
+
+    def rest(self, times: Sequence[float]) -> None:
+        """Takes the last frames, which got the last map."""
+        for seconds in times:
+            self._frame_at(seconds, iter(()))
+
+    def _frame_at(self, seconds: float, newest: Iterator[Result]) -> None:
+        if not self._wanted:
+            return
+        explained = self._frame % self._stride == 0
+        if explained:
+            result = next(newest)
+            self._row = described(self._engine, self._target, result)
+            self.timeline.add(seconds, self._row)
+            if self.maps:
+                self.maps.add(result, self._frame, seconds)
+        if self.lines:
+            self.lines.write(
+                {"frame": self._frame, "time": round(seconds, 6), "explained": explained}
+                | self._row
+            )
+        self._frame += 1

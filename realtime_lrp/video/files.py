@@ -71,6 +71,25 @@ def completed(target: Path, overwrite: bool = False) -> Iterator[Path]:
         raise
 
 
+def left_over(target: Path) -> list[Path]:
+    """The parts of a target that runs left which are no longer there."""
+    parts = target.parent.glob(f"{glob.escape(target.name)}.*.part")
+    return [part for part in parts if not _runs(part.name.split(".")[-2])]
+
+
+def _runs(number: str) -> bool:
+    """Whether there is a process of that number; one that cannot be asked counts as there."""
+    if os.name != "posix" or not number.isdecimal():
+        return True
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        pass
+    return True
+
+
 def inputs_of(words: Sequence[str], suffixes: Sequence[str], kind: str) -> list[Path]:
     """The files that INPUT... names: files, folders (what in them has a suffix) and globs.
 
@@ -124,7 +143,7 @@ def completed_folder(target: Path, overwrite: bool, mark: str) -> Iterator[Path]
     parent, part = target.parent, target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
         new = not parent.exists()
-        _check_replaceable(target, overwrite, mark)
+        check_folder(target, overwrite, mark)
         parent.mkdir(exist_ok=True)
         part.mkdir()
     except OSError as error:
@@ -133,7 +152,7 @@ def completed_folder(target: Path, overwrite: bool, mark: str) -> Iterator[Path]
         ) from None
     try:
         yield part
-        _check_replaceable(target, overwrite, mark)  # another job may have been faster
+        check_folder(target, overwrite, mark)  # another job may have been faster
         _move_folder(part, target)
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -142,7 +161,17 @@ def completed_folder(target: Path, overwrite: bool, mark: str) -> Iterator[Path]
                 parent.rmdir()
 
 
-def _check_replaceable(target: Path, overwrite: bool, mark: str) -> None:
+def check_folder(target: Path, overwrite: bool, mark: str) -> None:
+    """Refuses a folder that may not be replaced.
+
+    Args:
+      target: the folder.
+      overwrite: whether one of that name may be replaced.
+      mark: what stands in the name of each of its files.
+
+    Raises:
+      OutputError: it exists, or holds another file.
+    """
     if not target.exists():
         return
     if not overwrite:

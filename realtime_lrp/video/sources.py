@@ -18,7 +18,7 @@ from realtime_lrp.errors import DamagedInputError, Error, UnavailableError
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of, masked
 from realtime_lrp.video.libraries import av, cv2
 from realtime_lrp.video.pictures import read_picture
-from realtime_lrp.video.recorded import MOST_BAD_PACKETS, VideoReader
+from realtime_lrp.video.reader import MOST_BAD_PACKETS, VideoReader
 
 OPEN_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 5.0

@@ -1,0 +1,48 @@
+"""By what a finished file is known again: its source and everything that shaped it."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from realtime_lrp import __version__
+from realtime_lrp.config import Config
+from realtime_lrp.video.libraries import av
+
+SAMPLE = 2**20
+"""Bytes at the beginning, in the middle and at the end of a file that stand for all of it."""
+
+SECTIONS = ("model", "lrp", "input", "overlay", "video")
+
+
+def fingerprint(source: Path, config: Config, further: Mapping[str, Any]) -> str:
+    """32 hexadecimal digits for a source, the settings, the files that these name, our version."""
+    settings = config.model_dump(mode="json", include=set(SECTIONS))
+    settings["video"].pop("batch")
+    files = [source]
+    for named in (config.model.name, config.model.weights, config.model.labels):
+        if named and Path(named).is_file():
+            files.append(Path(named))
+    facts = [__version__, settings, dict(further), [_sampled(file) for file in files]]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+def _sampled(file: Path) -> str:
+    size = file.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with file.open("rb") as stream:
+        for place in (0, max(0, size // 2 - SAMPLE // 2), max(0, size - SAMPLE)):
+            stream.seek(place)
+            digest.update(stream.read(SAMPLE))
+    return digest.hexdigest()
+
+
+def known(target: Path, mark: str) -> bool:
+    """Whether a video was made by us with this fingerprint in its comment."""
+    try:
+        with av.open(target) as container:
+            tags = {key.lower(): value for key, value in container.metadata.items()}
+    except (av.FFmpegError, ValueError, OSError):
+        return False
+    return mark in tags.get("comment", "")

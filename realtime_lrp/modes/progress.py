@@ -1,0 +1,89 @@
+"""How far long work has come: bars for a person, JSON lines for a script, nothing into a pipe."""
+
+import json
+import logging
+import sys
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+
+EVERY_S = 1.0
+"""Seconds between two JSON lines of one file."""
+
+log = logging.getLogger(__name__)
+
+
+class Progress:
+    """Tells how far a batch of files is; a context that takes the bars away.
+
+    Args:
+      files: how many there are.
+      as_json: JSON lines on stdout instead of bars on stderr.
+    """
+
+    def __init__(self, files: int, as_json: bool = False):
+        console = Console(stderr=True)
+        shown = not as_json and console.is_terminal and log.isEnabledFor(logging.WARNING)
+        self._json = as_json
+        self._bars = Bars(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
+            TextColumn("{task.fields[label]}"),
+            console=console, disable=not shown, transient=True,
+        )  # fmt: skip
+        self._files, self._done = files, 0
+        self._batch = None
+        if files > 1:
+            self._batch = self._bars.add_task("all files", total=files, rate="", label="")
+
+    def __enter__(self) -> "Progress":
+        self._bars.start()
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self._bars.stop()
+
+    def begin(self, name: str, frames: int) -> None:
+        """A file begins; `frames` 0 where nobody knows how many it has."""
+        self._name, self._frames = name, frames
+        self._begun, self._told = time.monotonic(), 0.0
+        self._task = self._bars.add_task(name, total=frames or None, rate="", label="")
+
+    def step(self, count: int, label: str) -> None:
+        """So many frames of the file are written, the newest says `label`."""
+        now = time.monotonic()
+        rate = count / max(now - self._begun, 1e-9)
+        shown = f"{rate:.1f} frames/s"
+        self._bars.update(self._task, completed=count, rate=shown, label=label)
+        if self._batch is not None:
+            part = min(count / self._frames, 1.0) if self._frames else 0.0
+            self._bars.update(self._batch, completed=self._done + part)
+        if self._json and now - self._told >= EVERY_S:
+            self._told = now
+            left = (self._frames - count) / rate if self._frames and count else None
+            self._tell(
+                "progress", frame=count, frames=self._frames or None, fps=round(rate, 2),
+                seconds_left=None if left is None else round(max(left, 0.0), 1), label=label,
+            )  # fmt: skip
+
+    def end(self, event: str, name: str, **facts: Any) -> None:
+        """A file is done with: "done", "skipped" or "failed"."""
+        self._done += 1
+        self._name = name
+        if hasattr(self, "_task"):
+            self._bars.remove_task(self._task)
+            del self._task
+        if self._batch is not None:
+            self._bars.update(self._batch, completed=self._done)
+        if self._json:
+            self._tell(event, **facts)
+
+    def _tell(self, event: str, **facts: Any) -> None:
+        row = {"event": event, "file": self._name, **facts}
+        row |= {"file_number": min(self._done + (event == "progress"), self._files)}
+        row |= {"files": self._files}
+        sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+        sys.stdout.flush()

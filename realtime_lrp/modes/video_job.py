@@ -1,0 +1,276 @@
+"""One recording in the hands of a process of its own, which decodes, draws and encodes it.
+
+A file that makes a decoder crash or hang takes that process with it and nothing else. Only what the
+network sees of a picture and what it makes of it travels between the two; `video_process` is the
+other side.
+"""
+
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from realtime_lrp import errors
+from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.video.reader import Span
+
+STALLED_S = 60.0
+"""After so long without a sign of life the process is given up."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is done with a recording.
+
+    Attributes:
+      source: the file that is read.
+      part: the file that is written; its place is taken care of by who gives the job.
+      container: ".mp4", ".mov" or ".mkv".
+      note: goes into the file's metadata as a comment.
+      span: the part of the recording, None for all of it.
+      stride: every so many-th frame is explained, its map carried along to the others.
+      batch: how many pictures are explained together at most.
+      layout: out of `view.layout.LAYOUTS`.
+      codec, quality: as `VideoWriter` takes them.
+      sound: whether it is kept.
+      size: (rows, columns) that the network reads.
+      fit: the region that it sees, as `region_of` takes it.
+      mirror: left and right are swapped.
+      colormap, opacity, smoothing: as `Painter` takes them.
+      thumbnails: how many small pictures of the result are wanted at least, 0 for none.
+    """
+
+    source: Path
+    part: Path
+    container: str
+    note: str
+    span: Span | None
+    stride: int
+    batch: int
+    layout: str
+    codec: str
+    quality: int | None
+    sound: bool
+    size: tuple[int, int]
+    fit: str
+    mirror: bool
+    colormap: str
+    opacity: float
+    smoothing: float
+    thumbnails: int = 0
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The first frame was decoded.
+
+    Attributes:
+      size: (rows, columns) of the pictures, upright.
+      fps: frames a second on average.
+      frames: about how many there will be, 0 where the file does not say.
+    """
+
+    size: tuple[int, int]
+    fps: float
+    frames: int
+
+
+@dataclass(frozen=True)
+class Views:
+    """What the network is to explain.
+
+    Attributes:
+      pictures: uint8 [n, rows, columns, 3] RGB, of every `stride`-th frame.
+      times: seconds, of every frame that was decoded since the last of these messages.
+    """
+
+    pictures: np.ndarray
+    times: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Map:
+    """What is drawn over a picture: `strength` and `scale` as in `Painter`, and its best label."""
+
+    strength: np.ndarray
+    scale: float
+    line: str
+
+
+@dataclass(frozen=True)
+class Written:
+    """So many frames are written; also a sign of life."""
+
+    frames: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """The file is whole.
+
+    Attributes:
+      frames: how many it has.
+      times: of the frames that no `Views` told of.
+      bad_packets: how many of the source could not be decoded.
+      lost_sound: how many packets of sound could not be taken over.
+      notes: what was not kept as it was.
+      thumbnails: (seconds, uint8 [h, w, 3] RGB), evenly spaced.
+    """
+
+    frames: int
+    times: tuple[float, ...]
+    bad_packets: int
+    lost_sound: int
+    notes: tuple[str, ...] = ()
+    thumbnails: list[tuple[float, np.ndarray]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Failed:
+    """It cannot be done: an error out of `errors` by name, or "OSError" with its number."""
+
+    kind: str
+    message: str
+    errno: int = 0
+
+
+class Channel:
+    """Messages over two byte streams, from any thread."""
+
+    def __init__(self, incoming: BinaryIO, outgoing: BinaryIO):
+        self._incoming, self._outgoing = incoming, outgoing
+        self._lock = threading.Lock()
+
+    def send(self, message: Any) -> None:
+        """Raises `OSError` where nobody listens."""
+        with self._lock:
+            pickle.dump(message, self._outgoing, pickle.HIGHEST_PROTOCOL)
+            self._outgoing.flush()
+
+    def receive(self) -> Any:
+        """Waits for a message; raises `EOFError` where none will come."""
+        return pickle.load(self._incoming)
+
+
+class Recoding:
+    """A job under way; a context that ends its process.
+
+    Attributes:
+      opened: what is known of the recording.
+      written: how many frames are written so far.
+      report: what was done, once `views` has ended.
+
+    Raises:
+      Error: the source cannot be read, the part cannot be written.
+      OSError: the same, for who knows the final name.
+    """
+
+    def __init__(self, job: Job):
+        self._source = job.source
+        self._process = subprocess.Popen(
+            command(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for us to answer
+        )
+        self._channel = Channel(self._process.stdout, self._process.stdin)
+        self._messages: queue.Queue = queue.Queue()
+        self.written = 0
+        self.report: Report | None = None
+        threading.Thread(target=self._listen, name="video job", daemon=True).start()
+        try:
+            self._send(job)
+            while not isinstance(message := self._next(), Opened):
+                pass
+            self.opened: Opened = message
+        except BaseException:
+            self._end()
+            raise
+
+    def __enter__(self) -> "Recoding":
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self._end()
+
+    def views(self) -> Iterator[Views]:
+        """Yields what is to be explained, until the file is whole; each needs an `answer`."""
+        while True:
+            message = self._next()
+            if isinstance(message, Views):
+                yield message
+            elif isinstance(message, Report):
+                self.report = message
+                self.written = message.frames
+                return
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a message is there already."""
+        return not self._messages.empty()
+
+    def answer(self, maps: Sequence[Map]) -> None:
+        """Sends the maps of the oldest `Views` that has none yet."""
+        self._send(list(maps))
+
+    def _send(self, message: Any) -> None:
+        try:
+            self._channel.send(message)
+        except OSError:
+            while True:  # what the process had to say before it went
+                self._next()
+
+    def _next(self) -> Opened | Views | Written | Report:
+        try:
+            message = self._messages.get(timeout=STALLED_S)
+        except queue.Empty:
+            raise DamagedInputError(
+                f"{str(self._source)!r} makes the decoder hang: no frame in {STALLED_S:g} s."
+            ) from None
+        if isinstance(message, Failed):
+            if message.kind == "OSError":
+                raise OSError(message.errno, message.message)
+            raise getattr(errors, message.kind, RuntimeError)(message.message)
+        if message is None:
+            raise DamagedInputError(
+                f"{str(self._source)!r} makes the decoder crash ({self._death()})."
+            )
+        if isinstance(message, Written):
+            self.written = max(self.written, message.frames)
+        return message
+
+    def _death(self) -> str:
+        code = self._process.wait()
+        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                message = self._channel.receive()
+            except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+                message = None
+            self._messages.put(message)
+            if message is None or isinstance(message, Report | Failed):
+                return
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):
+                stream.close()
+
+
+def command() -> list[str]:
+    """The words that start the process."""
+    return [sys.executable, "-m", "realtime_lrp.modes.video_process"]

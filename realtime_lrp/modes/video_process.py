@@ -1,0 +1,243 @@
+"""The process behind a `Recoding`: decodes a recording, draws the maps over it, encodes it.
+
+    decode (a thread) -> pending frames and sound, in the order of the file -> draw, encode (main)
+    maps from the other process (a thread) ----------------------------------------^
+
+No TensorFlow here. How far decoding runs ahead is bounded by `AHEAD` batches and by `MOST_BYTES`.
+"""
+
+import os
+import queue
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+
+import numpy as np
+
+from realtime_lrp import __version__
+from realtime_lrp.errors import Error, TransferError
+from realtime_lrp.modes.video_job import Channel, Failed, Job, Map, Opened, Report, Views, Written
+from realtime_lrp.video.libraries import av
+from realtime_lrp.video.reader import TimedFrame, VideoReader
+from realtime_lrp.video.region import region_of, resize
+from realtime_lrp.video.writer import VideoWriter, verify
+from realtime_lrp.view.follow import Follower
+from realtime_lrp.view.layout import laid_out
+from realtime_lrp.view.overlay import Painter
+
+AHEAD = 3
+MOST_BYTES = 2**30
+KEPT_FREE = 64 * 2**20
+"""Bytes of the disk that are never used up."""
+
+THUMBNAIL_WIDTH = 320
+
+_END = object()
+
+
+def main() -> None:
+    """Does one job and says how it went."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    outgoing = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints must not get between the messages
+    channel = Channel(sys.stdin.buffer, outgoing)
+    job: Job = channel.receive()
+    maps: queue.Queue = queue.Queue()
+    threading.Thread(target=_listen, args=(channel, job, maps), daemon=True).start()
+    try:
+        channel.send(_Recoder(job, channel, maps).run())
+    except Error as error:
+        channel.send(Failed(type(error).__name__, str(error)))
+    except OSError as error:
+        channel.send(Failed("OSError", error.strerror or str(error), error.errno or 0))
+    except Exception as error:
+        channel.send(Failed("RuntimeError", f"{type(error).__name__}: {error}"))
+    os._exit(0)  # decoder threads of a damaged file may never end
+
+
+def _listen(channel: Channel, job: Job, maps: queue.Queue) -> None:
+    try:
+        while True:
+            for one in channel.receive():
+                maps.put(one)
+    except (EOFError, OSError):  # whoever gave the job is gone
+        with suppress(OSError):
+            job.part.unlink()
+        os._exit(1)
+
+
+class _Recoder:
+    def __init__(self, job: Job, channel: Channel, maps: "queue.Queue[Map]"):
+        self._job, self._channel, self._maps = job, channel, maps
+        self._pending: queue.Queue = queue.Queue()
+        self._room = threading.Semaphore(0)
+        self._beats = 0
+        self._times: list[float] = []
+        self._thumbnails = _Thumbnails(job.thumbnails)
+        self._last_word = 0.0
+
+    def run(self) -> Report:
+        """Raises what goes wrong."""
+        job = self._job
+        threading.Thread(target=self._say_alive, daemon=True).start()
+        with VideoReader(job.source, job.span) as reader:
+            decoding = threading.Thread(target=self._decode, args=(reader,), daemon=True)
+            decoding.start()
+            frames, lost, notes = self._encode(reader)
+        verify(job.part, frames)
+        return Report(
+            frames, tuple(self._times), reader.bad_packets, lost, tuple(notes),
+            self._thumbnails.kept,
+        )  # fmt: skip
+
+    def _decode(self, reader: VideoReader) -> None:
+        try:
+            for item in self._decoded(reader):
+                self._pending.put(item)
+            self._pending.put(_END)
+        except BaseException as error:
+            self._pending.put(error)
+
+    def _decoded(self, reader: VideoReader) -> Iterator["TimedFrame | av.Packet"]:
+        job, views, count, region = self._job, [], 0, None
+        for item in reader.with_sound() if job.sound else reader:
+            self._beats += 1
+            if not isinstance(item, TimedFrame):
+                yield item
+                continue
+            picture = item.picture
+            if job.mirror:
+                picture = np.ascontiguousarray(picture[:, ::-1])
+            if region is None:
+                region = self._begin(reader, picture)
+            self._room.acquire()
+            self._times.append(float(item.pts * reader.time_base))
+            yield TimedFrame(picture, item.pts, item.duration)
+            if count % job.stride == 0:
+                views.append(region.extract(picture))
+            count += 1
+            if len(views) == self._batch:
+                self._send(views)
+        self._send(views)
+
+    def _begin(self, reader: VideoReader, picture: np.ndarray):
+        job, size = self._job, picture.shape[:2]
+        room = min(AHEAD * job.batch * job.stride, max(2, MOST_BYTES // picture.nbytes))
+        # Never so large that frames without a view on its way fill the room: all would wait.
+        self._batch = min(job.batch, max(1, room // (2 * job.stride)))
+        for _ in range(room):
+            self._room.release()
+        self._channel.send(Opened(size, float(reader.fps), reader.frames))
+        return region_of(size, job.size, job.fit)
+
+    def _send(self, views: list[np.ndarray]) -> None:
+        if views:
+            times, self._times = self._times, []
+            self._channel.send(Views(np.stack(views), tuple(times)))
+            views.clear()
+
+    def _encode(self, reader: VideoReader) -> tuple[int, int, list[str]]:
+        """Draws and writes every frame, and the sound as it comes between them."""
+        job, drawn, frames, early = self._job, _Drawn(self._job, self._maps), 0, []
+        with ExitStack() as stack:
+            writer, notes = None, []
+            while (item := self._pending.get()) is not _END:
+                if isinstance(item, BaseException):
+                    raise item
+                if not isinstance(item, TimedFrame):
+                    writer.sound(item) if writer else early.append(item)
+                    continue
+                if writer is None:
+                    writer = stack.enter_context(self._writer(reader))
+                    notes = writer.add_sound(reader.sound) if job.sound else []
+                result = drawn(frames, item.picture)
+                writer.write(result, item.pts, item.duration)
+                for packet in early:
+                    writer.sound(packet)
+                early = []
+                self._room.release()
+                frames += 1
+                self._thumbnails.see(float(item.pts * reader.time_base), result)
+                self._written(frames)
+        return frames, writer.lost_sound, notes
+
+    def _writer(self, reader: VideoReader) -> VideoWriter:
+        job = self._job
+        comment = "\n".join(filter(None, (reader.metadata.get("comment"), job.note)))
+        kept = {
+            key: value
+            for key, value in reader.metadata.items()
+            if key.lower() in ("title", "artist", "date", "creation_time", "location", "copyright")
+        }
+        return VideoWriter(
+            job.part, job.container, reader.fps, reader.time_base,
+            codec=job.codec, quality=job.quality, colour=reader.colour, aspect=reader.aspect,
+            metadata={**kept, "comment": comment, "encoder": f"realtime_lrp {__version__}"},
+        )  # fmt: skip
+
+    def _written(self, frames: int) -> None:
+        self._beats += 1
+        now = time.monotonic()
+        if now - self._last_word > 0.2:
+            self._last_word = now
+            self._channel.send(Written(frames))
+            free = shutil.disk_usage(self._job.part.parent).free
+            if free < KEPT_FREE:
+                raise TransferError(
+                    f"The disk of {str(self._job.part.parent)!r} is full ({free >> 20} MiB are "
+                    "free). Nothing is left of the unfinished file; make room and start again."
+                )
+
+    def _say_alive(self) -> None:
+        """A word each second, as long as something goes on."""
+        before = -1
+        with suppress(OSError, ValueError):
+            while True:
+                if self._beats != before:
+                    before = self._beats
+                    self._channel.send(Written(0))
+                time.sleep(1)
+
+
+class _Drawn:
+    """Every frame with its map, or with that of the last explained frame, carried along."""
+
+    def __init__(self, job: Job, maps: "queue.Queue[Map]"):
+        self._job, self._maps = job, maps
+        self._painter = Painter(job.colormap, job.opacity, job.smoothing)
+
+    def __call__(self, number: int, picture: np.ndarray) -> np.ndarray:
+        job = self._job
+        if number % job.stride == 0:
+            newest = self._maps.get()
+            region = region_of(picture.shape[:2], job.size, job.fit)
+            layer = self._painter(newest.strength, newest.scale, region.box, region.inner)
+            self._line = newest.line
+            self._follower = Follower(picture, layer) if job.stride > 1 else None
+        else:
+            layer = self._follower(picture)
+        return laid_out(picture, layer, self._line, job.layout)
+
+
+class _Thumbnails:
+    """Small pictures of the result, evenly spaced, `least` to twice as many."""
+
+    def __init__(self, least: int):
+        self._least, self._step, self._count = least, 1, 0
+        self.kept: list[tuple[float, np.ndarray]] = []
+
+    def see(self, seconds: float, picture: np.ndarray) -> None:
+        if self._least and self._count % self._step == 0:
+            rows = round(picture.shape[0] * THUMBNAIL_WIDTH / picture.shape[1])
+            self.kept.append((seconds, resize(picture, (max(1, rows), THUMBNAIL_WIDTH))))
+            if len(self.kept) == 2 * self._least:
+                self.kept, self._step = self.kept[::2], 2 * self._step
+        self._count += 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,300 @@
+"""Recorded files, read: every frame of a video with its time, and the packets of its sound."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from realtime_lrp.errors import DamagedInputError, MissingInputError
+from realtime_lrp.video.colour import Colour, colour_of, range_read
+from realtime_lrp.video.libraries import av
+
+log = logging.getLogger(__name__)
+
+MOST_BAD_PACKETS = 50
+MOST_PIXELS = 8192**2
+MOST_STREAMS = 16
+SOUND_BEHIND_S = 2.0
+"""How far behind the last frame of a range its sound may lie in the file."""
+
+
+@dataclass(frozen=True)
+class TimedFrame:
+    """A frame and when it is shown.
+
+    Attributes:
+      picture: uint8 [H, W, 3] RGB, upright.
+      pts: presentation time in units of the reader's `time_base`.
+      duration: how long it is shown, in the same units; 0 where the file does not say.
+    """
+
+    picture: np.ndarray
+    pts: int
+    duration: int = 0
+
+
+@dataclass(frozen=True)
+class Span:
+    """A part of a recording, seconds since its beginning.
+
+    Attributes:
+      start: of the first frame.
+      end: frames from here on are left out; None is the end of the file.
+    """
+
+    start: float = 0.0
+    end: float | None = None
+
+
+class VideoReader:
+    """Reads the frames of a video file in order.
+
+    Args:
+      path: the file.
+      span: which part of it; times then count from its start.
+
+    Attributes:
+      fps: average frames a second, a `Fraction`.
+      time_base: seconds per unit of `TimedFrame.pts`, a `Fraction`.
+      duration: seconds, 0 where the file does not say.
+      frames: about how many frames the span has, 0 where the file does not say.
+      bad_packets: how many packets could not be decoded so far.
+      sound: the audio streams.
+      metadata: title, creation time and the like.
+      colour: how numbers become colours; known once the first frame was read.
+      aspect: width of a pixel by its height, as shown; known once the first frame was read.
+
+    Raises:
+      MissingInputError: there is no such file.
+      DamagedInputError: the file is no video, or one beyond the limits.
+    """
+
+    def __init__(self, path: Path, span: Span | None = None):
+        self._path = path
+        self._container = _open(path)
+        try:
+            self._stream = self._chosen_stream()
+        except DamagedInputError:
+            self._container.close()
+            raise
+        stream = self._stream
+        stream.thread_type = "AUTO"
+        self.fps = Fraction(stream.average_rate or stream.guessed_rate or 25)
+        self.time_base = Fraction(stream.time_base or 1 / self.fps)
+        self.bad_packets = 0
+        self.sound = list(self._container.streams.audio)
+        self.metadata = dict(self._container.metadata)
+        self.colour, self.aspect = Colour(), Fraction(1)
+        self._span = span or Span()
+        self._trimmed = span is not None
+        whole = (self._container.duration or 0) / av.time_base
+        end = min(self._span.end or whole, whole) if whole else 0
+        self.duration = max(0.0, end - self._span.start)
+        self.frames = round(self.duration * self.fps) if self._trimmed else stream.frames
+        self._filter: _Deinterlace | None = None
+
+    def __enter__(self) -> "VideoReader":
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self._container.close()
+
+    def __iter__(self) -> Iterator[TimedFrame]:
+        """Yields every frame that can be decoded, all at the size of the first.
+
+        Raises:
+          DamagedInputError: nothing in the file can be decoded.
+        """
+        return (item for item in self._items([]) if isinstance(item, TimedFrame))
+
+    def with_sound(self) -> Iterator["TimedFrame | av.Packet"]:
+        """Yields frames and the packets of all `sound` as they lie in the file.
+
+        A packet's times count as the frames' do. Its stream's decoder is flushed by a packet
+        without bytes at the end.
+
+        Raises:
+          DamagedInputError: nothing in the file can be decoded.
+        """
+        return self._items(self.sound)
+
+    def _items(self, sound: list) -> Iterator["TimedFrame | av.Packet"]:
+        to_rgb = av.video.reformatter.VideoReformatter()
+        step = max(1, round(1 / (self.fps * self.time_base)))
+        zero = (self._container.start_time or 0) / av.time_base
+        start, end = zero + self._span.start, self._span.end
+        end = float("inf") if end is None else zero + end
+        shift = round(Fraction(start) / self.time_base) if self._trimmed else 0
+        if self._span.start:
+            self._container.seek(int(start * av.time_base))
+        last, size, over = None, {}, False
+        for item in self._decoded(sound):
+            if isinstance(item, av.Packet):
+                time = float(item.pts * item.time_base) if item.pts is not None else None
+                if over and time is not None and time > end + SOUND_BEHIND_S:
+                    break
+                if not item.size or time is None or start <= time < end:
+                    yield self._shifted(item, start)
+                continue
+            if over:
+                continue
+            pts = item.pts
+            if pts is None or (last is not None and pts <= last):
+                pts = shift if last is None else last + step
+            if pts * self.time_base < Fraction(start) and self._span.start:
+                continue
+            if pts * self.time_base >= end:
+                over = True
+                if not sound:
+                    break
+                continue
+            if last is None:
+                self._look_at(item)
+                size = {"width": item.width, "height": item.height}
+            last = pts
+            read = range_read(item, self.colour)
+            picture = to_rgb.reformat(
+                item, format="rgb24", **size,
+                src_colorspace=self.colour.table, src_color_range=read, dst_color_range=2,
+            ).to_ndarray()  # fmt: skip
+            upright = _upright(picture, self._rotation)
+            yield TimedFrame(upright, pts - shift, item.duration or 0)
+        if last is None:
+            where = "from there on " if self._span.start else ""
+            raise DamagedInputError(f"Nothing in {str(self._path)!r} {where}can be decoded.")
+        if self.bad_packets:
+            log.warning("%s: skipped %d damaged packets", self._path, self.bad_packets)
+
+    def _look_at(self, frame: "av.VideoFrame") -> None:
+        self.colour = colour_of(frame)
+        self._rotation = frame.rotation
+        aspect = Fraction(self._stream.sample_aspect_ratio or 1) or Fraction(1)
+        self.aspect = 1 / aspect if self._rotation % 180 else aspect
+
+    def _shifted(self, packet: "av.Packet", start: float) -> "av.Packet":
+        if self._trimmed and packet.pts is not None:
+            shift = round(Fraction(start) / packet.time_base)
+            packet.pts -= shift
+            packet.dts = packet.pts if packet.dts is None else packet.dts - shift
+        return packet
+
+    def _decoded(self, sound: list) -> Iterator["av.VideoFrame | av.Packet"]:
+        """Frames, their pts in units of `time_base`, and packets of sound."""
+        in_a_row = 0
+        streams = [self._stream, *sound]
+        packets = self._container.demux(streams)
+        while in_a_row < MOST_BAD_PACKETS:
+            try:
+                packet = next(packets, None)
+                if packet is None:
+                    break
+                if packet.stream_index != self._stream.index:
+                    yield packet
+                    continue
+                frames = packet.decode()
+            except av.FFmpegError:
+                self.bad_packets += 1
+                in_a_row += 1
+                packets = self._container.demux(streams)  # an error ended the old one
+                continue
+            in_a_row = 0
+            for frame in frames:
+                yield from self._progressive(frame)
+        yield from self._filter.rest() if self._filter else ()
+
+    def _progressive(self, frame: "av.VideoFrame") -> Iterator["av.VideoFrame"]:
+        if frame.width * frame.height > MOST_PIXELS:
+            raise self._too_large(frame.width, frame.height)
+        if self._filter is None and frame.interlaced_frame:
+            self._filter = _Deinterlace(self._stream, frame, self.time_base)
+        if self._filter:
+            yield from self._filter(frame)
+        else:
+            yield frame
+
+    def _chosen_stream(self) -> "av.VideoStream":
+        streams, name = self._container.streams, str(self._path)
+        if len(streams) > MOST_STREAMS:
+            raise DamagedInputError(
+                f"{name!r} has {len(streams)} streams. Expected at most {MOST_STREAMS}."
+            )
+        if not streams.video:
+            raise DamagedInputError(f"{name!r} has no video stream. Expected a video file.")
+        attached = av.stream.Disposition.attached_pic
+        moving = [one for one in streams.video if not one.disposition & attached]
+        stream = (moving or streams.video)[0]
+        if stream.codec_context is None:
+            raise DamagedInputError(f"{name!r}: nothing here decodes its video stream.")
+        if stream.width * stream.height > MOST_PIXELS:
+            raise self._too_large(stream.width, stream.height)
+        return stream
+
+    def _too_large(self, width: int, height: int) -> DamagedInputError:
+        return DamagedInputError(
+            f"{str(self._path)!r} has pictures of {width} x {height}. Expected at most "
+            f"{MOST_PIXELS / 1e6:.0f} million pixels."
+        )
+
+
+class _Deinterlace:
+    """Fields woven together become whole pictures, one for each frame, at its time."""
+
+    def __init__(self, stream: "av.VideoStream", frame: "av.VideoFrame", time_base: Fraction):
+        self._time_base = time_base
+        self._graph = av.filter.Graph()
+        chain = [
+            self._graph.add_buffer(
+                width=frame.width, height=frame.height, format=frame.format, time_base=time_base
+            ),
+            self._graph.add("bwdif", "mode=send_frame:deint=interlaced"),
+            self._graph.add("buffersink"),
+        ]
+        for one, behind in pairwise(chain):
+            one.link_to(behind)
+        self._graph.configure()
+        self._tags: list[tuple[int, int]] = []
+
+    def __call__(self, frame: "av.VideoFrame") -> Iterator["av.VideoFrame"]:
+        frame.time_base = self._time_base
+        self._graph.push(frame)
+        return self._ready()
+
+    def rest(self) -> Iterator["av.VideoFrame"]:
+        self._graph.push(None)
+        return self._ready()
+
+    def _ready(self) -> Iterator["av.VideoFrame"]:
+        while True:
+            try:
+                frame = self._graph.pull()
+            except (av.BlockingIOError, av.EOFError):
+                return
+            if frame.pts is not None:
+                frame.pts = round(frame.pts * frame.time_base / self._time_base)
+            frame.duration = round((frame.duration or 0) * frame.time_base / self._time_base)
+            frame.time_base = self._time_base
+            yield frame
+
+
+def _open(path: Path) -> "av.container.InputContainer":
+    if path.is_dir():
+        raise MissingInputError(f"{str(path)!r} is a folder. Expected a video file.")
+    try:
+        return av.open(path)
+    except FileNotFoundError:
+        raise MissingInputError(f"There is no video {str(path)!r}.") from None
+    except PermissionError as error:
+        raise MissingInputError(f"{str(path)!r} cannot be read ({error.strerror}).") from None
+    except (av.FFmpegError, ValueError, OSError):
+        raise DamagedInputError(
+            f"{str(path)!r} is no video that can be read. Expected MP4, MOV, MKV, WebM or AVI."
+        ) from None
+
+
+def _upright(picture: np.ndarray, rotation: int) -> np.ndarray:
+    """Turned as the file's display matrix says (degrees counter-clockwise)."""
+    return np.ascontiguousarray(np.rot90(picture, rotation // 90 % 4)) if rotation else picture

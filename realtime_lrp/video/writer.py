@@ -1,0 +1,213 @@
+"""Recorded files, written: pictures and their times as H.264, HEVC or AV1, sound beside them."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from realtime_lrp.errors import OutputError, TransferError, UsageError
+from realtime_lrp.video.colour import Colour
+from realtime_lrp.video.libraries import av
+
+log = logging.getLogger(__name__)
+
+CONTAINERS = {".mp4": "mp4", ".mov": "mov", ".mkv": "matroska"}
+CODECS = {
+    "h264": ("libx264", 18, {"preset": "veryfast"}),
+    "hevc": ("libx265", 20, {"preset": "veryfast", "x265-params": "log-level=none"}),
+    "av1": ("libsvtav1", 28, {"preset": "9"}),
+}
+"""Name -> FFmpeg's encoder, its constant rate factor where none is asked for, further options."""
+
+REENCODED = "aac"
+
+
+class VideoWriter:
+    """Writes a video into MP4, MOV or Matroska; sizes are made even by repeating the last line.
+
+    Args:
+      path: the file to write.
+      container: the ending that names the container, for example ".mp4".
+      fps: nominal frames a second.
+      time_base: seconds per unit of the times given to `write`.
+      codec: out of `CODECS`.
+      quality: the codec's constant rate factor, lower is better; None is ours.
+      colour: how colours become numbers.
+      aspect: width of a pixel by its height.
+      metadata: title and the like.
+
+    Raises:
+      UsageError: the container cannot hold the codec.
+      OSError: the file cannot be written; also from `write` and on leaving the context.
+      OutputError: from `write`, the codec cannot hold frames of this size.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        container: str,
+        fps: Fraction,
+        time_base: Fraction,
+        *,
+        codec: str = "h264",
+        quality: int | None = None,
+        colour: Colour | None = None,
+        aspect: Fraction = Fraction(1),
+        metadata: Mapping[str, str] | None = None,
+    ):
+        encoder, rate_factor, further = CODECS[codec]
+        options = {"movflags": "faststart"} if CONTAINERS[container] != "matroska" else {}
+        self._container = av.open(path, "w", format=CONTAINERS[container], options=options)
+        if codec not in self._container.supported_codecs:
+            raise UsageError(f"{container} cannot hold {codec}. Use .mp4 or .mkv.", "codec")
+        self._container.metadata.update(metadata or {})
+        self._codec, self._colour = codec, colour or Colour()
+        self._stream = self._container.add_stream(encoder, rate=fps)
+        self._stream.options = {"crf": str(rate_factor if quality is None else quality), **further}
+        self._stream.pix_fmt = "yuv420p"
+        context = self._stream.codec_context
+        self._stream.time_base = context.time_base = time_base
+        context.sample_aspect_ratio = aspect
+        if codec == "hevc" and CONTAINERS[container] != "matroska":
+            context.codec_tag = "hvc1"  # the one that Apple's players know
+        context.color_primaries = self._colour.primaries
+        context.color_trc = self._colour.transfer
+        context.colorspace = self._colour.matrix
+        context.color_range = self._colour.range
+        self._size: tuple[int, ...] | None = None
+        self._to_yuv = av.video.reformatter.VideoReformatter()
+        self._sound: dict[int, _Copied | _Reencoded] = {}
+
+    def __enter__(self) -> "VideoWriter":
+        return self
+
+    def __exit__(self, kind, *exception) -> None:
+        if kind is not None:  # the file is given up, what closing it says does not matter
+            with suppress(Exception):
+                self._container.close()
+            return
+        try:
+            self._container.mux(self._stream.encode(None))
+        finally:
+            self._container.close()
+
+    def add_sound(self, streams: Sequence["av.AudioStream"]) -> list[str]:
+        """Takes over a file's sound: as it is where the container can hold it, else as AAC.
+
+        Comes before the first `write`.
+
+        Returns:
+          A line for each stream that is not kept as it is.
+        """
+        notes = []
+        for stream in streams:
+            name = stream.codec_context and stream.codec_context.codec.canonical_name
+            if name in self._container.supported_codecs:
+                self._sound[stream.index] = _Copied(self._container, stream)
+            elif name:
+                self._sound[stream.index] = _Reencoded(self._container, stream)
+                notes.append(f"the sound is {name}, which this container cannot hold: now AAC")
+            else:
+                notes.append("a sound stream that nothing here decodes is left out")
+        return notes
+
+    def sound(self, packet: "av.Packet") -> None:
+        """Appends a packet of a stream out of `add_sound`; one without bytes ends it."""
+        if packet.stream_index in self._sound:
+            self._sound[packet.stream_index](packet)
+
+    @property
+    def lost_sound(self) -> int:
+        """How many packets of sound could not be taken over."""
+        return sum(sound.lost for sound in self._sound.values())
+
+    def write(self, picture: np.ndarray, pts: int, duration: int = 0) -> None:
+        """Appends a frame uint8 [H, W, 3] RGB, shown at `pts`; all have the size of the first."""
+        size = picture.shape[:2]
+        if self._size is None:
+            self._size = size
+            self._stream.height, self._stream.width = (side + side % 2 for side in size)
+        if size != self._size:
+            raise ValueError(f"Expected a frame of {self._size}. Received {size}.")
+        odd = [(0, side % 2) for side in size]
+        picture = np.pad(picture, [*odd, (0, 0)], mode="edge") if any(map(sum, odd)) else picture
+        frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
+        frame = self._to_yuv.reformat(
+            frame, format="yuv420p", src_color_range=2,
+            dst_colorspace=self._colour.table, dst_color_range=self._colour.range,
+        )  # fmt: skip
+        frame.colorspace, frame.color_range = self._colour.matrix, self._colour.range
+        frame.color_primaries, frame.color_trc = self._colour.primaries, self._colour.transfer
+        frame.pts, frame.time_base = pts, self._stream.codec_context.time_base
+        frame.duration = duration
+        try:
+            packets = self._stream.encode(frame)
+        except av.FFmpegError as error:
+            raise OutputError(
+                f"Frames of {size[1]} x {size[0]} pixels cannot be encoded as {self._codec} "
+                f"({error})."
+            ) from None
+        self._container.mux(packets)
+
+
+class _Copied:
+    """Packets as they are."""
+
+    def __init__(self, container: "av.container.OutputContainer", stream: "av.AudioStream"):
+        self._container = container
+        self._stream = container.add_stream_from_template(stream)
+        self._last: int | None = None
+        self.lost = 0
+
+    def __call__(self, packet: "av.Packet") -> None:
+        if not packet.size:
+            return
+        if packet.dts is None or (self._last is not None and packet.dts <= self._last):
+            self.lost += 1  # a muxer takes times that rise and no others
+            return
+        self._last = packet.dts
+        packet.stream = self._stream
+        self._container.mux(packet)
+
+
+class _Reencoded:
+    """Decoded, and encoded as AAC."""
+
+    def __init__(self, container: "av.container.OutputContainer", stream: "av.AudioStream"):
+        self._container = container
+        context = stream.codec_context
+        self._stream = container.add_stream(REENCODED, rate=context.sample_rate)
+        self._stream.codec_context.layout = context.layout
+        self.lost = 0
+
+    def __call__(self, packet: "av.Packet") -> None:
+        try:
+            frames = packet.decode()
+        except av.FFmpegError:
+            self.lost += 1
+            return
+        for frame in frames:
+            self._container.mux(self._stream.encode(frame))
+        if not packet.size:
+            self._container.mux(self._stream.encode(None))
+
+
+def verify(path: Path, frames: int) -> None:
+    """Reads a finished file again.
+
+    Raises:
+      TransferError: it does not hold that many frames, or its first one does not decode.
+    """
+    try:
+        with av.open(path) as container:
+            stream = container.streams.video[0]
+            next(container.decode(stream))
+            container.seek(0)
+            found = sum(bool(packet.size) for packet in container.demux(stream))
+    except (av.FFmpegError, StopIteration, IndexError) as error:
+        raise TransferError(f"What was written cannot be read again ({error}).") from None
+    if found != frames:
+        raise TransferError(f"What was written holds {found} frames instead of {frames}.")

@@ -1,0 +1,29 @@
+"""How a picture and its map stand together in what is written."""
+
+import numpy as np
+
+from realtime_lrp.view.overlay import Layer, lay_over
+from realtime_lrp.view.text import draw_lines
+
+LAYOUTS = ("overlay", "side-by-side", "map", "original+map")
+
+
+def laid_out(picture: np.ndarray, layer: Layer, line: str, layout: str) -> np.ndarray:
+    """A picture with its map, and the line that names its best label.
+
+    Args:
+      picture: uint8 [H, W, 3] RGB.
+      layer: made for it.
+      line: stands at the bottom of the explained region, not on the map alone.
+      layout: "overlay"; "side-by-side", the picture and to its right the overlay; "map", on black;
+        "original+map", the picture and to its right the map.
+
+    Returns:
+      uint8 [H, W, 3] or [H, 2 W, 3].
+    """
+    if layout in ("map", "original+map"):
+        drawn = lay_over(np.zeros_like(picture), layer)
+    else:
+        drawn = lay_over(picture, layer)
+        draw_lines(drawn, [line], layer.box, bottom=True)
+    return drawn if layout in ("overlay", "map") else np.hstack([picture, drawn])

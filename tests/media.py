@@ -61,3 +61,76 @@ def stream_of(path):
     with av.open(path) as container:
         stream = container.streams.video[0]
         return stream.codec_context.name, stream.height, stream.width, stream.average_rate
+
+
+def recording(
+    path, count=12, size=(48, 64), codec="libx264", pixels="yuv420p", pts=None, base=Fraction(1, 30),
+    sound=None, rotation=0, aspect=1, colour=(2, 2, 2, 1), options=None, offset_s=0, metadata=None,
+):  # fmt: skip
+    """Writes a wandering bar, and a tone of as many seconds beside it.
+
+    Args:
+      pts: of the frames in units of `base`; else one unit apart.
+      sound: an audio encoder, "aac", "libopus", "pcm_s16le", or None.
+      rotation: degrees of the display matrix.
+      colour: primaries, transfer, matrix, range.
+      offset_s: everything is shown so much later.
+    """
+    pts = list(range(count)) if pts is None else pts
+    with av.open(path, "w") as container:
+        container.metadata.update(metadata or {})
+        video = container.add_stream(codec, rate=Fraction(30))
+        video.height, video.width = size
+        video.pix_fmt = pixels
+        video.options = {"crf": "4", **(options or {})} if "264" in codec else options or {}
+        context = video.codec_context
+        context.time_base = video.time_base = base
+        context.sample_aspect_ratio = aspect
+        context.color_primaries, context.color_trc, context.colorspace, context.color_range = colour
+        if rotation:
+            video.set_display_rotation(rotation)
+        audio = container.add_stream(sound, rate=48000, layout="stereo") if sound else None
+        for packet in _tone(audio, float(pts[-1] * base) + 0.1, offset_s) if audio else ():
+            container.mux(packet)
+        for number, picture in enumerate(numbered(len(pts), size)):
+            frame = av.VideoFrame.from_ndarray(picture, format="rgb24").reformat(
+                format=pixels, dst_colorspace=1 if colour[2] == 1 else 5, src_color_range=2,
+                dst_color_range=colour[3],
+            )  # fmt: skip
+            frame.pts, frame.time_base = pts[number] + round(offset_s / base), base
+            frame.color_range, frame.colorspace = colour[3], colour[2]
+            container.mux(video.encode(frame))
+        container.mux(video.encode(None))
+    return path
+
+
+def _tone(stream, seconds, offset_s):
+    at = 0
+    while at < seconds * 48000:
+        values = (8000 * np.sin(np.arange(at, at + 1024) / 20)).astype(np.int16)
+        frame = av.AudioFrame.from_ndarray(
+            np.repeat(values, 2)[None], format="s16", layout="stereo"
+        )
+        frame.sample_rate, frame.pts = 48000, at + round(offset_s * 48000)
+        frame.time_base = Fraction(1, 48000)
+        yield from stream.encode(frame)
+        at += 1024
+    yield from stream.encode(None)
+
+
+def frame_times(path):
+    """The exact presentation time of each decoded frame, a `Fraction` of seconds."""
+    with av.open(path) as container:
+        return [frame.pts * frame.time_base for frame in container.decode(video=0)]
+
+
+def sound_of(path):
+    """(codec, [(exact time, bytes) of each packet]) of a file's first audio stream."""
+    with av.open(path) as container:
+        stream = container.streams.audio[0]
+        packets = [
+            (packet.pts * packet.time_base, bytes(packet))
+            for packet in container.demux(stream)
+            if packet.size
+        ]
+        return stream.codec_context.codec.canonical_name, packets

@@ -125,11 +125,13 @@ class VideoReader:
     def _items(self, sound: list) -> Iterator["TimedFrame | av.Packet"]:
         to_rgb = av.video.reformatter.VideoReformatter()
         step = max(1, round(1 / (self.fps * self.time_base)))
-        zero = (self._container.start_time or 0) / av.time_base
-        start, end = zero + self._span.start, self._span.end
-        end = float("inf") if end is None else zero + end
-        shift = round(Fraction(start) / self.time_base) if self._trimmed else 0
-        if self._span.start:
+        start, end, shift = float("-inf"), float("inf"), 0
+        if self._trimmed:
+            zero = (self._container.start_time or 0) / av.time_base
+            start = zero + self._span.start
+            end = end if self._span.end is None else zero + self._span.end
+            shift = round(Fraction(start) / self.time_base)
+        if self._trimmed and self._span.start:
             self._container.seek(int(start * av.time_base))
         last, size, over = None, {}, False
         for item in self._decoded(sound):
@@ -145,7 +147,7 @@ class VideoReader:
             pts = item.pts
             if pts is None or (last is not None and pts <= last):
                 pts = shift if last is None else last + step
-            if pts * self.time_base < Fraction(start) and self._span.start:
+            if self._span.start and pts * self.time_base < start:
                 continue
             if pts * self.time_base >= end:
                 over = True

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
+from math import lcm
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +60,11 @@ class VideoWriter:
         metadata: Mapping[str, str] | None = None,
     ):
         encoder, rate_factor, further = CODECS[codec]
-        options = {"movflags": "faststart"} if CONTAINERS[container] != "matroska" else {}
+        options = {}
+        if CONTAINERS[container] != "matroska":
+            # The time at which a stream begins is kept in units of the whole file, else 1 / 1000 s.
+            ticks = min(lcm(time_base.denominator, 48000), 10**8)
+            options = {"movflags": "faststart", "movie_timescale": str(ticks)}
         self._container = av.open(path, "w", format=CONTAINERS[container], options=options)
         if codec not in self._container.supported_codecs:
             raise UsageError(f"{container} cannot hold {codec}. Use .mp4 or .mkv.", "codec")
@@ -80,6 +85,7 @@ class VideoWriter:
         self._size: tuple[int, ...] | None = None
         self._to_yuv = av.video.reformatter.VideoReformatter()
         self._sound: dict[int, _Copied | _Reencoded] = {}
+        self._durations: dict[int, int] = {}
 
     def __enter__(self) -> "VideoWriter":
         return self
@@ -90,9 +96,14 @@ class VideoWriter:
                 self._container.close()
             return
         try:
-            self._container.mux(self._stream.encode(None))
+            self._mux(self._stream.encode(None))
         finally:
             self._container.close()
+
+    def _mux(self, packets: list["av.Packet"]) -> None:
+        for packet in packets:  # encoders forget how long the last frame is shown
+            packet.duration = self._durations.pop(packet.pts, 0) or packet.duration
+        self._container.mux(packets)
 
     def add_sound(self, streams: Sequence["av.AudioStream"]) -> list[str]:
         """Takes over a file's sound: as it is where the container can hold it, else as AAC.
@@ -142,7 +153,8 @@ class VideoWriter:
         frame.colorspace, frame.color_range = self._colour.matrix, self._colour.range
         frame.color_primaries, frame.color_trc = self._colour.primaries, self._colour.transfer
         frame.pts, frame.time_base = pts, self._stream.codec_context.time_base
-        frame.duration = duration
+        if duration:
+            self._durations[pts] = frame.duration = duration
         try:
             packets = self._stream.encode(frame)
         except av.FFmpegError as error:
@@ -150,7 +162,7 @@ class VideoWriter:
                 f"Frames of {size[1]} x {size[0]} pixels cannot be encoded as {self._codec} "
                 f"({error})."
             ) from None
-        self._container.mux(packets)
+        self._mux(packets)
 
 
 class _Copied:

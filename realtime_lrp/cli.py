@@ -121,6 +121,7 @@ _DURATION = click.option(
 )
 _SECONDS = click.FloatRange(min=0)
 _STATS = click.option("--stats", type=_PATH, metavar="FILE", help="writes figures as JSON")
+_MAPS = click.option("--maps", type=_PATH, metavar="FOLDER", help="keeps the raw maps (.npz)")
 _INPUTS = click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 _OUTPUT = click.option("-o", "output", required=True, metavar="FILE_OR_FOLDER", help="the output")
 
@@ -197,7 +198,7 @@ def live(settings: config.Settings, duration, stats) -> None:
 @click.option("--resume", is_flag=True, help="skips what is finished: same source, same settings")
 @click.option("--sidecar", is_flag=True, help="writes what each frame shows as JSON lines (.jsonl)")
 @click.option("--summary", is_flag=True, help="writes a picture of each recording (.summary.png)")
-@click.option("--maps", type=_PATH, metavar="FOLDER", help="keeps the raw maps (.npz)")
+@_MAPS
 @click.option("--json", is_flag=True, help="tells its progress as JSON lines on stdout")
 @configured(*EXPLAIN, "--layout", "--stride", "--batch", "--codec", "--quality", "--audio")
 def video(settings: config.Settings, **request: Any) -> None:
@@ -211,12 +212,15 @@ def video(settings: config.Settings, **request: Any) -> None:
 @_INPUTS
 @_OUTPUT
 @_OVERWRITE
+@click.option("--sidecar", is_flag=True, help="writes what each picture shows as JSON lines")
+@click.option("--summary", is_flag=True, help="writes a picture of them all (.summary.png)")
+@_MAPS
 @configured(*EXPLAIN)
-def image(settings: config.Settings, inputs, output, overwrite) -> None:
+def image(settings: config.Settings, **request: Any) -> None:
     """Pictures to overlaid pictures (.png, .jpg) or raw maps (.npz)."""
     from realtime_lrp.modes import image as mode
 
-    _say(mode.run(settings.config, inputs, output, overwrite))
+    _say(mode.run(settings.config, mode.Request(**request)))
 
 
 @cli.command()

@@ -64,17 +64,15 @@ def stream_of(path):
 
 
 def recording(
-    path, count=12, size=(48, 64), codec="libx264", pixels="yuv420p", pts=None, base=Fraction(1, 30),
-    sound=None, rotation=0, aspect=1, colour=(2, 2, 2, 1), options=None, offset_s=0, metadata=None,
+    path, count=12, size=(48, 64), codec="libx264", pixels="yuv420p", pts=None,
+    base=Fraction(1, 30), sound=None, rotation=0, aspect=1, colour=(2, 2, 2, 1), options=None,
+    offset_s=0, metadata=None,
 ):  # fmt: skip
     """Writes a wandering bar, and a tone of as many seconds beside it.
 
-    Args:
-      pts: of the frames in units of `base`; else one unit apart.
-      sound: an audio encoder, "aac", "libopus", "pcm_s16le", or None.
-      rotation: degrees of the display matrix.
-      colour: primaries, transfer, matrix, range.
-      offset_s: everything is shown so much later.
+    pts: of the frames in units of base, else one unit apart; sound: an audio encoder or None;
+    rotation: degrees of the display matrix; colour: primaries, transfer, matrix, range; offset_s:
+    everything is shown so much later.
     """
     pts = list(range(count)) if pts is None else pts
     with av.open(path, "w") as container:

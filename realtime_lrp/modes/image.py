@@ -1,31 +1,65 @@
-"""`image`: pictures to overlaid pictures or raw maps."""
+"""`image`: pictures to overlaid pictures or raw maps, and what is kept beside them."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.errors import DamagedInputError, MissingInputError
-from realtime_lrp.modes.engine import Engine, Result, turned
-from realtime_lrp.video.files import PICTURES, completed, inputs_of, outputs_for
+from realtime_lrp.modes.engine import Engine, Result, label_line, turned
+from realtime_lrp.modes.records import MAPS_MARK, Lines, Maps, described
+from realtime_lrp.modes.summary import Timeline, write_summary
+from realtime_lrp.video.files import (
+    PICTURES,
+    check_folder,
+    check_output,
+    completed,
+    completed_folder,
+    inputs_of,
+    outputs_for,
+)
 from realtime_lrp.video.pictures import read_picture, write_picture
+from realtime_lrp.video.region import resize
 from realtime_lrp.view.overlay import lay_over
 
 OUTPUTS = (".png", ".jpg", ".jpeg", ".npz")
+TOGETHER = "pictures"
+"""The name of what is kept of several pictures together."""
+
+THUMBNAIL = (240, 320)
+"""Rows and columns at most."""
+MOST_THUMBNAILS = 48
 
 log = logging.getLogger(__name__)
 
 
-def run(config: Config, inputs: Sequence[str], output: str, overwrite: bool) -> list[str]:
-    """Explains each picture and writes it; damaged ones among several are left out and named.
+@dataclass(frozen=True)
+class Request:
+    """What is asked for besides the configuration.
 
-    Args:
-      config: the effective configuration.
+    Attributes:
       inputs: files, folders, globs.
       output: .png, .jpg, .npz, or a folder, which gets PNG files.
-      overwrite: whether existing outputs may be replaced.
+      overwrite: existing outputs may be replaced.
+      sidecar: JSON lines beside the outputs.
+      summary: a picture of them all beside the outputs.
+      maps: the folder that gets a folder of raw maps, or None.
+    """
+
+    inputs: Sequence[str]
+    output: str
+    overwrite: bool = False
+    sidecar: bool = False
+    summary: bool = False
+    maps: Path | None = None
+
+
+def run(config: Config, request: Request) -> list[str]:
+    """Explains each picture and writes it; damaged ones among several are left out and named.
 
     Returns:
       One line for each picture: its name, its best labels, where the output is.
@@ -33,9 +67,29 @@ def run(config: Config, inputs: Sequence[str], output: str, overwrite: bool) -> 
     Raises:
       DamagedInputError: no picture can be read.
     """
-    sources = inputs_of(inputs, PICTURES, "picture")
-    targets = outputs_for(sources, output, ".png", OUTPUTS, overwrite)
+    sources = inputs_of(request.inputs, PICTURES, "picture")
+    targets = outputs_for(sources, request.output, ".png", OUTPUTS, request.overwrite)
+    together = targets[0].parent / TOGETHER if len(targets) > 1 else targets[0]
     engine, lines = None, []
+    with ExitStack() as stack:
+        kept = _Kept(request, together, stack)
+        for source, target, picture in _readable(sources, targets):
+            engine = engine or Engine(config)
+            result = _explained(config, engine, picture, target, request.overwrite)
+            kept.take(config, engine, source, picture, result)
+            best = ", ".join(f"{name} {score:.2g}" for name, score in engine.top(result.scores, 3))
+            passes = engine.explainer.passes
+            note = f" (mean of {passes} passes)" if passes else ""
+            lines.append(f"{source.name}: {best} -> {target}{note}")
+        if not lines:
+            raise DamagedInputError(f"None of the {len(sources)} pictures can be read.")
+        kept.finish(config)
+    return lines
+
+
+def _readable(
+    sources: Sequence[Path], targets: Sequence[Path]
+) -> Iterator[tuple[Path, Path, np.ndarray]]:
     for source, target in zip(sources, targets, strict=True):
         try:
             picture = read_picture(source)
@@ -44,15 +98,65 @@ def run(config: Config, inputs: Sequence[str], output: str, overwrite: bool) -> 
                 raise
             log.warning("%s", error)
             continue
-        engine = engine or Engine(config)
-        result = _explained(config, engine, picture, target, overwrite)
-        best = ", ".join(f"{name} {score:.2g}" for name, score in engine.top(result.scores, 3))
-        passes = engine.explainer.passes
-        note = f" (mean of {passes} passes)" if passes else ""
-        lines.append(f"{source.name}: {best} -> {target}{note}")
-    if not lines:
-        raise DamagedInputError(f"None of the {len(sources)} pictures can be read.")
-    return lines
+        yield source, target, picture
+
+
+class _Kept:
+    """What is kept of the maps besides their pictures."""
+
+    def __init__(self, request: Request, together: Path, stack: ExitStack):
+        replace = request.overwrite
+        sidecar, summary = together.with_suffix(".jsonl"), together.with_suffix(".summary.png")
+        maps = request.maps / together.stem if request.maps else None
+        for wanted, path in ((request.sidecar, sidecar), (request.summary, summary)):
+            if wanted:
+                check_output(path, replace)
+        if maps:
+            check_folder(maps, replace, MAPS_MARK)
+        self._lines = self._maps = self._summary = None
+        if request.sidecar:
+            self._lines = stack.enter_context(
+                Lines(stack.enter_context(completed(sidecar, replace)))
+            )
+        if maps:
+            folder = stack.enter_context(completed_folder(maps, replace, MAPS_MARK))
+            self._maps = stack.enter_context(Maps(folder))
+        if request.summary:
+            self._summary = stack.enter_context(completed(summary, replace))
+        self._timeline = Timeline("pictures, in their order", "o")
+        self._thumbnails: list[tuple[str, np.ndarray]] = []
+        self._count = 0
+
+    def take(
+        self, config: Config, engine: Engine, source: Path, picture: np.ndarray, result: Result
+    ) -> None:
+        """Takes a picture and its map."""
+        if not (self._lines or self._maps or self._summary):
+            return
+        row = described(engine, config.lrp.target, result)
+        if self._lines:
+            self._lines.write({"file": str(source), **row})
+        if self._maps:
+            self._maps.add(result, str(source))
+        if self._summary:
+            self._count += 1
+            self._timeline.add(self._count, row)
+            drawn = _drawn(config, engine, picture, result)
+            scale = min(rows / side for rows, side in zip(THUMBNAIL, drawn.shape, strict=False))
+            size = tuple(max(1, round(side * scale)) for side in drawn.shape[:2])
+            best = label_line(engine.top(result.scores, 1))
+            self._thumbnails.append((f"{source.name}: {best}", resize(drawn, size)))
+
+    def finish(self, config: Config) -> None:
+        """Draws the summary."""
+        if self._summary:
+            title = f"{self._count} pictures, {config.lrp.method}, target {config.lrp.target}"
+            write_summary(self._summary, title, self._thumbnails, self._timeline, MOST_THUMBNAILS)
+
+
+def _drawn(config: Config, engine: Engine, picture: np.ndarray, result: Result) -> np.ndarray:
+    layer = engine.layer(engine.painter(0.0), result)
+    return lay_over(turned(picture, config.input.mirror), layer)
 
 
 def _explained(
@@ -62,15 +166,13 @@ def _explained(
     target: Path,
     overwrite: bool,
 ) -> Result:
-    picture = turned(picture, config.input.mirror)
-    (result,) = engine.explain([picture])
+    (result,) = engine.explain([turned(picture, config.input.mirror)])
     if not result.scale:
         log.warning("%s: the map is zero everywhere; nothing is drawn", target.name)
     if target.suffix.lower() == ".npz":
         _write_map(config, engine, result, target, overwrite)
     else:
-        layer = engine.layer(engine.painter(0.0), result)
-        write_picture(target, lay_over(picture, layer), overwrite)
+        write_picture(target, _drawn(config, engine, picture, result), overwrite)
     return result
 
 

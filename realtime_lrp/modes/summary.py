@@ -1,4 +1,4 @@
-"""A picture that sums up a recording: small frames, probabilities and relevance over time."""
+"""A picture that sums up a recording or a folder: small frames, probabilities and relevance."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,11 @@ Figure = Any
 
 
 class Timeline:
-    """The figures of a recording's explained frames; of long ones every other, again and again.
+    """The figures of explained frames in their order; of many every other, again and again.
+
+    Args:
+      unit: of the axis along which they come.
+      style: "-" joins what follows on each other, "o" shows each by itself.
 
     Attributes:
       most: how many are kept at most.
@@ -23,33 +27,38 @@ class Timeline:
 
     most = 20_000
 
-    def __init__(self):
+    def __init__(self, unit: str = "seconds", style: str = "-"):
+        self._unit, self._style = unit, style
         self._rows: list[tuple[float, dict[str, float], float]] = []
         self._step, self._count = 1, 0
 
-    def add(self, seconds: float, row: Mapping[str, Any]) -> None:
-        """Takes what `described` says of a frame."""
+    def add(self, at: float, row: Mapping[str, Any]) -> None:
+        """Takes what `described` says of a frame, and where it stands."""
         if self._count % self._step == 0:
             top = {one["label"]: one["probability"] for one in row["top5"]}
-            self._rows.append((seconds, top, row["relevance_sum"]))
+            self._rows.append((at, top, row["relevance_sum"]))
             if len(self._rows) > self.most:
                 self._rows, self._step = self._rows[::2], 2 * self._step
         self._count += 1
 
     def draw(self, probabilities: Figure, relevance: Figure) -> None:
         """Draws into two pairs of axes."""
-        times = [seconds for seconds, _, _ in self._rows]
+        places = [at for at, _, _ in self._rows]
         first = Counter(next(iter(top)) for _, top, _ in self._rows)
         further = Counter(label for _, top, _ in self._rows for label in top)
         labels = [label for label, _ in first.most_common()]
         labels += [label for label, _ in further.most_common() if label not in labels]
         for label in labels[:LABELS]:
             shares = [top.get(label, np.nan) for _, top, _ in self._rows]
-            probabilities.plot(times, shares, label=label.replace("_", " "), linewidth=1.2)
+            probabilities.plot(
+                places, shares, self._style, label=label.replace("_", " "), linewidth=1.2
+            )
         probabilities.set(ylabel="probability", ylim=(0, 1.02))
         probabilities.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
-        relevance.plot(times, [total for _, _, total in self._rows], "black", linewidth=1.0)
-        relevance.set(ylabel="sum of relevance", xlabel="seconds")
+        relevance.plot(
+            places, [total for _, _, total in self._rows], self._style, color="black", linewidth=1.0
+        )
+        relevance.set(ylabel="sum of relevance", xlabel=self._unit)
         for axes in (probabilities, relevance):
             axes.margins(x=0.01)
             axes.grid(alpha=0.3)
@@ -58,24 +67,25 @@ class Timeline:
 def write_summary(
     path: Path,
     title: str,
-    thumbnails: Sequence[tuple[float, np.ndarray]],
+    thumbnails: Sequence[tuple[str, np.ndarray]],
     timeline: Timeline,
+    most: int = 12,
 ) -> None:
-    """Writes a PNG: up to 12 small frames in rows of 4, below them the timeline.
+    """Writes a PNG: small pictures in rows of 4, below them the timeline.
 
     Args:
       path: the file.
       title: stands at the top.
-      thumbnails: (seconds, uint8 [h, w, 3] RGB), all of one size.
-      timeline: of the same recording.
+      thumbnails: (caption, uint8 [h, w, 3] RGB).
+      timeline: of the same pictures.
+      most: how many of the thumbnails are shown at most, evenly chosen.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    chosen = np.linspace(0, len(thumbnails) - 1, min(12, len(thumbnails))).round().astype(int)
+    chosen = np.linspace(0, len(thumbnails) - 1, min(most, len(thumbnails))).round().astype(int)
     rows = -(-len(chosen) // COLUMNS)
-    height, width = thumbnails[0][1].shape[:2]
-    tall = 3.0 * height / width + 0.3
+    tall = 3.0 * max(p.shape[0] / p.shape[1] for _, p in thumbnails) + 0.3
     figure = Figure(figsize=(13, rows * tall + 4.8), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(title)
@@ -83,8 +93,8 @@ def write_summary(
     for axes in (grid := pictures.subplots(rows, COLUMNS, squeeze=False)).flat:
         axes.axis("off")
     for axes, number in zip(grid.flat, chosen, strict=False):
-        seconds, picture = thumbnails[number]
+        caption, picture = thumbnails[number]
         axes.imshow(picture)
-        axes.set_title(f"{seconds:.2f} s", fontsize=9)
+        axes.set_title(caption, fontsize=9)
     timeline.draw(*lines.subplots(2, 1, sharex=True))
     figure.savefig(path, format="png")

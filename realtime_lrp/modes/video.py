@@ -312,7 +312,8 @@ def overlay_file(
         kept.rest(report.times)
         if drawing:
             title = f"{source.name}: {', '.join(words[1:])}, target {lrp.target}"
-            write_summary(drawing, title, report.thumbnails, kept.timeline)
+            captioned = [(f"{seconds:.2f} s", picture) for seconds, picture in report.thumbnails]
+            write_summary(drawing, title, captioned, kept.timeline)
     return report
 
 

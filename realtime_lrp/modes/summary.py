@@ -85,7 +85,7 @@ def write_summary(
 
     chosen = np.linspace(0, len(thumbnails) - 1, min(most, len(thumbnails))).round().astype(int)
     rows = -(-len(chosen) // COLUMNS)
-    tall = 3.0 * max(p.shape[0] / p.shape[1] for _, p in thumbnails) + 0.3
+    tall = 3.0 * min(1.0, max(p.shape[0] / p.shape[1] for _, p in thumbnails)) + 0.3
     figure = Figure(figsize=(13, rows * tall + 4.8), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(title)

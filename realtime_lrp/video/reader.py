@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,7 @@ class TimedFrame:
 
 @dataclass(frozen=True)
 class Span:
-    """A part of a recording, seconds since its beginning.
+    """A part of a recording, seconds since its first frame.
 
     Attributes:
       start: of the first frame.
@@ -125,18 +126,18 @@ class VideoReader:
     def _items(self, sound: list) -> Iterator["TimedFrame | av.Packet"]:
         to_rgb = av.video.reformatter.VideoReformatter()
         step = max(1, round(1 / (self.fps * self.time_base)))
-        start, end, shift = float("-inf"), float("inf"), 0
+        start, end, shift = -inf, inf, 0
         if self._trimmed:
-            zero = (self._container.start_time or 0) / av.time_base
-            start = zero + self._span.start
-            end = end if self._span.end is None else zero + self._span.end
-            shift = round(Fraction(start) / self.time_base)
+            zero = (self._stream.start_time or 0) * self.time_base
+            start = zero + _exact(self._span.start)
+            end = inf if self._span.end is None else zero + _exact(self._span.end)
+            shift = round(start / self.time_base)
         if self._trimmed and self._span.start:
             self._container.seek(int(start * av.time_base))
         last, size, over = None, {}, False
         for item in self._decoded(sound):
             if isinstance(item, av.Packet):
-                time = float(item.pts * item.time_base) if item.pts is not None else None
+                time = item.pts * item.time_base if item.pts is not None else None
                 if over and time is not None and time > end + SOUND_BEHIND_S:
                     break
                 if not item.size or time is None or start <= time < end:
@@ -177,9 +178,9 @@ class VideoReader:
         aspect = Fraction(self._stream.sample_aspect_ratio or 1) or Fraction(1)
         self.aspect = 1 / aspect if self._rotation % 180 else aspect
 
-    def _shifted(self, packet: "av.Packet", start: float) -> "av.Packet":
+    def _shifted(self, packet: "av.Packet", start: Fraction) -> "av.Packet":
         if self._trimmed and packet.pts is not None:
-            shift = round(Fraction(start) / packet.time_base)
+            shift = round(start / packet.time_base)
             packet.pts -= shift
             packet.dts = packet.pts if packet.dts is None else packet.dts - shift
         return packet
@@ -194,7 +195,7 @@ class VideoReader:
                 packet = next(packets, None)
                 if packet is None:
                     break
-                if packet.stream_index != self._stream.index:
+                if packet.stream.index != self._stream.index:  # its own says 0 at the end
                     yield packet
                     continue
                 frames = packet.decode()
@@ -295,6 +296,11 @@ def _open(path: Path) -> "av.container.InputContainer":
         raise DamagedInputError(
             f"{str(path)!r} is no video that can be read. Expected MP4, MOV, MKV, WebM or AVI."
         ) from None
+
+
+def _exact(seconds: float) -> Fraction:
+    """0.1 as 1 / 10."""
+    return Fraction(seconds).limit_denominator(1_000_000)
 
 
 def _upright(picture: np.ndarray, rotation: int) -> np.ndarray:

@@ -24,6 +24,8 @@ CODECS = {
 """Name -> FFmpeg's encoder, its constant rate factor where none is asked for, further options."""
 
 REENCODED = "aac"
+LAYOUTS = {1: "mono", 2: "stereo", 3: "2.1", 4: "quad", 5: "5.0", 6: "5.1", 8: "7.1"}
+"""By the number of channels, for sound that does not say where they are."""
 
 
 class VideoWriter:
@@ -96,6 +98,8 @@ class VideoWriter:
                 self._container.close()
             return
         try:
+            for sound in self._sound.values():
+                sound.end()
             self._mux(self._stream.encode(None))
         finally:
             self._container.close()
@@ -116,19 +120,21 @@ class VideoWriter:
         notes = []
         for stream in streams:
             name = stream.codec_context and stream.codec_context.codec.canonical_name
-            if name in self._container.supported_codecs:
+            # Few players know the PCM that MP4 may hold.
+            unheard = self._container.format.name == "mp4" and (name or "").startswith("pcm_")
+            if name in self._container.supported_codecs and not unheard:
                 self._sound[stream.index] = _Copied(self._container, stream)
             elif name:
                 self._sound[stream.index] = _Reencoded(self._container, stream)
-                notes.append(f"the sound is {name}, which this container cannot hold: now AAC")
+                notes.append(f"the sound is {name}, which this container does not keep: now AAC")
             else:
                 notes.append("a sound stream that nothing here decodes is left out")
         return notes
 
     def sound(self, packet: "av.Packet") -> None:
-        """Appends a packet of a stream out of `add_sound`; one without bytes ends it."""
-        if packet.stream_index in self._sound:
-            self._sound[packet.stream_index](packet)
+        """Appends a packet of a stream out of `add_sound`; after the first `write`."""
+        if packet.stream.index in self._sound:
+            self._sound[packet.stream.index](packet)
 
     @property
     def lost_sound(self) -> int:
@@ -170,12 +176,13 @@ class _Copied:
 
     def __init__(self, container: "av.container.OutputContainer", stream: "av.AudioStream"):
         self._container = container
+        self._from_zero = container.format.name == "matroska"
         self._stream = container.add_stream_from_template(stream)
         self._last: int | None = None
         self.lost = 0
 
     def __call__(self, packet: "av.Packet") -> None:
-        if not packet.size:
+        if not packet.size or (self._from_zero and _before_zero(packet)):
             return
         if packet.dts is None or (self._last is not None and packet.dts <= self._last):
             self.lost += 1  # a muxer takes times that rise and no others
@@ -183,6 +190,14 @@ class _Copied:
         self._last = packet.dts
         packet.stream = self._stream
         self._container.mux(packet)
+
+    def end(self) -> None:
+        pass
+
+
+def _before_zero(packet: "av.Packet") -> bool:
+    """Whether a packet is never heard; Matroska would move everything else for its sake."""
+    return packet.pts is not None and packet.pts < 0 and packet.pts + (packet.duration or 0) <= 0
 
 
 class _Reencoded:
@@ -192,7 +207,11 @@ class _Reencoded:
         self._container = container
         context = stream.codec_context
         self._stream = container.add_stream(REENCODED, rate=context.sample_rate)
-        self._stream.codec_context.layout = context.layout
+        layout = context.layout.name
+        if layout.endswith("channels"):
+            layout = LAYOUTS.get(context.layout.nb_channels, "stereo")
+        self._stream.codec_context.layout = layout
+        self._resampler = av.AudioResampler("fltp", layout, context.sample_rate)
         self.lost = 0
 
     def __call__(self, packet: "av.Packet") -> None:
@@ -202,9 +221,15 @@ class _Reencoded:
             self.lost += 1
             return
         for frame in frames:
-            self._container.mux(self._stream.encode(frame))
-        if not packet.size:
-            self._container.mux(self._stream.encode(None))
+            self._encode(frame)
+
+    def end(self) -> None:
+        self._encode(None)
+        self._container.mux(self._stream.encode(None))
+
+    def _encode(self, frame: "av.AudioFrame | None") -> None:
+        for heard in self._resampler.resample(frame):
+            self._container.mux(self._stream.encode(heard))
 
 
 def verify(path: Path, frames: int) -> None:

@@ -1,0 +1,679 @@
+"""`video`: what goes in comes out, with its times and its sound, whole or not at all."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import namedtuple
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import cv2
+import media
+import numpy as np
+import program
+import pytest
+
+from realtime_lrp.modes import video_job, video_process
+from realtime_lrp.video.colour import colour_of
+from realtime_lrp.view.colormaps import colormap_named  # noqa: F401 - the same import order
+
+PTS = [0, 3, 4, 10, 11, 30, 31, 33]
+
+
+@pytest.fixture
+def words(tiny_model, tmp_path):
+    """The network, its labels, and a map that is not drawn."""
+    labels = tmp_path / "labels.txt"
+    labels.write_text("red\ngreen\nblue\nother\n")
+    return ("--model", tiny_model, "--preprocess", "none", "--labels", labels)
+
+
+UNSEEN = ("--opacity", "0")
+
+
+def shape(path):
+    """(codec, rows, columns, pixel aspect, colour) of a file's pictures."""
+    with av.open(path) as container:
+        stream = container.streams.video[0]
+        frame = next(container.decode(stream))
+        colour = frame.color_primaries, frame.color_trc, frame.colorspace, frame.color_range
+        name = stream.codec_context.name
+        return name, stream.height, stream.width, stream.sample_aspect_ratio, colour
+
+
+def pictures_of(path):
+    """Every frame, turned upright, int [n, rows, columns, 3]."""
+    with av.open(path) as container:
+        return np.stack(
+            [
+                np.rot90(frame.to_ndarray(format="rgb24"), frame.rotation // 90 % 4)
+                for frame in container.decode(video=0)
+            ]
+        ).astype(int)
+
+
+RECORDINGS = {
+    "variable rate": ("a.mp4", {"pts": PTS, "sound": "aac"}),
+    "29.97": ("a.mp4", {"base": Fraction(1001, 30000), "sound": "aac"}),
+    "begins late": ("a.mp4", {"offset_s": 2, "sound": "aac"}),
+    "transport stream": ("a.ts", {"base": Fraction(1, 90000), "pts": [p * 3003 for p in PTS]}),
+    "B-frames": ("a.mkv", {"options": {"bf": "3", "g": "6"}, "sound": "libopus", "count": 20}),
+    "PCM": ("a.mov", {"sound": "pcm_s16le"}),
+    "turned by 90": ("a.mp4", {"rotation": 90, "aspect": Fraction(16, 11)}),
+    "turned by 180": ("a.mp4", {"rotation": 180}),
+    "turned by 270": ("a.mp4", {"rotation": 270}),
+    "pixel aspect": ("a.mp4", {"aspect": Fraction(16, 11)}),
+    "odd size": ("a.mkv", {"codec": "ffv1", "pixels": "bgr0", "size": (47, 63)}),
+    "10 bits": ("a.mp4", {"pixels": "yuv420p10le"}),
+    "grey": ("a.mkv", {"codec": "ffv1", "pixels": "gray"}),
+    "full range": ("a.mp4", {"colour": (1, 1, 1, 2)}),
+    "BT.709": ("a.mp4", {"colour": (1, 1, 1, 1)}),
+    "PAL": ("a.mp4", {"colour": (5, 6, 5, 1)}),
+    "interlaced": ("a.mp4", {"options": {"x264-params": "interlaced=1:tff=1"}, "size": (64, 64)}),
+    "one frame": ("a.mp4", {"pts": [0], "sound": "aac"}),
+    "HEVC": ("a.mkv", {"codec": "libx265", "options": {"x265-params": "log-level=none"}}),
+}
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_frames_times_sound_and_colours_are_kept(name, run, words, tmp_path):
+    """Exactly, but for the colours: H.264 at our quality moves them by a few levels."""
+    file, options = RECORDINGS[name]
+    source, target = media.recording(tmp_path / file, **options), tmp_path / "out.mp4"
+    if name == "PCM":
+        target = tmp_path / "out.mov"
+    code, _, err = run("video", source, "-o", target, *words, *UNSEEN)
+    assert (code, err) == (0, "")
+    assert media.frame_times(target) == media.frame_times(source)
+    if "sound" in options:
+        codec, packets = media.sound_of(source)
+        assert media.sound_of(target) == (codec, packets)
+        assert len(packets) > 3
+    before, after = shape(source), shape(target)
+    turned = options.get("rotation", 0) % 180 == 90
+    rows, columns = before[2:0:-1] if turned else before[1:3]
+    aspect = before[3] or 1
+    assert after[:4] == (
+        "h264", rows + rows % 2, columns + columns % 2, 1 / aspect if turned else aspect
+    )  # fmt: skip
+    if name not in ("odd size", "grey", "HEVC"):  # which hold no colours, or say it in other words
+        said = lambda colour: (*colour[:3], colour[3] or 1)  # noqa: E731
+        assert said(after[4]) == said(before[4])
+    expected, got = pictures_of(source), pictures_of(target)
+    free = slice(1, rows // 2)  # above the line with the label, inside the outline
+    differences = np.abs(got[:, free, 1 : columns - 1] - expected[:, free, 1 : columns - 1])
+    assert differences.mean() < (8 if name == "interlaced" else 5)
+
+
+def test_interlaced_fields_become_whole_pictures(run, words, tmp_path):
+    """A bar that moves between two fields leaves no comb: neighbouring rows agree."""
+    options = {"x264-params": "interlaced=1:tff=1", "crf": "4"}
+    source = tmp_path / "in.mp4"
+    with av.open(source, "w") as container:
+        stream = container.add_stream("libx264", rate=25)
+        stream.height, stream.width, stream.pix_fmt, stream.options = 64, 64, "yuv420p", options
+        for number in range(8):
+            woven = media.plain((20, 40, 60), (64, 64))
+            for field in (0, 1):
+                left = 4 + 6 * (2 * number + field) % 50
+                woven[field::2, left : left + 8] = (240, 200, 30)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(woven, format="rgb24")))
+        container.mux(stream.encode(None))
+    comb = lambda path: np.abs(np.diff(pictures_of(path)[2:6, 4:28], axis=1)).mean()  # noqa: E731
+    assert run("video", source, "-o", tmp_path / "out.mp4", *words, *UNSEEN)[0] == 0
+    assert media.frame_times(tmp_path / "out.mp4") == media.frame_times(source)
+    assert comb(source) > 20 and comb(tmp_path / "out.mp4") < comb(source) / 3
+
+
+def test_sound_that_the_container_cannot_hold_becomes_aac(run, words, tmp_path):
+    """And is told; PCM in MP4. `--audio none` leaves it out."""
+    source = media.recording(tmp_path / "in.mkv", sound="pcm_s16le", count=30)
+    code, _, err = run("video", source, "-o", tmp_path / "out.mp4", *words)
+    assert code == 0 and "pcm_s16le" in err and "AAC" in err
+    codec, packets = media.sound_of(tmp_path / "out.mp4")
+    assert codec == "aac"
+    assert float(packets[-1][0]) == pytest.approx(float(media.sound_of(source)[1][-1][0]), abs=0.05)
+    with av.open(tmp_path / "out.mp4") as container:
+        wave = np.concatenate(
+            [frame.to_ndarray()[0] for frame in container.decode(audio=0) if frame.pts >= 4800]
+        )
+    spectrum = np.abs(np.fft.rfft(wave[:24000]))
+    assert spectrum.argmax() * 2 == pytest.approx(48000 / 20 / (2 * np.pi), abs=4)
+    quiet = ("--audio", "none", "--overwrite")
+    assert run("video", source, "-o", tmp_path / "out.mp4", *words, *quiet)[0] == 0
+    with av.open(tmp_path / "out.mp4") as container:
+        assert not container.streams.audio
+
+
+def test_the_last_frame_is_shown_as_long_as_before(run, words, tmp_path):
+    """A still of two seconds stays one; a cover of a song is a video of one frame."""
+    source = tmp_path / "still.mp4"
+    with av.open(source, "w") as container:
+        stream = container.add_stream("libx264", rate=30)
+        stream.height, stream.width, stream.pix_fmt = 48, 64, "yuv420p"
+        frame = av.VideoFrame.from_ndarray(media.plain(), format="rgb24")
+        (packet,) = [*stream.encode(frame), *stream.encode(None)]
+        packet.duration = 60
+        container.mux(packet)
+    assert run("video", source, "-o", tmp_path / "out.mp4", *words)[0] == 0
+    for path in (source, tmp_path / "out.mp4"):
+        with av.open(path) as container:
+            stream = container.streams.video[0]
+            assert float(stream.duration * stream.time_base) == pytest.approx(2, abs=0.01)
+
+
+def test_a_span_begins_at_zero_with_its_own_sound(run, words, tmp_path):
+    """Frames from 0.5 s to before 1.2 s, shifted to 0; --end alone keeps the beginning."""
+    source = media.recording(
+        tmp_path / "in.mp4", count=60, sound="aac", options={"g": "12", "bf": "2"}
+    )
+    target = tmp_path / "out.mp4"
+    code, out, _ = run("video", source, "-o", target, *words, "--start", 0.5, "--end", 1.2, *UNSEEN)
+    assert code == 0 and "21 frames" in out
+    assert media.frame_times(target) == [Fraction(n, 30) for n in range(21)]
+    expected, got = pictures_of(source)[15:36], pictures_of(target)
+    assert np.abs(got[:, 1:24, 1:-1] - expected[:, 1:24, 1:-1]).mean() < 4
+    times = [float(time) for time, _ in media.sound_of(target)[1]]
+    assert -0.03 < times[0] < 0.03 and 0.64 < times[-1] < 0.7
+    everything = [data for _, data in media.sound_of(source)[1]]
+    kept = [data for _, data in media.sound_of(target)[1]]
+    assert kept == everything[everything.index(kept[0]) :][: len(kept)]
+    code, out, _ = run("video", source, "-o", target, *words, "--end", 0.1, "--overwrite")
+    assert code == 0 and "3 frames" in out
+    assert run("video", source, "-o", target, *words, "--start", 3, "--overwrite")[0] == 65
+    assert run("video", source, "-o", target, *words, "--start", 1, "--end", 1)[0] in (2, 73)
+
+
+@pytest.mark.parametrize("layout", ["overlay", "side-by-side", "map", "original+map"])
+def test_layouts(layout, run, words, tmp_path):
+    """The original stays what it is; the map alone is black where there is no relevance."""
+    source = media.recording(tmp_path / "in.mp4", size=(48, 96))
+    target = tmp_path / "out.mp4"
+    assert run("video", source, "-o", target, *words, "--layout", layout)[0] == 0
+    before, after = pictures_of(source), pictures_of(target)
+    panels = 2 if "side" in layout or "original" in layout else 1
+    assert after.shape == (12, 48, 96 * panels, 3)
+    if panels == 2:
+        assert np.abs(after[:, :, :94] - before[:, :, :94]).mean() < 4
+    drawn = after[:, :, 96 * (panels - 1) :]
+    outside = drawn[:, :, 2:20]  # left of the square that the network sees
+    if "map" in layout:
+        assert outside.max() < 12 and drawn[:, :, 30:66].max() > 60
+    else:
+        assert np.abs(outside - before[:, :, 2:20]).mean() < 4
+        assert np.abs(drawn[:, 4:30, 30:66] - before[:, 4:30, 30:66]).mean() > 6
+
+
+@pytest.mark.parametrize(
+    ("codec", "name", "container"),
+    [("hevc", "hevc", ".mp4"), ("av1", "libdav1d", ".mkv"), ("h264", "h264", ".mov")],
+)
+def test_codecs_and_their_quality(codec, name, container, run, words, tmp_path):
+    """A higher rate factor makes a smaller file, with the same frames and times."""
+    source = media.recording(tmp_path / "in.mp4", count=10, size=(96, 128), sound="aac")
+    sizes = []
+    for quality in (10, 45):
+        target = tmp_path / f"{quality}{container}"
+        options = ("--codec", codec, "--quality", quality)
+        assert run("video", source, "-o", target, *words, *options)[0] == 0
+        assert shape(target)[0] == name
+        times = [float(time) for time in media.frame_times(target)]
+        assert times == pytest.approx([n / 30 for n in range(10)], abs=6e-4)
+        assert media.sound_of(target)[0] == "aac"
+        sizes.append(target.stat().st_size)
+    assert sizes[1] < sizes[0]
+
+
+def test_maps_in_between_are_carried_along(run, words, tmp_path):
+    """Every third frame is explained; the sidecar says which; a moved map follows the picture."""
+    source = media.recording(tmp_path / "in.mp4", count=20)
+    target, stats = tmp_path / "out.mp4", tmp_path / "s.json"
+    options = ("--stride", 3, "--batch", 2, "--sidecar", "--stats", stats)
+    assert run("video", source, "-o", target, *words, *options)[0] == 0
+    assert media.frame_times(target) == media.frame_times(source)
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [row["frame"] for row in rows] == list(range(20))
+    assert [row["frame"] for row in rows if row["explained"]] == list(range(0, 20, 3))
+    assert rows[4]["top5"] == rows[3]["top5"]
+    figures = json.loads(stats.read_text())
+    assert (figures["maps"], figures["frames_shown"]) == (7, 20)
+
+
+def test_a_sidecar_and_raw_maps_hold_what_the_explainer_gives(run, words, tiny_model, tmp_path):
+    """Against the explainer itself on the decoded frames; centre and spread by hand."""
+    from realtime_lrp import Explainer
+    from realtime_lrp.models.networks import load_network
+    from realtime_lrp.video.reader import VideoReader
+    from realtime_lrp.video.region import region_of
+
+    source = media.recording(tmp_path / "in.mp4", count=5, size=(48, 80))
+    options = ("--sidecar", "--summary", "--maps", tmp_path / "maps", "--target", "top1")
+    options += ("--precision", "float32")
+    code, _, err = run("video", source, "-o", tmp_path / "out.mp4", *words, *options)
+    assert (code, err) == (0, "")
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    data = np.load(tmp_path / "maps" / "out" / "maps_000000.npz")
+    network = load_network(str(tiny_model), preprocessing="none")
+    explainer = Explainer(network.model, target="top1")
+    region = region_of((48, 80), (32, 32), "crop")
+    with VideoReader(source) as reader:
+        views = np.stack([region.extract(frame.picture) for frame in reader])
+    explanation = explainer(network.prepare(views))
+    maps = explanation.relevance.sum(-1)
+    assert data["relevance"].dtype == np.float16
+    raw = data["relevance"].astype(np.float32) * data["scale"][:, None, None]
+    np.testing.assert_allclose(raw, maps, atol=np.abs(maps).max() * 1e-3)
+    assert data["names"].tolist() == list(range(5))
+    np.testing.assert_allclose(data["times"], np.arange(5) / 30, atol=1e-6)
+    np.testing.assert_array_equal(data["box"], [[16, 0, 64, 48]] * 5)
+    labels = ["red", "green", "blue", "other"]
+    for number, row in enumerate(rows):
+        order = np.argsort(-explanation.scores[number])
+        assert [one["label"] for one in row["top5"]] == [labels[n] for n in order]
+        shares = [one["probability"] for one in row["top5"]]
+        np.testing.assert_allclose(shares, explanation.scores[number][order], atol=1e-5)
+        weight = np.abs(maps[number])
+        y, x = np.mgrid[0:32, 0:32] * 1.5 + 0.75
+        centre = [(weight * (x + 16)).sum() / weight.sum(), (weight * y).sum() / weight.sum()]
+        square = (weight * ((x + 16 - centre[0]) ** 2 + (y - centre[1]) ** 2)).sum()
+        np.testing.assert_allclose(row["centre"], centre, atol=0.1)
+        assert row["spread"] == pytest.approx(np.sqrt(square / weight.sum()), abs=0.1)
+        assert row["relevance_sum"] == pytest.approx(maps[number].sum(), rel=1e-3)
+        assert (row["time"], row["target"]) == (pytest.approx(number / 30, abs=1e-5), "top1")
+    summary = cv2.imread(str(tmp_path / "out.summary.png"))
+    assert summary.shape[1] > 1000 and summary.std() > 20
+
+
+def test_maps_come_in_chunks(tmp_path, monkeypatch):
+    """Two to a file here; a map of zeros has the scale 1."""
+    from types import SimpleNamespace
+
+    from realtime_lrp.modes import records
+
+    monkeypatch.setattr(records, "CHUNK", 2)
+    region = SimpleNamespace(box=(0, 0, 4, 4))
+    with records.Maps(tmp_path) as maps:
+        for number in range(5):
+            relevance = np.full((4, 4, 3), number * 1e-9, np.float32)
+            maps.add(SimpleNamespace(relevance=relevance, region=region), number, 0.0)
+    files = sorted(path.name for path in tmp_path.iterdir())
+    assert files == ["maps_000000.npz", "maps_000002.npz", "maps_000004.npz"]
+    last = np.load(tmp_path / files[2])
+    raw = last["relevance"].astype(np.float32) * last["scale"][:, None, None]
+    np.testing.assert_allclose(raw, 12e-9, rtol=1e-3)
+    assert np.load(tmp_path / files[0])["scale"][0] == 1
+
+
+def test_photos_get_the_same(run, words, tmp_path, rng):
+    """A folder: one sidecar, one summary, one folder of maps; the damaged one is named."""
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir(), out.mkdir()
+    for name in ("a.png", "b.png"):
+        media.write_picture(folder / name, rng.integers(0, 256, (40, 60, 3), np.uint8))
+    (folder / "c.png").write_text("no picture")
+    options = ("--sidecar", "--summary", "--maps", tmp_path / "maps")
+    code, _, err = run("image", folder, "-o", out, *words, *options)
+    assert code == 0 and "c.png" in err
+    rows = [json.loads(line) for line in (out / "pictures.jsonl").read_text().splitlines()]
+    assert [Path(row["file"]).name for row in rows] == ["a.png", "b.png"]
+    data = np.load(tmp_path / "maps" / "pictures" / "maps_000000.npz")
+    sums = (data["relevance"].astype(float) * data["scale"][:, None, None]).sum((1, 2))
+    np.testing.assert_allclose(sums, [row["relevance_sum"] for row in rows], rtol=2e-3)
+    assert cv2.imread(str(out / "pictures.summary.png")).shape[1] > 1000
+    names = {"a.png", "b.png", "pictures.jsonl", "pictures.summary.png"}
+    assert set(os.listdir(out)) == names
+    assert run("image", folder / "a.png", "-o", tmp_path / "x.png", *words, "--sidecar")[0] == 0
+    assert len((tmp_path / "x.jsonl").read_text().splitlines()) == 1
+    assert run("image", folder / "b.png", "-o", tmp_path / "x.png", *words, "--sidecar")[0] == 73
+
+
+def test_a_batch_tells_its_progress_as_json(run, words, tmp_path):
+    """Nothing but JSON on stdout; the damaged file is named and the batch goes on."""
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir(), out.mkdir()
+    media.recording(folder / "a.mp4")
+    (folder / "b.mp4").write_text("no video at all")
+    media.recording(folder / "c.mp4", count=5)
+    code, stdout, err = run("video", folder, "-o", out, *words, "--json")
+    assert code == 0 and "b.mp4" in err
+    events = [json.loads(line) for line in stdout.splitlines()]
+    ends = [(e["event"], e["file"]) for e in events if e["event"] != "progress"]
+    assert ends == [("done", "a.mp4"), ("failed", "b.mp4"), ("done", "c.mp4")]
+    first = events[0]
+    assert (first["event"], first["frames"], first["files"]) == ("progress", 12, 3)
+    assert {"frame", "fps", "seconds_left", "label"} <= set(first)
+    assert sorted(os.listdir(out)) == ["a.mp4", "c.mp4"]
+
+
+def test_resume_skips_what_is_finished_and_only_that(run, words, tmp_path):
+    """Known by the source's content and by the settings, not by name."""
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir(), out.mkdir()
+    for name, count in (("a.mp4", 4), ("b.mp4", 5)):
+        media.recording(folder / name, count=count, metadata={"comment": "mine", "title": "T"})
+    command = ("video", folder, "-o", out, *words, "--resume")
+    code, stdout, _ = run(*command)
+    assert code == 0 and stdout.count("frames ->") == 2
+    with av.open(out / "a.mp4") as container:
+        assert container.metadata["title"] == "T"
+        assert container.metadata["comment"].startswith("mine\nrealtime_lrp")
+    made = {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    code, stdout, _ = run(*command)
+    assert code == 0 and stdout.count("finished before") == 2
+    assert {path: path.stat().st_mtime_ns for path in out.iterdir()} == made
+    code, _, err = run(*command, "--opacity", 0.1)
+    assert code == 73 and "--overwrite" in err
+    shutil.copy(folder / "b.mp4", folder / "a.mp4")
+    assert run(*command)[0] == 73
+    code, stdout, _ = run(*command, "--overwrite")
+    assert code == 0 and "a.mp4: 5 frames" in stdout and "b.mp4: finished before" in stdout
+    code, stdout, _ = run(*command, "--sidecar")  # the same settings, but something is missing
+    assert code == 0 and stdout.count("frames ->") == 2
+    assert (out / "a.jsonl").exists()
+
+
+def scripted(monkeypatch, tmp_path, code):
+    """Lets the process that decodes run some lines first."""
+    script = tmp_path / "process.py"
+    script.write_text(f"from realtime_lrp.modes import video_process\n{code}\nvideo_process.main()")
+    monkeypatch.setattr(video_job, "command", lambda: [sys.executable, str(script)])
+
+
+CRASH = """
+import os, signal
+from realtime_lrp.video import reader
+frames = reader.VideoReader._items
+def crashing(self, sound):
+    if "bad" in str(self._path):
+        {what}
+    return frames(self, sound)
+reader.VideoReader._items = crashing
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "crash (SIGSEGV)"),
+        ("import time; time.sleep(60)", "hang"),
+    ],
+)
+def test_a_decoder_that_dies_or_hangs_takes_no_other_file_with_it(
+    what, told, run, words, tmp_path, monkeypatch
+):
+    """It is named, the batch goes on, nothing half-written stays; alone it is damaged input."""
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir(), out.mkdir()
+    for name in ("a.mp4", "bad.mp4", "c.mp4"):
+        media.recording(folder / name)
+    scripted(monkeypatch, tmp_path, CRASH.format(what=what))
+    monkeypatch.setattr(video_job, "STALLED_S", 3.0)
+    code, _, err = run("video", folder, "-o", out, *words)
+    assert code == 0 and "bad.mp4" in err and told in err
+    assert sorted(os.listdir(out)) == ["a.mp4", "c.mp4"]
+    assert run("video", folder / "bad.mp4", "-o", tmp_path / "x.mp4", *words)[0] == 65
+    assert not list(tmp_path.glob("x.mp4*"))
+
+
+def test_limits_on_size_and_streams(run, words, tmp_path, monkeypatch):
+    """A picture beyond the limit, a file of many streams: refused in words."""
+    many = tmp_path / "many.mkv"
+    with av.open(many, "w") as container:
+        streams = [container.add_stream("ffv1", rate=30) for _ in range(17)]
+        for stream in streams:
+            stream.height, stream.width, stream.pix_fmt = 48, 64, "bgr0"
+        for stream in streams:
+            frame = av.VideoFrame.from_ndarray(media.plain(), format="rgb24")
+            container.mux([*stream.encode(frame.reformat(format="bgr0")), *stream.encode(None)])
+    code, _, err = run("video", many, "-o", tmp_path / "x.mp4", *words)
+    assert code == 65 and "17 streams" in err
+    wide = tmp_path / "wide.mkv"
+    with av.open(wide, "w") as container:
+        stream = container.add_stream("ffv1", rate=30)
+        stream.height, stream.width, stream.pix_fmt = 4096, 16400, "gray"
+        container.mux(stream.encode(av.VideoFrame(16400, 4096, "gray")))
+        container.mux(stream.encode(None))
+    code, _, err = run("video", wide, "-o", tmp_path / "x.mp4", *words)
+    assert code == 65 and "16400 x 4096" in err
+
+
+def test_damaged_packets_are_counted(run, words, tmp_path, rng):
+    """What decodes is written, the rest is told; the frames that stay keep their times."""
+    noise = [rng.integers(0, 256, (96, 128, 3), np.uint8) for _ in range(30)]
+    source = media.write_video(tmp_path / "in.mp4", noise, g="5")
+    whole = media.times_of(source)
+    data = bytearray(source.read_bytes())
+    for place in rng.integers(len(data) // 3, 2 * len(data) // 3, 30):
+        data[place] ^= 0xFF
+    source.write_bytes(data)
+    code, out, err = run("video", source, "-o", tmp_path / "out.mp4", *words)
+    assert code == 0
+    bad = int(err.split("skipped ")[1].split()[0]) if "skipped" in err else 0
+    times = media.times_of(tmp_path / "out.mp4")
+    assert len(times) > 20 and len(times) + bad <= 31
+    assert set(np.round(times, 4)) <= set(np.round(whole, 4))
+    assert f"{len(times)} frames" in out
+
+
+def mutated(data, seed):
+    """Some bytes flipped, cut out or repeated, most of them near the beginning."""
+    chance, data = random.Random(seed), bytearray(data)
+    for _ in range(chance.choice([1, 3, 10, 40])):
+        place = int(len(data) * chance.random() ** chance.choice([1, 3]))
+        size = chance.choice([1, 4, 64])
+        what = chance.randrange(4)
+        if what == 0:
+            data[place : place + size] = chance.randbytes(size)
+        elif what == 1:
+            del data[place : place + size]
+        elif what == 2:
+            data[place:place] = data[max(0, place - size) : place]
+        else:
+            data[place : place + 1] = bytes([chance.choice([0, 1, 127, 128, 255])])
+    return bytes(data[: chance.choice([len(data), len(data), len(data) * 2 // 3])])
+
+
+FUZZ = """
+import resource, sys
+from pathlib import Path
+from realtime_lrp.errors import Error
+from realtime_lrp.video.reader import VideoReader
+from realtime_lrp.video.libraries import av
+resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+for path in sys.argv[1:]:
+    print(path, flush=True)
+    try:
+        with VideoReader(Path(path)) as reader:
+            for item in reader.with_sound():
+                pass
+    except Error:
+        pass
+"""
+
+
+def fuzz(tmp_path, seeds):
+    """Reads mutations in one process; returns the seeds that crash it or make it hang."""
+    originals = [
+        media.recording(tmp_path / name, count=8, sound=sound, options={"bf": "2"})
+        for name, sound in (("a.mp4", "aac"), ("b.mkv", "libopus"), ("c.ts", "aac"))
+    ]
+    paths = []
+    for seed in seeds:
+        original = originals[seed % 3]
+        path = tmp_path / f"{seed}{original.suffix}"
+        path.write_bytes(mutated(original.read_bytes(), seed))
+        paths.append(path)
+    found = []
+    while paths:
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", FUZZ, *map(str, paths)],
+                capture_output=True, text=True, timeout=60 + len(paths) * 0.5,
+            )  # fmt: skip
+            code, read = done.returncode, done.stdout.splitlines()
+            if code == 0:
+                break
+            found.append((paths[len(read) - 1].name, code, done.stderr[-300:]))
+        except subprocess.TimeoutExpired as stuck:
+            read = (stuck.stdout or b"").decode().splitlines()
+            found.append((paths[len(read) - 1].name, "hangs"))
+        paths = paths[len(read) :]
+    return found
+
+
+def test_a_hundred_mutations_neither_crash_nor_hang(tmp_path):
+    """Bits, cuts and repeats in MP4, Matroska and transport streams."""
+    assert fuzz(tmp_path, range(100)) == []
+
+
+@pytest.mark.release
+def test_five_hundred_mutations_neither_crash_nor_hang(tmp_path):
+    """The same, further."""
+    assert fuzz(tmp_path, range(100, 600)) == []
+
+
+def valid_or_absent(target, count):
+    """Whether there is no target, or a whole one."""
+    return not target.exists() or len(media.times_of(target)) == count
+
+
+def killed(tmp_path, words, moments):
+    """Kills the program so many seconds after its start; says how often a target was there."""
+    source = media.recording(tmp_path / "in.mp4", count=200, size=(240, 320), sound="aac")
+    there = 0
+    for number, moment in enumerate(moments):
+        target = tmp_path / f"{number}.mp4"
+        with program.start("video", source, "-o", target, *words) as process:
+            time.sleep(moment)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        assert valid_or_absent(target, 200), moment
+        there += target.exists()
+    deadline = time.monotonic() + 10
+    while (left := list(tmp_path.glob("*.part"))) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == []
+    return there
+
+
+def test_killed_it_leaves_no_target_or_a_whole_one(words, tmp_path):
+    """SIGKILL while it loads, decodes, and after the end."""
+    assert killed(tmp_path, words, [2.0, 3.2, 3.8, 6.5]) >= 1
+
+
+@pytest.mark.release
+def test_killed_at_twenty_moments(words, tmp_path):
+    """SIGKILL at 20 random moments around the work."""
+    chance = random.Random(1)
+    killed(tmp_path, words, [chance.uniform(2.0, 6.0) for _ in range(20)])
+
+
+def test_interrupted_it_keeps_what_is_finished(words, tmp_path):
+    """Ctrl-C: exit code 130, the first file is whole, nothing is left of the second."""
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir(), out.mkdir()
+    media.recording(folder / "a.mp4", count=5)
+    media.recording(folder / "b.mp4", count=1500, size=(480, 640))
+    with program.start("video", folder, "-o", out, *words) as process:
+        deadline = time.monotonic() + 60
+        while not list(out.glob("b.mp4*.part")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert "1 of 2 files are finished" in err and "Traceback" not in err
+    assert os.listdir(out) == ["a.mp4"]
+    assert valid_or_absent(out / "a.mp4", 5)
+
+
+def test_two_jobs_to_one_target(words, tmp_path):
+    """One of them wins; the other says that the target exists; no half file."""
+    source = media.recording(tmp_path / "in.mp4", count=60, size=(240, 320))
+    target = tmp_path / "out.mp4"
+    with (
+        program.start("video", source, "-o", target, *words) as one,
+        program.start("video", source, "-o", target, *words) as other,
+    ):
+        errors = [process.communicate(timeout=60)[1] for process in (one, other)]
+    assert sorted([one.returncode, other.returncode]) == [0, 73]
+    assert "--overwrite" in "".join(errors)
+    assert len(media.times_of(target)) == 60
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".mp4", ".mp4", ".txt"]
+
+
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+from realtime_lrp.cli import main
+main()
+"""
+
+
+def test_a_full_disk_leaves_nothing_broken(words, tmp_path, rng):
+    """A write limit instead of a full disk: exit code 74, nothing left, the source untouched."""
+    noise = [rng.integers(0, 256, (240, 320, 3), np.uint8) for _ in range(40)]
+    source = media.write_video(tmp_path / "in.mkv", noise)
+    command = [sys.executable, "-c", LIMITED, "video", source, "-o", tmp_path / "out.mp4", *words]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=100)
+    assert done.returncode == 74, done.stderr
+    assert "Writing" in done.stderr and "Traceback" not in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.mkv", "labels.txt"]
+
+
+Usage = namedtuple("Usage", "total used free")
+
+
+def test_room_on_the_disk_is_checked_before_and_during(run, words, tmp_path, monkeypatch):
+    """What cannot fit is not begun; what fills up meanwhile is given up; both are 74."""
+    source = media.recording(tmp_path / "in.mp4", count=100)
+    target = tmp_path / "out.mp4"
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda path: Usage(1, 1, 1 << 20))
+        code, _, err = run("video", source, "-o", target, *words)
+    assert code == 74 and "1 MiB are free" in err
+    fills = "import shutil\nclass U: free = 0\nshutil.disk_usage = lambda path: U"
+    scripted(monkeypatch, tmp_path, fills)
+    code, _, err = run("video", source, "-o", target, *words)
+    assert code == 74 and "is full" in err
+    assert sorted(path.name for path in tmp_path.glob("*.mp4*")) == ["in.mp4"]
+
+
+def test_what_a_killed_run_left_is_named(run, words, tmp_path):
+    """A part of a process that is gone; that of a running one is not."""
+    source = media.recording(tmp_path / "in.mp4", count=2)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    for number in (gone.pid, os.getpid()):
+        (tmp_path / f"out.mp4.{number}.part").touch()
+    code, _, err = run("video", source, "-o", tmp_path / "out.mp4", *words)
+    assert code == 0
+    assert f"out.mp4.{gone.pid}.part is left" in err and f".{os.getpid()}.part is left" not in err
+
+
+def test_frames_that_wait_for_maps_are_bounded(run, words, tmp_path, monkeypatch):
+    """Room for three frames: large pictures and a long stride do not lock up."""
+    source = media.recording(tmp_path / "in.mp4", count=25, sound="aac")
+    room = 3 * 48 * 64 * 3
+    scripted(monkeypatch, tmp_path, f"video_process.MOST_BYTES = {room}")
+    monkeypatch.setattr(video_job, "STALLED_S", 10.0)
+    for stride in (1, 4):
+        target = tmp_path / f"{stride}.mp4"
+        code, _, err = run("video", source, "-o", target, *words, "--stride", stride)
+        assert (code, err) == (0, "")
+        assert media.frame_times(target) == media.frame_times(source)
+    assert video_process.MOST_BYTES == 2**30
+
+
+def test_colour_of_frames_without_a_tag():
+    """BT.601 below 720 rows, BT.709 from there on, as players do."""
+    for rows, table in ((480, 5), (720, 1), (1080, 1)):
+        assert colour_of(av.VideoFrame(64, rows, "yuv420p")).table == table
+    assert colour_of(av.VideoFrame(64, 64, "gbrp")).matrix == 1
+    assert colour_of(av.VideoFrame(64, 64, "yuvj420p")).range == 2

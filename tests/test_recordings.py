@@ -21,7 +21,8 @@ import pytest
 
 from realtime_lrp.modes import video_job, video_process
 from realtime_lrp.video.colour import colour_of
-from realtime_lrp.view.colormaps import colormap_named  # noqa: F401 - the same import order
+from realtime_lrp.view.follow import Follower
+from realtime_lrp.view.overlay import Layer
 
 PTS = [0, 3, 4, 10, 11, 30, 31, 33]
 
@@ -243,6 +244,35 @@ def test_maps_in_between_are_carried_along(run, words, tmp_path):
     assert rows[4]["top5"] == rows[3]["top5"]
     figures = json.loads(stats.read_text())
     assert (figures["maps"], figures["frames_shown"]) == (7, 20)
+
+
+def test_a_carried_map_lies_on_what_moved():
+    """A textured square moves by 24 pixels; held where it was the map is off by as much."""
+    rng = np.random.default_rng(4)
+    texture = cv2.GaussianBlur(rng.integers(0, 256, (60, 60, 3), np.uint8), (0, 0), 2)
+    still = cv2.GaussianBlur(rng.integers(60, 120, (240, 320, 3), np.uint8), (0, 0), 6)
+
+    def picture(x, y):
+        result = still.copy()
+        result[y : y + 60, x : x + 60] = texture
+        return result
+
+    def centre(layer):
+        y, x = np.mgrid[0:200, 0:240]
+        shares = layer.alpha / layer.alpha.sum()
+        return np.array([(shares * x).sum() + 40, (shares * y).sum() + 20])
+
+    alpha, colour = np.zeros((200, 240), np.float32), np.zeros((200, 240, 3), np.uint8)
+    alpha[60:120, 60:120] = 1  # over the square at x = 100, y = 80
+    colour[60:120, 60:120] = (255, 90, 0)
+    follower = Follower(picture(100, 80), Layer(colour, alpha, (40, 20, 280, 220)))
+    before = centre(follower(picture(100, 80)))
+    np.testing.assert_allclose(before, [129.5, 109.5], atol=1)
+    for dx, dy in ((24, 0), (-12, 15), (3, -2)):
+        layer = follower(picture(100 + dx, 80 + dy))
+        np.testing.assert_allclose(centre(layer) - before, [dx, dy], atol=2)
+        x, y = np.round(centre(layer)).astype(int) - (40, 20)
+        assert tuple(layer.colour[y, x]) == (255, 90, 0)
 
 
 def test_a_sidecar_and_raw_maps_hold_what_the_explainer_gives(run, words, tiny_model, tmp_path):

@@ -35,6 +35,7 @@ class Progress:
             console=console, disable=not shown, transient=True,
         )  # fmt: skip
         self._files, self._done = files, 0
+        self._frames_before, self._start = 0, None
         self._batch = None
         if files > 1:
             self._batch = self._bars.add_task("all files", total=files, rate="", label="")
@@ -49,7 +50,8 @@ class Progress:
     def begin(self, name: str, frames: int) -> None:
         """A file begins; `frames` 0 where nobody knows how many it has."""
         self._name, self._frames = name, frames
-        self._begun, self._told = time.monotonic(), 0.0
+        self._begun, self._told, self._count = time.monotonic(), 0.0, 0
+        self._start = self._start or self._begun
         self._task = self._bars.add_task(name, total=frames or None, rate="", label="")
 
     def step(self, count: int, label: str) -> None:
@@ -60,7 +62,11 @@ class Progress:
         self._bars.update(self._task, completed=count, rate=shown, label=label)
         if self._batch is not None:
             part = min(count / self._frames, 1.0) if self._frames else 0.0
-            self._bars.update(self._batch, completed=self._done + part)
+            overall = (self._frames_before + count) / max(now - self._start, 1e-9)
+            self._bars.update(
+                self._batch, completed=self._done + part, rate=f"{overall:.1f} frames/s"
+            )
+        self._count = count
         if self._json and now - self._told >= EVERY_S:
             self._told = now
             left = (self._frames - count) / rate if self._frames and count else None
@@ -75,6 +81,7 @@ class Progress:
         self._name = name
         if hasattr(self, "_task"):
             self._bars.remove_task(self._task)
+            self._frames_before += self._count
             del self._task
         if self._batch is not None:
             self._bars.update(self._batch, completed=self._done)

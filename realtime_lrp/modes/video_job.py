@@ -250,7 +250,10 @@ class Recoding:
         return message
 
     def _death(self) -> str:
-        code = self._process.wait()
+        try:
+            code = self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            return "it says what nobody understands"
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
     def _listen(self) -> None:

@@ -75,7 +75,7 @@ class _Recoder:
         self._job, self._channel, self._maps = job, channel, maps
         self._pending: queue.Queue = queue.Queue()
         self._room = threading.Semaphore(0)
-        self._beats = 0
+        self._beats, self._all_decoded = 0, False
         self._times: list[float] = []
         self._thumbnails = _Thumbnails(job.thumbnails)
         self._last_word = 0.0
@@ -84,10 +84,10 @@ class _Recoder:
         """Raises what goes wrong."""
         job = self._job
         threading.Thread(target=self._say_alive, daemon=True).start()
-        with VideoReader(job.source, job.span) as reader:
-            decoding = threading.Thread(target=self._decode, args=(reader,), daemon=True)
-            decoding.start()
-            frames, lost, notes = self._encode(reader)
+        # Never closed: a decoder that is still at work may not bear it, and the process ends.
+        reader = VideoReader(job.source, job.span)
+        threading.Thread(target=self._decode, args=(reader,), daemon=True).start()
+        frames, lost, notes = self._encode(reader)
         verify(job.part, frames)
         return Report(
             frames, tuple(self._times), reader.bad_packets, lost, tuple(notes),
@@ -101,6 +101,7 @@ class _Recoder:
             self._pending.put(_END)
         except BaseException as error:
             self._pending.put(error)
+        self._all_decoded = True
 
     def _decoded(self, reader: VideoReader) -> Iterator["TimedFrame | av.Packet"]:
         job, views, count, region = self._job, [], 0, None
@@ -193,11 +194,11 @@ class _Recoder:
                 )
 
     def _say_alive(self) -> None:
-        """A word each second, as long as something goes on."""
+        """A word each second: while frames are decoded, and until the file is whole after that."""
         before = -1
         with suppress(OSError, ValueError):
             while True:
-                if self._beats != before:
+                if self._all_decoded or self._beats != before:
                     before = self._beats
                     self._channel.send(Written(0))
                 time.sleep(1)

@@ -7,7 +7,7 @@ import logging
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -133,9 +133,9 @@ def _set_verbosity(verbose: int, quiet: bool) -> None:
     logging.basicConfig(level=level, format="realtime-lrp: %(message)s", force=True)
 
 
-def _say(lines: list[str]) -> None:
-    if logging.getLogger().isEnabledFor(logging.WARNING):
-        for line in lines:
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        if logging.getLogger().isEnabledFor(logging.WARNING):
             click.echo(line)
 
 

@@ -376,8 +376,8 @@ def test_a_batch_tells_its_progress_as_json(run, words, tmp_path):
     ends = [(e["event"], e["file"]) for e in events if e["event"] != "progress"]
     assert ends == [("done", "a.mp4"), ("failed", "b.mp4"), ("done", "c.mp4")]
     first = events[0]
-    assert (first["event"], first["frames"], first["files"]) == ("progress", 12, 3)
-    assert {"frame", "fps", "seconds_left", "label"} <= set(first)
+    assert (first["event"], first["total"], first["files"]) == ("progress", 12, 3)
+    assert {"frames", "fps", "seconds_left", "label"} <= set(first)
     assert sorted(os.listdir(out)) == ["a.mp4", "c.mp4"]
 
 
@@ -398,13 +398,14 @@ def test_resume_skips_what_is_finished_and_only_that(run, words, tmp_path):
     assert code == 0 and stdout.count("finished before") == 2
     assert {path: path.stat().st_mtime_ns for path in out.iterdir()} == made
     code, _, err = run(*command, "--opacity", 0.1)
-    assert code == 73 and "--overwrite" in err
+    assert code == 73 and "other settings" in err and "--overwrite" in err
     shutil.copy(folder / "b.mp4", folder / "a.mp4")
     assert run(*command)[0] == 73
     code, stdout, _ = run(*command, "--overwrite")
     assert code == 0 and "a.mp4: 5 frames" in stdout and "b.mp4: finished before" in stdout
-    code, stdout, _ = run(*command, "--sidecar")  # the same settings, but something is missing
+    code, stdout, err = run(*command, "--sidecar")  # the same settings, but something is missing
     assert code == 0 and stdout.count("frames ->") == 2
+    assert "a.mp4 is made again: no a.jsonl" in err
     assert (out / "a.jsonl").exists()
 
 
@@ -489,6 +490,35 @@ def test_damaged_packets_are_counted(run, words, tmp_path, rng):
     assert len(times) > 20 and len(times) + bad <= 31
     assert set(np.round(times, 4)) <= set(np.round(whole, 4))
     assert f"{len(times)} frames" in out
+
+
+def test_a_recording_that_ends_early_says_so(run, words, tmp_path):
+    """Cut off in its second half: fewer frames than it claims to have, nothing undecodable."""
+    source = media.recording(tmp_path / "in.mp4", count=60, options={"movflags": ""})
+    with (
+        av.open(tmp_path / "front.mp4", "w", options={"movflags": "faststart"}) as container,
+        av.open(source) as original,
+    ):
+        stream = container.add_stream_from_template(original.streams.video[0])
+        for packet in original.demux(video=0):
+            if packet.size:
+                packet.stream = stream
+                container.mux(packet)
+    data = (tmp_path / "front.mp4").read_bytes()
+    (tmp_path / "cut.mp4").write_bytes(data[: len(data) * 7 // 10])
+    code, _, err = run("video", tmp_path / "cut.mp4", "-o", tmp_path / "out.mp4", *words)
+    frames = len(media.times_of(tmp_path / "out.mp4"))
+    assert code == 0 and 5 < frames < 55
+    assert f"ended early: {frames} of about 60 frames" in err
+
+
+def test_one_damaged_file_is_an_event_too(run, words, tmp_path):
+    """With --json, and the exit code of damaged input."""
+    (tmp_path / "in.mp4").write_text("no video")
+    code, out, _ = run("video", tmp_path / "in.mp4", "-o", tmp_path / "o.mp4", *words, "--json")
+    assert code == 65
+    (event,) = [json.loads(line) for line in out.splitlines()]
+    assert event["event"] == "failed" and "no video" in event["error"]
 
 
 def mutated(data, seed):
@@ -579,14 +609,15 @@ def killed(tmp_path, words, moments):
     there = 0
     for number, moment in enumerate(moments):
         target = tmp_path / f"{number}.mp4"
-        with program.start("video", source, "-o", target, *words) as process:
+        beside = ("--sidecar", "--maps", tmp_path / "maps")
+        with program.start("video", source, "-o", target, *words, *beside) as process:
             time.sleep(moment)
             process.send_signal(signal.SIGKILL)
             process.wait()
         assert valid_or_absent(target, 200), moment
         there += target.exists()
     deadline = time.monotonic() + 10
-    while (left := list(tmp_path.glob("*.part"))) and time.monotonic() < deadline:
+    while (left := list(tmp_path.rglob("*.part"))) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert left == []
     return there

@@ -83,7 +83,7 @@ def run(config: Config, request: Request) -> list[str]:
             lines.append(f"{source.name}: {best} -> {target}{note}")
         if not lines:
             raise DamagedInputError(f"None of the {len(sources)} pictures can be read.")
-        kept.finish(config)
+        kept.finish(config, engine)
     return lines
 
 
@@ -147,10 +147,12 @@ class _Kept:
             best = label_line(engine.top(result.scores, 1))
             self._thumbnails.append((f"{source.name}: {best}", resize(drawn, size)))
 
-    def finish(self, config: Config) -> None:
+    def finish(self, config: Config, engine: Engine) -> None:
         """Draws the summary."""
         if self._summary:
-            title = f"{self._count} pictures, {config.lrp.method}, target {config.lrp.target}"
+            how = engine.composite if config.lrp.method == "lrp" else config.lrp.method
+            title = f"{self._count} pictures, {engine.network.name}, {how}"
+            title += f", target {config.lrp.target}"
             write_summary(self._summary, title, self._thumbnails, self._timeline, MOST_THUMBNAILS)
 
 

@@ -33,6 +33,7 @@ class Progress:
             TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
             TextColumn("{task.fields[label]}"),
             console=console, disable=not shown, transient=True,
+            redirect_stdout=sys.stdout.isatty(),
         )  # fmt: skip
         self._files, self._done = files, 0
         self._frames_before, self._start = 0, None
@@ -71,7 +72,7 @@ class Progress:
             self._told = now
             left = (self._frames - count) / rate if self._frames and count else None
             self._tell(
-                "progress", frame=count, frames=self._frames or None, fps=round(rate, 2),
+                "progress", frames=count, total=self._frames or None, fps=round(rate, 2),
                 seconds_left=None if left is None else round(max(left, 0.0), 1), label=label,
             )  # fmt: skip
 

@@ -1,6 +1,5 @@
 """A picture that sums up a recording or a folder: small frames, probabilities and relevance."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 
 COLUMNS = 4
 LABELS = 5
-"""How many labels get a line of their own."""
+"""How many labels get a line of their own: those that are ever the likeliest."""
 
 Figure = Any
 
@@ -44,16 +43,17 @@ class Timeline:
     def draw(self, probabilities: Figure, relevance: Figure) -> None:
         """Draws into two pairs of axes."""
         places = [at for at, _, _ in self._rows]
-        first = Counter(next(iter(top)) for _, top, _ in self._rows)
-        further = Counter(label for _, top, _ in self._rows for label in top)
-        labels = [label for label, _ in first.most_common()]
-        labels += [label for label, _ in further.most_common() if label not in labels]
-        for label in labels[:LABELS]:
+        highest: dict[str, float] = {}
+        for _, top, _ in self._rows:
+            for label, share in top.items():
+                highest[label] = max(share, highest.get(label, 0.0))
+        for label in sorted(highest, key=highest.get, reverse=True)[:LABELS]:
             shares = [top.get(label, np.nan) for _, top, _ in self._rows]
             probabilities.plot(
                 places, shares, self._style, label=label.replace("_", " "), linewidth=1.2
             )
-        probabilities.set(ylabel="probability", ylim=(0, 1.02))
+        largest = max(highest.values())
+        probabilities.set(ylabel="probability", ylim=(0, min(1.02, 1.1 * largest + 0.02)))
         probabilities.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
         relevance.plot(
             places, [total for _, _, total in self._rows], self._style, color="black", linewidth=1.0
@@ -62,6 +62,8 @@ class Timeline:
         for axes in (probabilities, relevance):
             axes.margins(x=0.01)
             axes.grid(alpha=0.3)
+            if self._style == "o":
+                axes.xaxis.get_major_locator().set_params(integer=True)
 
 
 def write_summary(

@@ -18,7 +18,13 @@ from typing import Any
 
 from realtime_lrp import __version__
 from realtime_lrp.config import Config
-from realtime_lrp.errors import DamagedInputError, TransferError, UsageError
+from realtime_lrp.errors import (
+    DamagedInputError,
+    Error,
+    OutputError,
+    TransferError,
+    UsageError,
+)
 from realtime_lrp.modes.engine import DEFAULT_COMPOSITE, Engine, Result, label_line
 from realtime_lrp.modes.fingerprint import fingerprint, known
 from realtime_lrp.modes.progress import Progress
@@ -87,11 +93,12 @@ class Request:
         return Span(self.start or 0.0, self.end)
 
 
-def run(config: Config, request: Request) -> list[str]:
+def run(config: Config, request: Request) -> Iterator[str]:
     """Overlays each file; damaged ones among several are left out and named.
 
-    Returns:
-      One line for each file: its name, how many frames, where the output is; none with `json`.
+    Yields:
+      One line for each file, as it is finished: its name, how many frames, where the output is;
+      none with `json`.
 
     Raises:
       DamagedInputError: nothing can be decoded.
@@ -107,7 +114,7 @@ def run(config: Config, request: Request) -> list[str]:
     if request.stats:
         check_output(request.stats, overwrite=True)
     with Progress(len(todo), request.json) as progress:
-        return _Batch(config, request, progress).run(todo)
+        yield from _Batch(config, request, progress).run(todo)
 
 
 def _check(config: Config, request: Request) -> None:
@@ -126,14 +133,19 @@ def _check(config: Config, request: Request) -> None:
 
 
 class _Task:
-    """A source, its target, and what stands beside it."""
+    """A source, its target, and what stands beside it.
+
+    Attributes:
+      done: `resume` found it finished.
+      replace: what is there may be replaced.
+    """
 
     def __init__(self, config: Config, request: Request, source: Path, target: Path):
         self.source, self.target = source, target
         self.sidecar = target.with_suffix(".jsonl") if request.sidecar else None
         self.summary = target.with_suffix(".summary.png") if request.summary else None
         self.maps = request.maps / target.stem if request.maps else None
-        self.replace = request.overwrite
+        self.replace, self.done = request.overwrite, False
         self._request = request
         composite = config.lrp.composite or DEFAULT_COMPOSITE
         span = {"start": request.start, "end": request.end, "composite": composite}
@@ -145,34 +157,35 @@ class _Task:
         return [one for one in (self.sidecar, self.summary, self.maps) if one]
 
     def check(self) -> None:
-        """Refuses what cannot be made; `done` says later what need not be."""
-        for leftover in left_over(self.target):
-            log.warning("%s is left of a run that was killed; it can be deleted", leftover)
-        if not self._request.resume:
-            self._check_beside(self._request.overwrite)
-
-    def done(self) -> bool:
-        """Whether `resume` finds it finished; else what is there has to be replaceable.
+        """Sees what is there.
 
         Raises:
-          OutputError: the target exists and was made from something else.
+          OutputError: something cannot be made, or would have to be replaced.
         """
-        if not self._request.resume:
-            return False
-        if self.target.exists() and known(self.target, self.mark):
-            if all(one.exists() for one in self.beside):
-                return True
-            self.replace = True
+        for leftover in (part for one in (self.target, *self.beside) for part in left_over(one)):
+            log.warning("%s is left of a run that was killed; it can be deleted", leftover)
+        if self._request.resume and self.target.is_file():
+            self._compare()
+        if self.done:
+            return
         check_output(self.target, self.replace)
-        self._check_beside(self.replace)
-        return False
-
-    def _check_beside(self, replace: bool) -> None:
         for one in self.beside:
             if one is self.maps:
-                check_folder(one, replace, MAPS_MARK)
+                check_folder(one, self.replace, MAPS_MARK)
             else:
-                check_output(one, replace)
+                check_output(one, self.replace)
+
+    def _compare(self) -> None:
+        missing = [one.name for one in self.beside if not one.exists()]
+        if known(self.target, self.mark):
+            self.done, self.replace = not missing, True
+            if missing:
+                log.warning("%s is made again: no %s", self.target, ", ".join(missing))
+        elif not self.replace:
+            raise OutputError(
+                f"{str(self.target)!r} was made from another source or with other settings. Add "
+                "--overwrite to make it again."
+            )
 
     @property
     def mark(self) -> str:
@@ -188,49 +201,56 @@ class _Batch:
         self._engine: Engine | None = None
         self._figures: Stats | None = None
 
-    def run(self, todo: Sequence[_Task]) -> list[str]:
-        lines, failed = [], 0
-        try:
-            for task in todo:
-                if task.done():
-                    self._progress.end("skipped", task.source.name, output=str(task.target))
-                    lines.append(f"{task.source.name}: finished before -> {task.target}")
-                    continue
-                try:
-                    lines.append(self._overlaid(task, alone=len(todo) == 1))
-                except DamagedInputError as error:
-                    if len(todo) == 1:
-                        raise
-                    failed += 1
-                    self._progress.end("failed", task.source.name, error=str(error))
-                    log.warning("%s", error)
-        except KeyboardInterrupt:
-            log.warning("interrupted: %d of %d files are finished", len(lines), len(todo))
-            raise
+    def run(self, todo: Sequence[_Task]) -> Iterator[str]:
+        """Yields a line for each file that is finished."""
+        finished = failed = 0
+        for task in todo:
+            try:
+                line = self._finished(task, alone=len(todo) == 1)
+            except KeyboardInterrupt:
+                log.warning("interrupted: %d of %d files are finished", finished, len(todo))
+                raise
+            except Error as error:
+                self._progress.end("failed", task.source.name, error=str(error))
+                if len(todo) == 1 or not isinstance(error, DamagedInputError):
+                    raise
+                failed += 1
+                log.warning("%s", error)
+            else:
+                finished += 1
+                if not self._request.json:
+                    yield line
         if failed == len(todo):
             raise DamagedInputError(f"None of the {len(todo)} videos can be decoded.")
         if self._request.stats and self._figures:
             self._figures.traces = self._engine.explainer.traces
             self._figures.write(self._request.stats, live=False)
-        return [] if self._request.json else lines
+
+    def _finished(self, task: _Task, alone: bool) -> str:
+        if not task.done:
+            return self._overlaid(task, alone)
+        self._progress.end("skipped", task.source.name, output=str(task.target))
+        return f"{task.source.name}: finished before -> {task.target}"
 
     def _overlaid(self, task: _Task, alone: bool) -> str:
         if self._engine is None:
             if alone:  # what is no video is refused before the network is loaded
                 with VideoReader(task.source):
                     pass
-            self._engine = Engine(self._config, moving=True)
+            figures = self._request.sidecar or self._request.maps
+            self._engine = Engine(self._config, moving=not figures)
             self._figures = Stats(self._engine.device, self._engine.precision)
         report = overlay_file(
             self._engine, self._config, task.source, task.target, task.replace, self._figures,
             span=self._request.span, note=task.mark, progress=self._progress,
             sidecar=task.sidecar, summary=task.summary, maps=task.maps,
         )  # fmt: skip
-        for note in _notes(report):
+        notes = _notes(report)
+        for note in notes:
             log.warning("%s: %s", task.source.name, note)
         self._progress.end(
             "done", task.source.name, output=str(task.target), frames=report.frames,
-            bad_packets=report.bad_packets, notes=_notes(report),
+            bad_packets=report.bad_packets, notes=notes, beside=[str(one) for one in task.beside],
         )  # fmt: skip
         computed = self._engine.computed
         return f"{task.source.name}: {report.frames} frames -> {task.target} ({computed})"
@@ -240,6 +260,8 @@ def _notes(report: Report) -> list[str]:
     notes = list(dict.fromkeys(report.notes))
     if report.bad_packets:
         notes.append(f"skipped {report.bad_packets} damaged packets")
+    if report.frames < report.claimed - max(2, report.claimed // 100):
+        notes.append(f"ended early: {report.frames} of about {report.claimed} frames")
     if report.lost_sound:
         notes.append(f"left out {report.lost_sound} damaged packets of sound")
     return notes
@@ -287,19 +309,20 @@ def overlay_file(
     comment = ", ".join(filter(None, [*words, f"target {lrp.target}", note]))
     with ExitStack() as stack:
         part = stack.enter_context(completed(target, overwrite))
+        parts = [part]
         kept = _Kept(engine, config, bool(sidecar or summary or maps))
         if sidecar:
-            lines = stack.enter_context(completed(sidecar, overwrite))
-            kept.lines = stack.enter_context(Lines(lines))
+            parts.append(stack.enter_context(completed(sidecar, overwrite)))
+            kept.lines = stack.enter_context(Lines(parts[-1]))
         if maps:
-            folder = stack.enter_context(completed_folder(maps, overwrite, MAPS_MARK))
-            kept.maps = stack.enter_context(Maps(folder))
+            parts.append(stack.enter_context(completed_folder(maps, overwrite, MAPS_MARK)))
+            kept.maps = stack.enter_context(Maps(parts[-1]))
         drawing = stack.enter_context(completed(summary, overwrite)) if summary else None
         report = _recoded(
             engine, config, figures, kept, progress,
             Job(
-                source=source.resolve(), part=part, container=target.suffix.lower(),
-                note=comment, span=span,
+                source=source.resolve(), part=part, parts=tuple(parts),
+                container=target.suffix.lower(), note=comment, span=span,
                 thumbnails=THUMBNAILS, size=engine.explainer.input_shape[:2],
                 batch=_batch_of(config, engine), smoothing=SMOOTHING,
                 colormap=engine.colormap, opacity=config.overlay.opacity,
@@ -313,7 +336,7 @@ def overlay_file(
         if drawing:
             title = f"{source.name}: {', '.join(words[1:])}, target {lrp.target}"
             captioned = [(f"{seconds:.2f} s", picture) for seconds, picture in report.thumbnails]
-            write_summary(drawing, title, captioned, kept.timeline)
+            write_summary(drawing, title, captioned, kept.timeline, 2 * THUMBNAILS)
     return report
 
 

@@ -34,6 +34,7 @@ class Job:
     Attributes:
       source: the file that is read.
       part: the file that is written; its place is taken care of by who gives the job.
+      parts: all that is unfinished, and goes if who gave the job is gone.
       container: ".mp4", ".mov" or ".mkv".
       note: goes into the file's metadata as a comment.
       span: the part of the recording, None for all of it.
@@ -51,6 +52,7 @@ class Job:
 
     source: Path
     part: Path
+    parts: tuple[Path, ...]
     container: str
     note: str
     span: Span | None
@@ -119,6 +121,7 @@ class Report:
 
     Attributes:
       frames: how many it has.
+      claimed: how many the source says it has, 0 where it does not.
       times: of the frames that no `Views` told of.
       bad_packets: how many of the source could not be decoded.
       lost_sound: how many packets of sound could not be taken over.
@@ -127,6 +130,7 @@ class Report:
     """
 
     frames: int
+    claimed: int
     times: tuple[float, ...]
     bad_packets: int
     lost_sound: int

@@ -65,8 +65,8 @@ def _listen(channel: Channel, job: Job, maps: queue.Queue) -> None:
             for one in channel.receive():
                 maps.put(one)
     except (EOFError, OSError):  # whoever gave the job is gone
-        with suppress(OSError):
-            job.part.unlink()
+        for part in job.parts:
+            shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink(True)
         os._exit(1)
 
 
@@ -90,7 +90,7 @@ class _Recoder:
         frames, lost, notes = self._encode(reader)
         verify(job.part, frames)
         return Report(
-            frames, tuple(self._times), reader.bad_packets, lost, tuple(notes),
+            frames, reader.claimed, tuple(self._times), reader.bad_packets, lost, tuple(notes),
             self._thumbnails.kept,
         )  # fmt: skip
 

@@ -63,6 +63,7 @@ class VideoReader:
       time_base: seconds per unit of `TimedFrame.pts`, a `Fraction`.
       duration: seconds, 0 where the file does not say.
       frames: about how many frames the span has, 0 where the file does not say.
+      claimed: how many frames the whole file says it has, 0 where it does not.
       bad_packets: how many packets could not be decoded so far.
       sound: the audio streams.
       metadata: title, creation time and the like.
@@ -95,7 +96,9 @@ class VideoReader:
         whole = (self._container.duration or 0) / av.time_base
         end = min(self._span.end or whole, whole) if whole else 0
         self.duration = max(0.0, end - self._span.start)
-        self.frames = round(self.duration * self.fps) if self._trimmed else stream.frames
+        by_time = round(self.duration * self.fps)
+        self.claimed = 0 if self._trimmed else stream.frames
+        self.frames = self.claimed or by_time
         self._filter: _Deinterlace | None = None
 
     def __enter__(self) -> "VideoReader":

@@ -102,10 +102,156 @@ def test_every_loss_after_the_first_frame_is_survived(monkeypatch):
         return opened[-1]
 
     with Capture(open_next) as capture:
-        wait_until(lambda: not scripts and capture.frames.count == 5 and capture.lost)
+        wait_until(lambda: not scripts and capture.frames.count == 5 and capture.reconnects == 2)
         capture.check()
-        assert capture.reconnects == 2
+        assert capture.trouble == capture_module.LOST
     assert all(source.closed for source in opened)
+
+
+class Camera(Source):
+    """Pictures with a sensor's noise, 50 a second, as long as nothing happens to it."""
+
+    steady = alive = True
+
+    def __init__(self, stop, faults):
+        super().__init__(stop)
+        self.faults, self.rng = faults, faults.setdefault("rng", np.random.default_rng(1))
+
+    def read(self):
+        self.stop.wait(0.02)
+        if self.faults.get("blocked"):
+            self.faults["blocked"].wait()
+            return media.plain((1, 2, 3))  # what a driver hands out in the end
+        if self.faults.get("gone"):
+            return None
+        if self.faults.get("garbage"):
+            raise ValueError("half a picture")
+        if self.faults.get("frozen"):
+            return media.plain((90, 120, 60))
+        level = 0 if self.faults.get("dark") else self.faults.get("level", 120)
+        size = self.faults.get("size", (48, 64))
+        return self.rng.integers(level, level + 3, (*size, 3), np.uint8)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """A tenth of the real times."""
+    for name in ("STALLED_S", "GIVEN_UP_S", "STILL_S", "HEALTHY_S", "OPENING_S"):
+        monkeypatch.setattr(capture_module, name, getattr(capture_module, name) / 10)
+    pauses = tuple(pause / 10 for pause in capture_module.PAUSES_S)
+    monkeypatch.setattr(capture_module, "PAUSES_S", pauses)
+    monkeypatch.setattr(capture_module, "WATCH_S", 0.01)
+
+
+def watched(faults, opened):
+    """A capture of a `Camera`; every opening is noted."""
+
+    def open_camera(stop):
+        if faults.get("gone") or faults.get("busy"):
+            raise UnavailableError("no camera")
+        opened.append(time.monotonic())
+        return Camera(stop, faults)
+
+    return Capture(open_camera)
+
+
+@pytest.mark.parametrize("fault", ["gone", "garbage"])
+def test_a_fault_is_told_and_survived_for_ever(fault, quick):
+    """Ten times: told within 2 s and back within 5 s (here 0.2 and 0.5) of its end."""
+    faults, opened = {}, []
+    with watched(faults, opened) as capture:
+        wait_until(lambda: capture.frames.count > 2)
+        for number in range(10):
+            faults[fault], begin = True, time.monotonic()
+            wait_until(lambda: capture.trouble == capture_module.LOST)
+            assert time.monotonic() - begin < 0.2
+            time.sleep(0.05 * (number % 3))
+            faults[fault], begin = False, time.monotonic()
+            wait_until(lambda: not capture.trouble)
+            assert time.monotonic() - begin < 0.5
+            capture.check()
+        assert capture.reconnects == 10
+    assert len(opened) >= 11
+
+
+def test_a_driver_that_hangs_is_left_behind(quick):
+    """Its picture is called lost, another reader takes over, what it says in the end is ignored."""
+    faults, opened = {}, []
+    with watched(faults, opened) as capture:
+        wait_until(lambda: capture.frames.count > 2)
+        release, begin = threading.Event(), time.monotonic()
+        faults["blocked"] = release
+        wait_until(lambda: capture.trouble == capture_module.LOST)
+        assert time.monotonic() - begin < 0.25
+        faults["blocked"] = None
+        wait_until(lambda: not capture.trouble and len(opened) == 2)
+        assert capture.reconnects == 1
+        release.set()
+        late = media.plain((1, 2, 3))
+        end = time.monotonic() + 0.3
+        while time.monotonic() < end:
+            assert not np.array_equal(capture.frames.newest().value, late)
+            time.sleep(0.005)
+        begin = time.monotonic()
+        faults["blocked"] = threading.Event()
+        time.sleep(0.05)
+    assert time.monotonic() - begin < 3, "a hanging driver does not keep the program from ending"
+
+
+def test_a_picture_that_stands_still_is_told_and_opened_again_once(quick):
+    """Frames come, always the same; it comes back when they change."""
+    faults, opened = {}, []
+    with watched(faults, opened) as capture:
+        wait_until(lambda: capture.frames.count > 2)
+        faults["frozen"] = True
+        wait_until(lambda: capture.trouble == capture_module.FROZEN)
+        wait_until(lambda: len(opened) == 2)
+        count = capture.frames.count
+        time.sleep(1.5)
+        assert len(opened) == 2 and capture.trouble == capture_module.FROZEN
+        assert capture.frames.count > count + 20, "what there is is shown"
+        faults["frozen"] = False
+        wait_until(lambda: not capture.trouble)
+        assert capture.reconnects == 0
+
+
+def test_a_dark_room_is_told_and_a_quiet_one_is_not(quick):
+    """Black for long gets a line; a still scene with a sensor's noise none; neither is reopened."""
+    faults, opened = {"level": 60}, []
+    with watched(faults, opened) as capture:
+        wait_until(lambda: capture.frames.count > 60)
+        assert not capture.trouble
+        faults["dark"] = True
+        wait_until(lambda: capture.trouble == capture_module.DARK)
+        faults["dark"] = False
+        wait_until(lambda: not capture.trouble)
+        faults["size"] = (96, 128)
+        wait_until(lambda: capture.frames.newest().value.shape == (96, 128, 3))
+        assert not capture.trouble
+    assert len(opened) == 1
+
+
+def test_pauses_grow_and_begin_anew(monkeypatch):
+    """0.5, 1, 2, 3, 3, ... seconds, give or take a fifth, while the source cannot be opened."""
+    waited = []
+    faults, opened = {}, []
+    capture = watched(faults, opened)
+    wait = threading.Event.wait
+
+    def noted(self, timeout=None):
+        if self is capture._stop and timeout and timeout > 0.2:
+            waited.append(timeout)
+            timeout = 0.01
+        return wait(self, timeout)
+
+    monkeypatch.setattr(threading.Event, "wait", noted)
+    with capture:
+        wait_until(lambda: capture.frames.count > 2)
+        faults["gone"] = True
+        wait_until(lambda: len(waited) >= 6)
+    expected = [0.5, 1, 2, 3, 3, 3]
+    for pause, right in zip(waited, expected, strict=False):
+        assert 0.8 * right <= pause <= 1.2 * right
 
 
 def test_frames_are_turned_before_they_are_handed_over():
@@ -186,7 +332,7 @@ def test_a_damaged_picture_in_a_stream_is_not_a_loss():
     with MjpegServer(fps=60, broken_every=5) as server:
         with Capture(lambda stop: open_source(server.url, stop)) as capture:
             wait_until(lambda: capture.frames.count > 40)
-            assert not capture.lost
+            assert not capture.trouble
         assert capture.reconnects == 0
         assert server.connections == 1
 
@@ -200,7 +346,7 @@ def test_a_stream_that_dies_comes_back(monkeypatch):
         red = capture.frames.newest().value[120, 110:210].max(axis=0)
         assert red[0] > 200 > 100 > red[2], "the disc of the server is red"
         first.stop()
-        wait_until(lambda: capture.lost)
+        wait_until(lambda: capture.trouble == capture_module.LOST)
         before = capture.frames.count
         with MjpegServer(port=first.port):
             wait_until(lambda: capture.frames.count > before + 5)

@@ -157,7 +157,7 @@ class View:
         state = (
             self._frame and self._frame.number,
             newest_map and newest_map.number,
-            self._capture.lost,
+            self._capture.trouble,
         )
         if self._frame is None or state == self._drawn:
             return
@@ -195,8 +195,8 @@ class View:
         return picture
 
     def _figures(self, newest_map: Item[Map] | None) -> str:
-        if self._capture.lost:
-            return "picture lost, trying to get it back"
+        if self._capture.trouble:
+            return self._capture.trouble
         if newest_map is None:
             return f"{self._frame_meter.rate():.0f} fps   preparing the first map"
         age = 1000 * (time.monotonic() - newest_map.time)

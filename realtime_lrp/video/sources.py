@@ -32,7 +32,14 @@ class Source:
 
     Args:
       stop: ends every wait of the source when it is set.
+
+    Attributes:
+      steady: frames come one after the other without pauses.
+      alive: a camera looks at the world: no two of its pictures are the same.
     """
+
+    steady = False
+    alive = False
 
     def __init__(self, stop: threading.Event):
         self.stop = stop
@@ -53,6 +60,8 @@ class Source:
 
 class Camera(Source):
     """A camera of this machine, by index or device path."""
+
+    steady = alive = True
 
     def __init__(self, device: int | str, stop: threading.Event):
         super().__init__(stop)
@@ -78,6 +87,8 @@ class Camera(Source):
 
 class Stream(Source):
     """A network stream: MJPEG over HTTP, RTSP, whatever FFmpeg reads from a URL."""
+
+    steady = alive = True
 
     def __init__(self, url: str, stop: threading.Event):
         super().__init__(stop)

@@ -171,7 +171,7 @@ def demo(settings: config.Settings, output, overwrite, duration) -> None:
 @cli.command()
 @_DURATION
 @_STATS
-@configured("--source", *EXPLAIN, "--display")
+@configured("--source", *EXPLAIN, "--follow", "--display")
 def live(settings: config.Settings, duration, stats) -> None:
     """A camera, URL or file with the network's relevance over it.
 

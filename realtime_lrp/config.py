@@ -153,6 +153,11 @@ class Overlay(_Section):
         "relevance can be negative",
     )
     opacity: float = Field(0.8, ge=0, le=1, strict=False, description="0 (no map) to 1")
+    follow: Literal["flow", "hold", "sync"] = Field(
+        "flow",
+        description="the newest map in live pictures: flow (carried along with what moves), hold "
+        "(where it was) or sync (only pictures with their own map are shown)",
+    )
 
 
 class Video(_Section):
@@ -229,6 +234,7 @@ OPTIONS = {
     "--map": "overlay.map",
     "--colormap": "overlay.colormap",
     "--opacity": "overlay.opacity",
+    "--follow": "overlay.follow",
     "--layout": "video.layout",
     "--stride": "video.stride",
     "--batch": "video.batch",

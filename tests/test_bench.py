@@ -165,7 +165,7 @@ def test_growth_tables_show_one_forward_pass_for_several_maps():
         ],
         "resolution": [{"size": [32, 48], "precision": "float32", "gflops": 0.1, **times}],
         "live": [],
-        "pictures": {"720p": {"colour": times, "overlay": times}},
+        "pictures": {"720p": {"colour": times, "overlay": times, "carry": times}},
         "files": {"encode_ms": 1.0, "decode_ms": 1.0},
     }  # fmt: skip
     text = "\n".join(lines(report))

@@ -67,6 +67,46 @@ def test_a_frame_is_shown_at_once_and_a_dropped_one_is_counted():
     assert max(stats.frame_age_ms) < 1000
 
 
+def moved(number, x):
+    """A textured square at column x on a still ground, as a frame."""
+    from realtime_lrp.video.slot import Item
+
+    rng = np.random.default_rng(5)
+    ground = np.repeat(rng.integers(60, 120, (60, 80, 3)), 4, 0).repeat(4, 1).astype(np.uint8)
+    square = np.repeat(rng.integers(0, 256, (15, 15, 3)), 4, 0).repeat(4, 1).astype(np.uint8)
+    ground[90:150, x : x + 60] = square
+    return Item(ground, number, time.monotonic())
+
+
+@pytest.mark.parametrize(("follow", "offset"), [("flow", 0), ("hold", -20), ("sync", None)])
+def test_the_overlay_stays_on_what_moves(follow, offset):
+    """A map of the square, then the square moves by 20 pixels; sync waits for the next map."""
+    from realtime_lrp.modes.stats import Stats
+    from realtime_lrp.video.capture import Capture
+    from realtime_lrp.video.slot import Slot
+    from realtime_lrp.view.overlay import Layer
+
+    capture, maps, shown, stats = Capture(lambda stop: None), Slot(), [], Stats("CPU", "float32")
+    view = live.View(capture, maps, stats, shown.append, follow)
+    alpha, colour = np.zeros((60, 60), np.float32), np.full((60, 60, 3), (0, 255, 0), np.uint8)
+    first, second = moved(1, 120), moved(2, 140)
+    alpha[23:37, 20:35] = 1  # rows 92 to 148, columns 120 to 180 of the box from 40 to 280
+    capture.frames.put(first.value, first.time)
+    maps.put(live.Map(Layer(colour, alpha, (40, 0, 280, 240)), first, "square 99%"), first.time)
+    view.step()
+    capture.frames.put(second.value, second.time)
+    view.step()
+    green = lambda p: ((p[30:200] == (0, 255, 0)).all(-1)).nonzero()[1].mean()  # noqa: E731
+    assert green(shown[0]) == pytest.approx(149.5, abs=1.5)
+    if follow == "sync":
+        assert len(shown) == stats.frames_shown == 1
+        view.finish()
+        assert stats.frames_dropped == 1
+    else:
+        assert green(shown[1]) == pytest.approx(169.5 + offset, abs=3)
+        assert stats.frames_shown == 2
+
+
 def test_what_was_captured_and_not_drawn_at_the_end_was_dropped():
     """The account is closed exactly."""
     from realtime_lrp.modes.stats import Stats

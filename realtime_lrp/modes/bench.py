@@ -39,6 +39,7 @@ from realtime_lrp.video.files import check_output, completed
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.sources import moving_picture
 from realtime_lrp.video.writer import VideoWriter
+from realtime_lrp.view.follow import Follower
 from realtime_lrp.view.overlay import lay_over
 from realtime_lrp.view.window import display_reachable
 
@@ -325,9 +326,11 @@ def _pictures(engine: Engine, turns: int) -> dict[str, Figures]:
         region, picture = engine.region(size), np.zeros((*size, 3), np.uint8)
         result = replace(result, region=region)
         layer = engine.layer(painter, result)
+        follower = Follower(picture, layer)
         variants = {
             "colour": lambda result=result: engine.layer(painter, result),
-            "overlay": lambda p=picture, one=layer: lay_over(p, one),
+            "overlay": lambda p=picture, one=layer: lay_over(p, replace(one)),
+            "carry": lambda p=picture, one=follower: one(p),
         }
         measured[name] = _in_turns(variants, turns, 1)
     return measured

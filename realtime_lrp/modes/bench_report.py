@@ -119,6 +119,7 @@ def _memory(mib: float | None) -> str:
 def _pictures(report) -> list[str]:
     lines = [
         f"{name}: colour of a map {figures['colour']['ms']:.1f} ms, "
+        f"carried along {figures['carry']['ms']:.1f} ms, "
         f"laid over a picture {figures['overlay']['ms']:.1f} ms"
         for name, figures in report["pictures"].items()
     ]

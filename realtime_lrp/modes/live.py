@@ -5,6 +5,7 @@
 The render loop, on the main thread, shows each new frame at once with the newest map over it.
 """
 
+import functools
 import logging
 import signal
 import threading
@@ -24,6 +25,7 @@ from realtime_lrp.video.capture import Capture
 from realtime_lrp.video.files import check_output
 from realtime_lrp.video.slot import Item, Slot
 from realtime_lrp.video.sources import open_source
+from realtime_lrp.view.follow import Follower
 from realtime_lrp.view.overlay import Layer, Painter, lay_over
 from realtime_lrp.view.text import draw_lines
 from realtime_lrp.view.window import Window, require_display
@@ -40,13 +42,26 @@ class Map:
 
     Attributes:
       layer: its picture.
-      picture_size: (rows, columns) of the frames that the layer fits.
+      frame: what it explains.
       line: the best label with its score.
     """
 
     layer: Layer
-    picture_size: tuple[int, int]
+    frame: Item[np.ndarray]
     line: str
+
+    @functools.cached_property
+    def follower(self) -> Follower:
+        """Carries the layer along."""
+        return Follower(self.frame.value, self.layer)
+
+    def layer_on(self, frame: Item[np.ndarray], follow: str) -> Layer | None:
+        """The layer for a frame; None where the frame has another size."""
+        if frame.value.shape != self.frame.value.shape:
+            return None
+        if follow == "flow" and frame.number != self.frame.number:
+            return self.follower(frame.value)
+        return self.layer
 
 
 class RelevanceThread:
@@ -90,7 +105,8 @@ class RelevanceThread:
     def _run(self) -> None:
         try:
             self.engine = Engine(self._config, VIEWER_COMPOSITE, moving=True)
-            painter = self.engine.painter()
+            in_sync = self._config.overlay.follow == "sync"
+            painter = self.engine.painter(0.0) if in_sync else self.engine.painter()
             self._begin.wait()
             number, begun = self._frames.count, deque()
             while not self._stop.is_set():
@@ -117,7 +133,7 @@ class RelevanceThread:
         if not self._stats.maps:
             log.info("first map after %.1f s of preparation", seconds)
         self._stats.map_made(1, seconds)
-        self.maps.put(Map(layer, frame.value.shape[:2], line), frame.time)
+        self.maps.put(Map(layer, frame, line), frame.time)
 
 
 class View:
@@ -130,6 +146,7 @@ class View:
       maps: where maps come from.
       stats: counts frames.
       show: gets each composed picture, uint8 [H, W, 3] RGB.
+      follow: as the configuration has it.
     """
 
     def __init__(
@@ -138,7 +155,9 @@ class View:
         maps: Slot[Map],
         stats: Stats,
         show: Callable[[np.ndarray], None],
+        follow: str = "flow",
     ):
+        self._follow = follow
         self._capture = capture
         self._maps = maps
         self._stats = stats
@@ -146,14 +165,21 @@ class View:
         self._missed = capture.frames.count
         self._frame: Item[np.ndarray] | None = None
         self._drawn: tuple | None = None
+        self._drawn_map = 0
         self._frame_meter, self._map_meter = Meter(), Meter()
 
     def step(self) -> None:
         """Shows the next frame if one comes within `POLL_S`; redraws if a map came instead."""
         before = self._frame.number if self._frame else self._missed
-        fresh = self._capture.frames.newest(after=before, timeout_s=POLL_S)
+        if self._follow == "sync":
+            newest_map = self._maps.newest(self._drawn_map, timeout_s=POLL_S) or self._maps.newest()
+            fresh = newest_map and newest_map.value.frame
+            fresh = fresh if fresh and fresh.number > before else None
+        else:
+            fresh = self._capture.frames.newest(after=before, timeout_s=POLL_S)
+            newest_map = self._maps.newest()
         self._frame = fresh or self._frame
-        newest_map = self._maps.newest()
+        self._drawn_map = newest_map.number if newest_map else 0
         state = (
             self._frame and self._frame.number,
             newest_map and newest_map.number,
@@ -186,9 +212,10 @@ class View:
     def _composed(self, frame: Item[np.ndarray], newest_map: Item[Map] | None) -> np.ndarray:
         picture = frame.value
         whole = (0, 0, picture.shape[1], picture.shape[0])
-        if newest_map and newest_map.value.picture_size == picture.shape[:2]:
-            picture = lay_over(picture, newest_map.value.layer)
-            draw_lines(picture, [newest_map.value.line], newest_map.value.layer.box, bottom=True)
+        layer = newest_map and newest_map.value.layer_on(frame, self._follow)
+        if layer:
+            picture = lay_over(picture, layer)
+            draw_lines(picture, [newest_map.value.line], layer.box, bottom=True)
         else:
             picture = picture.copy()
         draw_lines(picture, [self._figures(newest_map)], whole, bottom=False)
@@ -265,7 +292,8 @@ def run(
             return []
         figures = Stats(relevance.engine.device, relevance.engine.precision, reconnects=0)
         with Window() if windowed else nullcontext() as window:
-            view = View(capture, relevance.maps, figures, window.show if window else _unseen)
+            show, follow = window.show if window else _unseen, config.overlay.follow
+            view = View(capture, relevance.maps, figures, show, follow)
             relevance.begin(figures)
             while not (stopped.is_set() or (window and window.closed())):
                 capture.check()

@@ -28,18 +28,27 @@ class Follower:
         """The layer where its content lies in a later picture of the same size."""
         now = _small(picture)
         flow = self._flow.calc(now, self._then, None)  # for each place now, where it was
-        x0, y0, x1, y1 = self._layer.box
-        per_row, per_column = picture.shape[0] / now.shape[0], picture.shape[1] / now.shape[1]
-        rows, columns = np.mgrid[0 : y1 - y0, 0 : x1 - x0].astype(np.float32)
-        at = (columns + x0 + 0.5) / per_column - 0.5, (rows + y0 + 0.5) / per_row - 0.5
-        moved = cv2.remap(flow, *map(np.float32, at), cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE)
-        where = columns + moved[..., 0] * per_column, rows + moved[..., 1] * per_row
-        colour = cv2.remap(
-            self._layer.colour, *map(np.float32, where), cv2.INTER_LINEAR, None,
-            cv2.BORDER_REPLICATE,
-        )  # fmt: skip
-        alpha = cv2.remap(self._layer.alpha, *map(np.float32, where), cv2.INTER_LINEAR)
+        where = _where(flow, picture.shape[:2], self._layer)
+        colour = cv2.remap(self._layer.colour, *where, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE)
+        alpha = cv2.remap(self._layer.alpha, *where, cv2.INTER_LINEAR)
         return Layer(colour, alpha, self._layer.box)
+
+
+def _where(flow: np.ndarray, size: tuple[int, int], layer: Layer) -> tuple[np.ndarray, np.ndarray]:
+    """For each place of the layer (columns, rows) the one where its content was."""
+    x0, y0, x1, y1 = layer.box
+    steps = np.array([size[1] / flow.shape[1], size[0] / flow.shape[0]], np.float32)
+    shape = layer.alpha.shape
+    scale = np.array([(x1 - x0) / shape[1], (y1 - y0) / shape[0]], np.float32)
+    x, y = (np.arange(count, dtype=np.float32) for count in shape[::-1])
+    at_x = ((x + 0.5) * scale[0] + x0) / steps[0] - 0.5
+    at_y = ((y + 0.5) * scale[1] + y0) / steps[1] - 0.5
+    columns, rows = np.tile(x, (shape[0], 1)), np.tile(y[:, None], (1, shape[1]))
+    moved = cv2.remap(
+        flow, np.tile(at_x, (shape[0], 1)), np.tile(at_y[:, None], (1, shape[1])),
+        cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE,
+    ) * (steps / scale)  # fmt: skip
+    return columns + moved[..., 0], rows + moved[..., 1]
 
 
 def _small(picture: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 Where relevance is 0 the picture stays as it is, and so does everything outside the region.
 """
 
+import functools
 from dataclasses import dataclass
 
 import cv2
@@ -42,14 +43,20 @@ class Layer:
     """A coloured map, ready to be laid over pictures of one geometry.
 
     Attributes:
-      colour: uint8 [h, w, 3] RGB at the size of the region's box in the picture.
+      colour: uint8 [h, w, 3] RGB, at the map's resolution.
       alpha: float32 [h, w] in [0, 1], 0 where relevance is 0.
-      box: x0, y0, x1, y1 in the picture.
+      box: x0, y0, x1, y1, the region of the picture over which it is stretched.
     """
 
     colour: np.ndarray
     alpha: np.ndarray
     box: tuple[int, int, int, int]
+
+    @functools.cached_property
+    def stretched(self) -> tuple[np.ndarray, np.ndarray]:
+        """Colour and alpha at the size of the box."""
+        size = (self.box[2] - self.box[0], self.box[3] - self.box[1])
+        return cv2.resize(self.colour, size), cv2.resize(self.alpha, size)
 
 
 class Painter:
@@ -83,8 +90,7 @@ class Painter:
         factor = (scale / self._scale(scale)) ** SOFTNESS / FULL
         drawn = np.clip(strength[y0:y1, x0:x1] * np.float32(factor), -1, 1)
         colour, alpha = self._coloured(drawn)
-        size = (box[2] - box[0], box[3] - box[1])
-        return Layer(cv2.resize(colour, size), cv2.resize(alpha * self._opacity, size), box)
+        return Layer(colour, np.float32(alpha * self._opacity), box)
 
     def _coloured(self, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if drawn.ndim == 3:
@@ -106,7 +112,8 @@ def lay_over(picture: np.ndarray, layer: Layer) -> np.ndarray:
     x0, y0, x1, y1 = layer.box
     result = picture.copy()
     region = np.ascontiguousarray(picture[y0:y1, x0:x1])
-    result[y0:y1, x0:x1] = cv2.blendLinear(region, layer.colour, 1 - layer.alpha, layer.alpha)
+    colour, alpha = layer.stretched
+    result[y0:y1, x0:x1] = cv2.blendLinear(region, colour, 1 - alpha, alpha)
     if (x0, y0, x1, y1) != (0, 0, picture.shape[1], picture.shape[0]):
         _outline(result[y0:y1, x0:x1])
     return result

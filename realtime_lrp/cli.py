@@ -3,6 +3,7 @@
 Everything heavy is imported inside a command, so that `--help` answers at once.
 """
 
+import errno
 import logging
 import signal
 import sys
@@ -31,6 +32,9 @@ def main() -> None:
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), lambda number, frame: sys.exit(128 + number))
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # names of files may hold what no encoding knows
+            stream.reconfigure(errors="backslashreplace")
     try:
         sys.exit(cli.main(standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -46,6 +50,8 @@ def main() -> None:
     except BrokenPipeError:
         sys.exit(74)
     except Exception as error:
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+            _fail(Error(f"Writing failed ({error})."), 74)
         kind = type(error).__name__
         _fail(Error(f"Unexpected {kind}: {error}\nThis is a fault of ours; -vv shows where."), 70)
 
@@ -136,7 +142,10 @@ def _set_verbosity(verbose: int, quiet: bool) -> None:
 def _say(lines: Iterable[str]) -> None:
     for line in lines:
         if logging.getLogger().isEnabledFor(logging.WARNING):
-            click.echo(line)
+            try:
+                click.echo(line)
+            except BrokenPipeError:  # which click would make an exit code of its own
+                sys.exit(74)
 
 
 def _ends_with_0(run: Callable[[], Any]) -> None:

@@ -409,6 +409,170 @@ def test_resume_skips_what_is_finished_and_only_that(run, words, tmp_path):
     assert (out / "a.jsonl").exists()
 
 
+def test_resume_compares_our_own_line_of_the_comment(run, words, tmp_path):
+    """An overlay of an overlay carries the first one's line too; a stale sidecar is none."""
+    source, once, twice = (tmp_path / name for name in ("in.mp4", "1.mp4", "2.mp4"))
+    media.recording(source, count=3)
+    assert run("video", source, "-o", once, *words)[0] == 0
+    assert run("video", once, "-o", twice, *words)[0] == 0
+    code, _, err = run("video", source, "-o", twice, *words, "--resume")
+    assert code == 73 and "another source" in err
+    sidecar = (*words, "--sidecar")
+    assert run("video", source, "-o", once, *sidecar, "--overwrite", "--target", "top1")[0] == 0
+    assert run("video", source, "-o", once, *words, "--overwrite", "--target", "red")[0] == 0
+    code, out, err = run("video", source, "-o", once, *sidecar, "--resume", "--target", "red")
+    assert code == 0 and "made again" in err and "3 frames" in out
+    assert '"target": "red"' in (tmp_path / "1.jsonl").read_text()
+    (tmp_path / "1.jsonl").write_text("")
+    code, _, err = run("video", source, "-o", once, *sidecar, "--resume", "--target", "red")
+    assert code == 0 and "made again: no 1.jsonl" in err
+
+
+def test_a_file_that_cannot_be_done_does_not_end_the_batch(run, words, tmp_path, monkeypatch):
+    """Frames too small to encode: the others are made, the exit code is that of the first error."""
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir(), out.mkdir()
+    media.recording(folder / "a.mkv", codec="ffv1", pixels="bgr0", size=(1, 1), count=2)
+    media.recording(folder / "b.mp4", count=2)
+    code, stdout, err = run("video", folder, "-o", out, *words, "--codec", "hevc")
+    assert code == 73 and "1 x 1 pixels" in err and "b.mp4: 2 frames" in stdout
+    assert os.listdir(out) == ["b.mp4"]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_batches_in_flight_do_not_wait_for_each_other(count, tiny_model, tmp_path, monkeypatch):
+    """Two as on a GPU; signs of life between the batches change nothing."""
+    from realtime_lrp import config
+    from realtime_lrp.modes.engine import Engine
+    from realtime_lrp.modes.stats import Stats
+    from realtime_lrp.modes.video import overlay_file
+
+    chosen = config.load(options={"--model": str(tiny_model), "--batch": "3"}).config
+    engine = Engine(chosen, moving=True)
+    engine.in_flight = count
+    monkeypatch.setattr(video_job, "STALLED_S", 10.0)
+    source = media.recording(tmp_path / "in.mp4", count=31)
+    for number in range(4):
+        report = overlay_file(
+            engine, chosen, source, tmp_path / f"{number}.mp4", False, Stats("CPU", "float32")
+        )
+        assert report.frames == 31
+
+
+def test_what_comes_after_the_end_is_not_decoded(tmp_path):
+    """Sound that ends early does not make it read on; a late start is no silence."""
+    from realtime_lrp.video.reader import Span, VideoReader
+
+    source = media.recording(
+        tmp_path / "in.mkv", count=900, options={"g": "900", "sc_threshold": "0"}
+    )
+    with VideoReader(source, Span(end=0.1)) as reader:
+        assert len(list(reader.with_sound())) == 3
+        assert reader.packets < 120
+    with VideoReader(source, Span(start=29.9)) as reader:
+        assert len(list(reader)) == 3
+        assert reader.packets >= 897
+
+
+def test_a_transport_stream_is_cut_exactly(run, words, tmp_path):
+    """Key frames far apart, a start between them: every frame from there on."""
+    pts = [3000 * number for number in range(90)]
+    options = {"g": "40", "bf": "2"}
+    source = media.recording(
+        tmp_path / "in.ts", base=Fraction(1, 90000), pts=pts, options=options, sound="mp2"
+    )
+    for start in (0.5, 1.51, 2.9):
+        target = tmp_path / f"{start}.mp4"
+        assert run("video", source, "-o", target, *words, "--start", start)[0] == 0
+        whole = media.frame_times(source)
+        expected = [t - whole[0] - Fraction(str(start)) for t in whole]
+        expected = [float(time) for time in expected if time >= 0]
+        assert [float(t) for t in media.frame_times(target)] == pytest.approx(expected, abs=2e-5)
+
+
+def test_joined_transport_streams_keep_the_sound_of_both(run, words, tmp_path):
+    """The clock begins anew in the middle: nothing is dropped."""
+    one = media.recording(
+        tmp_path / "1.ts", base=Fraction(1, 90000), pts=[3000 * n for n in range(60)], sound="mp2"
+    )
+    both = tmp_path / "both.ts"
+    both.write_bytes(one.read_bytes() * 2)
+    code, _, err = run("video", both, "-o", tmp_path / "out.mp4", *words)
+    assert code == 0 and "damaged" not in err
+    assert len(media.frame_times(tmp_path / "out.mp4")) == 120
+    assert len(media.sound_of(tmp_path / "out.mp4")[1]) == 2 * len(media.sound_of(one)[1])
+
+
+def test_b_frames_in_avi_have_the_times_of_their_order(run, words, tmp_path):
+    """The format holds no presentation times; frames come one after the other."""
+    source = media.recording(tmp_path / "in.avi", count=20, options={"bf": "3", "g": "10"})
+    assert run("video", source, "-o", tmp_path / "out.mp4", *words)[0] == 0
+    steps = np.diff([float(time) for time in media.frame_times(tmp_path / "out.mp4")])
+    np.testing.assert_allclose(steps, 1 / 30, atol=1e-6)
+    assert len(steps) == 19
+
+
+def test_names_of_every_kind(run, words, tmp_path, monkeypatch):
+    """A colon, dollars, brackets, letters of no encoding; figures never replace a film."""
+    monkeypatch.chdir(tmp_path)
+    media.recording(tmp_path / "in.mp4", count=2)
+    for name in ("12:30:05.mp4", "x $_$ [bold].mp4", os.fsdecode(b"b\xff.mp4"), "-o.mp4"):
+        shutil.copy("in.mp4", f"./{name}")
+        code, out, err = run(
+            "video", f"./{name}", "-o", f"out {name}", *words, "--summary", "--sidecar", "--json"
+        )
+        assert code == 0, err
+        assert json.loads(out.splitlines()[-1])["event"] == "done"
+        assert media.frame_times(f"./out {name}")
+    for stats in ("in.mp4", "o.mp4"):
+        code, _, err = run("video", "in.mp4", "-o", "o.mp4", *words, "--stats", stats)
+        assert code == 73 and "--stats" in err
+
+
+@pytest.mark.parametrize(
+    ("option", "code"),
+    [
+        (("--start", "nan"), 2), (("--end", "inf"), 2), (("--start", "1e300"), 2),
+        (("--codec", "av1", "-o", "x.mov"), 2), (("--start", "1e6"), 65),
+    ],
+)  # fmt: skip
+def test_options_that_make_no_sense(option, code, run, words, tmp_path, monkeypatch):
+    """Refused in words."""
+    monkeypatch.chdir(tmp_path)
+    media.recording(tmp_path / "in.mp4", count=2)
+    os.mkfifo("pipe.mp4")
+    got, _, err = run("video", "in.mp4", "-o", "x.mp4", *words, *option)
+    assert got == code and "fault of ours" not in err
+    got, _, err = run("video", "pipe.mp4", "-o", "x.mp4", *words)
+    assert got == 66 and "pipe" in err
+
+
+def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
+    """And takes its part with it."""
+    import pickle
+
+    source = media.recording(tmp_path / "in.mp4", count=100)
+    part = tmp_path / "out.mp4.1.part"
+    process = subprocess.Popen(video_job.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    job = video_job.Job(
+        source=source, part=part, parts=(part,), container=".mp4", note="", span=None, stride=1,
+        batch=4, layout="overlay", codec="h264", quality=None, sound=True, size=(32, 32),
+        fit="crop", mirror=False, colormap="fire", opacity=0.8, smoothing=0.9,
+    )  # fmt: skip
+    channel = video_job.Channel(process.stdout, process.stdin)
+    channel.send(job)
+    while not isinstance(message := channel.receive(), video_job.Views):
+        pass
+    maps = [video_job.Map(np.ones((32, 32), np.int8), 1.0, "x")] * len(message.pictures)
+    channel.send(maps)
+    process.stdin.write(pickle.dumps(maps)[:-20])
+    process.stdin.flush()
+    process.stdin.close()
+    process.stdout.close()
+    assert process.wait(10) == 1
+    assert not part.exists()
+
+
 def scripted(monkeypatch, tmp_path, code):
     """Lets the process that decodes run some lines first."""
     script = tmp_path / "process.py"

@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from realtime_lrp import __version__
 from realtime_lrp.config import Config
+from realtime_lrp.errors import MissingInputError
 from realtime_lrp.video.libraries import av
 
 SAMPLE = 2**20
@@ -29,20 +31,29 @@ def fingerprint(source: Path, config: Config, further: Mapping[str, Any]) -> str
 
 
 def _sampled(file: Path) -> str:
-    size = file.stat().st_size
-    digest = hashlib.sha256(str(size).encode())
-    with file.open("rb") as stream:
-        for place in (0, max(0, size // 2 - SAMPLE // 2), max(0, size - SAMPLE)):
-            stream.seek(place)
-            digest.update(stream.read(SAMPLE))
+    try:
+        size = file.stat().st_size
+        digest = hashlib.sha256(str(size).encode())
+        with file.open("rb") as stream:
+            for place in (0, max(0, size // 2 - SAMPLE // 2), max(0, size - SAMPLE)):
+                stream.seek(place)
+                digest.update(stream.read(SAMPLE))
+    except OSError as error:
+        raise MissingInputError(f"{str(file)!r} cannot be read ({error.strerror}).") from None
     return digest.hexdigest()
 
 
-def known(target: Path, mark: str) -> bool:
-    """Whether a video was made by us with this fingerprint in its comment."""
+def beside(target: Path, mark: str) -> str | None:
+    """What was made beside a video, as its comment says behind our fingerprint.
+
+    Returns:
+      The letters that were given with the mark; None where the video has another mark or none.
+    """
     try:
-        with av.open(target) as container:
+        with av.open(os.path.abspath(target)) as container:
             tags = {key.lower(): value for key, value in container.metadata.items()}
     except (av.FFmpegError, ValueError, OSError):
-        return False
-    return mark in tags.get("comment", "")
+        return None
+    ours = tags.get("comment", "").splitlines()[-1:]
+    _, found, letters = ours[0].partition(mark) if ours else ("", "", "")
+    return letters if found else None

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.errors import DamagedInputError, MissingInputError
+from realtime_lrp.errors import DamagedInputError, MissingInputError, OutputError
 from realtime_lrp.modes.engine import Engine, Result, label_line, turned
 from realtime_lrp.modes.records import MAPS_MARK, Lines, Maps, described
 from realtime_lrp.modes.summary import Timeline, write_summary
@@ -72,7 +72,7 @@ def run(config: Config, request: Request) -> list[str]:
     together = targets[0].parent / TOGETHER if len(targets) > 1 else targets[0]
     engine, lines = None, []
     with ExitStack() as stack:
-        kept = _Kept(request, together, stack)
+        kept = _Kept(request, together, targets, stack)
         for source, target, picture in _readable(sources, targets):
             engine = engine or Engine(config)
             result = _explained(config, engine, picture, target, request.overwrite)
@@ -104,13 +104,15 @@ def _readable(
 class _Kept:
     """What is kept of the maps besides their pictures."""
 
-    def __init__(self, request: Request, together: Path, stack: ExitStack):
+    def __init__(self, request: Request, together: Path, targets: Sequence[Path], stack: ExitStack):
         replace = request.overwrite
         sidecar, summary = together.with_suffix(".jsonl"), together.with_suffix(".summary.png")
         maps = request.maps / together.stem if request.maps else None
         for wanted, path in ((request.sidecar, sidecar), (request.summary, summary)):
             if wanted:
                 check_output(path, replace)
+                if path in targets:
+                    raise OutputError(f"{str(path)!r} is the output of a picture. Rename that.")
         if maps:
             check_folder(maps, replace, MAPS_MARK)
         self._lines = self._maps = self._summary = None

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
+from realtime_lrp.errors import TransferError
+
 EVERY_S = 1.0
 """Seconds between two JSON lines of one file."""
 
@@ -29,11 +31,10 @@ class Progress:
         shown = not as_json and console.is_terminal and log.isEnabledFor(logging.WARNING)
         self._json = as_json
         self._bars = Bars(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
-            TextColumn("{task.fields[label]}"),
+            _plain("{task.description}"), BarColumn(), MofNCompleteColumn(),
+            _plain("{task.fields[rate]}"), TimeRemainingColumn(), _plain("{task.fields[label]}"),
             console=console, disable=not shown, transient=True,
-            redirect_stdout=sys.stdout.isatty(),
+            redirect_stdout=bool(sys.stdout and sys.stdout.isatty()),
         )  # fmt: skip
         self._files, self._done = files, 0
         self._frames_before, self._start = 0, None
@@ -93,5 +94,12 @@ class Progress:
         row = {"event": event, "file": self._name, **facts}
         row |= {"file_number": min(self._done + (event == "progress"), self._files)}
         row |= {"files": self._files}
-        sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
-        sys.stdout.flush()
+        try:
+            sys.stdout.write(json.dumps(row) + "\n")
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise TransferError("Nobody reads the progress any more.") from None
+
+
+def _plain(text: str) -> TextColumn:
+    return TextColumn(text, markup=False)

@@ -56,7 +56,7 @@ class Lines:
     """A file of JSON lines."""
 
     def __init__(self, path: Path):
-        self._file = path.open("w", encoding="utf-8")
+        self._file = path.open("w", encoding="utf-8", errors="backslashreplace")
 
     def __enter__(self) -> "Lines":
         return self

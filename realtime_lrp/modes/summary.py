@@ -1,5 +1,6 @@
 """A picture that sums up a recording or a folder: small frames, probabilities and relevance."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,9 @@ class Timeline:
             )
         largest = max(highest.values())
         probabilities.set(ylabel="probability", ylim=(0, min(1.02, 1.1 * largest + 0.02)))
-        probabilities.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+        legend = probabilities.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+        for text in legend.get_texts():
+            text.set_parse_math(False)
         relevance.plot(
             places, [total for _, _, total in self._rows], self._style, color="black", linewidth=1.0
         )
@@ -90,13 +93,20 @@ def write_summary(
     tall = 3.0 * min(1.0, max(p.shape[0] / p.shape[1] for _, p in thumbnails)) + 0.3
     figure = Figure(figsize=(13, rows * tall + 4.8), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
-    figure.suptitle(title)
+    figure.suptitle(_drawable(title), parse_math=False)
     pictures, lines = figure.subfigures(2, 1, height_ratios=[max(rows * tall, 0.1), 4.2])
     for axes in (grid := pictures.subplots(rows, COLUMNS, squeeze=False)).flat:
         axes.axis("off")
     for axes, number in zip(grid.flat, chosen, strict=False):
         caption, picture = thumbnails[number]
         axes.imshow(picture)
-        axes.set_title(caption, fontsize=9)
+        axes.set_title(_drawable(caption), fontsize=9, parse_math=False)
     timeline.draw(*lines.subplots(2, 1, sharex=True))
-    figure.savefig(path, format="png")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a letter that the font lacks
+        figure.savefig(path, format="png")
+
+
+def _drawable(text: str) -> str:
+    """The text; names of files may hold what is no letter."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -26,7 +26,7 @@ from realtime_lrp.errors import (
     UsageError,
 )
 from realtime_lrp.modes.engine import DEFAULT_COMPOSITE, Engine, Result, label_line
-from realtime_lrp.modes.fingerprint import fingerprint, known
+from realtime_lrp.modes.fingerprint import beside, fingerprint
 from realtime_lrp.modes.progress import Progress
 from realtime_lrp.modes.records import MAPS_MARK, Lines, Maps, described
 from realtime_lrp.modes.stats import Stats
@@ -50,6 +50,7 @@ THUMBNAILS = 12
 BITS_A_PIXEL = 0.2
 """How much of the disk a frame may take; noise at our quality takes more, recordings half of it."""
 
+MOST_S = 1e7
 KEPT_FREE = 64 * 2**20
 
 log = logging.getLogger(__name__)
@@ -113,11 +114,27 @@ def run(config: Config, request: Request) -> Iterator[str]:
         task.check()
     if request.stats:
         check_output(request.stats, overwrite=True)
+        _check_own_name(request.stats, todo)
     with Progress(len(todo), request.json) as progress:
         yield from _Batch(config, request, progress).run(todo)
 
 
+def _check_own_name(stats: Path, todo: Sequence["_Task"]) -> None:
+    taken = [path for task in todo for path in (task.source, task.target, *task.beside)]
+    if stats.resolve() in [path.resolve() for path in taken]:
+        raise OutputError(f"{str(stats)!r} is an input or an output. Choose another for --stats.")
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether there is nothing in a file or a folder, or neither."""
+    if path.is_dir():
+        return not any(path.iterdir())
+    return not (path.is_file() and path.stat().st_size)
+
+
 def _check(config: Config, request: Request) -> None:
+    if not all(time is None or time < MOST_S for time in (request.start, request.end)):
+        raise UsageError(f"Expected --start and --end below {MOST_S:g} seconds.")
     if request.end is not None and request.end <= (request.start or 0.0):
         raise UsageError(
             f"Expected --end behind --start. Received {request.start or 0:g} to {request.end:g}."
@@ -156,6 +173,17 @@ class _Task:
         """The further outputs."""
         return [one for one in (self.sidecar, self.summary, self.maps) if one]
 
+    @property
+    def _letters(self) -> str:
+        """A letter for each of `beside`."""
+        kinds = {"s": self.sidecar, "p": self.summary, "m": self.maps}
+        return "".join(letter for letter, one in kinds.items() if one)
+
+    @property
+    def note(self) -> str:
+        """What the target's comment says of it: its mark, and what is made beside it."""
+        return " ".join(filter(None, [self.mark, self._letters]))
+
     def check(self) -> None:
         """Sees what is there.
 
@@ -176,8 +204,10 @@ class _Task:
                 check_output(one, self.replace)
 
     def _compare(self) -> None:
-        missing = [one.name for one in self.beside if not one.exists()]
-        if known(self.target, self.mark):
+        made = beside(self.target, self.mark)
+        if made is not None:
+            kinds = zip(self._letters, self.beside, strict=True)
+            missing = [one.name for kind, one in kinds if kind not in made or _is_empty(one)]
             self.done, self.replace = not missing, True
             if missing:
                 log.warning("%s is made again: no %s", self.target, ", ".join(missing))
@@ -203,7 +233,7 @@ class _Batch:
 
     def run(self, todo: Sequence[_Task]) -> Iterator[str]:
         """Yields a line for each file that is finished."""
-        finished = failed = 0
+        finished, failed = 0, []
         for task in todo:
             try:
                 line = self._finished(task, alone=len(todo) == 1)
@@ -212,19 +242,24 @@ class _Batch:
                 raise
             except Error as error:
                 self._progress.end("failed", task.source.name, error=str(error))
-                if len(todo) == 1 or not isinstance(error, DamagedInputError):
+                if len(todo) == 1 or isinstance(error, TransferError):
                     raise
-                failed += 1
+                failed.append(error)
                 log.warning("%s", error)
             else:
                 finished += 1
                 if not self._request.json:
                     yield line
-        if failed == len(todo):
-            raise DamagedInputError(f"None of the {len(todo)} videos can be decoded.")
         if self._request.stats and self._figures:
             self._figures.traces = self._engine.explainer.traces
             self._figures.write(self._request.stats, live=False)
+        elif self._request.stats:
+            log.warning("nothing was done: %s is not written", self._request.stats)
+        if len(failed) == len(todo):
+            raise DamagedInputError(f"None of the {len(todo)} videos can be decoded.")
+        others = [error for error in failed if not isinstance(error, DamagedInputError)]
+        if others:
+            raise others[0]
 
     def _finished(self, task: _Task, alone: bool) -> str:
         if not task.done:
@@ -242,7 +277,7 @@ class _Batch:
             self._figures = Stats(self._engine.device, self._engine.precision)
         report = overlay_file(
             self._engine, self._config, task.source, task.target, task.replace, self._figures,
-            span=self._request.span, note=task.mark, progress=self._progress,
+            span=self._request.span, note=task.note, progress=self._progress,
             sidecar=task.sidecar, summary=task.summary, maps=task.maps,
         )  # fmt: skip
         notes = _notes(report)
@@ -260,7 +295,7 @@ def _notes(report: Report) -> list[str]:
     notes = list(dict.fromkeys(report.notes))
     if report.bad_packets:
         notes.append(f"skipped {report.bad_packets} damaged packets")
-    if report.frames < report.claimed - max(2, report.claimed // 100):
+    if report.frames < report.claimed:
         notes.append(f"ended early: {report.frames} of about {report.claimed} frames")
     if report.lost_sound:
         notes.append(f"left out {report.lost_sound} damaged packets of sound")

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -121,7 +122,7 @@ class Report:
 
     Attributes:
       frames: how many it has.
-      claimed: how many the source says it has, 0 where it does not.
+      claimed: where it ended early, how many the source says it has; else 0.
       times: of the frames that no `Views` told of.
       bad_packets: how many of the source could not be decoded.
       lost_sound: how many packets of sound could not be taken over.
@@ -188,15 +189,14 @@ class Recoding:
             start_new_session=True,  # Ctrl-C is for us to answer
         )
         self._channel = Channel(self._process.stdout, self._process.stdin)
-        self._messages: queue.Queue = queue.Queue()
+        self._messages: queue.Queue = queue.Queue()  # all but signs of life
+        self._alive = time.monotonic()
         self.written = 0
         self.report: Report | None = None
         threading.Thread(target=self._listen, name="video job", daemon=True).start()
         try:
             self._send(job)
-            while not isinstance(message := self._next(), Opened):
-                pass
-            self.opened: Opened = message
+            self.opened: Opened = self._next()
         except BaseException:
             self._end()
             raise
@@ -209,18 +209,14 @@ class Recoding:
 
     def views(self) -> Iterator[Views]:
         """Yields what is to be explained, until the file is whole; each needs an `answer`."""
-        while True:
-            message = self._next()
-            if isinstance(message, Views):
-                yield message
-            elif isinstance(message, Report):
-                self.report = message
-                self.written = message.frames
-                return
+        while isinstance(message := self._next(), Views):
+            yield message
+        self.report = message
+        self.written = message.frames
 
     @property
     def waiting(self) -> bool:
-        """Whether a message is there already."""
+        """Whether more `views` are there already; else they may wait for an answer."""
         return not self._messages.empty()
 
     def answer(self, maps: Sequence[Map]) -> None:
@@ -234,13 +230,17 @@ class Recoding:
             while True:  # what the process had to say before it went
                 self._next()
 
-    def _next(self) -> Opened | Views | Written | Report:
-        try:
-            message = self._messages.get(timeout=STALLED_S)
-        except queue.Empty:
-            raise DamagedInputError(
-                f"{str(self._source)!r} makes the decoder hang: no frame in {STALLED_S:g} s."
-            ) from None
+    def _next(self) -> Opened | Views | Report:
+        self._alive = time.monotonic()
+        while True:
+            try:
+                message = self._messages.get(timeout=0.5)
+                break
+            except queue.Empty:
+                if time.monotonic() - self._alive > STALLED_S:
+                    raise DamagedInputError(
+                        f"{str(self._source)!r} makes the decoder hang: nothing in {STALLED_S:g} s."
+                    ) from None
         if isinstance(message, Failed):
             if message.kind == "OSError":
                 raise OSError(message.errno, message.message)
@@ -249,8 +249,6 @@ class Recoding:
             raise DamagedInputError(
                 f"{str(self._source)!r} makes the decoder crash ({self._death()})."
             )
-        if isinstance(message, Written):
-            self.written = max(self.written, message.frames)
         return message
 
     def _death(self) -> str:
@@ -266,6 +264,10 @@ class Recoding:
                 message = self._channel.receive()
             except (EOFError, OSError, ValueError, pickle.UnpicklingError):
                 message = None
+            self._alive = time.monotonic()
+            if isinstance(message, Written):
+                self.written = max(self.written, message.frames)
+                continue
             self._messages.put(message)
             if message is None or isinstance(message, Report | Failed):
                 return

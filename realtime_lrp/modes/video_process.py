@@ -64,7 +64,7 @@ def _listen(channel: Channel, job: Job, maps: queue.Queue) -> None:
         while True:
             for one in channel.receive():
                 maps.put(one)
-    except (EOFError, OSError):  # whoever gave the job is gone
+    except Exception:  # whoever gave the job is gone, perhaps in the middle of a word
         for part in job.parts:
             shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink(True)
         os._exit(1)
@@ -75,6 +75,7 @@ class _Recoder:
         self._job, self._channel, self._maps = job, channel, maps
         self._pending: queue.Queue = queue.Queue()
         self._room = threading.Semaphore(0)
+        self._reader: VideoReader | None = None
         self._beats, self._all_decoded = 0, False
         self._times: list[float] = []
         self._thumbnails = _Thumbnails(job.thumbnails)
@@ -85,13 +86,13 @@ class _Recoder:
         job = self._job
         threading.Thread(target=self._say_alive, daemon=True).start()
         # Never closed: a decoder that is still at work may not bear it, and the process ends.
-        reader = VideoReader(job.source, job.span)
+        self._reader = reader = VideoReader(job.source, job.span)
         threading.Thread(target=self._decode, args=(reader,), daemon=True).start()
         frames, lost, notes = self._encode(reader)
         verify(job.part, frames)
         return Report(
-            frames, reader.claimed, tuple(self._times), reader.bad_packets, lost, tuple(notes),
-            self._thumbnails.kept,
+            frames, reader.claimed if reader.ended_early else 0, tuple(self._times),
+            reader.bad_packets, lost, tuple(notes), self._thumbnails.kept,
         )  # fmt: skip
 
     def _decode(self, reader: VideoReader) -> None:
@@ -106,7 +107,6 @@ class _Recoder:
     def _decoded(self, reader: VideoReader) -> Iterator["TimedFrame | av.Packet"]:
         job, views, count, region = self._job, [], 0, None
         for item in reader.with_sound() if job.sound else reader:
-            self._beats += 1
             if not isinstance(item, TimedFrame):
                 yield item
                 continue
@@ -198,8 +198,9 @@ class _Recoder:
         before = -1
         with suppress(OSError, ValueError):
             while True:
-                if self._all_decoded or self._beats != before:
-                    before = self._beats
+                beats = self._beats + (self._reader.packets if self._reader else 0)
+                if self._all_decoded or beats != before:
+                    before = beats
                     self._channel.send(Written(0))
                 time.sleep(1)
 

@@ -25,8 +25,11 @@ def check_output(target: Path, overwrite: bool) -> None:
     try:
         exists, is_file, is_folder = target.exists(), target.is_file(), target.is_dir()
         there = folder.is_dir()
+        target.resolve()
     except OSError as error:
         raise OutputError(f"{str(target)!r} cannot be made ({error.strerror}).") from None
+    except RuntimeError:
+        raise OutputError(f"{str(target)!r} is a link that leads back to itself.") from None
     if not there:
         raise OutputError(f"There is no folder {str(folder)!r} to write {target.name!r} into.")
     if is_folder:

@@ -1,6 +1,7 @@
 """Recorded files, read: every frame of a video with its time, and the packets of its sound."""
 
 import logging
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,6 +20,9 @@ log = logging.getLogger(__name__)
 MOST_BAD_PACKETS = 50
 MOST_PIXELS = 8192**2
 MOST_STREAMS = 16
+NO_INDEX = ("mpegts", "mpeg")
+"""Formats in which a seek cannot be trusted to reach a key frame: they are read from the start."""
+
 SOUND_BEHIND_S = 2.0
 """How far behind the last frame of a range its sound may lie in the file."""
 
@@ -64,6 +68,7 @@ class VideoReader:
       duration: seconds, 0 where the file does not say.
       frames: about how many frames the span has, 0 where the file does not say.
       claimed: how many frames the whole file says it has, 0 where it does not.
+      packets: how many were read so far.
       bad_packets: how many packets could not be decoded so far.
       sound: the audio streams.
       metadata: title, creation time and the like.
@@ -87,7 +92,7 @@ class VideoReader:
         stream.thread_type = "AUTO"
         self.fps = Fraction(stream.average_rate or stream.guessed_rate or 25)
         self.time_base = Fraction(stream.time_base or 1 / self.fps)
-        self.bad_packets = 0
+        self.packets = self.bad_packets = 0
         self.sound = list(self._container.streams.audio)
         self.metadata = dict(self._container.metadata)
         self.colour, self.aspect = Colour(), Fraction(1)
@@ -100,6 +105,8 @@ class VideoReader:
         self.claimed = 0 if self._trimmed else stream.frames
         self.frames = self.claimed or by_time
         self._filter: _Deinterlace | None = None
+        self._last: int | None = None
+        self._over, self._end = False, inf
 
     def __enter__(self) -> "VideoReader":
         return self
@@ -130,23 +137,19 @@ class VideoReader:
         to_rgb = av.video.reformatter.VideoReformatter()
         step = max(1, round(1 / (self.fps * self.time_base)))
         start, end, shift = -inf, inf, 0
+        self._over, self._end = False, inf
         if self._trimmed:
             zero = (self._stream.start_time or 0) * self.time_base
             start = zero + _exact(self._span.start)
             end = inf if self._span.end is None else zero + _exact(self._span.end)
             shift = round(start / self.time_base)
-        if self._trimmed and self._span.start:
-            self._container.seek(int(start * av.time_base))
-        last, size, over = None, {}, False
-        for item in self._decoded(sound):
+        self._end = end
+        last, size = None, {}
+        for item in self._from(start, sound):
             if isinstance(item, av.Packet):
                 time = item.pts * item.time_base if item.pts is not None else None
-                if over and time is not None and time > end + SOUND_BEHIND_S:
-                    break
                 if not item.size or time is None or start <= time < end:
-                    yield self._shifted(item, start)
-                continue
-            if over:
+                    yield self._shifted(item, shift * self.time_base)
                 continue
             pts = item.pts
             if pts is None or (last is not None and pts <= last):
@@ -154,7 +157,7 @@ class VideoReader:
             if self._span.start and pts * self.time_base < start:
                 continue
             if pts * self.time_base >= end:
-                over = True
+                self._over = True
                 if not sound:
                     break
                 continue
@@ -169,6 +172,7 @@ class VideoReader:
             ).to_ndarray()  # fmt: skip
             upright = _upright(picture, self._rotation)
             yield TimedFrame(upright, pts - shift, item.duration or 0)
+        self._last = last
         if last is None:
             where = "from there on " if self._span.start else ""
             raise DamagedInputError(f"Nothing in {str(self._path)!r} {where}can be decoded.")
@@ -180,6 +184,36 @@ class VideoReader:
         self._rotation = frame.rotation
         aspect = Fraction(self._stream.sample_aspect_ratio or 1) or Fraction(1)
         self.aspect = 1 / aspect if self._rotation % 180 else aspect
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether the last frame comes long before the end that the file tells of."""
+        stream = self._stream
+        if self._trimmed or not stream.duration or self._last is None:
+            return False
+        missing = ((stream.start_time or 0) + stream.duration - self._last) * self.time_base
+        return missing > max(3 / self.fps, stream.duration * self.time_base / 100)
+
+    def _from(self, start: Fraction | float, sound: list) -> Iterator["av.VideoFrame | av.Packet"]:
+        """What is decoded from a key frame before `start` on."""
+        if not (self._trimmed and self._span.start) or self._container.format.name in NO_INDEX:
+            yield from self._decoded(sound)
+            return
+        self._container.seek(int(start * av.time_base))
+        early: list = []
+        items = self._decoded(sound)
+        for item in items:
+            early.append(item)
+            if not isinstance(item, av.Packet):
+                break
+        first = early[-1] if early else None
+        if isinstance(first, av.VideoFrame) and first.pts * self.time_base <= start:
+            yield from early
+            yield from items
+            return
+        items.close()
+        self._container.seek(0)
+        yield from self._decoded(sound)
 
     def _shifted(self, packet: "av.Packet", start: Fraction) -> "av.Packet":
         if self._trimmed and packet.pts is not None:
@@ -198,6 +232,13 @@ class VideoReader:
                 packet = next(packets, None)
                 if packet is None:
                     break
+                self.packets += 1
+                if self._over:
+                    time = packet.dts is not None and packet.dts * packet.time_base
+                    if time and time > self._end + SOUND_BEHIND_S:
+                        return
+                    if packet.stream.index == self._stream.index:
+                        continue
                 if packet.stream.index != self._stream.index:  # its own says 0 at the end
                     yield packet
                     continue
@@ -209,7 +250,10 @@ class VideoReader:
                 continue
             in_a_row = 0
             for frame in frames:
-                yield from self._progressive(frame)
+                if self._container.format.name == "avi" and frame.dts is not None:
+                    frame.pts = frame.dts  # the format has no other times
+                if frame.pts is not None or not self._trimmed:
+                    yield from self._progressive(frame)
         yield from self._filter.rest() if self._filter else ()
 
     def _progressive(self, frame: "av.VideoFrame") -> Iterator["av.VideoFrame"]:
@@ -290,7 +334,9 @@ def _open(path: Path) -> "av.container.InputContainer":
     if path.is_dir():
         raise MissingInputError(f"{str(path)!r} is a folder. Expected a video file.")
     try:
-        return av.open(path)
+        if path.exists() and not path.is_file():
+            raise MissingInputError(f"{str(path)!r} is a device or a pipe. Expected a video file.")
+        return av.open(os.path.abspath(path))  # FFmpeg takes "12:30.mp4" for an address
     except FileNotFoundError:
         raise MissingInputError(f"There is no video {str(path)!r}.") from None
     except PermissionError as error:

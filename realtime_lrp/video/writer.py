@@ -23,6 +23,9 @@ CODECS = {
 }
 """Name -> FFmpeg's encoder, its constant rate factor where none is asked for, further options."""
 
+CLOCK_ANEW_S = 1.0
+"""Sound whose times fall back by so much goes on behind what was before, as pictures do."""
+
 REENCODED = "aac"
 LAYOUTS = {1: "mono", 2: "stereo", 3: "2.1", 4: "quad", 5: "5.0", 6: "5.1", 8: "7.1"}
 """By the number of channels, for sound that does not say where they are."""
@@ -68,9 +71,11 @@ class VideoWriter:
             ticks = min(lcm(time_base.denominator, 48000), 10**8)
             options = {"movflags": "faststart", "movie_timescale": str(ticks)}
         self._container = av.open(path, "w", format=CONTAINERS[container], options=options)
-        if codec not in self._container.supported_codecs:
+        # What FFmpeg says of AV1 in MOV is not what it does.
+        if codec not in self._container.supported_codecs or (codec, container) == ("av1", ".mov"):
             raise UsageError(f"{container} cannot hold {codec}. Use .mp4 or .mkv.", "codec")
         self._container.metadata.update(metadata or {})
+        self._fps = fps
         self._codec, self._colour = codec, colour or Colour()
         self._stream = self._container.add_stream(encoder, rate=fps)
         self._stream.options = {"crf": str(rate_factor if quality is None else quality), **further}
@@ -165,8 +170,8 @@ class VideoWriter:
             packets = self._stream.encode(frame)
         except av.FFmpegError as error:
             raise OutputError(
-                f"Frames of {size[1]} x {size[0]} pixels cannot be encoded as {self._codec} "
-                f"({error})."
+                f"Frames of {size[1]} x {size[0]} pixels, {float(self._fps):.6g} a second, "
+                f"cannot be encoded as {self._codec} ({error})."
             ) from None
         self._mux(packets)
 
@@ -179,14 +184,21 @@ class _Copied:
         self._from_zero = container.format.name == "matroska"
         self._stream = container.add_stream_from_template(stream)
         self._last: int | None = None
-        self.lost = 0
+        self._later, self.lost = 0, 0
 
     def __call__(self, packet: "av.Packet") -> None:
         if not packet.size or (self._from_zero and _before_zero(packet)):
             return
-        if packet.dts is None or (self._last is not None and packet.dts <= self._last):
-            self.lost += 1  # a muxer takes times that rise and no others
+        if packet.dts is None:
+            self.lost += 1
             return
+        if self._last is not None and packet.dts + self._later <= self._last:
+            if (self._last - packet.dts - self._later) * packet.time_base < CLOCK_ANEW_S:
+                self.lost += 1  # a muxer takes times that rise and no others
+                return
+            self._later = self._last + (packet.duration or 1) - packet.dts
+        packet.dts += self._later
+        packet.pts = packet.dts if packet.pts is None else packet.pts + self._later
         self._last = packet.dts
         packet.stream = self._stream
         self._container.mux(packet)

@@ -54,5 +54,5 @@ def _where(flow: np.ndarray, size: tuple[int, int], layer: Layer) -> tuple[np.nd
 def _small(picture: np.ndarray) -> np.ndarray:
     grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
     rows, columns = grey.shape
-    size = (min(WIDTH, columns), max(16, round(rows * min(WIDTH, columns) / columns)))
+    size = (max(16, min(WIDTH, columns)), max(16, round(rows * min(WIDTH, columns) / columns)))
     return cv2.resize(grey, size, interpolation=cv2.INTER_AREA)

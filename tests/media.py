@@ -50,6 +50,14 @@ def write_picture(path, picture):
     return path
 
 
+def damage(path, rng):
+    """Flips thirty bytes in the middle third of a file."""
+    data = bytearray(path.read_bytes())
+    for place in rng.integers(len(data) // 3, 2 * len(data) // 3, 30):
+        data[place] ^= 0xFF
+    path.write_bytes(data)
+
+
 def times_of(path):
     """The presentation time of each frame of a file, in seconds."""
     with av.open(path) as container:

@@ -135,10 +135,10 @@ class Camera(Source):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """A tenth of the real times."""
+    """A fifth of the real times."""
     for name in ("STALLED_S", "GIVEN_UP_S", "STILL_S", "HEALTHY_S", "OPENING_S"):
-        monkeypatch.setattr(capture_module, name, getattr(capture_module, name) / 10)
-    pauses = tuple(pause / 10 for pause in capture_module.PAUSES_S)
+        monkeypatch.setattr(capture_module, name, getattr(capture_module, name) / 5)
+    pauses = tuple(pause / 5 for pause in capture_module.PAUSES_S)
     monkeypatch.setattr(capture_module, "PAUSES_S", pauses)
     monkeypatch.setattr(capture_module, "WATCH_S", 0.01)
 
@@ -157,21 +157,21 @@ def watched(faults, opened):
 
 @pytest.mark.parametrize("fault", ["gone", "garbage"])
 def test_a_fault_is_told_and_survived_for_ever(fault, quick):
-    """Ten times: told within 2 s and back within 5 s (here 0.2 and 0.5) of its end."""
+    """Six times: told within 2 s and back within 5 s (here 0.4 and 1) of its end."""
     faults, opened = {}, []
     with watched(faults, opened) as capture:
         wait_until(lambda: capture.frames.count > 2)
-        for number in range(10):
+        for number in range(6):
             faults[fault], begin = True, time.monotonic()
             wait_until(lambda: capture.trouble == capture_module.LOST)
-            assert time.monotonic() - begin < 0.2
+            assert time.monotonic() - begin < 0.4
             time.sleep(0.05 * (number % 3))
             faults[fault], begin = False, time.monotonic()
             wait_until(lambda: not capture.trouble)
-            assert time.monotonic() - begin < 0.5
+            assert time.monotonic() - begin < 1
             capture.check()
-        assert capture.reconnects == 10
-    assert len(opened) >= 11
+        assert capture.reconnects == 6
+    assert len(opened) >= 7
 
 
 def test_a_driver_that_hangs_is_left_behind(quick):
@@ -182,7 +182,7 @@ def test_a_driver_that_hangs_is_left_behind(quick):
         release, begin = threading.Event(), time.monotonic()
         faults["blocked"] = release
         wait_until(lambda: capture.trouble == capture_module.LOST)
-        assert time.monotonic() - begin < 0.25
+        assert time.monotonic() - begin < 0.45
         faults["blocked"] = None
         wait_until(lambda: not capture.trouble and len(opened) == 2)
         assert capture.reconnects == 1
@@ -207,7 +207,7 @@ def test_a_picture_that_stands_still_is_told_and_opened_again_once(quick):
         wait_until(lambda: capture.trouble == capture_module.FROZEN)
         wait_until(lambda: len(opened) == 2)
         count = capture.frames.count
-        time.sleep(1.5)
+        time.sleep(2.5)
         assert len(opened) == 2 and capture.trouble == capture_module.FROZEN
         assert capture.frames.count > count + 20, "what there is is shown"
         faults["frozen"] = False

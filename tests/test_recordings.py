@@ -490,6 +490,18 @@ def test_a_transport_stream_is_cut_exactly(run, words, tmp_path):
         assert [float(t) for t in media.frame_times(target)] == pytest.approx(expected, abs=2e-5)
 
 
+def test_a_stream_without_container_and_times_is_cut_as_well(run, words, tmp_path):
+    """Raw H.264 counts as 25 frames a second and cannot be sought in."""
+    source = media.recording(tmp_path / "in.h264", count=30, options={"bf": "2"})
+    for span, count in (((), 30), (("--start", 0.4), 20), (("--start", 0.4, "--end", 0.8), 10)):
+        target = tmp_path / "out.mp4"
+        assert run("video", source, "-o", target, *words, *span, *UNSEEN, "--overwrite")[0] == 0
+        times = media.frame_times(target)
+        assert times == [Fraction(number, 25) for number in range(count)]
+    expected, got = pictures_of(source)[10:20], pictures_of(target)
+    assert np.abs(got[:, 1:24, 1:-1] - expected[:, 1:24, 1:-1]).mean() < 4
+
+
 def test_joined_transport_streams_keep_the_sound_of_both(run, words, tmp_path):
     """The clock begins anew in the middle: nothing is dropped."""
     one = media.recording(

@@ -6,6 +6,7 @@
 A file appears under its name when it and everything beside it is whole.
 """
 
+import functools
 import logging
 import shutil
 import time
@@ -31,7 +32,7 @@ from realtime_lrp.modes.progress import Progress
 from realtime_lrp.modes.records import MAPS_MARK, Lines, Maps, described
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.modes.summary import Timeline, write_summary
-from realtime_lrp.modes.video_job import Job, Map, Recoding, Report, Views
+from realtime_lrp.modes.video_job import KEPT_FREE, Job, Map, Recoding, Report, Views
 from realtime_lrp.video.files import (
     VIDEOS,
     check_folder,
@@ -51,7 +52,6 @@ BITS_A_PIXEL = 0.2
 """How much of the disk a frame may take; noise at our quality takes more, recordings half of it."""
 
 MOST_S = 1e7
-KEPT_FREE = 64 * 2**20
 
 log = logging.getLogger(__name__)
 
@@ -166,7 +166,7 @@ class _Task:
         self._request = request
         composite = config.lrp.composite or DEFAULT_COMPOSITE
         span = {"start": request.start, "end": request.end, "composite": composite}
-        self._mark = lambda: fingerprint(source, config, span)
+        self._shaping = config, span
 
     @property
     def beside(self) -> list[Path]:
@@ -217,10 +217,10 @@ class _Task:
                 "--overwrite to make it again."
             )
 
-    @property
+    @functools.cached_property
     def mark(self) -> str:
         """The fingerprint of what shapes the target."""
-        return self._mark()
+        return fingerprint(self.source, *self._shaping)
 
 
 class _Batch:
@@ -354,7 +354,7 @@ def overlay_file(
             kept.maps = stack.enter_context(Maps(parts[-1]))
         drawing = stack.enter_context(completed(summary, overwrite)) if summary else None
         report = _recoded(
-            engine, config, figures, kept, progress,
+            engine, figures, kept, progress,
             Job(
                 source=source.resolve(), part=part, parts=tuple(parts),
                 container=target.suffix.lower(), note=comment, span=span,
@@ -377,7 +377,6 @@ def overlay_file(
 
 def _recoded(
     engine: Engine,
-    config: Config,
     figures: Stats,
     kept: "_Kept",
     progress: Progress | None,
@@ -396,7 +395,7 @@ def _recoded(
             done = results()
             figures.map_made(len(done), time.monotonic() - begin)
             recoding.answer([Map(r.strength, r.scale, engine.line(r)) for r in done])
-            kept.take(views, done, config.video.stride)
+            kept.take(views, done)
             if progress:
                 progress.step(recoding.written, label_line(engine.top(done[-1].scores, 1)))
 
@@ -441,13 +440,12 @@ class _Kept:
         self.maps: Maps | None = None
         self.timeline = Timeline()
         self._engine, self._target = engine, config.lrp.target
-        self._frame = 0
+        self._stride, self._frame = config.video.stride, 0
         self._row: dict[str, Any] = {}
 
-    def take(self, views: Views, results: Sequence[Result], stride: int) -> None:
+    def take(self, views: Views, results: Sequence[Result]) -> None:
         """Takes explained frames, and those between them that got their maps."""
-        self._stride = stride
-        newest = iter(results if self._wanted else ())
+        newest = iter(results)
         for seconds in views.times:
             self._frame_at(seconds, newest)
 

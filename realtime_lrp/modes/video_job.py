@@ -28,6 +28,10 @@ STALLED_S = 60.0
 """After so long without a sign of life the process is given up."""
 
 
+KEPT_FREE = 64 * 2**20
+"""Bytes of the disk that are never used up."""
+
+
 @dataclass(frozen=True)
 class Job:
     """What is done with a recording.
@@ -41,7 +45,7 @@ class Job:
       span: the part of the recording, None for all of it.
       stride: every so many-th frame is explained, its map carried along to the others.
       batch: how many pictures are explained together at most.
-      layout: out of `view.layout.LAYOUTS`.
+      layout: as `laid_out` takes it.
       codec, quality: as `VideoWriter` takes them.
       sound: whether it is kept.
       size: (rows, columns) that the network reads.
@@ -78,12 +82,10 @@ class Opened:
 
     Attributes:
       size: (rows, columns) of the pictures, upright.
-      fps: frames a second on average.
       frames: about how many there will be, 0 where the file does not say.
     """
 
     size: tuple[int, int]
-    fps: float
     frames: int
 
 

@@ -20,7 +20,17 @@ import numpy as np
 
 from realtime_lrp import __version__
 from realtime_lrp.errors import Error, TransferError
-from realtime_lrp.modes.video_job import Channel, Failed, Job, Map, Opened, Report, Views, Written
+from realtime_lrp.modes.video_job import (
+    KEPT_FREE,
+    Channel,
+    Failed,
+    Job,
+    Map,
+    Opened,
+    Report,
+    Views,
+    Written,
+)
 from realtime_lrp.video.libraries import av
 from realtime_lrp.video.reader import TimedFrame, VideoReader
 from realtime_lrp.video.region import region_of, resize
@@ -31,9 +41,6 @@ from realtime_lrp.view.overlay import Painter
 
 AHEAD = 3
 MOST_BYTES = 2**30
-KEPT_FREE = 64 * 2**20
-"""Bytes of the disk that are never used up."""
-
 THUMBNAIL_WIDTH = 320
 
 _END = object()
@@ -132,7 +139,7 @@ class _Recoder:
         self._batch = min(job.batch, max(1, room // (2 * job.stride)))
         for _ in range(room):
             self._room.release()
-        self._channel.send(Opened(size, float(reader.fps), reader.frames))
+        self._channel.send(Opened(size, reader.frames))
         return region_of(size, job.size, job.fit)
 
     def _send(self, views: list[np.ndarray]) -> None:

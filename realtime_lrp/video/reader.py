@@ -65,7 +65,6 @@ class VideoReader:
     Attributes:
       fps: average frames a second, a `Fraction`.
       time_base: seconds per unit of `TimedFrame.pts`, a `Fraction`.
-      duration: seconds, 0 where the file does not say.
       frames: about how many frames the span has, 0 where the file does not say.
       claimed: how many frames the whole file says it has, 0 where it does not.
       packets: how many were read so far.
@@ -100,10 +99,8 @@ class VideoReader:
         self._trimmed = span is not None
         whole = (self._container.duration or 0) / av.time_base
         end = min(self._span.end or whole, whole) if whole else 0
-        self.duration = max(0.0, end - self._span.start)
-        by_time = round(self.duration * self.fps)
         self.claimed = 0 if self._trimmed else stream.frames
-        self.frames = self.claimed or by_time
+        self.frames = self.claimed or round(max(0.0, end - self._span.start) * self.fps)
         self._filter: _Deinterlace | None = None
         self._last: int | None = None
         self._over, self._end = False, inf
@@ -136,15 +133,15 @@ class VideoReader:
     def _items(self, sound: list) -> Iterator["TimedFrame | av.Packet"]:
         to_rgb = av.video.reformatter.VideoReformatter()
         step = max(1, round(1 / (self.fps * self.time_base)))
+        first = (self._stream.start_time or 0) if self._trimmed else 0
         start, end, shift = -inf, inf, 0
-        self._over, self._end = False, inf
         if self._trimmed:
-            zero = (self._stream.start_time or 0) * self.time_base
+            zero = first * self.time_base
             start = zero + _exact(self._span.start)
             end = inf if self._span.end is None else zero + _exact(self._span.end)
             shift = round(start / self.time_base)
-        self._end = end
-        last, size = None, {}
+        self._over, self._end = False, end
+        before, last, size = None, None, {}
         for item in self._from(start, sound):
             if isinstance(item, av.Packet):
                 time = item.pts * item.time_base if item.pts is not None else None
@@ -152,8 +149,9 @@ class VideoReader:
                     yield self._shifted(item, shift * self.time_base)
                 continue
             pts = item.pts
-            if pts is None or (last is not None and pts <= last):
-                pts = shift if last is None else last + step
+            if pts is None or (before is not None and pts <= before):
+                pts = first if before is None else before + step
+            before = pts
             if self._span.start and pts * self.time_base < start:
                 continue
             if pts * self.time_base >= end:
@@ -196,7 +194,9 @@ class VideoReader:
 
     def _from(self, start: Fraction | float, sound: list) -> Iterator["av.VideoFrame | av.Packet"]:
         """What is decoded from a key frame before `start` on."""
-        if not (self._trimmed and self._span.start) or self._container.format.name in NO_INDEX:
+        kind = self._container.format
+        seeks = kind.name not in NO_INDEX and not kind.flags & av.format.Flags.no_timestamps.value
+        if not (self._span.start and seeks):
             yield from self._decoded(sound)
             return
         self._container.seek(int(start * av.time_base))
@@ -207,7 +207,8 @@ class VideoReader:
             if not isinstance(item, av.Packet):
                 break
         first = early[-1] if early else None
-        if isinstance(first, av.VideoFrame) and first.pts * self.time_base <= start:
+        known = isinstance(first, av.VideoFrame) and first.pts is not None
+        if known and first.pts * self.time_base <= start:
             yield from early
             yield from items
             return
@@ -252,15 +253,14 @@ class VideoReader:
             for frame in frames:
                 if self._container.format.name == "avi" and frame.dts is not None:
                     frame.pts = frame.dts  # the format has no other times
-                if frame.pts is not None or not self._trimmed:
-                    yield from self._progressive(frame)
+                yield from self._progressive(frame)
         yield from self._filter.rest() if self._filter else ()
 
     def _progressive(self, frame: "av.VideoFrame") -> Iterator["av.VideoFrame"]:
         if frame.width * frame.height > MOST_PIXELS:
             raise self._too_large(frame.width, frame.height)
         if self._filter is None and frame.interlaced_frame:
-            self._filter = _Deinterlace(self._stream, frame, self.time_base)
+            self._filter = _Deinterlace(frame, self.time_base)
         if self._filter:
             yield from self._filter(frame)
         else:
@@ -293,7 +293,7 @@ class VideoReader:
 class _Deinterlace:
     """Fields woven together become whole pictures, one for each frame, at its time."""
 
-    def __init__(self, stream: "av.VideoStream", frame: "av.VideoFrame", time_base: Fraction):
+    def __init__(self, frame: "av.VideoFrame", time_base: Fraction):
         self._time_base = time_base
         self._graph = av.filter.Graph()
         chain = [
@@ -306,7 +306,6 @@ class _Deinterlace:
         for one, behind in pairwise(chain):
             one.link_to(behind)
         self._graph.configure()
-        self._tags: list[tuple[int, int]] = []
 
     def __call__(self, frame: "av.VideoFrame") -> Iterator["av.VideoFrame"]:
         frame.time_base = self._time_base

@@ -22,33 +22,37 @@ class Follower:
     def __init__(self, picture: np.ndarray, layer: Layer):
         self._layer = layer
         self._then = _small(picture)
+        self._places(picture.shape[:2])
         self._flow = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
 
     def __call__(self, picture: np.ndarray) -> Layer:
         """The layer where its content lies in a later picture of the same size."""
         now = _small(picture)
         flow = self._flow.calc(now, self._then, None)  # for each place now, where it was
-        where = _where(flow, picture.shape[:2], self._layer)
+        moved = cv2.remap(flow, *self._at, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE)
+        moved = moved * self._scale
+        where = self._columns + moved[..., 0], self._rows + moved[..., 1]
         colour = cv2.remap(self._layer.colour, *where, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE)
         alpha = cv2.remap(self._layer.alpha, *where, cv2.INTER_LINEAR)
         return Layer(colour, alpha, self._layer.box)
 
+    def _places(self, size: tuple[int, int]) -> None:
+        """Where the layer's entries lie in themselves and in the small picture.
 
-def _where(flow: np.ndarray, size: tuple[int, int], layer: Layer) -> tuple[np.ndarray, np.ndarray]:
-    """For each place of the layer (columns, rows) the one where its content was."""
-    x0, y0, x1, y1 = layer.box
-    steps = np.array([size[1] / flow.shape[1], size[0] / flow.shape[0]], np.float32)
-    shape = layer.alpha.shape
-    scale = np.array([(x1 - x0) / shape[1], (y1 - y0) / shape[0]], np.float32)
-    x, y = (np.arange(count, dtype=np.float32) for count in shape[::-1])
-    at_x = ((x + 0.5) * scale[0] + x0) / steps[0] - 0.5
-    at_y = ((y + 0.5) * scale[1] + y0) / steps[1] - 0.5
-    columns, rows = np.tile(x, (shape[0], 1)), np.tile(y[:, None], (1, shape[1]))
-    moved = cv2.remap(
-        flow, np.tile(at_x, (shape[0], 1)), np.tile(at_y[:, None], (1, shape[1])),
-        cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE,
-    ) * (steps / scale)  # fmt: skip
-    return columns + moved[..., 0], rows + moved[..., 1]
+        Args:
+          size: (rows, columns) of the picture.
+        """
+        x0, y0, x1, y1 = self._layer.box
+        rows, columns = self._layer.alpha.shape
+        small = self._then.shape
+        steps = np.array([size[1] / small[1], size[0] / small[0]], np.float32)
+        scale = np.array([(x1 - x0) / columns, (y1 - y0) / rows], np.float32)
+        x, y = np.arange(columns, dtype=np.float32), np.arange(rows, dtype=np.float32)
+        at_x = ((x + 0.5) * scale[0] + x0) / steps[0] - 0.5
+        at_y = ((y + 0.5) * scale[1] + y0) / steps[1] - 0.5
+        self._columns, self._rows = np.meshgrid(x, y)
+        self._at = np.meshgrid(at_x, at_y)
+        self._scale = steps / scale
 
 
 def _small(picture: np.ndarray) -> np.ndarray:

@@ -5,8 +5,6 @@ import numpy as np
 from realtime_lrp.view.overlay import Layer, lay_over
 from realtime_lrp.view.text import draw_lines
 
-LAYOUTS = ("overlay", "side-by-side", "map", "original+map")
-
 
 def laid_out(picture: np.ndarray, layer: Layer, line: str, layout: str) -> np.ndarray:
     """A picture with its map, and the line that names its best label.

@@ -16,10 +16,12 @@ class MjpegServer:
       fps: frames a second.
       sent: how many frames were sent so far.
       connections: how often somebody asked for the stream.
+      stalled: while it is set, connections stay open and nothing comes.
     """
 
     def __init__(self, fps=30, size=(240, 320), port=0, broken_every=None):
         self.fps, self.size, self.sent, self.connections = fps, size, 0, 0
+        self.stalled = threading.Event()
         self._broken_every = broken_every
         self._alive = threading.Event()
         self._alive.set()
@@ -58,6 +60,9 @@ class MjpegServer:
         handler.end_headers()
         begin, count = time.monotonic(), 0
         while self._alive.is_set():
+            if self.stalled.is_set():
+                time.sleep(0.01)
+                continue
             data = self._picture(count)
             head = f"--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {len(data)}\r\n\r\n"
             handler.wfile.write(head.encode() + data + b"\r\n")

@@ -1,44 +1,35 @@
 """The hand-over between threads, and a source that comes and goes."""
 
+import functools
+import itertools
 import threading
 import time
+from pathlib import Path
 
 import media
 import numpy as np
 import pytest
+from clock import VirtualClock
+from device import Device
 from mjpeg import MjpegServer
 
-from realtime_lrp.errors import DamagedInputError, MissingInputError, UnavailableError
+from realtime_lrp.errors import UnavailableError
 from realtime_lrp.video import capture as capture_module
-from realtime_lrp.video.capture import Capture
-from realtime_lrp.video.files import masked
+from realtime_lrp.video.capture import DARK, FROZEN, LOST, NO_PICTURE, WAITING, Capture
+from realtime_lrp.video.isolated import Isolated
 from realtime_lrp.video.slot import Slot
-from realtime_lrp.video.sources import Playback, Source, Synthetic, open_source
+from realtime_lrp.video.source import Source
+from realtime_lrp.video.sources import open_source
+
+FOREVER_S = 1e5
 
 
-def wait_until(condition, timeout_s=8.0):
+def wait_until(condition, timeout_s=10.0):
     """Waits for a condition that another thread brings about."""
     end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.005)
-
-
-class Scripted(Source):
-    """Gives the frames of a script; None is a loss, an exception is raised."""
-
-    def __init__(self, script, stop):
-        super().__init__(stop)
-        self.script, self.closed = script, False
-
-    def read(self):
-        event = self.script.pop(0)
-        if isinstance(event, Exception):
-            raise event
-        return event
-
-    def close(self):
-        self.closed = True
 
 
 def test_a_slot_holds_the_newest_item_only():
@@ -61,26 +52,131 @@ def test_a_waiting_consumer_gets_an_item_at_once():
     assert time.monotonic() - begin < 10
 
 
-def test_a_source_that_cannot_be_opened_at_the_start_is_an_error():
-    """The error comes out on the main thread."""
+@pytest.fixture
+def clock(monkeypatch):
+    """Virtual time for everything that is started."""
+    clock = VirtualClock()
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: clock.start(thread))
+    return clock
+
+
+class Scripted(Source):
+    """Gives the frames of a script; None is a loss, an exception is raised."""
+
+    def __init__(self, script, stop):
+        super().__init__(stop)
+        self.script, self.closed = script, False
+
+    def read(self):
+        event = self.script.pop(0)
+        if isinstance(event, Exception):
+            raise event
+        return event
+
+    def close(self):
+        self.closed = True
+
+
+class World:
+    """A camera, 25 noisy pictures a second, and what happens to it.
+
+    Attributes:
+      gone: neither opens nor gives pictures.
+      garbage: reading it raises.
+      blocked: an event that reading it waits for.
+      stuck: an event that opening it waits for.
+      frozen: always gives this picture.
+      level: the darkest value of its pictures.
+      size: (rows, columns) of its pictures.
+      opened: the time of each attempt to open it.
+    """
+
+    def __init__(self, clock, **state):
+        self.clock, self.opened, self.rng = clock, [], np.random.default_rng(1)
+        self.gone = self.garbage = False
+        self.blocked = self.stuck = self.frozen = None
+        self.level, self.size = 120, (48, 64)
+        vars(self).update(state)
+
+    def open(self, stop):
+        """Opens the camera."""
+        self.opened.append(self.clock.now())
+        if self.stuck:
+            self.clock.wait(self.stuck, FOREVER_S)
+        if self.gone:
+            raise UnavailableError("No camera http://me:secret@host. Plug it in.")
+        return Camera(stop, self)
+
+
+class Camera(Source):
+    steady = alive = True
+    described = "camera"
+
+    def __init__(self, stop, world):
+        super().__init__(stop)
+        self.world = world
+
+    def read(self):
+        world = self.world
+        world.clock.wait(self.stop, 0.04)
+        if world.blocked:
+            world.clock.wait(world.blocked, FOREVER_S)
+            return media.plain((1, 2, 3))  # what a driver hands out in the end
+        if world.gone:
+            return None
+        if world.garbage:
+            raise ValueError("half a picture")
+        if world.frozen is not None:
+            return world.frozen
+        return world.rng.integers(world.level, world.level + 3, (*world.size, 3), np.uint8)
+
+
+def recorded(capture):
+    """A list that gets the darkest value of each frame that is put."""
+    levels, put = [], capture.frames.put
+
+    def noted(picture, time):
+        levels.append(int(picture.min()))
+        put(picture, time)
+
+    capture.frames.put = noted
+    return levels
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [(UnavailableError("no camera"), "no camera"), ([None], "no picture")],
+    ids=["cannot be opened", "gives nothing"],
+)
+def test_a_source_that_gives_nothing_at_the_start_is_an_error(script, words, clock):
+    """No frame ever came, so there is nothing to survive; it comes out on the main thread."""
 
     def broken(stop):
-        raise UnavailableError("no camera")
+        if isinstance(script, Exception):
+            raise script
+        return Scripted(script, stop)
 
-    with Capture(broken) as capture, pytest.raises(UnavailableError, match="no camera"):
-        wait_until(lambda: capture.check())
-
-
-def test_a_source_that_opens_but_gives_nothing_is_an_error():
-    """No frame ever came, so there is nothing to survive."""
-    opened = Capture(lambda stop: Scripted([None], stop))
-    with opened as capture, pytest.raises(UnavailableError, match="no picture"):
-        wait_until(lambda: capture.check())
+    with Capture(broken, clock=clock) as capture:
+        clock.sleep(1)
+        with pytest.raises(UnavailableError, match=words):
+            capture.check()
 
 
-def test_every_loss_after_the_first_frame_is_survived(monkeypatch):
+def test_a_source_that_does_not_begin_is_an_error(clock):
+    """The driver opens for ever: told after 12 s, and nothing before."""
+    world = World(clock, stuck=threading.Event())
+    with Capture(world.open, clock=clock) as capture:
+        clock.sleep(11.9)
+        capture.check()
+        clock.sleep(0.2)
+        with pytest.raises(UnavailableError, match="within 12 seconds"):
+            capture.check()
+        assert capture.trouble == ""
+        world.stuck.set()
+
+
+def test_every_loss_after_the_first_frame_is_survived(clock):
     """Lost frames, a failing reopen, an exception in read: it comes back each time."""
-    monkeypatch.setattr(capture_module, "PAUSES_S", (0.01, 0.02))
     picture = media.plain()
     scripts = [
         [picture, picture, None],
@@ -92,239 +188,431 @@ def test_every_loss_after_the_first_frame_is_survived(monkeypatch):
     opened = []
 
     def open_next(stop):
-        if not scripts:
-            stop.wait(20)
-            raise UnavailableError("the end")
-        script = scripts.pop(0)
+        script = scripts.pop(0) if scripts else UnavailableError("the end")
         if isinstance(script, Exception):
             raise script
         opened.append(Scripted(script, stop))
         return opened[-1]
 
-    with Capture(open_next) as capture:
-        wait_until(lambda: not scripts and capture.frames.count == 5 and capture.reconnects == 2)
+    with Capture(open_next, clock=clock) as capture:
+        clock.until(lambda: not scripts)
+        clock.sleep(1)
+        assert (capture.frames.count, capture.reconnects, capture.trouble) == (5, 2, LOST)
         capture.check()
-        assert capture.trouble == capture_module.LOST
-    assert all(source.closed for source in opened)
-
-
-class Camera(Source):
-    """Pictures with a sensor's noise, 50 a second, as long as nothing happens to it."""
-
-    steady = alive = True
-
-    def __init__(self, stop, faults):
-        super().__init__(stop)
-        self.faults, self.rng = faults, faults.setdefault("rng", np.random.default_rng(1))
-
-    def read(self):
-        self.stop.wait(0.02)
-        if self.faults.get("blocked"):
-            self.faults["blocked"].wait()
-            return media.plain((1, 2, 3))  # what a driver hands out in the end
-        if self.faults.get("gone"):
-            return None
-        if self.faults.get("garbage"):
-            raise ValueError("half a picture")
-        if self.faults.get("frozen"):
-            return media.plain((90, 120, 60))
-        level = 0 if self.faults.get("dark") else self.faults.get("level", 120)
-        size = self.faults.get("size", (48, 64))
-        return self.rng.integers(level, level + 3, (*size, 3), np.uint8)
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    """A fifth of the real times."""
-    for name in ("STALLED_S", "GIVEN_UP_S", "STILL_S", "HEALTHY_S", "OPENING_S"):
-        monkeypatch.setattr(capture_module, name, getattr(capture_module, name) / 5)
-    pauses = tuple(pause / 5 for pause in capture_module.PAUSES_S)
-    monkeypatch.setattr(capture_module, "PAUSES_S", pauses)
-    monkeypatch.setattr(capture_module, "WATCH_S", 0.01)
-
-
-def watched(faults, opened):
-    """A capture of a `Camera`; every opening is noted."""
-
-    def open_camera(stop):
-        if faults.get("gone") or faults.get("busy"):
-            raise UnavailableError("no camera")
-        opened.append(time.monotonic())
-        return Camera(stop, faults)
-
-    return Capture(open_camera)
+    assert [source.closed for source in opened] == [True] * 4
 
 
 @pytest.mark.parametrize("fault", ["gone", "garbage"])
-def test_a_fault_is_told_and_survived_for_ever(fault, quick):
-    """Six times: told within 2 s and back within 5 s (here 0.4 and 1) of its end."""
-    faults, opened = {}, []
-    with watched(faults, opened) as capture:
-        wait_until(lambda: capture.frames.count > 2)
-        for number in range(6):
-            faults[fault], begin = True, time.monotonic()
-            wait_until(lambda: capture.trouble == capture_module.LOST)
-            assert time.monotonic() - begin < 0.4
-            time.sleep(0.05 * (number % 3))
-            faults[fault], begin = False, time.monotonic()
-            wait_until(lambda: not capture.trouble)
-            assert time.monotonic() - begin < 1
+def test_a_fault_is_told_and_survived_for_ever(fault, clock):
+    """Twenty times, from moments to a minute: told within 2 s, back within 5 s of its end."""
+    world = World(clock)
+    with Capture(world.open, clock=clock) as capture:
+        clock.until(lambda: capture.frames.count > 2)
+        for number in range(20):
+            setattr(world, fault, True)
+            assert clock.until(lambda: capture.trouble == LOST) <= 2
+            clock.sleep((0, 4, 61, 17)[number % 4])
+            setattr(world, fault, False)
+            assert clock.until(lambda: not capture.trouble) <= 5
             capture.check()
-        assert capture.reconnects == 6
-    assert len(opened) >= 7
+            clock.sleep((0, 40)[number % 2])
+        assert capture.reconnects == 20
 
 
-def test_a_driver_that_hangs_is_left_behind(quick):
-    """Its picture is called lost, another reader takes over, what it says in the end is ignored."""
-    faults, opened = {}, []
-    with watched(faults, opened) as capture:
-        wait_until(lambda: capture.frames.count > 2)
-        release, begin = threading.Event(), time.monotonic()
-        faults["blocked"] = release
-        wait_until(lambda: capture.trouble == capture_module.LOST)
-        assert time.monotonic() - begin < 0.45
-        faults["blocked"] = None
-        wait_until(lambda: not capture.trouble and len(opened) == 2)
+def test_a_reader_that_hangs_is_left_behind(clock):
+    """Told within 2 s; another takes over; what the first says in the end is ignored."""
+    world = World(clock)
+    with Capture(world.open, clock=clock) as capture:
+        levels = recorded(capture)
+        clock.sleep(2)
+        world.blocked = release = threading.Event()
+        assert clock.until(lambda: capture.trouble == LOST) <= 2
+        clock.sleep(1)
+        world.blocked = None
+        assert clock.until(lambda: not capture.trouble) <= 5
+        assert len(world.opened) == 2
         assert capture.reconnects == 1
         release.set()
-        late = media.plain((1, 2, 3))
-        end = time.monotonic() + 0.3
-        while time.monotonic() < end:
-            assert not np.array_equal(capture.frames.newest().value, late)
-            time.sleep(0.005)
-        begin = time.monotonic()
-        faults["blocked"] = threading.Event()
-        time.sleep(0.05)
-    assert time.monotonic() - begin < 3, "a hanging driver does not keep the program from ending"
+        clock.sleep(3)
+        assert set(levels) == {120}
+        assert not capture.trouble
 
 
-def test_a_picture_that_stands_still_is_told_and_opened_again_once(quick):
-    """Frames come, always the same; it comes back when they change."""
-    faults, opened = {}, []
-    with watched(faults, opened) as capture:
-        wait_until(lambda: capture.frames.count > 2)
-        faults["frozen"] = True
-        wait_until(lambda: capture.trouble == capture_module.FROZEN)
-        wait_until(lambda: len(opened) == 2)
+def test_a_stall_that_ends_by_itself_is_no_reason_to_open_again(clock):
+    """Two seconds without pictures are told; the same reader goes on."""
+    world = World(clock)
+    with Capture(world.open, clock=clock) as capture:
+        clock.sleep(2)
+        world.blocked = stall = threading.Event()
+        clock.sleep(2)
+        assert capture.trouble == LOST
+        world.blocked = None
+        stall.set()
+        clock.sleep(0.5)
+        assert (capture.trouble, capture.reconnects, len(world.opened)) == ("", 1, 1)
+
+
+def test_opening_that_hangs_is_left_behind(clock):
+    """After a loss the driver opens for ever: given up after 15 s, another attempt succeeds."""
+    world = World(clock)
+    with Capture(world.open, clock=clock) as capture:
+        clock.sleep(2)
+        world.stuck = release = threading.Event()
+        world.gone = True
+        clock.until(lambda: len(world.opened) == 2)
+        world.stuck, world.gone = None, False
+        assert 14.9 < clock.until(lambda: not capture.trouble) < 15 + 0.5 + 1.2 + 0.2
+        assert (capture.reconnects, len(world.opened)) == (1, 3)
+        release.set()
+
+
+def test_only_who_hung_is_isolated(clock):
+    """After a loss it is opened as before; after a hang apart, until another source is chosen."""
+    world, apart, other = World(clock), World(clock), World(clock)
+    with Capture(world.open, open_isolated=apart.open, clock=clock) as capture:
+        clock.sleep(2)
+        world.gone = True
+        clock.sleep(0.2)
+        world.gone = False
+        clock.sleep(3)
+        assert (len(world.opened), len(apart.opened)) == (2, 0)
+        world.blocked = threading.Event()
+        clock.sleep(6)
+        assert (len(world.opened), len(apart.opened), capture.trouble) == (2, 1, "")
+        apart.gone = True
+        clock.sleep(1)
+        apart.gone = False
+        clock.sleep(3)
+        assert (len(world.opened), len(apart.opened) > 1, capture.trouble) == (2, True, "")
+        count = len(apart.opened)
+        capture.switch(other.open, apart.open)
+        clock.sleep(2)
+        assert (len(other.opened), len(apart.opened)) == (1, count)
+        world.blocked.set()
+
+
+def test_a_picture_that_stands_still_is_told_and_opened_again_once(clock):
+    """Frames come, always the same: told after 5 s, shown on, gone when they change."""
+    world = World(clock)
+    with Capture(world.open, clock=clock) as capture:
+        clock.sleep(2)
+        world.frozen = media.plain((90, 120, 60))
+        assert 5 <= clock.until(lambda: capture.trouble == FROZEN) <= 5.2
+        clock.sleep(1)
         count = capture.frames.count
-        time.sleep(2.5)
-        assert len(opened) == 2 and capture.trouble == capture_module.FROZEN
-        assert capture.frames.count > count + 20, "what there is is shown"
-        faults["frozen"] = False
-        wait_until(lambda: not capture.trouble)
+        clock.sleep(60)
+        assert (len(world.opened), capture.trouble) == (2, FROZEN)
+        assert capture.frames.count - count == pytest.approx(60 * 25, abs=2)
+        world.frozen = None
+        assert clock.until(lambda: not capture.trouble) <= 0.2
+        world.frozen = media.plain((90, 120, 60))
+        clock.sleep(20)
+        assert (len(world.opened), capture.trouble, capture.reconnects) == (3, FROZEN, 0)
+        world.gone = True
+        assert clock.until(lambda: capture.trouble == LOST) <= 2
+
+
+def test_a_dark_room_is_told_and_a_quiet_one_is_not(clock):
+    """Black for 5 s gets a line; a still scene with a sensor's noise none; none is reopened."""
+    world = World(clock, level=60)
+    with Capture(world.open, clock=clock) as capture:
+        clock.sleep(120)
+        assert not capture.trouble
+        world.level = 0
+        assert 5 <= clock.until(lambda: capture.trouble == DARK) <= 5.2
+        world.level = 60
+        assert clock.until(lambda: not capture.trouble) <= 0.2
+        world.size = (96, 128)
+        clock.sleep(1)
+        assert capture.frames.newest().value.shape == (96, 128, 3)
+        assert not capture.trouble
+        world.stuck = slow = threading.Event()
+        world.gone = True
+        clock.sleep(8)
+        world.gone, world.level = False, 0
+        slow.set()
+        clock.until(lambda: not capture.trouble)
+        assert 4.9 <= clock.until(lambda: capture.trouble == DARK) <= 5.2, "counted anew"
+    assert capture.reconnects == 1
+
+
+def test_pauses_grow_and_begin_anew_after_half_a_minute(clock):
+    """0.5, 1, 2, 3, 3, ... seconds, give or take a fifth, while the source cannot be opened."""
+    world = World(clock)
+
+    def pauses(count):
+        """The pauses of a loss before that many attempts."""
+        begin = len(world.opened)
+        world.gone, lost = True, clock.now()
+        clock.until(lambda: len(world.opened) == begin + count)
+        world.gone = False
+        return np.diff([lost, *world.opened[begin:]])
+
+    with Capture(world.open, clock=clock) as capture:
+        clock.sleep(2)
+        for count, healthy_s, expected in [
+            (6, 10, [0.5, 1, 2, 3, 3, 3]),
+            (2, 35, [3, 3]),
+            (3, 35, [0.5, 1, 2]),
+        ]:
+            measured, right = pauses(count), np.array(expected)
+            assert (measured >= 0.8 * right).all()
+            assert (measured <= 1.2 * right + 0.2).all()
+            clock.until(lambda: not capture.trouble)
+            clock.sleep(healthy_s)
+
+
+def test_a_switch_goes_over_at_once(clock):
+    """The next frame is the other source's; numbers go on, no loss is told or counted."""
+    first, second = World(clock, level=50), World(clock, level=200)
+    with Capture(first.open, clock=clock) as capture:
+        levels = recorded(capture)
+        clock.sleep(2)
+        before = capture.frames.count
+        assert set(levels) == {50}
+        capture.switch(second.open)
+        assert clock.until(lambda: capture.frames.count > before) <= 0.2
+        assert capture.frames.newest().number == before + 1
+        clock.sleep(2)
+        assert set(levels[before:]) == {200}
+        assert (capture.trouble, capture.reconnects) == ("", 0)
+
+
+def test_a_hanging_source_is_left_at_once(clock):
+    """Half a second is all that the next one waits; the last word of the old one is ignored."""
+    first, second = World(clock), World(clock, level=200)
+    with Capture(first.open, clock=clock) as capture:
+        levels = recorded(capture)
+        clock.sleep(2)
+        first.blocked = threading.Event()
+        clock.sleep(1.7)
+        assert capture.trouble == LOST
+        before = capture.frames.count
+        capture.switch(second.open)
+        assert capture.trouble == ""
+        assert clock.until(lambda: capture.frames.count > before) <= 0.8
+        first.blocked.set()
+        clock.sleep(2)
+        assert set(levels[before:]) == {200}
         assert capture.reconnects == 0
 
 
-def test_a_dark_room_is_told_and_a_quiet_one_is_not(quick):
-    """Black for long gets a line; a still scene with a sensor's noise none; neither is reopened."""
-    faults, opened = {"level": 60}, []
-    with watched(faults, opened) as capture:
-        wait_until(lambda: capture.frames.count > 60)
-        assert not capture.trouble
-        faults["dark"] = True
-        wait_until(lambda: capture.trouble == capture_module.DARK)
-        faults["dark"] = False
-        wait_until(lambda: not capture.trouble)
-        faults["size"] = (96, 128)
-        wait_until(lambda: capture.frames.newest().value.shape == (96, 128, 3))
-        assert not capture.trouble
-    assert len(opened) == 1
+def test_a_source_that_ends_while_another_is_chosen_is_not_lost(clock):
+    """Whenever in between: nothing is told of it and nothing counted."""
+    worlds = [World(clock) for _ in range(13)]
+    with Capture(worlds[0].open, clock=clock) as capture:
+        for number, (present, other) in enumerate(itertools.pairwise(worlds)):
+            clock.sleep(1)
+            present.gone = True
+            clock.sleep(number * 0.007)
+            capture.switch(other.open)
+            clock.sleep(0.01)
+            assert capture.trouble == ""
+        clock.sleep(1)
+        assert (capture.trouble, capture.reconnects) == ("", 0)
 
 
-def test_pauses_grow_and_begin_anew(monkeypatch):
-    """0.5, 1, 2, 3, 3, ... seconds, give or take a fifth, while the source cannot be opened."""
-    waited = []
-    faults, opened = {}, []
-    capture = watched(faults, opened)
-    wait = threading.Event.wait
+def test_a_switch_to_what_cannot_be_opened_says_why_and_goes_on_trying(clock):
+    """One line without secrets; attempts as after a loss; another switch works at any time."""
+    first, absent = World(clock), World(clock, gone=True)
+    with Capture(first.open, clock=clock) as capture:
+        clock.sleep(2)
+        capture.switch(absent.open)
+        assert clock.until(lambda: capture.trouble) <= 0.2
+        assert capture.trouble == NO_PICTURE + "No camera http://***@host."
+        clock.sleep(8)
+        expected = np.array([0.5, 1, 2, 3])
+        assert np.diff(absent.opened) == pytest.approx(expected, abs=0.8)
+        capture.check()
+        before = capture.frames.count
+        capture.switch(first.open)
+        assert clock.until(lambda: capture.frames.count > before) <= 0.2
+        assert (capture.trouble, capture.reconnects) == ("", 0)
+        capture.switch(absent.open)
+        clock.sleep(20)
+        absent.gone = False
+        assert clock.until(lambda: not capture.trouble) <= 5
+        assert capture.reconnects == 0
+        absent.gone = True
+        clock.until(lambda: capture.trouble == LOST)
+        absent.gone = False
+        clock.until(lambda: not capture.trouble)
+        assert capture.reconnects == 1
 
-    def noted(self, timeout=None):
-        if self is capture._stop and timeout and timeout > 0.2:
-            waited.append(timeout)
-            timeout = 0.01
-        return wait(self, timeout)
 
-    monkeypatch.setattr(threading.Event, "wait", noted)
+def test_a_switch_before_the_first_picture_is_no_error(clock):
+    """Who chooses another source is there to see what is wrong with it."""
+    stuck, absent = World(clock, stuck=threading.Event()), World(clock, gone=True)
+    with Capture(stuck.open, clock=clock) as capture:
+        clock.sleep(1)
+        capture.switch(absent.open)
+        clock.sleep(60)
+        capture.check()
+        assert capture.trouble.startswith(NO_PICTURE)
+        stuck.stuck.set()
+
+
+def test_a_switch_to_a_slow_source_is_told(clock):
+    """Ten seconds until it is open: waited for, not lost."""
+    first, slow = World(clock), World(clock, stuck=threading.Event())
+    with Capture(first.open, clock=clock) as capture:
+        clock.sleep(2)
+        capture.switch(slow.open)
+        assert clock.until(lambda: capture.trouble == WAITING) <= 2
+        clock.sleep(8)
+        slow.stuck.set()
+        assert clock.until(lambda: not capture.trouble) <= 0.2
+        assert (capture.reconnects, len(slow.opened)) == (0, 1)
+
+
+def test_a_switch_forgets_what_stood_still(clock):
+    """The same still picture from another source is told after 5 s again, and opened again."""
+    picture = media.plain((90, 120, 60))
+    first, second = World(clock, frozen=picture), World(clock, frozen=picture)
+    with Capture(first.open, clock=clock) as capture:
+        clock.sleep(8)
+        assert capture.trouble == FROZEN
+        capture.switch(second.open)
+        assert capture.trouble == ""
+        assert 5 <= clock.until(lambda: capture.trouble == FROZEN) <= 5.3
+        clock.sleep(8)
+        assert len(second.opened) == 2
+
+
+class Player(Source):
+    controllable = True
+    described = "a.mp4"
+
+    def __init__(self, stop, clock, calls):
+        super().__init__(stop)
+        self.clock, self.paused = clock, threading.Event()
+        self.pause = lambda paused: calls.append(("pause", paused))
+        self.step = lambda: calls.append("step")
+        self.skip = lambda files: calls.append(("skip", files))
+
+    def read(self):
+        self.clock.wait(self.stop, 0.1 if self.stop.is_set() else 30)
+        return None if self.stop.is_set() else media.plain()
+
+
+def test_controls_reach_the_present_source(clock):
+    """None before it is open, none while it is switched; a player that rests is not lost."""
+    calls, world = [], World(clock)
+    capture = Capture(lambda stop: Player(stop, clock, calls), clock=clock)
+    capture.pause(True)
+    assert (capture.described, capture.controllable) == ("", False)
     with capture:
-        wait_until(lambda: capture.frames.count > 2)
-        faults["gone"] = True
-        wait_until(lambda: len(waited) >= 6)
-    expected = [0.5, 1, 2, 3, 3, 3]
-    for pause, right in zip(waited, expected, strict=False):
-        assert 0.8 * right <= pause <= 1.2 * right
+        clock.sleep(31)
+        assert (capture.described, capture.controllable) == ("a.mp4", True)
+        capture.pause(True)
+        capture.step()
+        capture.skip(-1)
+        assert calls == [("pause", True), "step", ("skip", -1)]
+        clock.sleep(25)
+        assert (capture.trouble, capture.frames.count) == ("", 1)
+        capture.switch(world.open)
+        capture.step()
+        assert capture.described == ""
+        clock.sleep(1)
+        assert (capture.described, capture.controllable) == ("camera", False)
+        capture.skip(1)
+        assert len(calls) == 3
 
 
-def test_frames_are_turned_before_they_are_handed_over():
+def test_the_end_waits_for_the_device_to_be_closed(clock, monkeypatch):
+    """A second is not too long; a driver that never lets go costs two."""
+    world, closed = World(clock), []
+    monkeypatch.setattr(Camera, "close", lambda camera: closed.append(clock.sleep(1)))
+    with Capture(world.open, clock=clock):
+        clock.sleep(1)
+    assert len(closed) == 1
+    with Capture(world.open, clock=clock):
+        clock.sleep(1)
+        world.blocked = threading.Event()
+        clock.sleep(1)
+        begin = clock.now()
+    assert clock.now() - begin <= 2.1
+    world.blocked.set()
+
+
+def test_frames_are_turned_before_they_are_handed_over(clock):
     """A mirror swaps left and right."""
     picture = media.numbered(1)[0]
-    with Capture(lambda stop: Scripted([picture, None], stop), lambda p: p[:, ::-1]) as capture:
-        wait_until(lambda: capture.frames.count)
+    script = Scripted([picture, None], threading.Event())
+    with Capture(lambda stop: script, lambda p: p[:, ::-1], clock=clock) as capture:
+        clock.until(lambda: capture.frames.count)
         np.testing.assert_array_equal(capture.frames.newest().value, picture[:, ::-1])
 
 
-def test_a_recording_plays_at_its_own_speed_and_starts_again(tmp_path):
-    """20 frames a second: the 11th frame of a file of 10 comes after half a second."""
-    path = media.write_video(tmp_path / "a.mp4", media.numbered(10), fps=20)
-    begin = time.monotonic()
-    with Playback([path], threading.Event()) as source:
-        frames = [source.read() for _ in range(11)]
-    assert 0.45 < time.monotonic() - begin < 3
-    np.testing.assert_array_equal(frames[10], frames[0])
-    assert not np.array_equal(frames[1], frames[0])
-
-
-def test_a_stopped_player_ends_its_wait(tmp_path):
-    """A picture stands for seconds, but not when the program ends."""
-    media.write_picture(tmp_path / "a.png", media.plain())
-    stop = threading.Event()
-    with open_source(str(tmp_path), stop) as source:
-        assert (source.read() == media.RED).all()
-        threading.Timer(0.1, stop.set).start()
+def test_a_blocked_read_in_real_time(monkeypatch):
+    """A thread that hangs is left behind, ignored at its end, and does not keep the program."""
+    monkeypatch.setattr(capture_module, "STALLED_S", 0.2)
+    monkeypatch.setattr(capture_module, "GIVEN_UP_S", 0.4)
+    world = World(capture_module.CLOCK)
+    with Capture(world.open) as capture:
+        levels = recorded(capture)
+        wait_until(lambda: capture.frames.count > 2)
+        world.blocked = release = threading.Event()
+        wait_until(lambda: capture.trouble == LOST)
+        world.blocked = None
+        wait_until(lambda: not capture.trouble)
+        assert (len(world.opened), capture.reconnects) == (2, 1)
+        release.set()
+        time.sleep(0.2)
+        assert set(levels) == {120}
+        world.blocked = release = threading.Event()
+        time.sleep(0.05)
         begin = time.monotonic()
-        assert source.read() is None
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 3
+    release.set()
 
 
-def test_damaged_files_of_a_folder_are_left_out(tmp_path, caplog):
-    """The others play on; if none is left it is an error."""
-    (tmp_path / "a.mp4").write_text("no video")
-    with pytest.raises(DamagedInputError):
-        open_source(str(tmp_path), threading.Event()).read()
-    media.write_video(tmp_path / "b.mp4", media.numbered(2))
-    with open_source(str(tmp_path / "*.mp4"), threading.Event()) as source:
-        assert source.read().shape == (48, 64, 3)
-    assert "a.mp4" in caplog.text
+def test_no_frame_of_the_old_source_comes_after_a_switch():
+    """Two sources as fast as they can be, a hundred switches with real threads."""
+
+    class Fast(Source):
+        def __init__(self, level, stop):
+            super().__init__(stop)
+            self.picture = media.plain((level, level, level), (8, 8))
+
+        def read(self):
+            time.sleep(0.0002)
+            return self.picture
+
+    with Capture(functools.partial(Fast, 0)) as capture:
+        levels = recorded(capture)
+        wait_until(lambda: levels)
+        for number in range(1, 101):
+            capture.switch(functools.partial(Fast, number))
+            switched = len(levels)
+            wait_until(lambda at=switched: len(levels) > at + 1)
+            assert set(levels[switched:]) == {number}
+        assert (capture.frames.newest().number, capture.reconnects) == (capture.frames.count, 0)
 
 
-def test_the_synthetic_source_moves_at_30_frames_a_second():
-    """Frames differ and come when they are due."""
-    begin = time.monotonic()
-    source = Synthetic(30, threading.Event())
-    frames = [source.read() for _ in range(7)]
-    assert 0.18 < time.monotonic() - begin < 3
-    assert frames[0].shape == (480, 640, 3)
-    assert not np.array_equal(frames[0], frames[6])
-
-
-def test_sources_that_are_not_there_are_refused():
-    """A camera, a stream, a file."""
-    for words in ("97", "/dev/video97", "http://127.0.0.1:9/none.mjpg"):
-        with pytest.raises(UnavailableError):
-            open_source(words, threading.Event())
-    with pytest.raises(MissingInputError):
-        open_source("none.mp4", threading.Event())
-
-
-def test_credentials_of_a_url_stay_secret():
-    """Neither name nor password is in the message."""
-    assert masked("rtsp://me:secret@10.0.0.2/a") == "rtsp://***@10.0.0.2/a"
-    assert masked("rtsp://me:p@ss/w@10.0.0.2/a") == "rtsp://***@10.0.0.2/a"
-    assert masked("http:/me:secret@host/a") == "http:/***@host/a"
-    assert masked("http://host/v.cgi?user=me&pwd=secret") == "http://host/v.cgi?***"
-    assert masked("in/cat?.jpg") == "in/cat?.jpg"
-    with pytest.raises(UnavailableError) as refusal:
-        open_source("http://me:secret@127.0.0.1:9/", threading.Event())
-    assert "secret" not in str(refusal.value)
+def test_a_device_that_hung_is_read_by_a_child_that_can_be_killed(tmp_path, monkeypatch):
+    """The first hang holds the device until the thread lets go, the second only its child."""
+    monkeypatch.setattr(capture_module, "STALLED_S", 0.5)
+    monkeypatch.setattr(capture_module, "GIVEN_UP_S", 0.8)
+    monkeypatch.setattr(capture_module, "PAUSES_S", (0.2,))
+    monkeypatch.setenv("PYTHONPATH", str(Path(media.__file__).parent))
+    opening = functools.partial(Device, tmp_path)
+    apart = functools.partial(Isolated, opening)
+    with Capture(opening, open_isolated=apart) as capture:
+        wait_until(lambda: capture.frames.count > 5)
+        (tmp_path / "hang").touch()
+        wait_until(lambda: capture.trouble == LOST)
+        time.sleep(1.2)
+        assert capture.trouble == LOST, "the thread holds the device"
+        (tmp_path / "go on").touch()
+        wait_until(lambda: not capture.trouble)
+        (tmp_path / "go on").unlink()
+        (tmp_path / "hang").touch()
+        wait_until(lambda: capture.trouble == LOST)
+        wait_until(lambda: not capture.trouble)
+        assert capture.reconnects == 2
+        assert capture.described == "device, read"
+    Device(tmp_path, threading.Event()).close()
 
 
 def test_a_damaged_picture_in_a_stream_is_not_a_loss():
@@ -346,9 +634,25 @@ def test_a_stream_that_dies_comes_back(monkeypatch):
         red = capture.frames.newest().value[120, 110:210].max(axis=0)
         assert red[0] > 200 > 100 > red[2], "the disc of the server is red"
         first.stop()
-        wait_until(lambda: capture.trouble == capture_module.LOST)
+        wait_until(lambda: capture.trouble == LOST)
         before = capture.frames.count
         with MjpegServer(port=first.port):
             wait_until(lambda: capture.frames.count > before + 5)
         assert capture.reconnects == 1
         capture.check()
+
+
+def test_a_stream_that_stalls_comes_back(monkeypatch):
+    """The connection stays open and nothing comes: told within 2 s, then another is made."""
+    monkeypatch.setattr(capture_module, "GIVEN_UP_S", 1.7)
+    with MjpegServer() as server, Capture(lambda stop: open_source(server.url, stop)) as capture:
+        wait_until(lambda: capture.frames.count > 5)
+        server.stalled.set()
+        begin = time.monotonic()
+        wait_until(lambda: capture.trouble == LOST)
+        assert 1.4 < time.monotonic() - begin < 2
+        wait_until(lambda: server.connections == 2)
+        before = capture.frames.count
+        server.stalled.clear()
+        wait_until(lambda: capture.frames.count > before + 5)
+        assert (capture.trouble, capture.reconnects) == ("", 1)

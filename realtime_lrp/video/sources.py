@@ -1,88 +1,26 @@
-"""Live sources: cameras, URLs, recordings played at their own speed, a synthetic picture.
-
-A source is opened, read and closed by one thread. `read` returns uint8 [H, W, 3] RGB, or None when
-the source is lost or was told to stop; it takes as long as the source takes.
-"""
+"""What `--source` names: a camera, a stream, a screen, files, or a synthetic picture."""
 
 import functools
-import logging
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
 
-from realtime_lrp.errors import DamagedInputError, Error, UnavailableError
+from realtime_lrp.errors import MissingInputError, UnavailableError
+from realtime_lrp.video import cameras
+from realtime_lrp.video.cameras import Asked, Camera
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of, masked
+from realtime_lrp.video.isolated import Isolated
 from realtime_lrp.video.libraries import av, cv2
-from realtime_lrp.video.pictures import read_picture
-from realtime_lrp.video.reader import MOST_BAD_PACKETS, VideoReader
+from realtime_lrp.video.playback import Playback
+from realtime_lrp.video.reader import MOST_BAD_PACKETS
+from realtime_lrp.video.screen import Screen
+from realtime_lrp.video.source import Source
 
 OPEN_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 5.0
-PICTURE_S = 3.0
-
-log = logging.getLogger(__name__)
-
-
-class Source:
-    """Where frames come from.
-
-    Args:
-      stop: ends every wait of the source when it is set.
-
-    Attributes:
-      steady: frames come one after the other without pauses.
-      alive: a camera looks at the world: no two of its pictures are the same.
-    """
-
-    steady = False
-    alive = False
-
-    def __init__(self, stop: threading.Event):
-        self.stop = stop
-
-    def read(self) -> np.ndarray | None:
-        """The next frame, uint8 [H, W, 3] RGB; None when the source is lost or told to stop."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Gives the device or file back."""
-
-    def __enter__(self) -> "Source":
-        return self
-
-    def __exit__(self, *exception) -> None:
-        self.close()
-
-
-class Camera(Source):
-    """A camera of this machine, by index or device path."""
-
-    steady = alive = True
-
-    def __init__(self, device: int | str, stop: threading.Event):
-        super().__init__(stop)
-        self._capture = cv2.VideoCapture()
-        try:
-            opened = self._capture.open(device)
-        except (cv2.error, OverflowError):
-            opened = False
-        if not opened:
-            self._capture.release()
-            raise UnavailableError(
-                f"Camera {device!r} cannot be opened. Check that it is plugged in and not in use, "
-                "or choose another with --source (a number, URL, file or 'synthetic')."
-            )
-
-    def read(self):
-        delivered, picture = self._capture.read()
-        return cv2.cvtColor(picture, cv2.COLOR_BGR2RGB) if delivered else None
-
-    def close(self):
-        self._capture.release()
 
 
 class Stream(Source):
@@ -92,6 +30,7 @@ class Stream(Source):
 
     def __init__(self, url: str, stop: threading.Event):
         super().__init__(stop)
+        self.described = masked(url)
         try:
             self._container = av.open(
                 url,
@@ -134,56 +73,11 @@ class Stream(Source):
             yield from frames
 
 
-class Playback(Source):
-    """Recordings at their own speed, pictures for `PICTURE_S` each, again and again."""
-
-    def __init__(self, files: Sequence[Path], stop: threading.Event):
-        super().__init__(stop)
-        self._frames = self._played(files)
-        self._due = None
-
-    def read(self):
-        return next(self._frames, None)
-
-    def close(self):
-        self._frames.close()
-
-    def _played(self, files: Sequence[Path]) -> Iterator[np.ndarray]:
-        playable = list(files)
-        while playable and not self.stop.is_set():
-            for file in list(playable):
-                try:
-                    yield from self._frames_of(file)
-                except Error as error:
-                    if len(files) == 1:
-                        raise
-                    log.warning("%s", error)
-                    playable.remove(file)
-        if not playable:
-            raise DamagedInputError(f"None of the {len(files)} files can be played.")
-
-    def _frames_of(self, file: Path) -> Iterator[np.ndarray]:
-        if file.suffix.lower() in PICTURES:
-            yield from self._paced([(read_picture(file), PICTURE_S)])
-            return
-        with VideoReader(file) as reader:
-            yield from self._paced(_with_durations(reader))
-
-    def _paced(self, frames) -> Iterator[np.ndarray]:
-        """Yields each frame when it is due; a player that fell behind catches up or starts anew."""
-        for picture, duration_s in frames:
-            now = time.monotonic()
-            due = now if self._due is None or now - self._due > 1.0 else self._due
-            if self.stop.wait(max(0.0, due - now)):
-                return
-            self._due = due + duration_s
-            yield picture
-
-
 class Synthetic(Source):
     """A disc that circles over a moving gradient, 640 x 480."""
 
     size = (480, 640)
+    described = "synthetic"
 
     def __init__(self, fps: int, stop: threading.Event):
         super().__init__(stop)
@@ -221,36 +115,44 @@ def moving_picture(number: int, size: tuple[int, int], fps: int) -> np.ndarray:
     return cv2.circle(picture, (int(x), int(y)), radius, (235, 80, 40), -1, cv2.LINE_AA)
 
 
-def open_source(words: str, stop: threading.Event) -> Source:
+def open_source(
+    words: str, stop: threading.Event, asked: Asked | None = None, isolated: bool = False
+) -> Source:
     """Opens what `--source` names.
 
     Args:
-      words: "0", "/dev/video0", a URL, "synthetic", "synthetic:60" (frames a second), or a file,
-        folder or glob.
+      words: "synthetic", "synthetic:60" (frames a second), "0", "/dev/video0", a URL, "screen",
+        "screen:2", a file, folder or glob, or a part of a camera's name.
       stop: ends the source's waits.
+      asked: how a camera is to film.
+      isolated: whether a camera is read by a child process.
 
     Raises:
-      UnavailableError: the camera or stream cannot be opened.
-      MissingInputError: there is no such file.
+      UnavailableError: the camera, stream or screen cannot be opened.
+      MissingInputError: there is no such file, and no such camera.
     """
     if synthetic := re.fullmatch(r"synthetic(?::([1-9]\d{0,2}))?", words):
         return Synthetic(int(synthetic[1] or 30), stop)
-    if words.isdecimal():
-        return Camera(int(words), stop)
-    if words.startswith("/dev/"):
-        return Camera(words, stop)
+    if words.isdecimal() or words.startswith("/dev/"):
+        return _camera(int(words) if words.isdecimal() else words, stop, asked, isolated)
     if "://" in words:
         return Stream(words, stop)
-    files = inputs_of([words], PICTURES + VIDEOS, "source")
-    return Playback(files, stop)
+    if screen := re.fullmatch(r"screen(?::(\d{1,3}))?", words):
+        return Screen(int(screen[1] or 1), stop)
+    try:
+        return Playback(inputs_of([words], PICTURES + VIDEOS, "source"), stop)
+    except MissingInputError:
+        if cameras.named(words):
+            return _camera(words, stop, asked, isolated)
+    raise MissingInputError(
+        f"There is no source {masked(words)!r}: no such file, folder or match, and no camera that "
+        f"is called so. {cameras.there_are()}"
+    )
 
 
-def _with_durations(reader: VideoReader) -> Iterator[tuple[np.ndarray, float]]:
-    """Yields (picture, seconds until the next one); the last lasts one average frame."""
-    before = None
-    for frame in reader:
-        if before is not None:
-            yield before.picture, float((frame.pts - before.pts) * reader.time_base)
-        before = frame
-    if before is not None:
-        yield before.picture, float(1 / reader.fps)
+def _camera(
+    device: int | str, stop: threading.Event, asked: Asked | None, isolated: bool
+) -> Camera | Isolated:
+    if isolated:
+        return Isolated(functools.partial(Camera, device, asked=asked), stop)
+    return Camera(device, stop, asked)

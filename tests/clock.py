@@ -1,0 +1,74 @@
+"""Time that the tests make pass, so that a minute of faults takes a moment."""
+
+import itertools
+import threading
+from math import inf
+
+from realtime_lrp.video.capture import Clock
+
+NEVER = threading.Event()
+
+
+class VirtualClock(Clock):
+    """Time passes only while all threads wait; one thread runs at a time, in a fixed order.
+
+    It knows the thread that makes it and those that are started through `start`.
+    """
+
+    def __init__(self):
+        self._now = 0.0
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        self._waiting = {}  # what wakes a thread: (event, time, number), and how it is told
+        self._start = threading.Thread.start
+
+    def now(self):
+        return self._now
+
+    def wait(self, event, seconds):
+        turn = self._queue(event, seconds)
+        self._pass_on()
+        turn.wait()
+        return event.is_set()
+
+    def sleep(self, seconds):
+        """Lets time pass."""
+        self.wait(NEVER, seconds)
+
+    def until(self, condition, timeout_s=60.0):
+        """Waits for a condition that another thread brings about; gives the seconds it took."""
+        begin = self._now
+        while not condition():
+            assert self._now < begin + timeout_s, "waited in vain"
+            self.sleep(0.01)
+        return self._now - begin
+
+    def start(self, thread):
+        """Starts a thread; it runs when its turn has come."""
+        turn, run = self._queue(NEVER, 0.0), thread.run
+
+        def run_in_turn():
+            turn.wait()
+            run()
+            self._pass_on()
+
+        thread.run = run_in_turn
+        self._start(thread)
+
+    def _queue(self, event, seconds):
+        with self._lock:
+            turn = threading.Event()
+            self._waiting[turn] = (event, self._now + seconds, next(self._numbers))
+            return turn
+
+    def _pass_on(self):
+        """Wakes a thread whose event is set, else the one whose time comes first."""
+        with self._lock:
+            keys = {
+                turn: (-inf if event.is_set() else time, number)
+                for turn, (event, time, number) in self._waiting.items()
+            }
+            turn = min(keys, key=keys.get)
+            self._now = max(self._now, keys[turn][0])
+            del self._waiting[turn]
+            turn.set()

@@ -1,0 +1,524 @@
+"""What `--source` names: cameras, screens, streams and files."""
+
+import functools
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import cv2
+import media
+import numpy as np
+import pytest
+from device import Device
+from mjpeg import MjpegServer
+
+from realtime_lrp.errors import DamagedInputError, MissingInputError, UnavailableError
+from realtime_lrp.video import cameras, playback
+from realtime_lrp.video.cameras import Asked, Camera
+from realtime_lrp.video.files import masked
+from realtime_lrp.video.isolated import Isolated
+from realtime_lrp.video.playback import Playback
+from realtime_lrp.video.screen import Screen
+from realtime_lrp.video.sources import Synthetic, open_source
+
+
+@pytest.fixture
+def stop():
+    """Set when the test has ended."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+class FakeDriver:
+    """Stands for `cv2.VideoCapture`: notes what it is asked, films as `given` says.
+
+    `script` holds what `grab` meets: a picture, None for a damaged one, the end for a loss.
+    """
+
+    def __init__(self, script=(), exists=True, **given):
+        self.calls, self.script, self.exists, self.given = [], list(script), exists, given
+        self.released = False
+
+    def open(self, device, api):
+        self.calls.append((device, api))
+        return self.exists
+
+    def set(self, name, value):
+        self.calls.append((name, value))
+        return False
+
+    def get(self, name):
+        values = {
+            cv2.CAP_PROP_FRAME_WIDTH: self.given.get("width", 640),
+            cv2.CAP_PROP_FRAME_HEIGHT: self.given.get("height", 480),
+            cv2.CAP_PROP_FPS: self.given.get("fps", 30.0),
+            cv2.CAP_PROP_FOURCC: self.given.get("format", cv2.VideoWriter.fourcc(*"YUYV")),
+        }
+        return float(values[name])
+
+    def grab(self):
+        return bool(self.script)
+
+    def retrieve(self):
+        return True, self.script.pop(0)
+
+    def release(self):
+        self.released = True
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """Makes a fake driver the one that the next cameras meet."""
+
+    def installed(*script, **given):
+        fake = FakeDriver(script, **given)
+        monkeypatch.setattr(cv2, "VideoCapture", lambda: fake)
+        return fake
+
+    return installed
+
+
+@pytest.fixture
+def system(tmp_path, monkeypatch):
+    """Linux' folder of cameras, with two of them and a node that carries no pictures."""
+    monkeypatch.setattr(cameras, "SYSTEM", tmp_path / "video4linux")
+    monkeypatch.setattr(cameras, "LINUX", True)
+    for node, index, name in [
+        ("video0", 0, "HD Pro Webcam C920"),
+        ("video1", 1, "HD Pro Webcam C920"),
+        ("video2", 0, "Integrated Webcam: front"),
+    ]:
+        folder = tmp_path / "video4linux" / node
+        folder.mkdir(parents=True)
+        (folder / "index").write_text(f"{index}\n")
+        (folder / "name").write_text(f"{name}\n")
+
+
+def filmed(rows, columns):
+    """A picture as OpenCV has it: blue."""
+    return media.plain((255, 0, 0), (rows, columns))
+
+
+def test_a_camera_is_asked_in_the_right_order(driver, stop, monkeypatch):
+    """Format, size, rate, buffers; its pictures come out as RGB; it is given back."""
+    monkeypatch.setattr(cameras, "LINUX", True)
+    fake = driver(filmed(720, 1280), width=1280, height=720, format=1196444237.0)
+    with open_source("3", stop, Asked((1280, 720), 30, "MJPG")) as camera:
+        assert fake.calls == [
+            (3, cv2.CAP_V4L2),
+            (cv2.CAP_PROP_FOURCC, cv2.VideoWriter.fourcc(*"MJPG")),
+            (cv2.CAP_PROP_FRAME_WIDTH, 1280),
+            (cv2.CAP_PROP_FRAME_HEIGHT, 720),
+            (cv2.CAP_PROP_FPS, 30),
+            (cv2.CAP_PROP_BUFFERSIZE, 2),
+        ]
+        assert (camera.read() == (0, 0, 255)).all()
+        assert camera.read() is None
+        assert camera.described == "camera 3, 1280 x 720, 30 fps, MJPG"
+        assert not fake.released
+    assert fake.released
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "level", "words"),
+    [
+        (
+            Asked((1280, 720), 30, "MJPG"),
+            {"width": 1280, "height": 720},
+            "WARNING",
+            "asked 1280 x 720, 30 fps, MJPG; got 1280 x 720, 30 fps, YUYV",
+        ),
+        (
+            Asked((640, 480), 30, "YUYV"),
+            {"fps": 29.97},
+            "INFO",
+            "asked 640 x 480, 30 fps, YUYV; got 640 x 480, 29.97 fps, YUYV",
+        ),
+        (Asked(fps=60), {}, "WARNING", "asked 60 fps; got 640 x 480, 30 fps, YUYV"),
+        (None, {}, "INFO", "got 640 x 480, 30 fps, YUYV"),
+        (
+            Asked((640, 480), 30, "MJPG"),
+            {"fps": -1, "format": -1},
+            "INFO",
+            "asked 640 x 480, 30 fps, MJPG; got 640 x 480",
+        ),
+    ],
+    ids=["format", "about right", "rate", "nothing asked", "silent driver"],
+)
+def test_what_was_asked_and_what_came_is_one_line(asked, given, level, words, driver, stop, caplog):
+    """At info level where they agree, as a warning where they do not."""
+    caplog.set_level(logging.INFO)
+    picture = filmed(given.get("height", 480), given.get("width", 640))
+    driver(picture, picture, **given)
+    camera = Camera(0, stop, asked)
+    camera.read(), camera.read()
+    assert [(line.levelname, line.message) for line in caplog.records] == [
+        (level, f"camera 0: {words}")
+    ]
+    assert camera.described == f"camera 0, {words.rsplit('got ')[1]}"
+
+
+def test_the_first_picture_is_believed_not_the_driver(driver, stop, caplog):
+    """The driver says 1280 x 720 and sends something else."""
+    driver(filmed(600, 800), width=1280, height=720)
+    camera = Camera(0, stop, Asked((1280, 720)))
+    assert camera.described == "camera 0, 1280 x 720, 30 fps, YUYV"
+    camera.read()
+    assert camera.described == "camera 0, 800 x 600, 30 fps, YUYV"
+    assert "asked 1280 x 720; got 800 x 600, 30 fps, YUYV" in caplog.text
+
+
+def test_a_damaged_picture_of_a_camera_is_not_a_loss(driver, stop):
+    """A broken JPEG costs itself."""
+    driver(filmed(480, 640), None, np.zeros((0, 0, 3), np.uint8), filmed(480, 640))
+    camera = Camera(0, stop)
+    assert [picture is not None for picture in (camera.read(), camera.read(), camera.read())] == [
+        True,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "node"), [("c920", "/dev/video0"), ("Integrated", "/dev/video2")]
+)
+def test_a_camera_is_found_by_a_part_of_its_name(words, node, system, driver, stop):
+    """In whatever case; nodes that carry no pictures do not count."""
+    fake = driver(filmed(480, 640))
+    camera = open_source(words, stop)
+    assert fake.calls[0][0] == node
+    assert camera.described == f"camera {words}, 640 x 480, 30 fps, YUYV"
+
+
+def test_a_path_is_followed_to_its_device(driver, stop, tmp_path):
+    """Links in /dev/v4l/by-id lead to the node."""
+    fake = driver()
+    (tmp_path / "by-id").symlink_to("/dev/null")
+    Camera("/dev/../" + str(tmp_path / "by-id"), stop)
+    assert fake.calls[0][0] == "/dev/null"
+
+
+def test_names_that_do_not_say_which_camera_are_refused(system, driver, stop, monkeypatch):
+    """The message lists what there is."""
+    listed = r"Cameras here: HD Pro Webcam C920 \(/dev/video0\), Integrated Webcam: front \(/dev/v"
+    with pytest.raises(UnavailableError, match=f"2 cameras can be called 'webcam'. {listed}"):
+        open_source("webcam", stop)
+    with pytest.raises(UnavailableError, match=f"No camera can be called 'c270'. {listed}"):
+        Camera("c270", stop)
+    with pytest.raises(MissingInputError, match=f"(?s)'c270'.*no such file.*no camera.*{listed}"):
+        open_source("c270", stop)
+    monkeypatch.setattr(cameras, "SYSTEM", Path("/nowhere"))
+    monkeypatch.setattr(cameras, "LINUX", False)
+    with pytest.raises(MissingInputError, match="called by their number here: 0, 1"):
+        open_source("c920", stop)
+
+
+def test_a_file_comes_before_a_camera(system, driver, stop, tmp_path, monkeypatch):
+    """Of the same name."""
+    media.write_picture(tmp_path / "c920.png", media.plain())
+    (tmp_path / "c920.png").rename(tmp_path / "c920")
+    monkeypatch.chdir(tmp_path)
+    assert isinstance(open_source("c920", stop), Playback)
+
+
+def test_a_dead_camera_does_not_hold_a_read_for_long():
+    """OpenCV is told before it is loaded, unless the user said something else."""
+    names = "OPENCV_VIDEOIO_V4L_SELECT_TIMEOUT", "OPENCV_VIDEOIO_MSMF_ENABLE_HW_TRANSFORMS"
+    code = f"import realtime_lrp.video.libraries, os; print(*map(os.environ.get, {names}))"
+    clean = {name: value for name, value in os.environ.items() if name not in names}
+    for more, expected in [({}, "2 0"), ({names[0]: "7"}, "7 0")]:
+        words = [sys.executable, "-c", code]
+        done = subprocess.run(words, env={**clean, **more}, capture_output=True, text=True)
+        assert done.stdout.strip() == expected, done.stderr
+
+
+def test_sources_that_are_not_there_are_refused(stop):
+    """A camera, a stream, a file."""
+    for words in ("97", "99999999999", "/dev/video97", "http://127.0.0.1:9/none.mjpg"):
+        with pytest.raises(UnavailableError):
+            open_source(words, stop)
+    for words in ("none.mp4", "screen:", "synthetic:0"):
+        with pytest.raises(MissingInputError):
+            open_source(words, stop)
+
+
+def test_credentials_of_a_url_stay_secret(stop):
+    """Neither name nor password is in a message or a description."""
+    assert masked("rtsp://me:secret@10.0.0.2/a") == "rtsp://***@10.0.0.2/a"
+    assert masked("rtsp://me:p@ss/w@10.0.0.2/a") == "rtsp://***@10.0.0.2/a"
+    assert masked("http:/me:secret@host/a") == "http:/***@host/a"
+    assert masked("http://host/v.cgi?user=me&pwd=secret") == "http://host/v.cgi?***"
+    assert masked("in/cat?.jpg") == "in/cat?.jpg"
+    with pytest.raises(UnavailableError) as refusal:
+        open_source("http://me:secret@127.0.0.1:9/", stop)
+    assert "secret" not in str(refusal.value)
+    with MjpegServer() as server:
+        address = f"http://me:secret@127.0.0.1:{server.port}/camera.mjpg"
+        with open_source(address, stop) as source:
+            assert source.described == f"http://***@127.0.0.1:{server.port}/camera.mjpg"
+
+
+def test_the_synthetic_source_moves_at_30_frames_a_second(stop):
+    """Frames differ and come when they are due."""
+    begin = time.monotonic()
+    source = Synthetic(30, stop)
+    frames = [source.read() for _ in range(7)]
+    assert 0.18 < time.monotonic() - begin < 3
+    assert frames[0].shape == (480, 640, 3)
+    assert not np.array_equal(frames[0], frames[6])
+    assert (source.described, source.controllable) == ("synthetic", False)
+
+
+RED_WINDOW = """
+import cv2, numpy
+cv2.imshow("red", numpy.full((300, 400, 3), (0, 0, 255), numpy.uint8))
+cv2.waitKey(300)
+print("shown", flush=True)
+input()
+"""
+
+
+@pytest.mark.gui
+def test_a_screen_is_a_source(display, stop, monkeypatch):
+    """Its pictures are the screen's, RGB, 30 a second at most; what is not there is refused."""
+    monkeypatch.setenv("DISPLAY", display)
+    words = [sys.executable, "-c", RED_WINDOW]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as window:
+        window.stdout.readline()
+        with open_source("screen:1", stop) as screen:
+            assert (screen.read() == media.RED).all(-1).sum() > 100_000
+        window.kill()
+    with open_source("screen", stop) as screen:
+        assert (screen.described, screen.steady, screen.alive) == ("screen 1", True, False)
+        begin = time.monotonic()
+        pictures = [screen.read() for _ in range(7)]
+        assert 0.19 < time.monotonic() - begin < 3
+        assert pictures[0].shape == (800, 1280, 3)
+        stop.set()
+        assert screen.read() is None
+    for number in (0, 2):
+        with pytest.raises(UnavailableError, match=f"no screen {number}. There is 1, numbered"):
+            open_source(f"screen:{number}", stop)
+
+
+@pytest.mark.parametrize("display", ["", ":987", "nonsense"])
+def test_without_a_screen_the_message_says_so(display, stop, monkeypatch):
+    """No abort, no wait."""
+    monkeypatch.setenv("DISPLAY", display)
+    with pytest.raises(UnavailableError, match="No screen can be read"):
+        Screen(1, stop)
+
+
+def waits(source):
+    """Whether the next reading waits; what comes in the end goes into the list."""
+    came = []
+    reading = threading.Thread(target=lambda: came.append(source.read()), daemon=True)
+    reading.start()
+    reading.join(0.25)
+    return reading, came
+
+
+@pytest.fixture
+def two_films(tmp_path):
+    """Two recordings of 4 and 3 frames, 20 a second, and their frames as they are read."""
+    paths = [
+        media.write_video(tmp_path / "a.mp4", media.numbered(4), fps=20),
+        media.write_video(tmp_path / "b.mp4", media.numbered(3, (32, 48)), fps=20),
+    ]
+    frames = []
+    for path, count in zip(paths, (4, 3), strict=True):
+        with Playback([path], threading.Event()) as source:
+            frames.append([source.read() for _ in range(count)])
+    return paths, *frames
+
+
+def test_a_recording_plays_at_its_own_speed_and_starts_again(tmp_path, stop):
+    """20 frames a second: the 11th frame of a file of 10 comes after half a second."""
+    path = media.write_video(tmp_path / "a.mp4", media.numbered(10), fps=20)
+    begin = time.monotonic()
+    with Playback([path], stop) as source:
+        frames = [source.read() for _ in range(11)]
+        assert (source.described, source.controllable) == ("a.mp4", True)
+    assert 0.45 < time.monotonic() - begin < 3
+    np.testing.assert_array_equal(frames[10], frames[0])
+    assert not np.array_equal(frames[1], frames[0])
+
+
+def test_a_paused_player_waits_and_steps(two_films, stop):
+    """Each step is exactly the next frame; afterwards nothing is made up for."""
+    paths, a, _ = two_films
+    with Playback(paths[:1], stop) as source:
+        source.step()  # not paused: nothing to do
+        assert np.array_equal(source.read(), a[0])
+        source.pause(True)
+        reading, came = waits(source)
+        assert reading.is_alive()
+        source.step()
+        reading.join(5)
+        source.step()
+        source.step()
+        came += [source.read(), source.read()]
+        for frame, right in zip(came, a[1:], strict=True):
+            np.testing.assert_array_equal(frame, right)
+        reading, came = waits(source)
+        assert reading.is_alive()
+        source.pause(False)
+        reading.join(5)
+        begin = time.monotonic()
+        came += [source.read() for _ in range(3)]
+        assert time.monotonic() - begin > 0.12, "three frames, 50 ms apart"
+        for frame, right in zip(came, a, strict=True):
+            np.testing.assert_array_equal(frame, right)
+
+
+def test_a_player_that_is_paused_at_once_shows_its_first_frame(two_films, stop):
+    """There is something to look at."""
+    paths, a, _ = two_films
+    with Playback(paths, stop) as source:
+        source.pause(True)
+        assert np.array_equal(source.read(), a[0])
+        reading, came = waits(source)
+        begin = time.monotonic()
+        stop.set()
+        reading.join(5)
+        assert came == [None]
+        assert time.monotonic() - begin < 0.5
+
+
+def test_files_are_skipped_forwards_and_backwards(two_films, tmp_path, stop):
+    """Round and round, paused or not; a damaged one between them is passed in either direction."""
+    paths, a, b = two_films
+    (tmp_path / "bad.mp4").write_text("no video")
+    with Playback([paths[0], tmp_path / "bad.mp4", paths[1]], stop) as source:
+        assert np.array_equal(source.read(), a[0])
+        assert source.described == "a.mp4 (1 of 3)"
+        source.skip(-1)
+        assert np.array_equal(source.read(), b[0])
+        assert source.described == "b.mp4 (3 of 3)"
+        source.pause(True)
+        source.skip(-1)
+        assert np.array_equal(source.read(), a[0])
+        assert source.described == "a.mp4 (1 of 2)"
+        reading, came = waits(source)
+        assert reading.is_alive()
+        source.skip(3)
+        reading.join(5)
+        assert np.array_equal(came[0], b[0])
+        source.pause(False)
+        rest = [source.read() for _ in range(3)]
+        for frame, right in zip(rest, [*b[1:], a[0]], strict=True):
+            np.testing.assert_array_equal(frame, right)
+
+
+def test_a_single_file_is_skipped_to_its_start(two_films, stop):
+    """There is no other."""
+    paths, a, _ = two_films
+    with Playback(paths[:1], stop) as source:
+        source.read(), source.read()
+        source.skip(1)
+        assert np.array_equal(source.read(), a[0])
+
+
+def test_a_picture_is_skipped_at_once(tmp_path, stop, monkeypatch):
+    """It would stand longer, and the next one stands no longer for it."""
+    monkeypatch.setattr(playback, "PICTURE_S", 0.8)
+    for name, colour in [("a.png", (255, 0, 0)), ("b.png", (0, 255, 0))]:
+        media.write_picture(tmp_path / name, media.plain(colour))
+    with open_source(str(tmp_path), stop) as source:
+        source.read()
+        begin = time.monotonic()
+        reading, came = waits(source)
+        source.skip(1)
+        reading.join(5)
+        assert time.monotonic() - begin < 0.7
+        assert (came[0] == (0, 255, 0)).all()
+        begin = time.monotonic()
+        assert (source.read() == (255, 0, 0)).all()
+        assert 0.7 < time.monotonic() - begin < 1.2
+
+
+def test_a_stopped_player_ends_its_wait(tmp_path, stop):
+    """A picture stands for seconds, but not when the program ends."""
+    media.write_picture(tmp_path / "a.png", media.plain())
+    with open_source(str(tmp_path), stop) as source:
+        assert (source.read() == media.RED).all()
+        threading.Timer(0.1, stop.set).start()
+        begin = time.monotonic()
+        assert source.read() is None
+    assert time.monotonic() - begin < 2
+
+
+def test_damaged_files_of_a_folder_are_left_out(tmp_path, caplog, stop):
+    """The others play on; if none is left it is an error."""
+    (tmp_path / "a.mp4").write_text("no video")
+    with pytest.raises(DamagedInputError):
+        open_source(str(tmp_path), stop).read()
+    media.write_video(tmp_path / "b.mp4", media.numbered(2))
+    with open_source(str(tmp_path / "*.mp4"), stop) as source:
+        assert source.read().shape == (48, 64, 3)
+    assert "a.mp4" in caplog.text
+
+
+@pytest.fixture
+def children(monkeypatch):
+    """The processes that are started; they find the modules of the tests."""
+    started, popen = [], subprocess.Popen
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *a, **k: started.append(popen(*a, **k)) or started[-1]
+    )
+    return started
+
+
+def test_a_child_gives_the_frames_that_the_device_gives(tmp_path, stop, children):
+    """The same numbers; its errors are errors here; it does not outlive the source."""
+    expected = np.random.default_rng(1).integers(100, 200, (48, 64, 3), np.uint8)
+    with Isolated(functools.partial(Device, tmp_path), stop) as source:
+        assert (source.described, source.steady, source.alive) == ("device", True, True)
+        np.testing.assert_array_equal(source.read(), expected)
+        assert source.described == "device, read"
+        with pytest.raises(UnavailableError, match=r"The device is in use\."):
+            Isolated(functools.partial(Device, tmp_path), stop)
+    assert [child.poll() is not None for child in children] == [True, True]
+    with pytest.raises(UnavailableError, match="Camera 97 cannot be opened"):
+        open_source("97", stop, isolated=True)
+
+
+def test_a_child_that_hangs_is_killed_and_frees_the_device(tmp_path, stop, children):
+    """Its reading ends as soon as the source is told to stop."""
+    source = Isolated(functools.partial(Device, tmp_path), stop)
+    source.read()
+    (tmp_path / "hang").touch()
+    threading.Timer(0.5, stop.set).start()
+    begin = time.monotonic()
+    with pytest.raises(UnavailableError, match="process that reads the camera ended"):
+        while True:
+            source.read()
+    assert 0.4 < time.monotonic() - begin < 2
+    source.close()
+    assert children[0].returncode == -9
+    Device(tmp_path, stop).close()
+
+
+def test_a_child_ends_with_its_parent(tmp_path, stop, children):
+    """Its standard input is closed when the parent dies, even while it hangs."""
+    Isolated(functools.partial(Device, tmp_path), stop)
+    (tmp_path / "hang").touch()
+    while (tmp_path / "hang").exists():
+        time.sleep(0.01)
+    children[0].stdin.close()
+    assert children[0].wait(5) == 0
+
+
+def test_a_child_does_not_load_tensorflow():
+    """It is there in a moment."""
+    code = "import realtime_lrp.video.isolated, sys; print(*sys.modules)"
+    words = [sys.executable, "-c", code]
+    loaded = subprocess.run(words, capture_output=True, text=True).stdout.split()
+    assert "numpy" in loaded
+    assert not {"tensorflow", "keras"} & set(loaded)

@@ -54,13 +54,10 @@ def completed(target: Path, overwrite: bool = False) -> Iterator[Path]:
     """
     check_output(target, overwrite)
     target = target.resolve()
-    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    part = part_of(target)
     try:
         yield part
-        with part.open("rb") as written:
-            os.fsync(written.fileno())
-        check_output(target, overwrite)  # another job may have been faster
-        os.replace(part, target)
+        put_in_place(part, target, overwrite)
     except OSError as error:
         _discard(part)
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT):
@@ -72,6 +69,24 @@ def completed(target: Path, overwrite: bool = False) -> Iterator[Path]:
     except BaseException:
         _discard(part)
         raise
+
+
+def part_of(target: Path) -> Path:
+    """The name under which this process writes a target until it is whole."""
+    return target.with_name(f"{target.name}.{os.getpid()}.part")
+
+
+def put_in_place(part: Path, target: Path, overwrite: bool) -> None:
+    """Renames a part that is whole, once it is on the disk.
+
+    Raises:
+      OutputError: the target cannot be made; another job may have been faster.
+      OSError: the disk is full or a write failed.
+    """
+    with part.open("r+b") as written:
+        os.fsync(written.fileno())
+    check_output(target, overwrite)
+    os.replace(part, target)
 
 
 def left_over(target: Path) -> list[Path]:
@@ -143,7 +158,7 @@ def completed_folder(target: Path, overwrite: bool, mark: str) -> Iterator[Path]
       TransferError: it cannot be renamed.
     """
     target = target.resolve()
-    parent, part = target.parent, target.with_name(f"{target.name}.{os.getpid()}.part")
+    parent, part = target.parent, part_of(target)
     try:
         new = not parent.exists()
         check_folder(target, overwrite, mark)

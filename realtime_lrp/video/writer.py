@@ -23,6 +23,11 @@ CODECS = {
 }
 """Name -> FFmpeg's encoder, its constant rate factor where none is asked for, further options."""
 
+LIVE = {"preset": "ultrafast", "tune": "zerolatency"}
+LIVE_INDEX = "hybrid_fragmented+negative_cts_offsets"
+"""For H.264 of which only the last second is lost with the process: each key frame is the end of a
+piece that plays, and once closed it is a file like others."""
+
 CLOCK_ANEW_S = 1.0
 """Sound whose times fall back by so much goes on behind what was before, as pictures do."""
 
@@ -44,6 +49,8 @@ class VideoWriter:
       colour: how colours become numbers.
       aspect: width of a pixel by its height.
       metadata: title and the like.
+      live: what was written up to the last key frame plays even if the file is never closed; only
+        with "h264".
 
     Raises:
       UsageError: the container cannot hold the codec.
@@ -63,13 +70,11 @@ class VideoWriter:
         colour: Colour | None = None,
         aspect: Fraction = Fraction(1),
         metadata: Mapping[str, str] | None = None,
+        live: bool = False,
     ):
         encoder, rate_factor, further = CODECS[codec]
-        options = {}
-        if CONTAINERS[container] != "matroska":
-            # The time at which a stream begins is kept in units of the whole file, else 1 / 1000 s.
-            ticks = min(lcm(time_base.denominator, 48000), 10**8)
-            options = {"movflags": "faststart", "movie_timescale": str(ticks)}
+        further = LIVE if live else further
+        options = _of_container(container, time_base, live)
         self._container = av.open(path, "w", format=CONTAINERS[container], options=options)
         # What FFmpeg says of AV1 in MOV is not what it does.
         if codec not in self._container.supported_codecs or (codec, container) == ("av1", ".mov"):
@@ -146,8 +151,11 @@ class VideoWriter:
         """How many packets of sound could not be taken over."""
         return sum(sound.lost for sound in self._sound.values())
 
-    def write(self, picture: np.ndarray, pts: int, duration: int = 0) -> None:
-        """Appends a frame uint8 [H, W, 3] RGB, shown at `pts`; all have the size of the first."""
+    def write(self, picture: np.ndarray, pts: int, duration: int = 0, *, key: bool = False) -> None:
+        """Appends a frame uint8 [H, W, 3] RGB, shown at `pts`; all have the size of the first.
+
+        With `key` it can be decoded without those before it.
+        """
         size = picture.shape[:2]
         if self._size is None:
             self._size = size
@@ -164,6 +172,8 @@ class VideoWriter:
         frame.colorspace, frame.color_range = self._colour.matrix, self._colour.range
         frame.color_primaries, frame.color_trc = self._colour.primaries, self._colour.transfer
         frame.pts, frame.time_base = pts, self._stream.codec_context.time_base
+        if key:
+            frame.pict_type = av.video.frame.PictureType.I
         if duration:
             self._durations[pts] = frame.duration = duration
         try:
@@ -174,6 +184,17 @@ class VideoWriter:
                 f"cannot be encoded as {self._codec} ({error})."
             ) from None
         self._mux(packets)
+
+
+def _of_container(container: str, time_base: Fraction, live: bool) -> dict[str, str]:
+    """FFmpeg's options for what lies around the streams."""
+    options = {"flush_packets": "1"} if live else {}
+    if CONTAINERS[container] == "matroska":
+        return {**options, "cluster_time_limit": "1000"} if live else {}
+    # The time at which a stream begins is kept in units of the whole file, else 1 / 1000 s.
+    ticks = min(lcm(time_base.denominator, 48000), 10**8)
+    index = LIVE_INDEX if live else "faststart"
+    return {**options, "movflags": index, "movie_timescale": str(ticks)}
 
 
 class _Copied:
@@ -244,19 +265,29 @@ class _Reencoded:
             self._container.mux(self._stream.encode(heard))
 
 
-def verify(path: Path, frames: int) -> None:
+def verify(path: Path, frames: int, last: float | None = None) -> None:
     """Reads a finished file again.
 
+    Args:
+      path: the file.
+      frames: how many it should hold.
+      last: when its last one is shown, in seconds; given that, only the file's ends and its index
+        are read, however long it is.
+
     Raises:
-      TransferError: it does not hold that many frames, or its first one does not decode.
+      TransferError: it is not what it should be, or its first frame does not decode.
     """
     try:
         with av.open(path) as container:
             stream = container.streams.video[0]
             next(container.decode(stream))
-            container.seek(0)
-            found = sum(bool(packet.size) for packet in container.demux(stream))
+            container.seek(round((last or 0) * av.time_base))
+            times = [packet.pts for packet in container.demux(stream) if packet.size]
+            found = len(times) if last is None else stream.frames or frames
+            end = float(times[-1] * stream.time_base) if last else 0.0
     except (av.FFmpegError, StopIteration, IndexError) as error:
         raise TransferError(f"What was written cannot be read again ({error}).") from None
     if found != frames:
         raise TransferError(f"What was written holds {found} frames instead of {frames}.")
+    if last and abs(end - last) > 0.001:
+        raise TransferError(f"What was written ends after {end:.3f} s, not {last:.3f} s.")

@@ -1,0 +1,336 @@
+"""Live views, recorded: pictures that come at any time, each at its true time in an H.264 file.
+
+    caller: put -> bounded queue -> thread: encode, write, sync -> NAME.PID.part
+                                    at the end: read it again, rename it -> NAME
+
+What there is when the process is killed plays, up to its last second.
+"""
+
+import json
+import logging
+import os
+import shutil
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from fractions import Fraction
+from itertools import chain
+from pathlib import Path
+from time import monotonic
+from typing import Any, NamedTuple, TextIO
+
+import numpy as np
+
+from realtime_lrp.errors import Error, OutputError, TransferError, UsageError, first_line
+from realtime_lrp.video.files import check_output, left_over, part_of, put_in_place
+from realtime_lrp.video.libraries import cv2
+from realtime_lrp.video.writer import CONTAINERS, VideoWriter, verify
+
+log = logging.getLogger(__name__)
+
+KEPT_FREE = 500 * 2**20
+"""Bytes of the disk that a recording leaves free."""
+
+MOST_BYTES = 60 * 720 * 1280 * 3
+"""Of pictures that wait for the encoder: two seconds of 720p."""
+
+QUALITY = 20
+NOMINAL_FPS = 30
+SECOND = 90_000
+"""In units of the times in the file."""
+LEAST_STEP = SECOND // 1000
+"""Between two frames, because Matroska counts milliseconds."""
+
+DRAIN_S = 1.0
+"""How long `finish` lets pictures that wait be encoded."""
+CLOSING_S = 10.0
+"""How long it waits for the file to be whole after that."""
+
+_sync = getattr(os, "fdatasync", os.fsync)
+
+
+class _Put(NamedTuple):
+    picture: np.ndarray
+    time: float
+    row: dict[str, Any] | None
+
+
+class Recorder:
+    """Records pictures as they are shown; a context that finishes the file.
+
+    Args:
+      target: .mp4, .mov or .mkv.
+      size: (rows, columns) of the film; pictures of another shape get black borders.
+      overwrite: whether `target` and what stands beside it may be replaced.
+      sidecar: whether the rows that come with pictures are kept beside it as JSON lines (.jsonl).
+
+    Attributes:
+      frames: how many are recorded.
+      seconds: how long they play.
+      dropped: how many pictures were left out because they came faster than they can be recorded.
+      trouble: why recording has stopped, a line for the screen; "" while all is well.
+
+    Raises:
+      UsageError: an ending that is not known.
+      OutputError: one of the files cannot be made.
+      TransferError: the disk is nearly full.
+    """
+
+    def __init__(
+        self, target: Path, size: tuple[int, int], overwrite: bool = False, sidecar: bool = True
+    ):
+        self._files = _Files(target, overwrite, sidecar)
+        self._size = size
+        self.frames, self.seconds, self.dropped = 0, 0.0, 0
+        self.trouble = ""
+        self._failure: Error | None = None
+        self._changed = threading.Condition()
+        self._waiting: deque[_Put] = deque()
+        self._bytes, self._taking = 0, True
+        self._until = float("inf")
+        self._zero, self._last, self._next_key = 0.0, 0, 0
+        self._finished = False
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> "Recorder":
+        return self
+
+    def __exit__(self, kind, *exception) -> None:
+        with suppress(*[Error] if kind else []):
+            self.finish()
+
+    def put(self, picture: np.ndarray, time: float, row: dict[str, Any] | None = None) -> None:
+        """Records a picture; never waits, and leaves it out where too many wait.
+
+        Args:
+          picture: uint8 [H, W, 3] RGB; copied.
+          time: `time.monotonic()` in seconds at which it is shown.
+          row: what is kept of it in the sidecar, behind its number and its time.
+        """
+        with self._changed:
+            if not self._taking:
+                return
+            if self._bytes + picture.nbytes > MOST_BYTES:
+                self.dropped += 1
+                return
+            self._waiting.append(_Put(picture.copy(), time, row))
+            self._bytes += picture.nbytes
+            self._changed.notify()
+
+    def finish(self) -> list[str]:
+        """Ends the recording; a second call does nothing.
+
+        Returns:
+          Lines for the user: what there is now.
+
+        Raises:
+          OutputError: the target was made by another in the meantime.
+          TransferError: the file is not whole; what there is of it is told.
+        """
+        if self._finished:
+            return []
+        self._finished = True
+        with self._changed:
+            self._taking, self._until = False, monotonic() + DRAIN_S
+            self._changed.notify()
+        self._thread.join(DRAIN_S + CLOSING_S)
+        if self._thread.is_alive():
+            raise TransferError(
+                f"The disk does not answer. {self._files.part.name!r} is what there is of the "
+                "recording."
+            )
+        if self._failure:
+            raise self._failure
+        return self._told()
+
+    def _told(self) -> list[str]:
+        if not self.frames:
+            return [f"no picture came: {self._files.target} is not written"]
+        lines = [f"{self.frames} frames, {self.seconds:.1f} s -> {self._files.target}"]
+        if self.dropped:
+            lines.append(f"{self.dropped} pictures are left out: they came too fast")
+        return lines + ([self.trouble] if self.trouble else [])
+
+    def _run(self) -> None:
+        try:
+            why = self._record()
+        except Exception as error:
+            why = _reason(error)
+        with self._changed:
+            self._taking = False
+            left, self._waiting = self._waiting, deque()
+        left.clear()
+        self._end(why)
+
+    def _record(self) -> str:
+        """Writes what is put until the end; returns what ended it early, or ""."""
+        pictures = self._pictures()
+        first = next(pictures, None)
+        if first is None:
+            return ""
+        self._zero = first.time
+        with VideoWriter(
+            self._files.part, self._files.container, Fraction(NOMINAL_FPS), Fraction(1, SECOND),
+            quality=QUALITY, live=True,
+        ) as writer:  # fmt: skip
+            for put in chain([first], pictures):
+                # With a key frame, all that came before it is in the file.
+                if self._write(writer, put) and (shortage := self._files.upkeep()):
+                    return shortage
+        return ""
+
+    def _pictures(self) -> Iterator[_Put]:
+        """Yields what was put; what still waits long after the end is left out."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or not self._taking)
+                if not self._waiting or monotonic() > self._until:
+                    self.dropped += len(self._waiting)
+                    return
+                put = self._waiting.popleft()
+                self._bytes -= put.picture.nbytes
+            yield put
+
+    def _write(self, writer: VideoWriter, put: _Put) -> bool:
+        """Returns whether it became a key frame; there is one a second."""
+        pts = round((put.time - self._zero) * SECOND)
+        step = pts - self._last if self.frames else SECOND // NOMINAL_FPS
+        if step < LEAST_STEP:
+            with self._changed:
+                self.dropped += 1
+            return False
+        key, shown = pts >= self._next_key, min(step, SECOND)
+        writer.write(_fitted(put.picture, self._size), pts, shown, key=key)
+        if key:
+            self._next_key = pts + SECOND
+        self._last, self.seconds = pts, (pts + shown) / SECOND
+        self.frames += 1
+        if put.row is not None:
+            self._files.keep({"frame": self.frames - 1, "time": round(pts / SECOND, 6), **put.row})
+        return key
+
+    def _end(self, why: str) -> None:
+        """Gives what was recorded its name if it is whole, and says what went wrong."""
+        kind, kept, whole = TransferError, "nothing is kept", False
+        try:
+            if whole := self._files.put_in_place(self.frames, self._last / SECOND):
+                kept = f"kept as {self._files.target.name}"
+        except Exception as error:
+            why, kept = why or _reason(error), f"kept as {self._files.part.name}"
+            kind = OutputError if isinstance(error, OutputError) else TransferError
+        if not why:
+            return
+        trouble = f"recording stopped: {why}; {kept}"
+        self._failure = None if whole else kind(trouble)
+        self.trouble = trouble
+        log.warning("%s", trouble)
+
+
+class _Files:
+    """The film and its sidecar on the disk, as parts until they are whole.
+
+    Attributes:
+      target: the film's final name.
+      part: where it is written.
+      container: the ending that names it.
+    """
+
+    def __init__(self, target: Path, overwrite: bool, sidecar: bool):
+        self.container = target.suffix.lower()
+        if self.container not in CONTAINERS:
+            known = ", ".join(CONTAINERS)
+            raise UsageError(f"{str(target)!r} has no known ending. Expected one of {known}.")
+        check_output(target, overwrite)
+        self.target = target.resolve()
+        self.part = part_of(self.target)
+        self._sidecar = self.target.with_suffix(".jsonl") if sidecar else None
+        self._overwrite = overwrite
+        self._lines: TextIO | None = None
+        for one in filter(None, (self.target, self._sidecar)):
+            _check(one, overwrite)
+        if shortage := self.shortage():
+            raise TransferError(
+                f"Nothing is recorded into {str(self.target.parent)!r}: {shortage}. "
+                f"{KEPT_FREE >> 20} MiB are left free; make room or choose another folder."
+            )
+
+    def shortage(self) -> str:
+        """What is to be said of the disk, "" while it has room."""
+        free = shutil.disk_usage(self.target.parent).free
+        return f"the disk is full ({free >> 20} MiB free)" if free < KEPT_FREE else ""
+
+    def keep(self, row: dict[str, Any]) -> None:
+        """Appends a line to the sidecar, if one is wanted."""
+        if not self._sidecar:
+            return
+        if self._lines is None:
+            part = part_of(self._sidecar)
+            self._lines = part.open("x", encoding="utf-8", errors="backslashreplace")
+        self._lines.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+    def upkeep(self) -> str:
+        """Brings to the disk what was written; returns what `shortage` does."""
+        if self._lines:
+            self._lines.flush()
+        with self.part.open("r+b") as written:
+            _sync(written.fileno())
+        return self.shortage()
+
+    def put_in_place(self, frames: int, last: float) -> bool:
+        """Gives the parts their names; a film without frames leaves nothing.
+
+        Args:
+          frames: how many were written.
+          last: when the last of them is shown, in seconds.
+
+        Returns:
+          Whether there is a film.
+
+        Raises:
+          Error: the film is not whole, or a target cannot be made.
+          OSError: a write failed.
+        """
+        if self._lines:
+            self._lines.close()
+        if not frames:
+            self.part.unlink(missing_ok=True)
+            return False
+        verify(self.part, frames, last)
+        targets = [self.target, self._sidecar] if self._lines else [self.target]
+        for one in targets:
+            check_output(one, self._overwrite)
+        for one in targets:
+            put_in_place(part_of(one), one, self._overwrite)
+        return True
+
+
+def _check(target: Path, overwrite: bool) -> None:
+    check_output(target, overwrite)
+    for part in left_over(target):
+        log.warning("%s is what a run that was ended left; rename it to keep it", part)
+    if part_of(target).exists():
+        raise OutputError(
+            f"{str(part_of(target))!r} is what an earlier recording left. Rename or delete it."
+        )
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or first_line(error)
+
+
+def _fitted(picture: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """All of a picture, with black borders where its shape is another."""
+    rows, columns = picture.shape[:2]
+    if (rows, columns) == size:
+        return picture
+    scale = min(size[0] / rows, size[1] / columns)
+    height, width = (max(1, round(side * scale)) for side in (rows, columns))
+    how = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
+    top, left = (size[0] - height) // 2, (size[1] - width) // 2
+    whole = np.zeros((*size, 3), np.uint8)
+    whole[top : top + height, left : left + width] = cv2.resize(
+        picture, (width, height), interpolation=how
+    )
+    return whole

@@ -1,0 +1,396 @@
+"""A live view, recorded: at its true times, whole, and kept when something goes wrong."""
+
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections import namedtuple
+
+import av
+import media
+import numpy as np
+import pytest
+
+from realtime_lrp.errors import OutputError, TransferError, UsageError
+from realtime_lrp.video import recorder
+from realtime_lrp.video.reader import VideoReader
+from realtime_lrp.video.recorder import KEPT_FREE, Recorder
+from realtime_lrp.video.writer import verify
+
+SIZE = (48, 64)
+ENDINGS = (".mp4", ".mov", ".mkv")
+Usage = namedtuple("Usage", "total used free")
+
+
+def put_all(into, times, pictures=None):
+    """Puts a picture for each time, and the time as its row; returns seconds that each took."""
+    took = []
+    for number, at in enumerate(times):
+        picture = pictures[number] if pictures else media.plain(size=SIZE)
+        begun = time.perf_counter()
+        into.put(picture, at, {"put": at})
+        took.append(time.perf_counter() - begun)
+    return took
+
+
+def rows_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def opened(path):
+    """(times, key frames, duration, rows, columns, colour tags) of a film."""
+    with av.open(path) as container:
+        stream = container.streams.video[0]
+        frames = list(container.decode(stream))
+        first = frames[0]
+        colour = first.color_primaries, first.color_trc, first.colorspace, first.color_range
+        times = [float(frame.pts * frame.time_base) for frame in frames]
+        keys = [at for at, frame in zip(times, frames, strict=True) if frame.key_frame]
+        return times, keys, container.duration / 1e6, stream.height, stream.width, colour
+
+
+def until(condition, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """The encoder takes 0.2 s for a frame, and five pictures may wait for it."""
+
+    class Slow(recorder.VideoWriter):
+        def write(self, *args, **options):
+            time.sleep(0.2)
+            super().write(*args, **options)
+
+    monkeypatch.setattr(recorder, "VideoWriter", Slow)
+    monkeypatch.setattr(recorder, "MOST_BYTES", 5 * media.plain(size=SIZE).nbytes)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_pictures_are_kept_at_their_times(tmp_path, rng, ending):
+    """To a millisecond however irregular, a key frame a second, the last one shown for a while."""
+    times = 1000 + np.cumsum(rng.uniform(0.002, 0.2, 60))
+    target = tmp_path / f"view{ending}"
+    recording = Recorder(target, SIZE)
+    put_all(recording, times, media.numbered(60, SIZE))
+    lines = recording.finish()
+    found, keys, duration, *_ = opened(target)
+    assert np.abs(found - (times - times[0])).max() < 0.001
+    assert len(keys) >= 4 and max(np.diff(keys)) < 1.21
+    assert duration == pytest.approx(recording.seconds, abs=0.002)
+    assert recording.seconds == pytest.approx(2 * times[-1] - times[-2] - times[0], abs=0.001)
+    assert lines == [f"60 frames, {recording.seconds:.1f} s -> {target}"]
+    rows = rows_of(tmp_path / "view.jsonl")
+    assert [row["frame"] for row in rows] == list(range(60))
+    assert [row["put"] for row in rows] == list(times)
+    assert np.abs([row["time"] for row in rows] - (times - times[0])).max() < 1e-5
+    assert sorted(os.listdir(tmp_path)) == ["view.jsonl", target.name]
+
+
+def test_what_comes_too_close_is_left_out(tmp_path):
+    """The same time again, an earlier one, one less than a millisecond later."""
+    with Recorder(tmp_path / "view.mkv", SIZE) as recording:
+        put_all(recording, [5, 5, 4.9, 5.0005, 5.002, 5.1])
+    assert (recording.frames, recording.dropped) == (3, 3)
+    assert media.times_of(tmp_path / "view.mkv") == pytest.approx([0, 0.002, 0.1])
+
+
+def test_a_long_silence_is_not_added_at_the_end(tmp_path):
+    """The last frame is shown as long as the one before, a second at most."""
+    with Recorder(tmp_path / "view.mp4", SIZE) as recording:
+        put_all(recording, [0, 30])
+    assert opened(tmp_path / "view.mp4")[2] == pytest.approx(31, abs=0.01)
+    assert recording.seconds == 31
+
+
+def test_it_is_an_ordinary_film_with_right_colours(tmp_path):
+    """Index at its end, no fragments; BT.709 in limited range, and tagged so."""
+    colours = [(255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255), (0, 0, 0), (200, 120, 40)]
+    target = tmp_path / "view.mp4"
+    with Recorder(target, SIZE, sidecar=False) as recording:
+        put_all(recording, np.arange(6) / 30, [media.plain(colour, SIZE) for colour in colours])
+    assert b"moof" not in target.read_bytes() and os.listdir(tmp_path) == ["view.mp4"]
+    assert opened(target)[5] == (1, 1, 1, 1)
+    with av.open(target) as container:
+        for frame, colour in zip(container.decode(video=0), colours, strict=True):
+            shown = frame.to_ndarray(format="rgb24").astype(int)
+            assert np.abs(shown - colour).max() <= 4
+
+
+def test_another_shape_gets_black_borders(tmp_path):
+    """And keeps its aspect; an odd size becomes even."""
+    blue = (0, 0, 255)
+    with Recorder(tmp_path / "view.mp4", (47, 63)) as recording:
+        put_all(recording, [0, 1], [media.plain(blue, (94, 94)), media.plain(blue, (10, 126))])
+    _, _, _, rows, columns, _ = opened(tmp_path / "view.mp4")
+    assert (rows, columns) == (48, 64)
+    with av.open(tmp_path / "view.mp4") as container:
+        square, wide = (f.to_ndarray(format="rgb24") for f in container.decode(video=0))
+    for dark, bright in (
+        ((square[:, :6], square[:, 58:]), square[:, 12:50]),
+        ((wide[:18], wide[29:]), wide[22:24]),
+    ):
+        assert max(part.max() for part in dark) < 20
+        assert np.abs(bright.astype(int) - blue).max() < 12
+
+
+def test_a_slow_encoder_never_blocks(slow, tmp_path):
+    """Pictures are left out and counted, the others keep their times; the end is cut off."""
+    target = tmp_path / "view.mp4"
+    recording = Recorder(target, SIZE)
+    took = []
+    for number in range(100):
+        took += put_all(recording, [50 + number / 100])
+        time.sleep(0.01)
+    begun = time.monotonic()
+    lines = recording.finish()
+    assert statistics.median(took) < 0.005 and max(took) < 0.15
+    assert time.monotonic() - begun < recorder.DRAIN_S + 1
+    assert recording.dropped > 50 and recording.frames > 5
+    assert recording.frames + recording.dropped == 100
+    assert lines[1] == f"{recording.dropped} pictures are left out: they came too fast"
+    rows = rows_of(tmp_path / "view.jsonl")
+    assert media.times_of(target) == pytest.approx([row["put"] - 50 for row in rows], abs=1e-3)
+    assert len(rows) == recording.frames
+
+
+def test_the_end_is_cut_off(slow, tmp_path, monkeypatch):
+    """What would take too long to encode is counted as left out."""
+    monkeypatch.setattr(recorder, "DRAIN_S", 0.3)
+    recording = Recorder(tmp_path / "view.mp4", SIZE)
+    put_all(recording, np.arange(5) / 30)
+    begun = time.monotonic()
+    recording.finish()
+    assert time.monotonic() - begun < 1.3
+    assert recording.frames + recording.dropped == 5 and recording.dropped >= 2
+
+
+def test_no_picture_leaves_nothing(tmp_path):
+    """And is told."""
+    recording = Recorder(tmp_path / "view.mp4", SIZE)
+    lines = recording.finish()
+    assert lines == [f"no picture came: {tmp_path / 'view.mp4'} is not written"]
+    assert os.listdir(tmp_path) == [] and recording.trouble == ""
+
+
+def test_what_comes_after_the_end_is_ignored(tmp_path):
+    """`finish` and `put` again do nothing."""
+    recording = Recorder(tmp_path / "view.mp4", SIZE)
+    put_all(recording, [0, 1])
+    assert len(recording.finish()) == 1
+    put_all(recording, [2])
+    assert recording.finish() == []
+    assert recording.frames == len(media.times_of(tmp_path / "view.mp4")) == 2
+
+
+def test_what_is_there_is_refused(tmp_path):
+    """The film, its sidecar, an unknown ending, a part of this process; nothing is begun."""
+    for name in ("a.mp4", "b.jsonl", f"c.mp4.{os.getpid()}.part"):
+        (tmp_path / name).write_text("mine")
+    for name in ("a.mp4", "b.mp4", "c.mp4", "no/d.mp4"):
+        with pytest.raises(OutputError):
+            Recorder(tmp_path / name, SIZE)
+    with pytest.raises(UsageError, match=r"Expected one of \.mp4, \.mov, \.mkv"):
+        Recorder(tmp_path / "e.avi", SIZE)
+    for name in ("a.mp4", "b.mp4"):
+        with Recorder(tmp_path / name, SIZE, overwrite=True) as recording:
+            put_all(recording, [0])
+        assert len(media.times_of(tmp_path / name)) == 1
+    assert len(rows_of(tmp_path / "b.jsonl")) == 1
+    assert (tmp_path / f"c.mp4.{os.getpid()}.part").read_text() == "mine"
+
+
+def test_what_another_made_meanwhile_is_not_replaced(tmp_path):
+    """The recording stays under its unfinished name, which is told."""
+    target = tmp_path / "view.mp4"
+    recording = Recorder(target, SIZE)
+    put_all(recording, [0, 1])
+    target.write_text("theirs")
+    part = f"view.mp4.{os.getpid()}.part"
+    with pytest.raises(OutputError, match=f"exists.*kept as {part}"):
+        recording.finish()
+    assert target.read_text() == "theirs" and part in recording.trouble
+    assert len(media.times_of(tmp_path / part)) == 2
+    assert recording.finish() == []
+
+
+def test_what_a_killed_run_left_is_told(tmp_path, caplog):
+    """One line for each part, which stays."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    parts = [f"view.{kind}.{gone.pid}.part" for kind in ("jsonl", "mp4")]
+    for part in parts:
+        (tmp_path / part).touch()
+    with Recorder(tmp_path / "view.mp4", SIZE):
+        pass
+    assert sorted(os.listdir(tmp_path)) == parts
+    assert sorted(record.args[0].name for record in caplog.records) == parts
+    assert "rename it to keep it" in caplog.text
+
+
+def test_a_full_disk_ends_it_well(tmp_path, monkeypatch):
+    """Below the limit: told, and the film is under its name before anyone asks."""
+    free = [KEPT_FREE]
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(1, 1, free[0]))
+    target = tmp_path / "view.mp4"
+    recording = Recorder(target, SIZE)
+    put_all(recording, [0, 1, 2])
+    until(lambda: recording.frames == 3)
+    time.sleep(0.1)
+    assert recording.trouble == ""
+    free[0] = 480 * 2**20
+    put_all(recording, [2.5, 3, 3.5])
+    until(lambda: recording.trouble)
+    line = "recording stopped: the disk is full (480 MiB free); kept as view.mp4"
+    assert recording.trouble == line
+    assert media.times_of(target) == [0, 1, 2, 2.5, 3]
+    put_all(recording, [4])
+    assert recording.finish() == [f"5 frames, 3.5 s -> {target}", line]
+    assert len(rows_of(tmp_path / "view.jsonl")) == 5
+    with pytest.raises(TransferError, match="480 MiB free"):
+        Recorder(tmp_path / "other.mp4", SIZE)
+
+
+def test_what_cannot_be_recorded_is_told(tmp_path):
+    """A wrong picture, a wrong row: recording stops, the caller goes on, nothing stays open."""
+    before = len(os.listdir("/proc/self/fd"))
+    recording = Recorder(tmp_path / "a.mp4", SIZE)
+    recording.put(np.zeros(SIZE, np.uint8), 0.0)
+    until(lambda: recording.trouble)
+    put_all(recording, [1])
+    assert "nothing is kept" in recording.trouble
+    with pytest.raises(TransferError, match="recording stopped"):
+        recording.finish()
+    assert os.listdir(tmp_path) == []
+    recording = Recorder(tmp_path / "b.mp4", SIZE)
+    put_all(recording, [0])
+    recording.put(media.plain(size=SIZE), 1.0, {"row": object()})
+    lines = recording.finish()
+    assert lines[0].startswith("2 frames") and "kept as b.mp4" in lines[1]
+    assert len(media.times_of(tmp_path / "b.mp4")) == 2
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_film_that_is_not_whole_is_found_out(tmp_path, ending):
+    """Its last frame at another time, another number in its index, its end cut off."""
+    film = tmp_path / f"view{ending}"
+    with Recorder(film, SIZE) as recording:
+        put_all(recording, np.arange(90) / 30, media.numbered(90, SIZE))
+    verify(film, 90)
+    verify(film, 90, 89 / 30)
+    with pytest.raises(TransferError, match="ends after"):
+        verify(film, 90, 91 / 30)
+    with pytest.raises(TransferError, match="holds 90 frames instead of 91"):
+        verify(film, 91, None if ending == ".mkv" else 89 / 30)
+    os.truncate(film, film.stat().st_size * 2 // 3)
+    with pytest.raises(TransferError):
+        verify(film, 90, 89 / 30)
+
+
+LIMITED = """
+import json, os, resource, sys, time
+from pathlib import Path
+import numpy as np
+from realtime_lrp.errors import Error
+from realtime_lrp.video.recorder import Recorder
+
+def limit(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+target, when = Path(sys.argv[1]), sys.argv[2]
+files = len(os.listdir("/proc/self/fd"))
+recorder = Recorder(target, (48, 64))
+if when == "written":
+    limit(200_000)
+rng = np.random.default_rng(0)
+for number in range(100):
+    if recorder.trouble:
+        break
+    recorder.put(rng.integers(0, 256, (48, 64, 3), np.uint8), number / 30)
+    time.sleep(0.005)
+if when == "closed":
+    while recorder.frames < 100:
+        time.sleep(0.01)
+    part, = target.parent.glob("*.part")
+    limit(part.stat().st_size)
+try:
+    recorder.finish()
+except Error as error:
+    print(json.dumps([str(error), recorder.trouble, len(os.listdir("/proc/self/fd")) - files]))
+"""
+
+
+@pytest.mark.parametrize("when", ["written", "closed"])
+def test_a_write_that_fails_loses_nothing_before(tmp_path, when):
+    """A limit instead of a full disk: the program goes on, what was written plays."""
+    command = [sys.executable, "-c", LIMITED, tmp_path / "view.mp4", when]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    message, trouble, files = json.loads(done.stdout)
+    (part,) = tmp_path.iterdir()
+    assert message == trouble == f"recording stopped: File too large; kept as {part.name}"
+    assert files == 0
+    with VideoReader(part) as reader:
+        assert len(list(reader)) >= (80 if when == "closed" else 30)
+
+
+LIVING = """
+import sys, time
+from pathlib import Path
+import numpy as np
+from realtime_lrp.video.recorder import Recorder
+
+picture = np.random.default_rng(0).integers(0, 256, (240, 320, 3), np.uint8)
+recorder = Recorder(Path(sys.argv[1]), (240, 320))
+begun = time.monotonic()
+while True:
+    now = time.monotonic()
+    recorder.put(np.roll(picture, recorder.frames, 1), now, {"at": now - begun})
+    print(now - begun, flush=True)
+    time.sleep(0.03)
+"""
+
+
+@pytest.mark.parametrize("ending", [".mp4", ".mkv"])
+def test_killed_it_loses_the_last_second(tmp_path, ending):
+    """SIGKILL: what plays ends at most 1.5 s before the last picture, and so do the lines."""
+    command = [sys.executable, "-c", LIVING, str(tmp_path / f"view{ending}")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            if float(line) > 2.7:
+                break
+        process.kill()
+        written = float(line)
+    film, lines = sorted(tmp_path.iterdir(), key=lambda path: "jsonl" in path.name)
+    assert film.name == f"view{ending}.{process.pid}.part"
+    times = media.times_of(film)
+    assert times[-1] >= written - 1.5
+    assert np.allclose(np.diff(times), 0.03, atol=0.2)
+    text = lines.read_text()
+    rows = [json.loads(line) for line in text[: text.rindex("\n")].splitlines()]
+    assert rows[-1]["at"] >= written - 1.5
+    both = min(len(times), len(rows))
+    assert [row["time"] for row in rows[:both]] == pytest.approx(times[:both], abs=1e-3)
+
+
+def test_nothing_is_left_open(tmp_path):
+    """No thread, no file; memory does not grow with the number of frames."""
+    before = len(os.listdir("/proc/self/fd"))
+    peaks = []
+    for number in range(3):
+        with Recorder(tmp_path / f"{number}.mp4", (240, 320)) as recording:
+            for frame in range(300):
+                recording.put(media.plain(size=(240, 320)), frame / 30)
+                until(lambda: recording.frames > frame - 5)  # noqa: B023
+        peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    assert not recording._thread.is_alive()
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert peaks[2] - peaks[0] < 30_000  # KiB

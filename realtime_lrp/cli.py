@@ -180,17 +180,20 @@ def demo(settings: config.Settings, output, overwrite, duration) -> None:
 @cli.command()
 @_DURATION
 @_STATS
+@click.option("--record", type=_PATH, metavar="FILE", help="writes what is shown (.mp4, .mkv)")
+@_OVERWRITE
 @configured("--source", *EXPLAIN, "--follow", "--display")
-def live(settings: config.Settings, duration, stats) -> None:
+def live(settings: config.Settings, duration, stats, record, overwrite) -> None:
     """A camera, URL or file with the network's relevance over it.
 
-    It runs until q or ESC in the window, Ctrl-C or --duration; a file starts again at its end.
+    It runs until q or ESC in the window, Ctrl-C or --duration; a file starts again at its end. In
+    the window h shows what all keys do.
     """
 
     def run() -> None:
-        from realtime_lrp.modes import live as mode
+        from realtime_lrp.modes.live.run import run as run_live
 
-        _say(mode.run(settings.config, duration, stats))
+        _say(run_live(settings.config, duration, stats, record, overwrite))
 
     _ends_with_0(run)
 

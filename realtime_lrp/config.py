@@ -32,7 +32,18 @@ def _size(value: Any) -> Any:
     return int(parts[1]), int(parts[2] or parts[1])
 
 
+def _camera_size(value: Any) -> Any:
+    """WIDTHxHEIGHT as (columns, rows)."""
+    parts = re.fullmatch(r"\s*(\d+)\s*[xX]\s*(\d+)\s*", str(value))
+    if value is None or isinstance(value, tuple):
+        return value
+    if not parts:
+        raise ValueError("expected WIDTHxHEIGHT, for example 1280x720")
+    return int(parts[1]), int(parts[2])
+
+
 Pixels = Annotated[int, Field(ge=1, le=8192)]
+CameraSize = Annotated[tuple[Pixels, Pixels] | None, BeforeValidator(_camera_size)]
 Size = Annotated[tuple[Pixels, Pixels] | None, BeforeValidator(_size)]
 Text = Annotated[str, BeforeValidator(lambda v: str(v) if isinstance(v, int) else v)]
 
@@ -158,6 +169,17 @@ class Overlay(_Section):
         description="the newest map in live pictures: flow (carried along with what moves), hold "
         "(where it was) or sync (only pictures with their own map are shown)",
     )
+    style: Literal["heat", "contour"] = Field(
+        "heat", description="heat (colours) or contour (lines of equal strength), in live pictures"
+    )
+    average: float = Field(
+        0.0,
+        ge=0,
+        le=0.95,
+        strict=False,
+        description="0 to 0.95: how much of the maps before stays in each new one of live pictures "
+        "(not with sync)",
+    )
 
 
 class Video(_Section):
@@ -195,9 +217,33 @@ class Live(_Section):
 
     source: Text = Field(
         "0",
-        description="camera (0, /dev/video0), URL, synthetic (synthetic:60 for 60 fps), or a file, "
-        "folder or glob",
+        description="camera (0, /dev/video0 or part of its name), URL, screen (screen:2), "
+        "synthetic (synthetic:60 for 60 fps), or a file, folder or glob",
     )
+    sources: list[Text] = Field(
+        [], description="further sources to go over to by key, such as [0, demo.mp4]"
+    )
+    camera_size: CameraSize = Field(
+        None, description="pixels to ask a camera for, WIDTHxHEIGHT such as 1280x720; null: its own"
+    )
+    camera_fps: float | None = Field(
+        None, gt=0, le=1000, strict=False, description="frames a second to ask for; null: its own"
+    )
+    camera_format: str | None = Field(
+        None,
+        pattern="^[ -~]{4}$",
+        description="pixel format to ask for, four letters such as MJPG or YUYV; null: its own",
+    )
+    panels: list[str] = Field(
+        ["guided_backprop", "grad_cam"],
+        description="methods or composites whose maps stand beside the chosen one (key p), all "
+        "from one forward pass",
+    )
+    figures: list[Literal["answer", "rates", "setting"]] = Field(
+        ["answer", "rates", "setting"],
+        description="what is shown beside the picture at the start: answer, rates, setting",
+    )
+    folder: str = Field(".", description="where pictures and recordings kept by key go")
     display: Literal["window", "none"] = Field("window", description="window or none")
 
 
@@ -250,7 +296,7 @@ _ABOUT = {
     "model": "model.name", "weights": "model.weights", "method": "lrp.method",
     "composite": "lrp.composite", "class": "lrp.target", "colormap": "overlay.colormap",
     "size": "model.size", "layers": "lrp.layers", "rule": "lrp.layers", "guided": "lrp.guided",
-    "codec": "video.codec",
+    "codec": "video.codec", "panel": "live.panels",
 }  # fmt: skip
 """What a `UsageError` is about -> the key that holds it."""
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from realtime_lrp import config
-from realtime_lrp.modes import bench, hardware, live
+from realtime_lrp.modes import bench, hardware
 from realtime_lrp.modes import engine as engines
+from realtime_lrp.modes.live import relevance as relevance_thread
+from realtime_lrp.modes.live.controls import first_request
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.video.slot import Slot
 
@@ -123,7 +125,7 @@ def test_the_graph_goes_through_xla_where_asked(tiny_model, rng):
     assert compiled.explainer._explain._jit_compile
     a, b = (engine.explain(pictures)[0] for engine in (plain, compiled))
     np.testing.assert_allclose(a.relevance, b.relevance, atol=1e-6)
-    assert np.abs(a.strength.astype(int) - b.strength).max() <= 1
+    assert np.abs(a.maps[0].strength.astype(int) - b.maps[0].strength).max() <= 1
 
 
 def test_a_full_gpu_hands_over_to_the_cpu(tiny_model, on_gpu, caplog, monkeypatch, rng):
@@ -142,14 +144,14 @@ def test_a_full_gpu_hands_over_to_the_cpu(tiny_model, on_gpu, caplog, monkeypatc
 
     loads, load = [], engines.load_network
     monkeypatch.setattr(engines, "load_network", lambda *words: loads.append(1) or load(*words))
-    engine._explain = lambda batch: (Full(), (Full(), Full()), Full())
+    engine._explain = lambda batch: (Full(), Full(), [(Full(), Full(), Full())], [Full()])
     begun = [engine.begin([picture]) for picture in pictures]
     results = [one()[0] for one in begun]
     assert (engine.device, engine.in_flight, len(loads)) == ("CPU", 1, 1)
     assert caplog.text.count("computing on the CPU") == 1
     for result, right in zip(results, expected, strict=True):
         np.testing.assert_allclose(result.relevance, right.relevance, atol=1e-6)
-        np.testing.assert_array_equal(result.strength, right.strength)
+        np.testing.assert_array_equal(result.maps[0].strength, right.maps[0].strength)
 
     def full(batch):
         raise engines.tf.errors.ResourceExhaustedError(None, None, "OOM")
@@ -178,13 +180,15 @@ def test_so_many_frames_are_in_flight_and_maps_keep_their_order(in_flight, tiny_
 
             return wait
 
-    monkeypatch.setattr(live, "Engine", Scripted)
-    with live.RelevanceThread(settings(tiny_model), frames) as relevance:
+    monkeypatch.setattr(relevance_thread, "Engine", Scripted)
+    request = first_request(settings(tiny_model))
+    with relevance_thread.RelevanceThread(
+        settings(tiny_model), frames, request, Stats("", "")
+    ) as relevance:
         while relevance.engine is None:
             relevance.check()
             time.sleep(0.01)
         relevance.engine.in_flight = in_flight
-        relevance.begin(Stats("CPU", "float32"))
         time.sleep(0.2)
         frames.put(np.full((32, 32, 3), 1, np.uint8), time.monotonic())
         deadline = time.monotonic() + 20

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from mjpeg import MjpegServer
 from program import opened_window, screenshot, start, with_display, xdotool
+from viewer import Viewer, found, green_square
 
 from realtime_lrp import config
-from realtime_lrp.modes import live
-from realtime_lrp.modes.live import Meter
+from realtime_lrp.modes.live import figures
+from realtime_lrp.modes.live import run as live
 
 NAMES = {
     "frames_captured", "frames_shown", "frames_dropped", "maps", "display_fps", "maps_per_s",
@@ -50,20 +51,17 @@ def test_the_picture_keeps_its_rate_while_maps_come_at_their_own(tmp_path):
 
 def test_a_frame_is_shown_at_once_and_a_dropped_one_is_counted():
     """The numbers that a scripted source and a slow display must give."""
-    from realtime_lrp.modes.stats import Stats
-    from realtime_lrp.video.capture import Capture
-    from realtime_lrp.video.slot import Slot
-
-    capture = Capture(lambda stop: None)
-    shown, stats = [], Stats("CPU", "float32")
-    view = live.View(capture, Slot(), stats, shown.append)
+    viewer = Viewer()
+    canvases = []
     for batch in (1, 3, 1, 0, 2):
         for _ in range(batch):
-            capture.frames.put(media.plain(size=(120, 160)), time.monotonic())
-        view.step()
-    assert len(shown) == stats.frames_shown == 4
+            viewer.capture.frames.put(media.plain(size=(120, 160)), time.monotonic())
+        canvases.append(viewer.view.step())
+    stats = viewer.stats
+    assert [canvas is not None for canvas in canvases] == [True, True, True, False, True]
+    assert stats.frames_shown == 4
     assert stats.frames_dropped == 3
-    assert capture.frames.count == stats.frames_shown + stats.frames_dropped
+    assert viewer.capture.frames.count == stats.frames_shown + stats.frames_dropped
     assert max(stats.frame_age_ms) < 1000
 
 
@@ -81,59 +79,50 @@ def moved(number, x):
 @pytest.mark.parametrize(("follow", "offset"), [("flow", 0), ("hold", -20), ("sync", None)])
 def test_the_overlay_stays_on_what_moves(follow, offset):
     """A map of the square, then the square moves by 20 pixels; sync waits for the next map."""
-    from realtime_lrp.modes.stats import Stats
-    from realtime_lrp.video.capture import Capture
-    from realtime_lrp.video.slot import Slot
-    from realtime_lrp.view.overlay import Layer
-
-    capture, maps, shown, stats = Capture(lambda stop: None), Slot(), [], Stats("CPU", "float32")
-    view = live.View(capture, maps, stats, shown.append, follow)
-    alpha, colour = np.zeros((60, 60), np.float32), np.full((60, 60, 3), (0, 255, 0), np.uint8)
+    viewer = Viewer(**{"--follow": follow, "--opacity": 1})
     first, second = moved(1, 120), moved(2, 140)
-    alpha[23:37, 20:35] = 1  # rows 92 to 148, columns 120 to 180 of the box from 40 to 280
-    capture.frames.put(first.value, first.time)
-    maps.put(live.Map(Layer(colour, alpha, (40, 0, 280, 240)), first, "square 99%"), first.time)
-    view.step()
-    capture.frames.put(second.value, second.time)
-    view.step()
-    green = lambda p: ((p[30:200] == (0, 255, 0)).all(-1)).nonzero()[1].mean()  # noqa: E731
-    assert green(shown[0]) == pytest.approx(149.5, abs=1.5)
+    drawn = np.zeros((60, 60, 3), np.float32)
+    drawn[23:37, 20:35, 1] = 1  # rows 92 to 148, columns 120 to 180 of the box from 40 to 280
+    viewer.capture.frames.put(first.value, first.time)
+    viewer.maps.put(found(first, drawn, (40, 0, 280, 240)), first.time)
+    viewer.view.step()
+    viewer.capture.frames.put(second.value, second.time)
+    viewer.view.step()
+    assert green_square(viewer.shown[0]) == pytest.approx(149.5, abs=1.5)
     if follow == "sync":
-        assert len(shown) == stats.frames_shown == 1
-        view.finish()
-        assert stats.frames_dropped == 1
+        assert viewer.stats.frames_shown == 1
+        assert green_square(viewer.shown[-1]) == pytest.approx(149.5, abs=1.5)
+        viewer.view.finish()
+        assert viewer.stats.frames_dropped == 1
     else:
-        assert green(shown[1]) == pytest.approx(169.5 + offset, abs=3)
-        assert stats.frames_shown == 2
+        assert green_square(viewer.shown[-1]) == pytest.approx(169.5 + offset, abs=3)
+        assert viewer.stats.frames_shown == 2
 
 
 def test_what_was_captured_and_not_drawn_at_the_end_was_dropped():
     """The account is closed exactly."""
-    from realtime_lrp.modes.stats import Stats
-    from realtime_lrp.video.capture import Capture
-    from realtime_lrp.video.slot import Slot
-
-    capture, stats = Capture(lambda stop: None), Stats("CPU", "float32")
-    for _ in range(5):
-        capture.frames.put(media.plain(size=(120, 160)), time.monotonic())
-    view = live.View(capture, Slot(), stats, lambda picture: None)
+    viewer = Viewer(captured_before=5)
+    put = lambda: viewer.capture.frames.put(media.plain(size=(120, 160)), 1.0)  # noqa: E731
     for _ in range(4):
-        capture.frames.put(media.plain(size=(120, 160)), time.monotonic())
-    view.step()
-    capture.frames.put(media.plain(size=(120, 160)), time.monotonic())
-    view.finish()
+        put()
+    viewer.view.step()
+    put()
+    viewer.view.finish()
+    stats = viewer.stats
     assert (stats.frames_captured, stats.frames_shown, stats.frames_dropped) == (5, 1, 4)
 
 
 def test_the_meter_counts_steps_a_second(monkeypatch):
     """Ten numbers a second, and a number that does not change does not count."""
     now = [0.0]
-    monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
-    meter = Meter()
+    monkeypatch.setattr(figures.time, "monotonic", lambda: now[0])
+    meter = figures.Meter()
     for tick in range(100):
         now[0] = tick * 0.05
         meter.reached(tick // 2)
     assert meter.rate() == pytest.approx(10)
+    now[0] += 10
+    assert meter.rate() < 3, "what stands still has no rate"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -218,7 +207,7 @@ def test_pyav_and_opencv_live_together(display):
     code = (
         "from realtime_lrp.video.reader import VideoReader\n"
         "from realtime_lrp.view.window import Window\nimport numpy as np\n"
-        "with Window() as w:\n w.show(np.zeros((50, 50, 3), np.uint8)); print(w.closed())"
+        "with Window() as w:\n w.show(np.zeros((50, 50, 3), np.uint8)); w.events(); print(w.closed)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -265,11 +265,11 @@ def test_a_carried_map_lies_on_what_moved():
     alpha, colour = np.zeros((200, 240), np.float32), np.zeros((200, 240, 3), np.uint8)
     alpha[60:120, 60:120] = 1  # over the square at x = 100, y = 80
     colour[60:120, 60:120] = (255, 90, 0)
-    follower = Follower(picture(100, 80), Layer(colour, alpha, (40, 20, 280, 220)))
-    before = centre(follower(picture(100, 80)))
+    follower = Follower(picture(100, 80), [Layer(colour, alpha, (40, 20, 280, 220))])
+    before = centre(*follower(picture(100, 80)))
     np.testing.assert_allclose(before, [129.5, 109.5], atol=1)
     for dx, dy in ((24, 0), (-12, 15), (3, -2)):
-        layer = follower(picture(100 + dx, 80 + dy))
+        (layer,) = follower(picture(100 + dx, 80 + dy))
         np.testing.assert_allclose(centre(layer) - before, [dx, dy], atol=2)
         x, y = np.round(centre(layer)).astype(int) - (40, 20)
         assert tuple(layer.colour[y, x]) == (255, 90, 0)

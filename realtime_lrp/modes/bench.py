@@ -326,7 +326,7 @@ def _pictures(engine: Engine, turns: int) -> dict[str, Figures]:
         region, picture = engine.region(size), np.zeros((*size, 3), np.uint8)
         result = replace(result, region=region)
         layer = engine.layer(painter, result)
-        follower = Follower(picture, layer)
+        follower = Follower(picture, [layer])
         variants = {
             "colour": lambda result=result: engine.layer(painter, result),
             "overlay": lambda p=picture, one=layer: lay_over(p, replace(one)),

@@ -6,8 +6,8 @@ import numpy as np
 
 from realtime_lrp.config import ASSETS, Config
 from realtime_lrp.errors import UsageError
-from realtime_lrp.modes import live
 from realtime_lrp.modes.engine import VIEWER_COMPOSITE, Engine
+from realtime_lrp.modes.live.run import run as run_live
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.modes.video import overlay_file
 from realtime_lrp.video.files import check_output
@@ -28,7 +28,7 @@ def with_demo_network(config: Config) -> Config:
 def in_window(config: Config, duration_s: float | None) -> None:
     """Plays the clip in a window, again and again."""
     source = config.live.model_copy(update={"source": str(CLIP)})
-    live.run(with_demo_network(config).model_copy(update={"live": source}), duration_s)
+    run_live(with_demo_network(config).model_copy(update={"live": source}), duration_s)
 
 
 def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:

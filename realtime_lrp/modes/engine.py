@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -46,7 +47,7 @@ with _native_messages_held_back():
 from realtime_lrp.models.networks import Network, check_model_name, load_network  # noqa: E402
 from realtime_lrp.models.preprocessing import COLOUR_ONLY  # noqa: E402
 from realtime_lrp.modes.hardware import Device, computes_bfloat16, cpu, device  # noqa: E402
-from realtime_lrp.relevance.composites import composite_named  # noqa: E402
+from realtime_lrp.relevance.composites import COMPOSITES, composite_named  # noqa: E402
 from realtime_lrp.relevance.explainer import Explainer  # noqa: E402
 from realtime_lrp.relevance.graph import Graph, build_graph  # noqa: E402
 from realtime_lrp.relevance.methods import ELSEWHERE, METHODS  # noqa: E402
@@ -63,20 +64,18 @@ on the class, which z+ does not (README, "Does the map point at the object?").""
 
 
 @dataclass(frozen=True)
-class Result:
-    """One picture's explanation.
+class ResultMap:
+    """One map of one picture.
 
     Attributes:
-      scores: float32 [classes].
       strength: int8 [h, w] or [h, w, C] at the network's input, see `relevance.strength`.
       scale: the relevance of full strength.
-      region: which part of the picture it belongs to.
+      total: the sum of the raw map.
     """
 
-    scores: np.ndarray
     strength: np.ndarray
     scale: float
-    region: Region
+    total: float
     _relevance: Callable[[], np.ndarray]
 
     @property
@@ -85,11 +84,42 @@ class Result:
         return self._relevance()
 
 
+@dataclass(frozen=True)
+class Result:
+    """One picture's explanation.
+
+    Attributes:
+      scores: float32 [classes].
+      explained: the relevance that began at the output, summed, and summed by its magnitude.
+      region: which part of the picture it belongs to.
+      maps: the map, then the further ones of the engine.
+    """
+
+    scores: np.ndarray
+    explained: tuple[float, float]
+    region: Region
+    maps: tuple[ResultMap, ...]
+
+    @property
+    def relevance(self) -> np.ndarray:
+        """That of the first map."""
+        return self.maps[0].relevance
+
+
 def _results(begun: tuple, regions: Sequence[Region]) -> list[Result]:
-    scores, (strengths, scales), relevance = begun
-    rows = zip(scores.numpy(), strengths.numpy(), scales.numpy().tolist(), regions, strict=True)
+    scores, explained, made, relevance = begun
+    by_map = [
+        _maps_of(*(tensor.numpy() for tensor in tensors), raw)
+        for tensors, raw in zip(made, relevance, strict=True)
+    ]
+    rows = zip(scores.numpy(), map(tuple, explained.numpy().tolist()), regions, strict=True)
+    return [Result(*row, maps) for row, maps in zip(rows, zip(*by_map, strict=True), strict=True)]
+
+
+def _maps_of(strengths, scales, totals, raw: tf.Tensor) -> list[ResultMap]:
+    rows = zip(strengths, scales.tolist(), totals.tolist(), strict=True)
     return [
-        Result(*row, lambda number=number: relevance[number].numpy())
+        ResultMap(*row, lambda number=number: raw[number].numpy())
         for number, row in enumerate(rows)
     ]
 
@@ -102,9 +132,13 @@ class Engine:
       composite: which one to use where the configuration names none.
       moving: the maps are looked at in moving pictures, not kept as figures: `auto` precision may
         be the quicker one.
-      keep_model: whether the Keras model stays, for `explainer_for`; its weights are a second copy.
+      keep_model: whether the Keras model stays, a second copy of the weights, for `explainer_for`
+        and `with_settings`.
+      also: methods or composites whose maps are made as well.
 
     Attributes:
+      settings: the configuration that it was made for.
+      also: the further maps, methods or composites.
       network: what is explained.
       explainer: explains it as configured.
       composite: the one that LRP uses.
@@ -122,41 +156,63 @@ class Engine:
         composite: str = DEFAULT_COMPOSITE,
         moving: bool = False,
         keep_model: bool = False,
+        also: Sequence[str] = (),
     ):
         check_names(config)
         if config.lrp.method != "lrp" and (config.lrp.composite or config.lrp.layers):
             log.warning("composite and layers play no part in the method %s", config.lrp.method)
-        self._config = config
+        self.settings = config
         self.composite = config.lrp.composite or composite
         self._moving = moving
         self._keep_model = keep_model
+        self.also = tuple(also)
         self._load(device())
 
+    def with_settings(self, config: Config, also: Sequence[str] = ()) -> "Engine":
+        """An engine for other settings of `lrp` and `overlay`, of the kept model.
+
+        Raises:
+          UsageError: what `Explainer` raises.
+        """
+        check_names(config)
+        other = copy(self)
+        other.settings, other.also = config, tuple(also)
+        other.composite = config.lrp.composite or self.composite
+        other._prepare(build_graph(self.network.model, config.lrp.pool), self._on)
+        return other
+
     def _load(self, on: Device) -> None:
-        config, lrp = self._config, self._config.lrp
-        self.device, self.in_flight, self._on = on.name, 2 if on.is_gpu else 1, on
-        precision = _precision(config, self._moving, on)
-        if precision == "float16" and not on.is_gpu:
-            log.warning("float16 is slow on a CPU: it is meant for GPUs without bfloat16")
+        config = self.settings
         network = load_network(
             config.model.name or DEFAULT_MODEL,
             config.model.weights,
             config.model.labels,
             config.model.preprocess,
         )
-        graph = build_graph(network.model, lrp.pool)
+        graph = build_graph(network.model, config.lrp.pool)
         _check_channels(network)
         self.network = network if self._keep_model else replace(network, model=None)
         del network
         gc.collect()  # Keras models hold on to themselves
+        self._prepare(graph, on)
+
+    def _prepare(self, graph: Graph, on: Device) -> None:
+        config, lrp = self.settings, self.settings.lrp
+        self.device, self.in_flight, self._on = on.name, 2 if on.is_gpu else 1, on
+        precision = _precision(config, self._moving, on)
+        if precision == "float16" and not on.is_gpu:
+            log.warning("float16 is slow on a CPU: it is meant for GPUs without bfloat16")
         by_channel = config.overlay.map == "rgb" and self.network.channels == 3
         with tf.device(on.scope):
             self.explainer = self._explainer(
-                graph, lrp.method, self.composite, lrp.target, precision
+                graph, lrp.method, self.composite, lrp.target, precision, self.also
             )
             self._explain = self.explainer.between(
-                self.network.prepare, lambda relevance: strength(relevance, by_channel)
-            )
+                self.network.prepare,
+                lambda relevance: (
+                    *strength(relevance, by_channel), tf.reduce_sum(relevance, [1, 2, 3])
+                ),
+            )  # fmt: skip
 
     @property
     def precision(self) -> str:
@@ -176,7 +232,7 @@ class Engine:
         xla: bool | None = None,
     ) -> Explainer:
         """As configured, in another precision; of the kept model or one like it of another size."""
-        lrp = self._config.lrp
+        lrp = self.settings.lrp
         return self._explainer(
             model or self.network.model, lrp.method, self.composite, lrp.target, precision,
             also, size, xla,
@@ -193,7 +249,7 @@ class Engine:
         size: tuple[int, int] | None = None,
         xla: bool | None = None,
     ) -> Explainer:
-        lrp = self._config.lrp
+        lrp = self.settings.lrp
         return Explainer(
             model,
             method,
@@ -208,7 +264,7 @@ class Engine:
             samples=lrp.samples,
             pool=lrp.pool,
             labels=self.network.labels,
-            size=size or self._config.model.size,
+            size=size or self.settings.model.size,
             fast=self._on.fast_precision,
             xla=lrp.xla if xla is None else xla,
             **self.network.box(),
@@ -262,23 +318,29 @@ class Engine:
             self._load(cpu())
         return self._begin(batch)
 
+    def scores(self, pictures: np.ndarray) -> np.ndarray:
+        """The scores alone, float32 [B, classes], of what the network sees: uint8 [B, h, w, 3]."""
+        with tf.device(self._on.scope):
+            return self.explainer.scores(self.network.prepare(tf.constant(pictures)))
+
     def layer(self, painter: Painter, result: Result) -> Layer:
         """A result as a layer over its picture."""
-        return painter(result.strength, result.scale, result.region.box, result.region.inner)
+        first, region = result.maps[0], result.region
+        return painter(first.strength, first.scale, region.box, region.inner)
 
     def painter(self, smoothing: float = SMOOTHING) -> Painter:
         """What draws this engine's maps; `smoothing` as in `Painter`."""
-        return Painter(self.colormap, self._config.overlay.opacity, smoothing)
+        return Painter(self.colormap, self.settings.overlay.opacity, smoothing)
 
     @property
     def colormap(self) -> str:
         """The colour map of this engine's maps: the chosen one, else by their signs."""
         signed_or_not = "icefire" if self.explainer.signed else "fire"
-        return self._config.overlay.colormap or signed_or_not
+        return self.settings.overlay.colormap or signed_or_not
 
     def region(self, size: tuple[int, int]) -> Region:
         """The region that the network sees of a picture of (rows, columns)."""
-        return region_of(size, self.explainer.input_shape[:2], self._config.input.fit)
+        return region_of(size, self.explainer.input_shape[:2], self.settings.input.fit)
 
     def top(self, scores: np.ndarray, count: int = 5) -> list[tuple[str, float]]:
         """The highest scores as (label, score), best first."""
@@ -290,6 +352,12 @@ class Engine:
         passes = self.explainer.passes
         best = label_line(self.top(result.scores, 1))
         return f"{best}   (mean of {passes} passes)" if passes else best
+
+    @property
+    def name(self) -> str:
+        """Of the map: its composite, or its method where that is not LRP."""
+        method = self.settings.lrp.method
+        return self.composite if method == "lrp" else method
 
     def label(self, index: int) -> str:
         """The name of a class."""
@@ -311,6 +379,9 @@ def check_names(config: Config) -> None:
         rule_named(rule)
     if config.overlay.colormap:
         colormap_named(config.overlay.colormap)
+    for name in config.live.panels:
+        if name not in METHODS and name not in COMPOSITES:
+            raise unknown("panel", name, [*METHODS, *COMPOSITES], ELSEWHERE)
     check_model_name(config.model.name or DEFAULT_MODEL)
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.errors import DamagedInputError, MissingInputError, OutputError
+from realtime_lrp.errors import DamagedInputError, MissingInputError, OutputError, UsageError
 from realtime_lrp.modes.engine import Engine, Result, label_line, turned
+from realtime_lrp.modes.live.snapshot import redrawn
 from realtime_lrp.modes.records import MAPS_MARK, Lines, Maps, described
 from realtime_lrp.modes.summary import Timeline, write_summary
 from realtime_lrp.video.files import (
@@ -69,6 +70,8 @@ def run(config: Config, request: Request) -> list[str]:
     """
     sources = inputs_of(request.inputs, PICTURES, "picture")
     targets = outputs_for(sources, request.output, ".png", OUTPUTS, request.overwrite)
+    if all(source.suffix.lower() == ".npz" for source in sources):
+        return [_drawn_again(*pair, request) for pair in zip(sources, targets, strict=True)]
     together = targets[0].parent / TOGETHER if len(targets) > 1 else targets[0]
     engine, lines = None, []
     with ExitStack() as stack:
@@ -85,6 +88,13 @@ def run(config: Config, request: Request) -> list[str]:
             raise DamagedInputError(f"None of the {len(sources)} pictures can be read.")
         kept.finish(config, engine)
     return lines
+
+
+def _drawn_again(source: Path, target: Path, request: Request) -> str:
+    if target.suffix.lower() not in PICTURES:
+        raise UsageError(f"{str(target)!r}: a kept view becomes a picture, .png or .jpg.")
+    write_picture(target, redrawn(source), request.overwrite)
+    return f"{source.name}: drawn again -> {target}"
 
 
 def _readable(
@@ -171,7 +181,7 @@ def _explained(
     overwrite: bool,
 ) -> Result:
     (result,) = engine.explain([turned(picture, config.input.mirror)])
-    if not result.scale:
+    if not result.maps[0].scale:
         log.warning("%s: the map is zero everywhere; nothing is drawn", target.name)
     if target.suffix.lower() == ".npz":
         _write_map(config, engine, result, target, overwrite)

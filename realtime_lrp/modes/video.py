@@ -394,7 +394,9 @@ def _recoded(
             views, begin, results = begun.popleft()
             done = results()
             figures.map_made(len(done), time.monotonic() - begin)
-            recoding.answer([Map(r.strength, r.scale, engine.line(r)) for r in done])
+            recoding.answer(
+                [Map(r.maps[0].strength, r.maps[0].scale, engine.line(r)) for r in done]
+            )
             kept.take(views, done)
             if progress:
                 progress.step(recoding.written, label_line(engine.top(done[-1].scores, 1)))

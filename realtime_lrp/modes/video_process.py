@@ -226,9 +226,9 @@ class _Drawn:
             region = region_of(picture.shape[:2], job.size, job.fit)
             layer = self._painter(newest.strength, newest.scale, region.box, region.inner)
             self._line = newest.line
-            self._follower = Follower(picture, layer) if job.stride > 1 else None
+            self._follower = Follower(picture, [layer]) if job.stride > 1 else None
         else:
-            layer = self._follower(picture)
+            (layer,) = self._follower(picture)
         return laid_out(picture, layer, self._line, job.layout)
 
 

@@ -38,7 +38,7 @@ from realtime_lrp.relevance.methods import (
 )
 from realtime_lrp.relevance.rules import Place, Propagate, Rule
 from realtime_lrp.relevance.steps import Activation
-from realtime_lrp.relevance.targets import Target, TargetResolver
+from realtime_lrp.relevance.targets import Target, TargetResolver, start_of_relevance
 
 PRECISIONS = ("float32", "bfloat16", "float16", "auto")
 POOLS = ("max", "average")
@@ -129,7 +129,8 @@ class Explainer:
       passes: how many forward passes a picture takes besides its own: 0, or the perturbed pictures
         of SmoothGrad and integrated gradients.
       precision: the one in which layers with weights compute.
-      signed: whether maps of the explainer's own target can have negative entries.
+      signs: whether the map, and each of `also`, can have negative entries for the explainer's own
+        target.
       flops: floating point operations of the layers with weights in one forward pass of a picture.
       weights: how many numbers those layers' kernels hold.
 
@@ -190,8 +191,12 @@ class Explainer:
                 "size",
             ) from error
         wanted = [(one, with_layers(rules, layers or {}, self._graph)) for one, rules in wanted]
-        self._rules = self._own_rules(*wanted[0], places)
-        self._keeps_sign = not wanted[0][0].signed or self._shares_keep_sign()
+        rules = [self._rules_of(one, composite, places) for one, composite in wanted]
+        self._rules = rules[0]
+        self._keep_sign = [
+            not one.signed or self._shares_keep_sign(own)
+            for (one, _), own in zip(wanted, rules, strict=True)
+        ]
         self.set_target(target)
         if precision == "auto":
             steady = bool(self._rules) and not (self.signed or also or keep < 1)
@@ -242,15 +247,18 @@ class Explainer:
           after: relevance float32 [B, H, W, C] -> tensors.
 
         Returns:
-          Pictures -> (scores, what `after` makes, relevance), as tensors that may still be on
-          their way; the explainer's own target.
+          Pictures -> (scores, explained, what `after` makes of the map and of each of `also`, these
+          maps), as tensors that may still be on their way; the explainer's own target. `explained`
+          is float32 [B, 2]: the relevance at the output, summed, and summed by its magnitude.
         """
         explain = self._explain.python_function
         pictures = tf.TensorSpec([None, *self.input_shape[:2], 3], tf.uint8, name="pictures")
 
         def between(pictures, *target):
-            scores, relevance, *_ = explain(before(pictures), *target)
-            return scores, after(relevance), relevance
+            scores, *maps = explain(before(pictures), *target)
+            begin = start_of_relevance(scores, *target)
+            explained = tf.stack([tf.reduce_sum(begin, -1), tf.reduce_sum(tf.abs(begin), -1)], -1)
+            return scores, explained, [after(relevance) for relevance in maps], maps
 
         signature = [pictures, *Target.signature(self.classes)]
         function, run = self._compiled(between, signature)
@@ -265,8 +273,13 @@ class Explainer:
         """
         resolved = self._resolve(target)
         self._default = resolved.tensors()
-        against = resolved.rest or (resolved.weights < 0).any()
-        self.signed = bool(against) or not self._keeps_sign
+        against = bool(resolved.rest or (resolved.weights < 0).any())
+        self.signs = tuple(against or not keeps for keeps in self._keep_sign)
+
+    @property
+    def signed(self) -> bool:
+        """Whether the map can have negative entries for the explainer's own target."""
+        return self.signs[0]
 
     def layers(
         self, x: np.ndarray | tf.Tensor, target: str | int | None = None
@@ -367,10 +380,10 @@ class Explainer:
                 )
         return places
 
-    def _own_rules(
+    def _rules_of(
         self, method: Method, composite: Composite, places: Mapping[int, Place]
     ) -> dict[int, Rule]:
-        """The rule of each layer with weights for the explainer's own map, by output number."""
+        """The rule of each layer with weights, by output number; none where a method has none."""
         if method is METHODS["excitation_backprop"]:
             composite = EXCITATION
         elif method is not METHODS["lrp"]:
@@ -425,15 +438,15 @@ class Explainer:
         with onednn.disabled() if self._xla else nullcontext():
             return compiled, compiled.get_concrete_function()
 
-    def _shares_keep_sign(self) -> bool:
+    def _shares_keep_sign(self, rules: Mapping[int, Rule]) -> bool:
         """Whether relevance is positive all the way from the output to the input."""
         nonnegative = self._graph.nonnegative()
         return (
             self._graph.output in nonnegative
-            and bool(self._rules)
+            and bool(rules)
             and all(
-                self._rules[node.output].keeps_sign
-                if node.output in self._rules
+                rules[node.output].keeps_sign
+                if node.output in rules
                 else not node.step.shares or nonnegative.issuperset(node.inputs)
                 for node in self._graph.nodes
             )

@@ -1,5 +1,7 @@
 """A layer carried along with what moves, from the picture it was made for to a later one."""
 
+from collections.abc import Sequence
+
 import cv2
 import numpy as np
 
@@ -10,40 +12,46 @@ WIDTH = 320
 
 
 class Follower:
-    """Moves a layer by the optical flow between two pictures.
+    """Moves layers by the optical flow between two pictures.
 
     Dense inverse search (Kroeger et al. 2016, "Fast Optical Flow using Dense Inverse Search").
 
     Args:
       picture: uint8 [H, W, 3] RGB, the one that the layer explains.
-      layer: made for it.
+      layers: made for it, of one size and one box.
     """
 
-    def __init__(self, picture: np.ndarray, layer: Layer):
-        self._layer = layer
+    def __init__(self, picture: np.ndarray, layers: Sequence[Layer]):
+        self._layers = layers
         self._then = _small(picture)
-        self._places(picture.shape[:2])
+        self._places(picture.shape[:2], layers[0])
         self._flow = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
 
-    def __call__(self, picture: np.ndarray) -> Layer:
-        """The layer where its content lies in a later picture of the same size."""
+    def __call__(self, picture: np.ndarray) -> list[Layer]:
+        """The layers where their content lies in a later picture of the same size."""
         now = _small(picture)
         flow = self._flow.calc(now, self._then, None)  # for each place now, where it was
         moved = cv2.remap(flow, *self._at, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE)
         moved = moved * self._scale
         where = self._columns + moved[..., 0], self._rows + moved[..., 1]
-        colour = cv2.remap(self._layer.colour, *where, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE)
-        alpha = cv2.remap(self._layer.alpha, *where, cv2.INTER_LINEAR)
-        return Layer(colour, alpha, self._layer.box)
+        return [
+            Layer(
+                cv2.remap(layer.colour, *where, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE),
+                cv2.remap(layer.alpha, *where, cv2.INTER_LINEAR),
+                layer.box,
+            )
+            for layer in self._layers
+        ]
 
-    def _places(self, size: tuple[int, int]) -> None:
-        """Where the layer's entries lie in themselves and in the small picture.
+    def _places(self, size: tuple[int, int], layer: Layer) -> None:
+        """Where a layer's entries lie in themselves and in the small picture.
 
         Args:
           size: (rows, columns) of the picture.
+          layer: any of them.
         """
-        x0, y0, x1, y1 = self._layer.box
-        rows, columns = self._layer.alpha.shape
+        x0, y0, x1, y1 = layer.box
+        rows, columns = layer.alpha.shape
         small = self._then.shape
         steps = np.array([size[1] / small[1], size[0] / small[0]], np.float32)
         scale = np.array([(x1 - x0) / columns, (y1 - y0) / rows], np.float32)

@@ -20,6 +20,15 @@ SMOOTHING = 0.9
 SOFTNESS = 0.6
 """Strength goes with relevance to this power. It and FULL are those that strengths come with."""
 
+LEVELS = (0.25, 0.5, 0.75)
+"""Where contours run, of the smoothed map's strongest place."""
+
+LINES_AT = 540
+"""Pixels of the longer side at which contours are drawn, at most."""
+
+CONTOUR_BLUR = 0.02
+"""How far a map is smoothed for its contours: the standard deviation, of its longer side."""
+
 OUTLINE = 0.25
 """How much white the outline of the region has."""
 
@@ -59,8 +68,42 @@ class Layer:
         return cv2.resize(self.colour, size), cv2.resize(self.alpha, size)
 
 
+def drawn(strength: np.ndarray, inner, relative: float = 1.0) -> np.ndarray:
+    """How strongly each pixel of the region is drawn, float32 in [-1, 1].
+
+    Args:
+      strength: int8 [h, w] or, for "rgb", [h, w, 3] at the network's input, from -FULL to FULL.
+      inner: x0, y0, x1, y1, where the region lies in the map.
+      relative: the map's own scale, by the one that it is drawn on.
+    """
+    x0, y0, x1, y1 = inner
+    return np.clip(strength[y0:y1, x0:x1] * np.float32(relative**SOFTNESS / FULL), -1, 1)
+
+
+def coloured(drawn: np.ndarray, colormap: str, opacity: float, box) -> Layer:
+    """A layer of what `drawn` gives; three channels are their own colours.
+
+    Args:
+      drawn: float32 [h, w] or [h, w, 3] in [-1, 1].
+      colormap: its name.
+      opacity: 0 to 1, of the strongest relevance.
+      box: the explained region in the picture.
+
+    Raises:
+      UsageError: there is no such colour map.
+    """
+    if drawn.ndim == 3:
+        strength = np.abs(drawn)
+        alpha = strength.max(axis=-1)
+        colour = strength / np.maximum(alpha, 1e-12)[..., None]
+        return Layer(np.rint(255 * colour).astype(np.uint8), np.float32(alpha * opacity), box)
+    table = colormap_named(colormap)
+    alpha = np.abs(drawn) if table.signed else np.maximum(drawn, 0)
+    return Layer(table(drawn), np.float32(alpha * opacity), box)
+
+
 class Painter:
-    """Turns maps into layers.
+    """Turns the maps of one video into layers.
 
     Args:
       colormap: name of a colour map, for maps that are summed over the colour channels.
@@ -72,8 +115,8 @@ class Painter:
     """
 
     def __init__(self, colormap: str, opacity: float, smoothing: float = SMOOTHING):
-        self._colormap = colormap_named(colormap)
-        self._opacity = opacity
+        colormap_named(colormap)
+        self._colormap, self._opacity = colormap, opacity
         self._scale = Scale(smoothing)
 
     def __call__(self, strength: np.ndarray, scale: float, box, inner) -> Layer:
@@ -86,37 +129,51 @@ class Painter:
           box: the explained region in the picture.
           inner: where that region lies in the map.
         """
-        x0, y0, x1, y1 = inner
-        factor = (scale / self._scale(scale)) ** SOFTNESS / FULL
-        drawn = np.clip(strength[y0:y1, x0:x1] * np.float32(factor), -1, 1)
-        colour, alpha = self._coloured(drawn)
-        return Layer(colour, np.float32(alpha * self._opacity), box)
-
-    def _coloured(self, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if drawn.ndim == 3:
-            strength = np.abs(drawn)
-            alpha = strength.max(axis=-1)
-            brightest = np.maximum(alpha, 1e-12)[..., None]
-            return np.rint(255 * strength / brightest).astype(np.uint8), alpha
-        alpha = np.abs(drawn) if self._colormap.signed else np.maximum(drawn, 0)
-        return self._colormap(drawn), alpha
+        shown = drawn(strength, inner, scale / self._scale(scale))
+        return coloured(shown, self._colormap, self._opacity, box)
 
 
-def lay_over(picture: np.ndarray, layer: Layer) -> np.ndarray:
+def lay_over(picture: np.ndarray, layer: Layer, style: str = "heat") -> np.ndarray:
     """A copy of the picture with the layer over its region, which is outlined faintly.
 
     Args:
       picture: uint8 [H, W, 3] RGB.
       layer: made for pictures of this size.
+      style: "heat", or "contour": lines at LEVELS of the smoothed map's strongest place.
     """
-    x0, y0, x1, y1 = layer.box
     result = picture.copy()
-    region = np.ascontiguousarray(picture[y0:y1, x0:x1])
-    colour, alpha = layer.stretched
-    result[y0:y1, x0:x1] = cv2.blendLinear(region, colour, 1 - alpha, alpha)
-    if (x0, y0, x1, y1) != (0, 0, picture.shape[1], picture.shape[0]):
-        _outline(result[y0:y1, x0:x1])
+    lay_into(result, layer, style)
     return result
+
+
+def lay_into(picture: np.ndarray, layer: Layer, style: str = "heat") -> None:
+    """`lay_over` in place."""
+    x0, y0, x1, y1 = layer.box
+    region = picture[y0:y1, x0:x1]
+    colour, alpha = layer.stretched if style == "heat" else _lines(layer)
+    cv2.blendLinear(region, colour, 1 - alpha, alpha, region)
+    if (x0, y0, x1, y1) != (0, 0, picture.shape[1], picture.shape[0]):
+        _outline(region)
+
+
+def _lines(layer: Layer) -> tuple[np.ndarray, np.ndarray]:
+    """Contours as colour and alpha at the size of the box, drawn at LINES_AT pixels at most."""
+    box = (layer.box[2] - layer.box[0], layer.box[3] - layer.box[1])
+    scale = min(1.0, LINES_AT / max(box))
+    size = (max(1, round(box[0] * scale)), max(1, round(box[1] * scale)))
+    spread = max(layer.alpha.shape) * CONTOUR_BLUR
+    alpha = cv2.GaussianBlur(layer.alpha, (0, 0), spread)
+    weighted = cv2.GaussianBlur(layer.colour * layer.alpha[..., None], (0, 0), spread)
+    colour = np.clip(weighted / np.maximum(alpha, 1e-6)[..., None], 0, 255).astype(np.uint8)
+    smooth = cv2.resize(alpha, size, interpolation=cv2.INTER_CUBIC)
+    lines = np.zeros(size[::-1], np.uint8)
+    for level in LEVELS if alpha.max() > 0 else ():
+        above = (smooth > level * alpha.max()).astype(np.uint8)
+        contours, _ = cv2.findContours(above, cv2.RETR_LIST, cv2.CHAIN_APPROX_NONE)
+        width = max(1, round(min(size) / 300 * (1 + level)))
+        cv2.drawContours(lines, contours, -1, 255, width, cv2.LINE_AA)
+    lines = lines * np.float32(min(1.0, layer.alpha.max()) / 255)
+    return cv2.resize(colour, box), cv2.resize(lines, box)
 
 
 def _outline(region: np.ndarray) -> None:

@@ -4,14 +4,34 @@ import ctypes
 import ctypes.util
 import os
 import sys
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
 
 from realtime_lrp.errors import UnavailableError
+from realtime_lrp.view.keys import name_of
 
 TITLE = "realtime_lrp"
-QUIT_KEYS = (ord("q"), 27)
+SIZE = (720, 1280)
+"""Rows and columns of a window when it opens."""
+
+SMALLEST, LARGEST = 240, 4096
+"""Pixels: the canvas of a window is within this, whatever the window's size."""
+
+
+@dataclass(frozen=True)
+class Mouse:
+    """The mouse on the canvas while a button is down.
+
+    Attributes:
+      x, y: pixels of the canvas.
+      button: "left" or "right"; "" when it was let go.
+    """
+
+    x: int
+    y: int
+    button: str
 
 
 def display_reachable() -> bool:
@@ -49,7 +69,7 @@ def require_display() -> None:
 
 
 class Window:
-    """A window that shows pictures and hears keys.
+    """A window that shows pictures and hears keys and the mouse.
 
     Raises:
       UnavailableError: there is no display.
@@ -57,25 +77,57 @@ class Window:
 
     def __init__(self):
         require_display()
-        cv2.namedWindow(TITLE, cv2.WINDOW_NORMAL | cv2.WINDOW_KEEPRATIO | cv2.WINDOW_GUI_NORMAL)
+        cv2.namedWindow(TITLE, cv2.WINDOW_NORMAL | cv2.WINDOW_FREERATIO | cv2.WINDOW_GUI_NORMAL)
+        cv2.resizeWindow(TITLE, SIZE[1], SIZE[0])
+        self._events: list[str | Mouse] = []
+        cv2.setMouseCallback(TITLE, self._on_mouse)
         self._seen = False
-        self._sized = False
+        self._full_screen = False
 
     def show(self, picture: np.ndarray) -> None:
-        """Shows uint8 [H, W, 3] RGB."""
-        if not self._sized:
-            cv2.resizeWindow(TITLE, picture.shape[1], picture.shape[0])
-            self._sized = True
+        """Shows uint8 [H, W, 3] RGB, stretched where it has not the size of the canvas."""
         cv2.imshow(TITLE, cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows and columns of the canvas: those of the window."""
+        try:
+            _, _, columns, rows = cv2.getWindowImageRect(TITLE)
+        except cv2.error:
+            return SIZE
+        if rows <= 0 or columns <= 0:
+            return SIZE
+        return min(max(rows, SMALLEST), LARGEST), min(max(columns, SMALLEST), LARGEST)
+
+    def events(self) -> list[str | Mouse]:
+        """Handles what happened: key names (see `keys`) and the mouse, oldest first."""
+        key = name_of(cv2.waitKeyEx(1))
+        happened, self._events = self._events, []
+        return [*happened, key] if key else happened
+
+    @property
     def closed(self) -> bool:
-        """Handles the window's events; whether the user closed it or pressed q or ESC."""
-        key = cv2.waitKey(1)
-        if key != -1 and key & 0xFF in QUIT_KEYS:
-            return True
+        """Whether the user has closed it."""
         visible = self._visible()
         self._seen = self._seen or visible
         return self._seen and not visible
+
+    def toggle_full_screen(self) -> None:
+        """Goes over to the full screen, or back."""
+        self._full_screen = not self._full_screen
+        how = cv2.WINDOW_FULLSCREEN if self._full_screen else cv2.WINDOW_NORMAL
+        cv2.setWindowProperty(TITLE, cv2.WND_PROP_FULLSCREEN, how)
+
+    def _on_mouse(self, event: int, x: int, y: int, flags: int, _) -> None:
+        buttons = {cv2.EVENT_LBUTTONDOWN: "left", cv2.EVENT_RBUTTONDOWN: "right"}
+        if event in (cv2.EVENT_LBUTTONUP, cv2.EVENT_RBUTTONUP):
+            self._events.append(Mouse(x, y, ""))
+        elif event in buttons:
+            self._events.append(Mouse(x, y, buttons[event]))
+        elif event == cv2.EVENT_MOUSEMOVE and flags & cv2.EVENT_FLAG_LBUTTON:
+            self._events.append(Mouse(x, y, "left"))
+        elif event == cv2.EVENT_MOUSEMOVE and flags & cv2.EVENT_FLAG_RBUTTON:
+            self._events.append(Mouse(x, y, "right"))
 
     def close(self) -> None:
         """Takes the window away."""

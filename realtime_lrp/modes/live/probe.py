@@ -1,0 +1,103 @@
+"""What becomes of the score when parts of the picture are taken away.
+
+Patches are painted by hand (occlusion); the faithfulness probe takes away the most relevant ones,
+and as many at random (Samek et al. 2017, "Evaluating the visualization of what a deep neural
+network has learned": region perturbation).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+COVER = 128
+"""The grey of a painted patch."""
+
+GRID = 14
+"""Patches along a side of what the network sees."""
+
+SHARE = 0.1
+"""Of the patches, so many are flipped."""
+
+DRAWS = 3
+"""How often random ones are drawn for one picture."""
+
+BLUR = 0.12
+"""A flipped patch becomes a blurred one: standard deviation, of the longer side."""
+
+FOLLOWS = 0.2
+"""How much each new picture counts for the means."""
+
+
+@dataclass(frozen=True)
+class Flipped:
+    """Probabilities of the class that was asked about, means over the latest pictures.
+
+    Attributes:
+      whole: of the pictures as they are.
+      relevant: without the most relevant patches.
+      at_random: without as many drawn at random.
+    """
+
+    whole: float
+    relevant: float
+    at_random: float
+
+
+def covered(picture: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+    """The picture uint8 [H, W, 3] with grey where the mask, bool [H, W], is set."""
+    if mask is None or mask.shape != picture.shape[:2]:
+        return picture
+    changed = picture.copy()
+    changed[mask] = COVER
+    return changed
+
+
+class Probe:
+    """The faithfulness probe; its means follow the latest pictures."""
+
+    def __init__(self):
+        self._rng = np.random.default_rng(0)
+        self._means: np.ndarray | None = None
+
+    def __call__(
+        self,
+        view: np.ndarray,
+        drawn: np.ndarray,
+        class_: int,
+        whole: float,
+        scores: Callable[[np.ndarray], np.ndarray],
+    ) -> Flipped:
+        """Asks about one picture.
+
+        Args:
+          view: uint8 [h, w, 3], what the network sees.
+          drawn: float32 [h, w], its map, of which the positive part counts.
+          class_: whose probability counts.
+          whole: that probability for the picture as it is.
+          scores: pictures uint8 [B, h, w, 3] -> probabilities [B, classes]; called once.
+        """
+        size = view.shape[:2]
+        grid = (min(GRID, size[0]), min(GRID, size[1]))
+        count = max(1, round(SHARE * grid[0] * grid[1]))
+        weight = cv2.resize(np.maximum(drawn, 0), grid[::-1], interpolation=cv2.INTER_AREA)
+        chosen = [np.argsort(-weight.ravel(), kind="stable")[:count]]
+        chosen += [self._rng.permutation(weight.size)[:count] for _ in range(DRAWS)]
+        blurred = cv2.GaussianBlur(view, (0, 0), BLUR * max(size))
+        pictures = [_flipped(view, blurred, patches, grid) for patches in chosen]
+        found = scores(np.stack(pictures))[:, class_]
+        new = np.array([whole, found[0], found[1:].mean()])
+        old = new if self._means is None else self._means
+        self._means = old + FOLLOWS * (new - old)
+        return Flipped(*map(float, self._means))
+
+
+def _flipped(
+    view: np.ndarray, blurred: np.ndarray, patches: np.ndarray, grid: tuple[int, int]
+) -> np.ndarray:
+    mask = np.zeros(grid[0] * grid[1], np.uint8)
+    mask[patches] = 1
+    size = (view.shape[1], view.shape[0])
+    mask = cv2.resize(mask.reshape(grid), size, interpolation=cv2.INTER_NEAREST)
+    return np.where(mask[..., None] > 0, blurred, view)

@@ -1,0 +1,297 @@
+"""The relevance thread: explains the newest frame again and again, as it was last asked to."""
+
+import functools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from realtime_lrp.config import Config
+from realtime_lrp.modes.engine import VIEWER_COMPOSITE, Engine, Result, ResultMap
+from realtime_lrp.modes.live.probe import Flipped, Probe, covered
+from realtime_lrp.modes.live.workshop import Choice, Workshop
+from realtime_lrp.modes.stats import Stats
+from realtime_lrp.relevance.composites import COMPOSITES
+from realtime_lrp.relevance.explainer import METHODS
+from realtime_lrp.video.slot import Item, Slot
+from realtime_lrp.view.overlay import SMOOTHING, Scale, drawn
+from realtime_lrp.view.scene import Finding, Panel
+
+STOP_S = 2.0
+IDLE_S = 0.1
+TOP = 5
+
+WITHIN = {"float32": 0.01}
+"""How far the sum of relevance may be from what is explained, by the relevance that began at the
+output; 0.05 in other precisions."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What is asked of the relevance thread; replaced as a whole.
+
+    Attributes:
+      choice: the engine.
+      target: what is explained, see `TargetResolver`.
+      frame: the one to explain; None is the newest.
+      mask: bool [H, W], what of it is covered; or None.
+      probe: whether the faithfulness probe runs.
+      alone: whether each map is scaled by itself and not averaged with those before.
+    """
+
+    choice: Choice
+    target: str | int
+    frame: Item[np.ndarray] | None = None
+    mask: np.ndarray | None = None
+    probe: bool = False
+    alone: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Map:
+    """A finished map, or several of the same frame.
+
+    Attributes:
+      frame: what it explains, as it was captured.
+      request: what was asked.
+      engine: what explained it.
+      result: the raw maps and scores.
+      finding: what is drawn of it.
+      scores: label and probability, best first, TOP of them.
+      uncovered: the probabilities of these labels without patches; None where there are none.
+      explained: the score that is explained, its magnitude as LRP counts it.
+      totals: the sum of each map where it has to be the explained score, else None.
+      flipped: what the faithfulness probe says, or None.
+    """
+
+    frame: Item[np.ndarray]
+    request: Request
+    engine: Engine
+    result: Result
+    finding: Finding
+    scores: list[tuple[str, float]]
+    uncovered: list[float] | None
+    explained: tuple[float, float]
+    totals: tuple[float | None, ...]
+    flipped: Flipped | None
+
+    @functools.cached_property
+    def conserved(self) -> bool:
+        """Whether the sum of every map is what is explained, within the bound."""
+        explained, magnitude = self.explained
+        bound = WITHIN.get(self.engine.precision, 0.05) * magnitude
+        return all(abs(one - explained) <= bound for one in self.totals if one is not None)
+
+
+@dataclass
+class _Drawing:
+    """How maps of one kind are scaled and averaged from one to the next."""
+
+    kind: tuple[Engine, bool]
+    smoothing: float
+    average: float
+    scales: list[Scale] = field(default_factory=list)
+    before: list[np.ndarray] = field(default_factory=list)
+
+    def __call__(self, maps: tuple[ResultMap, ...], inner) -> list[np.ndarray]:
+        self.scales = self.scales or [Scale(self.smoothing) for _ in maps]
+        made = [
+            drawn(one.strength, inner, one.scale / scale(one.scale))
+            for one, scale in zip(maps, self.scales, strict=True)
+        ]
+        if self.average and self.before and self.before[0].shape == made[0].shape:
+            made = [
+                self.average * old + (1 - self.average) * new
+                for old, new in zip(self.before, made, strict=True)
+            ]
+        self.before = made
+        return made
+
+
+@dataclass(frozen=True)
+class _Begun:
+    frame: Item[np.ndarray]
+    picture: np.ndarray
+    request: Request
+    engine: Engine
+    time: float
+    results: Callable[[], list[Result]]
+
+
+class RelevanceThread:
+    """Loads the network, then explains frames.
+
+    Args:
+      config: the effective configuration.
+      frames: the slot that holds the newest frame.
+      request: what is asked first.
+      stats: counts maps.
+      changeable: whether other choices will be asked for; the Keras model is kept for them.
+
+    Attributes:
+      maps: the slot that holds the newest map.
+      engine: the one that explained last, None while the first is loaded.
+      request: what is asked; whoever wants something else puts another one here.
+      workshop: where other engines are made; None while the first is loaded.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        frames: Slot[np.ndarray],
+        request: Request,
+        stats: Stats,
+        changeable: bool = False,
+    ):
+        self.maps: Slot[Map] = Slot()
+        self.engine: Engine | None = None
+        self.workshop: Workshop | None = None
+        self.request = request
+        self._config = config
+        self._changeable = changeable
+        self._frames = frames
+        self._stats = stats
+        self._error: Exception | None = None
+        self._stop = threading.Event()
+        self._drawing: _Drawing | None = None
+        self._probe: Probe | None = None
+        self._thread = threading.Thread(target=self._run, name="relevance", daemon=True)
+
+    def __enter__(self) -> "RelevanceThread":
+        self._thread.start()
+        return self
+
+    def end(self) -> None:
+        """Begins no further map."""
+        self._stop.set()
+        if self.workshop:
+            self.workshop.stop()
+
+    def __exit__(self, *exception) -> None:
+        self.end()
+        self._thread.join(STOP_S)
+
+    def check(self) -> None:
+        """Raises what ended the thread."""
+        if self._error is not None:
+            raise self._error
+
+    @property
+    def doing(self) -> str:
+        """What is being prepared, or why it cannot be; else ""."""
+        if self.workshop is None:
+            return "loading the network"
+        if self.workshop.trouble:
+            return self.workshop.trouble
+        preparing = self.workshop.preparing
+        if preparing is None:
+            return ""
+        name = preparing.composite if preparing.method == "lrp" else preparing.method
+        return f"preparing {name}" + (" with random weights" if preparing.random else "")
+
+    def _run(self) -> None:
+        try:
+            self._explain_frames()
+        except Exception as error:
+            self._error = error
+
+    def _explain_frames(self) -> None:
+        first = self.request.choice
+        engine = Engine(
+            self._config, VIEWER_COMPOSITE, moving=True, keep_model=self._changeable,
+            also=first.also,
+        )  # fmt: skip
+        self.workshop = Workshop(self._config, engine, first)
+        self.workshop.start()
+        self.engine = engine
+        number, begun = self._frames.count, deque()
+        last: tuple = ()
+        while not self._stop.is_set():
+            request = self.request
+            self.engine = self.workshop.engine_for(request.choice) or self.engine
+            frame = request.frame
+            if frame is None:
+                frame = self._frames.newest(after=number, timeout_s=0 if begun else IDLE_S)
+            elif (frame.number, request, self.engine) == last:
+                frame = None
+                if not begun:
+                    self._stop.wait(IDLE_S / 4)
+            if frame is not None and self.request is not request:
+                continue  # asked for something else while it waited
+            if frame is not None:
+                number, last = frame.number, (frame.number, request, self.engine)
+                begun.append(self._begun(frame, request))
+            if begun and (frame is None or len(begun) >= self.engine.in_flight):
+                self._finish(begun.popleft())
+
+    def _begun(self, frame: Item[np.ndarray], request: Request) -> _Begun:
+        begin, engine = time.monotonic(), self.engine
+        engine.explainer.set_target(request.target)
+        picture = covered(frame.value, request.mask)
+        return _Begun(frame, picture, request, engine, begin, engine.begin([picture]))
+
+    def _finish(self, begun: _Begun) -> None:
+        (result,) = begun.results()
+        made = self._made(begun, result)
+        seconds = time.monotonic() - begun.time
+        if not self._stats.maps:
+            log.info("first map after %.1f s of preparation", seconds)
+        self._stats.map_made(1, seconds)
+        self.maps.put(made, begun.frame.time)
+
+    def _made(self, begun: _Begun, result: Result) -> Map:
+        engine, request, region = begun.engine, begun.request, result.region
+        kind = engine, request.alone
+        if self._drawing is None or self._drawing.kind != kind:
+            average = 0.0 if request.alone else self._config.overlay.average
+            self._drawing = _Drawing(kind, 0.0 if request.alone else SMOOTHING, average)
+        shown = self._drawing(result.maps, region.inner)
+        names = (engine.name, *engine.also)
+        panels = tuple(map(Panel, names, shown, engine.explainer.signs))
+        sums = _conserving(engine, names)
+        uncovered = None
+        if request.mask is not None:
+            order = np.argsort(-result.scores)[:TOP]
+            uncovered = engine.scores(region.extract(begun.frame.value)[None])[0, order].tolist()
+        return Map(
+            frame=begun.frame,
+            request=request,
+            engine=engine,
+            result=result,
+            finding=Finding(begun.picture, region.box, panels),
+            scores=engine.top(result.scores, TOP),
+            uncovered=uncovered,
+            explained=result.explained,
+            totals=tuple(
+                one.total if sum_ else None for one, sum_ in zip(result.maps, sums, strict=True)
+            ),
+            flipped=self._flipped(begun, result) if request.probe else None,
+        )
+
+    def _flipped(self, begun: _Begun, result: Result) -> Flipped:
+        if self._probe is None:
+            self._probe = Probe()
+        region, target = result.region, begun.request.target
+        asked = target if isinstance(target, int) else int(np.argmax(result.scores))
+        strength = result.maps[0].strength.astype(np.float32)
+        return self._probe(
+            region.extract(begun.picture),
+            strength if strength.ndim == 2 else strength.sum(-1),
+            asked,
+            float(result.scores[asked]),
+            begun.engine.scores,
+        )
+
+
+def _conserving(engine: Engine, names: tuple[str, ...]) -> list[bool]:
+    """Which of the maps has to sum to the explained score: those of LRP with nothing left out."""
+    lrp = engine.settings.lrp
+    if lrp.absorb_bias or lrp.keep < 1:
+        return [False] * len(names)
+    return [name in COMPOSITES and name not in METHODS for name in names]

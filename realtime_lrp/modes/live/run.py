@@ -1,0 +1,163 @@
+"""The live viewer from its start to its end: wires the parts and runs the render loop."""
+
+import functools
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from realtime_lrp.config import Config
+from realtime_lrp.errors import Error, first_line
+from realtime_lrp.modes.engine import turned
+from realtime_lrp.modes.live.controls import Controls, first_request
+from realtime_lrp.modes.live.keeper import Keeper
+from realtime_lrp.modes.live.relevance import RelevanceThread
+from realtime_lrp.modes.live.view import POLL_S, View
+from realtime_lrp.modes.stats import Stats
+from realtime_lrp.video.cameras import Asked
+from realtime_lrp.video.capture import Capture
+from realtime_lrp.video.files import check_output, masked
+from realtime_lrp.video.sources import open_source
+from realtime_lrp.view.window import Window, require_display
+
+
+def run(
+    config: Config,
+    duration_s: float | None = None,
+    stats: Path | None = None,
+    record: Path | None = None,
+    overwrite: bool = False,
+) -> list[str]:
+    """Runs until `q`, ESC, the window's X, SIGINT, SIGTERM or the end of the duration.
+
+    Args:
+      config: the effective configuration.
+      duration_s: seconds from the first map, or None.
+      stats: where the figures go, or None.
+      record: a film of what is shown, or None.
+      overwrite: whether the film may replace a file.
+
+    Returns:
+      A line for each thing that was kept, and one of figures, if there was a map.
+
+    Raises:
+      UnavailableError: the source cannot be opened, or there is no display.
+      OutputError: the figures or the film cannot be written there.
+      TransferError: the film could not be finished.
+    """
+    windowed = config.live.display == "window"
+    if windowed:
+        require_display()
+    if stats:
+        check_output(stats, overwrite=True)
+    keeper = Keeper(config, record, overwrite)
+    request, figures = first_request(config), Stats("", "", reconnects=0)
+    controls, sources = Controls(config, request), _Sources(config)
+    opened, isolated = sources.openers()
+    capture = Capture(opened, lambda picture: turned(picture, controls.mirror), isolated)
+    relevance = RelevanceThread(config, capture.frames, request, figures, changeable=windowed)
+    with stop_signals() as stopped, ExitStack() as stack:
+        stack.callback(keeper.finish)
+        stack.enter_context(capture)
+        stack.enter_context(relevance)
+        while not (stopped.wait(POLL_S) or capture.frames.count):
+            capture.check()
+            relevance.check()
+        window = stack.enter_context(Window()) if windowed and not stopped.is_set() else None
+        controls.attach(capture, relevance, window)
+        view = View(
+            capture, relevance, figures, controls,
+            window.show if window else _unseen, window and (lambda: window.size), keeper.status,
+        )  # fmt: skip
+        while not stopped.is_set():
+            capture.check()
+            relevance.check()
+            for event in window.events() if window else ():
+                controls.handle(event)
+            if controls.ended or (window and window.closed):  # showing would open it again
+                break
+            canvas = view.step()
+            if canvas is not None and (trouble := keeper.take(view, canvas)):
+                controls.say(trouble)
+            _do_wanted(controls, keeper, view, sources, capture)
+            if duration_s is not None and figures.seconds() >= duration_s:
+                break
+        view.finish()
+        for part in (capture, relevance):
+            part.end()
+        lines = keeper.finish()
+    if relevance.engine is None:
+        return lines
+    engine = relevance.engine
+    figures.device, figures.precision = engine.device, engine.precision
+    figures.traces = engine.explainer.traces
+    if stats:
+        figures.write(stats, live=True)
+    return [*lines, figures.summary()]
+
+
+class _Sources:
+    """The sources that a key goes through."""
+
+    def __init__(self, config: Config):
+        live = config.live
+        self._asked = Asked(live.camera_size, live.camera_fps, live.camera_format)
+        self._all = list(dict.fromkeys([live.source, *live.sources]))
+        self._place = 0
+
+    def openers(self) -> tuple[Callable, Callable]:
+        """What opens the present source, and what opens it so that it can always be closed."""
+        words = self._all[self._place]
+        present = functools.partial(open_source, words, asked=self._asked)
+        return present, functools.partial(present, isolated=True)
+
+    def next(self, capture: Capture) -> str:
+        """Goes over to the next source; a line for people."""
+        if len(self._all) < 2:
+            return "there is one source; name others with live.sources"
+        self._place = (self._place + 1) % len(self._all)
+        capture.switch(*self.openers())
+        return f"source: {masked(self._all[self._place])}"
+
+
+def _do_wanted(
+    controls: Controls, keeper: Keeper, view: View, sources: _Sources, capture: Capture
+) -> None:
+    """Does what keys asked for and the controls cannot."""
+    wanted, controls.wanted = controls.wanted, []
+    for one in wanted:
+        try:
+            if one == "snapshot":
+                controls.say(keeper.snapshot(view))
+            elif one == "record":
+                controls.say(keeper.toggle())
+            elif one == "source":
+                controls.forget_frame()
+                controls.say(sources.next(capture))
+        except Error as error:
+            controls.say(first_line(error))
+
+
+def _unseen(picture: np.ndarray) -> None:
+    """Where a picture goes without a window."""
+
+
+@contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """Lends an event that SIGINT and SIGTERM set; the second signal ends the program at once."""
+    stopped = threading.Event()
+
+    def stop(number, frame):
+        if stopped.is_set():
+            raise SystemExit(128 + number)
+        stopped.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

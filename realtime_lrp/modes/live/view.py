@@ -1,0 +1,220 @@
+"""The render loop's step: the newest frame, the newest map over it, the figures; and the account.
+
+A frame counts once: as shown when it is drawn for the first time, as dropped when a later one was.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from realtime_lrp.modes.live import figures
+from realtime_lrp.modes.live.controls import Controls
+from realtime_lrp.modes.live.figures import Rates
+from realtime_lrp.modes.live.probe import covered
+from realtime_lrp.modes.live.relevance import Map, RelevanceThread
+from realtime_lrp.modes.stats import Stats
+from realtime_lrp.video.capture import Capture
+from realtime_lrp.video.slot import Item
+from realtime_lrp.view.hud import Block, Row
+from realtime_lrp.view.menus import draw_help
+from realtime_lrp.view.scene import Artist, Scene, places
+
+POLL_S = 0.02
+FIGURES_S = 0.25
+"""So often the figures change, at most: faster ones cannot be read."""
+
+
+class View:
+    """Composes what is shown.
+
+    Frames that were captured before the view existed do not count.
+
+    Args:
+      capture: where frames come from.
+      relevance: where maps come from.
+      stats: counts frames.
+      controls: what the user wants to see.
+      show: gets each composed canvas, uint8 [H, W, 3] RGB.
+      size: gives rows and columns of the canvas; None is those of the picture.
+      status: gives a further line of figures, for example about a recording; or "".
+
+    Attributes:
+      scene: what was drawn last, without menus; None before that.
+      map: the newest map of what is shown, or None.
+      frame: the one that is shown, or None.
+    """
+
+    def __init__(
+        self,
+        capture: Capture,
+        relevance: RelevanceThread,
+        stats: Stats,
+        controls: Controls,
+        show: Callable[[np.ndarray], None],
+        size: Callable[[], tuple[int, int]] | None = None,
+        status: Callable[[], tuple[str, bool]] = lambda: ("", False),
+    ):
+        self.scene: Scene | None = None
+        self.map: Map | None = None
+        self.frame: Item[np.ndarray] | None = None
+        self._capture = capture
+        self._relevance = relevance
+        self._stats = stats
+        self._controls = controls
+        self._show = show
+        self._size = size
+        self._status = status
+        self._artist = Artist()
+        self._missed = capture.frames.count
+        self._drawn: tuple | None = None
+        self._rates = Rates()
+        self._columns: tuple[tuple[Block, ...], tuple[Block, ...]] = (), ()
+        self._columns_for: tuple | None = None
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the picture stands still."""
+        return self._controls.frozen is not None
+
+    def step(self) -> np.ndarray | None:
+        """Draws again if anything changed; waits up to `POLL_S` for a frame.
+
+        Returns:
+          The canvas without menus, if a frame is shown for the first time or stands still.
+        """
+        before = self.frame.number if self.frame else self._missed
+        fresh, self.map = self._newest(before)
+        self.frame = self._controls.frozen or fresh or self.frame
+        self._measure()
+        state = self._state()
+        if self.frame is None or state == self._drawn:
+            return None
+        self._drawn = state
+        canvas = self._draw()
+        if fresh:
+            self._count(fresh.number - before - 1)
+        return canvas if fresh or self.frozen else None
+
+    def finish(self) -> None:
+        """Closes the account: what was captured and not drawn until now was dropped."""
+        count = self._capture.frames.count
+        self._stats.frames_captured = count - self._missed
+        self._stats.frames_dropped += count - (self.frame.number if self.frame else self._missed)
+        self._stats.reconnects = self._capture.reconnects
+
+    def _newest(self, before: int) -> tuple[Item[np.ndarray] | None, Map | None]:
+        """The next frame to show, and the map for what is shown then."""
+        controls, maps, frames = self._controls, self._relevance.maps, self._capture.frames
+        newest = maps.newest()
+        made = newest and newest.value
+        if controls.frozen:
+            fresh = frames.newest(before, POLL_S) if controls.stepping else None
+            if fresh:
+                controls.stepped(fresh)
+            elif not controls.stepping:
+                maps.newest(newest.number if newest else 0, POLL_S)
+            return fresh, made
+        if controls.look.follow != "sync":
+            return frames.newest(before, POLL_S), made
+        if made is None or made.frame.number <= before:
+            maps.newest(newest.number if newest else 0, POLL_S)
+            return None, made
+        return made.frame, made
+
+    def _measure(self) -> None:
+        self._rates.captured.reached(self._capture.frames.count)
+        self._rates.shown.reached(self._stats.frames_shown)
+        self._rates.maps.reached(self._relevance.maps.count)
+        self._rates.dropped = self._stats.frames_dropped
+
+    def _state(self) -> tuple:
+        """What a drawing depends on."""
+        return (
+            self.frame and self.frame.number,
+            self.map,
+            self._controls.version,
+            self._notice(),
+            self._size and self._size(),
+            time.monotonic() // FIGURES_S,
+        )
+
+    def _draw(self) -> np.ndarray:
+        controls = self._controls
+        self.scene = scene = self._composed()
+        canvas = self._artist.draw(scene)
+        controls.see(self.frame, self.map, places(scene))
+        shown = canvas
+        if controls.menu or controls.helping:
+            shown = canvas.copy()
+            controls.menu.draw(shown) if controls.menu else draw_help(shown)
+        self._show(shown)
+        return canvas
+
+    def _composed(self) -> Scene:
+        controls, frame, made = self._controls, self.frame, self.map
+        fits = made is not None and made.frame.value.shape == frame.value.shape
+        if controls.look.follow == "sync":
+            fits = fits and made.frame.number == frame.number
+        left, right = self._figures(made)
+        picture = covered(frame.value, controls.mask)
+        if fits and made.frame.number == frame.number and made.request.mask is controls.mask:
+            picture = made.finding.picture
+        return Scene(
+            size=self._size() if self._size else frame.value.shape[:2],
+            picture=picture,
+            finding=made.finding if fits else None,
+            tiled=controls.tiled,
+            look=controls.look,
+            left=left,
+            right=right,
+            notice=self._notice(),
+        )
+
+    def _notice(self) -> str:
+        for text in (self._capture.trouble, self._controls.said, self._relevance.doing):
+            if text:
+                return text
+        if self._controls.frozen:
+            return "frozen: f goes on"
+        return "" if self.map else "preparing the first map"
+
+    def _figures(self, made: Map | None) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
+        """The two columns; they change a few times a second at most, or with what is asked."""
+        parts = frozenset(self._controls.parts)
+        key = (time.monotonic() // FIGURES_S, parts, made is None, self._controls.version)
+        if key != self._columns_for:
+            self._columns_for = key
+            self._columns = self._made_columns(made, parts)
+        return self._columns
+
+    def _made_columns(self, made: Map | None, parts: frozenset):
+        self._rates.picture_ms = self._age(self.frame, self._stats.frame_age_ms)
+        self._rates.map_ms = self._age(made.frame, self._stats.map_age_ms) if made else None
+        left, right = [], []
+        status, warn = self._status()
+        if status:
+            left.append((Row("", status, warn),))
+        if "rates" in parts:
+            left.append(self._rates.block())
+        if made and "answer" in parts:
+            right.append(figures.answer(made))
+        if made and "setting" in parts:
+            right.append(figures.setting(made))
+        if made and self._controls.request.probe:
+            right.append(figures.faithfulness(made))
+        return tuple(left), tuple(right)
+
+    def _age(self, item: Item, when_shown: Sequence[float]) -> float:
+        """Milliseconds, when it was shown; at present where nothing new is shown any more."""
+        present = 1000 * (time.monotonic() - item.time)
+        stands = self.frozen or self._capture.trouble or not when_shown
+        return present if stands else when_shown[-1]
+
+    def _count(self, dropped: int) -> None:
+        now = time.monotonic()
+        self._stats.frames_shown += 1
+        self._stats.frames_dropped += dropped
+        self._stats.frame_age_ms.append(1000 * (now - self.frame.time))
+        if self.map:
+            self._stats.map_age_ms.append(1000 * (now - self.map.frame.time))

@@ -1,0 +1,139 @@
+"""Prepares engines in the background, so that what is shown goes on while another is made."""
+
+import logging
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from realtime_lrp.config import Config
+from realtime_lrp.errors import Error, first_line
+from realtime_lrp.modes.engine import VIEWER_COMPOSITE, Engine
+
+MOST_WEIGHTS = 300e6
+"""How many weights the ready engines may have together; two are kept whatever they have."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is computed of each picture, as far as it needs an engine of its own.
+
+    Attributes:
+      method: see `lrp.method`.
+      composite: see `lrp.composite`.
+      channels: "grey" or "rgb", see `overlay.map`.
+      also: methods or composites whose maps are made as well.
+      random: whether the weights are random.
+      against: whether classes stand against each other where that decides about the precision.
+    """
+
+    method: str
+    composite: str
+    channels: str
+    also: tuple[str, ...] = ()
+    random: bool = False
+    against: bool = False
+
+    def settings(self, config: Config) -> Config:
+        """The configuration with this choice."""
+        lrp = {
+            "method": self.method,
+            "composite": self.composite if self.method == "lrp" else None,
+            "target": "0 - 1" if self.against else "all",
+        }
+        changed = {
+            "lrp": config.lrp.model_copy(update=lrp),
+            "overlay": config.overlay.model_copy(update={"map": self.channels}),
+        }
+        if self.random:
+            changed["model"] = config.model.model_copy(update={"weights": "random"})
+        return config.model_copy(update=changed)
+
+
+class Workshop:
+    """Makes the engine of a choice and keeps the last ones.
+
+    Args:
+      config: what holds where a choice says nothing.
+      first: the engine of the first choice, with its Keras model kept.
+      choice: that choice.
+
+    Attributes:
+      preparing: the choice that is being prepared, or None.
+      trouble: why the last one could not be prepared, or "".
+    """
+
+    def __init__(self, config: Config, first: Engine, choice: Choice):
+        self.preparing: Choice | None = None
+        self.trouble = ""
+        self._config = config
+        self._bases = {choice.random: first}
+        self._ready: OrderedDict[Choice, Engine] = OrderedDict({choice: first})
+        self._refused: Choice | None = None
+        self._wanted: Choice | None = None
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="workshop", daemon=True)
+
+    def start(self) -> None:
+        """Begins to wait for choices."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Begins no further engine."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+
+    def engine_for(self, choice: Choice) -> Engine | None:
+        """The engine of a choice; None while it is prepared, or where it cannot be."""
+        with self._changed:
+            if choice in self._ready:
+                self._wanted, self._refused, self.trouble = None, None, ""
+                self._ready.move_to_end(choice)
+                return self._ready[choice]
+            if choice not in (self._wanted, self._refused):
+                self._wanted, self.trouble = choice, ""
+                self._changed.notify()
+            return None
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopped or self._wanted)
+                if self._stopped:
+                    return
+                choice = self.preparing = self._wanted
+            engine, trouble = None, ""
+            try:
+                engine = self._made(choice)
+            except Exception as error:
+                trouble = first_line(error)
+                if not isinstance(error, Error):
+                    log.exception("preparing %s failed", choice)
+            with self._changed:
+                self.preparing = None
+                if engine:
+                    self._keep(choice, engine)
+                if self._wanted == choice:
+                    self._wanted = None
+                    if trouble:
+                        self._refused, self.trouble = choice, trouble
+
+    def _made(self, choice: Choice) -> Engine:
+        settings = choice.settings(self._config)
+        base = self._bases.get(choice.random)
+        if base is None:
+            self._bases[choice.random] = engine = Engine(
+                settings, VIEWER_COMPOSITE, moving=True, keep_model=True, also=choice.also
+            )
+            return engine
+        return base.with_settings(settings, choice.also)
+
+    def _keep(self, choice: Choice, engine: Engine) -> None:
+        self._ready[choice] = engine
+        weights = sum(one.explainer.weights for one in self._ready.values())
+        while weights > MOST_WEIGHTS and len(self._ready) > 2:
+            _, dropped = self._ready.popitem(last=False)
+            weights -= dropped.explainer.weights

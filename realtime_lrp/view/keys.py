@@ -1,0 +1,132 @@
+"""The keys and the mouse of the live viewer, once: what they are called and what they do.
+
+The help screen and the README's table are made of `BINDINGS`; what an action does is the method of
+that name in `modes/live/controls.py`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+COMPOSITE_KEYS = "1234567"
+"""The composites, in the order of their names' table."""
+
+
+@dataclass(frozen=True)
+class Binding:
+    """What some keys do.
+
+    Attributes:
+      keys: names as `name_of` gives them.
+      action: the name of what they do.
+      meaning: for people.
+    """
+
+    keys: tuple[str, ...]
+    action: str
+    meaning: str
+
+
+def _group(*rows: tuple[str, str, str]) -> tuple[Binding, ...]:
+    return tuple(Binding(tuple(keys.split()), action, meaning) for keys, action, meaning in rows)
+
+
+BINDINGS: dict[str, tuple[Binding, ...]] = {
+    "What is computed": _group(
+        (" ".join(COMPOSITE_KEYS), "composite", "LRP with the composite of that number"),
+        ("b", "next_method", "next method"),
+        ("n", "previous_method", "method before"),
+        ("p", "panels", "several maps side by side"),
+        ("x", "random", "random weights, the sanity check"),
+        ("a", "probe", "faithfulness probe: flip patches"),
+    ),
+    "What is explained": _group(
+        ("t", "next_target", "all classes, the best, the five best"),
+        ("d", "lock", "lock the best class; again: follow the best"),
+        ("l", "choose", "choose a class from a list"),
+        ("v", "versus", "the best (or locked) class against the next one"),
+    ),
+    "How it is drawn": _group(
+        ("k", "next_colormap", "next colour map"),
+        ("j", "previous_colormap", "colour map before"),
+        ("+ =", "stronger", "map stronger"),
+        ("-", "weaker", "map weaker"),
+        ("g", "channels", "map in grey (summed) or in RGB (each channel)"),
+        ("o", "style", "heat, contours, no map"),
+        ("y", "follow", "carry the map along, hold it, or show pairs only"),
+        ("m", "mirrored", "mirror left and right"),
+    ),
+    "The picture": _group(
+        ("f space", "freeze", "freeze, go on"),
+        (".", "step", "one picture further"),
+        ("c", "next_source", "next source"),
+        ("e", "next_file", "next file"),
+        ("w", "previous_file", "file before"),
+        ("]", "larger_brush", "larger brush"),
+        ("[", "smaller_brush", "smaller brush"),
+        ("BackSpace Delete", "uncover", "take all patches away"),
+    ),
+    "The window": _group(
+        ("s", "snapshot", "keep this picture, its raw map and all settings"),
+        ("r", "record", "record, stop recording"),
+        ("i", "figures", "show or hide all figures"),
+        ("8", "answer", "show or hide the answer"),
+        ("9", "rates", "show or hide rates and ages"),
+        ("0", "setting", "show or hide what is computed"),
+        ("F11 z", "full_screen", "full screen"),
+        ("h ?", "help", "this help"),
+        ("q Escape", "quit", "end"),
+    ),
+}
+"""Group -> its bindings."""
+
+MOUSE = (
+    ("left button", "cover a part of the picture"),
+    ("right button", "uncover it"),
+)
+"""What the mouse does on the picture."""
+
+ACTIONS = {key: one.action for group in BINDINGS.values() for one in group for key in one.keys}
+"""Key name -> action."""
+
+_NAMES = {
+    8: "BackSpace", 127: "BackSpace", 9: "Tab", 13: "Return", 10: "Return", 27: "Escape",
+    32: "space", 0xFFFF: "Delete", 0x2E0000: "Delete",
+    0xFF51: "Left", 0xFF52: "Up", 0xFF53: "Right", 0xFF54: "Down",
+    0xFF55: "Page_Up", 0xFF56: "Page_Down", 0xFF8D: "Return",
+    0x250000: "Left", 0x260000: "Up", 0x270000: "Right", 0x280000: "Down",
+    0x210000: "Page_Up", 0x220000: "Page_Down",
+    0xF700: "Up", 0xF701: "Down", 0xF702: "Left", 0xF703: "Right",
+    0xFFC8: "F11", 0x7A0000: "F11", 0xF70E: "F11",
+}  # fmt: skip
+"""Codes of Qt and GTK, of Windows, and of macOS, for keys that are no letters."""
+
+
+def name_of(code: int) -> str | None:
+    """The name of the key that `cv2.waitKeyEx` gave; letters are small, None is no key of ours.
+
+    Letters come without Shift: OpenCV's window gives the same code with and without.
+    """
+    if code in _NAMES:
+        return _NAMES[code]
+    letter = code & 0xFF
+    if code == -1 or (code > 0xFF and code >> 8 != 0xFFFFFF) or letter < 32 or 127 <= letter < 160:
+        return None
+    return chr(letter).lower()
+
+
+def shown(keys: Sequence[str]) -> str:
+    """Keys as people read them."""
+    if len(keys) > 3:
+        return f"{keys[0]} - {keys[-1]}"
+    return ", ".join({"space": "Space", "Escape": "Esc"}.get(key, key) for key in keys)
+
+
+def table() -> str:
+    """All keys as a Markdown table."""
+    rows = ["| key | |", "|---|---|"]
+    for group, bindings in BINDINGS.items():
+        rows.append(f"| **{group}** | |")
+        rows += [f"| `{shown(one.keys)}` | {one.meaning} |" for one in bindings]
+    rows.append("| **The mouse, on the picture** | |")
+    rows += [f"| {button} | {meaning} |" for button, meaning in MOUSE]
+    return "\n".join(rows) + "\n"

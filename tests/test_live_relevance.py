@@ -1,0 +1,254 @@
+"""The relevance thread and the workshop behind it, with the embedded network."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from realtime_lrp import Explainer, config
+from realtime_lrp.modes import engine as engines
+from realtime_lrp.modes.live import relevance as relevance_thread
+from realtime_lrp.modes.live import workshop as workshops
+from realtime_lrp.modes.live.controls import first_request
+from realtime_lrp.modes.live.probe import covered
+from realtime_lrp.modes.stats import Stats
+from realtime_lrp.video.reader import VideoReader
+from realtime_lrp.video.slot import Slot
+from realtime_lrp.view.overlay import drawn
+
+SETTINGS = {"--model": "shapes", "--target": "top1", "--precision": "float32"}
+
+
+def settings(**options):
+    """A configuration of the embedded network."""
+    return config.load(options={**SETTINGS, **options}).config
+
+
+@pytest.fixture(scope="module")
+def frames():
+    """Pictures of the demo's clip: a heart, and later ones."""
+    with VideoReader(config.ASSETS / "demo.mp4") as reader:
+        pictures = [frame.picture for frame in reader]
+    return pictures[115:130]
+
+
+@pytest.fixture(scope="module")
+def engine():
+    """The embedded network, its Keras model kept."""
+    return engines.Engine(settings(), keep_model=True)
+
+
+class Running:
+    """A relevance thread at work."""
+
+    def __init__(self, chosen, **request):
+        self.slot, self.stats = Slot(), Stats("", "")
+        first = replace(first_request(chosen), **request)
+        self.thread = relevance_thread.RelevanceThread(
+            chosen, self.slot, first, self.stats, changeable=True
+        )
+
+    def __enter__(self):
+        self.thread.__enter__()
+        self.wait(lambda: self.thread.engine)
+        return self
+
+    def __exit__(self, *exception):
+        self.thread.__exit__(*exception)
+
+    def wait(self, condition, timeout_s=30.0):
+        """Waits for what the thread brings about."""
+        end = time.monotonic() + timeout_s
+        while not condition():
+            self.thread.check()
+            assert time.monotonic() < end, "waited in vain"
+            time.sleep(0.005)
+
+    def ask(self, **changes):
+        """Changes the request."""
+        self.thread.request = replace(self.thread.request, **changes)
+
+    def explain(self, picture):
+        """Puts a frame and gives its map."""
+        count = self.thread.maps.count
+        self.slot.put(picture, time.monotonic())
+        self.wait(lambda: self.thread.maps.count > count)
+        return self.thread.maps.newest().value
+
+
+def test_further_maps_come_from_the_same_pass_and_are_those_of_explainers_alone(engine, frames):
+    """Also the sums, and the score that is explained."""
+    also = ("guided_backprop", "grad_cam", "zplus")
+    both = engine.with_settings(settings(), also)
+    (result,) = both.explain(frames[:1])
+    x = engine.network.prepare(result.region.extract(frames[0])[None])
+    for one, name in zip(result.maps, ("zplus", *also), strict=True):
+        words = {"composite": name} if name == "zplus" else {"method": name}
+        alone = Explainer(engine.network.model, **words, target="top1", **engine.network.box())(x)
+        np.testing.assert_allclose(one.relevance, alone.relevance[0], rtol=1e-4, atol=1e-6)
+        assert one.total == pytest.approx(alone.relevance.sum(), rel=1e-3, abs=1e-4)
+    assert result.explained == pytest.approx((result.scores.max(),) * 2)
+    assert both.explainer.signs == (False, True, False, False)
+
+
+@pytest.mark.parametrize(("target", "explained"), [("all", 1), ("0 - 3", None), ("4 - rest", 0)])
+def test_the_explained_score_is_what_began_at_the_output(engine, frames, target, explained):
+    """By hand from the scores."""
+    asked = engine.with_settings(settings(**{"--target": target}))
+    (result,) = asked.explain(frames[:1])
+    p = result.scores.astype(float)
+    total, magnitude = result.explained
+    if target == "0 - 3":
+        assert (total, magnitude) == pytest.approx((p[0] - p[3], p[0] + p[3]), abs=1e-6)
+    else:
+        assert total == pytest.approx(explained, abs=1e-5)
+        assert magnitude == pytest.approx(1 if target == "all" else 2 * p[4], abs=1e-5)
+
+
+def test_the_workshop_makes_what_is_asked_while_the_old_map_goes_on(frames):
+    """Another method, random weights, back: what comes is that of an engine made from scratch."""
+    chosen = settings(**{"--composite": "zplus"})
+    with Running(chosen) as running:
+        first = running.explain(frames[0])
+        choice = running.thread.request.choice
+        running.ask(choice=replace(choice, method="guided_backprop"))
+        while (made := running.explain(frames[1])).engine is first.engine:
+            assert made.finding.panels[0].name == "zplus"
+        assert made.finding.panels[0].name == "guided_backprop"
+        alone = engines.Engine(settings(**{"--method": "guided_backprop"}))
+        (right,) = alone.explain([frames[1]])
+        np.testing.assert_allclose(made.result.relevance, right.relevance, rtol=1e-4, atol=1e-6)
+        assert made.totals == (None,)
+        running.ask(choice=replace(choice, random=True))
+        running.wait(lambda: running.explain(frames[2]).engine.settings.model.weights == "random")
+        blind = engines.Engine(settings(**{"--weights": "random", "--composite": "zplus"}))
+        made, (right,) = running.explain(frames[3]), blind.explain([frames[3]])
+        np.testing.assert_allclose(made.result.scores, right.scores, atol=1e-5)
+        running.ask(choice=choice)
+        assert running.explain(frames[4]).engine is first.engine, "what was ready is at once"
+        assert running.thread.doing == ""
+        assert running.thread.engine.explainer.traces == 1
+
+
+def test_what_cannot_be_prepared_is_told_once_and_the_rest_goes_on(frames, tiny_model, caplog):
+    """A network whose only maps with places are behind a flattening has no Grad-CAM."""
+    import keras
+    from keras import layers
+
+    keras.utils.set_random_seed(1)
+    flat = keras.Sequential(
+        [keras.Input((8, 8, 3)), layers.Flatten(), layers.Dense(3, activation="softmax")]
+    )
+    file = tiny_model.with_name("flat.keras")
+    flat.save(file)
+    chosen = settings(**{"--model": str(file), "--preprocess": "rescale"})
+    with Running(chosen) as running:
+        running.explain(frames[0])
+        choice = running.thread.request.choice
+        running.ask(choice=replace(choice, method="grad_cam"))
+        running.explain(frames[1])
+        running.wait(lambda: "grad_cam needs" in running.thread.doing)
+        assert running.explain(frames[2]).engine.name == "epsilon_plus_flat"
+        assert "grad_cam needs" in running.thread.doing
+        running.ask(choice=choice)
+        running.explain(frames[3])
+        assert running.thread.doing == ""
+
+
+def test_only_so_many_engines_are_kept(engine, monkeypatch):
+    """Two at least; the one used last stays."""
+    monkeypatch.setattr(workshops, "MOST_WEIGHTS", 1)
+    chosen = settings()
+    first = first_request(chosen).choice
+    shop = workshops.Workshop(chosen, engine, first)
+    choices = [replace(first, composite=name) for name in ("zplus", "epsilon", "epsilon_plus")]
+    for choice in choices:
+        shop._keep(choice, engine)
+    assert list(shop._ready) == choices[1:]
+
+
+def test_a_frozen_frame_is_explained_once_for_each_request(frames):
+    """And again when the request changes; live frames do not count meanwhile."""
+    with Running(settings()) as running:
+        running.explain(frames[0])
+        frozen = running.slot.newest()
+        count = running.thread.maps.count
+        running.ask(frame=frozen)
+        running.wait(lambda: running.thread.maps.count == count + 1)
+        for picture in frames[1:4]:
+            running.slot.put(picture, time.monotonic())
+        time.sleep(0.4)
+        assert running.thread.maps.count == count + 1
+        running.ask(target=3)
+        running.wait(lambda: running.thread.maps.count == count + 2)
+        made = running.thread.maps.newest().value
+        assert made.frame is frozen and made.request.target == 3
+        (right,) = made.engine.with_settings(settings(**{"--target": "3"})).explain([frames[0]])
+        assert made.explained[0] == pytest.approx(float(right.scores[3]), abs=1e-6)
+
+
+def test_patches_change_the_score_and_what_it_was_is_told(frames):
+    """Against the engine itself, with and without the patch."""
+    mask = np.zeros(frames[0].shape[:2], bool)
+    mask[230:420, 240:400] = True
+    with Running(settings()) as running:
+        clear = running.explain(frames[0])
+        running.ask(mask=mask)
+        made = running.explain(frames[0])
+        engine = running.thread.engine
+        (right,) = engine.explain([covered(frames[0], mask)])
+        np.testing.assert_allclose(made.result.scores, right.scores, atol=1e-5)
+        assert made.scores[0][1] < clear.scores[0][1] or made.scores[0] != clear.scores[0]
+        before = dict(zip((label for label, _ in made.scores), made.uncovered, strict=True))
+        for label, score in engine.top(clear.result.scores, 15):
+            if label in before:
+                assert before[label] == pytest.approx(score, abs=1e-5)
+        assert clear.uncovered is None
+
+
+def test_the_probe_runs_beside_the_map(frames):
+    """The heart's patches matter more than others."""
+    with Running(settings(), probe=True) as running:
+        for picture in frames[:3]:
+            made = running.explain(picture)
+        assert made.scores[0][0] == "heart"
+        assert made.flipped.whole > 0.9
+        assert made.flipped.relevant < made.flipped.at_random - 0.3
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_scale_and_average_follow_the_maps_before_but_not_in_sync(frames, alone):
+    """By hand: the scale keeps nine tenths, the map half of what was; raw maps keep nothing."""
+    chosen = settings()
+    chosen = chosen.model_copy(
+        update={"overlay": chosen.overlay.model_copy(update={"average": 0.5})}
+    )
+    with Running(chosen, alone=alone) as running:
+        made = [running.explain(picture) for picture in (frames[0], frames[14])]
+    maps = [one.result.maps[0] for one in made]
+    inner = made[0].result.region.inner
+    scale = 0.9 * maps[0].scale + 0.1 * maps[1].scale
+    if alone:
+        expected = drawn(maps[1].strength, inner)
+    else:
+        first = drawn(maps[0].strength, inner)
+        expected = 0.5 * first + 0.5 * drawn(maps[1].strength, inner, maps[1].scale / scale)
+    np.testing.assert_allclose(made[1].finding.panels[0].drawn, expected, atol=1e-6)
+    (right,) = made[1].engine.explain([frames[14]])
+    np.testing.assert_allclose(made[1].result.relevance, right.relevance, atol=1e-6)
+
+
+def test_an_error_of_the_network_comes_out_on_the_main_thread(tmp_path):
+    """No half-dead viewer."""
+    from realtime_lrp.errors import DamagedInputError
+
+    file = tmp_path / "broken.keras"
+    file.write_text("no model")
+    thread = relevance_thread.RelevanceThread(
+        settings(**{"--model": str(file)}), Slot(), first_request(settings()), Stats("", "")
+    )
+    with thread, pytest.raises(DamagedInputError):
+        for _ in range(600):
+            thread.check()
+            time.sleep(0.05)

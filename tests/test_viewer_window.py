@@ -1,0 +1,216 @@
+"""The viewer as a user has it: a real window under Xvfb, real keys, real files that it keeps."""
+
+import json
+import signal
+import time
+
+import av
+import cv2
+import numpy as np
+import pytest
+from mjpeg import MjpegServer
+from program import opened_window, screenshot, start, xdotool
+
+from realtime_lrp import config
+from realtime_lrp.modes.live import relevance as relevance_thread
+from realtime_lrp.modes.live import run as live
+from realtime_lrp.view.hud import WARNING
+from realtime_lrp.view.keys import BINDINGS
+
+CLIP = config.ASSETS / "demo.mp4"
+NAMES = {".": "period", "+": "plus", "=": "equal", "-": "minus", "?": "question"}
+NAMES |= {"]": "bracketright", "[": "bracketleft"}
+
+
+class Screen:
+    """A window and what can be done with it."""
+
+    def __init__(self, display, process, folder):
+        self.display, self.process, self.folder = display, process, folder
+        self.window = opened_window(display, process)
+        xdotool(display, "windowfocus", "--sync", self.window)
+
+    def press(self, *keys, pause_s=0.12):
+        """Presses keys one after the other."""
+        for key in keys:
+            xdotool(self.display, "key", NAMES.get(key, key))
+            time.sleep(pause_s)
+            assert self.process.poll() is None, (key, self.process.stderr.read())
+
+    def picture(self):
+        """What the window shows, uint8 [rows, columns, 3] RGB."""
+        x, y, columns, rows = self.place()
+        return screenshot(self.display, self.folder / "s.png")[y : y + rows, x : x + columns]
+
+    def place(self):
+        """x, y, columns, rows of the window's inside on the screen."""
+        words = xdotool(self.display, "getwindowgeometry", "--shell", self.window).split()
+        facts = dict(word.split("=") for word in words)
+        inside = xdotool(self.display, "getwindowgeometry", self.window)
+        assert inside
+        return tuple(int(facts[name]) for name in ("X", "Y", "WIDTH", "HEIGHT"))
+
+    def until(self, condition, timeout_s=15):
+        """Takes pictures until one fits, and gives it."""
+        end = time.monotonic() + timeout_s
+        while not condition(picture := self.picture()):
+            assert self.process.poll() is None, self.process.stderr.read()
+            assert time.monotonic() < end, "it never looked like that"
+            time.sleep(0.1)
+        return picture
+
+
+def warm(picture):
+    """How many pixels have the colour of notices and headings."""
+    return int((np.abs(picture.astype(int) - WARNING).sum(-1) < 30).sum())
+
+
+def viewer(display, *words):
+    """The viewer on the demo's clip, with the embedded network."""
+    return start(
+        "live", "--source", CLIP, "--model", "shapes", "--target", "top1", *words, DISPLAY=display
+    )
+
+
+@pytest.mark.gui
+def test_every_key_of_the_table_is_pressed(display, tmp_path):
+    """Each does what can be seen, none ends or disturbs the viewer; what was kept is there."""
+    stats = tmp_path / "stats.json"
+    words = ("--set", f"live.folder={tmp_path}", "--set", "live.sources=[synthetic]")
+    with viewer(display, *words, "--stats", stats, "-v") as process:
+        while "first map" not in process.stderr.readline():
+            assert process.poll() is None, process.communicate()
+        screen = Screen(display, process, tmp_path)
+        screen.press("i", "f")
+        plain = screen.until(lambda p: warm(p) > 100)
+        screen.press("h")
+        screen.until(lambda p: p.mean() < 0.5 * plain.mean() and warm(p) > 300)
+        screen.press("h", "l", "h", "e", "a")
+        screen.until(lambda p: 0.5 * plain.mean() < p.mean() < 0.9 * plain.mean())
+        screen.press("Return", "o", "o")
+        time.sleep(4.2)  # notices go
+        off = screen.picture()
+        screen.press("m")
+        time.sleep(0.6)
+        turned = screen.picture()
+        same = np.abs(off[20:500, 200:-200].astype(int) - turned[20:500, 200:-200][:, ::-1])
+        assert same.mean() < 3, "mirrored"
+        screen.press("m", "o", "f")
+        done = {"i", "h", "?", "l", "o", "m", "f", "q", "Escape"}
+        for bindings in BINDINGS.values():
+            for key in (key for one in bindings for key in one.keys if key not in done):
+                screen.press(key)
+                if key in ("p", "x", "s", "r", "c", "F11", "z"):
+                    time.sleep(1.0)
+                if key in ("p", "x", "b", "n", "a", "g", "i", "8", "9", "0", "y", "r", "z", "F11"):
+                    screen.press(key)  # and back again
+        screen.press("h")
+        screen.until(lambda p: p.mean() < 0.5 * plain.mean() and warm(p) > 300)
+        screen.press("Escape", "i")
+        assert process.poll() is None
+        begin = time.monotonic()
+        xdotool(display, "key", "Escape")
+        assert process.wait(10) == 0
+        assert time.monotonic() - begin < 3
+        told = process.stderr.read()
+    assert "Traceback" not in told and "Error" not in told
+    kept = {path.suffix for path in tmp_path.glob("realtime_lrp-*")}
+    assert kept == {".png", ".npz", ".mp4", ".jsonl"}
+    figures = json.loads(stats.read_text())
+    captured, shown, dropped = (figures[f"frames_{n}"] for n in ("captured", "shown", "dropped"))
+    assert 0 <= captured - shown - dropped <= 2
+    assert figures["traces"] == 1
+
+
+@pytest.mark.gui
+def test_a_kept_picture_is_drawn_again_pixel_by_pixel(display, tmp_path, run):
+    """The .npz alone gives the same picture, and holds what `image` writes."""
+    with viewer(display, "--set", f"live.folder={tmp_path}", "-v") as process:
+        while "first map" not in process.stderr.readline():
+            assert process.poll() is None, process.communicate()
+        screen = Screen(display, process, tmp_path)
+        screen.press("p", "8", "o", "k", pause_s=0.4)
+        screen.press("s", pause_s=1.5)
+        screen.press("q")
+        assert process.wait(10) == 0
+    (png,), (npz,) = tmp_path.glob("realtime*.png"), tmp_path.glob("realtime*.npz")
+    again = tmp_path / "again.png"
+    code, out, _ = run("image", npz, "-o", again)
+    assert code == 0 and "drawn again" in out
+    first = cv2.imread(str(png))
+    assert first.shape == (720, 1280, 3)
+    np.testing.assert_array_equal(cv2.imread(str(again)), first)
+    with np.load(npz) as data:
+        assert data["relevance"].shape == (128, 128, 3) and data["relevance"].any()
+        assert data["further"].shape == (2, 128, 128, 3)
+        assert data["picture"].shape == (480, 640, 3)
+        assert json.loads(str(data["scene"]))["look"]["colormap"] == "bwr"
+        settings = config.load(write(tmp_path / "again.yaml", str(data["config"]))).config
+        assert settings.model.name == "shapes"
+    wrong = tmp_path / "wrong.npz"
+    np.savez(wrong, picture=np.zeros(3))
+    code, _, told = run("image", wrong, "-o", tmp_path / "none.png")
+    assert code == 65 and "cannot be drawn again" in told
+    assert not (tmp_path / "none.png").exists()
+
+
+def write(path, text):
+    """A file with a text."""
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.gui
+@pytest.mark.parametrize("way", ["close", signal.SIGTERM])
+def test_closing_ends_within_3_s_with_the_recording_whole(way, display, tmp_path):
+    """By the window's X and by a signal; as many lines as frames, in true time."""
+    film = tmp_path / "view.mp4"
+    with MjpegServer(size=(480, 640)) as server:
+        words = ("live", "--source", server.url, "--model", "shapes", "--composite", "zplus")
+        words += ("--precision", "float32")
+        with start(*words, "--record", film, "-v", DISPLAY=display) as process:
+            while "first map" not in process.stderr.readline():
+                assert process.poll() is None, process.communicate()
+            Screen(display, process, tmp_path)
+            time.sleep(3)
+            begin = time.monotonic()
+            if way == "close":
+                xdotool(display, "key", "alt+F4")
+            else:
+                process.send_signal(way)
+            assert process.wait(10) == 0
+            assert time.monotonic() - begin < 3
+            said = process.stdout.read()
+    assert str(film) in said
+    rows = [json.loads(line) for line in film.with_suffix(".jsonl").read_text().splitlines()]
+    with av.open(film) as container:
+        times = [frame.time for frame in container.decode(video=0)]
+    assert len(times) == len(rows) > 60
+    np.testing.assert_allclose(times, [row["time"] for row in rows], atol=0.002)
+    assert times[-1] - times[0] > 2.5
+    explained = [row for row in rows if row["map_frame"]]
+    assert explained[-1]["relevance_sum"] == pytest.approx(
+        explained[-1]["explained_score"], rel=0.1
+    )
+    assert sorted(p.name for p in tmp_path.iterdir() if "s.png" not in p.name) == [
+        "view.jsonl", "view.mp4",
+    ]  # fmt: skip
+
+
+def test_the_picture_comes_at_its_rate_under_a_slow_network(tmp_path, monkeypatch):
+    """30 of 30 with a network that takes 200 ms; no frame is counted twice."""
+
+    class Slow(relevance_thread.Engine):
+        def begin(self, pictures):
+            time.sleep(0.2)
+            return super().begin(pictures)
+
+    monkeypatch.setattr(relevance_thread, "Engine", Slow)
+    words = {"--source": "synthetic", "--model": "shapes", "--display": "none"}
+    stats = tmp_path / "s.json"
+    live.run(config.load(options=words).config, duration_s=4, stats=stats)
+    figures = json.loads(stats.read_text())
+    assert figures["display_fps"] > 28.5
+    assert 3.5 < figures["maps_per_s"] < 5.1
+    assert figures["frames_shown"] <= figures["frames_captured"]
+    assert figures["map_age_ms"]["p50"] > 200

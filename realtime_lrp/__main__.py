@@ -1,5 +1,5 @@
 """`python -m realtime_lrp` is `realtime-lrp`."""
 
-from realtime_lrp.cli import main
+from realtime_lrp.cli import process
 
-main()
+process()

@@ -5,10 +5,13 @@ Everything heavy is imported inside a command, so that `--help` answers at once.
 
 import errno
 import logging
+import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -54,6 +57,24 @@ def main() -> None:
             _fail(Error(f"Writing failed ({error})."), 74)
         kind = type(error).__name__
         _fail(Error(f"Unexpected {kind}: {error}\nThis is a fault of ours; -vv shows where."), 70)
+
+
+def process() -> None:
+    """`main` for a process of its own.
+
+    A thread that still computes would abort it while the interpreter is taken down, with another
+    exit code: then the process ends without that.
+    """
+    try:
+        main()
+    except SystemExit as ended:
+        if all(thread is threading.main_thread() for thread in threading.enumerate()):
+            raise
+        code = ended.code
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(code if isinstance(code, int) else 0 if code is None else 1)
 
 
 def _fail(error: Exception, code: int) -> None:

@@ -428,7 +428,7 @@ def setting_of(**more):
 def test_relevance_that_is_lost_is_marked(total, precision, kept):
     """1 % of what began at the output, 5 % in bfloat16."""
     rows = setting_of(totals=(total,), engine=engine_of(("a", "b", "c"), precision))
-    assert rows["sum of relevance"].value == f"{total:.4g} of 0.7"
+    assert rows["relevance"].value == f"{total:.3g} of 0.7"
     assert rows["conservation"].value == ("kept" if kept else "NOT KEPT")
     assert rows["conservation"].warn is not kept
 
@@ -442,7 +442,7 @@ def test_the_setting_says_what_explains_the_answer():
     random = setting_of(engine=engine_of(("a", "b", "c"), **{"--weights": "random"}))
     assert random["weights"].warn
     gradient = setting_of(totals=(None,))
-    assert "conservation" not in gradient and "sum of relevance" not in gradient
+    assert "conservation" not in gradient and "relevance" not in gradient
     engine = engine_of(("heart", "star", "cup"))
     assert figures.target_words(engine, "0 - 2") == "heart - cup"
     assert figures.target_words(engine, 1) == "star"

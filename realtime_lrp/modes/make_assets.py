@@ -1,7 +1,8 @@
-"""Makes what lies in `assets/`: trains `shapes`, measures it, draws the demo clip.
+"""Makes what lies in `assets/`: the network `shapes`, its figures, the demo clip, a film of `live`.
 
-`python -m realtime_lrp.modes.make_assets` does all three; `network`, `measure` or `clip` after it
-only what is named. The pictures measured are drawn from a seed that training never uses.
+`python -m realtime_lrp.modes.make_assets` does all of it; `network`, `measure`, `clip` or
+`animation` after it only what is named. The pictures measured are drawn from a seed that training
+never uses.
 
 Relevance maps here are float32 [N, H, W], summed over the colour channels; masks are bool
 [N, H, W].
@@ -26,10 +27,14 @@ from realtime_lrp.video.writer import VideoWriter
 
 logger = logging.getLogger(__name__)
 
-STEPS = ("network", "measure", "clip")
+STEPS = ("network", "measure", "clip", "animation")
 HELD_OUT_SEED = 2027
 HELD_OUT = 6400
 CLIP_FPS = 30
+ANIMATION = (540, 960)
+ANIMATION_FPS = 8
+"""Rows and columns, and pictures a second, of the film of the live viewer."""
+SETTLED_S = 9.0
 REACH = 2
 """How far outside the ink or the silhouette, in pixels, relevance still counts as on it."""
 
@@ -44,7 +49,12 @@ def main(words: list[str] | None = None) -> None:
     if unknown:
         parser.error(f"no such step: {', '.join(sorted(unknown))} (there are {', '.join(STEPS)})")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    steps = {"network": make_network, "measure": measure_network, "clip": make_clip}
+    steps = {
+        "network": make_network,
+        "measure": measure_network,
+        "clip": make_clip,
+        "animation": make_animation,
+    }
     for name in STEPS:
         if name in (given.steps or STEPS):
             steps[name](given.output)
@@ -92,6 +102,65 @@ def make_clip(folder: Path) -> None:
     ):
         for number, (frame, _, _) in enumerate(render_clip(fps=CLIP_FPS)):
             writer.write(frame, number)
+
+
+def make_animation(folder: Path) -> None:
+    """Films the live viewer on `demo.mp4`, keys pressed by a script, into `live.webp`."""
+    from realtime_lrp import config
+    from realtime_lrp.modes.live.run import run
+    from realtime_lrp.view.window import Mouse
+
+    rows, columns = ANIMATION
+    patches = [
+        Mouse(round(x * columns), round(y * rows), "left")
+        for x, y in ((0.53, 0.56), (0.62, 0.66), (0.44, 0.67), (0.47, 0.83), (0.58, 0.83))
+    ]
+    script = [
+        (0.0, "t"), (3.5, "p"), (6.5, "p"), (7.0, "o"), (8.5, "o"), (8.6, "o"), (9.5, "a"),
+        (11.5, "a"), (12.0, "f"), (12.1, "]"), (12.2, "]"),
+        *((12.5 + 0.7 * number, patch) for number, patch in enumerate(patches)),
+        (17.5, "q"),
+    ]  # fmt: skip
+    canvases: list[np.ndarray] = []
+    opened = time.monotonic()
+
+    class Filmed:
+        """A window whose keys a script presses, once the rates have settled."""
+
+        size, closed = ANIMATION, False
+
+        def __enter__(self):
+            self.begun, self.due = None, list(script)
+            return self
+
+        def __exit__(self, *exception):
+            pass
+
+        def show(self, canvas):
+            now = time.monotonic()
+            if self.begun is not None and now - self.begun >= len(canvases) / ANIMATION_FPS:
+                canvases.append(canvas.copy())
+
+        def events(self):
+            now = time.monotonic()
+            if self.begun is None and now - opened > SETTLED_S:
+                self.begun = now
+            happened = []
+            while self.begun is not None and self.due and now - self.begun >= self.due[0][0]:
+                happened.append(self.due.pop(0)[1])
+            return happened
+
+    chosen = config.load(options={"--model": "shapes", "--source": str(folder / "demo.mp4")}).config
+    run(chosen, window=Filmed)
+    made = cv2.Animation()
+    made.frames = [cv2.cvtColor(canvas, cv2.COLOR_RGB2BGR) for canvas in canvases]
+    made.durations = np.full(len(canvases), 1000 // ANIMATION_FPS, np.int32)
+    quality = [cv2.IMWRITE_WEBP_QUALITY, 60]
+    with completed(folder / "live.webp", overwrite=True) as part:
+        done, data = cv2.imencodeanimation(".webp", made, quality)
+        if not done:
+            raise RuntimeError("the animation cannot be encoded")
+        part.write_bytes(data.tobytes())
 
 
 def _fields(batch: Batch) -> tuple[np.ndarray, ...]:

@@ -140,7 +140,7 @@ def _draw_bar(canvas: np.ndarray, bar: Bar, x: int, y: int, width: int, height: 
         cv2.rectangle(canvas, (x, y), (end, y + height), BAR, -1)
     if bar.before is not None:
         mark = x + round(width * bar.before)
-        cv2.rectangle(canvas, (mark - 1, y - height), (mark + 1, y + 2 * height), WAS, -1)
+        cv2.rectangle(canvas, (mark - 1, y), (mark + 1, y + round(1.7 * height)), WAS, -1)
 
 
 def percent(share: float) -> str:

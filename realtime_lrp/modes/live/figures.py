@@ -129,7 +129,7 @@ def _sums(made: Map) -> list[Row]:
         return []
     explained = made.explained[0]
     rows = [
-        Row("sum of relevance", f"{total:.4g} of {explained:.4g}")
+        Row("relevance", f"{total:.3g} of {explained:.3g}")
         for total in made.totals
         if total is not None
     ]

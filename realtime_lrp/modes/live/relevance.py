@@ -244,6 +244,8 @@ class RelevanceThread:
             log.info("first map after %.1f s of preparation", seconds)
         self._stats.map_made(1, seconds)
         self.maps.put(made, begun.frame.time)
+        if self.workshop.preparing:
+            self._stop.wait(seconds)  # half the time for what is waited for
 
     def _made(self, begun: _Begun, result: Result) -> Map:
         engine, request, region = begun.engine, begun.request, result.region

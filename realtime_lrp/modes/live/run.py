@@ -30,6 +30,7 @@ def run(
     stats: Path | None = None,
     record: Path | None = None,
     overwrite: bool = False,
+    window: type = Window,
 ) -> list[str]:
     """Runs until `q`, ESC, the window's X, SIGINT, SIGTERM or the end of the duration.
 
@@ -39,6 +40,7 @@ def run(
       stats: where the figures go, or None.
       record: a film of what is shown, or None.
       overwrite: whether the film may replace a file.
+      window: what stands for the window, a class like `Window`.
 
     Returns:
       A line for each thing that was kept, and one of figures, if there was a map.
@@ -49,7 +51,7 @@ def run(
       TransferError: the film could not be finished.
     """
     windowed = config.live.display == "window"
-    if windowed:
+    if windowed and window is Window:
         require_display()
     if stats:
         check_output(stats, overwrite=True)
@@ -66,18 +68,18 @@ def run(
         while not (stopped.wait(POLL_S) or capture.frames.count):
             capture.check()
             relevance.check()
-        window = stack.enter_context(Window()) if windowed and not stopped.is_set() else None
-        controls.attach(capture, relevance, window)
+        shown = stack.enter_context(window()) if windowed and not stopped.is_set() else None
+        controls.attach(capture, relevance, shown)
         view = View(
             capture, relevance, figures, controls,
-            window.show if window else _unseen, window and (lambda: window.size), keeper.status,
+            shown.show if shown else _unseen, shown and (lambda: shown.size), keeper.status,
         )  # fmt: skip
         while not stopped.is_set():
             capture.check()
             relevance.check()
-            for event in window.events() if window else ():
+            for event in shown.events() if shown else ():
                 controls.handle(event)
-            if controls.ended or (window and window.closed):  # showing would open it again
+            if controls.ended or (shown and shown.closed):  # showing would open it again
                 break
             canvas = view.step()
             if canvas is not None and (trouble := keeper.take(view, canvas)):

@@ -46,8 +46,9 @@ class Choice:
             "lrp": config.lrp.model_copy(update=lrp),
             "overlay": config.overlay.model_copy(update={"map": self.channels}),
         }
-        if self.random:
-            changed["model"] = config.model.model_copy(update={"weights": "random"})
+        own = None if config.model.weights == "random" else config.model.weights
+        weights = "random" if self.random else own
+        changed["model"] = config.model.model_copy(update={"weights": weights})
         return config.model_copy(update=changed)
 
 
@@ -68,7 +69,7 @@ class Workshop:
         self.preparing: Choice | None = None
         self.trouble = ""
         self._config = config
-        self._bases = {choice.random: first}
+        self._first, self._first_random = first, choice.random
         self._ready: OrderedDict[Choice, Engine] = OrderedDict({choice: first})
         self._refused: Choice | None = None
         self._wanted: Choice | None = None
@@ -123,13 +124,9 @@ class Workshop:
 
     def _made(self, choice: Choice) -> Engine:
         settings = choice.settings(self._config)
-        base = self._bases.get(choice.random)
-        if base is None:
-            self._bases[choice.random] = engine = Engine(
-                settings, VIEWER_COMPOSITE, moving=True, keep_model=True, also=choice.also
-            )
-            return engine
-        return base.with_settings(settings, choice.also)
+        if choice.random == self._first_random:
+            return self._first.with_settings(settings, choice.also)
+        return Engine(settings, VIEWER_COMPOSITE, moving=True, also=choice.also)
 
     def _keep(self, choice: Choice, engine: Engine) -> None:
         self._ready[choice] = engine

@@ -193,7 +193,7 @@ def demo(settings: config.Settings, output, overwrite, duration) -> None:
 
     windowed = settings.config.live.display == "window" and display_reachable()
     if output is None and windowed:
-        _ends_with_0(lambda: mode.in_window(settings.config, duration))
+        _ends_with_0(lambda: _say(mode.in_window(settings.config, duration)))
     else:
         _say(mode.to_file(settings.config, Path(output or "demo.mp4"), overwrite))
 

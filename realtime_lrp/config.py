@@ -42,7 +42,15 @@ def _camera_size(value: Any) -> Any:
     return int(parts[1]), int(parts[2])
 
 
+def _camera_format(value: Any) -> Any:
+    """Four letters in capitals."""
+    if value is not None and not re.fullmatch(r"[ -~]{4}", str(value)):
+        raise ValueError("expected four letters, for example MJPG or YUYV")
+    return value and str(value).upper()
+
+
 Pixels = Annotated[int, Field(ge=1, le=8192)]
+CameraFormat = Annotated[str | None, BeforeValidator(_camera_format)]
 CameraSize = Annotated[tuple[Pixels, Pixels] | None, BeforeValidator(_camera_size)]
 Size = Annotated[tuple[Pixels, Pixels] | None, BeforeValidator(_size)]
 Text = Annotated[str, BeforeValidator(lambda v: str(v) if isinstance(v, int) else v)]
@@ -229,9 +237,8 @@ class Live(_Section):
     camera_fps: float | None = Field(
         None, gt=0, le=1000, strict=False, description="frames a second to ask for; null: its own"
     )
-    camera_format: str | None = Field(
+    camera_format: CameraFormat = Field(
         None,
-        pattern="^[ -~]{4}$",
         description="pixel format to ask for, four letters such as MJPG or YUYV; null: its own",
     )
     panels: list[str] = Field(

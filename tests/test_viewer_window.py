@@ -214,3 +214,92 @@ def test_the_picture_comes_at_its_rate_under_a_slow_network(tmp_path, monkeypatc
     assert 3.5 < figures["maps_per_s"] < 5.1
     assert figures["frames_shown"] <= figures["frames_captured"]
     assert figures["map_age_ms"]["p50"] > 200
+
+
+class Scripted:
+    """A window whose keys a script presses: (seconds from its opening, event)."""
+
+    size, closed, script, shown = (360, 640), False, (), None
+
+    def __enter__(self):
+        self.opened, self.due = time.monotonic(), list(self.script)
+        type(self).shown = []
+        return self
+
+    def __exit__(self, *exception):
+        pass
+
+    def show(self, canvas):
+        self.shown.append((time.monotonic() - self.opened, canvas))
+
+    def events(self):
+        now = time.monotonic() - self.opened
+        return [self.due.pop(0)[1] for _ in list(self.due) if now >= self.due[0][0]]
+
+
+def run_scripted(script, tmp_path, **words):
+    """The viewer with a scripted window, on a synthetic source; what it returns."""
+
+    class Window(Scripted):
+        pass
+
+    Window.script = script
+    options = {"--source": "synthetic", "--model": "shapes"}
+    sets = (f"live.folder={tmp_path}", "live.sources=['synthetic:15']")
+    chosen = config.load(sets=sets, options=options).config
+    return Window, live.run(chosen, window=Window, **words)
+
+
+def test_a_full_disk_ends_the_recording_and_not_the_view(tmp_path, monkeypatch):
+    """A line on the screen, the film is whole, a second one is refused with a line."""
+    from realtime_lrp.video import recorder
+
+    monkeypatch.setattr(recorder.shutil, "disk_usage", disk := Disk())
+    script = [(3.0, "r"), (4.0, disk), (6.5, "r"), (7.5, "q")]
+    with monkeypatch.context() as patch:
+        patch.setattr(live.Controls, "handle", lambda self, event: pressed(self, event))
+        window, lines = run_scripted(script, tmp_path)
+    (film,) = tmp_path.glob("*.mp4")
+    with av.open(film) as container:
+        frames = sum(1 for _ in container.decode(video=0))
+    assert 20 < frames < 75
+    assert any(f"{frames} frames" in line and film.name in line for line in lines)
+    assert any("the disk is full" in line for line in lines)
+    shown = [canvas for seconds, canvas in window.shown if 5.5 < seconds < 6.4]
+    assert max(warm(canvas[250:]) for canvas in shown) > 100, "a line on the screen"
+    assert len(shown) > 20, "the view goes on"
+    assert [p.suffix for p in sorted(tmp_path.iterdir())] == [".jsonl", ".mp4"]
+
+
+class Disk:
+    """A disk that is full once it was called as an event."""
+
+    full = False
+
+    def __call__(self, path):
+        from collections import namedtuple
+
+        return namedtuple("Usage", "total used free")(2**40, 0, 2**20 if self.full else 2**39)
+
+
+def pressed(controls, event):
+    """Fills the disk, or presses a key."""
+    if isinstance(event, Disk):
+        event.full = True
+    else:
+        HANDLE(controls, event)
+
+
+HANDLE = live.Controls.handle
+
+
+def test_the_next_source_is_gone_over_to_by_key(tmp_path):
+    """From 30 frames a second to 15, and back; frames count on."""
+    stats = tmp_path / "s.json"
+    script = [(3.5, "c"), (6.5, "q")]
+    run_scripted(script, tmp_path, stats=stats)
+    figures = json.loads(stats.read_text())
+    assert figures["frames_captured"] == pytest.approx(3.5 * 30 + 3 * 15, abs=15)
+    assert figures["reconnects"] == 0
+    captured, shown, dropped = (figures[f"frames_{n}"] for n in ("captured", "shown", "dropped"))
+    assert 0 <= captured - shown - dropped <= 2

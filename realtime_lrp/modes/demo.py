@@ -25,10 +25,10 @@ def with_demo_network(config: Config) -> Config:
     return config.model_copy(update={"model": model})
 
 
-def in_window(config: Config, duration_s: float | None) -> None:
-    """Plays the clip in a window, again and again."""
+def in_window(config: Config, duration_s: float | None) -> list[str]:
+    """Plays the clip in a window, again and again; returns what `live` does."""
     source = config.live.model_copy(update={"source": str(CLIP)})
-    run_live(with_demo_network(config).model_copy(update={"live": source}), duration_s)
+    return run_live(with_demo_network(config).model_copy(update={"live": source}), duration_s)
 
 
 def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:

@@ -91,8 +91,12 @@ def put_in_place(part: Path, target: Path, overwrite: bool) -> None:
 
 def left_over(target: Path) -> list[Path]:
     """The parts of a target that runs left which are no longer there."""
-    parts = target.parent.glob(f"{glob.escape(target.name)}.*.part")
-    return [part for part in parts if not _runs(part.name.split(".")[-2])]
+    return left_in(target.parent, f"{glob.escape(target.name)}.*.part")
+
+
+def left_in(folder: Path, pattern: str) -> list[Path]:
+    """The parts in a folder, of names like a pattern, which belong to no process that runs."""
+    return [part for part in folder.glob(pattern) if not _runs(part.name.split(".")[-2])]
 
 
 def _runs(number: str) -> bool:

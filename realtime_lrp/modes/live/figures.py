@@ -47,10 +47,13 @@ class Rates:
     dropped: int = 0
     picture_ms: float = 0.0
     map_ms: float | None = None
+    frozen: bool = False
 
     @property
     def limit(self) -> str:
         """Which of the three limits the others."""
+        if self.frozen:
+            return "the frozen picture"
         captured, shown, maps = (one.rate() for one in (self.captured, self.shown, self.maps))
         if shown < KEEPS_UP * captured:
             return "drawing"

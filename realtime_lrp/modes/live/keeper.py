@@ -1,7 +1,9 @@
 """What is kept of a live view: recordings and pictures; failing to keep one never ends the view."""
 
 import logging
+import threading
 import time
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,13 @@ from realtime_lrp.modes.live import snapshot
 from realtime_lrp.modes.live.relevance import Map
 from realtime_lrp.modes.live.view import View
 from realtime_lrp.modes.records import described
-from realtime_lrp.video.files import check_output
+from realtime_lrp.video.files import check_output, left_in
 from realtime_lrp.video.recorder import Recorder
 from realtime_lrp.video.slot import Item
 from realtime_lrp.video.writer import CONTAINERS
+
+STEM = "realtime_lrp"
+"""With this begins the name of everything that is kept by key."""
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +34,9 @@ class Keeper:
       record: the film that is recorded from the first picture on, or None.
       overwrite: whether that one may replace a file.
 
+    Attributes:
+      failure: why that film is not whole, or None.
+
     Raises:
       UsageError: its name has another ending.
       OutputError: it cannot be made.
@@ -38,9 +46,13 @@ class Keeper:
         self._config = config
         self._target, self._overwrite = record, overwrite
         self._recorder: Recorder | None = None
-        self._told = False
+        self._finishing: list[threading.Thread] = []
+        self._news: deque[str] = deque()
         self._lines: list[str] = []
+        self._asked, self.failure = record, None
         self._row: tuple[Map, dict[str, Any]] | None = None
+        for part in left_in(Path(config.live.folder), f"{STEM}-*.part"):
+            log.warning("%s is what a run that was ended left; rename it to keep it", part)
         if record:
             if record.suffix.lower() not in CONTAINERS:
                 raise UsageError(
@@ -49,29 +61,38 @@ class Keeper:
             check_output(record, overwrite)
             check_output(record.with_suffix(".jsonl"), overwrite)
 
-    def take(self, view: View, canvas: np.ndarray) -> str:
-        """Records a canvas if a recording runs; a line for the screen if that has just ended."""
+    def take(self, view: View, canvas: np.ndarray) -> None:
+        """Records a canvas if a recording runs.
+
+        Raises:
+          OutputError: the first recording, asked for at the start, cannot be made.
+          TransferError: there is no room for it.
+        """
         if self._target and self._recorder is None:
-            self._begin(canvas)
+            self._recorder = Recorder(self._target, canvas.shape[:2], self._overwrite)
         if self._recorder is None:
-            return ""
+            return
         time_ = time.monotonic() if view.frozen else view.frame.time
         self._recorder.put(canvas, time_, self._described(view.frame, view.map))
-        if self._recorder.trouble and not self._told:
-            self._told = True
-            return self._recorder.trouble
-        return ""
+        if self._recorder.trouble:
+            self._end_in_the_background()
 
-    def toggle(self) -> str:
-        """Begins a recording with the next canvas, or ends the one that runs; a line for people."""
+    def toggle(self, canvas_size: tuple[int, int]) -> str:
+        """Begins a recording, or ends the one that runs; a line for people."""
         if self._target:
-            lines = self._ended()
-            return lines[0] if lines else "recording ended"
+            self._end_in_the_background()
+            return "recording ends"
         try:
-            self._target, self._overwrite = self._name(".mp4"), False
+            target = self._name(".mp4")
+            self._recorder = Recorder(target, canvas_size)
         except Error as error:
             return str(error)
-        return f"recording {self._target.name}"
+        self._target = target
+        return f"recording {target.name}"
+
+    def news(self) -> str:
+        """A line for the screen about what has been finished since the last call; or ""."""
+        return self._news.popleft() if self._news else ""
 
     def snapshot(self, view: View) -> str:
         """Keeps what is shown; a line for people."""
@@ -90,8 +111,6 @@ class Keeper:
         recorder = self._recorder
         if recorder is None:
             return "", False
-        if recorder.trouble:
-            return "recording stopped", True
         minutes, seconds = divmod(int(recorder.seconds), 60)
         lost = f", {recorder.dropped} left out" if recorder.dropped else ""
         return f"recording {minutes}:{seconds:02d}{lost}", bool(recorder.dropped)
@@ -101,35 +120,34 @@ class Keeper:
 
         Returns:
           A line for each thing that was kept.
-
-        Raises:
-          TransferError: a recording could not be finished.
         """
-        self._ended(raising=True)
+        self._end_in_the_background()
+        for thread in self._finishing:
+            thread.join()
         return self._lines
 
-    def _begin(self, canvas: np.ndarray) -> None:
-        self._told = False
-        self._recorder = Recorder(self._target, canvas.shape[:2], self._overwrite)
+    def _end_in_the_background(self) -> None:
+        recorder, self._recorder = self._recorder, None
+        if recorder:
+            words = recorder, self._target == self._asked
+            thread = threading.Thread(target=self._finished, args=words, daemon=True)
+            self._finishing.append(thread)
+            thread.start()
+        self._target = None
 
-    def _ended(self, raising: bool = False) -> list[str]:
-        recorder, self._recorder, self._target = self._recorder, None, None
-        if recorder is None:
-            return []
+    def _finished(self, recorder: Recorder, asked_at_start: bool) -> None:
         try:
             lines = recorder.finish()
+            self._lines += lines
+            self._news.append(lines[-1] if recorder.trouble else lines[0])
         except Error as error:
-            if raising:
-                raise
-            log.error("%s", error)
-            lines = [str(error)]
-        self._lines += lines
-        return lines
+            self.failure = error if asked_at_start else self.failure
+            self._news.append(str(error))
 
     def _name(self, suffix: str) -> Path:
         """A new name in the configured folder, after date and time."""
         folder = Path(self._config.live.folder)
-        stem = time.strftime("realtime_lrp-%Y%m%d-%H%M%S")
+        stem = time.strftime(f"{STEM}-%Y%m%d-%H%M%S")
         for number in range(1, 100):
             target = folder / f"{stem}{f'-{number}' if number > 1 else ''}{suffix}"
             beside = target.with_suffix(".npz" if suffix == ".png" else ".jsonl")

@@ -82,8 +82,10 @@ def run(
             if controls.ended or (shown and shown.closed):  # showing would open it again
                 break
             canvas = view.step()
-            if canvas is not None and (trouble := keeper.take(view, canvas)):
-                controls.say(trouble)
+            if canvas is not None:
+                keeper.take(view, canvas)
+            if news := keeper.news():
+                controls.say(news)
             _do_wanted(controls, keeper, view, sources, capture)
             if duration_s is not None and figures.seconds() >= duration_s:
                 break
@@ -91,14 +93,15 @@ def run(
         for part in (capture, relevance):
             part.end()
         lines = keeper.finish()
-    if relevance.engine is None:
-        return lines
-    engine = relevance.engine
-    figures.device, figures.precision = engine.device, engine.precision
-    figures.traces = engine.explainer.traces
-    if stats:
-        figures.write(stats, live=True)
-    return [*lines, figures.summary()]
+    if engine := relevance.engine:
+        figures.device, figures.precision = engine.device, engine.precision
+        figures.traces = engine.explainer.traces
+        lines = [*lines, figures.summary()]
+        if stats:
+            figures.write(stats, live=True)
+    if keeper.failure:
+        raise keeper.failure
+    return lines
 
 
 class _Sources:
@@ -135,7 +138,7 @@ def _do_wanted(
             if one == "snapshot":
                 controls.say(keeper.snapshot(view))
             elif one == "record":
-                controls.say(keeper.toggle())
+                controls.say(keeper.toggle(view.scene.size))
             elif one == "source":
                 controls.forget_frame()
                 controls.say(sources.next(capture))

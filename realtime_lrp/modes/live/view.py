@@ -21,6 +21,8 @@ from realtime_lrp.view.menus import draw_help
 from realtime_lrp.view.scene import Artist, Scene, places
 
 POLL_S = 0.02
+SOON_S = 0.05
+"""A new map or figure waits so long for the next frame, to be drawn with it."""
 FIGURES_S = 0.25
 """So often the figures change, at most: faster ones cannot be read."""
 
@@ -67,7 +69,8 @@ class View:
         self._status = status
         self._artist = Artist()
         self._missed = capture.frames.count
-        self._drawn: tuple | None = None
+        self._drawn: tuple = None, None
+        self._drawn_at = 0.0
         self._rates = Rates()
         self._columns: tuple[tuple[Block, ...], tuple[Block, ...]] = (), ()
         self._columns_for: tuple | None = None
@@ -87,10 +90,12 @@ class View:
         fresh, self.map = self._newest(before)
         self.frame = self._controls.frozen or fresh or self.frame
         self._measure()
-        state = self._state()
-        if self.frame is None or state == self._drawn:
+        at_once, soon = self._state()
+        waited = time.monotonic() - self._drawn_at > SOON_S
+        changed = at_once != self._drawn[0] or (waited and soon != self._drawn[1])
+        if self.frame is None or not changed:
             return None
-        self._drawn = state
+        self._drawn, self._drawn_at = (at_once, soon), time.monotonic()
         canvas = self._draw()
         if fresh:
             self._count(fresh.number - before - 1)
@@ -127,17 +132,13 @@ class View:
         self._rates.shown.reached(self._stats.frames_shown)
         self._rates.maps.reached(self._relevance.maps.count)
         self._rates.dropped = self._stats.frames_dropped
+        self._rates.frozen = self.frozen
 
-    def _state(self) -> tuple:
-        """What a drawing depends on."""
-        return (
-            self.frame and self.frame.number,
-            self.map,
-            self._controls.version,
-            self._notice(),
-            self._size and self._size(),
-            time.monotonic() // FIGURES_S,
-        )
+    def _state(self) -> tuple[tuple, tuple]:
+        """What a drawing depends on: what is drawn at once, and what waits for the next frame."""
+        number, size = self.frame and self.frame.number, self._size and self._size()
+        at_once = number, self._controls.version, self._notice(), size
+        return at_once, (self.map, time.monotonic() // FIGURES_S)
 
     def _draw(self) -> np.ndarray:
         controls = self._controls

@@ -201,7 +201,9 @@ def demo(settings: config.Settings, output, overwrite, duration) -> None:
 @cli.command()
 @_DURATION
 @_STATS
-@click.option("--record", type=_PATH, metavar="FILE", help="writes what is shown (.mp4, .mkv)")
+@click.option(
+    "--record", type=_PATH, metavar="FILE", help="writes what is shown (.mp4, .mov, .mkv)"
+)
 @_OVERWRITE
 @configured("--source", *EXPLAIN, "--follow", "--display")
 def live(settings: config.Settings, duration, stats, record, overwrite) -> None:

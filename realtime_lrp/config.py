@@ -177,8 +177,9 @@ class Overlay(_Section):
         description="the newest map in live pictures: flow (carried along with what moves), hold "
         "(where it was) or sync (only pictures with their own map are shown)",
     )
-    style: Literal["heat", "contour"] = Field(
-        "heat", description="heat (colours) or contour (lines of equal strength), in live pictures"
+    style: Literal["heat", "contour", "off"] = Field(
+        "heat",
+        description="heat (colours), contour (lines of equal strength) or off, in live pictures",
     )
     average: float = Field(
         0.0,

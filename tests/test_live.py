@@ -150,8 +150,10 @@ def test_the_window_shows_the_stream_and_closes(way, display, tiny_model, tmp_pa
     """q, ESC and the window's X end it with 0; the picture and its figures are on the screen."""
     with MjpegServer(size=(480, 640)) as server:
         words = ("live", "--source", server.url, "--model", tiny_model, "--preprocess", "tf")
-        with start(*words, DISPLAY=display) as process:
+        with start(*words, "--opacity", 0, "-v", DISPLAY=display) as process:
             window = opened_window(display, process)
+            while "first map" not in process.stderr.readline():
+                assert process.poll() is None
             time.sleep(1)
             picture = screenshot(display, tmp_path / "s.png")
             red = (picture[..., 0] > 150) & (picture[..., 2] < 90)

@@ -148,12 +148,18 @@ def test_what_cannot_be_prepared_is_told_once_and_the_rest_goes_on(frames, tiny_
         choice = running.thread.request.choice
         running.ask(choice=replace(choice, method="grad_cam"))
         running.explain(frames[1])
-        running.wait(lambda: "grad_cam needs" in running.thread.doing)
+        refused = []
+        running.wait(lambda: refused.append(running.thread.workshop.refused()) or refused[-1])
+        assert refused[-1][0].method == "grad_cam" and "grad_cam needs" in refused[-1][1]
+        assert running.thread.workshop.refused() is None
         assert running.explain(frames[2]).engine.name == "epsilon_plus_flat"
-        assert "grad_cam needs" in running.thread.doing
-        running.ask(choice=choice)
-        running.explain(frames[3])
-        assert running.thread.doing == ""
+        assert running.thread.choice == choice and running.thread.doing == ""
+        also = ("gradient", "grad_cam", "guided_backprop")
+        running.ask(choice=replace(choice, also=also))
+        running.wait(lambda: running.thread.workshop.refused())
+        running.wait(lambda: running.explain(frames[2]).engine.also)
+        panels = running.thread.maps.newest().value.finding.panels
+        assert [one.name for one in panels] == ["epsilon_plus_flat", "gradient"]
 
 
 def test_only_so_many_engines_are_kept(engine, monkeypatch):

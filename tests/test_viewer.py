@@ -1,19 +1,22 @@
 """What keys and the mouse change, what is drawn, and the figures beside it."""
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from viewer import Viewer, engine_of, found
 
 from realtime_lrp.modes.live import figures
-from realtime_lrp.modes.live.controls import Controls
+from realtime_lrp.modes.live.controls import Controls, first_request
 from realtime_lrp.modes.live.figures import Rates
 from realtime_lrp.modes.live.probe import Flipped, Probe, covered
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.methods import METHODS
 from realtime_lrp.view import keys, menus
-from realtime_lrp.view.hud import WARNING, Bar, Row, column_width, draw_column, percent
+from realtime_lrp.view.colormaps import COLORMAPS
+from realtime_lrp.view.hud import WARNING, Bar, Legend, Row, column_width, draw_column, percent
 from realtime_lrp.view.scene import Artist, Finding, Look, Panel, Scene, places
 from realtime_lrp.view.window import Mouse
 
@@ -45,7 +48,7 @@ def test_every_key_has_one_action_and_every_action_a_method():
     assert len(all_keys) == len(set(all_keys))
     for key, action in keys.ACTIONS.items():
         assert callable(getattr(Controls, action)), key
-    assert len(keys.COMPOSITE_KEYS) == len(COMPOSITES)
+    assert list(keys.COMPOSITE_KEYS.values()) == list(COMPOSITES)
 
 
 @pytest.mark.parametrize(
@@ -53,8 +56,8 @@ def test_every_key_has_one_action_and_every_action_a_method():
     [
         (97, "a"), (65, "a"), (27, "Escape"), (13, "Return"), (8, "BackSpace"), (127, "BackSpace"),
         (32, "space"), (0xFF52, "Up"), (0x260000, "Up"), (0xF700, "Up"), (0xFFC8, "F11"),
-        (-60, "ä"), (0xE4, "ä"), (-1, None), (0xFFE1, None), (0xFFE9, None), (0xFFBE, None),
-        (43, "+"), (1, None),
+        (-60, "ä"), (0xE4, "ä"), (-1, None), (0xFFE1, None), (0xFFE9, None), (0xFFBE, "F1"),
+        (43, "+"), (1, None), (0xFFBF, None),
     ],
 )  # fmt: skip
 def test_key_codes_have_names(code, name):
@@ -87,7 +90,7 @@ def test_the_help_shows_every_line_within_the_screen(size):
 
 def test_the_list_of_classes_is_narrowed_and_walked_through():
     """Letters anywhere in the name, digits from the front of the number, arrows, Backspace."""
-    listed = menus.ClassList([(7, "heart", 0.9), (3, "star fish", 0.1), (31, "Säge", 0.0)])
+    listed = menus.ClassList([(7, "heart"), (3, "star fish"), (31, "Säge")], np.zeros(32))
     assert listed.chosen() == 7
     listed.press("Down")
     assert listed.chosen() == 3
@@ -110,7 +113,7 @@ def test_the_list_of_classes_is_narrowed_and_walked_through():
 @pytest.mark.parametrize("size", [(240, 320), (720, 1280)])
 def test_a_long_list_keeps_the_cursor_on_the_screen(size):
     """The chosen one of a thousand is drawn in the colour of the cursor."""
-    listed = menus.ClassList([(n, f"class {n}", 0.0) for n in range(1000)])
+    listed = menus.ClassList([(n, f"class {n}") for n in range(1000)], np.zeros(1000))
     for _ in range(500):
         listed.press("Down")
     canvas = np.zeros((*size, 3), np.uint8)
@@ -128,8 +131,8 @@ def test_the_target_is_all_the_best_locked_or_one_against_another():
     asked = lambda: viewer.relevance.request.target  # noqa: E731
     assert asked() == "all"
     for keys_, target in (
-        ("t", "top1"), ("t", "all"), ("t", "top1"), ("d", 0), ("v", "0 - 1"), ("v", "top1"),
-        ("v", "0 - 1"), ("t", "all"), ("d", 0), ("d", "top1"),
+        ("t", "top1"), ("t", "all"), ("t", "top1"), ("d", 0), ("v", "0 - 1"), ("v", 0),
+        ("d", "top1"), ("v", "0 - 1"), ("v", "top1"), ("v", "0 - 1"), ("t", "all"), ("d", 0),
     ):  # fmt: skip
         viewer.press(*keys_)
         assert asked() == target, keys_
@@ -170,7 +173,7 @@ def test_methods_composites_panels_and_random_weights_are_chosen():
     viewer = Viewer()
     choice = lambda: viewer.relevance.request.choice  # noqa: E731
     assert (choice().method, choice().composite) == ("lrp", "epsilon_plus_flat")
-    for key, name in zip(keys.COMPOSITE_KEYS, COMPOSITES, strict=True):
+    for key, name in keys.COMPOSITE_KEYS.items():
         viewer.press(key)
         assert (choice().method, choice().composite) == ("lrp", name)
     walked = []
@@ -186,6 +189,70 @@ def test_methods_composites_panels_and_random_weights_are_chosen():
     assert viewer.relevance.request.probe and viewer.controls.tiled
     viewer.press("p", "x", "g", "a")
     assert choice().also == () and not choice().random and choice().channels == "grey"
+
+
+def test_what_cannot_be_prepared_goes_back_to_what_is_shown():
+    """The request, not only the picture; another choice in the meantime stays."""
+    viewer = seen(Viewer())
+    shown = viewer.relevance.request.choice
+    viewer.press("p")
+    asked = viewer.relevance.request.choice
+    viewer.controls.refuse(asked, "there is no ReLU", replace(shown, also=()))
+    assert viewer.relevance.request.choice == shown and not viewer.controls.tiled
+    assert viewer.controls.said == "there is no ReLU"
+    viewer.press("p", "2")
+    viewer.controls.refuse(asked, "too late", shown)
+    assert viewer.relevance.request.choice.composite == "epsilon" and viewer.controls.tiled
+
+
+def test_a_target_by_name_is_the_locked_class():
+    """As the configuration names it; v and d know it."""
+    viewer = seen(Viewer(**{"--target": "star"}))
+    assert viewer.relevance.request.target == 1
+    viewer.press("v")
+    assert viewer.relevance.request.target == "1 - 0"
+    viewer.press("v", "d")
+    assert viewer.relevance.request.target == "top1"
+    contrast = seen(Viewer(**{"--target": "cup - rest"}))
+    assert contrast.relevance.request.target == "2 - rest"
+    assert figures.target_words(engine_of(("heart", "star", "cup")), "2 - rest") == "cup - rest"
+
+
+def test_the_settings_ask_for_what_is_shown():
+    """A viewer that begins with them shows the same."""
+    viewer = seen(Viewer())
+    viewer.press("2", "t", "d", "m", "k", "-", "o", "y", "g")
+    again = Controls(viewer.controls.settings(), first_request(viewer.controls.settings()))
+    assert again.look == viewer.controls.look and again.mirror
+    assert again.request.choice == viewer.relevance.request.choice
+    assert again.request.target == str(viewer.relevance.request.target) == "0"
+
+
+def test_a_patch_goes_when_the_picture_gets_another_size():
+    """It would lie elsewhere."""
+    viewer = seen(Viewer())
+    viewer.press(Mouse(80, 60, "left"))
+    assert viewer.relevance.request.mask is not None
+    viewer.frame(np.full((60, 80, 3), 90, np.uint8))
+    assert viewer.relevance.request.mask is None
+
+
+def test_in_sync_a_step_shows_the_picture_when_its_map_is_there():
+    """Never one without its own map."""
+    viewer = Viewer(**{"--follow": "sync"})
+    for _ in range(2):
+        viewer.capture.frames.put(GREY, 1.0)
+    first = viewer.capture.frames.newest()
+    viewer.maps.put(found(first, drawn_at(30, 30), BOX), 1.0)
+    viewer.view.step()
+    viewer.press(".")
+    viewer.capture.frames.put(GREY, 2.0)
+    viewer.view.step()
+    assert viewer.relevance.request.frame.number == 3 and viewer.view.frame.number == 2
+    viewer.maps.put(found(viewer.relevance.request.frame, drawn_at(30, 30), BOX), 2.0)
+    viewer.view.step()
+    assert viewer.view.frame.number == 3 and viewer.view.scene.finding is not None
+    assert viewer.stats.frames_shown == 2
 
 
 def test_drawing_is_changed_at_once():
@@ -399,7 +466,43 @@ def test_a_long_notice_is_broken_into_lines_within_the_canvas():
     assert warm.sum() > 200 and not warm[:8].any() and not warm[-8:].any()
 
 
+def test_a_full_column_gets_smaller_letters_and_a_long_value_a_line_of_its_own():
+    """Nothing is cut at the lower edge; name and value are both there."""
+    canvas = np.full((360, 640, 3), 200, np.uint8)
+    rows = tuple(Row(f"row {n}", "value") for n in range(8))
+    draw_column(canvas, [rows, rows, rows], 0)
+    assert (canvas[-1, :20] == 200).all(), "room below the last block"
+    one, two = (np.full((720, 1280, 3), 200, np.uint8) for _ in range(2))
+    draw_column(one, [(Row("LRP", "zplus"),)], 0)
+    draw_column(two, [(Row("LRP", "epsilon_alpha2_beta1_flat"),)], 0)
+    heights = [int((canvas[:, 2, 0] < 150).sum()) for canvas in (one, two)]
+    assert heights[1] == heights[0] + round(2.7 * 18) - round(1.35 * 18)
+
+
+def test_the_legend_shows_the_colours_from_end_to_end():
+    """Against and for where the map is signed; nothing to most where it is not."""
+    frame = Viewer().frame(GREY)
+    signed = Finding(GREY, BOX, (Panel("epsilon", np.zeros((9, 9), np.float32), True),))
+    look = Look(None, 1.0, "heat", "flow")
+    legend = figures.setting(replace(found(frame, drawn_at(30, 30), BOX), finding=signed), look)[-1]
+    assert legend == Legend("icefire", "against", "for")
+    gradient = replace(signed, panels=(replace(signed.panels[0], name="guided_backprop"),))
+    legend = figures.setting(replace(found(frame, drawn_at(30, 30), BOX), finding=gradient), look)
+    assert legend[-1] == Legend("icefire", "lowers it", "raises it")
+    canvas = np.zeros((720, 1280, 3), np.uint8)
+    draw_column(canvas, [(legend[-1],)], 0)
+    strip = canvas[9 + round(1.3 * 18) + 1, 9 : 9 + column_width(1280) - 18]
+    table = COLORMAPS["icefire"].table
+    np.testing.assert_array_equal(strip[[0, -1]], table[[0, -1]])
+
+
 # The figures
+
+
+def test_one_value_is_no_share():
+    """A network with a single linear output."""
+    made = found(Viewer().frame(GREY), drawn_at(30, 30), BOX, scores=(35.2,), labels=("metres",))
+    assert figures.answer(made) == (Row("metres", "35.2"),)
 
 
 def test_the_limit_is_named():
@@ -417,7 +520,8 @@ def setting_of(**more):
     """The rows of a setting by name."""
     frame = Viewer().frame(GREY)
     made = found(frame, drawn_at(30, 30), BOX, **more)
-    return {row.name: row for row in figures.setting(made)}
+    rows = figures.setting(made, Look(None, 1.0, "heat", "flow"))
+    return {row.name: row for row in rows if isinstance(row, Row)}
 
 
 @pytest.mark.parametrize(
@@ -428,9 +532,8 @@ def setting_of(**more):
 def test_relevance_that_is_lost_is_marked(total, precision, kept):
     """1 % of what began at the output, 5 % in bfloat16."""
     rows = setting_of(totals=(total,), engine=engine_of(("a", "b", "c"), precision))
-    assert rows["relevance"].value == f"{total:.3g} of 0.7"
-    assert rows["conservation"].value == ("kept" if kept else "NOT KEPT")
-    assert rows["conservation"].warn is not kept
+    assert rows["relevance"].value == f"{total:.3g} of 0.7 ({100 * total / 0.7:.0f} %)"
+    assert rows["relevance"].warn is not kept
 
 
 def test_the_setting_says_what_explains_the_answer():
@@ -438,22 +541,30 @@ def test_the_setting_says_what_explains_the_answer():
     rows = setting_of()
     assert rows["LRP"].value == "epsilon_plus_flat"
     assert rows["target"].value == "the best: heart"
-    assert (rows["computed in"].value, rows["on"].value) == ("float32", "CPU")
+    assert rows["runs in"].value == "float32 on CPU"
+    assert "map" not in rows
     random = setting_of(engine=engine_of(("a", "b", "c"), **{"--weights": "random"}))
     assert random["weights"].warn
     gradient = setting_of(totals=(None,))
-    assert "conservation" not in gradient and "relevance" not in gradient
+    assert "relevance" not in gradient
+    little = setting_of(totals=(0.0,), explained=(3e-37, 3e-37))
+    assert little["relevance"] == Row("relevance", "about 0")
     engine = engine_of(("heart", "star", "cup"))
     assert figures.target_words(engine, "0 - 2") == "heart - cup"
     assert figures.target_words(engine, 1) == "star"
     assert figures.target_words(engine, "all") == "all classes"
 
 
-def test_the_answer_shows_what_patches_change():
-    """Bars with the probability without patches."""
+def test_the_answer_shows_what_patches_change_and_a_locked_class():
+    """Bars with the probability without patches; the target's, where it is not among the best."""
     frame = Viewer().frame(GREY)
     made = found(frame, drawn_at(30, 30), BOX, uncovered=[0.9, 0.05, 0.05])
     assert figures.answer(made)[0] == Bar("heart", pytest.approx(0.7), 0.9)
+    labels, scores = "abcdefg", (0.3, 0.2, 0.2, 0.15, 0.1, 0.04, 0.01)
+    request = SimpleNamespace(target=6, mask=None)
+    locked = found(frame, drawn_at(30, 30), BOX, scores, labels, request=request)
+    locked.scores[:] = locked.scores[:5]
+    assert figures.answer(locked)[5] == Bar("g", pytest.approx(0.01))
 
 
 def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
@@ -471,12 +582,12 @@ def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
 
     flipped = Probe()(view, drawn, 0, 1.0, scores)
     assert asked == [4]
-    assert flipped.whole == 1.0
+    assert (flipped.class_, flipped.whole) == (0, 1.0)
     # of 196 patches of 10 x 10 pixels 20 are flipped: the 16 inside the square, and 4 of those on
     # its border, of whose pixels a fifth is white
     assert flipped.relevant == pytest.approx(1 - (1600 + 4 * 20) / 42**2, abs=0.02)
     assert flipped.at_random == pytest.approx(0.9, abs=0.06)
     rows = figures.faithfulness(found(Viewer().frame(GREY), drawn, BOX, flipped=flipped))
     assert rows[-1].name == "faithfulness" and not rows[-1].warn
-    worse = Flipped(0.9, 0.8, 0.7)
+    worse = Flipped(0, 0.9, 0.8, 0.7)
     assert figures.faithfulness(found(Viewer().frame(GREY), drawn, BOX, flipped=worse))[-1].warn

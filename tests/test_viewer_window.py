@@ -86,7 +86,9 @@ def test_every_key_of_the_table_is_pressed(display, tmp_path):
         screen.press("h")
         screen.until(lambda p: p.mean() < 0.5 * plain.mean() and warm(p) > 300)
         screen.press("h", "l", "h", "e", "a")
-        screen.until(lambda p: 0.5 * plain.mean() < p.mean() < 0.9 * plain.mean())
+        middle = np.s_[300:600, 500:780]
+        screen.until(lambda p: p[middle].mean() < 0.4 * plain[middle].mean())
+        assert screen.picture()[:, :300].mean() > 0.8 * plain[:, :300].mean()
         screen.press("Return", "o", "o")
         time.sleep(4.2)  # notices go
         off = screen.picture()
@@ -190,7 +192,7 @@ def test_closing_ends_within_3_s_with_the_recording_whole(way, display, tmp_path
     assert times[-1] - times[0] > 2.5
     explained = [row for row in rows if row["map_frame"]]
     assert explained[-1]["relevance_sum"] == pytest.approx(
-        explained[-1]["explained_score"], rel=0.1
+        explained[-1]["explained_score"], rel=0.2
     )
     assert sorted(p.name for p in tmp_path.iterdir() if "s.png" not in p.name) == [
         "view.jsonl", "view.mp4",

@@ -10,9 +10,16 @@ from realtime_lrp.modes.live.controls import Controls, first_request
 from realtime_lrp.modes.live.relevance import Map
 from realtime_lrp.modes.live.view import View
 from realtime_lrp.modes.stats import Stats
+from realtime_lrp.relevance.targets import TargetResolver
 from realtime_lrp.video.capture import Capture
 from realtime_lrp.video.slot import Slot
 from realtime_lrp.view.scene import Finding, Panel
+
+
+class Files(Capture):
+    """A source whose files can be gone through."""
+
+    controllable = True
 
 
 class Viewer:
@@ -26,7 +33,7 @@ class Viewer:
 
     def __init__(self, captured_before=0, size=None, figures=False, **options):
         chosen = config.load(options=options).config
-        self.capture, self.maps = Capture(lambda stop: None), Slot()
+        self.capture, self.maps = Files(lambda stop: None), Slot()
         for _ in range(captured_before):
             self.capture.frames.put(np.zeros((8, 8, 3), np.uint8), time.monotonic())
         self.stats, self.shown, self.asked = Stats("CPU", "float32"), [], []
@@ -62,7 +69,9 @@ def engine_of(labels, precision="float32", **settings):
     chosen = config.load(options=settings).config
     return SimpleNamespace(
         label=lambda index: labels[index],
-        explainer=SimpleNamespace(classes=len(labels)),
+        explainer=SimpleNamespace(
+            classes=len(labels), canonical=TargetResolver(len(labels), labels).canonical
+        ),
         settings=chosen,
         composite="epsilon_plus_flat",
         name="epsilon_plus_flat",

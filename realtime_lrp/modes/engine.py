@@ -14,7 +14,7 @@ import numpy as np
 from realtime_lrp.config import Config
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError, unknown
 from realtime_lrp.video.region import Region, region_of
-from realtime_lrp.view.colormaps import colormap_named
+from realtime_lrp.view.colormaps import by_sign, colormap_named
 from realtime_lrp.view.overlay import SMOOTHING, Layer, Painter
 
 
@@ -335,8 +335,7 @@ class Engine:
     @property
     def colormap(self) -> str:
         """The colour map of this engine's maps: the chosen one, else by their signs."""
-        signed_or_not = "icefire" if self.explainer.signed else "fire"
-        return self.settings.overlay.colormap or signed_or_not
+        return self.settings.overlay.colormap or by_sign(self.explainer.signed)
 
     def region(self, size: tuple[int, int]) -> Region:
         """The region that the network sees of a picture of (rows, columns)."""

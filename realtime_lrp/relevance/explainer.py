@@ -276,6 +276,14 @@ class Explainer:
         against = bool(resolved.rest or (resolved.weights < 0).any())
         self.signs = tuple(against or not keeps for keeps in self._keep_sign)
 
+    def canonical(self, target: str | int) -> str | int:
+        """A target with its classes by index: "all", "top5", 3, "3 - 5" or "3 - rest".
+
+        Raises:
+          UsageError: there is no such target.
+        """
+        return self._resolve.canonical(target)
+
     @property
     def signed(self) -> bool:
         """Whether the map can have negative entries for the explainer's own target."""

@@ -127,39 +127,50 @@ class TargetResolver:
         Raises:
           UsageError: there is no such class, or its name occurs twice.
         """
+        target = self.canonical(target)
+        if isinstance(target, int):
+            return Target.of(self._one(target), self._classes)
         ones = np.ones(self._classes)
-        target = target.strip() if isinstance(target, str) else target
-        if isinstance(target, str) and target == "all":
+        if target == "all":
             return Target.of(ones, self._classes, by_probability=self._classes > 1)
+        if target.startswith("top"):
+            top = int(target[3:])
+            return Target.of(ones, top, by_probability=top > 1)
+        plus, minus = target.split(" - ")
+        if minus == "rest":
+            return Target.of(self._one(int(plus)), self._classes, rest=True)
+        return Target.of(self._one(int(plus)) - self._one(int(minus)), self._classes)
+
+    def canonical(self, target: str | int) -> str | int:
+        """A target with its classes by index: "all", "top5", 3, "3 - 5" or "3 - rest".
+
+        Raises:
+          UsageError: there is no such class, or its name occurs twice.
+        """
+        target = target.strip() if isinstance(target, str) else target
+        if target == "all":
+            return target
         if isinstance(target, str) and _plain(target) not in self._by_name:
             if count := re.fullmatch(r"top(\d+)", target):
-                top = self._count(int(count[1]))
-                return Target.of(ones, top, by_probability=top > 1)
+                return f"top{self._count(int(count[1]))}"
             if " - " in target:
                 return self._contrast(target)
-        return self._of_classes(self._one(self.index(target)))
+        return self.index(target)
 
-    def _of_classes(self, weights: np.ndarray, rest: bool = False) -> Target:
-        return Target.of(weights, self._classes, rest=rest)
-
-    def _contrast(self, target: str) -> Target:
+    def _contrast(self, target: str) -> str:
         """Plus and minus, either of whose names may hold " - " itself; the first way that fits."""
         words, first_error = target.split(" - "), None
         for place in range(1, len(words)):
             plus, minus = " - ".join(words[:place]), " - ".join(words[place:])
             try:
-                one = self._one(self.index(plus))
-                if _plain(minus) == "rest":
-                    return self._against(target, one, rest=True)
-                return self._against(target, one - self._one(self.index(minus)))
+                one = self.index(plus)
+                other = "rest" if _plain(minus) == "rest" else self.index(minus)
+                if one == other or (other == "rest" and self._classes == 1):
+                    raise UsageError(f"{target!r} sets a class against itself or nothing.", "class")
+                return f"{one} - {other}"
             except UsageError as error:
                 first_error = first_error or error
         raise first_error
-
-    def _against(self, target: str, weights: np.ndarray, rest: bool = False) -> Target:
-        if not weights.any() or (rest and self._classes == 1):
-            raise UsageError(f"{target!r} sets a class against itself or nothing.", "class")
-        return self._of_classes(weights, rest)
 
     def _count(self, top: int) -> int:
         if not 1 <= top <= self._classes:

@@ -217,7 +217,7 @@ def _move_folder(part: Path, target: Path) -> None:
 def masked(address: str) -> str:
     """An address without what may be secret in it: user name, password, query."""
     without_user = re.sub(r"(:/{1,2})\S*@", r"\1***@", address)
-    return re.sub(r"(:/.*?)\?.*", r"\1?***", without_user)
+    return re.sub(r"(:/\S*?)\?\S*", r"\1?***", without_user)
 
 
 def outputs_for(

@@ -150,7 +150,8 @@ class Recorder:
             return [f"no picture came: {self._files.target} is not written"]
         lines = [f"{self.frames} frames, {self.seconds:.1f} s -> {self._files.target}"]
         if self.dropped:
-            lines.append(f"{self.dropped} pictures are left out: they came too fast")
+            are = "picture is" if self.dropped == 1 else "pictures are"
+            lines.append(f"{self.dropped} {are} left out: they came too fast")
         return lines + ([self.trouble] if self.trouble else [])
 
     def _run(self) -> None:
@@ -238,18 +239,15 @@ class _Files:
     """
 
     def __init__(self, target: Path, overwrite: bool, sidecar: bool):
+        check_film(target, overwrite, sidecar)
         self.container = target.suffix.lower()
-        if self.container not in CONTAINERS:
-            known = ", ".join(CONTAINERS)
-            raise UsageError(f"{str(target)!r} has no known ending. Expected one of {known}.")
-        check_output(target, overwrite)
         self.target = target.resolve()
         self.part = part_of(self.target)
         self._sidecar = self.target.with_suffix(".jsonl") if sidecar else None
         self._overwrite = overwrite
         self._lines: TextIO | None = None
         for one in filter(None, (self.target, self._sidecar)):
-            _check(one, overwrite)
+            _tell_left_over(one)
         if shortage := self.shortage():
             raise TransferError(
                 f"Nothing is recorded into {str(self.target.parent)!r}: {shortage}. "
@@ -306,8 +304,21 @@ class _Files:
         return True
 
 
-def _check(target: Path, overwrite: bool) -> None:
-    check_output(target, overwrite)
+def check_film(target: Path, overwrite: bool, sidecar: bool = True) -> None:
+    """Refuses a film that cannot be recorded.
+
+    Raises:
+      UsageError: an ending that is not known.
+      OutputError: it, or its sidecar, cannot be made.
+    """
+    if target.suffix.lower() not in CONTAINERS:
+        known = ", ".join(CONTAINERS)
+        raise UsageError(f"{str(target)!r} has no known ending. Expected one of {known}.")
+    for one in (target, target.with_suffix(".jsonl")) if sidecar else (target,):
+        check_output(one, overwrite)
+
+
+def _tell_left_over(target: Path) -> None:
     for part in left_over(target):
         log.warning("%s is what a run that was ended left; rename it to keep it", part)
     if part_of(target).exists():

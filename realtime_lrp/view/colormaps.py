@@ -53,6 +53,11 @@ COLORMAPS = {
 """Every colour map by name."""
 
 
+def by_sign(signed: bool) -> str:
+    """The colour map for maps that can be negative, or cannot."""
+    return "icefire" if signed else "fire"
+
+
 def colormap_named(name: str) -> Colormap:
     """A colour map by name.
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
+from realtime_lrp.view.colormaps import colormap_named
 from realtime_lrp.view.text import WHITE, darken, draw_text, fitted, text_width
 
 COLUMN = 0.21875
@@ -16,6 +17,9 @@ COLUMN = 0.21875
 
 LEAST = 150
 """Pixels: no column is narrower."""
+
+SMALLEST = 9
+"""Pixels: a column that does not fit gets smaller letters, down to this."""
 
 DIM = (190, 190, 190)
 WARNING = (255, 190, 60)
@@ -53,13 +57,29 @@ class Bar:
     before: float | None = None
 
 
-Block = tuple[Row | Bar, ...]
-"""Rows that stand together."""
+@dataclass(frozen=True)
+class Legend:
+    """What the colours of a map mean.
+
+    Attributes:
+      colormap: its name.
+      low: the word at the left end; of a colour map without signs, that of 0.
+      high: the word at the right end.
+    """
+
+    colormap: str
+    low: str
+    high: str
 
 
-def figure_size(rows: int) -> int:
-    """Pixels of a line of figures on a canvas of so many rows."""
-    return max(11, round(rows / 40))
+Figure = Row | Bar | Legend
+Block = tuple[Figure, ...]
+"""Figures that stand together."""
+
+
+def figure_size(rows: int, columns: int) -> int:
+    """Pixels of a line of figures on a canvas of so many rows and columns."""
+    return max(11, min(round(rows / 40), round(columns / 71)))
 
 
 def column_width(columns: int) -> int:
@@ -75,15 +95,18 @@ def draw_column(canvas: np.ndarray, blocks: Sequence[Block], x: int) -> None:
       blocks: the figures.
       x: the left edge.
     """
-    size, width = figure_size(canvas.shape[0]), column_width(canvas.shape[1])
+    rows, columns = canvas.shape[:2]
+    width, size = column_width(columns), figure_size(rows, columns)
+    while size > SMALLEST and sum(_block_height(b, width, size) for b in blocks) > rows:
+        size -= 1
     y = 0
     for block in blocks:
-        height = sum(_height(one, size) for one in block) + size
+        height = _block_height(block, width, size) - size // 3
         darken(canvas, (x, y, x + width, y + height))
         line = y + size // 2
         for one in block:
             _draw(canvas, one, x + size // 2, line, width - size, size)
-            line += _height(one, size)
+            line += _height(one, width - size, size)
         y += height + size // 3
 
 
@@ -92,14 +115,14 @@ def draw_notice(canvas: np.ndarray, text: str) -> None:
     if not text:
         return
     rows, columns = canvas.shape[:2]
-    size = round(1.3 * figure_size(rows))
+    size = round(1.3 * figure_size(rows, columns))
     lines = _wrapped(text, columns - 2 * size, size)
     step = round(1.35 * size)
     width = max(text_width(line, size) for line in lines) + 2 * size
     x, y = (columns - width) // 2, rows - len(lines) * step - 2 * size
     darken(canvas, (x, y, x + width, y + len(lines) * step + size), 0.3)
     for number, line in enumerate(lines):
-        place = (columns - text_width(line, size)) // 2, y + size // 3 + number * step + size
+        place = (columns - text_width(line, size)) // 2, y + size // 2 + number * step + size
         draw_text(canvas, line, place, size, WARNING)
 
 
@@ -114,23 +137,60 @@ def _wrapped(text: str, width: int, size: int) -> list[str]:
     return [fitted(line, width, size) for line in lines[:3]]
 
 
-def _height(one: Row | Bar, size: int) -> int:
-    return round(size * (1.35 if isinstance(one, Row) else 1.8))
+def _block_height(block: Block, width: int, size: int) -> int:
+    return sum(_height(one, width - size, size) for one in block) + size + size // 3
 
 
-def _draw(canvas: np.ndarray, one: Row | Bar, x: int, y: int, width: int, size: int) -> None:
-    if isinstance(one, Row):
-        value, colour = one.value, WARNING if one.warn else WHITE
-    else:
-        value, colour = percent(one.share), WHITE
+def _height(one: Figure, width: int, size: int) -> int:
+    lines = 1.35 if isinstance(one, Row) else 1.8
+    return round(size * (2.7 if isinstance(one, Row) and _is_long(one, width, size) else lines))
+
+
+def _is_long(row: Row, width: int, size: int) -> bool:
+    """Whether name and value need a line each."""
+    return text_width(row.name, size) + text_width(row.value, size) + size > width
+
+
+def _draw(canvas: np.ndarray, one: Figure, x: int, y: int, width: int, size: int) -> None:
+    base = y + size
+    if isinstance(one, Bar):
+        _draw_pair(canvas, one.name, percent(one.share), (x, base, width), size, (WHITE, WHITE))
         _draw_bar(canvas, one, x, y + round(1.3 * size), width, max(3, size // 4))
-    value = fitted(value, width, size)
-    room = width - text_width(value, size) - size // 2
-    draw_text(canvas, value, (x + width - text_width(value, size), y + size), size, colour)
-    name = one.name.replace("_", " ")
-    if room > size:
-        dim = WHITE if isinstance(one, Bar) else DIM
-        draw_text(canvas, fitted(name, room, size), (x, y + size), size, dim)
+    elif isinstance(one, Legend):
+        _draw_pair(canvas, one.low, one.high, (x, base, width), size, (DIM, DIM))
+        _draw_strip(canvas, one, x, y + round(1.3 * size), width, max(3, size // 4))
+    else:
+        colours = DIM, WARNING if one.warn else WHITE
+        if _is_long(one, width, size):
+            draw_text(canvas, fitted(one.name, width, size), (x, base), size, DIM)
+            _draw_pair(canvas, "", one.value, (x, base + round(1.35 * size), width), size, colours)
+        else:
+            _draw_pair(canvas, one.name, one.value, (x, base, width), size, colours)
+
+
+def _draw_pair(
+    canvas: np.ndarray,
+    left: str,
+    right: str,
+    place: tuple[int, int, int],
+    size: int,
+    colours: tuple[tuple[int, int, int], tuple[int, int, int]],
+) -> None:
+    """Draws a text at the left and one at the right of x, baseline, width; the left one is cut."""
+    x, base, width = place
+    right = fitted(right, width, size)
+    taken = text_width(right, size)
+    draw_text(canvas, right, (x + width - taken, base), size, colours[1])
+    room = width - taken - size // 2
+    if left and room > size:
+        draw_text(canvas, fitted(left.replace("_", " "), room, size), (x, base), size, colours[0])
+
+
+def _draw_strip(canvas: np.ndarray, one: Legend, x: int, y: int, width: int, height: int) -> None:
+    table = colormap_named(one.colormap).table
+    colours = table[np.linspace(0, len(table) - 1, width).round().astype(int)]
+    part = canvas[y : y + height, x : x + width]
+    part[:] = colours[: part.shape[1]]
 
 
 def _draw_bar(canvas: np.ndarray, bar: Bar, x: int, y: int, width: int, height: int) -> None:

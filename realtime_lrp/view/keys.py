@@ -7,8 +7,15 @@ that name in `modes/live/controls.py`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-COMPOSITE_KEYS = "1234567"
-"""The composites, in the order of their names' table."""
+COMPOSITE_KEYS = {
+    "1": "zplus",
+    "2": "epsilon",
+    "3": "epsilon_plus",
+    "4": "epsilon_plus_flat",
+    "5": "epsilon_alpha2_beta1",
+    "6": "epsilon_alpha2_beta1_flat",
+    "7": "epsilon_gamma_box",
+}
 
 
 @dataclass(frozen=True)
@@ -32,8 +39,8 @@ def _group(*rows: tuple[str, str, str]) -> tuple[Binding, ...]:
 
 BINDINGS: dict[str, tuple[Binding, ...]] = {
     "What is computed": _group(
-        (" ".join(COMPOSITE_KEYS), "composite", "LRP with the composite of that number"),
-        ("b", "next_method", "next method"),
+        *((key, "composite", f"LRP: {name}") for key, name in COMPOSITE_KEYS.items()),
+        ("b", "next_method", "next method (gradient, guided backprop, ...)"),
         ("n", "previous_method", "method before"),
         ("p", "panels", "several maps side by side"),
         ("x", "random", "random weights, the sanity check"),
@@ -43,7 +50,7 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
         ("t", "next_target", "all classes, the best, the five best"),
         ("d", "lock", "lock the best class; again: follow the best"),
         ("l", "choose", "choose a class from a list"),
-        ("v", "versus", "the best (or locked) class against the next one"),
+        ("v", "versus", "best (or locked) against the next; again: back"),
     ),
     "How it is drawn": _group(
         ("k", "next_colormap", "next colour map"),
@@ -73,7 +80,7 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
         ("9", "rates", "show or hide rates and ages"),
         ("0", "setting", "show or hide what is computed"),
         ("F11 z", "full_screen", "full screen"),
-        ("h ?", "help", "this help"),
+        ("h ? F1", "help", "this help"),
         ("q Escape", "quit", "end"),
     ),
 }
@@ -96,7 +103,7 @@ _NAMES = {
     0x250000: "Left", 0x260000: "Up", 0x270000: "Right", 0x280000: "Down",
     0x210000: "Page_Up", 0x220000: "Page_Down",
     0xF700: "Up", 0xF701: "Down", 0xF702: "Left", 0xF703: "Right",
-    0xFFC8: "F11", 0x7A0000: "F11", 0xF70E: "F11",
+    0xFFBE: "F1", 0x700000: "F1", 0xF704: "F1", 0xFFC8: "F11", 0x7A0000: "F11", 0xF70E: "F11",
 }  # fmt: skip
 """Codes of Qt and GTK, of Windows, and of macOS, for keys that are no letters."""
 
@@ -116,8 +123,6 @@ def name_of(code: int) -> str | None:
 
 def shown(keys: Sequence[str]) -> str:
     """Keys as people read them."""
-    if len(keys) > 3:
-        return f"{keys[0]} - {keys[-1]}"
     return ", ".join({"space": "Space", "Escape": "Esc"}.get(key, key) for key in keys)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import cv2
 import numpy as np
 
+from realtime_lrp.view.colormaps import by_sign
 from realtime_lrp.view.follow import Follower
 from realtime_lrp.view.hud import Block, column_width, draw_column, draw_notice, figure_size
 from realtime_lrp.view.overlay import Layer, coloured, lay_into
@@ -198,13 +199,12 @@ def _moved(layer: Layer, shape: Sequence[int], box: Box) -> Layer:
 
 
 def _layer(panel: Panel, box: Box, look: Look) -> Layer:
-    colormap = look.colormap or ("icefire" if panel.signed else "fire")
-    return coloured(panel.drawn, colormap, look.opacity, box)
+    return coloured(panel.drawn, look.colormap or by_sign(panel.signed), look.opacity, box)
 
 
 def _caption(canvas: np.ndarray, name: str, box: Box) -> None:
     if name:
-        size = figure_size(canvas.shape[0])
+        size = figure_size(*canvas.shape[:2])
         x0, y0, x1, _ = box
         darken(canvas, (x0, y0, x1, y0 + round(1.6 * size)))
         text = fitted(name.replace("_", " "), x1 - x0 - size, size)

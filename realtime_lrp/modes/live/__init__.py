@@ -7,5 +7,5 @@
 
 `run` wires it; `controls` is what keys and mouse change; `relevance` explains the newest frame, or
 the frozen one, as the controls' request says; `workshop` prepares other methods beside it; `view`
-composes what is shown, with the `figures`; `snapshot` and `recording` keep it.
+composes what is shown, with the `figures`; `keeper` keeps it, with `snapshot`.
 """

@@ -6,7 +6,7 @@ relevance thread as a `Request`; nothing here waits for anything.
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import cv2
 import numpy as np
@@ -15,7 +15,6 @@ from realtime_lrp.config import Config
 from realtime_lrp.modes.engine import VIEWER_COMPOSITE
 from realtime_lrp.modes.live.relevance import Map, RelevanceThread, Request
 from realtime_lrp.modes.live.workshop import Choice
-from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.methods import METHODS
 from realtime_lrp.video.capture import Capture
 from realtime_lrp.video.slot import Item
@@ -26,6 +25,7 @@ from realtime_lrp.view.scene import Box, Look
 from realtime_lrp.view.window import Mouse, Window
 
 NOTICE_S = 4.0
+HINT = "h shows all keys"
 BRUSH = 0.06
 """Radius of the brush, of the picture's shorter side."""
 
@@ -92,6 +92,8 @@ class Controls:
         self._shown: Item[np.ndarray] | None = None
         self._map: Map | None = None
         self._places: Sequence[Box] = ()
+        self._hinted = False
+        self._before_versus: str | int = "top1"
 
     def attach(self, capture: Capture, relevance: RelevanceThread, window: Window | None) -> None:
         """Says what the actions work on."""
@@ -100,6 +102,16 @@ class Controls:
     def see(self, shown: Item[np.ndarray], newest: Map | None, places: Sequence[Box]) -> None:
         """Notes what is on the screen, and where on the canvas the picture stands."""
         self._shown, self._map, self._places = shown, newest, places
+        if newest and not self._hinted:
+            self._hinted = True
+            self.say(HINT)
+            target = newest.engine.explainer.canonical(self.request.target)
+            if target != self.request.target:
+                self._ask(target=target)
+        if self.mask is not None and self.mask.shape != shown.value.shape[:2]:
+            self.uncover()
+        if newest and self.menu:
+            self.menu.scores = newest.result.scores
 
     def handle(self, event: "str | Mouse") -> None:
         """Does what a key or the mouse asks for."""
@@ -111,9 +123,11 @@ class Controls:
         elif self.helping and event in ("Escape", "q"):
             self.helping = False
         elif event in COMPOSITE_KEYS:
-            self.composite(list(COMPOSITES)[COMPOSITE_KEYS.index(event)])
+            self.composite(COMPOSITE_KEYS[event])
         elif event in ACTIONS:
             getattr(self, ACTIONS[event])()
+        else:
+            self.say(HINT)
 
     def say(self, text: str) -> None:
         """Shows a line for a few seconds."""
@@ -124,6 +138,29 @@ class Controls:
     def said(self) -> str:
         """The line that is to be shown."""
         return self._said if time.monotonic() < self._said_until else ""
+
+    def refuse(self, choice: Choice | None, why: str, shown: Choice) -> None:
+        """Says why; goes back to what is shown, if that is still the choice."""
+        if self.request.choice == choice:
+            self._choose(**{field.name: getattr(shown, field.name) for field in fields(Choice)})
+            self.tiled = self.tiled and bool(shown.also)
+        self.say(why)
+
+    def settings(self) -> Config:
+        """The configuration that asks for what is shown now."""
+        request, look, config = self.request, self.look, self._config
+        made = request.choice.settings(config)
+        overlay = {
+            "colormap": look.colormap, "opacity": look.opacity, "style": look.style,
+            "follow": look.follow,
+        }  # fmt: skip
+        return made.model_copy(
+            update={
+                "lrp": made.lrp.model_copy(update={"target": str(request.target)}),
+                "overlay": made.overlay.model_copy(update=overlay),
+                "input": config.input.model_copy(update={"mirror": self.mirror}),
+            }
+        )
 
     def forget_frame(self) -> None:
         """Goes on with live pictures, for example from another source."""
@@ -138,7 +175,9 @@ class Controls:
 
     def next_method(self, by: int = 1) -> None:
         """The next one of `METHODS`."""
-        self._choose(method=_next(list(METHODS), self.request.choice.method, by))
+        method = _next(list(METHODS), self.request.choice.method, by)
+        self._choose(method=method)
+        self.say(f"method: {'LRP' if method == 'lrp' else method.replace('_', ' ')}")
 
     def previous_method(self) -> None:
         """The one before."""
@@ -177,16 +216,17 @@ class Controls:
         if self._map:
             engine, scores = self._map.engine, self._map.result.scores
             order = np.argsort(-scores, kind="stable").tolist()
-            self.menu = ClassList([(n, engine.label(n), float(scores[n])) for n in order])
+            self.menu = ClassList([(n, engine.label(n)) for n in order], scores)
 
     def versus(self) -> None:
-        """The target class, or the best, against the best other one; again: the best alone."""
-        if " - " in str(self.request.target):
-            self._explain("top1")
+        """The target class, or the best, against the best other one; again: as before."""
+        target = self.request.target
+        if " - " in str(target):
+            self._explain(self._before_versus)
             return
         best = self._best(2)
         if len(best) == 2:
-            target = self.request.target
+            self._before_versus = target
             one = target if isinstance(target, int) else best[0]
             other = best[1] if best[0] == one else best[0]
             self._explain(f"{one} - {other}")
@@ -215,7 +255,9 @@ class Controls:
 
     def channels(self) -> None:
         """Maps in grey or in RGB."""
-        self._choose(channels="grey" if self.request.choice.channels == "rgb" else "rgb")
+        channels = "grey" if self.request.choice.channels == "rgb" else "rgb"
+        self._choose(channels=channels)
+        self.say({"grey": "map in grey", "rgb": "map in RGB, each channel by itself"}[channels])
 
     def style(self) -> None:
         """Heat, contours, no map."""
@@ -271,6 +313,9 @@ class Controls:
 
     def next_file(self, by: int = 1) -> None:
         """The next file of a folder."""
+        if not self._capture.controllable:
+            self.say("this source has no files to go through")
+            return
         self._capture.skip(by)
         self.stepping = self.frozen is not None
 
@@ -341,7 +386,7 @@ class Controls:
             self._explain(chosen)
         elif key == "Tab":
             self.menu = None
-            target = self.request.target
+            target = self._before_versus = self.request.target
             one = target if isinstance(target, int) else self._best(1)[0]
             if one != chosen:
                 self._explain(f"{one} - {chosen}")

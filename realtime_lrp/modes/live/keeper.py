@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from realtime_lrp.config import Config, Settings
-from realtime_lrp.errors import Error, OutputError, UsageError
+from realtime_lrp.errors import Error, OutputError
 from realtime_lrp.modes.live import snapshot
+from realtime_lrp.modes.live.figures import target_words
 from realtime_lrp.modes.live.relevance import Map
 from realtime_lrp.modes.live.view import View
 from realtime_lrp.modes.records import described
-from realtime_lrp.video.files import check_output, left_in
-from realtime_lrp.video.recorder import Recorder
+from realtime_lrp.video.files import check_output, left_in, masked
+from realtime_lrp.video.recorder import Recorder, check_film
 from realtime_lrp.video.slot import Item
-from realtime_lrp.video.writer import CONTAINERS
 
 STEM = "realtime_lrp"
 """With this begins the name of everything that is kept by key."""
@@ -33,6 +33,7 @@ class Keeper:
       config: the effective configuration.
       record: the film that is recorded from the first picture on, or None.
       overwrite: whether that one may replace a file.
+      by_key: whether pictures and recordings may be kept by key.
 
     Attributes:
       failure: why that film is not whole, or None.
@@ -42,7 +43,7 @@ class Keeper:
       OutputError: it cannot be made.
     """
 
-    def __init__(self, config: Config, record: Path | None, overwrite: bool):
+    def __init__(self, config: Config, record: Path | None, overwrite: bool, by_key: bool = True):
         self._config = config
         self._target, self._overwrite = record, overwrite
         self._recorder: Recorder | None = None
@@ -51,15 +52,13 @@ class Keeper:
         self._lines: list[str] = []
         self._asked, self.failure = record, None
         self._row: tuple[Map, dict[str, Any]] | None = None
-        for part in left_in(Path(config.live.folder), f"{STEM}-*.part"):
+        folder = Path(config.live.folder)
+        if by_key:
+            check_output(folder / f"{STEM}.png", overwrite=True)
+        for part in left_in(folder, f"{STEM}-*.part"):
             log.warning("%s is what a run that was ended left; rename it to keep it", part)
         if record:
-            if record.suffix.lower() not in CONTAINERS:
-                raise UsageError(
-                    f"{str(record)!r}: expected a name that ends in .mp4, .mov or .mkv."
-                )
-            check_output(record, overwrite)
-            check_output(record.with_suffix(".jsonl"), overwrite)
+            check_film(record, overwrite)
 
     def take(self, view: View, canvas: np.ndarray) -> None:
         """Records a canvas if a recording runs.
@@ -68,12 +67,11 @@ class Keeper:
           OutputError: the first recording, asked for at the start, cannot be made.
           TransferError: there is no room for it.
         """
-        if self._target and self._recorder is None:
+        if self._target and self._recorder is None and view.map:
             self._recorder = Recorder(self._target, canvas.shape[:2], self._overwrite)
         if self._recorder is None:
             return
-        time_ = time.monotonic() if view.frozen else view.frame.time
-        self._recorder.put(canvas, time_, self._described(view.frame, view.map))
+        self._recorder.put(canvas, time.monotonic(), self._described(view.frame, view.map))
         if self._recorder.trouble:
             self._end_in_the_background()
 
@@ -94,13 +92,18 @@ class Keeper:
         """A line for the screen about what has been finished since the last call; or ""."""
         return self._news.popleft() if self._news else ""
 
-    def snapshot(self, view: View) -> str:
-        """Keeps what is shown; a line for people."""
+    def snapshot(self, view: View, shown: Config) -> str:
+        """Keeps what is shown, with the configuration that asks for it; a line for people."""
         if view.scene is None or view.map is None:
             return "there is no map yet"
         try:
             target = self._name(".png")
-            snapshot.keep(target, view.scene, view.map, Settings(self._config, {}))
+            live = {
+                "source": masked(shown.live.source),
+                "sources": list(map(masked, shown.live.sources)),
+            }
+            shown = shown.model_copy(update={"live": shown.live.model_copy(update=live)})
+            snapshot.keep(target, view.scene, view.map, Settings(shown, {}))
         except Error as error:
             return str(error)
         self._lines.append(f"picture -> {target} (and {target.with_suffix('.npz').name})")
@@ -146,7 +149,7 @@ class Keeper:
 
     def _name(self, suffix: str) -> Path:
         """A new name in the configured folder, after date and time."""
-        folder = Path(self._config.live.folder)
+        folder = Path(self._config.live.folder).resolve()
         stem = time.strftime(f"{STEM}-%Y%m%d-%H%M%S")
         for number in range(1, 100):
             target = folder / f"{stem}{f'-{number}' if number > 1 else ''}{suffix}"
@@ -156,11 +159,10 @@ class Keeper:
                 return target
         raise OutputError(f"There is no free name in {str(folder)!r}.")
 
-    def _described(self, frame: Item, made: Map | None) -> dict[str, Any]:
-        if made is None:
-            return {"map_frame": None}
+    def _described(self, frame: Item, made: Map) -> dict[str, Any]:
         if self._row is None or self._row[0] is not made:
-            row = described(made.engine, str(made.request.target), made.result)
+            target = target_words(made.engine, made.request.target, made.scores)
+            row = described(made.engine, target, made.result)
             row |= {
                 "method": made.engine.settings.lrp.method,
                 "composite": made.engine.composite,
@@ -168,5 +170,10 @@ class Keeper:
                 "map_frame": made.frame.number,
             }
             self._row = made, row
-        age = round(1000 * (time.monotonic() - made.frame.time), 1)
-        return {**self._row[1], "captured_frame": frame.number, "map_age_ms": age}
+        now = time.monotonic()
+        return {
+            **self._row[1],
+            "captured_frame": frame.number,
+            "picture_age_ms": round(1000 * (now - frame.time), 1),
+            "map_age_ms": round(1000 * (now - made.frame.time), 1),
+        }

@@ -35,11 +35,13 @@ class Flipped:
     """Probabilities of the class that was asked about, means over the latest pictures.
 
     Attributes:
+      class_: the index of that class.
       whole: of the pictures as they are.
       relevant: without the most relevant patches.
       at_random: without as many drawn at random.
     """
 
+    class_: int
     whole: float
     relevant: float
     at_random: float
@@ -90,7 +92,7 @@ class Probe:
         new = np.array([whole, found[0], found[1:].mean()])
         old = new if self._means is None else self._means
         self._means = old + FOLLOWS * (new - old)
-        return Flipped(*map(float, self._means))
+        return Flipped(class_, *map(float, self._means))
 
 
 def _flipped(

@@ -29,6 +29,9 @@ WITHIN = {"float32": 0.01}
 """How far the sum of relevance may be from what is explained, by the relevance that began at the
 output; 0.05 in other precisions."""
 
+ROUNDING = 1e-6
+"""What is off by less is rounding, however little there is to explain."""
+
 log = logging.getLogger(__name__)
 
 
@@ -82,18 +85,19 @@ class Map:
     flipped: Flipped | None
 
     @functools.cached_property
-    def conserved(self) -> bool:
-        """Whether the sum of every map is what is explained, within the bound."""
+    def conserved(self) -> list[bool]:
+        """Whether the sum of each map is what is explained, within the bound."""
         explained, magnitude = self.explained
         bound = WITHIN.get(self.engine.precision, 0.05) * magnitude
-        return all(abs(one - explained) <= bound for one in self.totals if one is not None)
+        bound = max(bound, ROUNDING)
+        return [one is None or abs(one - explained) <= bound for one in self.totals]
 
 
 @dataclass
 class _Drawing:
     """How maps of one kind are scaled and averaged from one to the next."""
 
-    kind: tuple[Engine, bool]
+    kind: tuple[Engine, str | int, bool]
     smoothing: float
     average: float
     scales: list[Scale] = field(default_factory=list)
@@ -138,6 +142,7 @@ class RelevanceThread:
       maps: the slot that holds the newest map.
       engine: the one that explained last, None while the first is loaded.
       request: what is asked; whoever wants something else puts another one here.
+      choice: the one of that engine.
       workshop: where other engines are made; None while the first is loaded.
     """
 
@@ -152,7 +157,7 @@ class RelevanceThread:
         self.maps: Slot[Map] = Slot()
         self.engine: Engine | None = None
         self.workshop: Workshop | None = None
-        self.request = request
+        self.request, self.choice = request, request.choice
         self._config = config
         self._changeable = changeable
         self._frames = frames
@@ -160,7 +165,7 @@ class RelevanceThread:
         self._error: Exception | None = None
         self._stop = threading.Event()
         self._drawing: _Drawing | None = None
-        self._probe: Probe | None = None
+        self._probe: tuple[tuple, Probe] | None = None
         self._thread = threading.Thread(target=self._run, name="relevance", daemon=True)
 
     def __enter__(self) -> "RelevanceThread":
@@ -184,11 +189,9 @@ class RelevanceThread:
 
     @property
     def doing(self) -> str:
-        """What is being prepared, or why it cannot be; else ""."""
+        """What is being prepared; else ""."""
         if self.workshop is None:
             return "loading the network"
-        if self.workshop.trouble:
-            return self.workshop.trouble
         preparing = self.workshop.preparing
         if preparing is None:
             return ""
@@ -214,7 +217,8 @@ class RelevanceThread:
         last: tuple = ()
         while not self._stop.is_set():
             request = self.request
-            self.engine = self.workshop.engine_for(request.choice) or self.engine
+            if ready := self.workshop.engine_for(request.choice):
+                self.engine, self.choice = ready, request.choice
             frame = request.frame
             if frame is None:
                 frame = self._frames.newest(after=number, timeout_s=0 if begun else IDLE_S)
@@ -249,7 +253,7 @@ class RelevanceThread:
 
     def _made(self, begun: _Begun, result: Result) -> Map:
         engine, request, region = begun.engine, begun.request, result.region
-        kind = engine, request.alone
+        kind = engine, request.target, request.alone
         if self._drawing is None or self._drawing.kind != kind:
             average = 0.0 if request.alone else self._config.overlay.average
             self._drawing = _Drawing(kind, 0.0 if request.alone else SMOOTHING, average)
@@ -258,7 +262,7 @@ class RelevanceThread:
         panels = tuple(map(Panel, names, shown, engine.explainer.signs))
         sums = _conserving(engine, names)
         uncovered = None
-        if request.mask is not None:
+        if begun.picture is not begun.frame.value:
             order = np.argsort(-result.scores)[:TOP]
             uncovered = engine.scores(region.extract(begun.frame.value)[None])[0, order].tolist()
         return Map(
@@ -277,12 +281,14 @@ class RelevanceThread:
         )
 
     def _flipped(self, begun: _Begun, result: Result) -> Flipped:
-        if self._probe is None:
-            self._probe = Probe()
-        region, target = result.region, begun.request.target
-        asked = target if isinstance(target, int) else int(np.argmax(result.scores))
+        region, request = result.region, begun.request
+        first = str(begun.engine.explainer.canonical(request.target)).split(" - ")[0]
+        asked = int(first) if first.isdecimal() else int(np.argmax(result.scores))
         strength = result.maps[0].strength.astype(np.float32)
-        return self._probe(
+        kind = begun.engine, asked, request.mask
+        if self._probe is None or self._probe[0] != kind or request.frame is not None:
+            self._probe = kind, Probe()
+        return self._probe[1](
             region.extract(begun.picture),
             strength if strength.ndim == 2 else strength.sum(-1),
             asked,

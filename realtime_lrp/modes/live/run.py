@@ -10,18 +10,20 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.errors import Error, first_line
+from realtime_lrp.errors import Error, UsageError, first_line
 from realtime_lrp.modes.engine import turned
 from realtime_lrp.modes.live.controls import Controls, first_request
 from realtime_lrp.modes.live.keeper import Keeper
 from realtime_lrp.modes.live.relevance import RelevanceThread
-from realtime_lrp.modes.live.view import POLL_S, View
+from realtime_lrp.modes.live.view import View
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.video.cameras import Asked
 from realtime_lrp.video.capture import Capture
 from realtime_lrp.video.files import check_output, masked
 from realtime_lrp.video.sources import open_source
 from realtime_lrp.view.window import Window, require_display
+
+START_POLL_S = 0.02
 
 
 def run(
@@ -55,7 +57,9 @@ def run(
         require_display()
     if stats:
         check_output(stats, overwrite=True)
-    keeper = Keeper(config, record, overwrite)
+        if record and stats.resolve() in (record.resolve(), record.resolve().with_suffix(".jsonl")):
+            raise UsageError(f"--record and --stats would both write {str(stats)!r}.")
+    keeper = Keeper(config, record, overwrite, by_key=windowed)
     request, figures = first_request(config), Stats("", "", reconnects=0)
     controls, sources = Controls(config, request), _Sources(config)
     opened, isolated = sources.openers()
@@ -65,7 +69,7 @@ def run(
         stack.callback(keeper.finish)
         stack.enter_context(capture)
         stack.enter_context(relevance)
-        while not (stopped.wait(POLL_S) or capture.frames.count):
+        while not (stopped.wait(START_POLL_S) or capture.frames.count):
             capture.check()
             relevance.check()
         shown = stack.enter_context(window()) if windowed and not stopped.is_set() else None
@@ -86,6 +90,8 @@ def run(
                 keeper.take(view, canvas)
             if news := keeper.news():
                 controls.say(news)
+            if refused := relevance.workshop and relevance.workshop.refused():
+                controls.refuse(*refused, relevance.choice)
             _do_wanted(controls, keeper, view, sources, capture)
             if duration_s is not None and figures.seconds() >= duration_s:
                 break
@@ -119,10 +125,11 @@ class _Sources:
         present = functools.partial(open_source, words, asked=self._asked)
         return present, functools.partial(present, isolated=True)
 
-    def next(self, capture: Capture) -> str:
+    def next(self, capture: Capture, controls: Controls) -> str:
         """Goes over to the next source; a line for people."""
         if len(self._all) < 2:
             return "there is one source; name others with live.sources"
+        controls.forget_frame()
         self._place = (self._place + 1) % len(self._all)
         capture.switch(*self.openers())
         return f"source: {masked(self._all[self._place])}"
@@ -136,12 +143,11 @@ def _do_wanted(
     for one in wanted:
         try:
             if one == "snapshot":
-                controls.say(keeper.snapshot(view))
+                controls.say(keeper.snapshot(view, controls.settings()))
             elif one == "record":
                 controls.say(keeper.toggle(view.scene.size))
             elif one == "source":
-                controls.forget_frame()
-                controls.say(sources.next(capture))
+                controls.say(sources.next(capture, controls))
         except Error as error:
             controls.say(first_line(error))
 
@@ -164,5 +170,5 @@ def stop_signals() -> Iterator[threading.Event]:
     try:
         yield stopped
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, handler in before.items():  # one more has nothing left to stop
+            signal.signal(number, signal.SIG_IGN if stopped.is_set() else handler)

@@ -1,12 +1,12 @@
 """A picture of the view with everything that it is made of, and that picture made again.
 
 NAME.png is the canvas. NAME.npz holds what `image` writes into one (`relevance`, `scores`,
-`labels`, `target`, `box`), the `further` maps, the picture, the one that was `explained`, the
-configuration and the `Scene`, so that `redrawn` gives the same pixels.
+`labels`, `target`, `box`), the `further` maps, the `names` of all, the `picture`, the
+`explained_picture` where that is an earlier one, the configuration and the `Scene`, so that
+`redrawn` gives the same pixels.
 """
 
 import json
-import zipfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,11 @@ import numpy as np
 
 from realtime_lrp.config import Settings, as_yaml
 from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.modes.live.figures import target_words
 from realtime_lrp.modes.live.relevance import Map
 from realtime_lrp.video.files import completed
 from realtime_lrp.video.pictures import write_picture
-from realtime_lrp.view.hud import Bar, Row
+from realtime_lrp.view.hud import Bar, Figure, Legend, Row
 from realtime_lrp.view.scene import Artist, Finding, Look, Panel, Scene
 
 KIND = "realtime_lrp snapshot"
@@ -51,7 +52,7 @@ def redrawn(npz: Path) -> np.ndarray:
     try:
         with np.load(npz) as data:
             return Artist().draw(_scene(data))
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+    except Exception as error:  # whatever was damaged, and wherever it shows
         raise DamagedInputError(
             f"{str(npz)!r} cannot be drawn again ({type(error).__name__}). Expected the .npz that "
             "was kept beside a picture of the live view."
@@ -85,13 +86,14 @@ def _entries(scene: Scene, made: Map, settings: Settings) -> dict[str, Any]:
     return {
         "kind": KIND,
         "picture": scene.picture,
-        "explained": np.zeros(0) if same else finding.picture,
+        "explained_picture": np.zeros(0) if same else finding.picture,
         "relevance": made.result.relevance,
         "further": np.array([one.relevance for one in made.result.maps[1:]]),
+        "names": np.array([panel.name for panel in finding.panels]),
         "drawn": np.array([panel.drawn for panel in finding.panels]),
         "scores": made.result.scores,
         "labels": np.array([label for label, _ in made.scores]),
-        "target": str(made.request.target),
+        "target": target_words(engine, made.request.target, made.scores),
         "box": np.array(finding.box),
         "asked": json.dumps(asked),
         "scene": json.dumps(shown),
@@ -99,12 +101,12 @@ def _entries(scene: Scene, made: Map, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _plain(one: Row | Bar) -> dict[str, Any]:
+def _plain(one: Figure) -> dict[str, Any]:
     return {"is": type(one).__name__, **asdict(one)}
 
 
-def _figure(plain: dict[str, Any]) -> Row | Bar:
-    kind = {"Row": Row, "Bar": Bar}[plain.pop("is")]
+def _figure(plain: dict[str, Any]) -> Figure:
+    kind = {"Row": Row, "Bar": Bar, "Legend": Legend}[plain.pop("is")]
     return kind(**plain)
 
 
@@ -116,7 +118,7 @@ def _scene(data) -> Scene:
     if shown["has_map"]:
         panels = zip(shown["panels"], data["drawn"], strict=True)
         finding = Finding(
-            picture if shown["same_picture"] else data["explained"],
+            picture if shown["same_picture"] else data["explained_picture"],
             tuple(data["box"].tolist()),
             tuple(Panel(name, drawn, signed) for (name, signed), drawn in panels),
         )

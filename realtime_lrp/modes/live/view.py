@@ -4,7 +4,8 @@ A frame counts once: as shown when it is drawn for the first time, as dropped wh
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,7 +21,8 @@ from realtime_lrp.view.hud import Block, Row
 from realtime_lrp.view.menus import draw_help
 from realtime_lrp.view.scene import Artist, Scene, places
 
-POLL_S = 0.02
+POLL_S = 0.004
+"""So long a step waits for a frame: OpenCV keeps one key of those that come between two steps."""
 SOON_S = 0.05
 """A new map or figure waits so long for the next frame, to be drawn with it."""
 FIGURES_S = 0.25
@@ -84,11 +86,14 @@ class View:
         """Draws again if anything changed; waits up to `POLL_S` for a frame.
 
         Returns:
-          The canvas without menus, if a frame is shown for the first time or stands still.
+          The canvas without menus, if it was drawn.
         """
         before = self.frame.number if self.frame else self._missed
         fresh, self.map = self._newest(before)
-        self.frame = self._controls.frozen or fresh or self.frame
+        self.frame = fresh or self.frame
+        frozen = self._controls.frozen
+        if frozen and frozen.number == self.frame.number:
+            self.frame = frozen  # it may have been mirrored
         self._measure()
         at_once, soon = self._state()
         waited = time.monotonic() - self._drawn_at > SOON_S
@@ -99,7 +104,7 @@ class View:
         canvas = self._draw()
         if fresh:
             self._count(fresh.number - before - 1)
-        return canvas if fresh or self.frozen else None
+        return canvas
 
     def finish(self) -> None:
         """Closes the account: what was captured and not drawn until now was dropped."""
@@ -114,25 +119,33 @@ class View:
         newest = maps.newest()
         made = newest and newest.value
         if controls.frozen:
-            fresh = frames.newest(before, POLL_S) if controls.stepping else None
-            if fresh:
-                controls.stepped(fresh)
+            after = max(before, controls.frozen.number)
+            stepped = frames.newest(after, POLL_S) if controls.stepping else None
+            if stepped:
+                controls.stepped(stepped)
             elif not controls.stepping:
                 maps.newest(newest.number if newest else 0, POLL_S)
-            return fresh, made
-        if controls.look.follow != "sync":
+            frozen = controls.frozen
+            waits = self._pairs and (made is None or made.frame.number != frozen.number)
+            return (None if waits or frozen.number <= before else frozen), made
+        if not self._pairs:
             return frames.newest(before, POLL_S), made
         if made is None or made.frame.number <= before:
             maps.newest(newest.number if newest else 0, POLL_S)
             return None, made
         return made.frame, made
 
+    @property
+    def _pairs(self) -> bool:
+        """Whether only pictures with their own map are shown."""
+        return self._controls.look.follow == "sync"
+
     def _measure(self) -> None:
         self._rates.captured.reached(self._capture.frames.count)
         self._rates.shown.reached(self._stats.frames_shown)
         self._rates.maps.reached(self._relevance.maps.count)
         self._rates.dropped = self._stats.frames_dropped
-        self._rates.frozen = self.frozen
+        self._rates.frozen, self._rates.in_sync = self.frozen, self._pairs
 
     def _state(self) -> tuple[tuple, tuple]:
         """What a drawing depends on: what is drawn at once, and what waits for the next frame."""
@@ -145,17 +158,21 @@ class View:
         self.scene = scene = self._composed()
         canvas = self._artist.draw(scene)
         controls.see(self.frame, self.map, places(scene))
-        shown = canvas
-        if controls.menu or controls.helping:
+        if controls.menu:
             shown = canvas.copy()
-            controls.menu.draw(shown) if controls.menu else draw_help(shown)
+            controls.menu.draw(shown)
+        elif controls.helping:
+            shown = self._artist.draw(replace(scene, left=(), right=(), notice=""))
+            draw_help(shown)
+        else:
+            shown = canvas
         self._show(shown)
         return canvas
 
     def _composed(self) -> Scene:
         controls, frame, made = self._controls, self.frame, self.map
         fits = made is not None and made.frame.value.shape == frame.value.shape
-        if controls.look.follow == "sync":
+        if self._pairs:
             fits = fits and made.frame.number == frame.number
         left, right = self._figures(made)
         picture = covered(frame.value, controls.mask)
@@ -190,27 +207,22 @@ class View:
         return self._columns
 
     def _made_columns(self, made: Map | None, parts: frozenset):
-        self._rates.picture_ms = self._age(self.frame, self._stats.frame_age_ms)
-        self._rates.map_ms = self._age(made.frame, self._stats.map_age_ms) if made else None
+        now = time.monotonic()
+        self._rates.picture_ms = 1000 * (now - self.frame.time)
+        self._rates.map_ms = 1000 * (now - made.frame.time) if made else None
         left, right = [], []
         status, warn = self._status()
         if status:
             left.append((Row("", status, warn),))
         if "rates" in parts:
-            left.append(self._rates.block())
+            left.append(self._rates.block(self._capture.described))
         if made and "answer" in parts:
             right.append(figures.answer(made))
         if made and "setting" in parts:
-            right.append(figures.setting(made))
+            right.append(figures.setting(made, self._controls.look))
         if made and self._controls.request.probe:
             right.append(figures.faithfulness(made))
         return tuple(left), tuple(right)
-
-    def _age(self, item: Item, when_shown: Sequence[float]) -> float:
-        """Milliseconds, when it was shown; at present where nothing new is shown any more."""
-        present = 1000 * (time.monotonic() - item.time)
-        stands = self.frozen or self._capture.trouble or not when_shown
-        return present if stands else when_shown[-1]
 
     def _count(self, dropped: int) -> None:
         now = time.monotonic()

@@ -3,14 +3,17 @@
 import logging
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from realtime_lrp.config import Config
 from realtime_lrp.errors import Error, first_line
 from realtime_lrp.modes.engine import VIEWER_COMPOSITE, Engine
 
 MOST_WEIGHTS = 300e6
-"""How many weights the ready engines may have together; two are kept whatever they have."""
+MOST = 8
+"""How many weights the ready engines may have together, and how many there may be; two are kept
+whatever they have."""
 
 log = logging.getLogger(__name__)
 
@@ -62,16 +65,15 @@ class Workshop:
 
     Attributes:
       preparing: the choice that is being prepared, or None.
-      trouble: why the last one could not be prepared, or "".
     """
 
     def __init__(self, config: Config, first: Engine, choice: Choice):
         self.preparing: Choice | None = None
-        self.trouble = ""
         self._config = config
         self._first, self._first_random = first, choice.random
         self._ready: OrderedDict[Choice, Engine] = OrderedDict({choice: first})
-        self._refused: Choice | None = None
+        self._impossible: Choice | None = None
+        self._refused: tuple[Choice | None, str] | None = None
         self._wanted: Choice | None = None
         self._changed = threading.Condition()
         self._stopped = False
@@ -88,16 +90,22 @@ class Workshop:
             self._changed.notify()
 
     def engine_for(self, choice: Choice) -> Engine | None:
-        """The engine of a choice; None while it is prepared, or where it cannot be."""
+        """The engine of a choice; None while it is prepared, or where it was refused."""
         with self._changed:
             if choice in self._ready:
-                self._wanted, self._refused, self.trouble = None, None, ""
+                self._wanted = self._impossible = None
                 self._ready.move_to_end(choice)
                 return self._ready[choice]
-            if choice not in (self._wanted, self._refused):
-                self._wanted, self.trouble = choice, ""
+            if choice not in (self._wanted, self._impossible):
+                self._wanted = choice
                 self._changed.notify()
             return None
+
+    def refused(self) -> tuple[Choice | None, str] | None:
+        """The choice that could not be prepared, None where it lacks some maps; why; told once."""
+        with self._changed:
+            refused, self._refused = self._refused, None
+            return refused
 
     def _run(self) -> None:
         while True:
@@ -106,21 +114,31 @@ class Workshop:
                 if self._stopped:
                     return
                 choice = self.preparing = self._wanted
-            engine, trouble = None, ""
-            try:
-                engine = self._made(choice)
-            except Exception as error:
-                trouble = first_line(error)
-                if not isinstance(error, Error):
-                    log.exception("preparing %s failed", choice)
+            engine, trouble = self._tried(choice)
             with self._changed:
                 self.preparing = None
                 if engine:
                     self._keep(choice, engine)
                 if self._wanted == choice:
                     self._wanted = None
-                    if trouble:
-                        self._refused, self.trouble = choice, trouble
+                    self._impossible = None if engine else choice
+                    self._refused = (self._impossible, trouble) if trouble else None
+
+    def _tried(self, choice: Choice) -> tuple[Engine | None, str]:
+        """The engine of a choice, without the further maps that the network cannot have."""
+        try:
+            return self._made(choice), ""
+        except Error as error:
+            trouble = first_line(error)
+        except Exception as error:
+            log.exception("preparing %s failed", choice)
+            return None, first_line(error)
+        engine, possible = None, ()
+        for name in choice.also:
+            with suppress(Error):
+                engine = self._made(replace(choice, also=(*possible, name)))
+                possible = (*possible, name)
+        return engine, trouble
 
     def _made(self, choice: Choice) -> Engine:
         settings = choice.settings(self._config)
@@ -131,6 +149,6 @@ class Workshop:
     def _keep(self, choice: Choice, engine: Engine) -> None:
         self._ready[choice] = engine
         weights = sum(one.explainer.weights for one in self._ready.values())
-        while weights > MOST_WEIGHTS and len(self._ready) > 2:
+        while len(self._ready) > 2 and (weights > MOST_WEIGHTS or len(self._ready) > MOST):
             _, dropped = self._ready.popitem(last=False)
             weights -= dropped.explainer.weights

@@ -61,13 +61,15 @@ class Keeper:
             check_film(record, overwrite)
 
     def take(self, view: View, canvas: np.ndarray) -> None:
-        """Records a canvas if a recording runs.
+        """Records a canvas if a recording runs and there is a map.
 
         Raises:
           OutputError: the first recording, asked for at the start, cannot be made.
           TransferError: there is no room for it.
         """
-        if self._target and self._recorder is None and view.map:
+        if view.map is None:
+            return
+        if self._target and self._recorder is None:
             self._recorder = Recorder(self._target, canvas.shape[:2], self._overwrite)
         if self._recorder is None:
             return

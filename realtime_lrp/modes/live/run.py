@@ -139,6 +139,8 @@ def _do_wanted(
     controls: Controls, keeper: Keeper, view: View, sources: _Sources, capture: Capture
 ) -> None:
     """Does what keys asked for and the controls cannot."""
+    if view.scene is None:  # nothing is shown yet
+        return
     wanted, controls.wanted = controls.wanted, []
     for one in wanted:
         try:

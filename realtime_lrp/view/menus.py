@@ -17,9 +17,10 @@ def draw_help(canvas: np.ndarray) -> None:
     groups = [(name, [(shown(b.keys), b.meaning) for b in all_]) for name, all_ in BINDINGS.items()]
     groups.append(("The mouse, on the picture", list(MOUSE)))
     count = sum(len(rows_) + 2 for _, rows_ in groups)
-    per_column = -(-count // 2) + 2
+    beside = 1 if rows > columns else 2
+    per_column = count if beside == 1 else -(-count // 2) + 2
     size = min(figure_size(rows, columns), int(rows / (per_column * 1.4 + 1)))
-    step, width, x, y = round(1.4 * size), columns // 2, size, size
+    step, width, x, y = round(1.4 * size), columns // beside, size, size
     key_width = size + max(text_width(keys, size) for _, lines in groups for keys, _ in lines)
     for name, lines in groups:
         if y + (len(lines) + 1) * step > rows - size // 2:

@@ -215,7 +215,7 @@ class View:
         if status:
             left.append((Row("", status, warn),))
         if "rates" in parts:
-            left.append(self._rates.block(self._capture.described))
+            left.append(self._rates.block(self._capture.described or "..."))
         if made and "answer" in parts:
             right.append(figures.answer(made))
         if made and "setting" in parts:

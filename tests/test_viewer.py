@@ -497,6 +497,21 @@ def test_the_legend_shows_the_colours_from_end_to_end():
     np.testing.assert_array_equal(strip[[0, -1]], table[[0, -1]])
 
 
+def test_passing_lines_are_on_the_screen_and_not_in_what_is_kept():
+    """The canvas that is returned has none of them; that the picture is lost stands in both."""
+    viewer = Viewer(size=(480, 640))
+    viewer.relevance.doing = "preparing something"
+    viewer.capture.frames.put(GREY, 1.0)
+    kept = viewer.view.step()
+    lower = np.s_[400:]
+    assert len(np.unique(viewer.shown[-1][lower])) > len(np.unique(kept[lower])) == 1
+    viewer.capture.trouble = "picture lost"
+    viewer.capture.frames.put(GREY, 2.0)
+    kept = viewer.view.step()
+    np.testing.assert_array_equal(viewer.shown[-1], kept)
+    assert len(np.unique(kept[lower])) > 20
+
+
 # The figures
 
 

@@ -110,8 +110,8 @@ def draw_column(canvas: np.ndarray, blocks: Sequence[Block], x: int) -> None:
         y += height + size // 3
 
 
-def draw_notice(canvas: np.ndarray, text: str) -> None:
-    """Draws a line in the middle of the lower edge, in place."""
+def draw_notice(canvas: np.ndarray, text: str, top: bool = False) -> None:
+    """Draws a line in the middle of the lower edge, or of the upper one, in place."""
     if not text:
         return
     rows, columns = canvas.shape[:2]
@@ -119,7 +119,7 @@ def draw_notice(canvas: np.ndarray, text: str) -> None:
     lines = _wrapped(text, columns - 2 * size, size)
     step = round(1.35 * size)
     width = max(text_width(line, size) for line in lines) + 2 * size
-    x, y = (columns - width) // 2, rows - len(lines) * step - 2 * size
+    x, y = (columns - width) // 2, size if top else rows - len(lines) * step - 2 * size
     darken(canvas, (x, y, x + width, y + len(lines) * step + size), 0.3)
     for number, line in enumerate(lines):
         place = (columns - text_width(line, size)) // 2, y + size // 2 + number * step + size

@@ -104,7 +104,8 @@ class Controls:
         self._shown, self._map, self._places = shown, newest, places
         if newest and not self._hinted:
             self._hinted = True
-            self.say(HINT)
+            if self._window:
+                self.say(HINT)
             target = newest.engine.explainer.canonical(self.request.target)
             if target != self.request.target:
                 self._ask(target=target)

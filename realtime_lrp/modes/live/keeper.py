@@ -111,14 +111,14 @@ class Keeper:
         self._lines.append(f"picture -> {target} (and {target.with_suffix('.npz').name})")
         return f"kept: {target.name}"
 
-    def status(self) -> tuple[str, bool]:
-        """A line about the recording that runs, and whether it is a warning; "" without one."""
+    def status(self) -> str:
+        """A line about the recording that runs; "" without one."""
         recorder = self._recorder
         if recorder is None:
-            return "", False
+            return ""
         minutes, seconds = divmod(int(recorder.seconds), 60)
         lost = f", {recorder.dropped} left out" if recorder.dropped else ""
-        return f"recording {minutes}:{seconds:02d}{lost}", bool(recorder.dropped)
+        return f"recording {minutes}:{seconds:02d}{lost}"
 
     def finish(self) -> list[str]:
         """Ends everything.
@@ -167,7 +167,7 @@ class Keeper:
             row = described(made.engine, target, made.result)
             row |= {
                 "method": made.engine.settings.lrp.method,
-                "composite": made.engine.composite,
+                "map": made.engine.name,
                 "explained_score": made.explained[0],
                 "map_frame": made.frame.number,
             }

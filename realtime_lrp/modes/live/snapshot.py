@@ -75,7 +75,7 @@ def _entries(scene: Scene, made: Map, settings: Settings) -> dict[str, Any]:
     }
     asked = {
         "method": engine.settings.lrp.method,
-        "composite": engine.composite,
+        "map": engine.name,
         "precision": engine.precision,
         "device": engine.device,
         "weights": engine.settings.model.weights,

@@ -17,7 +17,7 @@ from realtime_lrp.modes.live.relevance import Map, RelevanceThread
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.video.capture import Capture
 from realtime_lrp.video.slot import Item
-from realtime_lrp.view.hud import Block, Row
+from realtime_lrp.view.hud import Block, draw_notice
 from realtime_lrp.view.menus import draw_help
 from realtime_lrp.view.scene import Artist, Scene, places
 
@@ -41,7 +41,7 @@ class View:
       controls: what the user wants to see.
       show: gets each composed canvas, uint8 [H, W, 3] RGB.
       size: gives rows and columns of the canvas; None is those of the picture.
-      status: gives a further line of figures, for example about a recording; or "".
+      status: gives a line for the upper edge of the screen, about a recording; or "".
 
     Attributes:
       scene: what was drawn last, without menus; None before that.
@@ -57,7 +57,7 @@ class View:
         controls: Controls,
         show: Callable[[np.ndarray], None],
         size: Callable[[], tuple[int, int]] | None = None,
-        status: Callable[[], tuple[str, bool]] = lambda: ("", False),
+        status: Callable[[], str] = lambda: "",
     ):
         self.scene: Scene | None = None
         self.map: Map | None = None
@@ -150,7 +150,8 @@ class View:
     def _state(self) -> tuple[tuple, tuple]:
         """What a drawing depends on: what is drawn at once, and what waits for the next frame."""
         number, size = self.frame and self.frame.number, self._size and self._size()
-        at_once = number, self._controls.version, self._notice(), size
+        lines = self._capture.trouble, self._passing(), self._status()
+        at_once = number, self._controls.version, lines, size
         return at_once, (self.map, time.monotonic() // FIGURES_S)
 
     def _draw(self) -> np.ndarray:
@@ -158,14 +159,15 @@ class View:
         self.scene = scene = self._composed()
         canvas = self._artist.draw(scene)
         controls.see(self.frame, self.map, places(scene))
-        if controls.menu:
-            shown = canvas.copy()
-            controls.menu.draw(shown)
-        elif controls.helping:
+        if controls.helping:
             shown = self._artist.draw(replace(scene, left=(), right=(), notice=""))
             draw_help(shown)
         else:
-            shown = canvas
+            shown = canvas.copy()
+            draw_notice(shown, self._status(), top=True)
+            draw_notice(shown, "" if scene.notice else self._passing())
+            if controls.menu:
+                controls.menu.draw(shown)
         self._show(shown)
         return canvas
 
@@ -186,11 +188,12 @@ class View:
             look=controls.look,
             left=left,
             right=right,
-            notice=self._notice(),
+            notice=self._capture.trouble,
         )
 
-    def _notice(self) -> str:
-        for text in (self._capture.trouble, self._controls.said, self._relevance.doing):
+    def _passing(self) -> str:
+        """A line for the screen alone: no recording and no kept picture has it."""
+        for text in (self._controls.said, self._relevance.doing):
             if text:
                 return text
         if self._controls.frozen:
@@ -211,9 +214,6 @@ class View:
         self._rates.picture_ms = 1000 * (now - self.frame.time)
         self._rates.map_ms = 1000 * (now - made.frame.time) if made else None
         left, right = [], []
-        status, warn = self._status()
-        if status:
-            left.append((Row("", status, warn),))
         if "rates" in parts:
             left.append(self._rates.block(self._capture.described or "..."))
         if made and "answer" in parts:

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +48,18 @@ class Keeper:
         self._config = config
         self._target, self._overwrite = record, overwrite
         self._recorder: Recorder | None = None
-        self._finishing: list[threading.Thread] = []
+        self._threads: list[threading.Thread] = []
+        self._names: set[Path] = set()
         self._news: deque[str] = deque()
         self._lines: list[str] = []
         self._asked, self.failure = record, None
         self._row: tuple[Map, dict[str, Any]] | None = None
         folder = Path(config.live.folder)
         if by_key:
-            check_output(folder / f"{STEM}.png", overwrite=True)
+            try:
+                check_output(folder / f"{STEM}.png", overwrite=True)
+            except Error as error:
+                log.warning("keys cannot keep anything: %s", error)
         for part in left_in(folder, f"{STEM}-*.part"):
             log.warning("%s is what a run that was ended left; rename it to keep it", part)
         if record:
@@ -100,16 +105,15 @@ class Keeper:
             return "there is no map yet"
         try:
             target = self._name(".png")
-            live = {
-                "source": masked(shown.live.source),
-                "sources": list(map(masked, shown.live.sources)),
-            }
-            shown = shown.model_copy(update={"live": shown.live.model_copy(update=live)})
-            snapshot.keep(target, view.scene, view.map, Settings(shown, {}))
         except Error as error:
             return str(error)
-        self._lines.append(f"picture -> {target} (and {target.with_suffix('.npz').name})")
-        return f"kept: {target.name}"
+        live = {
+            "source": masked(shown.live.source),
+            "sources": list(map(masked, shown.live.sources)),
+        }
+        shown = shown.model_copy(update={"live": shown.live.model_copy(update=live)})
+        self._in_the_background(self._kept, target, view.scene, view.map, Settings(shown, {}))
+        return f"keeping {target.name}"
 
     def status(self) -> str:
         """A line about the recording that runs; "" without one."""
@@ -127,17 +131,28 @@ class Keeper:
           A line for each thing that was kept.
         """
         self._end_in_the_background()
-        for thread in self._finishing:
+        for thread in self._threads:
             thread.join()
         return self._lines
+
+    def _in_the_background(self, work: Callable, *words: Any) -> None:
+        thread = threading.Thread(target=work, args=words, daemon=True)
+        self._threads = [*filter(threading.Thread.is_alive, self._threads), thread]
+        thread.start()
+
+    def _kept(self, target: Path, *words: Any) -> None:
+        try:
+            snapshot.keep(target, *words)
+        except Error as error:
+            self._news.append(str(error))
+            return
+        self._lines.append(f"picture -> {target} (and {target.with_suffix('.npz').name})")
+        self._news.append(f"kept: {target.name}")
 
     def _end_in_the_background(self) -> None:
         recorder, self._recorder = self._recorder, None
         if recorder:
-            words = recorder, self._target == self._asked
-            thread = threading.Thread(target=self._finished, args=words, daemon=True)
-            self._finishing.append(thread)
-            thread.start()
+            self._in_the_background(self._finished, recorder, self._target == self._asked)
         self._target = None
 
     def _finished(self, recorder: Recorder, asked_at_start: bool) -> None:
@@ -156,8 +171,9 @@ class Keeper:
         for number in range(1, 100):
             target = folder / f"{stem}{f'-{number}' if number > 1 else ''}{suffix}"
             beside = target.with_suffix(".npz" if suffix == ".png" else ".jsonl")
-            if not target.exists() and not beside.exists():
+            if not (target in self._names or target.exists() or beside.exists()):
                 check_output(target, overwrite=False)
+                self._names.add(target)
                 return target
         raise OutputError(f"There is no free name in {str(folder)!r}.")
 

@@ -245,6 +245,30 @@ def test_scale_and_average_follow_the_maps_before_but_not_in_sync(frames, alone)
     np.testing.assert_allclose(made[1].result.relevance, right.relevance, atol=1e-6)
 
 
+def test_an_error_after_the_first_map_is_told_and_it_tries_again(frames, monkeypatch, caplog):
+    """The view goes on without maps, and has them again when the fault is over."""
+    monkeypatch.setattr(relevance_thread, "RETRY_S", 0.02)
+    with Running(settings()) as running:
+        running.explain(frames[0])
+        begin, broken = running.thread.engine.begin, [True]
+
+        def failing(pictures):
+            if broken[0]:
+                raise ValueError("the memory is full")
+            return begin(pictures)
+
+        running.thread.engine.begin = failing
+        for picture in frames[1:4]:
+            running.slot.put(picture, time.monotonic())
+            running.wait(lambda: running.thread.doing)
+        assert running.thread.doing == "no map (the memory is full), trying again"
+        assert running.thread.maps.count == 1
+        broken[0] = False
+        running.explain(frames[4])
+        assert running.thread.doing == ""
+    assert caplog.text.count("explaining failed") == 1
+
+
 def test_an_error_of_the_network_comes_out_on_the_main_thread(tmp_path):
     """No half-dead viewer."""
     from realtime_lrp.errors import DamagedInputError

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from realtime_lrp.config import Config
+from realtime_lrp.errors import first_line
 from realtime_lrp.modes.engine import VIEWER_COMPOSITE, Engine, Result, ResultMap
 from realtime_lrp.modes.live.probe import Flipped, Probe, covered
 from realtime_lrp.modes.live.workshop import Choice, Workshop
@@ -23,6 +24,9 @@ from realtime_lrp.view.scene import Finding, Panel
 
 STOP_S = 2.0
 IDLE_S = 0.1
+RETRY_S = 1.0
+"""After explaining failed it is tried again so much later, with the newest frame."""
+
 TOP = 5
 
 WITHIN = {"float32": 0.01}
@@ -164,6 +168,9 @@ class RelevanceThread:
         self._stats = stats
         self._error: Exception | None = None
         self._stop = threading.Event()
+        self._in_flight: deque[_Begun] = deque()
+        self._number, self._last = 0, ()
+        self._failing = ""
         self._drawing: _Drawing | None = None
         self._probe: tuple[tuple, Probe] | None = None
         self._thread = threading.Thread(target=self._run, name="relevance", daemon=True)
@@ -189,9 +196,11 @@ class RelevanceThread:
 
     @property
     def doing(self) -> str:
-        """What is being prepared; else ""."""
+        """What is being prepared, or why there are no maps; else ""."""
         if self.workshop is None:
             return "loading the network"
+        if self._failing:
+            return self._failing
         preparing = self.workshop.preparing
         if preparing is None:
             return ""
@@ -213,26 +222,39 @@ class RelevanceThread:
         self.workshop = Workshop(self._config, engine, first)
         self.workshop.start()
         self.engine = engine
-        number, begun = self._frames.count, deque()
-        last: tuple = ()
+        self._number = self._frames.count
         while not self._stop.is_set():
-            request = self.request
-            if ready := self.workshop.engine_for(request.choice):
-                self.engine, self.choice = ready, request.choice
-            frame = request.frame
-            if frame is None:
-                frame = self._frames.newest(after=number, timeout_s=0 if begun else IDLE_S)
-            elif (frame.number, request, self.engine) == last:
-                frame = None
-                if not begun:
-                    self._stop.wait(IDLE_S / 4)
-            if frame is not None and self.request is not request:
-                continue  # asked for something else while it waited
-            if frame is not None:
-                number, last = frame.number, (frame.number, request, self.engine)
-                begun.append(self._begun(frame, request))
-            if begun and (frame is None or len(begun) >= self.engine.in_flight):
-                self._finish(begun.popleft())
+            try:
+                self._go_on()
+            except Exception as error:
+                if not self.maps.count:  # it never worked
+                    raise
+                if not self._failing:
+                    log.error("explaining failed, trying again: %s", first_line(error))
+                self._failing = f"no map ({first_line(error)}), trying again"
+                self._in_flight.clear()
+                self._last = ()
+                self._stop.wait(RETRY_S)
+
+    def _go_on(self) -> None:
+        """Begins the next frame, if there is one, and finishes the oldest that was begun."""
+        request, begun = self.request, self._in_flight
+        if ready := self.workshop.engine_for(request.choice):
+            self.engine, self.choice = ready, request.choice
+        frame = request.frame
+        if frame is None:
+            frame = self._frames.newest(after=self._number, timeout_s=0 if begun else IDLE_S)
+        elif (frame.number, request, self.engine) == self._last:
+            frame = None
+            if not begun:
+                self._stop.wait(IDLE_S / 4)
+        if frame is not None:
+            if self.request is not request:  # asked for something else while it waited
+                return
+            self._number, self._last = frame.number, (frame.number, request, self.engine)
+            begun.append(self._begun(frame, request))
+        if begun and (frame is None or len(begun) >= self.engine.in_flight):
+            self._finish(begun.popleft())
 
     def _begun(self, frame: Item[np.ndarray], request: Request) -> _Begun:
         begin, engine = time.monotonic(), self.engine
@@ -246,6 +268,7 @@ class RelevanceThread:
         seconds = time.monotonic() - begun.time
         if not self._stats.maps:
             log.info("first map after %.1f s of preparation", seconds)
+        self._failing = ""
         self._stats.map_made(1, seconds)
         self.maps.put(made, begun.frame.time)
         if self.workshop.preparing:

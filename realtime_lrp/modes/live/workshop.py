@@ -131,7 +131,7 @@ class Workshop:
         except Error as error:
             trouble = first_line(error)
         except Exception as error:
-            log.exception("preparing %s failed", choice)
+            log.error("preparing %s failed: %s", choice, first_line(error))
             return None, first_line(error)
         engine, possible = None, ()
         for name in choice.also:

@@ -11,7 +11,7 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.errors import Error, UsageError, first_line
-from realtime_lrp.modes.engine import turned
+from realtime_lrp.modes.engine import check_names, turned
 from realtime_lrp.modes.live.controls import Controls, first_request
 from realtime_lrp.modes.live.keeper import Keeper
 from realtime_lrp.modes.live.relevance import RelevanceThread
@@ -48,10 +48,12 @@ def run(
       A line for each thing that was kept, and one of figures, if there was a map.
 
     Raises:
+      UsageError: a name that is not known, or two outputs of one name.
       UnavailableError: the source cannot be opened, or there is no display.
       OutputError: the figures or the film cannot be written there.
       TransferError: the film could not be finished.
     """
+    check_names(config)
     windowed = config.live.display == "window"
     if windowed and window is Window:
         require_display()

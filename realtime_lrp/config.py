@@ -22,24 +22,18 @@ if not ASSETS.is_dir():  # a checkout that is run without being installed
 MAX_BYTES = 1 << 20
 
 
-def _size(value: Any) -> Any:
-    """224 or "224x320" as (rows, columns)."""
-    parts = re.fullmatch(r"\s*(\d+)(?:\s*[xX,]\s*(\d+))?\s*", str(value))
-    if value is None or isinstance(value, tuple):
-        return value
-    if not parts:
-        raise ValueError("expected one number or HEIGHTxWIDTH, for example 224 or 224x320")
-    return int(parts[1]), int(parts[2] or parts[1])
+def _pair(expected: str, one_is_enough: bool) -> BeforeValidator:
+    """Reads "224x320" as (224, 320), and 224 as (224, 224) where one number is enough."""
 
+    def read(value: Any) -> Any:
+        if value is None or isinstance(value, tuple):
+            return value
+        parts = re.fullmatch(r"\s*(\d+)(?:\s*[xX,]\s*(\d+))?\s*", str(value))
+        if not parts or not (parts[2] or one_is_enough):
+            raise ValueError(f"expected {expected}")
+        return int(parts[1]), int(parts[2] or parts[1])
 
-def _camera_size(value: Any) -> Any:
-    """WIDTHxHEIGHT as (columns, rows)."""
-    parts = re.fullmatch(r"\s*(\d+)\s*[xX]\s*(\d+)\s*", str(value))
-    if value is None or isinstance(value, tuple):
-        return value
-    if not parts:
-        raise ValueError("expected WIDTHxHEIGHT, for example 1280x720")
-    return int(parts[1]), int(parts[2])
+    return BeforeValidator(read)
 
 
 def _camera_format(value: Any) -> Any:
@@ -51,8 +45,13 @@ def _camera_format(value: Any) -> Any:
 
 Pixels = Annotated[int, Field(ge=1, le=8192)]
 CameraFormat = Annotated[str | None, BeforeValidator(_camera_format)]
-CameraSize = Annotated[tuple[Pixels, Pixels] | None, BeforeValidator(_camera_size)]
-Size = Annotated[tuple[Pixels, Pixels] | None, BeforeValidator(_size)]
+CameraSize = Annotated[
+    tuple[Pixels, Pixels] | None, _pair("WIDTHxHEIGHT, for example 1280x720", False)
+]
+Size = Annotated[
+    tuple[Pixels, Pixels] | None,
+    _pair("one number or HEIGHTxWIDTH, for example 224 or 224x320", True),
+]
 Text = Annotated[str, BeforeValidator(lambda v: str(v) if isinstance(v, int) else v)]
 
 

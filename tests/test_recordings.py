@@ -914,3 +914,14 @@ def test_colour_of_frames_without_a_tag():
         assert colour_of(av.VideoFrame(64, rows, "yuv420p")).table == table
     assert colour_of(av.VideoFrame(64, 64, "gbrp")).matrix == 1
     assert colour_of(av.VideoFrame(64, 64, "yuvj420p")).range == 2
+
+
+def test_what_only_the_live_view_reads_does_not_make_another_film(tmp_path):
+    """A film stays finished when the viewer's settings change; opacity makes another one."""
+    from realtime_lrp.config import load
+    from realtime_lrp.modes.fingerprint import fingerprint
+
+    source = media.recording(tmp_path / "in.mp4", count=3)
+    mark = lambda *sets: fingerprint(source, load(sets=sets).config, {})  # noqa: E731
+    live = ("overlay.follow=hold", "overlay.style=contour", "overlay.average=0.5")
+    assert mark(*live) == mark() != mark("overlay.opacity=0.5")

@@ -22,6 +22,8 @@ def fingerprint(source: Path, config: Config, further: Mapping[str, Any]) -> str
     """32 hexadecimal digits for a source, the settings, the files that these name, our version."""
     settings = config.model_dump(mode="json", include=set(SECTIONS))
     settings["video"].pop("batch")
+    for shown_live in ("follow", "style", "average"):
+        settings["overlay"].pop(shown_live)
     files = [source]
     for named in (config.model.name, config.model.weights, config.model.labels):
         if named and Path(named).is_file():

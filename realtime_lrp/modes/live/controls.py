@@ -6,7 +6,7 @@ relevance thread as a `Request`; nothing here waits for anything.
 
 import time
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -143,7 +143,7 @@ class Controls:
     def refuse(self, choice: Choice | None, why: str, shown: Choice) -> None:
         """Says why; goes back to what is shown, if that is still the choice."""
         if self.request.choice == choice:
-            self._choose(**{field.name: getattr(shown, field.name) for field in fields(Choice)})
+            self._ask(choice=shown)
             self.tiled = self.tiled and bool(shown.also)
         self.say(why)
 
@@ -402,8 +402,9 @@ class Controls:
             if x0 <= mouse.x < x1 and y0 <= mouse.y < y1:
                 x = (mouse.x - x0) * shape[1] // (x1 - x0)
                 y = (mouse.y - y0) * shape[0] // (y1 - y0)
-                kept = self.mask is not None and self.mask.shape == shape
-                mask = self.mask.astype(np.uint8) if kept else np.zeros(shape, np.uint8)
+                mask = (
+                    np.zeros(shape, np.uint8) if self.mask is None else self.mask.astype(np.uint8)
+                )
                 radius = max(1, round(self._brush * min(shape)))
                 cv2.circle(mask, (x, y), radius, int(mouse.button == "left"), -1)
                 self.mask = mask.astype(bool) if mask.any() else None

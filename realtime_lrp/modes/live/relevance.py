@@ -17,7 +17,6 @@ from realtime_lrp.modes.live.probe import Flipped, Probe, covered
 from realtime_lrp.modes.live.workshop import Choice, Workshop
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.relevance.composites import COMPOSITES
-from realtime_lrp.relevance.explainer import METHODS
 from realtime_lrp.video.slot import Item, Slot
 from realtime_lrp.view.overlay import SMOOTHING, Scale, drawn
 from realtime_lrp.view.scene import Finding, Panel
@@ -171,6 +170,7 @@ class RelevanceThread:
         self._in_flight: deque[_Begun] = deque()
         self._number, self._last = 0, ()
         self._failing = ""
+        self._aimed: tuple = ()
         self._drawing: _Drawing | None = None
         self._probe: tuple[tuple, Probe] | None = None
         self._thread = threading.Thread(target=self._run, name="relevance", daemon=True)
@@ -258,7 +258,10 @@ class RelevanceThread:
 
     def _begun(self, frame: Item[np.ndarray], request: Request) -> _Begun:
         begin, engine = time.monotonic(), self.engine
-        engine.explainer.set_target(request.target)
+        aim = engine.explainer, request.target  # the CPU that takes over has another explainer
+        if aim != self._aimed:
+            engine.explainer.set_target(request.target)
+            self._aimed = aim
         picture = covered(frame.value, request.mask)
         return _Begun(frame, picture, request, engine, begin, engine.begin([picture]))
 
@@ -325,4 +328,4 @@ def _conserving(engine: Engine, names: tuple[str, ...]) -> list[bool]:
     lrp = engine.settings.lrp
     if lrp.absorb_bias or lrp.keep < 1:
         return [False] * len(names)
-    return [name in COMPOSITES and name not in METHODS for name in names]
+    return [name in COMPOSITES for name in names]

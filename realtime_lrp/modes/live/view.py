@@ -159,13 +159,15 @@ class View:
         self.scene = scene = self._composed()
         canvas = self._artist.draw(scene)
         controls.see(self.frame, self.map, places(scene))
+        status, passing = self._status(), "" if scene.notice else self._passing()
+        shown = canvas
         if controls.helping:
             shown = self._artist.draw(replace(scene, left=(), right=(), notice=""))
             draw_help(shown)
-        else:
+        elif status or passing or controls.menu:
             shown = canvas.copy()
-            draw_notice(shown, self._status(), top=True)
-            draw_notice(shown, "" if scene.notice else self._passing())
+            draw_notice(shown, status, top=True)
+            draw_notice(shown, passing)
             if controls.menu:
                 controls.menu.draw(shown)
         self._show(shown)

@@ -12,7 +12,7 @@ from realtime_lrp.config import Config
 from realtime_lrp.errors import DamagedInputError, MissingInputError, OutputError, UsageError
 from realtime_lrp.modes.engine import Engine, Result, label_line, turned
 from realtime_lrp.modes.live.snapshot import redrawn
-from realtime_lrp.modes.records import MAPS_MARK, Lines, Maps, described
+from realtime_lrp.modes.records import MAPS_MARK, Lines, Maps, described, raw_map
 from realtime_lrp.modes.summary import Timeline, write_summary
 from realtime_lrp.video.files import (
     PICTURES,
@@ -194,11 +194,4 @@ def _write_map(
     config: Config, engine: Engine, result: Result, target: Path, overwrite: bool
 ) -> None:
     with completed(target, overwrite) as part, part.open("wb") as file:
-        np.savez_compressed(
-            file,
-            relevance=result.relevance,
-            scores=result.scores,
-            labels=np.array([name for name, _ in engine.top(result.scores)]),
-            target=np.array(config.lrp.target),
-            box=np.array(result.region.box),
-        )
+        np.savez_compressed(file, **raw_map(engine, config.lrp.target, result))

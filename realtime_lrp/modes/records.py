@@ -37,6 +37,22 @@ def described(engine: Engine, target: str, result: Result) -> dict[str, Any]:
     }
 
 
+def raw_map(engine: Engine, target: str, result: Result) -> dict[str, Any]:
+    """What an .npz of one map holds.
+
+    Returns:
+      relevance: float32 [h, w, 3] at the network's input; scores: float32 [classes]; labels: the
+      five best; target: what is explained; box: x0, y0, x1, y1 of the region in the picture.
+    """
+    return {
+        "relevance": result.relevance,
+        "scores": result.scores,
+        "labels": np.array([name for name, _ in engine.top(result.scores)]),
+        "target": np.array(target),
+        "box": np.array(result.region.box),
+    }
+
+
 def _place(weight: np.ndarray, result: Result) -> tuple[list[float] | None, float | None]:
     x0, y0, x1, y1 = result.region.inner
     left, top, right, bottom = result.region.box

@@ -17,6 +17,7 @@ from realtime_lrp.config import Settings, as_yaml
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.modes.live.figures import target_words
 from realtime_lrp.modes.live.relevance import Map
+from realtime_lrp.modes.records import raw_map
 from realtime_lrp.video.files import completed
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.view.hud import Bar, Figure, Legend, Row
@@ -84,17 +85,13 @@ def _entries(scene: Scene, made: Map, settings: Settings) -> dict[str, Any]:
         "sums": [one.total for one in made.result.maps],
     }
     return {
+        **raw_map(engine, target_words(engine, made.request.target, made.scores), made.result),
         "kind": KIND,
         "picture": scene.picture,
         "explained_picture": np.zeros(0) if same else finding.picture,
-        "relevance": made.result.relevance,
         "further": np.array([one.relevance for one in made.result.maps[1:]]),
         "names": np.array([panel.name for panel in finding.panels]),
         "drawn": np.array([panel.drawn for panel in finding.panels]),
-        "scores": made.result.scores,
-        "labels": np.array([label for label, _ in made.scores]),
-        "target": target_words(engine, made.request.target, made.scores),
-        "box": np.array(finding.box),
         "asked": json.dumps(asked),
         "scene": json.dumps(shown),
         "config": as_yaml(settings),

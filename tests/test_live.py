@@ -161,7 +161,7 @@ def test_the_window_shows_the_stream_and_closes(way, display, tiny_model, tmp_pa
             assert red.sum() > 2000, "the disc of the stream"
             assert white.sum() > 300, "the figures in white"
             if way == "close":
-                xdotool(display, "windowfocus", "--sync", window, "key", "alt+F4")
+                xdotool(display, "windowactivate", "--sync", window, "key", "alt+F4")
             else:
                 xdotool(display, "windowfocus", "--sync", window, "key", way)
             assert process.wait(10) == 0, process.stderr.read()

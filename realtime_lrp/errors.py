@@ -57,6 +57,12 @@ class TransferError(Error):
     exit_code = 74
 
 
+class TemporaryError(Error):
+    """The process cannot go on, but a new one can: start it again."""
+
+    exit_code = 75
+
+
 class ConfigError(Error, ValueError):
     """A configuration file or a `--set` is wrong."""
 

@@ -78,10 +78,7 @@ class Camera(Source):
             opened = False
         if not opened:
             self._capture.release()
-            raise UnavailableError(
-                f"Camera {device!r} cannot be opened. Check that it is plugged in and not in use, "
-                "or choose another with --source (a number, URL, file or 'synthetic')."
-            )
+            raise _unavailable(device)
         self._ask()
         self.described = f"{self._name}, {self._given()}"
         self._told = False
@@ -131,6 +128,25 @@ class Camera(Source):
         asked = f"asked {self._asked}; " if str(self._asked) else ""
         tell = log.info if self._asked.fulfilled_by(given) else log.warning
         tell("%s: %sgot %s", self._name, asked, given)
+
+
+def check_there(device: int | str) -> None:
+    """Refuses a camera that is not plugged in, where that can be told without opening it.
+
+    Raises:
+      UnavailableError: it is not there.
+    """
+    if LINUX:
+        node = f"/dev/video{device}" if isinstance(device, int) else node_of(device)
+        if not os.path.exists(node):
+            raise _unavailable(device)
+
+
+def _unavailable(device: int | str) -> UnavailableError:
+    return UnavailableError(
+        f"Camera {device!r} cannot be opened. Check that it is plugged in and not in use, "
+        "or choose another with --source (a number, URL, file or 'synthetic')."
+    )
 
 
 def names() -> dict[str, str]:

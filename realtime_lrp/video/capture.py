@@ -2,7 +2,8 @@
 
 A reader is the only one that touches its source; it puts frames into a slot. The supervisor says
 what is wrong with the picture, gives up a reader that hangs in its driver, and opens the source
-again, for ever. A source that cannot be opened at the start is an error.
+again, for ever. A source that cannot be opened at the start is an error, unless the capture is
+patient.
 """
 
 import logging
@@ -77,12 +78,14 @@ class Capture:
       open_isolated: opens it so that it can be closed even where it hangs; used instead once a
         reader hung.
       clock: the time it lives by.
+      patient: whether a source that cannot be opened at the start is tried again like any other.
 
     Attributes:
       frames: the slot that holds the newest frame, uint8 [H, W, 3] RGB.
       trouble: what is wrong with the picture at the moment: LOST, FROZEN, DARK, WAITING, or
         NO_PICTURE and the reason; else "".
       reconnects: how often the source gave pictures again after a loss.
+      next_try: when a lost source is opened again, by the clock.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class Capture:
         turned: Callable[[np.ndarray], np.ndarray] = lambda picture: picture,
         open_isolated: OpenSource | None = None,
         clock: Clock = CLOCK,
+        patient: bool = False,
     ):
         self.frames: Slot[np.ndarray] = Slot()
         self.trouble = ""
@@ -98,16 +102,21 @@ class Capture:
         self._turned, self._clock = turned, clock
         self._course = _Course(open_source, open_isolated)
         self._reader: _Reader | None = None
-        self._starting, self._stopped = True, False
+        self.next_try = 0.0
+        self._starting, self._stopped = not patient, False
         self._error: Exception | None = None
         self._lock = threading.Lock()  # held where any of these changes
         self._wake, self._ended = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="capture", daemon=True)
         self._started = clock.now()
 
-    def __enter__(self) -> "Capture":
+    def start(self) -> None:
+        """Begins to open the source."""
         self._started = self._clock.now()
         self._thread.start()
+
+    def __enter__(self) -> "Capture":
+        self.start()
         return self
 
     def __exit__(self, *exception) -> None:
@@ -147,6 +156,11 @@ class Capture:
             self._course = _Course(open_source, open_isolated)
             self._starting, self.trouble = False, ""
             self._leave_reader()
+
+    @property
+    def supervised(self) -> bool:
+        """Whether its supervisor runs."""
+        return self._thread.is_alive()
 
     @property
     def described(self) -> str:
@@ -243,7 +257,9 @@ class Capture:
                 if course.missing != LOST:
                     course.missing = NO_PICTURE + _reason(error)
                 self._tell(course.missing)
-            return course.pause_after(reader.newest - reader.since)
+            pause_s = course.pause_after(reader.newest - reader.since)
+            self.next_try = self._clock.now() + pause_s
+            return pause_s
 
     def _tell(self, trouble: str) -> None:
         if trouble != self.trouble:

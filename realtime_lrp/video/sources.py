@@ -154,5 +154,6 @@ def _camera(
     device: int | str, stop: threading.Event, asked: Asked | None, isolated: bool
 ) -> Camera | Isolated:
     if isolated:
+        cameras.check_there(device)  # a process for each try is dear
         return Isolated(functools.partial(Camera, device, asked=asked), stop)
     return Camera(device, stop, asked)

@@ -77,7 +77,7 @@ class Controls:
         self.look = Look(overlay.colormap, overlay.opacity, overlay.style, overlay.follow)
         self.parts = set(config.live.figures)
         self.tiled = False
-        self.mirror = config.input.mirror
+        self.mirror = bool(config.input.mirror)
         self.frozen: Item[np.ndarray] | None = None
         self.stepping = False
         self.mask: np.ndarray | None = None

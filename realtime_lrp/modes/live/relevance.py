@@ -140,12 +140,14 @@ class RelevanceThread:
       request: what is asked first.
       stats: counts maps.
       changeable: whether other choices will be asked for; the Keras model is kept for them.
+      engine: one that is ready for the request, instead of loading the network.
 
     Attributes:
       maps: the slot that holds the newest map.
       engine: the one that explained last, None while the first is loaded.
       request: what is asked; whoever wants something else puts another one here.
       choice: the one of that engine.
+      failing: why there are no maps, where they cannot be computed at the moment; else "".
       workshop: where other engines are made; None while the first is loaded.
     """
 
@@ -156,9 +158,10 @@ class RelevanceThread:
         request: Request,
         stats: Stats,
         changeable: bool = False,
+        engine: Engine | None = None,
     ):
         self.maps: Slot[Map] = Slot()
-        self.engine: Engine | None = None
+        self.engine, self._works = engine, engine is not None
         self.workshop: Workshop | None = None
         self.request, self.choice = request, request.choice
         self._config = config
@@ -169,14 +172,18 @@ class RelevanceThread:
         self._stop = threading.Event()
         self._in_flight: deque[_Begun] = deque()
         self._number, self._last = 0, ()
-        self._failing = ""
+        self.failing = ""
         self._aimed: tuple = ()
         self._drawing: _Drawing | None = None
         self._probe: tuple[tuple, Probe] | None = None
         self._thread = threading.Thread(target=self._run, name="relevance", daemon=True)
 
-    def __enter__(self) -> "RelevanceThread":
+    def start(self) -> None:
+        """Begins to load the network."""
         self._thread.start()
+
+    def __enter__(self) -> "RelevanceThread":
+        self.start()
         return self
 
     def end(self) -> None:
@@ -195,12 +202,17 @@ class RelevanceThread:
             raise self._error
 
     @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    @property
     def doing(self) -> str:
         """What is being prepared, or why there are no maps; else ""."""
         if self.workshop is None:
             return "loading the network"
-        if self._failing:
-            return self._failing
+        if self.failing:
+            return self.failing
         preparing = self.workshop.preparing
         if preparing is None:
             return ""
@@ -215,7 +227,7 @@ class RelevanceThread:
 
     def _explain_frames(self) -> None:
         first = self.request.choice
-        engine = Engine(
+        engine = self.engine or Engine(
             self._config, VIEWER_COMPOSITE, moving=True, keep_model=self._changeable,
             also=first.also,
         )  # fmt: skip
@@ -227,11 +239,11 @@ class RelevanceThread:
             try:
                 self._go_on()
             except Exception as error:
-                if not self.maps.count:  # it never worked
+                if not (self._works or self.maps.count):
                     raise
-                if not self._failing:
+                if not self.failing:
                     log.error("explaining failed, trying again: %s", first_line(error))
-                self._failing = f"no map ({first_line(error)}), trying again"
+                self.failing = f"no map ({first_line(error)}), trying again"
                 self._in_flight.clear()
                 self._last = ()
                 self._stop.wait(RETRY_S)
@@ -271,7 +283,7 @@ class RelevanceThread:
         seconds = time.monotonic() - begun.time
         if not self._stats.maps:
             log.info("first map after %.1f s of preparation", seconds)
-        self._failing = ""
+        self.failing = ""
         self._stats.map_made(1, seconds)
         self.maps.put(made, begun.frame.time)
         if self.workshop.preparing:

@@ -1,10 +1,8 @@
 """The live viewer from its start to its end: wires the parts and runs the render loop."""
 
 import functools
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +14,7 @@ from realtime_lrp.modes.live.controls import Controls, first_request
 from realtime_lrp.modes.live.keeper import Keeper
 from realtime_lrp.modes.live.relevance import RelevanceThread
 from realtime_lrp.modes.live.view import View
+from realtime_lrp.modes.signals import stop_signals
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.video.cameras import Asked
 from realtime_lrp.video.capture import Capture
@@ -158,21 +157,3 @@ def _do_wanted(
 
 def _unseen(picture: np.ndarray) -> None:
     """Where a picture goes without a window."""
-
-
-@contextmanager
-def stop_signals() -> Iterator[threading.Event]:
-    """Lends an event that SIGINT and SIGTERM set; the second signal ends the program at once."""
-    stopped = threading.Event()
-
-    def stop(number, frame):
-        if stopped.is_set():
-            raise SystemExit(128 + number)
-        stopped.set()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stopped
-    finally:
-        for number, handler in before.items():  # one more has nothing left to stop
-            signal.signal(number, signal.SIG_IGN if stopped.is_set() else handler)

@@ -1,0 +1,71 @@
+"""Whether somebody stands before the camera: what differs from the empty room."""
+
+import numpy as np
+
+from realtime_lrp.video.libraries import cv2
+
+SIZE = (96, 72)
+"""Columns and rows of the small pictures that are compared."""
+
+PERIOD_S = 0.2
+"""So often a picture is looked at."""
+
+LEARNING, BACKGROUND = 0.002, 0.7
+"""How much each looked-at picture adds to what is known of the room, and how much of that is the
+empty room: what stands still becomes part of it after about 40 seconds."""
+
+FIRST = 10
+"""So many pictures are the empty room to begin with."""
+
+SHARE = 0.02
+"""How much of the picture has to differ, in two looks one after the other."""
+
+MIDDLE = 110.0
+"""The median that every picture is brought to, so that clouds and lamps do not count."""
+
+DEVIATIONS = 25.0
+"""Squared standard deviations from the empty room at which a pixel differs."""
+
+
+class Presence:
+    """Looks at pictures now and then and says whether somebody is there.
+
+    The empty room is a mixture of Gaussians for each pixel (Zivkovic 2004, "Improved adaptive
+    Gaussian mixture model for background subtraction"), so that noise, flicker and daylight do
+    not count.
+    """
+
+    def __init__(self):
+        self.present = False
+        self._seen_at = -np.inf
+        self.forget()
+
+    def forget(self) -> None:
+        """Learns the empty room anew, after the camera was away."""
+        self._room = cv2.createBackgroundSubtractorMOG2(
+            history=500, varThreshold=DEVIATIONS, detectShadows=False
+        )
+        self._room.setBackgroundRatio(BACKGROUND)
+        self._looks, self._differing = 0, 0
+        self.present = False
+
+    def look(self, picture: np.ndarray, now: float) -> bool:
+        """Whether somebody is there.
+
+        Args:
+          picture: uint8 [H, W, 3] RGB.
+          now: seconds; a picture that comes within `PERIOD_S` after another is not looked at.
+        """
+        if now - self._seen_at < PERIOD_S:
+            return self.present
+        self._seen_at = now
+        small = cv2.resize(picture, SIZE, interpolation=cv2.INTER_AREA)
+        small = cv2.GaussianBlur(small, (3, 3), 0)
+        small = cv2.convertScaleAbs(small, alpha=MIDDLE / max(1.0, np.median(small)))
+        self._looks += 1
+        learning = 1 / self._looks if self._looks <= FIRST else LEARNING
+        differs = self._room.apply(small, learningRate=learning)
+        counts = self._looks > FIRST and np.count_nonzero(differs) > SHARE * differs.size
+        self._differing = self._differing + 1 if counts else 0
+        self.present = self._differing >= 2
+        return self.present

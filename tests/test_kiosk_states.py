@@ -1,0 +1,170 @@
+"""The exhibit's state machine, and who is there."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from realtime_lrp.config import ASSETS
+from realtime_lrp.modes.kiosk.states import TRANSITIONS, Machine, Seen, State, diagram
+from realtime_lrp.video.presence import Presence
+from realtime_lrp.video.reader import VideoReader
+
+IDLE_S, COUNTDOWN_S = 30.0, 10.0
+ATTRACT, ACTIVE, IDLE, CARD, CLOSED = (
+    State.ATTRACT, State.ACTIVE, State.IDLE, State.CARD, State.CLOSED,
+)  # fmt: skip
+
+
+def machine():
+    return Machine(IDLE_S, COUNTDOWN_S, now=0.0)
+
+
+def seen(now, open_=True, trouble="", present=False):
+    return Seen(now, open_, trouble, present)
+
+
+def test_it_begins_with_a_card():
+    """Until the network is loaded a card is shown."""
+    assert machine().state == CARD
+
+
+def test_a_visit_goes_through_every_state():
+    """Attract, active, idle after 30 s, back after 10 s more; the seconds left are told."""
+    one = machine()
+    course = [
+        (1.0, {"trouble": "starting"}, CARD),
+        (2.0, {}, ATTRACT),
+        (50.0, {}, ATTRACT),
+        (60.0, {"present": True}, ACTIVE),
+        (65.0, {"present": True}, ACTIVE),
+        (94.9, {}, ACTIVE),
+        (95.0, {}, IDLE),
+        (104.9, {}, IDLE),
+        (105.0, {}, ATTRACT),
+    ]
+    for now, facts, state in course:
+        assert one.step(seen(now, **facts)) == state, now
+        if state == IDLE:
+            assert one.countdown(now) == pytest.approx(105.0 - now)
+
+
+def test_a_wave_brings_a_visitor_back():
+    """Somebody who is seen during the countdown goes on, and has the whole time again."""
+    one = machine()
+    for now, facts in ((1, {}), (2, {"present": True}), (32, {}), (40, {"present": True})):
+        one.step(seen(float(now), **facts))
+    assert one.state == ACTIVE
+    assert one.step(seen(69.9)) == ACTIVE
+    assert one.step(seen(70.0)) == IDLE
+
+
+@pytest.mark.parametrize("before", [ATTRACT, ACTIVE, IDLE])
+def test_a_card_interrupts_and_goes(before):
+    """Every fault shows its card; afterwards it goes on with whoever is there."""
+    for present, after in ((True, ACTIVE), (False, ATTRACT)):
+        one = machine()
+        one.state = before
+        assert one.step(seen(5.0, trouble="camera", present=True)) == CARD
+        assert one.step(seen(6.0, trouble="hot")) == CARD
+        assert one.step(seen(7.0, present=present)) == after
+
+
+@pytest.mark.parametrize("before", [ATTRACT, ACTIVE, IDLE, CARD])
+def test_outside_the_opening_hours_it_is_closed(before):
+    """Whatever is shown; in the morning it starts with a card until the camera is there."""
+    one = machine()
+    one.state = before
+    assert one.step(seen(5.0, open_=False, trouble="camera", present=True)) == CLOSED
+    assert one.step(seen(9e3, open_=False, present=True)) == CLOSED
+    assert one.step(seen(9e4, trouble="starting")) == CARD
+    assert one.step(seen(9e4 + 1)) == ATTRACT
+
+
+def test_whatever_is_seen_the_state_fits(rng):
+    """In 20000 random steps: closed exactly outside the hours, no show while something is wrong."""
+    one, now, visited, taken = machine(), 0.0, set(), set()
+    for _ in range(20_000):
+        now += rng.choice([0.03, 1.0, 40.0])
+        fact = seen(
+            now,
+            open_=rng.random() < 0.9,
+            trouble=rng.choice(["", "", "", "camera"]),
+            present=rng.random() < 0.3,
+        )
+        before = one.state
+        state = one.step(fact)
+        visited.add(state)
+        taken.add((before, state))
+        assert (state == CLOSED) == (not fact.open)
+        if fact.trouble and fact.open:
+            assert state == CARD
+        if fact.present and fact.open and not fact.trouble and before != CLOSED:
+            assert state == ACTIVE
+    assert visited == set(State)
+    drawn = {(source, one.target) for one in TRANSITIONS for source in one.sources}
+    assert {way for way in taken if way[0] != way[1]} == drawn, "every arrow, and no other"
+
+
+def test_two_transitions_never_have_the_same_reason():
+    """From each state every arrow has words of its own."""
+    ways = [(source, one.when) for one in TRANSITIONS for source in one.sources]
+    assert len(ways) == len(set(ways))
+    assert diagram().count("-->") == len(ways) + 1
+
+
+ROOM = None
+
+
+def room(rng, light=1.0, person=None):
+    """A furnished room with the noise of a sensor, and perhaps somebody at a place."""
+    global ROOM
+    if ROOM is None:
+        ROOM = np.kron(np.random.default_rng(5).uniform(40, 200, (6, 8, 3)), np.ones((12, 12, 1)))
+    picture = ROOM.copy()
+    if person is not None:
+        picture[18:72, person : person + 18] = (90, 60, 160)
+    picture = picture * light + rng.normal(0, 5, picture.shape)
+    return np.clip(picture, 0, 255).astype(np.uint8)
+
+
+def looks(presence, pictures, begin=0.0):
+    """What is said of pictures that come five times a second."""
+    return [presence.look(one, begin + 0.2 * k) for k, one in enumerate(pictures)]
+
+
+def test_an_empty_room_is_empty(rng):
+    """Noise, clouds and lamps are nobody: 5 minutes without a false alarm."""
+    light = itertools.chain(
+        [1.0] * 300, 1 + 0.3 * np.sin(np.arange(900) / 100), [1.0] * 150, [0.6] * 150
+    )
+    assert not any(looks(Presence(), [room(rng, one) for one in light]))
+
+
+def test_somebody_is_seen_and_the_empty_room_afterwards(rng):
+    """Within 0.4 s, as long as they are there, also if they hardly move; not when they left."""
+    presence = Presence()
+    assert not any(looks(presence, [room(rng) for _ in range(50)]))
+    there = looks(presence, [room(rng, person=30 + k % 2) for k in range(100)], 100.0)
+    assert there.index(True) <= 2 and all(there[2:])
+    gone = looks(presence, [room(rng) for _ in range(50)], 200.0)
+    assert not any(gone[2:])
+
+
+def test_what_is_left_standing_becomes_part_of_the_room(rng):
+    """A thing that was put down is somebody for about 40 seconds."""
+    presence = Presence()
+    looks(presence, [room(rng) for _ in range(50)])
+    there = looks(presence, [room(rng, person=30) for _ in range(500)], 100.0)
+    assert 20 < 0.2 * sum(there) < 60
+    assert not any(there[400:])
+
+
+def test_somebody_with_a_drawing_is_seen():
+    """In the clip, after an empty picture of it."""
+    presence = Presence()
+    with VideoReader(ASSETS / "demo.mp4") as reader:
+        pictures = [frame.picture for frame in reader]
+    looks(presence, [pictures[0]] * 20)
+    there = looks(presence, pictures[10::6], 100.0)
+    assert sum(there) > 0.9 * len(there)

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from realtime_lrp.errors import ConfigError, Error, MissingInputError, UsageError, nearest
+from realtime_lrp.hours import parse_hours
 
 ASSETS = Path(__file__).parent / "assets"
 if not ASSETS.is_dir():  # a checkout that is run without being installed
@@ -59,6 +60,23 @@ Batch = Annotated[
     Literal["auto"] | Annotated[int, Field(ge=1, le=256)],
     BeforeValidator(lambda v: int(v) if isinstance(v, str) and v.isdecimal() else v),
 ]
+
+
+def _hours(value: Any) -> Any:
+    parse_hours(value)
+    return value
+
+
+Hours = Annotated[dict[str, str], AfterValidator(_hours)]
+
+
+def _pin(value: Any) -> Any:
+    if value is not None and not re.fullmatch(r"scrypt:[0-9a-f]{32}:[0-9a-f]{64}", str(value)):
+        raise ValueError("expected what realtime-lrp kiosk --hash-pin prints")
+    return value
+
+
+Pin = Annotated[str | None, BeforeValidator(_pin)]
 
 
 def _rules(value: Any) -> Any:
@@ -156,7 +174,10 @@ class Input(_Section):
     fit: Literal["crop", "squash", "letterbox"] = Field(
         "crop", description="crop (largest centred region), squash or letterbox"
     )
-    mirror: bool = Field(False, description="true or false: left and right swapped, like a mirror")
+    mirror: bool | None = Field(
+        None,
+        description="true or false: left and right swapped, like a mirror; null: only in kiosk",
+    )
 
 
 class Overlay(_Section):
@@ -254,6 +275,82 @@ class Live(_Section):
     display: Literal["window", "none"] = Field("window", description="window or none")
 
 
+class Kiosk(_Section):
+    """The exhibit; its camera and display are those of live."""
+
+    languages: Annotated[list[str], Field(min_length=1, max_length=20)] = Field(
+        ["en", "de", "fr", "es", "zh"], description="languages of the captions, the first one first"
+    )
+    language_seconds: float = Field(
+        15.0,
+        ge=0,
+        le=3600,
+        strict=False,
+        description="seconds until the next language, as long as nobody chose one; 0: only by key "
+        "or touch",
+    )
+    captions: str | None = Field(
+        None, description="a folder of captions, LANGUAGE.yaml; null: the ones that are included"
+    )
+    clips: list[Text] = Field(
+        [],
+        description="films or pictures shown while nobody is there, with their maps; none: the "
+        "clip that is included",
+    )
+    attract_fps: float = Field(
+        6.0,
+        ge=1,
+        le=60,
+        strict=False,
+        description="1 to 60 pictures and maps a second while nobody is there",
+    )
+    idle_seconds: float = Field(
+        30.0,
+        ge=1,
+        le=3600,
+        strict=False,
+        description="1 to 3600 seconds without anybody until the exhibit asks who is there",
+    )
+    countdown_seconds: float = Field(
+        10.0,
+        ge=1,
+        le=600,
+        strict=False,
+        description="1 to 600 seconds that it waits for an answer before it starts again",
+    )
+    hours: Hours = Field(
+        {},
+        description='when the exhibit is open, such as {tue-fri: "09:00-12:00, 13:00-17:30", '
+        'sat: "10:00-01:00"}; the screen is black at other times; none: always open',
+    )
+    exit_key: str = Field(
+        "q", description="the key that ends the exhibit when it is held for 5 seconds"
+    )
+    exit_corner: Literal["top-left", "top-right", "bottom-left", "bottom-right", "none"] = Field(
+        "top-left",
+        description="the corner of the screen that does so too by touch or mouse: top-left, "
+        "top-right, bottom-left, bottom-right or none",
+    )
+    pin: Pin = Field(
+        None,
+        description="what realtime-lrp kiosk --hash-pin prints, to be asked for the PIN before "
+        "the exhibit ends; null: no PIN",
+    )
+    hot: float = Field(
+        95.0,
+        ge=40,
+        le=150,
+        strict=False,
+        description="40 to 150 degrees Celsius of the processor at which the network rests until "
+        "it is 10 degrees cooler",
+    )
+    health: str | None = Field(
+        None,
+        description="the file that tells the technician how the exhibit is (JSON); null: "
+        "health.json in the service's own folder",
+    )
+
+
 class Config(_Section):
     """Every setting."""
 
@@ -263,6 +360,7 @@ class Config(_Section):
     overlay: Overlay = Field(default_factory=Overlay)
     video: Video = Field(default_factory=Video)
     live: Live = Field(default_factory=Live)
+    kiosk: Kiosk = Field(default_factory=Kiosk)
 
 
 MODELS = {
@@ -303,7 +401,7 @@ _ABOUT = {
     "model": "model.name", "weights": "model.weights", "method": "lrp.method",
     "composite": "lrp.composite", "class": "lrp.target", "colormap": "overlay.colormap",
     "size": "model.size", "layers": "lrp.layers", "rule": "lrp.layers", "guided": "lrp.guided",
-    "codec": "video.codec", "panel": "live.panels",
+    "codec": "video.codec", "panel": "live.panels", "exit key": "kiosk.exit_key",
 }  # fmt: skip
 """What a `UsageError` is about -> the key that holds it."""
 
@@ -315,10 +413,14 @@ class Settings:
     Attributes:
       config: the values.
       origins: key "section.key" -> place, for example "my.yaml:12" or "--opacity".
+      given: what `load` was given.
+      complaint: what is wrong with the file in whose place another one was taken; else "".
     """
 
     config: Config
     origins: Mapping[str, str]
+    given: tuple[str | Path | None, tuple[str, ...], Mapping[str, Any]] = (None, (), {})
+    complaint: str = ""
 
     def located(self, error: UsageError) -> Error:
         """The error as a `ConfigError` with its place, where a file or `--set` caused it."""
@@ -365,7 +467,7 @@ def load(
         lines = "\n".join(f"{place}: {text}" for place, text in problems)
         only_options = all(place in OPTIONS for place, _ in problems)
         raise (UsageError if only_options else ConfigError)(lines)
-    return Settings(config, origins)
+    return Settings(config, origins, (file, sets, options or {}))
 
 
 def describe(key: str) -> str:
@@ -413,7 +515,7 @@ def _file_entries(file, problems) -> Iterator[tuple[str, Any, str]]:
     """Yields (key, value, place) for each entry of the file."""
     if file is None:
         return
-    root = _compose(Path(file))
+    root = read_yaml(Path(file))
     if root is None:
         return
     if not isinstance(root, yaml.MappingNode):
@@ -423,13 +525,7 @@ def _file_entries(file, problems) -> Iterator[tuple[str, Any, str]]:
 
 
 def _mapping_entries(node, prefix, file, problems) -> Iterator[tuple[str, Any, str]]:
-    seen: set[str] = set()
-    for key_node, value_node in node.value:
-        key = prefix + str(key_node.value)
-        place = f"{file}:{key_node.start_mark.line + 1}"
-        if key in seen:
-            problems.append((place, f"{key}: stands here a second time; keep one of them"))
-        seen.add(key)
+    for key, place, value_node in pairs(node, prefix, file, problems):
         if isinstance(value_node, yaml.MappingNode) and not prefix:
             yield key, {}, place
             yield from _mapping_entries(value_node, f"{key}.", file, problems)
@@ -442,8 +538,34 @@ def _mapping_entries(node, prefix, file, problems) -> Iterator[tuple[str, Any, s
             yield key, value, place
 
 
-def _compose(file: Path):
-    """The YAML node tree of a file, or None for an empty one."""
+def pairs(
+    node: yaml.MappingNode, prefix: str, file: Any, problems: list[tuple[str, str]]
+) -> Iterator[tuple[str, str, yaml.Node]]:
+    """Yields (prefix and key, place, value) of a mapping in YAML.
+
+    Args:
+      node: the mapping.
+      prefix: the keys around it, such as "lrp.".
+      file: what the place "FILE:LINE" names.
+      problems: (place, message) of each key that stands there twice is added.
+    """
+    seen: set[str] = set()
+    for key_node, value_node in node.value:
+        key = prefix + str(key_node.value)
+        place = f"{file}:{key_node.start_mark.line + 1}"
+        if key in seen:
+            problems.append((place, f"{key}: stands here a second time; keep one of them"))
+        seen.add(key)
+        yield key, place, value_node
+
+
+def read_yaml(file: Path) -> yaml.Node | None:
+    """The tree of nodes of a YAML file in UTF-8, at most 1 MiB large; None of an empty one.
+
+    Raises:
+      MissingInputError: there is no such file.
+      ConfigError: it is too large, has aliases, or is not YAML.
+    """
     try:
         if file.stat().st_size > MAX_BYTES:
             raise ConfigError(f"{file}: is larger than 1 MiB. Expected a configuration file.")
@@ -456,6 +578,8 @@ def _compose(file: Path):
         return yaml.compose(text, yaml.SafeLoader)
     except FileNotFoundError:
         raise MissingInputError(f"There is no configuration file {str(file)!r}.") from None
+    except RecursionError:
+        raise ConfigError(f"{file}: is nested too deeply. Expected a configuration file.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: cannot be read as UTF-8 text ({error}).") from None
     except yaml.YAMLError as error:

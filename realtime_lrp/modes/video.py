@@ -361,7 +361,7 @@ def overlay_file(
                 thumbnails=THUMBNAILS, size=engine.explainer.input_shape[:2],
                 batch=_batch_of(config, engine), smoothing=SMOOTHING,
                 colormap=engine.colormap, opacity=config.overlay.opacity,
-                fit=config.input.fit, mirror=config.input.mirror,
+                fit=config.input.fit, mirror=bool(config.input.mirror),
                 sound=config.video.audio == "copy", layout=config.video.layout,
                 stride=config.video.stride, codec=config.video.codec,
                 quality=config.video.quality,

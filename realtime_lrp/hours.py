@@ -1,0 +1,112 @@
+"""Opening hours: on which days and from when to when.
+
+The week is a list of minutes in which the exhibit is open, counted from Monday 00:00 by the clock
+on the wall. Nothing is remembered, so a clock that jumps does no harm.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+DAY = 24 * 60
+WEEK = 7 * DAY
+
+
+@dataclass(frozen=True)
+class OpeningHours:
+    """When an exhibit is open.
+
+    Attributes:
+      spans: (from, to) in minutes of the week, in order and apart from each other, from 0 to
+        10080, the end not included; None: always open.
+    """
+
+    spans: tuple[tuple[int, int], ...] | None
+
+    def is_open(self, now: datetime) -> bool:
+        """Whether it is open at a local time without a zone."""
+        return self.spans is None or self._open_in(_minute(now))
+
+    def next_change(self, now: datetime) -> datetime | None:
+        """The next moment after `now` at which `is_open` changes; None where it never does."""
+        spans, minute = self.spans or (), _minute(now)
+        edges = [(edge - minute) % WEEK for span in spans for edge in span]
+        turns = [wait for wait in edges if self._open_in(minute + wait) != self.is_open(now)]
+        if not turns:
+            return None
+        return now.replace(second=0, microsecond=0) + timedelta(minutes=min(turns))
+
+    def _open_in(self, minute: int) -> bool:
+        return any(begin <= minute % WEEK < end for begin, end in self.spans)
+
+
+def parse_hours(written: Mapping[str, str]) -> OpeningHours:
+    """Reads opening hours as people write them.
+
+    Args:
+      written: days such as "mon", "tue-fri", "sat-mon", "mon, wed" or "daily" -> times such as
+        "09:00-12:00, 13:00-17:30". Times past midnight, "18:00-02:00", belong to the day on which
+        they begin. Empty: always open.
+
+    Raises:
+      ValueError: a day or a time cannot be read, or a day stands there twice.
+    """
+    if not written:
+        return OpeningHours(None)
+    days_of = {key: list(_days(key)) for key in written}
+    named = [day for days in days_of.values() for day in days]
+    for day in named:
+        if named.count(day) > 1:
+            raise ValueError(f"expected each day once; {DAYS[day]} stands there twice")
+    minutes = bytearray(WEEK)
+    for key, days in days_of.items():
+        for begin, end in _times(written[key]):
+            for day in days:
+                for minute in range(day * DAY + begin, day * DAY + end):
+                    minutes[minute % WEEK] = 1
+    spans = re.finditer(rb"\x01+", minutes)
+    return OpeningHours(tuple(span.span() for span in spans))
+
+
+def _days(key: str) -> Iterator[int]:
+    """The days of a key, 0 is Monday."""
+    for part in key.lower().split(","):
+        part = part.strip()
+        first, dash, last = (word.strip() for word in part.partition("-"))
+        if part == "daily":
+            yield from range(7)
+        elif first in DAYS and last in (DAYS if dash else ("",)):
+            begin = DAYS.index(first)
+            length = (DAYS.index(last) - begin) % 7 if dash else 0
+            yield from ((begin + day) % 7 for day in range(length + 1))
+        else:
+            raise ValueError(
+                f"expected days such as mon, tue-fri, 'sat, sun' or daily instead of {part!r}"
+            )
+
+
+def _times(value: str) -> Iterator[tuple[int, int]]:
+    """The spans of a value in minutes of the day; an end after midnight is above 1440."""
+    for part in value.split(","):
+        found = re.fullmatch(r"\s*(\d\d?):(\d\d)\s*-\s*(\d\d?):(\d\d)\s*", part, re.ASCII)
+        begin, end = _span(*map(int, found.groups())) if found else (0, 0)
+        if begin == end:
+            raise ValueError(
+                f"expected times such as 09:00-17:30, from 00:00 to 24:00, instead of "
+                f"{part.strip()!r}"
+            )
+        yield begin, end
+
+
+def _span(hour: int, minute: int, end_hour: int, end_minute: int) -> tuple[int, int]:
+    """Minutes of the day of a legal span, else (0, 0)."""
+    begin, end = hour * 60 + minute, end_hour * 60 + end_minute
+    if max(minute, end_minute) > 59 or begin >= DAY or end > DAY:
+        return 0, 0
+    return begin, end + DAY if end < begin else end
+
+
+def _minute(now: datetime) -> int:
+    return now.weekday() * DAY + now.hour * 60 + now.minute

@@ -172,3 +172,35 @@ def test_a_contact_sheet_holds_every_picture():
     assert sheet.shape == (2 * 14 + 4, 4 * 24 + 4, 3)
     assert (sheet[4:14, 4:24] == 40).all()
     assert (sheet[18:28, 4:24] == 200).all()
+
+
+EYES = {
+    "usual": np.eye(3),
+    "no red": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
+    "no green": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
+    "no blue": [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
+}
+"""What is left of linear RGB (Machado et al. 2009, severity 1)."""
+
+
+def as_seen(table, eyes):
+    """CIELAB of colours for some eyes."""
+    linear = np.where(table <= 10, table / 3295, ((table / 255 + 0.055) / 1.055) ** 2.4)
+    left = np.clip(linear @ np.array(eyes).T, 0, 1)
+    to_xyz = np.array(
+        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    )
+    xyz = left @ to_xyz.T / [0.9505, 1, 1.089]
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    x, y, z = f.T
+    return np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=-1)
+
+
+@pytest.mark.parametrize("eyes", EYES)
+def test_colour_blind_eyes_read_the_maps(eyes):
+    """More relevance is never darker, and for and against are far apart (10 is plainly seen)."""
+    lightness = as_seen(colormap_named("fire").table, EYES[eyes])[:, 0]
+    assert (np.diff(lightness) >= 0).all() and lightness[-1] - lightness[0] > 45
+    seen = as_seen(colormap_named("icefire").table, EYES[eyes])
+    apart = np.linalg.norm(seen[160:] - seen[95::-1], axis=1)  # from a quarter of the scale on
+    assert apart.min() > 70

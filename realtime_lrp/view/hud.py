@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.view.colormaps import colormap_named
-from realtime_lrp.view.text import WHITE, darken, draw_text, fitted, text_width
+from realtime_lrp.view.text import WHITE, darken, draw_text, fitted, text_width, wrapped
 
 COLUMN = 0.21875
 """Share of the width of a column: beside the centred square of a 16:9 picture."""
@@ -116,7 +116,10 @@ def draw_notice(canvas: np.ndarray, text: str, top: bool = False) -> None:
         return
     rows, columns = canvas.shape[:2]
     size = round(1.3 * figure_size(rows, columns))
-    lines = _wrapped(text, columns - 2 * size, size)
+    lines = [
+        fitted(line, columns - 2 * size, size) for line in wrapped(text, columns - 2 * size, size)
+    ]
+    lines = lines[:3]
     step = round(1.35 * size)
     width = max(text_width(line, size) for line in lines) + 2 * size
     x, y = (columns - width) // 2, size if top else rows - len(lines) * step - 2 * size
@@ -124,17 +127,6 @@ def draw_notice(canvas: np.ndarray, text: str, top: bool = False) -> None:
     for number, line in enumerate(lines):
         place = (columns - text_width(line, size)) // 2, y + size // 2 + number * step + size
         draw_text(canvas, line, place, size, WARNING)
-
-
-def _wrapped(text: str, width: int, size: int) -> list[str]:
-    lines = [""]
-    for word in text.split():
-        longer = f"{lines[-1]} {word}".strip()
-        if lines[-1] and text_width(longer, size) > width:
-            lines.append(word)
-        else:
-            lines[-1] = longer
-    return [fitted(line, width, size) for line in lines[:3]]
 
 
 def _block_height(block: Block, width: int, size: int) -> int:

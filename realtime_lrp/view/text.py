@@ -1,11 +1,17 @@
 """Text on a picture, readable on any background; OpenCV's own fonts, any script."""
 
+import re
+import unicodedata
 from collections.abc import Sequence
 
 import cv2
 import numpy as np
 
 WHITE = (255, 255, 255)
+_CLOSING = "\\u3001\\u3002\\u300d\\u300f\\uff01\\uff09\\uff0c\\uff1a\\uff1b\\uff1f\\u2026"
+_PIECES = re.compile(rf"[^\S\xa0]+|[\u2e80-\uffff][{_CLOSING}]*|(?:[^\s\u2e80-\uffff]|\xa0)+")
+"""What stays together in a line: words, and letters that are words with the marks behind them."""
+
 SHADE = 0.45
 """How bright the picture stays under text."""
 
@@ -55,12 +61,25 @@ def draw_text(
     colour: tuple[int, int, int] = WHITE,
 ) -> None:
     """Draws a line whose baseline begins at `origin` (x, y), `size` pixels high, in place."""
-    cv2.putText(picture, text, origin, colour, _font_for(text), size, 500)
+    cv2.putText(picture, _drawable(text), origin, colour, _font_for(text), size, 500)
 
 
 def text_width(text: str, size: int) -> int:
     """How many pixels wide a line is."""
-    return cv2.getTextSize((0, 0), text, (0, 0), _font_for(text), size, 500)[2] if text else 0
+    size = cv2.getTextSize((0, 0), _drawable(text), (0, 0), _font_for(text), size, 500)
+    return size[2] if text else 0
+
+
+def wrapped(text: str, width: int, size: int) -> list[str]:
+    """A text in lines of at most so many pixels; scripts without spaces break between letters."""
+    lines = [""]
+    for piece in _PIECES.findall(text):
+        longer = lines[-1] + piece
+        if lines[-1].strip() and text_width(longer.rstrip(), size) > width:
+            lines.append(piece.lstrip())
+        else:
+            lines[-1] = longer
+    return [line.strip() for line in lines]
 
 
 def fitted(text: str, width: int, size: int) -> str:
@@ -70,6 +89,36 @@ def fitted(text: str, width: int, size: int) -> str:
     while text and text_width(text + "…", size) > width:
         text = text[:-1]
     return text.rstrip() + "…"
+
+
+def _drawable(text: str) -> str:
+    """Without halves of surrogate pairs, from names that are not UTF-8: they end the process."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def undrawable(text: str) -> str:
+    """The characters of a text that its font cannot draw, each once, in their order."""
+    font = _font_for(text)
+    missing = _drawn("\uffff", font)
+    return "".join(c for c in dict.fromkeys(text) if not _has(font, c, missing))
+
+
+def _has(font: "cv2.FontFace", letter: str, missing: np.ndarray) -> bool:
+    """Whether a font draws a letter: where it lacks one, OpenCV draws a question mark, or nothing.
+
+    Half of a surrogate pair is not even tried, it ends the process.
+    """
+    if unicodedata.category(letter) in ("Cc", "Cs"):
+        return False
+    drawn = _drawn(letter, font)
+    visible = drawn.any() or letter.isspace()
+    return letter == "?" or bool(visible and (drawn != missing).any())
+
+
+def _drawn(letter: str, font: "cv2.FontFace") -> np.ndarray:
+    picture = np.zeros((48, 96), np.uint8)
+    cv2.putText(picture, letter, (24, 32), 255, font, 24, 500)
+    return picture
 
 
 def _font_for(line: str) -> "cv2.FontFace":

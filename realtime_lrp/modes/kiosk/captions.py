@@ -1,0 +1,261 @@
+"""The captions of the exhibit: one file of texts for each language, checked before they are shown.
+
+A text is what stands in the file, whatever YAML would make of it ("no" is a word), with each run
+of spaces and line ends as one space. assets/captions/en.yaml says what each text is for.
+"""
+
+import math
+import os
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from realtime_lrp import config
+from realtime_lrp.errors import ConfigError, Error, nearest
+from realtime_lrp.view.text import undrawable
+
+SECONDS = "{seconds}"
+"""What a number of seconds is put for."""
+
+Where = tuple[str | int, ...]
+"""The names and numbers that lead to a value, as pydantic has them."""
+
+
+def _counted(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("expected a text, in quotes where it has a colon or a # in it")
+    text = re.sub(r"[ \t\n]+", " ", value).strip(" ")
+    if troubles := "; ".join(_troubles(text)):
+        raise ValueError(troubles)
+    return text
+
+
+def _plain(value: Any) -> str:
+    text = _counted(value)
+    if SECONDS in text:
+        raise ValueError(f"there is no number to put for {SECONDS} here; write the text without it")
+    return text
+
+
+def _troubles(text: str) -> Iterator[str]:
+    """What keeps a text from being shown as it is meant."""
+    if re.search("[{}\uff5b\uff5d]", text.replace(SECONDS, "")):
+        yield f"expected no braces other than {SECONDS}"
+    if any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in text):
+        yield "lines are set from left to right; expected a script that is written so"
+    elif missing := undrawable(text):
+        named = ", ".join(map(_named, missing[:10])) + (", ..." if missing[10:] else "")
+        yield f"the font cannot draw {named}; expected other characters"
+
+
+def _named(letter: str) -> str:
+    number = f"U+{ord(letter):04X}"
+    return f"{letter} ({number})" if letter.isprintable() else number
+
+
+def _list(value: Any) -> Any:
+    if not isinstance(value, tuple) or not value:
+        raise ValueError("expected a list of texts, each in a line that begins with a dash")
+    return value
+
+
+Text = Annotated[str, BeforeValidator(_plain)]
+Counted = Annotated[str, BeforeValidator(_counted)]
+Texts = Annotated[tuple[Text, ...], BeforeValidator(_list)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Card(_Part):
+    """What is wrong, in plain words, and when it will be over."""
+
+    title: Text
+    text: Text
+
+
+class CountedCard(Card):
+    """A card whose text may have `{seconds}`."""
+
+    text: Counted
+
+
+class Cards(_Part):
+    """The card of each trouble."""
+
+    starting: Card
+    camera: CountedCard
+    frozen: Card
+    dark: Card
+    slow: CountedCard
+    hot: CountedCard
+    network: CountedCard
+
+
+class Privacy(_Part):
+    """The privacy card, and the words that lead to it."""
+
+    button: Text
+    title: Text
+    text: Text
+
+
+class Leave(_Part):
+    """What the staff reads."""
+
+    title: Text
+    pin: Text
+    wrong: Text
+    wait: Counted
+
+
+class _File(_Part):
+    name: Text
+    attract: Texts
+    attract_drawing: Texts
+    attract_objects: Texts
+    answer: Text
+    nothing: Text
+    colours: Text
+    colours_signed: Text
+    little: Text
+    much: Text
+    against: Text
+    try_: Text = Field(alias="try")
+    try_drawing: Texts
+    try_objects: Texts
+    still_there: Text
+    wave: Counted
+    cards: Cards
+    privacy: Privacy
+    leave: Leave
+    labels: dict[str, Text]
+
+
+class Captions(_File):
+    """The captions of a language; `try` of the file is `try_`.
+
+    Attributes:
+      code: the language, as its file is called.
+    """
+
+    code: str
+
+    def label(self, name: str) -> str:
+        """The name of a class in this language, or as it is, underscores as spaces."""
+        return self.labels.get(name, name.replace("_", " "))
+
+
+def load_captions(languages: Sequence[str], folder: Path | None) -> tuple[Captions, ...]:
+    """The captions of some languages, in their order.
+
+    Args:
+      languages: their codes, such as "en".
+      folder: where LANGUAGE.yaml is looked for first; None, or a language that it lacks: among
+        the included ones.
+
+    Raises:
+      ConfigError: a language or a text cannot be used; the message lists every problem.
+    """
+    if folder and not (folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)):
+        raise ConfigError(f"kiosk.captions: expected a folder that can be read; received {folder}")
+    problems: list[str] = []
+    captions = [_captions(code, folder, problems) for code in languages]
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return tuple(captions)
+
+
+def filled(text: str, seconds: float) -> str:
+    """A text with a number for `{seconds}`: whole, rounded up, at least 1."""
+    return text.replace(SECONDS, str(max(1, math.ceil(seconds))))
+
+
+def _captions(code: str, folder: Path | None, problems: list[str]) -> Captions | None:
+    """The captions of a language, or None and what is wrong with them added to `problems`."""
+    folders = [one for one in (folder, config.ASSETS / "captions") if one]
+    if not re.fullmatch("[A-Za-z0-9_-]+", code):
+        problems.append(f"kiosk.languages: expected letters, digits, - and _; received {code!r}")
+        return None
+    file = next((f for one in folders if (f := one / f"{code}.yaml").is_file()), None)
+    if not file:
+        known = sorted({one.stem for folder in folders for one in folder.glob("*.yaml")})
+        problems.append(
+            f"kiosk.languages: there is no {code}.yaml in {folders[0]}; "
+            f"there are {', '.join(known)}"
+        )
+        return None
+    try:
+        texts = _read(file, problems)
+    except Error as error:
+        problems.append(str(error))
+        return None
+    return texts and Captions.model_construct(code=code, **dict(texts))
+
+
+def _read(file: Path, problems: list[str]) -> _File | None:
+    """The texts of a file, or None; what is wrong with them is added to `problems`."""
+    root = config.read_yaml(file)
+    if not isinstance(root, yaml.MappingNode):
+        raise ConfigError(f"{file}:1: expected names such as 'nothing:' with texts behind them")
+    places: dict[Where, str] = {(): f"{file}:1"}
+    found: list[tuple[str, str]] = []
+    values, texts = _values(root, (), places, found), None
+    try:
+        texts = _File.model_validate(values)
+    except ValidationError as error:
+        found += [_problem(detail, places) for detail in error.errors()]
+    problems += [f"{place}: {message}" for place, message in found]
+    return texts
+
+
+def _values(node: yaml.Node, at: Where, places: dict[Where, str], problems: list) -> Any:
+    """A node as dicts, tuples and texts; where each stands is added to `places`."""
+    file = places[()].rpartition(":")[0]
+    if isinstance(node, yaml.MappingNode):
+        prefix = "".join(f"{name}." for name in at)
+        values = {}
+        for key, place, inner in config.pairs(node, prefix, file, problems):
+            name = key.removeprefix(prefix)
+            places[*at, name] = place
+            values[name] = _values(inner, (*at, name), places, problems)
+        return values
+    if isinstance(node, yaml.SequenceNode):
+        for number, inner in enumerate(node.value):
+            places[*at, number] = f"{file}:{inner.start_mark.line + 1}"
+        return tuple(_values(n, (*at, i), places, problems) for i, n in enumerate(node.value))
+    if not node.tag.startswith("tag:yaml.org,2002:"):
+        problems.append((places[at], f"{_key(at)}: put a text that begins with ! in quotes"))
+    return node.value
+
+
+def _problem(detail: Mapping[str, Any], places: Mapping[Where, str]) -> tuple[str, str]:
+    """(place, message) of one pydantic error."""
+    at, key = detail["loc"], _key(detail["loc"])
+    place = next(places[at[:n]] for n in range(len(at), -1, -1) if at[:n] in places)
+    if detail["type"] == "extra_forbidden":
+        close = nearest(key, _legal_keys(_File))
+        return place, f"there is no key {key!r}" + (f"; did you mean {close!r}?" if close else "")
+    if detail["type"] == "missing":
+        return place, f"{key}: is missing"
+    if detail["type"] in ("model_type", "dict_type"):
+        return place, f"{key}: is a section; expected keys under it"
+    return place, f"{key}: {detail['msg'].removeprefix('Value error, ')}"
+
+
+def _key(at: Where) -> str:
+    return ".".join(name for name in at if isinstance(name, str))
+
+
+def _legal_keys(part: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field in part.model_fields.items():
+        key = prefix + (field.alias or name)
+        yield key
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _legal_keys(field.annotation, f"{key}.")

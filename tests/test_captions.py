@@ -1,0 +1,230 @@
+"""The exhibit's captions: every language whole and drawable, every mistake told with its line."""
+
+from pathlib import Path
+
+import pytest
+
+from realtime_lrp.errors import ConfigError
+from realtime_lrp.models.drawing import SYMBOLS
+from realtime_lrp.modes.kiosk.captions import filled, load_captions
+from realtime_lrp.view.text import undrawable
+
+LANGUAGES = ("en", "de", "fr", "es", "zh")
+INCLUDED = Path(__file__).parents[1] / "assets" / "captions"
+ENGLISH = (INCLUDED / "en.yaml").read_text(encoding="utf-8")
+
+
+def flat(value, at=()):
+    """The texts of captions: (names, number) -> text."""
+    if isinstance(value, str):
+        return {at: value}
+    pairs = enumerate(value) if isinstance(value, tuple) else dict(value).items()
+    return {key: text for name, one in pairs for key, text in flat(one, (*at, name)).items()}
+
+
+def problems_of(folder, *languages):
+    """The lines of the refusal of a folder, without the folder."""
+    with pytest.raises(ConfigError) as refusal:
+        load_captions(languages or ["en"], folder)
+    return str(refusal.value).replace(f"{folder}/", "").splitlines()
+
+
+def written(folder, old, new, name="en.yaml"):
+    """Writes English with something changed."""
+    assert ENGLISH.count(old) == 1, old
+    (folder / name).write_text(ENGLISH.replace(old, new), encoding="utf-8")
+    return folder
+
+
+def line_of(text):
+    """The line of the English file in which a text stands."""
+    return ENGLISH[: ENGLISH.index(text)].count("\n") + 1
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_included_language_says_what_english_says(language):
+    """The same keys, as many hints, all symbols, `{seconds}` in the same texts, all drawable."""
+    english, other = load_captions(["en", language], None)
+    texts = flat(other)
+    assert other.code == language
+    assert texts.keys() == flat(english).keys()
+    hints = (other.attract_drawing, other.attract_objects, other.try_drawing, other.try_objects)
+    assert min(map(len, hints)) >= 2
+    counted = {key for key, text in flat(english).items() if "{seconds}" in text}
+    assert {key for key, text in texts.items() if "{seconds}" in text} == counted
+    assert not undrawable("".join(texts.values()))
+    assert other.labels.keys() == SYMBOLS.keys() and len(SYMBOLS) == 15
+    if language != "en":
+        same = {key for key in texts if texts[key] == flat(english)[key]}
+        assert same <= {("labels", "smiley"), ("labels", "triangle")}
+
+
+def test_the_order_is_that_of_the_languages():
+    """Five captions for five languages, each with its own name."""
+    captions = load_captions(["zh", "en", "de"], None)
+    assert [(one.code, one.name) for one in captions] == [
+        ("zh", "\u7b80\u4f53\u4e2d\u6587"),
+        ("en", "English"),
+        ("de", "Deutsch"),
+    ]
+
+
+def test_a_curators_folder_overrides_one_language_only(tmp_path):
+    """What the folder has is taken from it, new languages too; the rest is included."""
+    written(tmp_path, "name: English", "name: Plain English")
+    written(tmp_path, "name: English", "name: Wienerisch", "de-AT.yaml")
+    captions = load_captions(["en", "de-AT", "de"], tmp_path)
+    assert [one.name for one in captions] == ["Plain English", "Wienerisch", "Deutsch"]
+
+
+def test_labels_are_translated_or_readable(tmp_path):
+    """A name that no file has is shown as words; a file may have more names, or none."""
+    (german,) = load_captions(["de"], None)
+    assert (german.label("heart"), german.label("Egyptian_cat")) == ("Herz", "Egyptian cat")
+    begin = ENGLISH.index("labels:")
+    (tmp_path / "en.yaml").write_text(ENGLISH[:begin] + "labels: {Egyptian_cat: Puss, no: no}")
+    (english,) = load_captions(["en"], tmp_path)
+    assert english.labels == {"Egyptian_cat": "Puss", "no": "no"}
+    (tmp_path / "en.yaml").write_text(ENGLISH[:begin] + "labels: {}")
+    assert load_captions(["en"], tmp_path)[0].label("heart") == "heart"
+
+
+def test_a_text_is_what_stands_there(tmp_path):
+    """Words of YAML stay words, line ends become spaces, no-break spaces stay."""
+    changed = 'little: no\nmuch: |\n  a\u00a0\n  lot \n  of it\nagainst: "12"\n'
+    written(tmp_path, "little: little\nmuch: much\nagainst: against\n", changed)
+    (english,) = load_captions(["en"], tmp_path)
+    assert (english.little, english.much, english.against) == ("no", "a\u00a0 lot of it", "12")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "number"), [(9.2, 10), (9.0, 9), (0.3, 1), (0.0, 1), (-3.0, 1)]
+)
+def test_seconds_count_down_to_one(seconds, number):
+    """Whole, rounded up, at least 1; a text without them stays."""
+    assert filled("in {seconds} s", seconds) == f"in {number} s"
+    assert filled("soon", seconds) == "soon"
+
+
+QUOTE = "expected a text, in quotes where it has a colon or a # in it"
+GLYPHS = "the font cannot draw {}; expected other characters"
+BRACES = "wave: expected no braces other than {seconds}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("nothing: Nothing", "nothing: # Nothing", f"nothing: {QUOTE}"),
+        ("- Come closer", "- Come: closer", f"attract: {QUOTE}"),
+        ("- See what a", '- "  " #', f"attract: {QUOTE}"),
+        ("- See what a", "- !See what a", "attract: put a text that begins with ! in quotes"),
+        ("wave: Wave!", "wave: Wave {name}", BRACES),
+        ("wave: Wave!", "wave: Wave {seconds", BRACES),
+        ("wave: Wave!", "wave: Wave \uff5bseconds\uff5d", BRACES),
+        (
+            "title: Thinking takes",
+            "title: Thinking {seconds}",
+            "cards.slow.title: there is no number to put for {seconds} here; "
+            "write the text without it",
+        ),
+        (
+            "button: Privacy",
+            "button: \u0e01 and \U0001f600\U0001f600",
+            "privacy.button: " + GLYPHS.format("\u0e01 (U+0E01), \U0001f600 (U+1F600)"),
+        ),
+        (
+            "button: Privacy",
+            "button: \u4f60\u597d \u0e01",
+            "privacy.button: " + GLYPHS.format("\u0e01 (U+0E01)"),
+        ),
+        (
+            "button: Privacy",
+            r'button: "\ud800\0\u200b"',
+            "privacy.button: " + GLYPHS.format("U+D800, U+0000, U+200B"),
+        ),
+        (
+            "heart: heart",
+            "heart: \u05dc\u05d1",
+            "labels.heart: lines are set from left to right; expected a script that is written so",
+        ),
+        ("star: star", "heart: sun", "labels.heart: stands here a second time; keep one of them"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line_and_key(tmp_path, old, new, message):
+    """One mistake, one line: what was expected."""
+    written(tmp_path, old, new)
+    line = line_of("heart: heart" if "second time" in message else old)
+    assert problems_of(tmp_path) == [f"en.yaml:{line}: {message}"]
+
+
+def test_all_mistakes_of_all_files_are_told_at_once(tmp_path):
+    """Each with its file; names that no caption has come with the nearest one that has."""
+    written(tmp_path, "    title: The computer", "    titel: The computer")
+    bad = "name: X\nattract: Come\nlittel: x\ncode: xx\ncards:\n"
+    bad += "privacy: {button: [a]}\nlabels: 3\ntri: x\n"
+    (tmp_path / "xx.yaml").write_text(bad)
+    lines = problems_of(tmp_path, "en", "xx", "tlh", "../en")
+    assert lines[:2] == [
+        f"en.yaml:{line_of('  hot:')}: cards.hot.title: is missing",
+        f"en.yaml:{line_of('  hot:') + 1}: there is no key 'cards.hot.titel'; "
+        "did you mean 'cards.hot.title'?",
+    ]
+    assert lines[-2:] == [
+        f"kiosk.languages: there is no tlh.yaml in {tmp_path}; there are de, en, es, fr, xx, zh",
+        "kiosk.languages: expected letters, digits, - and _; received '../en'",
+    ]
+    assert {line for line in lines[2:-2] if "is missing" not in line} == {
+        "xx.yaml:2: attract: expected a list of texts, each in a line that begins with a dash",
+        "xx.yaml:3: there is no key 'littel'; did you mean 'little'?",
+        "xx.yaml:4: there is no key 'code'",
+        "xx.yaml:5: cards: is a section; expected keys under it",
+        f"xx.yaml:6: privacy.button: {QUOTE}",
+        "xx.yaml:7: labels: is a section; expected keys under it",
+        "xx.yaml:8: there is no key 'tri'; did you mean 'try'?",
+    }
+    assert "xx.yaml:1: try: is missing" in lines
+    assert "xx.yaml:6: privacy.title: is missing" in lines
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "en.yaml:1: expected names such as 'nothing:' with texts behind them"),
+        (b"- a\n- b\n", "en.yaml:1: expected names such as 'nothing:' with texts behind them"),
+        (b"name: \xff", "cannot be read as UTF-8"),
+        (b"name: a\nwave: {seconds} s", "en.yaml:2: is not YAML"),
+        (b"name: &a b\nwave: *a", "aliases"),
+        (b"name: " + b"[" * 500 + b"]" * 500, "nested too deeply"),
+        (b"#" * (1 << 20) + b"\n", "1 MiB"),
+    ],
+    ids=["empty", "list", "encoding", "syntax", "aliases", "deep", "huge"],
+)
+def test_a_file_that_is_no_captions_is_refused(tmp_path, data, words):
+    """Whatever the bytes, the answer is one line."""
+    (tmp_path / "en.yaml").write_bytes(data)
+    (line,) = problems_of(tmp_path)
+    assert words in line
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path):
+    """The included captions do not stand in for a folder with a wrong name."""
+    (line,) = problems_of(tmp_path / "none")
+    assert line == f"kiosk.captions: expected a folder that can be read; received {tmp_path}/none"
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("Why? \u00bfPor qu\u00e9? c\u0153ur \u00ab\u00df\u00bb \u2013\u2026\u00a0\u2019", ""),
+        ("\u4f60\u597d\uff0c\u4e16\u754c\uff01\uff1f\u2026\u2026\u300c\u300d\u3000?", ""),
+        ("a\u0e01b\u0e01\U0001f600", "\u0e01\U0001f600"),
+        ("\u4f60\u0e01", "\u0e01"),
+        ("40 \u2103", "\u2103"),
+        ("a\nb\ud800", "\n\ud800"),
+        ("", ""),
+    ],
+    ids=["latin", "chinese", "question mark", "beside chinese", "blank", "not tried", "none"],
+)
+def test_the_font_tells_what_it_cannot_draw(text, missing):
+    """What would be a question mark or nothing, in the font that draws the whole text."""
+    assert undrawable(text) == missing

@@ -4,6 +4,7 @@ Everything heavy is imported inside a command, so that `--help` answers at once.
 """
 
 import errno
+import getpass
 import logging
 import os
 import signal
@@ -90,11 +91,12 @@ def cli() -> None:
     """See, live, what a neural network looks at."""
 
 
-def configured(*names: str) -> Callable:
+def configured(*names: str, load: Callable[..., config.Settings] = config.load) -> Callable:
     """Adds the options that set a key; the command gets `settings: config.Settings`.
 
     Args:
       names: options out of `config.OPTIONS`.
+      load: makes the settings, like `config.load`.
     """
 
     def decorate(command: Callable) -> Callable:
@@ -103,7 +105,7 @@ def configured(*names: str) -> Callable:
             _set_verbosity(verbose, quiet)
             options = {n: given.pop(_variable(n)) for n in names}
             chosen = {n: value for n, value in options.items() if value is not None}
-            settings = config.load(config_file, sets, chosen)
+            settings = load(config_file, sets, chosen)
             try:
                 return command(settings, **given)
             except UsageError as error:
@@ -217,6 +219,62 @@ def live(settings: config.Settings, duration, stats, record, overwrite) -> None:
         from realtime_lrp.modes.live.run import run as run_live
 
         _say(run_live(settings.config, duration, stats, record, overwrite))
+
+    _ends_with_0(run)
+
+
+def _hash_pin(context: click.Context, option: click.Parameter, asked: bool) -> None:
+    if asked:
+        from realtime_lrp.modes.kiosk.lock import hash_pin
+
+        pin = click.prompt("PIN", hide_input=True, confirmation_prompt=True, err=True)
+        try:
+            click.echo(hash_pin(pin))
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        context.exit()
+
+
+def _load_for_kiosk(*given: Any) -> config.Settings:
+    from realtime_lrp.modes.kiosk.start import load
+
+    return load(*given)
+
+
+@cli.command()
+@_DURATION
+@_STATS
+@click.option(
+    "--print-unit",
+    is_flag=True,
+    help="checks the configuration, prints a systemd unit that starts the exhibit with the machine",
+)
+@click.option(
+    "--hash-pin",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_hash_pin,
+    help="asks for a PIN and prints what kiosk.pin needs",
+)
+@configured("--source", *EXPLAIN, "--follow", "--display", load=_load_for_kiosk)
+def kiosk(settings: config.Settings, duration, stats, print_unit) -> None:
+    """The exhibit: full screen, for months, without a keeper.
+
+    It ends when its key (kiosk.exit_key, q) or a corner of the screen is held for 5 seconds.
+    """
+    if print_unit:
+        from realtime_lrp.modes.kiosk.service import unit
+
+        file, program = settings.given[0], Path(sys.argv[0]).absolute()
+        file = Path(file).absolute() if file else None
+        click.echo(unit(file, getpass.getuser(), str(program)), nl=False)
+        return
+
+    def run() -> None:
+        from realtime_lrp.modes.kiosk.start import start
+
+        _say(start(settings, duration, stats))
 
     _ends_with_0(run)
 

@@ -1,6 +1,7 @@
 """The exhibit's state machine, and who is there."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -168,3 +169,9 @@ def test_somebody_with_a_drawing_is_seen():
     looks(presence, [pictures[0]] * 20)
     there = looks(presence, pictures[10::6], 100.0)
     assert sum(there) > 0.9 * len(there)
+
+
+def test_the_documentation_draws_this_machine():
+    """The guide's diagram is made of the table."""
+    guide = Path(__file__).parents[1] / "docs" / "kiosk.md"
+    assert f"```mermaid\n{diagram()}\n```" in guide.read_text()

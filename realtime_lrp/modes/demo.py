@@ -6,7 +6,7 @@ import numpy as np
 
 from realtime_lrp.config import ASSETS, Config
 from realtime_lrp.errors import UsageError
-from realtime_lrp.modes.engine import VIEWER_COMPOSITE, Engine
+from realtime_lrp.modes.engine import VIEWER_COMPOSITE, Engine, with_demo_network
 from realtime_lrp.modes.live.run import run as run_live
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.modes.video import overlay_file
@@ -17,12 +17,6 @@ from realtime_lrp.view.sheet import contact_sheet
 
 CLIP = ASSETS / "demo.mp4"
 SHEET_PICTURES = 12
-
-
-def with_demo_network(config: Config) -> Config:
-    """The configuration with the embedded network, unless it names another one."""
-    model = config.model.model_copy(update={"name": config.model.name or "shapes"})
-    return config.model_copy(update={"model": model})
 
 
 def in_window(config: Config, duration_s: float | None) -> list[str]:

@@ -364,6 +364,12 @@ class Engine:
         return labels[index] if labels else f"class {index}"
 
 
+def with_demo_network(config: Config) -> Config:
+    """The configuration with the embedded network, unless it names another one."""
+    model = config.model.model_copy(update={"name": config.model.name or "shapes"})
+    return config.model_copy(update={"model": model})
+
+
 def check_names(config: Config) -> None:
     """Refuses names that no room knows; the class needs the network and is not looked at.
 

@@ -18,8 +18,7 @@ from rich.progress import track
 
 from realtime_lrp.config import Config
 from realtime_lrp.errors import DamagedInputError, Error, UsageError
-from realtime_lrp.modes.demo import with_demo_network
-from realtime_lrp.modes.engine import DEFAULT_COMPOSITE, Engine
+from realtime_lrp.modes.engine import DEFAULT_COMPOSITE, Engine, with_demo_network
 from realtime_lrp.modes.evaluate_report import lines, sheet
 from realtime_lrp.modes.samples import OWN_SEED, Samples, drawn, photos, read_boxes
 from realtime_lrp.relevance import measures

@@ -1,8 +1,8 @@
-"""Makes what lies in `assets/`: the network `shapes`, its figures, the demo clip, a film of `live`.
+"""Makes what lies in `assets/`: the network `shapes`, its figures, the demo clip, pictures.
 
-`python -m realtime_lrp.modes.make_assets` does all of it; `network`, `measure`, `clip` or
-`animation` after it only what is named. The pictures measured are drawn from a seed that training
-never uses.
+`python -m realtime_lrp.modes.make_assets` does all of it; `network`, `measure`, `clip`,
+`animation` or `kiosk` after it only what is named. The pictures measured are drawn from a seed
+that training never uses.
 
 Relevance maps here are float32 [N, H, W], summed over the colour channels; masks are bool
 [N, H, W].
@@ -27,7 +27,7 @@ from realtime_lrp.video.writer import VideoWriter
 
 logger = logging.getLogger(__name__)
 
-STEPS = ("network", "measure", "clip", "animation")
+STEPS = ("network", "measure", "clip", "animation", "kiosk")
 HELD_OUT_SEED = 2027
 HELD_OUT = 6400
 CLIP_FPS = 30
@@ -35,6 +35,8 @@ ANIMATION = (540, 960)
 ANIMATION_FPS = 8
 """Rows and columns, and pictures a second, of the film of the live viewer."""
 SETTLED_S = 9.0
+EXHIBIT = (720, 1280)
+"""Rows and columns of the pictures of the exhibit."""
 REACH = 2
 """How far outside the ink or the silhouette, in pixels, relevance still counts as on it."""
 
@@ -54,6 +56,7 @@ def main(words: list[str] | None = None) -> None:
         "measure": measure_network,
         "clip": make_clip,
         "animation": make_animation,
+        "kiosk": make_kiosk,
     }
     for name in STEPS:
         if name in (given.steps or STEPS):
@@ -161,6 +164,87 @@ def make_animation(folder: Path) -> None:
         if not done:
             raise RuntimeError("the animation cannot be encoded")
         part.write_bytes(data.tobytes())
+
+
+def make_kiosk(folder: Path) -> None:
+    """Photographs the exhibit into `kiosk.jpg` and `kiosk_states.jpg`; `demo.mp4` is its camera.
+
+    The camera shows the clip's first picture, then the clip, then nothing; keys choose languages.
+    """
+    from realtime_lrp import config
+    from realtime_lrp.errors import UnavailableError
+    from realtime_lrp.modes.kiosk.captions import load_captions
+    from realtime_lrp.modes.kiosk.loop import Kiosk, Unseen
+    from realtime_lrp.modes.stats import Stats
+    from realtime_lrp.video.reader import VideoReader
+    from realtime_lrp.video.source import Source
+    from realtime_lrp.view.sheet import contact_sheet
+
+    with VideoReader(folder / "demo.mp4") as reader:
+        clip = [frame.picture for frame in reader]
+    taken: dict[str, np.ndarray] = {}
+    keys = {"attract": "1", "active": "2", "idle": "3", "card (camera)": "5"}
+    waits = {"attract": 5.5, "active": 4.4, "idle": 1.5, "card (camera)": 1.5}
+
+    class Screen(Unseen):
+        """Notes the canvas, and presses the key of a state once it is there."""
+
+        size = EXHIBIT
+        state, since, canvas = "", 0.0, None
+
+        def show(self, canvas):
+            self.canvas = canvas
+
+        def events(self):
+            if kiosk is None or kiosk.described == self.state:
+                return []
+            self.state, self.since = kiosk.described, time.monotonic()
+            return [keys[self.state]] if self.state in keys else []
+
+    class Film(Source):
+        """The camera."""
+
+        alive = steady = True
+
+        def __init__(self, stop):
+            super().__init__(stop)
+            if "idle" in taken:
+                raise UnavailableError("over")
+            self.number, self.grain = 0, np.random.default_rng(1)
+
+        def read(self):
+            time.sleep(1 / CLIP_FPS)
+            self.number += "attract" in taken and self.number < len(clip) - 1
+            self.number = 0 if "active" in taken else self.number
+            grain = self.grain.integers(-3, 4, clip[0].shape)
+            return (
+                None
+                if "idle" in taken
+                else np.clip(clip[self.number] + grain, 0, 255).astype(np.uint8)
+            )
+
+    kiosk, screen = None, Screen()
+    chosen = config.load(
+        sets=("kiosk.idle_seconds=3", "kiosk.language_seconds=0"), options={"--model": "shapes"}
+    ).config
+    captions = load_captions(chosen.kiosk.languages, None)
+    kiosk = Kiosk(chosen, captions, screen, Stats("", ""), open_camera=Film)
+    while len(taken) < len(keys):
+        kiosk.step()
+        name = screen.state
+        if name in keys and name not in taken and time.monotonic() - screen.since > waits[name]:
+            taken[name] = screen.canvas.copy()
+    kiosk.end()
+    _write_jpeg(folder / "kiosk.jpg", taken.pop("active"))
+    small = (EXHIBIT[1] // 2, EXHIBIT[0] // 2)
+    others = [cv2.resize(one, small, interpolation=cv2.INTER_AREA) for one in taken.values()]
+    _write_jpeg(folder / "kiosk_states.jpg", contact_sheet(others, columns=3))
+
+
+def _write_jpeg(path: Path, picture: np.ndarray) -> None:
+    with completed(path, overwrite=True) as part:
+        bgr = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
+        part.write_bytes(cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, 85])[1].tobytes())
 
 
 def _fields(batch: Batch) -> tuple[np.ndarray, ...]:

@@ -33,7 +33,7 @@ class Stats:
     precision: str
     frames_captured: int = 0
     frames_shown: int = 0
-    frames_dropped: int = 0
+    frames_dropped: int | None = 0
     maps: int = 0
     reconnects: int | None = None
     traces: int = 0
@@ -72,9 +72,10 @@ class Stats:
     def summary(self) -> str:
         """One line for a person."""
         fps, maps = self.display_fps() or 0.0, self.maps_per_s() or 0.0
+        dropped = "" if self.frames_dropped is None else f"{self.frames_dropped} dropped, "
         return (
             f"{self.frames_shown} frames shown ({fps:.1f} a second), "
-            f"{self.frames_dropped} dropped, {self.maps} maps ({maps:.1f} a second), "
+            f"{dropped}{self.maps} maps ({maps:.1f} a second), "
             f"{self.precision} on {self.device}"
         )
 

@@ -242,11 +242,11 @@ def _needed(page: Page, width: int, size: int) -> int:
 def _letters(words: Words, width: int, size: int) -> tuple[int, list[str]]:
     """Size and lines of a text."""
     letters = max(LEAST, round(words.scale * size))
-    while letters > LEAST and words.one_line and text_width(words.text, letters) > width:
+    while True:
+        lines = [words.text] if words.one_line else wrapped(words.text, width, letters)
+        if letters == LEAST or all(text_width(line, letters) <= width for line in lines):
+            return letters, [fitted(line, width, letters) for line in lines]
         letters -= 1
-    if words.one_line:
-        return letters, [fitted(words.text, width, letters)]
-    return letters, [fitted(line, width, letters) for line in wrapped(words.text, width, letters)]
 
 
 def _height(one: Element, width: int, size: int) -> int:

@@ -77,12 +77,16 @@ class Window:
 
     def __init__(self):
         require_display()
+        self._events: list[str | Mouse] = []
+        self._full_screen = False
+        self._open()
+
+    def _open(self) -> None:
+        os.environ.setdefault("QT_LOGGING_RULES", "default.warning=false")  # on fonts of its own
         cv2.namedWindow(TITLE, cv2.WINDOW_NORMAL | cv2.WINDOW_FREERATIO | cv2.WINDOW_GUI_NORMAL)
         cv2.resizeWindow(TITLE, SIZE[1], SIZE[0])
-        self._events: list[str | Mouse] = []
         cv2.setMouseCallback(TITLE, self._on_mouse)
         self._seen = False
-        self._full_screen = False
 
     def show(self, picture: np.ndarray) -> None:
         """Shows uint8 [H, W, 3] RGB, stretched where it has not the size of the canvas."""

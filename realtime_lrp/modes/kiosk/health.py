@@ -1,0 +1,49 @@
+"""The health file: how the exhibit is, for the technician. Nothing in it is about visitors."""
+
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from realtime_lrp.errors import Error, first_line
+from realtime_lrp.video.files import completed
+
+PERIOD_S = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class Health:
+    """Replaces a JSON file as a whole, every few seconds and when the state changes.
+
+    A file that cannot be written is told once and tried again: the exhibit goes on.
+
+    Args:
+      path: the file.
+    """
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._written_at: float | None = None
+        self._state: object = None
+        self._failing = False
+
+    def due(self, state: object, now: float) -> bool:
+        """Whether it has to be written."""
+        if self._written_at is None or state != self._state:
+            return True
+        return now - self._written_at >= PERIOD_S
+
+    def write(self, facts: Mapping[str, Any], state: object, now: float) -> None:
+        """Writes the facts; `state` is what it is written at once for when it changes."""
+        self._written_at, self._state = now, state
+        try:
+            with completed(self._path, overwrite=True) as part:
+                part.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        except (Error, OSError) as error:
+            if not self._failing:
+                log.warning("the health file cannot be written: %s", first_line(error))
+            self._failing = True
+        else:
+            self._failing = False

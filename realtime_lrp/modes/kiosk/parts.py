@@ -1,0 +1,357 @@
+"""The parts that can fail while nobody is there to mend them, each watched.
+
+A part that ended or hangs is started again; one that needs that too often ends the process, which
+its service manager starts anew. What is wrong meanwhile is told as the name of a card.
+"""
+
+import logging
+import math
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import psutil
+
+from realtime_lrp.config import Config
+from realtime_lrp.errors import (
+    DamagedInputError,
+    MissingInputError,
+    TemporaryError,
+    UsageError,
+    first_line,
+)
+from realtime_lrp.modes.engine import Engine
+from realtime_lrp.modes.live.controls import first_request
+from realtime_lrp.modes.live.relevance import Map, RelevanceThread
+from realtime_lrp.modes.stats import Stats
+from realtime_lrp.video.capture import DARK, FROZEN, WAITING, Capture, OpenSource
+from realtime_lrp.video.files import masked
+from realtime_lrp.video.slot import Item, Slot
+
+RESTARTS, WITHIN_S = 5, 60.0
+"""A part is started again at most so often within so many seconds."""
+
+PAUSE_S = 2.0
+"""Seconds from the end of the relevance thread to the next one."""
+
+SLOW_S, HUNG_S = 5.0, 20.0
+"""Seconds without a map after which that is told, and after which the thread is given up."""
+
+FAILING_S = 30.0
+"""Seconds of errors after which the network is loaded again."""
+
+LOADING_S = 900.0
+"""Seconds that loading, and downloading, may take."""
+
+OPENING_S = 10.0
+"""Seconds that a camera may take for its first picture until that is told."""
+
+ASLEEP_S = 2.0
+"""Nobody looked for so long: the process stood still, and what waited since then waits anew."""
+
+COOLER = 10.0
+"""Degrees below the limit at which the network works again."""
+
+COOLING_S = 120.0
+HEAT_PERIOD_S = 5.0
+PROCESSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "cpu-thermal", "soc_thermal")
+"""The sensors that sit in a processor, by Linux's names."""
+
+WRONG = (UsageError, DamagedInputError, MissingInputError)
+"""Errors of the network's loading that stay until the configuration is changed."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What is wrong.
+
+    Attributes:
+      card: the name of its card.
+      seconds: until it is tried again, or is over.
+    """
+
+    card: str
+    seconds: float = 0.0
+
+
+class Budget:
+    """Counts how often parts were started again.
+
+    Attributes:
+      spent: by part.
+      last_error: what happened last, and when, by the clock that `spend` is told; or None.
+    """
+
+    def __init__(self):
+        self.spent: Counter[str] = Counter()
+        self.last_error: tuple[str, float] | None = None
+        self._recent: dict[str, deque[float]] = {}
+
+    def note(self, error: str, now: float) -> None:
+        """Notes what happened, without what may be secret in it."""
+        self.last_error = masked(error), now
+
+    def spend(self, part: str, why: str, now: float) -> None:
+        """Counts a restart.
+
+        Raises:
+          TemporaryError: there were too many.
+        """
+        self.note(f"{part}: {why}", now)
+        recent = self._recent.setdefault(part, deque())
+        while recent and now - recent[0] > WITHIN_S:
+            recent.popleft()
+        if len(recent) >= RESTARTS:
+            raise TemporaryError(
+                f"The {part} had to be started again more than {RESTARTS} times within "
+                f"{WITHIN_S:.0f} seconds ({masked(why)}). The service manager starts us again."
+            )
+        recent.append(now)
+        self.spent[part] += 1
+        log.warning("%s is started again: %s", part, masked(why))
+
+
+class Pictures:
+    """The camera, or a clip: open while it is wanted.
+
+    Args:
+      part: its name.
+      open_source: opens it.
+      turned: what each picture goes through.
+      budget: counts restarts.
+    """
+
+    def __init__(
+        self,
+        part: str,
+        open_source: OpenSource,
+        turned: Callable[[np.ndarray], np.ndarray],
+        budget: Budget,
+    ):
+        self._part, self._open, self._turned, self._budget = part, open_source, turned, budget
+        self._capture: Capture | None = None
+        self._since, self._number = 0.0, 0
+        self._reconnects = self._captured = 0
+
+    def newest(self, timeout_s: float) -> Item[np.ndarray] | None:
+        """The newest picture if it was not asked for before; waits up to `timeout_s` for one."""
+        frame = self._capture and self._capture.frames.newest(self._number, timeout_s)
+        if frame:
+            self._number = frame.number
+        return frame
+
+    @property
+    def reconnects(self) -> int:
+        """How often it gave pictures again after a loss."""
+        return self._reconnects + (self._capture.reconnects if self._capture else 0)
+
+    @property
+    def captured(self) -> int:
+        """How many pictures came."""
+        return self._captured + (self._capture.frames.count if self._capture else 0)
+
+    def tend(self, wanted: bool, now: float) -> None:
+        """Opens or releases it, and starts it again where its supervisor ended.
+
+        Raises:
+          TemporaryError: that was needed too often.
+        """
+        if self._capture and not self._capture.supervised:
+            self.release()
+            self._budget.spend(self._part, "its thread ended", now)
+        if wanted and not self._capture:
+            self._capture = Capture(self._open, self._turned, patient=True)
+            self._capture.start()
+            self._since, self._number = now, 0
+        elif not wanted:
+            self.release()
+
+    def release(self) -> None:
+        """Gives it back."""
+        if self._capture:
+            self._reconnects, self._captured = self.reconnects, self.captured
+            self._capture.end()
+            self._capture = None
+
+    def trouble(self, now: float) -> Trouble | None:
+        """What is wrong with its picture."""
+        capture = self._capture
+        if capture is None:
+            return None
+        if not capture.frames.count and capture.trouble in ("", WAITING):
+            late = now - self._since > OPENING_S
+            return Trouble("camera" if late else "starting", PAUSE_S)
+        if not capture.trouble:
+            return None
+        card = {FROZEN: "frozen", DARK: "dark"}.get(capture.trouble, "camera")
+        if not self._budget.last_error or self._budget.last_error[0] != capture.trouble:
+            self._budget.note(capture.trouble, now)
+        return Trouble(card, capture.next_try - now)
+
+
+class Network:
+    """The relevance thread, over all its restarts.
+
+    Args:
+      config: the effective configuration.
+      stats: counts maps.
+      budget: counts restarts.
+      now: the time.
+
+    Attributes:
+      engine: the one that explained last, None before the first map.
+    """
+
+    def __init__(self, config: Config, stats: Stats, budget: Budget, now: float):
+        self.engine: Engine | None = None
+        self._config, self._stats, self._budget = config, stats, budget
+        self._frames: Slot[np.ndarray] = Slot()
+        self._start(now)
+
+    def show(self, picture: np.ndarray, captured: float, now: float) -> None:
+        """Hands over a picture to be explained."""
+        self._frames.put(picture, captured)
+        if self._waiting is None:
+            self._waiting = now
+
+    @property
+    def shown(self) -> int:
+        """How many pictures were handed over."""
+        return self._frames.count
+
+    def newest(self, after: int) -> Map | None:
+        """The newest map of a picture that has a number above `after`."""
+        made = self._thread.maps.newest()
+        return made.value if made and made.value.frame.number > after else None
+
+    def rest(self) -> None:
+        """No picture will come for a while."""
+        self._waiting = None
+
+    def tend(self, now: float) -> None:
+        """Notes what was finished; starts the thread again where it ended or hangs.
+
+        Raises:
+          Error: the network cannot be loaded, and never was.
+          TemporaryError: the thread had to be started too often.
+        """
+        if self._again is not None:
+            if now >= self._again:
+                self._start(now)
+            return
+        self._note_progress(now)
+        if not self._thread.alive:
+            self._ended(now)
+        elif why := self._stuck(now):
+            self._give_up(why, now, keep_engine=False)
+
+    def trouble(self, now: float) -> Trouble | None:
+        """What keeps maps from coming."""
+        if self._again is not None:
+            return Trouble("network", self._again - now)
+        if self._thread.failing:
+            return Trouble("network", 1.0)
+        if not self._thread.maps.count and self.engine is None:
+            return Trouble("starting")
+        waited = now - self._waiting if self._waiting is not None else 0.0
+        return Trouble("slow", HUNG_S - waited) if waited > SLOW_S else None
+
+    def end(self) -> None:
+        """Begins no further map."""
+        self._thread.end()
+
+    def _start(self, now: float) -> None:
+        self._thread = RelevanceThread(
+            self._config, self._frames, first_request(self._config), self._stats,
+            engine=self.engine,
+        )  # fmt: skip
+        self._thread.start()
+        self._since = self._looked = now
+        self._again: float | None = None
+        self._waiting: float | None = None
+        self._failing: float | None = None
+        self._count = 0
+
+    def _note_progress(self, now: float) -> None:
+        if now - self._looked > ASLEEP_S and self._waiting is not None:
+            self._waiting = now
+        self._looked = now
+        if self._thread.maps.count != self._count:
+            self._count = self._thread.maps.count
+            self.engine = self._thread.engine
+            self._waiting = None
+        if not self._thread.failing:
+            self._failing = None
+        elif self._failing is None:
+            self._failing = now
+            self._budget.note(self._thread.failing, now)
+
+    def _stuck(self, now: float) -> str:
+        """Why the thread is given up; "" where it is not."""
+        if self._failing is not None:
+            return "it fails again and again" if now - self._failing > FAILING_S else ""
+        if not self._count and self.engine is None:
+            return "loading takes too long" if now - self._since > LOADING_S else ""
+        hung = self._waiting is not None and now - self._waiting > HUNG_S
+        return "it hangs" if hung else ""
+
+    def _ended(self, now: float) -> None:
+        why = "its thread ended"
+        try:
+            self._thread.check()
+        except Exception as error:
+            if self.engine is None and isinstance(error, WRONG):
+                raise
+            why = first_line(error)
+        self._give_up(why, now, keep_engine=True)
+
+    def _give_up(self, why: str, now: float, keep_engine: bool) -> None:
+        self._thread.end()
+        if not keep_engine:
+            self.engine = None
+        self._budget.spend("network", why, now)
+        self._again = now + PAUSE_S
+
+
+class Heat:
+    """Whether the processor is too hot.
+
+    Args:
+      limit: degrees Celsius.
+      measured: gives the present temperature, or None where no sensor tells it.
+    """
+
+    def __init__(self, limit: float, measured: Callable[[], float | None] | None = None):
+        self.temperature: float | None = None
+        self._limit, self._measured = limit, measured or temperature
+        self._since: float | None = None
+        self._asked = -math.inf
+
+    def trouble(self, now: float) -> Trouble | None:
+        """The card of a processor that has to cool down."""
+        if now - self._asked >= HEAT_PERIOD_S:
+            self._asked, self.temperature = now, self._measured()
+            limit = self._limit - (0 if self._since is None else COOLER)
+            if self.temperature is None or self.temperature < limit:
+                self._since = None
+            elif self._since is None:
+                self._since = now
+                log.warning("the processor has %.0f degrees: the network rests", self.temperature)
+        if self._since is None:
+            return None
+        return Trouble("hot", COOLING_S - (now - self._since) % COOLING_S)
+
+
+def temperature() -> float | None:
+    """The hottest place of the processor in degrees Celsius; None where that is not known."""
+    if not hasattr(psutil, "sensors_temperatures"):  # on other systems
+        return None
+    try:
+        read = psutil.sensors_temperatures()
+    except (OSError, ValueError):
+        return None
+    found = [one.current for name in PROCESSORS for one in read.get(name, ()) if one.current]
+    return max(found, default=None)

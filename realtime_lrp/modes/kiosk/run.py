@@ -1,0 +1,183 @@
+"""The exhibit from its start to its end: wires it, keeps it going, says how it is."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from realtime_lrp import __version__
+from realtime_lrp.config import Config
+from realtime_lrp.errors import Error, first_line
+from realtime_lrp.modes.kiosk.captions import load_captions
+from realtime_lrp.modes.kiosk.health import Health
+from realtime_lrp.modes.kiosk.loop import Kiosk, Unseen
+from realtime_lrp.modes.kiosk.service import Service
+from realtime_lrp.modes.live.figures import Meter
+from realtime_lrp.modes.signals import stop_signals
+from realtime_lrp.modes.stats import Stats
+from realtime_lrp.video.files import check_output, masked
+from realtime_lrp.view.full_screen import FullScreen
+
+PAUSE_S = 0.5
+"""After drawing failed it is tried again so much later."""
+
+log = logging.getLogger(__name__)
+
+
+def run(
+    config: Config,
+    health: Path,
+    duration_s: float | None = None,
+    stats: Path | None = None,
+    complaint: str = "",
+    works: Callable[[], None] = lambda: None,
+    window: type | None = None,
+    **parts: Any,
+) -> list[str]:
+    """Runs until it is left with the key or corner, SIGINT, SIGTERM or the end of the duration.
+
+    Args:
+      config: the effective configuration.
+      health: the health file.
+      duration_s: seconds from the first map, or None.
+      stats: where the figures go, or None.
+      complaint: what is wrong with the configuration that was to be used, told in the health file.
+      works: is called once, after the first map.
+      window: what stands for the window, a class like `FullScreen`.
+      parts: further arguments of `Kiosk`.
+
+    Returns:
+      A line of figures.
+
+    Raises:
+      ConfigError: the captions are wrong.
+      UnavailableError: there is no display.
+      TemporaryError: a part had to be started again too often.
+      Error: the network cannot be loaded, and never was.
+    """
+    captions = load_captions(
+        config.kiosk.languages, config.kiosk.captions and Path(config.kiosk.captions)
+    )
+    if stats:
+        check_output(stats, overwrite=True)
+    _forbid_core_dumps()
+    threading.excepthook = _log_ended_thread
+    figures, service = Stats("", "", frames_dropped=None, reconnects=0), Service()
+    report = _Report(Health(health), figures, complaint)
+    if window is None:
+        window = Unseen if config.live.display == "none" else FullScreen
+    with stop_signals() as stopped:
+        shown = window()
+        kiosk = Kiosk(config, captions, shown, figures, **parts)
+        try:
+            _go_on(kiosk, figures, stopped, service, report, duration_s, works)
+        finally:
+            service.stopping()
+            kiosk.end()
+            shown.close()
+    if engine := kiosk.network.engine:
+        figures.device, figures.precision = engine.device, engine.precision
+        figures.traces = engine.explainer.traces
+        if stats:
+            figures.write(stats, live=True)
+    return [figures.summary()] if figures.maps else []
+
+
+def _go_on(
+    kiosk: Kiosk,
+    figures: Stats,
+    stopped: threading.Event,
+    service: Service,
+    report: "_Report",
+    duration_s: float | None,
+    works: Callable[[], None],
+) -> None:
+    worked = False
+    while not (stopped.is_set() or kiosk.left):
+        try:
+            drawn = kiosk.step()
+        except Error:
+            raise
+        except Exception as error:
+            log.error("the screen could not be drawn: %s", first_line(error))
+            kiosk.budget.spend("screen", first_line(error), time.monotonic())
+            stopped.wait(PAUSE_S)
+            continue
+        if drawn:
+            service.ready(kiosk.described)
+            service.alive(time.monotonic())
+            service.status(kiosk.described)
+            report.tell(kiosk)
+        if figures.maps and not worked:
+            worked = True
+            works()
+        if duration_s is not None and figures.seconds() >= duration_s:
+            return
+
+
+class _Report:
+    """Fills the health file.
+
+    Args:
+      file: the health file.
+      figures: the counts.
+      complaint: what is wrong with the configuration that was to be used.
+    """
+
+    def __init__(self, file: Health, figures: Stats, complaint: str):
+        self._file, self._figures, self._complaint = file, figures, complaint
+        self._shown, self._maps = Meter(), Meter()
+        self._begun, self._process = time.monotonic(), psutil.Process()
+
+    def tell(self, kiosk: Kiosk) -> None:
+        """Writes it where it is due."""
+        now = time.monotonic()
+        self._shown.reached(self._figures.frames_shown)
+        self._maps.reached(self._figures.maps)
+        if self._file.due(kiosk.described, now):
+            self._file.write(self._facts(kiosk, now), kiosk.described, now)
+
+    def _facts(self, kiosk: Kiosk, now: float) -> dict[str, Any]:
+        last, at = kiosk.budget.last_error or (None, now)
+        error = last and {"what": last, "when": _moment(now - at)}
+        return {
+            "state": str(kiosk.state),
+            "card": kiosk.card or None,
+            "uptime_s": round(now - self._begun, 1),
+            "fps": round(self._shown.rate(), 1),
+            "maps_per_s": round(self._maps.rate(), 1),
+            "restarts": dict(kiosk.budget.spent),
+            "reconnects": kiosk.camera.reconnects,
+            "last_error": error,
+            "configuration": masked(self._complaint) or "as written",
+            "temperature_c": kiosk.temperature,
+            "memory_mib": round(self._process.memory_info().rss / 2**20),
+            "version": __version__,
+            "pid": self._process.pid,
+            "written": _moment(0.0),
+        }
+
+
+def _moment(seconds_ago: float) -> str:
+    moment = datetime.fromtimestamp(time.time() - seconds_ago).astimezone()
+    return moment.isoformat(timespec="seconds")
+
+
+def _log_ended_thread(ended: threading.ExceptHookArgs) -> None:
+    """Says in a line that a thread ended; its part is started again."""
+    name, error = ended.thread and ended.thread.name, ended.exc_value
+    log.error("the thread %s ended: %s", name, first_line(error or ended.exc_type()))
+
+
+def _forbid_core_dumps() -> None:
+    """A core dump would hold visitors' pictures."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource  # not on every system
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,0 +1,118 @@
+"""What a visitor chose, and what is said about what is held up."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from realtime_lrp.modes.live.relevance import Map
+from realtime_lrp.view.exhibit import Box
+from realtime_lrp.view.window import Mouse
+
+PRIVACY_S = 20.0
+"""Seconds for which the privacy card is shown."""
+
+MEMORY_S = 0.4
+"""Seconds over which the network's scores are averaged, so that the answer does not flicker."""
+
+LEAST = 0.15
+"""An answer needs this much of the probability."""
+
+NOTHING = "nothing"
+"""The name of a class that is no answer."""
+
+
+class Visitor:
+    """Language and privacy card, by key or touch.
+
+    Keys: 1 to 9 are the languages, "l" goes on to the next one, "p" shows the privacy card.
+
+    Args:
+      languages: how many there are.
+      rotate_s: seconds until the next language, as long as nobody chose one; 0: it stays.
+    """
+
+    def __init__(self, languages: int, rotate_s: float):
+        self._languages, self._rotate_s = languages, rotate_s
+        self._chosen: int | None = None
+        self._privacy_until = 0.0
+        self._down = False
+
+    def language(self, now: float) -> int:
+        """The number of the present language, from 0."""
+        if self._chosen is not None:
+            return self._chosen
+        return int(now / self._rotate_s) % self._languages if self._rotate_s else 0
+
+    def privacy(self, now: float) -> bool:
+        """Whether the privacy card is shown."""
+        return now < self._privacy_until
+
+    def handle(self, events: Sequence[str | Mouse], places: Mapping[str, Box], now: float) -> None:
+        """Does what keys and touches ask for.
+
+        Args:
+          events: see `Window.events`.
+          places: the buttons on the screen: "language 0", ..., "privacy".
+          now: the time.
+        """
+        for event in events:
+            name = self._touched(event, places) if isinstance(event, Mouse) else event
+            if name.startswith("language "):
+                self._chosen = int(name.removeprefix("language "))
+            elif name.isdecimal() and 1 <= int(name) <= self._languages:
+                self._chosen = int(name) - 1
+            elif name == "l":
+                self._chosen = (self.language(now) + 1) % self._languages
+            elif self.privacy(now) and name != "":
+                self._privacy_until = now
+            elif name in ("p", "privacy"):
+                self._privacy_until = now + PRIVACY_S
+
+    def forget(self) -> None:
+        """The next visitor begins anew."""
+        self._chosen = None
+
+    def _touched(self, mouse: Mouse, places: Mapping[str, Box]) -> str:
+        """The button that a touch began on, "elsewhere" for none; "" while it lasts or ends."""
+        began = mouse.button == "left" and not self._down
+        self._down = mouse.button == "left"
+        if not began:
+            return ""
+        for name, (x0, y0, x1, y1) in places.items():
+            if x0 <= mouse.x < x1 and y0 <= mouse.y < y1:
+                return name
+        return "elsewhere"
+
+
+class Answer:
+    """The network's answer, averaged over the last maps.
+
+    Attributes:
+      name: the best class, "" where none is likely or the best one is "nothing".
+      share: its probability, 0 to 1.
+    """
+
+    def __init__(self):
+        self.name, self.share = "", 0.0
+        self._scores: np.ndarray | None = None
+        self._last: Map | None = None
+
+    def hear(self, made: Map | None) -> None:
+        """Takes in a map; None where there is none."""
+        if made is None:
+            self.name, self.share, self._scores, self._last = "", 0.0, None, None
+            return
+        if made is self._last:
+            return
+        scores = made.result.scores
+        if self._scores is None or self._scores.shape != scores.shape:
+            self._scores = scores
+        else:
+            passed = made.frame.time - self._last.frame.time
+            kept = np.exp(-max(0.0, passed) / MEMORY_S)
+            self._scores = kept * self._scores + (1 - kept) * scores
+        self._last = made
+        best = int(np.argmax(self._scores))
+        name, share = made.engine.label(best), float(self._scores[best])
+        known = share >= LEAST and name != NOTHING
+        self.name, self.share = (name, share) if known else ("", 0.0)

@@ -1,0 +1,228 @@
+"""What an X11 desktop is asked for around a window: the whole screen, no pointer, no screen saver.
+
+It goes through a connection of its own. Where that cannot be made, as on other systems, nothing
+is asked for.
+"""
+
+import contextlib
+import io
+import logging
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+
+try:
+    from Xlib import X
+    from Xlib.display import Display
+    from Xlib.error import XError
+    from Xlib.protocol.event import ClientMessage
+except ImportError:  # not Linux
+    Display = None
+
+INHIBIT = (
+    "systemd-inhibit", "--what=idle:sleep", "--who=realtime-lrp", "--why=exhibit", "--mode=block",
+    "cat",
+)  # fmt: skip
+"""Keeps the session awake until its standard input ends, thus until the program does."""
+
+WHEEL = (4, 5, 6, 7)
+"""The buttons that X11 makes of wheels."""
+
+ADD, PAGER = 1, 2
+"""Words of the window managers: what to do with a state, and who asks."""
+
+log = logging.getLogger(__name__)
+
+
+class Desktop:
+    """Holds a window of this program on the screen, and the screen awake.
+
+    Made before the window is: it lets Qt hear wheels as buttons, so that they can be kept from it.
+
+    Args:
+      title: the window's title.
+    """
+
+    def __init__(self, title: str):
+        os.environ.setdefault("QT_XCB_NO_XI2", "1")
+        self._title = title
+        self._display: Display | None = None
+        self._saver = None
+        self._saves_energy = False
+        self._inhibitor: subprocess.Popen | None = None
+        self._begun = False
+        self._held = None
+
+    def hold(self) -> bool:
+        """Puts everything right that may have gone wrong; cheap enough for each second.
+
+        The window is brought to the front, over the whole screen and into the focus, the pointer
+        stays hidden, the wheel without effect, screen saver and energy saving off.
+
+        Returns:
+          False where X11 is there and the window is not.
+        """
+        if Display is None:
+            return True
+        self._look_after_inhibitor()
+        return self._tried(self._hold, otherwise=True)
+
+    def shows(self, grey: int) -> bool:
+        """Whether the middle of the window has this grey, 0 to 255; True where X11 is not there."""
+        if not self._held:
+            return True
+        return self._tried(lambda: self._pixel() == bytes([grey] * 3), otherwise=False)
+
+    def show_anew(self) -> None:
+        """Takes the window from the screen and puts it there again."""
+        if self._held:
+            self._tried(lambda: (self._held.unmap(), self._held.map()), otherwise=None)
+
+    def close(self) -> None:
+        """Gives the desktop back as it was."""
+        with contextlib.suppress(Exception):
+            if self._saver:
+                self._set_saver(self._saver.timeout)
+            if self._saves_energy:
+                self._display.dpms_enable()
+            self._display.sync()
+        self._leave()
+        if self._inhibitor:
+            self._inhibitor.communicate()
+            self._inhibitor = None
+
+    def _tried(self, act: Callable, otherwise: object):
+        """What an act gives; where the display does not play along, `otherwise`."""
+        try:
+            self._display = self._display or _connected()
+            return act()
+        except XError as error:  # what was asked about has just gone
+            log.debug("%s", error)
+        except Exception as error:
+            log.debug("the connection to the display is lost: %s", error)
+            self._leave()
+        return otherwise
+
+    def _leave(self) -> None:
+        """Lets the connection go: the pointer is shown again."""
+        if self._display:
+            with contextlib.suppress(Exception):
+                self._display.close()
+        self._display = self._held = None
+
+    def _look_after_inhibitor(self) -> None:
+        if not self._begun:
+            self._begun, self._inhibitor = True, _inhibitor()
+        if self._inhibitor and self._inhibitor.poll() is not None:
+            log.info("the session may fall asleep: %s failed", INHIBIT[0])
+            self._inhibitor = None
+
+    def _keep_awake(self) -> None:
+        saver = self._display.get_screen_saver()
+        if saver.timeout:
+            self._saver = saver
+            self._set_saver(0)
+            self._display.force_screen_saver(X.ScreenSaverReset)
+        if self._display.has_extension("DPMS") and self._display.dpms_info().state:
+            self._saves_energy = True
+            self._display.dpms_disable()
+
+    def _set_saver(self, timeout_s: int) -> None:
+        saver = self._saver
+        self._display.set_screen_saver(
+            timeout_s, saver.interval, saver.prefer_blanking, saver.allow_exposures
+        )
+
+    def _hold(self) -> bool:
+        while self._display.pending_events():  # the wheel's
+            self._display.next_event()
+        self._keep_awake()
+        managed = self._managed()
+        window = self._held = self._window(managed)
+        if window is None:
+            return False
+        if managed is None:
+            self._place(window)
+        else:
+            self._ask_manager(window)
+        for button in WHEEL:
+            asynchronous = X.GrabModeAsync, X.GrabModeAsync
+            window.grab_button(
+                button, X.AnyModifier, False, X.ButtonPressMask, *asynchronous, X.NONE, X.NONE
+            )
+        self._display.flush()
+        return True
+
+    def _place(self, window) -> None:
+        """Does without a window manager what one would do."""
+        screen = self._display.screen().root.get_geometry()
+        size = {"width": screen.width, "height": screen.height, "border_width": 0}
+        window.map()
+        window.configure(x=0, y=0, stack_mode=X.Above, **size)
+        window.set_input_focus(X.RevertToPointerRoot, X.CurrentTime)
+
+    def _ask_manager(self, window) -> None:
+        full = self._display.intern_atom("_NET_WM_STATE_FULLSCREEN")
+        root = self._display.screen().root
+        for name, words in {
+            "_NET_WM_STATE": (ADD, full, 0, PAGER, 0),
+            "_NET_ACTIVE_WINDOW": (PAGER, X.CurrentTime, 0, 0, 0),
+        }.items():
+            kind = self._display.intern_atom(name)
+            message = ClientMessage(window=window, client_type=kind, data=(32, words))
+            root.send_event(message, X.SubstructureRedirectMask | X.SubstructureNotifyMask)
+
+    def _pixel(self) -> bytes:
+        """The colour in the middle of the window."""
+        size = self._held.get_geometry()
+        place = size.width // 2, size.height // 2, 1, 1
+        return self._held.get_image(*place, X.ZPixmap, 0xFFFFFFFF).data[:3]
+
+    def _managed(self) -> list | None:
+        """The windows that a window manager looks after; None where there is no such manager."""
+        root = self._display.screen().root
+        sign = self._value(root, "_NET_SUPPORTING_WM_CHECK")
+        if not sign:
+            return None
+        try:  # what a manager that has died said of itself stays
+            self._opened(sign[0]).get_geometry()
+        except XError:
+            return None
+        return [self._opened(one) for one in self._value(root, "_NET_CLIENT_LIST") or ()]
+
+    def _window(self, managed: list | None):
+        """The window, or None."""
+        among = self._display.screen().root.query_tree().children if managed is None else managed
+        wanted = self._title.encode(), os.getpid()
+        for one in among:
+            process = self._value(one, "_NET_WM_PID")
+            if (self._value(one, "_NET_WM_NAME"), process and process[0]) == wanted:
+                return one
+        return None
+
+    def _opened(self, number: int):
+        return self._display.create_resource_object("window", number)
+
+    def _value(self, window, name: str):
+        """A property of a window, or None."""
+        found = window.get_full_property(self._display.intern_atom(name), X.AnyPropertyType)
+        return found and found.value
+
+
+def _connected() -> "Display":
+    """A connection that hides the pointer for as long as it lasts."""
+    with contextlib.redirect_stdout(io.StringIO()):  # where it warns about a missing .Xauthority
+        display = Display()
+    display.set_error_handler(lambda error, request: None)
+    display.xfixes_query_version()
+    display.screen().root.xfixes_hide_cursor()
+    return display
+
+
+def _inhibitor() -> subprocess.Popen | None:
+    if not shutil.which(INHIBIT[0]):
+        return None
+    quiet = subprocess.DEVNULL
+    own = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
+    return subprocess.Popen(INHIBIT, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, env=own)

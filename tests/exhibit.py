@@ -1,0 +1,274 @@
+"""The exhibit as it is installed, with a camera that does what a test says, and what it reports.
+
+`Exhibit` starts it in a process of its own, which runs `main`. The camera is read by a further
+process, as a real one is; a file tells it how to behave.
+"""
+
+import ctypes
+import functools
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from realtime_lrp.errors import UnavailableError
+from realtime_lrp.video.source import Source
+
+TESTS = Path(__file__).parent
+SAMPLE_S = 0.1
+
+
+class Film(Source):
+    """A camera: 30 noisy pictures a second of an empty room, or of somebody in it.
+
+    The file "camera" in its folder tells how it behaves: "somebody", "nobody", "lost", "stalled",
+    "blocked" (reading never returns), "frozen" or "dark".
+    """
+
+    steady = alive = True
+    described = "film"
+
+    def __init__(self, folder, stop):
+        super().__init__(stop)
+        self._file, self._count, self._rng = folder / "camera", 0, np.random.default_rng(1)
+        self._last = None
+        if self._behaviour() == "lost":
+            raise UnavailableError("The film is not there.")
+
+    def read(self):
+        time.sleep(1 / 30)
+        behaviour = self._behaviour()
+        while behaviour in ("stalled", "blocked"):
+            time.sleep(0.05)
+            behaviour = "blocked" if behaviour == "blocked" else self._behaviour()
+        if behaviour == "lost":
+            return None
+        if behaviour == "dark":
+            return self._rng.integers(0, 2, (120, 160, 3), np.uint8)
+        if behaviour != "frozen" or self._last is None:
+            self._last = self._picture(behaviour == "somebody")
+        return self._last
+
+    def _behaviour(self):
+        return self._file.read_text() or "somebody"  # empty while it is being written
+
+    def _picture(self, somebody):
+        self._count += 1
+        picture = self._rng.integers(100, 112, (120, 160, 3), np.uint8)
+        if somebody:
+            x = 40 + round(30 * np.sin(self._count / 8))
+            picture[20:, x : x + 50] = (180, 60, 60)
+        return picture
+
+
+class Exhibit:
+    """The exhibit, and what its process reports.
+
+    Attributes:
+      samples: what it reported: "now", "state", "card", "age" of the camera's picture, "drawn" ago,
+        "maps", "threads", "files", "memory" (MiB).
+      told: the messages to the service manager, with the time of each.
+      process: the one that runs.
+    """
+
+    def __init__(self, folder, *words, display=None, environment=None):
+        self.folder, self.samples, self.told, self._words = Path(folder), [], [], words
+        self._stderr = (self.folder / "stderr").open("w+")
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(self.folder / "notify"))
+        self._environment = {
+            **os.environ,
+            "PYTHONPATH": str(TESTS),
+            "NOTIFY_SOCKET": str(self.folder / "notify"),
+            "WATCHDOG_USEC": "2000000",
+            "STATE_DIRECTORY": str(self.folder / "state"),
+            "RUNTIME_DIRECTORY": str(self.folder / "run"),
+            **({"DISPLAY": display} if display else {}),
+            **(environment or {}),
+        }
+        (self.folder / "run").mkdir()
+        self.camera("nobody")
+        threading.Thread(target=self._listen, daemon=True).start()
+        self.start()
+
+    def start(self):
+        """Starts the process, as the service manager does."""
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", "import exhibit; exhibit.main()", self.folder, *self._words],
+            env=self._environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            text=True,
+        )
+        reader = threading.Thread(target=self._read, args=[self.process.stdout], daemon=True)
+        reader.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        with_children = [self.process.pid, *self._children()]
+        for pid in with_children:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self.process.wait()
+        self._socket.close()
+        self._stderr.close()
+
+    def camera(self, behaviour):
+        """How the camera behaves from now on."""
+        (self.folder / "camera.new").write_text(behaviour)
+        (self.folder / "camera.new").rename(self.folder / "camera")
+
+    def say(self, *words):
+        """Tells the process: "kill NAME" of a thread, or "jump SECONDS" of the wall clock."""
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+
+    def signal(self, number):
+        """Sends a signal to the process."""
+        self.process.send_signal(number)
+
+    def disk_full(self, full):
+        """Lets no file grow, or lets them again."""
+        limit = 0 if full else resource.RLIM_INFINITY
+        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+
+    def until(self, condition, timeout_s=30.0, exits=False):
+        """Waits until a sample fulfils a condition; seconds that it took."""
+        begin, seen = time.monotonic(), len(self.samples)
+        while time.monotonic() - begin < timeout_s:
+            for sample in self.samples[seen:]:
+                seen += 1
+                if condition(sample):
+                    return time.monotonic() - begin
+            assert exits or self.process.poll() is None, self.stderr()
+            time.sleep(0.02)
+        raise AssertionError(f"waited in vain; last: {self.samples[-1:]}\n{self.stderr()}")
+
+    def until_state(self, state, card="", timeout_s=30.0):
+        """Waits for a state."""
+        return self.until(lambda s: (s["state"], s["card"]) == (state, card), timeout_s)
+
+    def health(self):
+        """What the health file says."""
+        return json.loads((self.folder / "run" / "health.json").read_text())
+
+    def stderr(self):
+        """What it wrote."""
+        return (self.folder / "stderr").read_text()
+
+    def _children(self):
+        try:
+            return [child.pid for child in psutil.Process(self.process.pid).children(True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def _read(self, stdout):
+        for line in stdout:
+            self.samples.append(json.loads(line))
+
+    def _listen(self):
+        while True:
+            try:
+                message = self._socket.recv(4096).decode()
+            except OSError:
+                return
+            self.told.append((time.monotonic(), message))
+
+
+def main():
+    """The process: runs the exhibit, does what stdin says, samples to stdout."""
+    from realtime_lrp.cli import _set_verbosity
+    from realtime_lrp.errors import Error
+    from realtime_lrp.modes.kiosk import run as run_module
+    from realtime_lrp.modes.kiosk import start
+    from realtime_lrp.modes.kiosk.loop import Kiosk
+    from realtime_lrp.video.isolated import Isolated
+
+    folder, words = Path(sys.argv[1]), sys.argv[2:]
+    file = words.pop(0) if words and words[0].endswith(".yaml") else None
+    wall = Wall()
+
+    class Watched(Kiosk):
+        """The exhibit, sampled."""
+
+        sampled = -1.0
+
+        def step(self):
+            drawn = super().step()
+            now = time.monotonic()
+            if now - self.sampled >= SAMPLE_S:
+                self.sampled = now
+                print(json.dumps(sample_of(self, now)), flush=True)
+            return drawn
+
+    run_module.Kiosk = Watched
+    threading.Thread(target=obey, args=[wall], daemon=True).start()
+    _set_verbosity(0, False)
+    try:
+        settings = start.load(file, tuple(words))
+        film = functools.partial(Isolated, functools.partial(Film, folder))
+        start.start(settings, None, None, open_camera=film, wall=wall)
+    except Error as error:
+        print(error, file=sys.stderr)
+        os._exit(error.exit_code)
+    os._exit(0)
+
+
+def sample_of(kiosk, now):
+    """What is reported of a moment."""
+    process = psutil.Process()
+    live = kiosk._on_stage == "camera" and kiosk._shown
+    return {
+        "now": now,
+        "state": kiosk.state,
+        "card": kiosk.card,
+        "age": now - kiosk._shown.time if live else None,
+        "drawn": now - kiosk._drawn_at,
+        "maps": kiosk._stats.maps,
+        "threads": threading.active_count(),
+        "files": process.num_fds(),
+        "memory": process.memory_info().rss / 2**20,
+    }
+
+
+class Wall:
+    """The wall clock: noon of a Monday at first."""
+
+    def __init__(self):
+        self._ahead = datetime(2026, 11, 23, 12) - datetime.now()
+
+    def __call__(self):
+        return datetime.now() + self._ahead
+
+    def jump(self, seconds):
+        """Puts it forward, or back."""
+        self._ahead += timedelta(seconds=seconds)
+
+
+def obey(wall):
+    """Does what stdin says."""
+    for line in sys.stdin:
+        what, _, of = line.strip().partition(" ")
+        if what == "jump":
+            wall.jump(float(of))
+        elif what == "kill":
+            for thread in threading.enumerate():
+                if thread.name == of:
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                        ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit)
+                    )

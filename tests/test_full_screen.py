@@ -1,0 +1,296 @@
+"""The window of an exhibit on real displays: with a window manager, and without one."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from program import with_display, xdotool
+
+from realtime_lrp.view import desktop
+
+pytestmark = pytest.mark.gui
+
+EXHIBIT = """
+import logging, select, sys
+import cv2, numpy as np
+from realtime_lrp.view import desktop, full_screen
+
+logging.basicConfig(level="INFO", format="%(message)s")
+if "--alone" in sys.argv:
+    desktop.Display = None
+with full_screen.FullScreen() as window:
+    said = None
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        picture = np.full((*window.size, 3), (200, 0, 0), np.uint8)
+        picture[len(picture) // 2 :] = 0, 0, 200
+        window.show(picture)
+        window.tend()
+        for event in window.events():
+            print(event, flush=True)
+        if said != (said := (window.size, window.reopened)):
+            print(said, flush=True)
+"""
+"""A red half above a blue one; what happens is printed. It ends when its input does."""
+
+INHIBITOR = """#!/bin/sh
+echo "$@" > {0}
+cat
+echo ended >> {0}
+"""
+
+
+class Screen:
+    """A virtual display; `display` is a connection to it."""
+
+    def __init__(self, name, file):
+        self.name, self.file, self.display = name, file, desktop.Display(name)
+        self.root = self.display.screen().root
+        self.size = 600, 800
+
+    def xdotool(self, words):
+        return xdotool(self.name, *words.split())
+
+    def pixels(self):
+        """What is seen, the pointer as well: uint8 [H, W, 3] RGB."""
+        data = self.file.read_bytes()
+        header = np.frombuffer(data, ">u4", 25)
+        columns, rows, colours = (int(header[place]) for place in (4, 5, 19))
+        start = int(header[0]) + 12 * colours
+        drawn = np.frombuffer(data, np.uint8, rows * columns * 4, start)
+        return drawn.reshape(rows, columns, 4)[: self.size[0], : self.size[1], 2::-1]
+
+    def covered(self):
+        """Whether each pixel is the exhibit's."""
+        upper, lower = np.split(self.pixels(), 2)
+        return (upper == (200, 0, 0)).all() and (lower == (0, 0, 200)).all()
+
+    def window(self):
+        return int(self.xdotool("search --name ^realtime_lrp$").splitlines()[-1])
+
+    def send(self, kind, words, to_manager):
+        """Sends the exhibit's window, or the window manager about it, a message."""
+        x, atom = desktop.X, self.display.intern_atom
+        words = [atom(word) if isinstance(word, str) else word for word in words]
+        window = self.display.create_resource_object("window", self.window())
+        message = desktop.ClientMessage(
+            window=window,
+            client_type=atom(kind),
+            data=(32, words + [0] * (5 - len(words))),
+        )
+        mask = x.SubstructureRedirectMask | x.SubstructureNotifyMask
+        (self.root if to_manager else window).send_event(message, mask if to_manager else 0)
+        self.display.sync()
+
+    def open_window(self):
+        """Opens a white window above all others."""
+        window = self.root.create_window(50, 60, 300, 200, 0, 24, background_pixel=0xFFFFFF)
+        window.map()
+        self.display.sync()
+
+    def become(self, rows, columns):
+        """Changes the size of the screen."""
+        display, root = self.display, self.root
+        known = root.xrandr_get_screen_resources()
+        crtc, output, at = known.crtcs[0], known.outputs[0], known.config_timestamp
+        display.xrandr_set_crtc_config(crtc, at, 0, 0, 0, 1, [])
+        root.xrandr_set_screen_size(columns, rows, 200, 150)
+        mode = root.xrandr_create_mode((0, columns, rows, *[0] * 8, 5, 0), "small").mode
+        display.xrandr_add_output_mode(output, mode)
+        display.xrandr_set_crtc_config(crtc, at, 0, 0, mode, 1, [output])
+        self.size = rows, columns
+
+
+@contextmanager
+def started(*words, **more):
+    """Starts a process that does not outlive the block."""
+    process = subprocess.Popen(words, **{"stderr": subprocess.DEVNULL, **more})
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+@pytest.fixture
+def screen(request, tmp_path):
+    """A display, with openbox or, if the parameter says so, bare."""
+    missing = [name for name in ("Xvfb", "openbox", "xdotool") if not shutil.which(name)]
+    if missing or desktop.Display is None:
+        pytest.skip(f"not installed: {', '.join(missing) or 'python-xlib'}")
+    read, write = os.pipe()
+    words = ("-displayfd", str(write), "-fbdir", str(tmp_path), "-screen", "0", "800x600x24")
+    with ExitStack() as stack:
+        stack.enter_context(started("Xvfb", *words, pass_fds=[write]))
+        os.close(write)
+        with os.fdopen(read) as answer:
+            screen = Screen(f":{answer.readline().strip()}", tmp_path / "Xvfb_screen0")
+        if getattr(request, "param", "managed") == "managed":
+            manager = started("openbox", env=with_display(screen.name))
+            screen.manager = stack.enter_context(manager)
+        yield screen
+
+
+@contextmanager
+def exhibit(screen, *words, folder=None):
+    """An exhibit that covers the screen; gives its process and the lines that it printed."""
+    environment = with_display(screen.name)
+    if folder:
+        environment["PATH"] = f"{folder}:{environment['PATH']}"
+    pipe, lines = subprocess.PIPE, []
+    command = (sys.executable, "-c", EXHIBIT, *words)
+    with started(*command, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
+        reader = threading.Thread(target=lambda: lines.extend(map(str.strip, process.stdout)))
+        reader.start()
+        within(20, screen.covered)
+        yield process, lines
+        process.stdin.close()
+        process.wait(5)
+        reader.join(5)
+
+
+def within(seconds, condition):
+    """Waits for a condition; fails where it does not come true in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def disturb(screen, process, how):
+    """Does something to an exhibit that cannot answer, sees the harm, then the repair."""
+    process.send_signal(signal.SIGSTOP)
+    how()
+    within(2, lambda: not screen.covered())
+    process.send_signal(signal.SIGCONT)
+    within(2, screen.covered)
+
+
+def hears(screen, lines, key):
+    """Whether a key reaches the exhibit."""
+    count = lines.count(key)
+    screen.xdotool(f"key {key}")
+    within(1, lambda: lines.count(key) > count)
+    return True
+
+
+def test_under_a_window_manager_it_comes_back(screen):
+    """Whatever is done to it: all of the screen is its own again, with the focus, no pointer."""
+    screen.xdotool("mousemove 400 100")
+    state = ["_NET_WM_STATE", [0, "_NET_WM_STATE_FULLSCREEN"]]
+    with exhibit(screen) as (process, lines):
+        assert lines[-1] == "((600, 800), 0)"
+        disturb(screen, process, partial(screen.send, *state, to_manager=True))
+        disturb(screen, process, lambda: screen.xdotool(f"windowminimize {screen.window()}"))
+        disturb(screen, process, screen.open_window)
+        assert hears(screen, lines, "k")
+        screen.xdotool(f"windowmove {screen.window()} 100 100")
+        screen.xdotool(f"windowsize {screen.window()} 300 200")
+        within(2, screen.covered)
+        screen.xdotool("key alt+F4")
+        within(1, lambda: lines[-1] == "((600, 800), 1)" and screen.covered())
+        assert hears(screen, lines, "j")
+        screen.xdotool(f"windowclose {screen.window()}")
+        within(1, lambda: lines[-1] == "((600, 800), 2)" and screen.covered())
+        screen.manager.kill()
+        disturb(screen, process, lambda: screen.xdotool(f"windowmove {screen.window()} 90 90"))
+        assert hears(screen, lines, "m")
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("screen", ["bare"], indirect=True)
+def test_without_a_window_manager_it_has_the_screen_and_the_keys(screen):
+    """It is placed and given the focus; the pointer and the screen saver come back at the end."""
+    display, delete = screen.display, ["WM_PROTOCOLS", ["WM_DELETE_WINDOW"]]
+    with exhibit(screen) as (process, lines):
+        screen.xdotool("mousemove 400 100 click 1 click 3")
+        assert hears(screen, lines, "k")
+        assert lines[-5] == "Mouse(x=400, y=100, button='left')"
+        assert lines[-3] == "Mouse(x=400, y=100, button='right')"
+        assert screen.covered(), "no pointer, no menu"
+        disturb(screen, process, lambda: screen.xdotool(f"windowmove {screen.window()} 100 90"))
+        disturb(screen, process, lambda: screen.xdotool(f"windowsize {screen.window()} 300 300"))
+        disturb(screen, process, screen.open_window)
+        screen.send(*delete, to_manager=False)
+        within(1, lambda: lines[-1] == "((600, 800), 1)" and screen.covered())
+        disturb(screen, process, partial(screen.become, 480, 640))
+        assert "((480, 640), 1)" in lines
+        assert hears(screen, lines, "j")
+        display.set_screen_saver(300, 60, 1, 1)
+        within(2, lambda: display.get_screen_saver().timeout == 0)
+    screen.xdotool("mousemove 300 300")
+    assert len(np.unique(screen.pixels()[290:310, 290:310])) > 1, "the pointer is seen again"
+    assert display.get_screen_saver().timeout == 300
+
+
+def test_opencv_offers_visitors_nothing(screen, tmp_path):
+    """No key of its own saves or opens anything, no wheel zooms, and the session stays awake."""
+    tool, told = tmp_path / desktop.INHIBIT[0], tmp_path / "told"
+    tool.write_text(INHIBITOR.format(told))
+    tool.chmod(0o755)
+    with exhibit(screen, folder=tmp_path) as (process, lines):
+        windows = screen.xdotool("search --onlyvisible --name .")
+        screen.xdotool("mousemove 400 100 click 4 click 4 click 6 keydown ctrl click 4 keyup ctrl")
+        screen.xdotool("key ctrl+s ctrl+p ctrl+x ctrl+z ctrl+plus ctrl+Left ctrl+c Menu click 3")
+        assert hears(screen, lines, "k")
+        assert screen.covered()
+        assert screen.xdotool("search --onlyvisible --name .") == windows
+        assert lines[-1] == "k" and "((600, 800), 1)" not in lines
+        assert told.read_text().split() == list(desktop.INHIBIT[1:])
+        process.kill()
+        within(2, lambda: told.read_text().endswith("ended\n"))
+
+
+def test_where_x11_cannot_be_asked_it_undoes_a_zoom_by_opening_anew(screen):
+    """Then the wheel reaches OpenCV's window, which zooms; this lasts less than two seconds."""
+    with exhibit(screen, "--alone") as (_, lines):
+        screen.xdotool("mousemove 400 100 click 4 click 4 click 4")
+        within(1, lambda: screen.pixels()[310, 10, 0] == 200)
+        within(2, lambda: "((600, 800), 1)" in lines and screen.pixels()[310, 10, 0] == 0)
+
+
+@pytest.mark.parametrize("screen", ["bare"], indirect=True)
+def test_a_broken_connection_is_made_again(screen, monkeypatch):
+    """Nothing is raised; the next look at the desktop has a connection."""
+    monkeypatch.setenv("DISPLAY", screen.name)
+    monkeypatch.setenv("QT_XCB_NO_XI2", "")
+    one = desktop.Desktop("there is no such window")
+    assert not one.hold()
+    first = one._display
+    first.display.socket.shutdown(2)
+    assert one.hold(), "nothing is known"
+    assert not one.hold()
+    assert one._display is not first
+    monkeypatch.setenv("DISPLAY", ":987")
+    one.close()
+    assert one.hold()
+    one.close()
+
+
+def test_energy_saving_is_off_until_the_end(monkeypatch):
+    """It is switched off whenever it is found on, and on again when the desktop is left."""
+    done = []
+    saver = SimpleNamespace(timeout=0)
+    display = SimpleNamespace(
+        get_screen_saver=lambda: saver,
+        has_extension=lambda name: name == "DPMS",
+        dpms_info=lambda: SimpleNamespace(state=not done),
+        dpms_disable=lambda: done.append("off"),
+        dpms_enable=lambda: done.append("on"),
+    )
+    monkeypatch.setattr(desktop, "_connected", lambda: display)
+    monkeypatch.setattr(desktop, "_inhibitor", lambda: None)
+    one = desktop.Desktop("")
+    one._display = display
+    for _ in range(2):
+        one._keep_awake()
+    one.close()
+    assert done == ["off", "on"]

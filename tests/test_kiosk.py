@@ -1,0 +1,211 @@
+"""The exhibit as it is installed: a real process and display, a socket as the service manager's."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from exhibit import Exhibit
+from mjpeg import MjpegServer
+from program import opened_window, screenshot, start, xdotool
+
+from realtime_lrp.modes.kiosk.lock import hash_pin
+from realtime_lrp.view.exhibit import BACKGROUND
+
+WORDS = ("kiosk.idle_seconds=5", "kiosk.countdown_seconds=2")
+
+
+class Writing:
+    """Looks, a hundred times a second, which files a process and its children have open to write.
+
+    Attributes:
+      files: the paths that were seen.
+    """
+
+    def __init__(self, pid):
+        self._pid, self.files, self._over = pid, set(), threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def stop(self):
+        """Looks no more; gives the files."""
+        self._over.set()
+        self._thread.join()
+        return self.files
+
+    def _look(self):
+        while not self._over.wait(0.01):
+            for process in self._processes():
+                self._look_at(Path(f"/proc/{process}"))
+
+    def _processes(self):
+        try:
+            return [self._pid, *(one.pid for one in psutil.Process(self._pid).children(True))]
+        except psutil.NoSuchProcess:
+            return []
+
+    def _look_at(self, process):
+        try:
+            for link in (process / "fd").iterdir():
+                flags = int((process / "fdinfo" / link.name).read_text().split()[3], 8)
+                if flags & os.O_ACCMODE and stat.S_ISREG(link.stat().st_mode):
+                    self.files.add(os.readlink(link))
+        except (OSError, IndexError):  # closed, or ended, meanwhile
+            return
+
+
+@pytest.mark.gui
+def test_nothing_leads_out_and_nothing_is_kept(display, tmp_path):
+    """Keys, clicks and the window manager lead nowhere; the held key and the PIN do, with 0.
+
+    On the disk there are the log and the health file, and nothing else was open for writing.
+    """
+    for name in ("home", "work", "tmp"):
+        (tmp_path / name).mkdir()
+    environment = {
+        "HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "tmp"), "DISPLAY": display,
+        "XDG_STATE_HOME": str(tmp_path / "home"), "KERAS_HOME": str(Path.home() / ".keras"),
+    }  # fmt: skip
+    sets = [f"kiosk.pin={hash_pin('4711')}", "kiosk.language_seconds=0", "live.folder=."]
+    words = [word for one in sets for word in ("--set", one)]
+    with (
+        MjpegServer() as server,
+        start(
+            "kiosk", "--source", server.url, *words, cwd=tmp_path / "work", **environment
+        ) as process,
+    ):
+        opened_window(display, process)
+        writing = Writing(process.pid)
+        health = tmp_path / "home" / "realtime-lrp" / "health.json"
+        until(lambda: health.exists() and '"state": "active"' in health.read_text())
+        tree = files_in(tmp_path)
+        for key in (
+            "Escape",
+            "q",
+            "ctrl+c",
+            "ctrl+q",
+            "ctrl+s",
+            "alt+F4",
+            "F11",
+            "r",
+            "s",
+            "ctrl+w",
+        ):
+            xdotool(display, "key", key)
+        for button in (1, 2, 3, 4, 4, 5):
+            xdotool(display, "mousemove", 400, 300, "click", button)
+        xdotool(display, "mousemove", 3, 3, "mousedown", 1, "sleep", 1, "mouseup", 1)
+        time.sleep(2)
+        assert process.poll() is None
+        assert_full_screen(screenshot(display, tmp_path / "shot.png"))
+        (tmp_path / "shot.png").unlink()
+        assert files_in(tmp_path) == tree
+
+        xdotool(display, "keydown", "q", "sleep", 5.6, "keyup", "q")
+        for digits in ("1234", "4711"):
+            assert process.poll() is None
+            time.sleep(1.2)
+            for digit in digits:
+                xdotool(display, "key", "--delay", 60, digit, "sleep", 0.2)
+            xdotool(display, "key", "Return")
+        assert process.wait(10) == 0
+        written = {Path(file).name.partition(".")[0] for file in writing.stop()}
+        assert written <= {"kiosk", "health", "#1"}, written  # a nameless file of TensorFlow's
+        assert "Traceback" not in process.stderr.read()
+    left = [name for name in files_in(tmp_path) if "/matplotlib/" not in name]  # its list of fonts
+    assert left == ["home/realtime-lrp/health.json", "home/realtime-lrp/kiosk.log"]
+
+
+def until(condition, timeout_s=40.0):
+    """Waits for what another process brings about."""
+    begin = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begin < timeout_s, "waited in vain"
+        time.sleep(0.05)
+
+
+def files_in(folder):
+    """All files below a folder, sorted, but for those that are being written."""
+    found = (file for file in folder.rglob("*") if file.is_file())
+    names = (str(file.relative_to(folder)) for file in found)
+    return sorted(name for name in names if not name.endswith(".part"))
+
+
+def assert_full_screen(shot):
+    """The page stands at the right edge of the screen, the picture fills the rest to all edges."""
+    assert (shot[5, -5:] == BACKGROUND).all() or (shot[5, :5] == BACKGROUND).all()
+    page = (shot == BACKGROUND).all(-1).mean(axis=0) > 0.2
+    assert page.mean() == pytest.approx(0.36, abs=0.02), "the page's share of the width"
+
+
+@pytest.mark.gui
+def test_a_day_of_the_exhibit(display, tmp_path):
+    """Closed in the evening: black, the camera released; back in the morning; all of it told.
+
+    SIGTERM ends it with 0; a wrong configuration keeps the last good one, where there is one.
+    """
+    file = tmp_path / "exhibit.yaml"
+    good = 'kiosk:\n  hours: {daily: "08:00-20:00"}\n  idle_seconds: 5\n  countdown_seconds: 2\n'
+    file.write_text(good)
+    with Exhibit(tmp_path, str(file), display=display) as exhibit:
+        exhibit.until_state("attract", timeout_s=60)
+        exhibit.camera("somebody")
+        exhibit.until_state("active")
+        camera = psutil.Process(exhibit.process.pid).children()
+        assert len(camera) == 1
+        exhibit.camera("nobody")
+        exhibit.until_state("idle")
+        exhibit.until_state("attract")
+        exhibit.say("jump", 10 * 3600)
+        exhibit.until_state("closed")
+        until(lambda: not camera[0].is_running() or camera[0].status() == psutil.STATUS_ZOMBIE)
+        until(lambda: screenshot(display, tmp_path / "shot.png").max() == 0)
+        drawn = [text for _, text in exhibit.told if text == "WATCHDOG=1"]
+        time.sleep(2.5)
+        assert [text for _, text in exhibit.told if text == "WATCHDOG=1"] != drawn
+        exhibit.say("jump", 12 * 3600)
+        exhibit.until_state("attract")
+        assert screenshot(display, tmp_path / "shot.png").max() > 200
+        assert_served(exhibit)
+        exhibit.signal(signal.SIGTERM)
+        assert exhibit.process.wait(5) == 0
+        assert exhibit.told[-1][1] == "STOPPING=1"
+
+        file.write_text(good + "  langauges: [de]\n")
+        exhibit.samples.clear()
+        exhibit.start()
+        exhibit.until_state("attract", timeout_s=60)
+        told = exhibit.health()["configuration"]
+        assert "exhibit.yaml:5" in told and "'kiosk.languages'" in told
+        assert "last good configuration" in exhibit.stderr()
+        exhibit.signal(signal.SIGINT)
+        assert exhibit.process.wait(5) == 0
+        assert "Traceback" not in exhibit.stderr()
+    other = tmp_path / "other.yaml"
+    other.write_text(file.read_text())
+    done = subprocess.run(
+        [sys.executable, "-m", "realtime_lrp", "kiosk", "--config", other],
+        env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 78 and "other.yaml:5" in done.stderr
+
+
+def assert_served(exhibit):
+    """Ready once, with the first picture; alive at most every second, and at least every two."""
+    times = [at for at, text in exhibit.told if text == "WATCHDOG=1"]
+    gaps = np.diff(times)
+    texts = [text for _, text in exhibit.told]
+    assert sum("READY=1" in text for text in texts) == 1 and "READY=1" in texts[0]
+    assert gaps.min() > 0.9 and gaps.max() < 2.0
+    states = [text for text in texts if text.startswith("STATUS=")]
+    assert "STATUS=attract" in states and "STATUS=closed" in states
+    assert exhibit.health()["state"] == "attract"

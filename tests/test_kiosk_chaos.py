@@ -1,0 +1,198 @@
+"""The exhibit among faults: nothing ends it, nothing stays dark, everything comes back.
+
+A minute of them in every run of the tests, an hour with `-m release`. Prints how long recovery
+takes, and what memory, threads and files did.
+"""
+
+import itertools
+import signal
+import time
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from exhibit import Exhibit
+from program import xdotool
+
+SECONDS_OF_STANDSTILL = 4.0
+OLDEST_S = 3.0
+"""No picture is shown for longer without a card that says why."""
+
+RECOVERED_S = 12.0
+"""Every fault is over so much later, at most."""
+
+WARM_S = 600.0
+"""In the hour: the memory of the first minutes does not count."""
+
+
+class Chaos:
+    """One fault after the other, and what came of them.
+
+    Attributes:
+      recoveries: seconds from the end of a fault until the exhibit shows its pictures again.
+      stopped: when the process stood still, from and to.
+      restarts: how often the process ended with 75 and was started again.
+    """
+
+    def __init__(self, exhibit, display, rng):
+        self.exhibit, self.display, self.rng = exhibit, display, rng
+        self.recoveries, self.stopped, self.restarts = defaultdict(list), [], 0
+        self.faults = {
+            **{name: self._camera for name in ("lost", "stalled", "blocked", "frozen", "dark")},
+            **{name: self._thread for name in ("relevance", "capture", "reader")},
+            "standstill": self._stand_still,
+            "clock": self._jump,
+            "full disk": self._fill_disk,
+        }
+        if display:
+            self.faults["window"] = self._close_window
+
+    def run(self, seconds, every_fault_once):
+        """Faults for so long; in a random order, or all of them once."""
+        names, end = list(self.faults), time.monotonic() + seconds
+        order = iter(self.rng.permutation(names)) if every_fault_once else None
+        while time.monotonic() < end:
+            name = next(order, None) if order else self.rng.choice(names)
+            if name is None:
+                return
+            self.exhibit.camera("somebody" if self.rng.random() < 0.7 else "nobody")
+            self.faults[name](name)
+            self.recoveries[name].append(self._recovered())
+            if not every_fault_once:  # 5 restarts of a part in 60 s would be too many
+                time.sleep(self.rng.uniform(1.0, 12.0))
+
+    def _recovered(self):
+        """Waits until no card is shown for a second; seconds until the last one went."""
+        begin, since, seen = time.monotonic(), None, len(self.exhibit.samples)
+        while since is None or time.monotonic() - since < 0.7:
+            self._restart()
+            for sample in self.exhibit.samples[seen:]:
+                seen += 1
+                fine = not sample["card"]
+                since = (since or time.monotonic()) if fine else None
+            assert time.monotonic() - begin < 60, self.exhibit.stderr()[-2000:]
+            time.sleep(0.02)
+        return since - begin
+
+    def _restart(self):
+        """What the service manager does: starts it again after 75, and only then."""
+        code = self.exhibit.process.poll()
+        if code is not None:
+            assert code == 75, f"exit code {code}: {self.exhibit.stderr()[-2000:]}"
+            self.restarts += 1
+            self.exhibit.start()
+
+    def _camera(self, name):
+        back = self.rng.choice(["somebody", "nobody"])
+        self.exhibit.camera(name)
+        if name in ("frozen", "dark"):
+            self.exhibit.until(lambda s: s["card"] == name, 10)
+        else:
+            begin = time.monotonic()
+            self.exhibit.until(lambda s: s["card"] == "camera", 5)
+            assert time.monotonic() - begin < OLDEST_S, name
+            time.sleep(self.rng.uniform(0.0, 2.0))
+        self.exhibit.camera(back)
+
+    def _thread(self, name):
+        self.exhibit.say("kill", name)
+        time.sleep(0.3)
+
+    def _stand_still(self, name):
+        begin = time.monotonic()
+        self.exhibit.signal(signal.SIGSTOP)
+        time.sleep(SECONDS_OF_STANDSTILL)
+        self.exhibit.signal(signal.SIGCONT)
+        self.stopped.append((begin, time.monotonic() + 0.5))
+
+    def _jump(self, name):
+        self.exhibit.say("jump", round(self.rng.uniform(-3, 3) * 3600))
+
+    def _fill_disk(self, name):
+        self.exhibit.disk_full(True)
+        time.sleep(1.5)
+        self.exhibit.disk_full(False)
+
+    def _close_window(self, name):
+        found = xdotool(self.display, "search", "--name", "^realtime_lrp$").splitlines()
+        xdotool(self.display, "windowclose", found[-1])
+
+    def judge(self):
+        """What has to hold of everything that was seen; gives the figures."""
+        awake = [s for s in self.exhibit.samples if not self._still(s["now"], s["now"])]
+        assert all(s["age"] is None or s["card"] or s["age"] <= OLDEST_S for s in awake)
+        assert max(s["drawn"] for s in awake) <= OLDEST_S
+        moments = [s["now"] for s in self.exhibit.samples]
+        gaps = [b - a for a, b in itertools.pairwise(moments) if not self._still(a, b)]
+        stderr = self.exhibit.stderr()
+        assert "Traceback" not in stderr, stderr[-3000:]
+        times = np.concatenate(list(self.recoveries.values()))
+        p50, p90, p99 = np.percentile(times, [50, 90, 99])
+        figures = [
+            f"{len(times)} faults, recovered after p50 {p50:.1f} s, p90 {p90:.1f} s, p99 {p99:.1f}"
+            f" s, at most {times.max():.1f} s; {self.restarts} restarts of the process",
+            f"longest without a drawing {max(gaps, default=0):.1f} s",
+        ]
+        for name, took in sorted(self.recoveries.items()):
+            figures.append(f"  {name:12} {len(took):3} times, at most {max(took):.1f} s")
+        return times, gaps, figures
+
+    def _still(self, begin, end):
+        """Whether the process was stopped at some time between two moments."""
+        return any(begin <= until and end >= since for since, until in self.stopped)
+
+
+@pytest.fixture
+def exhibit(display, tmp_path):
+    """A running exhibit, full screen, that nobody visits."""
+    words = ("kiosk.idle_seconds=5", "kiosk.countdown_seconds=2", "input.mirror=false")
+    with Exhibit(tmp_path, *words, display=display) as started:
+        started.until_state("attract", timeout_s=60)
+        yield started
+
+
+@pytest.mark.gui
+def test_a_minute_of_faults(exhibit, display, rng, capsys):
+    """Every fault once: no old picture without a card, no end of the process, nothing left over."""
+    before = exhibit.samples[-1]
+    chaos = Chaos(exhibit, display, rng)
+    chaos.run(120, every_fault_once=True)
+    exhibit.camera("nobody")
+    exhibit.until_state("attract", timeout_s=20)
+    after = exhibit.samples[-1]
+    times, gaps, figures = chaos.judge()
+    with capsys.disabled():
+        print("", *figures, sep="\n")
+    assert len(times) == len(chaos.faults) and times.max() < RECOVERED_S
+    assert chaos.restarts == 0 and max(gaps) < OLDEST_S
+    assert after["threads"] == before["threads"] and after["files"] <= before["files"] + 1
+    assert [text for _, text in exhibit.told].count("READY=1") <= 1
+    restarts = exhibit.health()["restarts"]
+    assert restarts["network"] == 1 and restarts["camera"] == 1 and restarts["window"] == 1
+
+
+@pytest.mark.release
+@pytest.mark.gui
+def test_an_hour_of_faults(exhibit, display, rng, capsys):
+    """Random faults: as in the minute, and memory stands still (slope below 1 MiB an hour)."""
+    chaos = Chaos(exhibit, display, rng)
+    chaos.run(3600, every_fault_once=False)
+    exhibit.camera("nobody")
+    exhibit.until_state("attract", timeout_s=30)
+    _, gaps, figures = chaos.judge()
+    first = exhibit.samples[0]["now"]
+    late = [s for s in exhibit.samples if s["now"] - first > WARM_S and s["state"] == "attract"]
+    hours, memory = (
+        np.array(one)
+        for one in zip(*[((s["now"] - first) / 3600, s["memory"]) for s in late], strict=True)
+    )
+    slope = np.polyfit(hours, memory, 1)[0]
+    threads = {s["threads"] for s in late if not s["card"]}
+    files = {s["files"] for s in late if not s["card"]}
+    figures.append(
+        f"memory {memory[0]:.0f} -> {memory[-1]:.0f} MiB, slope {slope:.2f} MiB/h; "
+        f"threads {sorted(threads)}, files {sorted(files)}"
+    )
+    with capsys.disabled():
+        print("", *figures, sep="\n")
+    assert max(gaps) < OLDEST_S and slope < 1.0

@@ -1,0 +1,285 @@
+"""The exhibit's turns, with scripted pictures, maps and time; and the words of its command."""
+
+import json
+import re
+from datetime import datetime
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from test_kiosk_parts import Thread, until
+
+from realtime_lrp import cli, config
+from realtime_lrp.modes.kiosk import loop, parts
+from realtime_lrp.modes.kiosk import run as run_module
+from realtime_lrp.modes.kiosk.captions import load_captions
+from realtime_lrp.modes.kiosk.lock import pin_fits
+from realtime_lrp.modes.kiosk.loop import Kiosk, Unseen
+from realtime_lrp.modes.kiosk.parts import Trouble
+from realtime_lrp.modes.stats import Stats
+from realtime_lrp.video.source import Source
+from realtime_lrp.view.scene import Finding, Panel
+
+LABELS = ["heart", "star", "nothing"]
+
+
+class Wall(Source):
+    """A camera whose pictures are red on the left, blue on the right, and noisy."""
+
+    alive = steady = True
+
+    def __init__(self, stop):
+        super().__init__(stop)
+        self._rng = np.random.default_rng(1)
+
+    def read(self):
+        if self.stop.wait(0.005):
+            return None
+        picture = self._rng.integers(60, 70, (48, 64, 3), np.uint8)
+        picture[:, :32, 0] = 200
+        picture[:, 32:, 2] = 200
+        return picture
+
+
+class Turns:
+    """An exhibit of which the test says what time it is and what the network answers.
+
+    Attributes:
+      now: the time.
+      kiosk: the exhibit.
+      canvas: what is on the screen.
+      events: what keys and mouse do in the next turn.
+    """
+
+    def __init__(self, monkeypatch, *sets, wall=None):
+        Thread.made = []
+        monkeypatch.setattr(parts, "RelevanceThread", Thread)
+        monkeypatch.setattr(loop, "POLL_S", 0.001)
+        self.now, self.canvas, self.events = 100.0, None, []
+        outer = self
+
+        class Screen(Unseen):
+            size = (360, 640)
+
+            def show(self, picture):
+                outer.canvas = picture
+
+            def events(self):
+                happened, outer.events = outer.events, []
+                return happened
+
+        chosen = config.load(sets=("kiosk.language_seconds=0", *sets)).config
+        captions = load_captions(chosen.kiosk.languages, None)
+        self.kiosk = Kiosk(
+            chosen, captions, Screen(), Stats("", ""), Wall, clock=lambda: self.now,
+            wall=wall or datetime.now,
+        )  # fmt: skip
+        until(self._a_picture_came)
+
+    def _a_picture_came(self):
+        self.now += 0.2
+        self.kiosk.step()
+        return Thread.made[-1].frames.count
+
+    def answer(self, **scores):
+        """A map of the newest picture."""
+        thread = Thread.made[-1]
+        network = SimpleNamespace(labels=LABELS)
+        thread.engine = thread.engine or SimpleNamespace(
+            network=network, label=LABELS.__getitem__, explainer=SimpleNamespace(signed=False)
+        )
+        frame = thread.frames.newest()
+        result = SimpleNamespace(
+            scores=np.array([scores.get(name, 0.0) for name in LABELS], np.float32)
+        )
+        empty = Panel("zplus", np.zeros((8, 8), np.float32), False)
+        finding = Finding(frame.value, (8, 0, 56, 48), (empty,))
+        thread.maps.put(
+            SimpleNamespace(frame=frame, result=result, engine=thread.engine, finding=finding),
+            frame.time,
+        )
+
+    def turn(self, seconds=0.2, present=None, **scores):
+        """Some time passes in one turn; the state after it."""
+        self.now += seconds
+        if present is not None:
+            self.kiosk._presence.look = lambda picture, now: present
+            self.kiosk._presence.present = present
+        if scores:
+            self.answer(**scores)
+        self.kiosk.step()
+        return str(self.kiosk.described)
+
+
+@pytest.fixture
+def turns(monkeypatch):
+    """An exhibit that attracts."""
+    monkeypatch.setattr(loop.Stage, "_draw_picture", lambda *words: None)
+    made = Turns(monkeypatch)
+    made.turn(heart=1.0)
+    until(lambda: made.turn(0.01) == "attract")
+    yield made
+    made.kiosk.end()
+
+
+def test_the_picture_is_that_of_a_mirror(monkeypatch):
+    """Left and right change places, unless the configuration says otherwise."""
+    for sets, left in (((), 2), (("input.mirror=true",), 2), (("input.mirror=false",), 0)):
+        turns = Turns(monkeypatch, *sets)
+        turns.turn(heart=1.0)
+        until(lambda turns=turns: turns.turn(0.05, present=True, heart=1.0) == "active")
+        until(lambda turns=turns: turns.turn(0.05) and turns.kiosk._shown is not None)
+        turns.turn(0.5)
+        picture = turns.canvas[100:300, :400].astype(int)
+        columns = picture.mean(axis=0)
+        assert columns[50].argmax() == left, sets
+        turns.kiosk.end()
+
+
+def test_a_symbol_is_somebody_for_five_minutes_after_the_last_motion(turns):
+    """A drawing that was left lying there does not hold the exhibit for ever."""
+    turns.turn(present=True)
+    until(lambda: turns.turn(0.05, present=True) == "active" and turns.kiosk._shown)
+    stays = 0.0
+    while turns.turn(1.0, present=False, heart=1.0) == "active":
+        stays += 1
+    assert 325 < stays < 332, "300 s, and the 30 of an absence"
+    assert turns.kiosk.described == "idle"
+
+
+def test_a_class_called_nothing_is_nobody(turns):
+    """The absence begins with the last motion."""
+    until(lambda: turns.turn(0.05, present=True) == "active" and turns.kiosk._shown)
+    stays = 0.0
+    while turns.turn(1.0, present=False, nothing=1.0) == "active":
+        stays += 1
+    assert 28 <= stays <= 31
+
+
+def test_a_hot_network_gets_no_pictures(turns):
+    """The card lies over the camera's picture, which goes on; then the visit does."""
+    until(lambda: turns.turn(0.05, present=True) == "active" and turns.kiosk._shown)
+    turns.kiosk._heat.trouble = lambda now: Trouble("hot", 60.0)
+    assert turns.turn() == "card (hot)"
+    given = turns.kiosk.network.shown
+    for _ in range(10):
+        turns.turn(3.0)
+    assert turns.kiosk.network.shown - given <= 1 and turns.kiosk._on_stage == "camera"
+    assert turns.kiosk.described == "card (hot)", "it is not blamed for being slow"
+    turns.kiosk._heat.trouble = lambda now: None
+    assert turns.turn(present=True) == "active"
+
+
+def test_who_is_there_while_the_camera_comes_back_is_not_lost(turns):
+    """A visitor's language stays over a short fault, and goes with the visitor."""
+    turns.events = ["3"]
+    until(lambda: turns.turn(0.05, present=True) == "active")
+    turns.kiosk.camera.trouble = lambda now: Trouble("camera", 1.0)
+    assert turns.turn() == "card (camera)"
+    turns.kiosk.camera.trouble = lambda now: None
+    assert turns.turn(present=True) == "active"
+    assert turns.kiosk._visitor.language(turns.now) == 2
+    turns.turn(31.0, present=False)
+    assert turns.turn(11.0) == "attract"
+    assert turns.kiosk._visitor.language(turns.now) == 0
+
+
+def test_outside_the_hours_the_screen_is_black_and_the_camera_off(monkeypatch):
+    """Also the network gets nothing; in the morning all of it comes back."""
+    moment = datetime(2026, 11, 23, 17, 59)
+    hours = 'kiosk.hours={daily: "10:00-18:00"}'
+    turns = Turns(monkeypatch, hours, wall=lambda: moment)
+    turns.turn(heart=1.0)
+    until(lambda: turns.turn(0.2, present=False) == "attract")
+    assert turns.canvas.max() > 200
+    moment = datetime(2026, 11, 23, 18, 0)
+    turns.turn()
+    given, captured = turns.kiosk.network.shown, turns.kiosk.camera.captured
+    for _ in range(5):
+        assert turns.turn(60.0) == "closed"
+    assert turns.canvas.shape == (360, 640, 3) and turns.canvas.max() == 0
+    assert turns.kiosk.network.shown == given
+    assert turns.kiosk.camera.captured - captured <= 1 and turns.kiosk.camera.newest(0.1) is None
+    moment = datetime(2026, 11, 24, 10, 0)
+    until(lambda: turns.turn(0.2, heart=1.0) == "attract")
+    turns.kiosk.end()
+
+
+def test_a_clip_is_shown_with_its_own_maps_unless_they_come_too_late(turns):
+    """A map of the picture before would lie beside what moves."""
+    shown = []
+    turns.kiosk._stage.draw = lambda size, view, *words: shown.append(view) or np.zeros((9, 9, 3))
+    until(lambda: turns.turn(0.2) and turns.kiosk.network.shown > 3)
+    turns.answer(heart=1.0)
+    pair = Thread.made[-1].maps.newest().value
+    turns.turn(0.2)
+    assert shown[-1].picture is pair.frame.value and shown[-1].made is pair
+    turns.kiosk.network._waiting = None
+    number = pair.frame.number
+    until(lambda: turns.turn(0.2) and turns.kiosk.network.shown > number + 13)
+    assert shown[-1].made is None and shown[-1].picture is turns.kiosk._shown.value
+
+
+def test_drawing_that_fails_is_tried_again_and_then_ends_the_process(run, monkeypatch, tmp_path):
+    """Told in a line each; the sixth time within a minute it is 75, and never a traceback."""
+    monkeypatch.setattr(run_module, "PAUSE_S", 0.01)
+    monkeypatch.setattr(loop.Stage, "draw", lambda *words: 1 / 0)
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    code, _, told = run("kiosk", "--source", "synthetic", "--display", "none")
+    assert code == 75 and "Traceback" not in told
+    assert told.count("the screen could not be drawn: division by zero") == 6
+    assert told.strip().splitlines()[-1].endswith("The service manager starts us again.")
+
+
+def test_without_a_display_and_for_so_long(run, monkeypatch, tmp_path):
+    """`--duration` counts from the first map; `--stats` has what means something here."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    file = tmp_path / "stats.json"
+    words = ("--display", "none", "--duration", "1", "--stats", file)
+    assert run("kiosk", "--source", "synthetic", *words)[0] == 0
+    stats = json.loads(file.read_text())
+    assert stats["frames_captured"] > 20 and stats["frames_shown"] >= 5 and stats["maps"] >= 4
+    assert stats["traces"] == 1 and stats["reconnects"] == 0
+    assert stats["frames_dropped"] is None
+    assert json.loads((tmp_path / "health.json").read_text())["configuration"] == "as written"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["--set", "kiosk.exit_key=escape"], 78, "kiosk.exit_key.*'Escape'"),
+        (["--set", "kiosk.languages=[xx]"], 78, "xx"),
+        (["--set", "kiosk.pin=1234"], 78, "--hash-pin"),
+        (["--set", 'kiosk.hours={mon: "9 to 5"}'], 78, "09:00-17:30"),
+        (["--set", "kiosk.clips=[no.mp4]"], 66, "no.mp4"),
+        (["--set", "kiosk.idle_seconds=0"], 78, "kiosk.idle_seconds"),
+        (["--model", "no.keras"], 66, "no.keras"),
+        (["--config", "no.yaml"], 66, "no.yaml"),
+    ],
+)
+def test_what_is_wrong_is_told_at_the_start(run, monkeypatch, tmp_path, words, code, told):
+    """Before anything is loaded, with the contract's exit codes."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    ended, _, text = run("kiosk", "--display", "none", *words)
+    assert ended == code and "Traceback" not in text
+    assert re.search(told, text), text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_unit_is_printed(run, tmp_path):
+    """With the configuration's absolute path, once that was checked."""
+    file = tmp_path / "mine.yaml"
+    file.write_text("kiosk: {languages: [de]}\n")
+    code, unit, _ = run("kiosk", "--print-unit", "--config", file)
+    assert code == 0 and str(file) in unit and "Type=notify" in unit and "WatchdogSec=" in unit
+    file.write_text("kiosk: {langauges: [de]}\n")
+    assert run("kiosk", "--print-unit", "--config", file)[0] == 78
+
+
+def test_a_pin_is_hashed():
+    """Asked for twice; what is printed goes into the configuration."""
+    done = CliRunner().invoke(cli.cli, ["kiosk", "--hash-pin"], input="4711\n4711\n")
+    hashed = done.stdout.strip().splitlines()[-1]
+    assert done.exit_code == 0 and pin_fits("4711", hashed) and not pin_fits("4712", hashed)
+    assert config.load(sets=(f"kiosk.pin={hashed}",)).config.kiosk.pin == hashed

@@ -1,0 +1,275 @@
+"""The parts of the exhibit: what is told when they fail, and that they are started again."""
+
+import sys
+import time
+from types import SimpleNamespace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from realtime_lrp import config
+from realtime_lrp.errors import DamagedInputError, TemporaryError, UnavailableError
+from realtime_lrp.modes.kiosk import parts
+from realtime_lrp.modes.kiosk.parts import Budget, Heat, Network, Pictures, Trouble
+from realtime_lrp.modes.stats import Stats
+from realtime_lrp.video.capture import DARK, FROZEN, LOST, NO_PICTURE, WAITING
+from realtime_lrp.video.slot import Slot
+from realtime_lrp.video.source import Source
+
+PICTURE = np.zeros((8, 8, 3), np.uint8)
+
+
+class Thread:
+    """A relevance thread that does what the test says.
+
+    Attributes:
+      made: all that were started, the newest last.
+    """
+
+    made: ClassVar = []
+
+    def __init__(self, config_, frames, request, stats, engine=None):
+        self.given = engine
+        self.engine, self.maps, self.frames = engine, Slot(), frames
+        self.alive, self.failing, self.error, self.ended = True, "", None, False
+        Thread.made.append(self)
+
+    def start(self):
+        pass
+
+    def end(self):
+        self.ended = True
+
+    def check(self):
+        if self.error:
+            raise self.error
+
+    def finish(self):
+        """A map of the newest picture."""
+        self.engine = self.engine or object()
+        frame = self.frames.newest()
+        self.maps.put(SimpleNamespace(frame=frame), frame.time)
+
+
+@pytest.fixture
+def network(monkeypatch):
+    """A network whose first map is made, at second 10."""
+    Thread.made = []
+    monkeypatch.setattr(parts, "RelevanceThread", Thread)
+    made = Network(config.load().config, Stats("", ""), Budget(), now=0.0)
+    assert made.trouble(5.0) == Trouble("starting")
+    made.show(PICTURE, 10.0, 10.0)
+    Thread.made[0].finish()
+    made.tend(10.0)
+    assert made.trouble(10.0) is None and made.engine is Thread.made[0].engine
+    return made
+
+
+def run(network, begin, seconds, step=0.5, showing=True):
+    """Lets time pass, with pictures; gives the cards that were shown, each once."""
+    cards = []
+    for k in range(round(seconds / step)):
+        now = begin + k * step
+        if showing:
+            network.show(PICTURE, now, now)
+        network.tend(now)
+        trouble = network.trouble(now)
+        card = trouble.card if trouble else ""
+        if not cards or cards[-1] != card:
+            cards.append(card)
+    return cards
+
+
+def test_only_maps_of_the_present_stage_count(network):
+    """A map of an earlier picture is not shown."""
+    assert network.newest(0) is not None
+    assert network.newest(network.shown) is None
+
+
+def test_a_dead_thread_is_started_again_with_its_engine(network):
+    """After 2 s, told meanwhile; nothing is loaded or compiled again."""
+    first = Thread.made[0]
+    first.alive = False
+    network.tend(11.0)
+    assert network.trouble(11.0) == Trouble("network", 2.0)
+    assert network.trouble(12.5) == Trouble("network", 0.5)
+    network.tend(12.9)
+    assert len(Thread.made) == 1
+    network.tend(13.0)
+    assert len(Thread.made) == 2 and Thread.made[1].given is first.engine
+    assert first.ended and network.trouble(13.0) is None
+
+
+def test_a_slow_network_is_told_and_a_hanging_one_given_up(network):
+    """No map for 5 s: a card with the time until 20 s, then another thread with a new engine."""
+    network.show(PICTURE, 20.0, 20.0)
+    run(network, 20.0, 5.0)
+    assert network.trouble(25.0) is None
+    assert network.trouble(26.0) == Trouble("slow", 14.0)
+    cards = run(network, 26.0, 15.0)
+    assert cards == ["slow", "network"]
+    network.tend(43.0)
+    assert Thread.made[1].given is None and Thread.made[0].ended
+    assert network.trouble(43.0) == Trouble("starting")
+
+
+def test_a_network_that_rests_is_not_slow(network):
+    """Without pictures there is nothing to wait for."""
+    network.show(PICTURE, 20.0, 20.0)
+    network.rest()
+    assert run(network, 20.0, 60.0, showing=False) == [""]
+
+
+def test_a_process_that_stood_still_does_not_blame_the_network(network):
+    """After SIGSTOP, or a laptop's sleep, waiting begins anew."""
+    network.show(PICTURE, 20.0, 20.0)
+    network.tend(20.1)
+    network.tend(900.0)
+    assert network.trouble(900.0) is None and len(Thread.made) == 1
+
+
+def test_errors_are_told_and_the_network_is_loaded_again(network):
+    """A thread that fails for 30 s is given up with its engine."""
+    Thread.made[0].failing = "no map (out of memory), trying again"
+    assert run(network, 20.0, 30.0) == ["network"]
+    assert len(Thread.made) == 1
+    run(network, 50.0, 4.0)
+    assert len(Thread.made) == 2 and Thread.made[1].given is None
+
+
+def test_loading_may_take_a_quarter_of_an_hour(network, monkeypatch):
+    """A download that stands still does not hold the exhibit for ever."""
+    fresh = Network(config.load().config, Stats("", ""), Budget(), now=0.0)
+    assert run(fresh, 0.0, 900.0, step=1.0) == ["starting"]
+    assert run(fresh, 901.0, 3.0, step=1.0)[0] == "network"
+
+
+@pytest.mark.parametrize("error", [DamagedInputError("no model"), UnavailableError("offline")])
+def test_a_network_that_never_loads(network, error):
+    """What another configuration mends is raised; what may pass is tried until it is enough."""
+    fresh = Network(config.load().config, Stats("", ""), Budget(), now=0.0)
+    if isinstance(error, DamagedInputError):
+        Thread.made[-1].alive, Thread.made[-1].error = False, error
+        with pytest.raises(DamagedInputError, match="no model"):
+            fresh.tend(1.0)
+        return
+    before, now = len(Thread.made), 1.0
+    with pytest.raises(TemporaryError, match=r"5 times within 60 seconds .offline"):
+        while now < 100:
+            Thread.made[-1].alive, Thread.made[-1].error = False, error
+            fresh.tend(now)
+            now += 0.5
+    assert len(Thread.made) == before + 5 and now == pytest.approx(1 + 5 * 2.5, abs=1)
+
+
+def test_five_restarts_a_minute_are_enough():
+    """The sixth of a part within a minute ends the process."""
+    budget = Budget()
+    for k in range(5):
+        budget.spend("network", "why", 10.0 * k)
+    budget.spend("camera", "why", 41.0)
+    budget.spend("network", "why", 60.5)  # the first is more than a minute ago
+    with pytest.raises(TemporaryError, match=r"network .* more than 5 times") as raised:
+        budget.spend("network", "http://me:secret@cam/ fails", 61.0)
+    assert raised.value.exit_code == 75 and "secret" not in str(raised.value)
+    assert budget.spent == {"network": 6, "camera": 1}
+    assert budget.last_error == ("network: http://***@cam/ fails", 61.0)
+
+
+@pytest.mark.parametrize(
+    ("told", "count", "after_s", "card"),
+    [
+        ("", 1, 1.0, None),
+        ("", 0, 1.0, "starting"),
+        (WAITING, 0, 9.0, "starting"),
+        (WAITING, 0, 11.0, "camera"),
+        (NO_PICTURE + "it is not there", 0, 1.0, "camera"),
+        (LOST, 5, 1.0, "camera"),
+        (FROZEN, 5, 1.0, "frozen"),
+        (DARK, 5, 1.0, "dark"),
+    ],
+)
+def test_what_is_wrong_with_the_camera(monkeypatch, told, count, after_s, card):
+    """Each fault of the picture has its card, with the seconds until it is tried again."""
+    capture = SimpleNamespace(
+        start=lambda: None, supervised=True, frames=SimpleNamespace(count=count), trouble=told,
+        next_try=102.0 + after_s, reconnects=0,
+    )  # fmt: skip
+    monkeypatch.setattr(parts, "Capture", lambda *words, **options: capture)
+    camera = Pictures("camera", None, None, Budget())
+    assert camera.trouble(100.0) is None, "released"
+    camera.tend(True, 100.0)
+    trouble = camera.trouble(100.0 + after_s)
+    assert (trouble and trouble.card) == card
+    if card == "camera" and told != WAITING:
+        assert trouble.seconds == pytest.approx(2.0)
+
+
+class Flicker(Source):
+    """Pictures without end, 100 a second."""
+
+    alive = steady = True
+    opened = closed = 0
+
+    def __init__(self, stop):
+        super().__init__(stop)
+        self.count = 0
+        Flicker.opened += 1
+
+    def read(self):
+        self.count += 1
+        return None if self.stop.wait(0.01) else np.full((8, 8, 3), 40 + self.count % 100, np.uint8)
+
+    def close(self):
+        Flicker.closed += 1
+
+
+def until(condition, timeout_s=5.0):
+    """Waits for what threads bring about."""
+    begin = time.monotonic()
+    while not (result := condition()):
+        assert time.monotonic() - begin < timeout_s, "waited in vain"
+        time.sleep(0.01)
+    return result
+
+
+def test_the_camera_is_open_while_it_is_wanted():
+    """Real threads: opened, released, opened again; its pictures are counted through all that."""
+    Flicker.opened = Flicker.closed = 0
+    camera = Pictures("camera", Flicker, lambda picture: picture[:, ::-1], Budget())
+    for turn in (1, 2):
+        camera.tend(True, 0.0)
+        first = until(lambda: camera.newest(0.1))
+        assert camera.newest(0.5).number > first.number
+        assert Flicker.opened == turn and camera.trouble(0.0) is None
+        camera.tend(False, 1.0)
+        until(lambda turn=turn: Flicker.closed == turn)
+        assert camera.newest(0.0) is None
+    assert camera.captured >= 4 and camera.reconnects == 0
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_camera_whose_supervisor_died_is_started_again():
+    """The part is made anew, and that is counted."""
+    budget = Budget()
+    camera = Pictures("camera", Flicker, lambda picture: picture, budget)
+    camera.tend(True, 0.0)
+    until(lambda: camera.newest(0.1))
+    dying = camera._capture
+    dying._judge = lambda reader: sys.exit()
+    until(lambda: not dying.supervised)
+    camera.tend(True, 1.0)
+    assert budget.spent == {"camera": 1}
+    until(lambda: camera.newest(0.1))
+    camera.release()
+
+
+def test_heat_makes_the_network_rest_until_it_is_cooler():
+    """From 95 degrees on, until 85; asked every 5 s; the card counts down."""
+    measured = iter([80.0, 95.0, 94.0, 86.0, 84.9, 94.0])
+    heat = Heat(95.0, lambda: next(measured))
+    told = [heat.trouble(float(now)) for now in range(0, 30, 5)]
+    assert [one and one.card for one in told] == [None, "hot", "hot", "hot", None, None]
+    assert told[2] == Trouble("hot", 115.0) and heat.temperature == 94.0
+    assert Heat(95.0, lambda: None).trouble(0.0) is None

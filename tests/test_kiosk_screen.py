@@ -1,0 +1,290 @@
+"""What the exhibit draws, and what keys and touches do to it."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from realtime_lrp.modes.kiosk.captions import load_captions
+from realtime_lrp.modes.kiosk.pages import Exhibit
+from realtime_lrp.modes.kiosk.parts import Trouble
+from realtime_lrp.modes.kiosk.stage import Stage, View, canvas_size
+from realtime_lrp.modes.kiosk.visitor import PRIVACY_S, Answer, Visitor
+from realtime_lrp.view import exhibit as exhibit_module
+from realtime_lrp.view.exhibit import (
+    ACCENT,
+    BACKGROUND,
+    Page,
+    PageArtist,
+    Words,
+    plan_of,
+    visible_part,
+)
+from realtime_lrp.view.scene import Finding, Look, Panel
+from realtime_lrp.view.text import text_width, wrapped
+from realtime_lrp.view.window import Mouse
+
+LANGUAGES = ("en", "de", "fr", "es", "zh")
+SIZES = ((720, 1280), (1080, 1920), (1280, 720), (480, 640), (600, 1024), (1080, 1080))
+QUIET = SimpleNamespace(asking=False, held=0.0, typed=0, wrong=False, waits_s=0.0)
+
+
+@pytest.fixture(scope="module")
+def exhibit():
+    """All pages in all languages, of a network that knows symbols."""
+    return Exhibit(load_captions(LANGUAGES, None), True, "fire", False)
+
+
+def pages_of(exhibit):
+    """Every page in every language, with the longest of its texts."""
+    for signed, drawing in ((False, True), (True, False)):
+        one = Exhibit(exhibit.captions, drawing, "fire", signed)
+        for language in range(len(LANGUAGES)):
+            yield from (one.attract(language, 6.0 * n) for n in range(5))
+            yield from (one.active(language, "lightning", 0.5, 12.0 * n) for n in range(5))
+            yield one.active(language, "", 0.0, 0.0)
+            yield one.active(language, "american staffordshire terrier, pit bull", 1.0, 0.0)
+            yield one.idle(language, 600.0, 600.0)
+
+
+def drawn(page, size=(720, 460), shift=(0, 0)):
+    """A page on a canvas of its own, and its buttons."""
+    canvas, artist = np.zeros((*size, 3), np.uint8), PageArtist()
+    artist.draw(canvas, (0, 0, size[1], size[0]), page, shift)
+    return canvas, artist.places
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s[1]}x{s[0]}")
+def test_every_page_fits(exhibit, size, monkeypatch):
+    """In every language and size: no word is cut, none touches the edge, all buttons are there."""
+
+    def uncut(text, width, letters):
+        assert text_width(text, letters) <= width, text
+        return text
+
+    monkeypatch.setattr(exhibit_module, "fitted", uncut)
+    x0, y0, x1, y1 = plan_of(size, swapped=False).page
+    room = y1 - y0, x1 - x0
+    for page in pages_of(exhibit):
+        canvas, places = drawn(page, room)
+        edges = canvas[:3], canvas[-3:], canvas[:, :3], canvas[:, -3:]
+        assert all((edge == BACKGROUND).all() for edge in edges), page
+        assert len(places) == 1 + len(LANGUAGES)
+        for left, top, right, bottom in places.values():
+            assert 0 <= left < right <= room[1] and 0 <= top < bottom <= room[0]
+
+
+def test_buttons_can_be_touched_apart(exhibit):
+    """They do not overlap, and are as large as a fingertip: 40 pixels at 1080 rows."""
+    x0, y0, x1, y1 = plan_of((1080, 1920), swapped=False).page
+    _, places = drawn(exhibit.attract(0, 0.0), (y1 - y0, x1 - x0))
+    touched = np.zeros((y1 - y0, x1 - x0), int)
+    for left, top, right, bottom in places.values():
+        touched[top:bottom, left:right] += 1
+        assert right - left >= 40 and bottom - top >= 40
+    assert touched.max() == 1
+
+
+def test_the_answer_stands_large_in_the_language(exhibit):
+    """In large type: the capital letters of the German name are 1/20 of the screen's height."""
+    canvas, _ = drawn(exhibit.active(1, "heart", 0.9, 0.0))
+    rows = (canvas == ACCENT).all(-1).any(axis=1).nonzero()[0]
+    first = rows[: np.flatnonzero(np.diff(rows) > 1)[0] + 1]
+    assert len(first) > 720 / 25
+    top = exhibit.active(1, "heart", 0.9, 0.0).top
+    assert top[1].text == "Herz" and exhibit.active(0, "", 0, 0).top[1].text != ""
+
+
+def test_a_bar_shows_the_share(exhibit):
+    """90 % of the width of the page between its margins."""
+    canvas, _ = drawn(exhibit.active(0, "heart", 0.9, 0.0))
+    lengths = (canvas == ACCENT).all(-1).sum(axis=1)
+    margin = (460 - lengths.max() / 0.9) / 2
+    assert 20 < margin < 40
+
+
+@pytest.mark.parametrize(
+    ("picture", "must", "room", "part"),
+    [
+        ((480, 640), (80, 0, 560, 480), (100, 117), (39, 0, 601, 480)),  # sides are cut
+        (
+            (480, 640),
+            (80, 0, 560, 480),
+            (100, 80),
+            (80, 0, 560, 480),
+        ),  # would cut what must be seen
+        ((480, 640), (0, 0, 640, 480), (100, 100), (0, 0, 640, 480)),
+        ((640, 480), (0, 80, 480, 560), (100, 100), (0, 80, 480, 560)),
+        ((480, 640), (0, 0, 100, 100), (48, 64), (0, 0, 640, 480)),
+    ],
+)
+def test_as_much_of_the_picture_as_fits(picture, must, room, part):
+    """What the network sees is always shown; the rest as the room's proportions allow."""
+    assert visible_part(picture, must, room) == part
+
+
+def view_of(exhibit, now, made=None, **more):
+    picture = np.full((480, 640, 3), 90, np.uint8)
+    picture[:, :320] = (0, 255, 0)
+    return View(picture, made, exhibit.attract(0, now), **more)
+
+
+def test_what_is_drawn_where(exhibit):
+    """The picture fills its place, with the map over the box that it belongs to."""
+    picture = np.full((480, 640, 3), 90, np.uint8)
+    strength = np.zeros((48, 48), np.float32)
+    strength[20:28, 20:28] = 1.0
+    made = SimpleNamespace(
+        frame=SimpleNamespace(value=picture),
+        finding=Finding(picture, (80, 0, 560, 480), (Panel("zplus", strength, False),)),
+    )
+    stage = Stage(Look("fire", 1.0, "heat", "hold"))
+    view = View(picture, made, exhibit.attract(0, 0.0))
+    canvas = stage.draw((720, 1280), view, exhibit.captions[0], QUIET, 0.0)
+    glow = (canvas[:, :819, 0] > 200).nonzero()
+    assert np.mean(glow[0]) == pytest.approx(360, abs=4)
+    assert np.mean(glow[1]) == pytest.approx(819 / 2, abs=4)
+    assert 100 < np.ptp(glow[0]) < 140  # 8 of 48 cells of 720 rows
+    assert (canvas[5:100, 60:760] == 90).all()
+    without = stage.draw(
+        (720, 1280), View(picture, None, view.page), exhibit.captions[0], QUIET, 0.0
+    )
+    assert (without[5:, 5:810] == 90).all()
+
+
+def test_a_card_lies_over_what_goes_on(exhibit):
+    """In plain words, filled with its seconds; the picture behind stays to be seen, dark."""
+    stage = Stage(Look("fire", 1.0, "heat", "hold"))
+    words = exhibit.captions[0]
+    plain = stage.draw((720, 1280), view_of(exhibit, 0.0), words, QUIET, 0.0)
+    card = stage.draw(
+        (720, 1280), view_of(exhibit, 0.0, trouble=Trouble("camera", 2.2)), words, QUIET, 0.0
+    )
+    other = stage.draw(
+        (720, 1280), view_of(exhibit, 0.0, trouble=Trouble("camera", 7.2)), words, QUIET, 0.0
+    )
+    assert (card != other).any(), "another number of seconds"
+    assert card[10, 10].tolist() == pytest.approx([0, 76, 0], abs=1)
+    assert (card == ACCENT).all(-1).sum() > 500
+    assert plain.mean() > 2 * card.mean() > 10
+
+
+def test_nothing_burns_in(exhibit):
+    """Within ten minutes every letter moves by more than its strokes are wide, a card by a line.
+
+    Picture and page change sides where the view says so.
+    """
+    stage, words = Stage(Look("fire", 1.0, "heat", "hold")), exhibit.captions[0]
+
+    def mask(now, **more):
+        canvas = stage.draw((720, 1280), view_of(exhibit, 0.0, **more), words, QUIET, now)
+        return (canvas == ACCENT).all(-1)
+
+    def places(**more):
+        where = [np.argwhere(mask(now, **more)).mean(axis=0) for now in range(0, 600, 60)]
+        return np.ptp(where, axis=0)
+
+    assert (places() > 5).all()
+    assert (places(trouble=Trouble("dark")) > 40).all()
+    columns = [np.argwhere(mask(0.0, swapped=swapped)).mean(axis=0)[1] for swapped in (False, True)]
+    assert columns[0] > 820 and columns[1] < 460
+
+
+def test_large_screens_are_stretched():
+    """The canvas has 1080 rows at most, in the screen's proportions; small ones are as they are."""
+    assert canvas_size((2160, 3840)) == (1080, 1920)
+    assert canvas_size((3840, 2160)) == (1920, 1080)
+    assert canvas_size((720, 1280)) == (720, 1280)
+
+
+def test_chinese_breaks_between_letters_and_never_before_a_mark():
+    """Also words and no-break spaces stay together."""
+    for width in range(60, 400, 20):
+        lines = wrapped("颜色鲜亮的地方，就是网络得出答案的依据。答案会变吗？", width, 20)
+        assert all(line[0] not in "，。？" for line in lines)
+        assert all(text_width(line, 20) <= width for line in lines)
+        assert "".join(lines) == "颜色鲜亮的地方，就是网络得出答案的依据。答案会变吗？"
+    assert wrapped("La réponse change-t-elle\xa0? Oui", 160, 20) == [
+        "La réponse",
+        "change-t-elle\xa0?",
+        "Oui",
+    ]
+
+
+def test_languages_go_on_until_one_is_chosen():
+    """In rotation; by number, by key in turn, by touch; the next visitor begins anew."""
+    visitor = Visitor(5, 15.0)
+    assert [visitor.language(now) for now in (0.0, 14.9, 15.0, 74.9, 75.0)] == [0, 0, 1, 4, 0]
+    visitor.handle(["3"], {}, 1.0)
+    assert visitor.language(70.0) == 2
+    visitor.handle(["l"], {}, 1.0)
+    visitor.handle(["9", "x", "0"], {}, 1.0)
+    assert visitor.language(70.0) == 3
+    places = {"language 1": (0, 0, 50, 50), "privacy": (50, 0, 100, 50)}
+    visitor.handle([Mouse(10, 10, "left"), Mouse(10, 10, "")], places, 1.0)
+    assert visitor.language(70.0) == 1
+    visitor.forget()
+    assert visitor.language(70.0) == 4
+    assert Visitor(5, 0.0).language(1e6) == 0
+
+
+def test_the_privacy_card_comes_and_goes():
+    """By key or touch, for 20 s; any key or touch takes it away; holding down does nothing more."""
+    visitor, places = Visitor(2, 0.0), {"privacy": (50, 0, 100, 50)}
+    visitor.handle(["p"], places, 10.0)
+    assert visitor.privacy(10.0 + PRIVACY_S - 0.1) and not visitor.privacy(10.0 + PRIVACY_S)
+    visitor.handle(["x"], places, 11.0)
+    assert not visitor.privacy(11.0)
+    touch = [Mouse(60, 10, "left"), Mouse(61, 10, "left")]
+    visitor.handle(touch, places, 20.0)
+    assert visitor.privacy(20.0)
+    visitor.handle([Mouse(61, 10, "left"), Mouse(62, 10, ""), Mouse(5, 300, "left")], places, 21.0)
+    assert not visitor.privacy(21.0)
+
+
+def map_of(time_s, **scores):
+    """A map with these scores."""
+    labels = list(scores)
+    return SimpleNamespace(
+        result=SimpleNamespace(scores=np.array(list(scores.values()), np.float32)),
+        frame=SimpleNamespace(time=time_s),
+        engine=SimpleNamespace(label=lambda index: labels[index]),
+    )
+
+
+def test_the_answer_does_not_flicker():
+    """One deviating map of many changes nothing; what stays is the answer within half a second."""
+    answer = Answer()
+    for k in range(30):
+        one_off = k == 15
+        answer.hear(map_of(k / 30, heart=0.1 if one_off else 0.9, star=0.9 if one_off else 0.1))
+        assert answer.name == "heart"
+    for k in range(30, 45):
+        answer.hear(map_of(k / 30, heart=0.1, star=0.9))
+    assert answer.name == "star" and 0.5 < answer.share < 0.9
+
+
+def test_nothing_is_no_answer():
+    """Neither the class of that name nor what is unlikely; nor what was seen before."""
+    answer = Answer()
+    answer.hear(map_of(0.0, heart=0.2, nothing=0.8))
+    assert (answer.name, answer.share) == ("", 0.0)
+    answer.hear(None)
+    answer.hear(map_of(1.0, cup=0.12, bottle=0.10))
+    assert answer.name == ""
+    answer.hear(map_of(9.0, cup=0.6, bottle=0.10))
+    assert answer.name == "cup"
+    answer.hear(None)
+    assert answer.name == ""
+
+
+def test_a_page_that_did_not_change_is_not_drawn_again(exhibit):
+    """The drawing of letters is the dear part of a turn."""
+    artist, canvas = PageArtist(), np.zeros((200, 300, 3), np.uint8)
+    page = Page((Words("Herz"),))
+    artist.draw(canvas, (0, 0, 300, 200), page, (0, 0))
+    patch = artist._patch
+    artist.draw(canvas, (0, 0, 300, 200), Page((Words("Herz"),)), (0, 0))
+    assert artist._patch is patch
+    artist.draw(canvas, (0, 0, 300, 200), page, (1, 0))
+    assert artist._patch is not patch

@@ -1,0 +1,315 @@
+"""How staff leave: holds with a clock turned by hand, the PIN, and the pad."""
+
+import time
+
+import numpy as np
+import pytest
+
+from realtime_lrp.errors import UsageError
+from realtime_lrp.modes.kiosk.lock import Lock, check_key, hash_pin, pin_fits
+from realtime_lrp.view.pad import draw_pad, places
+from realtime_lrp.view.window import Mouse
+
+SIZE = (720, 1280)
+PIN = "204713"
+HASHED = hash_pin(PIN)
+IN_CORNER = Mouse(80, 80, "left")
+UP = Mouse(80, 80, "")
+
+
+class Staff:
+    """Somebody at the exhibit, and a clock."""
+
+    def __init__(self, key="q", corner="top-left", pin=None):
+        self.lock, self.now = Lock(key, corner, pin), 100.0
+
+    def do(self, *events, after=0.1):
+        """Something happens after some seconds; gives what is left for the exhibit."""
+        self.now += after
+        return self.lock.handle(events, SIZE, self.now)
+
+    def hold(self, key="q", seconds=5.5, first=0.5, every=1 / 6):
+        """A key is held: a press, its first repeat, and then more of them."""
+        self.do(key)
+        self.do(key, after=first)
+        for _ in range(round((seconds - first) / every)):
+            self.do(key, after=every)
+
+    def rest(self, seconds):
+        """Nothing happens; the exhibit asks ten times a second."""
+        for _ in range(round(10 * seconds)):
+            self.do()
+
+    def touch(self, name):
+        """A finger on a key of the pad."""
+        x0, y0, x1, y1 = places(SIZE)[name]
+        self.do(Mouse((x0 + x1) // 2, (y0 + y1) // 2, "left"))
+        self.do(Mouse((x0 + x1) // 2, (y0 + y1) // 2, ""))
+
+    def enter(self, pin):
+        """A PIN by keyboard."""
+        self.do(*pin, "Return")
+
+
+@pytest.fixture
+def asked():
+    """Staff before the pad, the key let go."""
+    staff = Staff(pin=HASHED)
+    staff.hold()
+    assert staff.lock.asking
+    staff.rest(1.5)
+    return staff
+
+
+@pytest.mark.parametrize(("first", "every"), [(0.2, 1 / 40), (0.7, 1 / 25), (0.7, 1 / 6)])
+def test_a_key_that_is_held_opens(first, every):
+    """Slow and quick repeats; not before five seconds, and how far it is can be seen."""
+    staff = Staff()
+    staff.hold(seconds=2.5, first=first, every=every)
+    assert staff.lock.held == pytest.approx(0.5, abs=0.04)
+    staff.hold(seconds=2.2, first=every, every=every)
+    assert not staff.lock.opened and staff.lock.held > 0.9
+    staff.hold(seconds=0.5, first=every, every=every)
+    assert staff.lock.opened
+
+
+def test_presses_that_are_no_hold_do_not_open():
+    """A key pressed now and then, one let go after four seconds, and two keys in turn."""
+    staff = Staff()
+    for _ in range(20):
+        staff.do("q", after=1.1)
+    assert staff.lock.held == 0 and not staff.lock.opened
+    staff.hold(seconds=4)
+    staff.rest(3)
+    assert staff.lock.held == 0
+    for _ in range(100):
+        staff.do("q")
+        staff.do("w")
+    assert staff.lock.held == 0 and not staff.lock.opened
+
+
+@pytest.mark.parametrize(
+    ("corner", "x", "y"),
+    [
+        ("top-left", 85, 85),
+        ("top-right", 1193, 0),
+        ("bottom-left", 0, 634),
+        ("bottom-right", 1279, 719),
+    ],
+)
+def test_a_corner_that_is_held_opens(corner, x, y):
+    """A finger that lies still sends one event; a pixel further in is not the corner."""
+    staff = Staff(corner=corner)
+    staff.do(Mouse(x, y, "left"))
+    staff.rest(4.9)
+    assert not staff.lock.opened and staff.lock.held == pytest.approx(0.98)
+    staff.rest(0.2)
+    assert staff.lock.opened
+    staff = Staff(corner=corner)
+    inwards = 87 if "left" in corner else 1280 - 88
+    staff.do(Mouse(inwards, y, "left"))
+    staff.rest(6)
+    assert staff.lock.held == 0 and not staff.lock.opened
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [[UP], [Mouse(600, 300, "left")], [Mouse(600, 300, "left"), IN_CORNER], [UP, IN_CORNER]],
+    ids=["let go", "moved out", "out and in", "let go and down again"],
+)
+def test_a_corner_is_held_without_a_break(broken):
+    """Whatever breaks the hold, it begins again."""
+    staff = Staff()
+    staff.do(IN_CORNER)
+    staff.rest(3)
+    staff.do(*broken)
+    staff.rest(3)
+    assert not staff.lock.opened
+
+
+def test_no_corner_and_other_buttons_do_not_open():
+    """The corner can be turned off, and is none for the right button."""
+    for staff, event in ((Staff(corner="none"), IN_CORNER), (Staff(), Mouse(5, 5, "right"))):
+        staff.do(event)
+        staff.rest(8)
+        assert not staff.lock.opened and staff.lock.held == 0
+
+
+def test_the_exhibit_gets_what_happens_while_nothing_is_asked():
+    """All events in their order; none once the pad is there."""
+    staff = Staff(pin=HASHED)
+    assert staff.do("q", IN_CORNER, UP, "l") == ["q", IN_CORNER, UP, "l"]
+    staff.rest(2)
+    staff.hold()
+    assert staff.lock.asking
+    assert staff.do("l", IN_CORNER, UP) == []
+    assert staff.do("Escape") == []
+    assert staff.do("l") == ["l"]
+
+
+def test_the_right_pin_opens(asked):
+    """By keyboard, with a digit taken back; only the enter key takes it."""
+    asked.do(*PIN[:-1], "9", "BackSpace", PIN[-1])
+    assert asked.lock.typed == 6 and not asked.lock.opened
+    asked.do("Return")
+    assert asked.lock.opened and not asked.lock.asking
+
+
+def test_the_right_pin_opens_by_touch(asked):
+    """Every key of the pad, and a finger that slides over keys types none."""
+    for name in ("8", "back", *PIN):
+        asked.touch(name)
+    assert asked.lock.typed == 6
+    x0, y0, _, _ = places(SIZE)["1"]
+    asked.do(Mouse(0, 0, "left"), Mouse(x0 + 5, y0 + 5, "left"), Mouse(x0 + 5, y0 + 5, ""))
+    assert asked.lock.typed == 6
+    asked.touch("enter")
+    assert asked.lock.opened
+
+
+def test_the_pad_goes_away(asked):
+    """After 20 s without input, by Escape and by touch; what was typed is forgotten."""
+    asked.do("1", "2")
+    asked.rest(19.8)
+    assert asked.lock.asking and asked.lock.typed == 2
+    asked.rest(0.3)
+    assert not asked.lock.asking and asked.lock.typed == 0
+    for leave in (lambda: asked.do("Escape"), lambda: asked.touch("leave")):
+        asked.hold()
+        asked.rest(1.5)
+        asked.do("3")
+        leave()
+        assert not (asked.lock.asking or asked.lock.opened or asked.lock.typed)
+
+
+def test_a_wrong_pin_is_told_until_the_next_digit(asked):
+    """And an enter key alone is no try."""
+    asked.do("Return")
+    assert not asked.lock.wrong
+    asked.enter("0000")
+    assert asked.lock.wrong and asked.lock.typed == 0
+    asked.do("1")
+    assert not asked.lock.wrong and asked.lock.typed == 1
+
+
+def test_waiting_doubles_up_to_a_quarter_of_an_hour(asked):
+    """Three wrong ones and a pause, in which the right one does not open either."""
+    for wait in (60, 120, 240, 480, 900, 900):
+        for _ in range(3):
+            assert asked.lock.waits_s == 0
+            asked.enter("0000")
+        assert asked.lock.waits_s in (wait, wait + 1)  # the clock is no exact number
+        asked.enter(PIN)
+        assert not asked.lock.opened and asked.lock.typed == 0
+        asked.rest(wait - 0.5)
+        assert asked.lock.waits_s == 1 and not asked.lock.asking
+        asked.hold()
+        asked.rest(1.5)
+    asked.enter(PIN)
+    assert asked.lock.opened
+
+
+@pytest.mark.parametrize("key", ["Escape", "7", "Return"])
+def test_the_key_that_opened_the_pad_is_no_input_until_it_is_let_go(key):
+    """It goes on coming while it is held; afterwards it is a key like the others."""
+    staff = Staff(key=key, pin=HASHED)
+    staff.hold(key, seconds=9)
+    assert staff.lock.asking and staff.lock.typed == 0
+    staff.rest(1.5)
+    staff.do(key)
+    assert staff.lock.typed == (key == "7")
+    assert staff.lock.asking == (key != "Escape")
+    if key == "7":
+        staff.do(key)
+        assert staff.lock.typed == 2
+
+
+def test_a_finger_in_the_corner_types_nothing_on_the_pad():
+    """It has to be lifted before it is a press."""
+    staff = Staff(pin=HASHED)
+    staff.do(IN_CORNER)
+    staff.rest(5.2)
+    assert staff.lock.asking
+    x0, y0, _, _ = places(SIZE)["leave"]
+    staff.do(Mouse(x0 + 5, y0 + 5, "left"))
+    assert staff.lock.asking
+    staff.do(Mouse(x0 + 5, y0 + 5, ""))
+    staff.touch("4")
+    assert staff.lock.typed == 1
+
+
+def test_a_pin_of_twelve_digits_is_the_longest(asked):
+    """More are not taken."""
+    asked.do(*"12345678901234567890")
+    assert asked.lock.typed == 12
+
+
+def test_a_pin_is_kept_as_a_hash():
+    """Salted, as the configuration wants it, and quick enough for a picture or two."""
+    other = hash_pin(PIN)
+    assert other != HASHED and PIN not in HASHED
+    kind, salt, hashed = HASHED.split(":")
+    assert (kind, len(salt), len(hashed)) == ("scrypt", 32, 64)
+    assert pin_fits(PIN, HASHED) and pin_fits(PIN, other)
+    assert not any(pin_fits(pin, HASHED) for pin in ("204714", "20471", "2047130", ""))
+    begin = time.perf_counter()
+    pin_fits(PIN, HASHED)
+    assert time.perf_counter() - begin < 2
+
+
+@pytest.mark.parametrize("pin", ["", "123", "1234567890123", "12a4", " 1234", "1234\n", "١٢٣٤"])
+def test_a_pin_that_cannot_be_typed_is_refused(pin):
+    """Letters, spaces, other scripts, too short, too long."""
+    with pytest.raises(ValueError, match="4 to 12 digits"):
+        hash_pin(pin)
+
+
+@pytest.mark.parametrize("key", ["q", "Escape", "F11", "space", "0", "[", "Delete", "Page_Up"])
+def test_keys_that_the_window_tells_of(key):
+    """Letters and names alike."""
+    check_key(key)
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"), [("esc", "Escape"), ("Q", "q"), ("f11", "F11"), ("ctrl+q", None), ("", None)]
+)
+def test_other_keys_are_refused(key, meant):
+    """With the nearest one that there is."""
+    with pytest.raises(UsageError) as refused:
+        check_key(key)
+    assert refused.value.about == "exit key"
+    assert (
+        f"Did you mean {meant!r}" in str(refused.value) if meant else "Known" in str(refused.value)
+    )
+
+
+@pytest.mark.parametrize(
+    "size", [(240, 320), (320, 240), (1080, 1920), (1920, 1080), (2160, 3840), (3840, 2160)]
+)
+def test_the_keys_of_the_pad_are_large_and_apart(size):
+    """All on the canvas, none over another, centred, as large as a finger needs."""
+    boxes = places(size)
+    assert set(boxes) == {*"0123456789", "back", "enter", "leave"}
+    covered = np.zeros(size, int)
+    for x0, y0, x1, y1 in boxes.values():
+        assert 0 <= x0 < x1 <= size[1] and 0 <= y0 < y1 <= size[0]
+        assert x1 - x0 == y1 - y0 >= 64 * min(size) / 1080
+        covered[y0:y1, x0:x1] += 1
+    assert covered.max() == 1
+    columns = np.flatnonzero(covered.any(axis=0))
+    assert abs(columns[0] + columns[-1] - size[1]) <= 2
+
+
+@pytest.mark.parametrize("size", [(240, 320), (720, 1280), (1280, 720)])
+def test_the_pad_is_drawn(size):
+    """The picture gets dark, each key has a sign, and each digit typed another dot."""
+    canvases = []
+    for typed in range(13):
+        canvas = np.full((*size, 3), 200, np.uint8)
+        draw_pad(canvas, "Leave the exhibit", "请输入 PIN 码。", typed)
+        canvases.append(canvas)
+    assert canvases[0][0, 0].max() < 60
+    for x0, y0, x1, y1 in places(size).values():
+        assert (canvases[0][y0 + 4 : y1 - 4, x0 + 4 : x1 - 4].max(axis=2) > 150).any()
+    lit = [int((canvas > 150).sum()) for canvas in canvases]
+    assert all(np.diff(lit) > 0)

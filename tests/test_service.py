@@ -1,0 +1,235 @@
+"""The service manager: a real socket in its place, and the unit as systemd reads it."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import uuid
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from realtime_lrp.modes.kiosk.service import Service, unit
+
+
+@pytest.fixture(params=["path", "abstract"])
+def manager(request, tmp_path):
+    """(address as systemd writes it, the socket that it reads)."""
+    address = f"@{uuid.uuid4()}" if request.param == "abstract" else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(address.replace("@", "\0", 1))
+        listening.setblocking(False)
+        yield address, listening
+
+
+def heard(listening):
+    """What was told since the last time."""
+    messages = []
+    while True:
+        try:
+            messages.append(listening.recv(4096).decode())
+        except BlockingIOError:
+            return messages
+
+
+def test_what_is_told(manager):
+    """Ready once, a status where it changed and in one line, the end."""
+    address, listening = manager
+    service = Service({"NOTIFY_SOCKET": address})
+    assert service.managed
+    service.ready("nobody there")
+    service.ready("somebody there")
+    assert heard(listening) == ["READY=1", "STATUS=nobody there"]
+    service.status("nobody there")
+    assert heard(listening) == []
+    service.status("camera lost:\nno such device\r\n\udc80")
+    assert heard(listening) == ["STATUS=camera lost: no such device ?"]
+    service.status("nobody there")
+    service.stopping()
+    assert heard(listening) == ["STATUS=nobody there", "STOPPING=1"]
+
+
+def test_the_watchdog_is_fed_twice_in_its_time(manager):
+    """A minute of 60 pictures a second, at 15 s: at 0, 7.5, 15 and so on."""
+    address, listening = manager
+    watch = {"WATCHDOG_USEC": "15000000", "WATCHDOG_PID": "1"}
+    service = Service({"NOTIFY_SOCKET": address, **watch})
+    times = []
+    for number in range(60 * 60 + 1):
+        service.alive(1000 + number / 60)
+        times += [number / 60] * len(heard(listening))
+    assert times == [7.5 * n for n in range(9)]
+
+
+@pytest.mark.parametrize("every", [{}, {"WATCHDOG_USEC": ""}, {"WATCHDOG_USEC": "often"}])
+def test_without_a_watchdog_none_is_fed(manager, every):
+    """No time, or none that can be read."""
+    address, listening = manager
+    service = Service({"NOTIFY_SOCKET": address, **every})
+    for second in range(100):
+        service.alive(second)
+    assert heard(listening) == []
+
+
+def test_a_manager_that_does_not_read_costs_nothing(manager):
+    """Nothing waits on a full socket, and what was not told is told once there is room."""
+    address, listening = manager
+    service = Service({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "2000000"})
+    for number in range(10_000):
+        service.status(str(number))
+    service.ready("done")
+    service.alive(1.0)
+    first = heard(listening)
+    assert len(first) < 10_000
+    assert first == [f"STATUS={number}" for number in range(len(first))]
+    service.ready("done")
+    service.alive(1.1)
+    assert heard(listening) == ["READY=1", "STATUS=done", "WATCHDOG=1"]
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"NOTIFY_SOCKET": ""},
+        {"NOTIFY_SOCKET": "/no/such/socket", "WATCHDOG_USEC": "1000"},
+        {"NOTIFY_SOCKET": "/" + 200 * "long"},
+        {"NOTIFY_SOCKET": "vsock:2:1234"},
+    ],
+)
+def test_without_a_manager_nothing_happens(environ):
+    """No socket is named, or none is there."""
+    service = Service(environ)
+    assert service.managed == bool(environ.get("NOTIFY_SOCKET"))
+    service.ready("a")
+    service.status("b")
+    service.alive(1.0)
+    service.stopping()
+
+
+FILE = Path("/srv/my exhibit/kiosk.yaml")
+
+
+@pytest.fixture
+def settings():
+    """Key -> values of the unit."""
+    found = {}
+    for line in unit(FILE, "museum", "/opt/lrp/bin/realtime-lrp").replace("\\\n", " ").split("\n"):
+        if re.match(r"\w+=", line):
+            key, _, value = line.partition("=")
+            found.setdefault(key, []).append(value)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("User", "museum"),
+        ("Type", "notify"),
+        ("NotifyAccess", "all"),
+        ("WatchdogSec", "15"),
+        ("Restart", "always"),
+        ("RestartPreventExitStatus", "0"),
+        ("StartLimitIntervalSec", "0"),
+        ("MemorySwapMax", "0"),
+        ("LimitCORE", "0"),
+        ("KillMode", "mixed"),
+        ("StateDirectory", "realtime-lrp"),
+        ("RuntimeDirectory", "realtime-lrp"),
+        ("WorkingDirectory", "/srv/my exhibit"),
+        ("ProtectSystem", "strict"),
+    ],
+)
+def test_the_unit_says_what_an_exhibit_needs(settings, key, value):
+    """What must not be lost."""
+    assert settings[key] == [value]
+
+
+@pytest.mark.parametrize("key", ["PAMName", "PrivateDevices", "ProtectClock", "DevicePolicy"])
+def test_the_unit_takes_nothing_away(settings, key):
+    """A session would move the processes out of the service, the others hide the cameras."""
+    assert key not in settings
+
+
+def test_a_comment_is_above_every_group_of_the_unit():
+    """Whoever mends the computer has nothing else to read."""
+    text = unit(None, "museum", "/usr/bin/realtime-lrp")
+    assert text.count("\n#") > 25
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def verified(path):
+    """What systemd finds wrong with a unit, without keys that are younger than itself."""
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("not installed: systemd-analyze")
+    done = subprocess.run(
+        ["systemd-analyze", "verify", path], capture_output=True, text=True, timeout=60
+    )
+    lines = [line for line in done.stderr.splitlines() if path.name in line]
+    young = re.compile(r"Unknown key( name)? '?(RestartSteps|RestartMaxDelaySec)'?")
+    return [line for line in lines if not young.search(line)]
+
+
+@pytest.mark.parametrize("file", [None, FILE, Path('/srv/100% "art" $1/a\\b.yaml')], ids=str)
+def test_systemd_reads_the_unit(tmp_path, file):
+    """Not a word of complaint, and a wrong key is noticed."""
+    path = tmp_path / "realtime-lrp.service"
+    path.write_text(unit(file, "museum", "/opt/lrp/bin/realtime-lrp"))
+    assert verified(path) == []
+    path.write_text(path.read_text().replace("LimitCORE=0", "LimitCODE=0"))
+    assert len(verified(path)) == 1
+
+
+def test_odd_names_are_words_as_systemd_reads_them():
+    """Its signs for variables, specifiers and quotes stay what they are."""
+    text = unit(Path('/srv/100% "art" $1/a\\b.yaml'), "museum", "/opt/my lrp/bin/realtime-lrp")
+    command = (
+        r'"/opt/my lrp/bin/realtime-lrp" "kiosk" "--config" "/srv/100%% \"art\" $$1/a\\b.yaml"'
+    )
+    assert f" sh \\\n    {command}\n" in text
+    assert 'WorkingDirectory=/srv/100%% "art" $1\n' in text
+
+
+def test_the_exhibit_replaces_the_shell_and_its_exit_code_counts(tmp_path, settings):
+    """The command of the unit, with a cage of paper: DISPLAY and words arrive."""
+    (tmp_path / "cage").write_text('#!/bin/sh\nshift\nDISPLAY=:7 exec "$@"\n')
+    (tmp_path / "cage").chmod(0o755)
+    ended = launched(tmp_path, settings["ExecStart"][0], 'echo "$DISPLAY $2"; echo $$; exit 75')
+    assert ended.stdout.split("\n")[:2] == [":7 --config", str(ended.pid)]
+    assert ended.returncode == 75
+
+
+def test_a_cage_that_does_not_start_does_not_hang(tmp_path, settings):
+    """The exhibit is told of no display, and says so itself."""
+    (tmp_path / "cage").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "cage").chmod(0o755)
+    ended = launched(tmp_path, settings["ExecStart"][0], 'echo "<$DISPLAY>"; exit 69')
+    assert (ended.stdout, ended.returncode) == ("<>\n", 69)
+
+
+def launched(folder, command, script):
+    """Runs the unit's command as systemd would, with a script as the exhibit."""
+    (folder / "realtime-lrp").mkdir()
+    (folder / "exhibit").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "exhibit").chmod(0o755)
+    shell, words = re.fullmatch(r"/bin/sh -c '(.*)' sh +(.*)", command).groups()
+    shell = shell.replace("%t", str(folder)).replace("$$", "$")
+    assert words.startswith('"/opt/lrp/bin/realtime-lrp" "kiosk" "--config" "/srv/my exhibit')
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", shell, "sh", str(folder / "exhibit"), "kiosk", "--config", "x"],
+        env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "DISPLAY": ""},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        lines = [process.stdout.readline(), process.stdout.readline()]
+        process.wait(20)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)  # the screen outlives the exhibit until systemd ends it
+        process.stdout.close()
+    process.stdout = "".join(lines)
+    return process

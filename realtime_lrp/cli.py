@@ -20,7 +20,7 @@ from typing import Any
 import click
 
 from realtime_lrp import __version__, config
-from realtime_lrp.errors import Error, UsageError
+from realtime_lrp.errors import ConfigError, Error, UsageError
 
 EXPLAIN = (
     "--model", "--weights", "--labels", "--preprocess", "--size", "--method", "--composite",
@@ -266,6 +266,8 @@ def kiosk(settings: config.Settings, duration, stats, print_unit) -> None:
     if print_unit:
         from realtime_lrp.modes.kiosk.service import unit
 
+        if settings.complaint:
+            raise ConfigError(settings.complaint)
         file, program = settings.given[0], Path(sys.argv[0]).absolute()
         file = Path(file).absolute() if file else None
         click.echo(unit(file, getpass.getuser(), str(program)), nl=False)
@@ -384,8 +386,10 @@ def bench(settings: config.Settings, quick, json_file, overwrite) -> None:
 def config_command(settings: config.Settings) -> None:
     """Checks and prints the effective configuration as a file to start from."""
     from realtime_lrp.modes.engine import check_names
+    from realtime_lrp.modes.kiosk.start import check
 
     check_names(settings.config)
+    check(settings.config)
     click.echo(config.as_yaml(settings), nl=False)
 
 

@@ -69,6 +69,20 @@ def test_pyav_is_imported_in_one_place_after_opencv():
     assert names.index("cv2") < names.index("av")
 
 
+def test_the_exhibit_cannot_write_pictures():
+    """Nothing that it imports, through however many files, records or keeps pictures or maps."""
+    modules = {".".join(f.relative_to(PACKAGE.parent).with_suffix("").parts): f for f in FILES}
+    reached, left = set(), ["realtime_lrp.modes.kiosk.start"]
+    while left:
+        name = left.pop()
+        if name in modules and name not in reached:
+            reached.add(name)
+            left += imports_of(modules[name])
+    writers = {"video.writer", "video.recorder", "modes.live.keeper", "modes.live.snapshot"}
+    assert not reached & {f"realtime_lrp.{name}" for name in (*writers, "modes.records")}
+    assert {"realtime_lrp.modes.kiosk.loop", "realtime_lrp.video.capture"} <= reached
+
+
 def loaded_after(statement):
     """The top-level modules that are loaded in a fresh interpreter after a statement."""
     code = f"{statement}\nimport sys; print(*{{n.split('.')[0] for n in sys.modules}})"

@@ -273,8 +273,9 @@ def test_a_unit_is_printed(run, tmp_path):
     file.write_text("kiosk: {languages: [de]}\n")
     code, unit, _ = run("kiosk", "--print-unit", "--config", file)
     assert code == 0 and str(file) in unit and "Type=notify" in unit and "WatchdogSec=" in unit
-    file.write_text("kiosk: {langauges: [de]}\n")
+    file.write_text("kiosk: {languages: [xx]}\n")
     assert run("kiosk", "--print-unit", "--config", file)[0] == 78
+    assert run("config", "--config", file)[0] == 78
 
 
 def test_a_pin_is_hashed():

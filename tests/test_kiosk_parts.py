@@ -11,7 +11,8 @@ import pytest
 from realtime_lrp import config
 from realtime_lrp.errors import DamagedInputError, TemporaryError, UnavailableError
 from realtime_lrp.modes.kiosk import parts
-from realtime_lrp.modes.kiosk.parts import Budget, Heat, Network, Pictures, Trouble
+from realtime_lrp.modes.kiosk.heat import Heat
+from realtime_lrp.modes.kiosk.parts import Budget, Network, Pictures, Trouble
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.video.capture import DARK, FROZEN, LOST, NO_PICTURE, WAITING
 from realtime_lrp.video.slot import Slot

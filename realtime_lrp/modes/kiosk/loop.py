@@ -13,9 +13,10 @@ from realtime_lrp.config import ASSETS, Config
 from realtime_lrp.hours import parse_hours
 from realtime_lrp.modes.engine import turned
 from realtime_lrp.modes.kiosk.captions import Captions
+from realtime_lrp.modes.kiosk.heat import Heat
 from realtime_lrp.modes.kiosk.lock import Lock
 from realtime_lrp.modes.kiosk.pages import Exhibit
-from realtime_lrp.modes.kiosk.parts import Budget, Heat, Network, Pictures, Trouble
+from realtime_lrp.modes.kiosk.parts import Budget, Network, Pictures, Trouble
 from realtime_lrp.modes.kiosk.stage import Stage, View, canvas_size
 from realtime_lrp.modes.kiosk.states import Machine, Seen, State
 from realtime_lrp.modes.kiosk.visitor import NOTHING, Answer, Visitor

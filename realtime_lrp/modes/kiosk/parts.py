@@ -5,13 +5,11 @@ its service manager starts anew. What is wrong meanwhile is told as the name of 
 """
 
 import logging
-import math
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import psutil
 
 from realtime_lrp.config import Config
 from realtime_lrp.errors import (
@@ -49,14 +47,6 @@ OPENING_S = 10.0
 
 ASLEEP_S = 2.0
 """Nobody looked for so long: the process stood still, and what waited since then waits anew."""
-
-COOLER = 10.0
-"""Degrees below the limit at which the network works again."""
-
-COOLING_S = 120.0
-HEAT_PERIOD_S = 5.0
-PROCESSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "cpu-thermal", "soc_thermal")
-"""The sensors that sit in a processor, by Linux's names."""
 
 WRONG = (UsageError, DamagedInputError, MissingInputError)
 """Errors of the network's loading that stay until the configuration is changed."""
@@ -314,44 +304,3 @@ class Network:
             self.engine = None
         self._budget.spend("network", why, now)
         self._again = now + PAUSE_S
-
-
-class Heat:
-    """Whether the processor is too hot.
-
-    Args:
-      limit: degrees Celsius.
-      measured: gives the present temperature, or None where no sensor tells it.
-    """
-
-    def __init__(self, limit: float, measured: Callable[[], float | None] | None = None):
-        self.temperature: float | None = None
-        self._limit, self._measured = limit, measured or temperature
-        self._since: float | None = None
-        self._asked = -math.inf
-
-    def trouble(self, now: float) -> Trouble | None:
-        """The card of a processor that has to cool down."""
-        if now - self._asked >= HEAT_PERIOD_S:
-            self._asked, self.temperature = now, self._measured()
-            limit = self._limit - (0 if self._since is None else COOLER)
-            if self.temperature is None or self.temperature < limit:
-                self._since = None
-            elif self._since is None:
-                self._since = now
-                log.warning("the processor has %.0f degrees: the network rests", self.temperature)
-        if self._since is None:
-            return None
-        return Trouble("hot", COOLING_S - (now - self._since) % COOLING_S)
-
-
-def temperature() -> float | None:
-    """The hottest place of the processor in degrees Celsius; None where that is not known."""
-    if not hasattr(psutil, "sensors_temperatures"):  # on other systems
-        return None
-    try:
-        read = psutil.sensors_temperatures()
-    except (OSError, ValueError):
-        return None
-    found = [one.current for name in PROCESSORS for one in read.get(name, ()) if one.current]
-    return max(found, default=None)

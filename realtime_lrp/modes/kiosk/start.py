@@ -104,17 +104,29 @@ def _run(
     )
 
 
-def _checked(settings: Settings) -> Settings:
-    chosen = with_demo_network(settings.config)
-    try:
-        check_names(chosen)
-        check_key(chosen.kiosk.exit_key)
-    except UsageError as error:
-        raise settings.located(error) from error
+def check(chosen: Config) -> None:
+    """Refuses what the schema cannot see in the section `kiosk`.
+
+    Raises:
+      UsageError: there is no such key.
+      ConfigError: a language or a caption is wrong.
+      MissingInputError: there is no such clip.
+      OutputError: the health file cannot be made.
+    """
+    check_key(chosen.kiosk.exit_key)
     load_captions(chosen.kiosk.languages, _captions_folder(chosen))
     inputs_of(chosen.kiosk.clips, PICTURES + VIDEOS, "clip")
     if chosen.kiosk.health:
         check_output(Path(chosen.kiosk.health), overwrite=True)
+
+
+def _checked(settings: Settings) -> Settings:
+    chosen = with_demo_network(settings.config)
+    try:
+        check_names(chosen)
+        check(chosen)
+    except UsageError as error:
+        raise settings.located(error) from error
     return settings
 
 

@@ -1,25 +1,18 @@
 """The exhibit as it is installed: a real process and display, a socket as the service manager's."""
 
 import os
-import signal
 import stat
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
-from exhibit import Exhibit
 from mjpeg import MjpegServer
 from program import opened_window, screenshot, start, xdotool
 
 from realtime_lrp.modes.kiosk.lock import hash_pin
 from realtime_lrp.view.exhibit import BACKGROUND
-
-WORDS = ("kiosk.idle_seconds=5", "kiosk.countdown_seconds=2")
 
 
 class Writing:
@@ -143,69 +136,3 @@ def assert_full_screen(shot):
     assert (shot[5, -5:] == BACKGROUND).all() or (shot[5, :5] == BACKGROUND).all()
     page = (shot == BACKGROUND).all(-1).mean(axis=0) > 0.2
     assert page.mean() == pytest.approx(0.36, abs=0.02), "the page's share of the width"
-
-
-@pytest.mark.gui
-def test_a_day_of_the_exhibit(display, tmp_path):
-    """Closed in the evening: black, the camera released; back in the morning; all of it told.
-
-    SIGTERM ends it with 0; a wrong configuration keeps the last good one, where there is one.
-    """
-    file = tmp_path / "exhibit.yaml"
-    good = 'kiosk:\n  hours: {daily: "08:00-20:00"}\n  idle_seconds: 5\n  countdown_seconds: 2\n'
-    file.write_text(good)
-    with Exhibit(tmp_path, str(file), display=display) as exhibit:
-        exhibit.until_state("attract", timeout_s=60)
-        exhibit.camera("somebody")
-        exhibit.until_state("active")
-        camera = psutil.Process(exhibit.process.pid).children()
-        assert len(camera) == 1
-        exhibit.camera("nobody")
-        exhibit.until_state("idle")
-        exhibit.until_state("attract")
-        exhibit.say("jump", 10 * 3600)
-        exhibit.until_state("closed")
-        until(lambda: not camera[0].is_running() or camera[0].status() == psutil.STATUS_ZOMBIE)
-        until(lambda: screenshot(display, tmp_path / "shot.png").max() == 0)
-        drawn = [text for _, text in exhibit.told if text == "WATCHDOG=1"]
-        time.sleep(2.5)
-        assert [text for _, text in exhibit.told if text == "WATCHDOG=1"] != drawn
-        exhibit.say("jump", 12 * 3600)
-        exhibit.until_state("attract")
-        assert screenshot(display, tmp_path / "shot.png").max() > 200
-        assert_served(exhibit)
-        exhibit.signal(signal.SIGTERM)
-        assert exhibit.process.wait(5) == 0
-        assert exhibit.told[-1][1] == "STOPPING=1"
-
-        file.write_text(good + "  langauges: [de]\n")
-        exhibit.samples.clear()
-        exhibit.start()
-        exhibit.until_state("attract", timeout_s=60)
-        told = exhibit.health()["configuration"]
-        assert "exhibit.yaml:5" in told and "'kiosk.languages'" in told
-        assert "last good configuration" in exhibit.stderr()
-        exhibit.signal(signal.SIGINT)
-        assert exhibit.process.wait(5) == 0
-        assert "Traceback" not in exhibit.stderr()
-    other = tmp_path / "other.yaml"
-    other.write_text(file.read_text())
-    done = subprocess.run(
-        [sys.executable, "-m", "realtime_lrp", "kiosk", "--config", other],
-        env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 78 and "other.yaml:5" in done.stderr
-
-
-def assert_served(exhibit):
-    """Ready once, with the first picture; alive at most every second, and at least every two."""
-    times = [at for at, text in exhibit.told if text == "WATCHDOG=1"]
-    gaps = np.diff(times)
-    texts = [text for _, text in exhibit.told]
-    assert sum("READY=1" in text for text in texts) == 1 and "READY=1" in texts[0]
-    assert gaps.min() > 0.9 and gaps.max() < 2.0
-    states = [text for text in texts if text.startswith("STATUS=")]
-    assert "STATUS=attract" in states and "STATUS=closed" in states
-    assert exhibit.health()["state"] == "attract"

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from test_kiosk_parts import Thread, until
 
 from realtime_lrp import cli, config
+from realtime_lrp.config import ASSETS
 from realtime_lrp.modes.kiosk import loop, parts
 from realtime_lrp.modes.kiosk import run as run_module
 from realtime_lrp.modes.kiosk.captions import load_captions
@@ -19,6 +20,7 @@ from realtime_lrp.modes.kiosk.loop import Kiosk, Unseen
 from realtime_lrp.modes.kiosk.parts import Trouble
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.video.source import Source
+from realtime_lrp.view.exhibit import Page
 from realtime_lrp.view.scene import Finding, Panel
 
 LABELS = ["heart", "star", "nothing"]
@@ -265,6 +267,37 @@ def test_what_is_wrong_is_told_at_the_start(run, monkeypatch, tmp_path, words, c
     assert ended == code and "Traceback" not in text
     assert re.search(told, text), text
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_path):
+    """Where it ran before: told on stderr and in the health file; another file is refused."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
+    captions = tmp_path / "captions"
+    captions.mkdir()
+    english = (ASSETS / "captions" / "en.yaml").read_text()
+    (captions / "en.yaml").write_text(english.replace("Come closer", "Step up"))
+    file, other = tmp_path / "exhibit.yaml", tmp_path / "other.yaml"
+    good = f"kiosk:\n  captions: {captions}\n  languages: [en]\n"
+    words = ("--source", "synthetic", "--display", "none", "--duration", "0.3")
+    file.write_text(good)
+    assert run("kiosk", "--config", file, *words)[0] == 0
+
+    file.write_text(good + "  langauges: [de]\n")
+    (captions / "en.yaml").write_text(english.replace("name:", "nam:"))
+    shown = []
+    monkeypatch.setattr(
+        loop.Exhibit, "attract", lambda self, *words: shown.append(self) or Page(())
+    )
+    code, _, told = run("kiosk", "--config", file, *words)
+    assert code == 0 and "exhibit.yaml:4" in told and "'kiosk.languages'" in told
+    assert "The last good configuration is used instead." in told
+    assert shown[0].captions[0].attract[0] == "Step up"
+    health = json.loads((tmp_path / "state" / "health.json").read_text())
+    assert "exhibit.yaml:4" in health["configuration"]
+
+    other.write_text(file.read_text())
+    assert run("kiosk", "--config", other, *words)[0] == 78
+    assert run("kiosk", "--config", file, "--print-unit")[0] == 78
 
 
 def test_a_unit_is_printed(run, tmp_path):

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.view.desktop import Desktop
-from realtime_lrp.view.window import TITLE, Window, require_display
+from realtime_lrp.view.window import SIZE, TITLE, Window, require_display
 
 TEND_S = 0.75
 """How often it is looked whether the window is where it belongs; a lost one is back in 1 s."""
@@ -17,7 +17,7 @@ APPEARING_S = 1.5
 AGAIN_S = 0.3
 """How long is waited at most until an opened window shows a picture, and until it is shown anew."""
 
-PROBE = np.full((8, 8, 3), 16, np.uint8)
+PROBE = np.full((*SIZE, 3), 16, np.uint8)
 """The first picture; its colour is looked for on the screen."""
 
 WHEEL = (cv2.EVENT_MOUSEWHEEL, cv2.EVENT_MOUSEHWHEEL)

@@ -227,7 +227,9 @@ def _hash_pin(context: click.Context, option: click.Parameter, asked: bool) -> N
     if asked:
         from realtime_lrp.modes.kiosk.lock import hash_pin
 
-        pin = click.prompt("PIN", hide_input=True, confirmation_prompt=True, err=True)
+        pin = click.prompt(
+            "PIN (4 to 12 digits)", hide_input=True, confirmation_prompt=True, err=True
+        )
         try:
             click.echo(hash_pin(pin))
         except ValueError as error:
@@ -236,9 +238,21 @@ def _hash_pin(context: click.Context, option: click.Parameter, asked: bool) -> N
 
 
 def _load_for_kiosk(*given: Any) -> config.Settings:
-    from realtime_lrp.modes.kiosk.start import load
+    loaded: list[config.Settings] = []
 
-    return load(*given)
+    def load() -> None:
+        from realtime_lrp.modes.kiosk.start import load as load_checked
+
+        loaded.append(load_checked(*given))
+
+    _ends_with_0(load)
+    return loaded[0]
+
+
+def _program() -> str:
+    """The path of realtime-lrp in this environment."""
+    installed = Path(sys.executable).with_name("realtime-lrp")
+    return str(installed if installed.exists() else Path(sys.argv[0]).absolute())
 
 
 @cli.command()
@@ -266,11 +280,17 @@ def kiosk(settings: config.Settings, duration, stats, print_unit) -> None:
     if print_unit:
         from realtime_lrp.modes.kiosk.service import unit
 
+        file, *others = settings.given
         if settings.complaint:
             raise ConfigError(settings.complaint)
-        file, program = settings.given[0], Path(sys.argv[0]).absolute()
-        file = Path(file).absolute() if file else None
-        click.echo(unit(file, getpass.getuser(), str(program)), nl=False)
+        if any(others):
+            raise UsageError(
+                "--print-unit takes --config alone: put the other settings into that file."
+            )
+        user = getpass.getuser()
+        if user == "root":
+            click.echo("realtime-lrp: this unit runs as root; print it as another user.", err=True)
+        click.echo(unit(file and Path(file).absolute(), user, _program()), nl=False)
         return
 
     def run() -> None:

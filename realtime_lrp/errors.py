@@ -71,7 +71,7 @@ class ConfigError(Error, ValueError):
 
 def first_line(error: Exception) -> str:
     """The first line of what an exception says, or its type where it says nothing."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:400]
 
 
 def nearest(word: str, legal: Iterable[str]) -> str | None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 from datetime import datetime
 from types import SimpleNamespace
 
@@ -18,12 +19,16 @@ from realtime_lrp.modes.kiosk.captions import load_captions
 from realtime_lrp.modes.kiosk.lock import pin_fits
 from realtime_lrp.modes.kiosk.loop import Kiosk, Unseen
 from realtime_lrp.modes.kiosk.parts import Trouble
+from realtime_lrp.modes.kiosk.pictures import Clips, as_in_a_mirror
 from realtime_lrp.modes.stats import Stats
+from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.source import Source
 from realtime_lrp.view.exhibit import Page
 from realtime_lrp.view.scene import Finding, Panel
+from realtime_lrp.view.window import Mouse
 
 LABELS = ["heart", "star", "nothing"]
+WORKDAY = datetime(2026, 11, 23, 12)
 
 
 class Wall(Source):
@@ -208,6 +213,82 @@ def test_outside_the_hours_the_screen_is_black_and_the_camera_off(monkeypatch):
     turns.kiosk.end()
 
 
+def test_staff_leave_also_while_it_is_closed(monkeypatch):
+    """Hold and pad are drawn on the black screen; the pad speaks the first language."""
+    pin = 'kiosk.pin="scrypt:' + 32 * "0" + ":" + 64 * "0" + '"'
+    hours = 'kiosk.hours={daily: "10:00-18:00"}'
+    turns = Turns(monkeypatch, hours, pin, wall=lambda: WORKDAY)
+    turns.kiosk._wall = lambda: datetime(2026, 11, 23, 20)
+    turns.turn(heart=1.0)
+    turns.turn()
+    assert turns.turn(0.6) == "closed"
+    assert turns.canvas.max() == 0
+    for _ in range(20):
+        turns.events = ["q"]
+        turns.turn(0.1)
+    turns.turn(0.1)
+    assert turns.canvas[0].max() > 200 and turns.canvas[50:].max() == 0, "the hold alone"
+    for _ in range(40):
+        turns.events = ["q"]
+        turns.turn(0.1)
+    turns.turn(0.2)
+    assert turns.kiosk._lock.asking and turns.canvas[50:].max() > 200
+    turns.kiosk.end()
+
+
+def test_what_is_held_on_a_window_that_was_gone_is_let_go(turns):
+    """The window tells of no release when it is taken away under a finger."""
+    turns.events = [Mouse(5, 5, "left")]
+    turns.turn(0.1)
+    turns.turn(1.0)
+    assert turns.kiosk._lock.held > 0.15
+    turns.kiosk._window.reopened = 1
+    for _ in range(10):
+        turns.turn(1.0)
+    assert turns.kiosk._lock.held == 0 and not turns.kiosk.left
+
+
+def test_a_picture_that_is_none_is_a_fault_of_the_camera():
+    """Not of the exhibit, which would end; every proper one is mirrored."""
+    picture = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
+    assert (as_in_a_mirror(picture, True) == picture[:, ::-1]).all()
+    assert (as_in_a_mirror(picture, False) == picture).all()
+    for bad in (np.zeros((4, 4), np.uint8), np.zeros((0, 0, 3), np.uint8), picture.astype(float),
+                np.zeros((4, 4, 4), np.uint8)):  # fmt: skip
+        with pytest.raises(ValueError, match="no picture"):
+            as_in_a_mirror(bad, True)
+
+
+def test_clips_that_do_not_play_are_replaced(tmp_path, rng):
+    """Missing, damaged or deleted meanwhile: the included clip plays, and it is noted once."""
+    own, noted = tmp_path / "own.png", []
+    write_picture(own, rng.integers(0, 255, (60, 80, 3), np.uint8), overwrite=False)
+    damaged = tmp_path / "bad.mp4"
+    damaged.write_text("this is no film")
+    stop = threading.Event()
+    with Clips([str(own)], noted.append, stop) as clips:
+        assert clips.read().shape == (60, 80, 3) and noted == []
+        own.unlink()
+        clips._playing._due = 0.0
+        assert clips.read().shape == (480, 640, 3) and "own.png" in noted[0]
+    for names in ([str(damaged)], [str(tmp_path / "no.mp4")], [str(damaged), str(damaged)]):
+        noted.clear()
+        with Clips(names, noted.append, stop) as clips:
+            assert clips.read().shape == (480, 640, 3), names
+            assert clips.read().shape == (480, 640, 3) and len(noted) == 1
+    with Clips([], noted.append, stop) as clips:
+        assert clips.read().shape == (480, 640, 3) and len(noted) == 1
+
+
+def test_names_that_the_fonts_lack_are_told(turns):
+    """Once, with their letters; also in the health file."""
+    turns.kiosk.network.engine.network.labels = ["heart", "snow \u2603\u0e01"]
+    turns.kiosk._prepared_for = None
+    turns.turn()
+    assert turns.kiosk.budget.last_error[0].startswith("labels: the fonts have no ")
+    assert "\u0e01" in turns.kiosk.budget.last_error[0]
+
+
 def test_a_clip_is_shown_with_its_own_maps_unless_they_come_too_late(turns):
     """A map of the picture before would lie beside what moves."""
     shown = []
@@ -282,6 +363,11 @@ def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_pat
     file.write_text(good)
     assert run("kiosk", "--config", file, *words)[0] == 0
 
+    log = (tmp_path / "state" / "kiosk.log").read_text()
+    assert "shapes, camera synthetic" in log and "card (starting) -> attract" in log
+    assert log.strip().endswith("ends: left by the staff, or told to stop")
+    assert json.loads((tmp_path / "state" / "health.json").read_text())["state"] == "ended"
+
     file.write_text(good + "  langauges: [de]\n")
     (captions / "en.yaml").write_text(english.replace("name:", "nam:"))
     shown = []
@@ -295,6 +381,18 @@ def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_pat
     health = json.loads((tmp_path / "state" / "health.json").read_text())
     assert "exhibit.yaml:4" in health["configuration"]
 
+    file.write_text(good)
+    (captions / "en.yaml").write_text(english)
+    started = run_module.load_captions
+
+    def edited_meanwhile(*words):
+        file.write_text("kiosk: [")
+        return started(*words)
+
+    monkeypatch.setattr(run_module, "load_captions", edited_meanwhile)
+    assert run("kiosk", "--config", file, *words)[0] == 0
+    assert run("kiosk", "--config", file, *words)[0] == 0, "what was kept is what was loaded"
+
     other.write_text(file.read_text())
     assert run("kiosk", "--config", other, *words)[0] == 78
     assert run("kiosk", "--config", file, "--print-unit")[0] == 78
@@ -306,6 +404,7 @@ def test_a_unit_is_printed(run, tmp_path):
     file.write_text("kiosk: {languages: [de]}\n")
     code, unit, _ = run("kiosk", "--print-unit", "--config", file)
     assert code == 0 and str(file) in unit and "Type=notify" in unit and "WatchdogSec=" in unit
+    assert run("kiosk", "--print-unit", "--config", file, "--model", "vgg16")[0] == 2
     file.write_text("kiosk: {languages: [xx]}\n")
     assert run("kiosk", "--print-unit", "--config", file)[0] == 78
     assert run("config", "--config", file)[0] == 78

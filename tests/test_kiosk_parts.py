@@ -146,22 +146,55 @@ def test_loading_may_take_a_quarter_of_an_hour(network, monkeypatch):
     assert run(fresh, 901.0, 3.0, step=1.0)[0] == "network"
 
 
-@pytest.mark.parametrize("error", [DamagedInputError("no model"), UnavailableError("offline")])
-def test_a_network_that_never_loads(network, error):
-    """What another configuration mends is raised; what may pass is tried until it is enough."""
-    fresh = Network(config.load().config, Stats("", ""), Budget(), now=0.0)
-    if isinstance(error, DamagedInputError):
+def fails_to_load(network, error, begin, seconds):
+    """Every try ends with an error; gives when the tries began."""
+    tries, known = [], len(Thread.made)
+    for k in range(round(2 * seconds)):
         Thread.made[-1].alive, Thread.made[-1].error = False, error
-        with pytest.raises(DamagedInputError, match="no model"):
-            fresh.tend(1.0)
-        return
-    before, now = len(Thread.made), 1.0
-    with pytest.raises(TemporaryError, match=r"5 times within 60 seconds .offline"):
-        while now < 100:
-            Thread.made[-1].alive, Thread.made[-1].error = False, error
-            fresh.tend(now)
-            now += 0.5
-    assert len(Thread.made) == before + 5 and now == pytest.approx(1 + 5 * 2.5, abs=1)
+        network.tend(begin + 0.5 * k)
+        if len(Thread.made) > known:
+            tries.append(begin + 0.5 * k)
+            known = len(Thread.made)
+    return tries
+
+
+def test_a_network_that_only_another_configuration_mends(network):
+    """The error is raised at once."""
+    fresh = Network(config.load().config, Stats("", ""), Budget(), now=0.0)
+    with pytest.raises(DamagedInputError, match="no model"):
+        fails_to_load(fresh, DamagedInputError("no model"), 1.0, 1.0)
+
+
+def test_a_network_that_never_loads(network):
+    """Tried until it is enough."""
+    fresh, before = (
+        Network(config.load().config, Stats("", ""), Budget(), now=0.0),
+        len(Thread.made),
+    )
+    with pytest.raises(TemporaryError, match=r"5 times within 60 seconds .out of memory"):
+        fails_to_load(fresh, MemoryError("out of memory"), 1.0, 100.0)
+    assert len(Thread.made) == before + 5
+
+
+def test_weights_that_cannot_be_downloaded_are_waited_for(network):
+    """For ever, in the same process: after 10, 30, 60 and then each 300 s, told meanwhile."""
+    budget = Budget()
+    fresh = Network(config.load().config, Stats("", ""), budget, now=0.0)
+    tries = fails_to_load(fresh, UnavailableError("no http://me:secret@x/w"), 0.0, 1200.0)
+    pauses = np.diff([0.0, *tries])
+    assert pauses == pytest.approx([10, 30, 60, 300, 300, 300], abs=1.1)
+    assert fresh.trouble(1110.0).card == "network" and 0 < fresh.trouble(1110.0).seconds < 300
+    assert budget.spent == {} and budget.last_error[0] == "network: no http://***@x/w"
+
+
+def test_a_network_that_always_needs_long_is_not_slow(monkeypatch, network):
+    """Slow is three times what the last map took, and hanging eight times."""
+    network._stats.map_ms.append(12_000.0)
+    network.show(PICTURE, 20.0, 20.0)
+    assert run(network, 20.0, 36.0, step=1.0) == [""]
+    assert network.trouble(57.0) == Trouble("slow", 96.0 - 37.0)
+    assert run(network, 57.0, 58.0, step=1.0) == ["slow"] and len(Thread.made) == 1
+    assert run(network, 115.0, 3.0, step=1.0)[-1] == "network"
 
 
 def test_five_restarts_a_minute_are_enough():
@@ -205,6 +238,8 @@ def test_what_is_wrong_with_the_camera(monkeypatch, told, count, after_s, card):
     assert (trouble and trouble.card) == card
     if card == "camera" and told != WAITING:
         assert trouble.seconds == pytest.approx(2.0)
+        assert camera.trouble(159.9).card == "camera"
+        assert camera.trouble(161.1).card == "staff", "for more than a minute"
 
 
 class Flicker(Source):

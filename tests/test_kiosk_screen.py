@@ -8,15 +8,18 @@ import pytest
 from realtime_lrp.modes.kiosk.captions import load_captions
 from realtime_lrp.modes.kiosk.pages import Exhibit
 from realtime_lrp.modes.kiosk.parts import Trouble
-from realtime_lrp.modes.kiosk.stage import Stage, View, canvas_size
+from realtime_lrp.modes.kiosk.stage import DRIFT, Stage, View, canvas_size
 from realtime_lrp.modes.kiosk.visitor import PRIVACY_S, Answer, Visitor
 from realtime_lrp.view import exhibit as exhibit_module
 from realtime_lrp.view.exhibit import (
     ACCENT,
     BACKGROUND,
+    EDGE,
     Page,
     PageArtist,
+    Plan,
     Words,
+    draw_card,
     plan_of,
     visible_part,
 )
@@ -47,10 +50,16 @@ def pages_of(exhibit):
             yield one.idle(language, 600.0, 600.0)
 
 
-def drawn(page, size=(720, 460), shift=(0, 0)):
+def plan(size):
+    """The page alone."""
+    box = 0, 0, size[1], size[0]
+    return Plan((0, 0, 0, 0), box, box)
+
+
+def drawn(page, size=(720, 460)):
     """A page on a canvas of its own, and its buttons."""
     canvas, artist = np.zeros((*size, 3), np.uint8), PageArtist()
-    artist.draw(canvas, (0, 0, size[1], size[0]), page, shift)
+    artist.draw(canvas, plan(size), page)
     return canvas, artist.places
 
 
@@ -63,7 +72,7 @@ def test_every_page_fits(exhibit, size, monkeypatch):
         return text
 
     monkeypatch.setattr(exhibit_module, "fitted", uncut)
-    x0, y0, x1, y1 = plan_of(size, swapped=False).page
+    x0, y0, x1, y1 = plan_of(size, swapped=False, far=round(DRIFT * min(size))).letters
     room = y1 - y0, x1 - x0
     for page in pages_of(exhibit):
         canvas, places = drawn(page, room)
@@ -92,7 +101,17 @@ def test_the_answer_stands_large_in_the_language(exhibit):
     first = rows[: np.flatnonzero(np.diff(rows) > 1)[0] + 1]
     assert len(first) > 720 / 25
     top = exhibit.active(1, "heart", 0.9, 0.0).top
-    assert top[1].text == "Herz" and exhibit.active(0, "", 0, 0).top[1].text != ""
+    assert top[1].text == "Herz"
+
+
+def test_without_an_answer_there_is_nothing_about_colours(exhibit):
+    """Then no map is drawn either; what to try comes at once."""
+    words = exhibit.captions[0]
+    told = [one.text for one in exhibit.active(0, "", 0.0, 0.0).top if isinstance(one, Words)]
+    assert told == [words.answer, words.nothing, words.try_, words.try_drawing[0]]
+    assert words.colours in [
+        one.text for one in exhibit.active(0, "heart", 0.9, 0.0).top if isinstance(one, Words)
+    ]
 
 
 def test_a_bar_shows_the_share(exhibit):
@@ -212,9 +231,13 @@ def test_chinese_breaks_between_letters_and_never_before_a_mark():
 
 
 def test_languages_go_on_until_one_is_chosen():
-    """In rotation; by number, by key in turn, by touch; the next visitor begins anew."""
-    visitor = Visitor(5, 15.0)
-    assert [visitor.language(now) for now in (0.0, 14.9, 15.0, 74.9, 75.0)] == [0, 0, 1, 4, 0]
+    """From the first one on; by number, by key in turn, by touch; with a visitor it stays."""
+    visitor = Visitor(5, 15.0, now=1000.0)
+    at = (1000.0, 1014.9, 1015.0, 1074.9, 1075.0)
+    assert [visitor.language(now) for now in at] == [0, 0, 1, 4, 0]
+    visitor.come(1020.0)
+    assert visitor.language(1090.0) == 1
+    visitor.go(0.0)
     visitor.handle(["3"], {}, 1.0)
     assert visitor.language(70.0) == 2
     visitor.handle(["l"], {}, 1.0)
@@ -223,14 +246,14 @@ def test_languages_go_on_until_one_is_chosen():
     places = {"language 1": (0, 0, 50, 50), "privacy": (50, 0, 100, 50)}
     visitor.handle([Mouse(10, 10, "left"), Mouse(10, 10, "")], places, 1.0)
     assert visitor.language(70.0) == 1
-    visitor.forget()
-    assert visitor.language(70.0) == 4
-    assert Visitor(5, 0.0).language(1e6) == 0
+    visitor.go(60.0)
+    assert [visitor.language(now) for now in (70.0, 80.0)] == [0, 1]
+    assert Visitor(5, 0.0, 0.0).language(1e6) == 0
 
 
 def test_the_privacy_card_comes_and_goes():
     """By key or touch, for 20 s; any key or touch takes it away; holding down does nothing more."""
-    visitor, places = Visitor(2, 0.0), {"privacy": (50, 0, 100, 50)}
+    visitor, places = Visitor(2, 0.0, 0.0), {"privacy": (50, 0, 100, 50)}
     visitor.handle(["p"], places, 10.0)
     assert visitor.privacy(10.0 + PRIVACY_S - 0.1) and not visitor.privacy(10.0 + PRIVACY_S)
     visitor.handle(["x"], places, 11.0)
@@ -248,7 +271,9 @@ def map_of(time_s, **scores):
     return SimpleNamespace(
         result=SimpleNamespace(scores=np.array(list(scores.values()), np.float32)),
         frame=SimpleNamespace(time=time_s),
-        engine=SimpleNamespace(label=lambda index: labels[index]),
+        engine=SimpleNamespace(
+            label=lambda index: labels[index], network=SimpleNamespace(labels=labels)
+        ),
     )
 
 
@@ -272,19 +297,32 @@ def test_nothing_is_no_answer():
     answer.hear(None)
     answer.hear(map_of(1.0, cup=0.12, bottle=0.10))
     assert answer.name == ""
-    answer.hear(map_of(9.0, cup=0.6, bottle=0.10))
-    assert answer.name == "cup"
+    last = map_of(9.0, cup=0.6, bottle=0.10)
+    answer.hear(last)
+    assert answer.name == "cup" and answer.is_of(last)
+    assert not answer.is_of(map_of(9.1, cup=0.1, bottle=0.7)), "the map explains something else"
     answer.hear(None)
-    assert answer.name == ""
+    assert answer.name == "" and not answer.is_of(last)
 
 
 def test_a_page_that_did_not_change_is_not_drawn_again(exhibit):
     """The drawing of letters is the dear part of a turn."""
     artist, canvas = PageArtist(), np.zeros((200, 300, 3), np.uint8)
     page = Page((Words("Herz"),))
-    artist.draw(canvas, (0, 0, 300, 200), page, (0, 0))
+    artist.draw(canvas, plan((200, 300)), page)
     patch = artist._patch
-    artist.draw(canvas, (0, 0, 300, 200), Page((Words("Herz"),)), (0, 0))
+    artist.draw(canvas, plan((200, 300)), Page((Words("Herz"),)))
     assert artist._patch is patch
-    artist.draw(canvas, (0, 0, 300, 200), page, (1, 0))
+    artist.draw(canvas, plan((200, 300)), Page((Words("Stern"),)))
     assert artist._patch is not patch
+
+
+def test_a_card_with_much_text_stays_on_the_screen():
+    """Its letters shrink: all of its frame is there, whatever a curator writes."""
+    for size in SIZES:
+        canvas = np.full((*size, 3), 90, np.uint8)
+        draw_card(canvas, "A title that is rather long", "word " * 200)
+        card = (canvas == EDGE).all(-1)
+        rows, columns = np.flatnonzero(card.any(axis=1)), np.flatnonzero(card.any(axis=0))
+        assert rows[0] > 0 and rows[-1] < size[0] - 1 and columns[0] > 0, size
+        assert np.ptp(rows) < 0.9 * size[0] and columns[-1] < size[1] - 1

@@ -28,7 +28,7 @@ class Staff:
         self.now += after
         return self.lock.handle(events, SIZE, self.now)
 
-    def hold(self, key="q", seconds=5.5, first=0.5, every=1 / 6):
+    def hold(self, key="q", seconds=5.5, first=0.5, every=1 / 20):
         """A key is held: a press, its first repeat, and then more of them."""
         self.do(key)
         self.do(key, after=first)
@@ -61,7 +61,7 @@ def asked():
     return staff
 
 
-@pytest.mark.parametrize(("first", "every"), [(0.2, 1 / 40), (0.7, 1 / 25), (0.7, 1 / 6)])
+@pytest.mark.parametrize(("first", "every"), [(0.2, 1 / 40), (0.7, 1 / 25), (0.7, 1 / 10)])
 def test_a_key_that_is_held_opens(first, every):
     """Slow and quick repeats; not before five seconds, and how far it is can be seen."""
     staff = Staff()
@@ -74,11 +74,13 @@ def test_a_key_that_is_held_opens(first, every):
 
 
 def test_presses_that_are_no_hold_do_not_open():
-    """A key pressed now and then, one let go after four seconds, and two keys in turn."""
+    """A key that is tapped, slowly or quickly; one let go after four seconds; two keys in turn."""
     staff = Staff()
-    for _ in range(20):
-        staff.do("q", after=1.1)
-    assert staff.lock.held == 0 and not staff.lock.opened
+    for gap in (1.1, 0.85, 0.3, 0.17):
+        for _ in range(round(6 / gap)):
+            staff.do("q", after=gap)
+        assert staff.lock.held < 0.99 and not staff.lock.opened
+        staff.rest(2)
     staff.hold(seconds=4)
     staff.rest(3)
     assert staff.lock.held == 0
@@ -133,6 +135,16 @@ def test_no_corner_and_other_buttons_do_not_open():
         staff.do(event)
         staff.rest(8)
         assert not staff.lock.opened and staff.lock.held == 0
+
+
+def test_a_finger_on_a_window_that_was_gone_holds_nothing():
+    """Nobody told that it was let go."""
+    staff = Staff()
+    staff.do(IN_CORNER)
+    staff.rest(2)
+    staff.lock.let_go()
+    staff.rest(10)
+    assert staff.lock.held == 0 and not staff.lock.opened
 
 
 def test_the_exhibit_gets_what_happens_while_nothing_is_asked():

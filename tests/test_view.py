@@ -6,6 +6,7 @@ import pytest
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance import strength as strengths
 from realtime_lrp.relevance.strength import strength
+from realtime_lrp.view import window
 from realtime_lrp.view.colormaps import COLORMAPS, colormap_named, compile_colours
 from realtime_lrp.view.overlay import FULL, SOFTNESS, Painter, Scale, lay_over
 from realtime_lrp.view.sheet import contact_sheet
@@ -204,3 +205,15 @@ def test_colour_blind_eyes_read_the_maps(eyes):
     seen = as_seen(colormap_named("icefire").table, EYES[eyes])
     apart = np.linalg.norm(seen[160:] - seen[95::-1], axis=1)  # from a quarter of the scale on
     assert apart.min() > 70
+
+
+def test_a_large_screen_keeps_its_proportions(monkeypatch):
+    """The canvas is limited by one factor for both sides."""
+    for screen, canvas in {
+        (4320, 7680): (2304, 4096), (720, 1280): (720, 1280), (1440, 5120): (1152, 4096),
+        (10, 1280): (240, 1280),
+    }.items():  # fmt: skip
+        monkeypatch.setattr(
+            window.cv2, "getWindowImageRect", lambda _, s=screen: (0, 0, s[1], s[0])
+        )
+        assert window.Window.size.fget(None) == canvas

@@ -123,19 +123,24 @@ class Plan:
     Attributes:
       picture: the picture's box.
       page: the page's box.
+      letters: the box in it that holds the page's elements; its size does not change as it wanders.
     """
 
     picture: Box
     page: Box
+    letters: Box
 
 
-def plan_of(size: tuple[int, int], swapped: bool, shift: tuple[int, int] = (0, 0)) -> Plan:
+def plan_of(
+    size: tuple[int, int], swapped: bool, far: int = 0, shift: tuple[int, int] = (0, 0)
+) -> Plan:
     """Where picture and page stand.
 
     Args:
       size: rows and columns of the canvas.
       swapped: whether the page comes first, so that no edge burns in.
-      shift: pixels by which what lies between them and the letters of the page are moved.
+      far: pixels by which anything is moved at most.
+      shift: pixels by which what lies between the two, and the page's letters, are moved.
     """
     rows, columns = size
     if columns >= rows:
@@ -144,7 +149,16 @@ def plan_of(size: tuple[int, int], swapped: bool, shift: tuple[int, int] = (0, 0
     else:
         edge = round(rows * (HIGH if swapped else 1 - HIGH)) + shift[1]
         first, second = (0, 0, columns, edge), (0, edge, columns, rows)
-    return Plan(second, first) if swapped else Plan(first, second)
+    picture, page = (second, first) if swapped else (first, second)
+    x0, y0, x1, y1 = page
+    dx, dy = shift
+    if columns >= rows:  # the edge between the two has moved across already
+        x0, x1 = (x0 + dx, x1) if swapped else (x0, x1 + dx)
+        y0, y1 = y0 + dy, y1 + dy
+    else:
+        y0, y1 = (y0 + dy, y1) if swapped else (y0, y1 + dy)
+        x0, x1 = x0 + dx, x1 + dx
+    return Plan(picture, page, (x0 + far, y0 + far, x1 - far, y1 - far))
 
 
 class PageArtist:
@@ -156,19 +170,23 @@ class PageArtist:
 
     def __init__(self):
         self.places: dict[str, Box] = {}
+        self._places: dict[str, Box] = {}
         self._drawn: tuple | None = None
         self._patch: np.ndarray | None = None
 
-    def draw(self, canvas: np.ndarray, box: Box, page: Page, shift: tuple[int, int]) -> None:
-        """Draws a page into its box, moved by a few pixels."""
-        x0, y0, x1, y1 = box
-        if (box, page, shift) != self._drawn:
-            self._drawn = box, page, shift
-            self._patch = np.full((y1 - y0, x1 - x0, 3), BACKGROUND, np.uint8)
-            places = _draw_page(self._patch, page, shift)
-            self.places = {
-                name: (a + x0, b + y0, c + x0, d + y0) for name, (a, b, c, d) in places.items()
-            }
+    def draw(self, canvas: np.ndarray, plan: Plan, page: Page) -> None:
+        """Draws a page where a plan has it."""
+        x0, y0, x1, y1 = plan.letters
+        room = y1 - y0, x1 - x0
+        if (room, page) != self._drawn:
+            self._drawn = room, page
+            self._patch = np.full((*room, 3), BACKGROUND, np.uint8)
+            self._places = _draw_page(self._patch, page)
+        self.places = {
+            name: (a + x0, b + y0, c + x0, d + y0) for name, (a, b, c, d) in self._places.items()
+        }
+        left, top, right, bottom = plan.page
+        canvas[top:bottom, left:right] = BACKGROUND
         canvas[y0:y1, x0:x1] = self._patch
 
 
@@ -177,10 +195,14 @@ def draw_card(canvas: np.ndarray, title: str, text: str, shift: tuple[int, int] 
     rows, columns = canvas.shape[:2]
     darken(canvas, (0, 0, columns, rows), CARD_SHADE)
     size = max(LEAST, round(min(rows / 17, columns / 24)))
-    width = min(round(columns * 0.84), 26 * size)
-    inner = width - 2 * size
     elements = (Words(title, 1.5, ACCENT), Space(0.5), Words(text))
-    height = sum(_height(one, inner, size) for one in elements) + 2 * size
+    width = min(round(columns * 0.84), 26 * size)
+    while True:
+        inner = width - 2 * size
+        height = sum(_height(one, inner, size) for one in elements) + 2 * size
+        if height <= 0.84 * rows or size == LEAST:
+            break
+        size -= 1
     x, y = (columns - width) // 2 + shift[0], (rows - height) // 2 + shift[1]
     cv2.rectangle(canvas, (x, y), (x + width, y + height), BACKGROUND, -1)
     cv2.rectangle(canvas, (x, y), (x + width, y + height), EDGE, max(1, size // 12))
@@ -218,17 +240,17 @@ def visible_part(picture: tuple[int, int], must: Box, room: tuple[int, int]) -> 
     return x, y, x + width, y + height
 
 
-def _draw_page(canvas: np.ndarray, page: Page, shift: tuple[int, int]) -> dict[str, Box]:
+def _draw_page(canvas: np.ndarray, page: Page) -> dict[str, Box]:
     rows, columns = canvas.shape[:2]
     size = max(LEAST, round(min(rows / 17, columns / 14)))
     while size > LEAST and _needed(page, columns - 2 * size, size) > rows - 2 * size:
         size -= 1
     inner, places = columns - 2 * size, {}
-    x, y = size + shift[0], size + shift[1]
+    x, y = size, size
     for one in page.top:
         _draw(canvas, one, x, y, inner, size, places)
         y += _height(one, inner, size)
-    y = rows - size + shift[1] - sum(_height(one, inner, size) for one in page.bottom)
+    y = rows - size - sum(_height(one, inner, size) for one in page.bottom)
     for one in page.bottom:
         _draw(canvas, one, x, y, inner, size, places)
         y += _height(one, inner, size)

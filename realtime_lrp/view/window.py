@@ -101,7 +101,8 @@ class Window:
             return SIZE
         if rows <= 0 or columns <= 0:
             return SIZE
-        return min(max(rows, SMALLEST), LARGEST), min(max(columns, SMALLEST), LARGEST)
+        scale = min(1.0, LARGEST / max(rows, columns))
+        return max(round(rows * scale), SMALLEST), max(round(columns * scale), SMALLEST)
 
     def events(self) -> list[str | Mouse]:
         """Handles what happened: key names (see `keys`) and the mouse, oldest first."""

@@ -91,6 +91,7 @@ class Cards(_Part):
 
     starting: Card
     camera: CountedCard
+    staff: Card
     frozen: Card
     dark: Card
     slow: CountedCard

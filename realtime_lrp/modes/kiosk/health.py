@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ log = logging.getLogger(__name__)
 class Health:
     """Replaces a JSON file as a whole, every few seconds and when the state changes.
 
-    A file that cannot be written is told once and tried again: the exhibit goes on.
+    Its folder is made where there is none. A file that cannot be written is told once and tried
+    again: the exhibit goes on.
 
     Args:
       path: the file.
@@ -28,6 +30,8 @@ class Health:
         self._written_at: float | None = None
         self._state: object = None
         self._failing = False
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
 
     def due(self, state: object, now: float) -> bool:
         """Whether it has to be written."""

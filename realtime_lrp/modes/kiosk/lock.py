@@ -10,6 +10,7 @@ import math
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from realtime_lrp.errors import unknown
 from realtime_lrp.view.keys import name_of
@@ -19,8 +20,11 @@ from realtime_lrp.view.window import Mouse
 HOLD_S = 5.0
 """How long the key or the corner is held."""
 
-GAP_S = 1.0
-"""A key that comes again within this is held."""
+FIRST_GAP_S, GAP_S, PRESSES = 1.0, 0.4, 40
+"""A key that comes again within this is held: the first time, then each time, and so often in all.
+
+Desktops repeat a held key after 0.2 to 0.7 s, then 20 to 40 times a second; nobody taps so fast.
+"""
 
 CORNER = 0.12
 """Side of the corner as a share of the shorter side of the canvas."""
@@ -39,6 +43,29 @@ DIGITS = 4, 12
 
 _PAD_KEYS = {"BackSpace": "back", "Delete": "back", "Return": "enter", "Escape": "leave"}
 _PAD_KEYS |= {digit: digit for digit in "0123456789"}
+
+
+@dataclass(frozen=True)
+class _Presses:
+    """A key that comes again and again.
+
+    Attributes:
+      first, last: when it came first and last.
+      count: how often it came.
+    """
+
+    first: float
+    last: float
+    count: int
+
+    def goes_on(self, now: float) -> bool:
+        """Whether it is still held."""
+        return now - self.last <= (FIRST_GAP_S if self.count == 1 else GAP_S)
+
+    @property
+    def held(self) -> float:
+        """0 to 1, how much of the hold is done."""
+        return min((self.last - self.first) / HOLD_S, self.count / PRESSES)
 
 
 class Lock:
@@ -62,7 +89,7 @@ class Lock:
         self.asking = self.wrong = self.opened = False
         self.waits_s = 0
         self._key, self._corner, self._pin = key, corner, pin
-        self._pressed: tuple[float, float] | None = None  # the key: first time, last time
+        self._pressed: _Presses | None = None
         self._touched: float | None = None  # the corner: since when
         self._down = False
         self._typed = ""
@@ -94,7 +121,7 @@ class Lock:
                 self._move(event, size, now)
             else:
                 self._press(event, now)
-        if self._pressed and now - self._pressed[1] > GAP_S:
+        if self._pressed and not self._pressed.goes_on(now):
             self._pressed = None
         if not self.asking:
             self._look(now)
@@ -102,6 +129,11 @@ class Lock:
             self._leave()
         self.waits_s = math.ceil(max(0.0, self._waits_until - now))
         return [] if asked else list(events)
+
+    def let_go(self) -> None:
+        """Nothing is held any more: the window was gone, which is not told of what is let go."""
+        self._pressed = self._touched = None
+        self._down = False
 
     def _move(self, mouse: Mouse, size: tuple[int, int], now: float) -> None:
         left = mouse.button == "left"
@@ -120,22 +152,22 @@ class Lock:
         return self._corner != "none" and max(x, y) < side
 
     def _press(self, key: str, now: float) -> None:
-        again = self._pressed and now - self._pressed[1] <= GAP_S
+        again = self._pressed and self._pressed.goes_on(now)
         if key != self._key:
             self._pressed = None
         elif again:
-            self._pressed = self._pressed[0], now
+            self._pressed = _Presses(self._pressed.first, now, self._pressed.count + 1)
         elif not self.asking:
-            self._pressed = now, now
+            self._pressed = _Presses(now, now, 1)
         # The key that opened the pad goes on coming until it is let go: it is no input.
         if self.asking and key in _PAD_KEYS and not (key == self._key and again):
             self._type(_PAD_KEYS[key], now)
 
     def _look(self, now: float) -> None:
         """Looks whether the hold is done."""
-        by_key = self._pressed[1] - self._pressed[0] if self._pressed else 0.0
-        by_touch = now - self._touched if self._touched is not None else 0.0
-        self.held = min(1.0, max(by_key, by_touch) / HOLD_S)
+        by_key = self._pressed.held if self._pressed else 0.0
+        by_touch = (now - self._touched) / HOLD_S if self._touched is not None else 0.0
+        self.held = min(1.0, max(by_key, by_touch))
         if self.held == 1.0:
             self.held, self._touched, self._used = 0.0, None, now
             self.asking = self._pin is not None

@@ -9,36 +9,35 @@ from typing import Any
 
 import numpy as np
 
-from realtime_lrp.config import ASSETS, Config
+from realtime_lrp.config import Config
 from realtime_lrp.hours import parse_hours
-from realtime_lrp.modes.engine import turned
+from realtime_lrp.modes.engine import Engine
 from realtime_lrp.modes.kiosk.captions import Captions
 from realtime_lrp.modes.kiosk.heat import Heat
 from realtime_lrp.modes.kiosk.lock import Lock
 from realtime_lrp.modes.kiosk.pages import Exhibit
 from realtime_lrp.modes.kiosk.parts import Budget, Network, Pictures, Trouble
+from realtime_lrp.modes.kiosk.pictures import Clips, as_in_a_mirror, camera_of
 from realtime_lrp.modes.kiosk.stage import Stage, View, canvas_size
 from realtime_lrp.modes.kiosk.states import Machine, Seen, State
 from realtime_lrp.modes.kiosk.visitor import NOTHING, Answer, Visitor
 from realtime_lrp.modes.live.relevance import Map
 from realtime_lrp.modes.stats import Stats
-from realtime_lrp.video.cameras import Asked
 from realtime_lrp.video.capture import OpenSource
-from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
-from realtime_lrp.video.playback import Playback
 from realtime_lrp.video.presence import Presence
 from realtime_lrp.video.slot import Item
-from realtime_lrp.video.sources import open_source
 from realtime_lrp.view.colormaps import by_sign
 from realtime_lrp.view.exhibit import Page
 from realtime_lrp.view.scene import Look
+from realtime_lrp.view.text import undrawable
 from realtime_lrp.view.window import Mouse
-
-CLIP = ASSETS / "demo.mp4"
 
 CLOSED_FPS = 2.0
 POLL_S = 0.02
 """So long a turn of the loop waits for a picture, or for the next drawing."""
+
+TYPING_S = 0.001
+"""The same while a PIN is typed: OpenCV keeps one key of those that come between two turns."""
 
 PAIR_S = 2.0
 """Of a clip the pictures are shown with their own maps, unless these come later than this."""
@@ -109,20 +108,22 @@ class Kiosk:
         self._clock, self._wall = clock, wall
         self._hours = parse_hours(kiosk.hours)
         self._machine = Machine(kiosk.idle_seconds, kiosk.countdown_seconds, now)
-        self._visitor = Visitor(len(captions), kiosk.language_seconds)
+        self._visitor = Visitor(len(captions), kiosk.language_seconds, now)
         self._lock = Lock(kiosk.exit_key, kiosk.exit_corner, kiosk.pin)
         self._presence, self._answer, self._heat = Presence(), Answer(), Heat(kiosk.hot)
         self.budget = Budget()
         self.camera = Pictures(
             "camera",
-            open_camera or _camera_of(config),
-            lambda picture: turned(picture, config.input.mirror is not False),
+            open_camera or camera_of(config),
+            lambda picture: as_in_a_mirror(picture, config.input.mirror is not False),
             self.budget,
         )
-        self._clip = Pictures("clip", _clip_of(config), lambda picture: picture, self.budget)
+        open_clips = functools.partial(Clips, kiosk.clips, self._note)
+        self._clip = Pictures("clip", open_clips, lambda picture: picture, self.budget)
         self.network = Network(config, stats, self.budget, now)
         self._stage: Stage | None = None
         self._exhibit: Exhibit | None = None
+        self._prepared_for: Engine | None = None
         self._prepare_stage(signed=False)
         self.state, self.card = self._machine.state, "starting"
         self._trouble: Trouble | None = Trouble("starting")
@@ -167,11 +168,21 @@ class Kiosk:
         """Degrees Celsius of the processor, None where that is not known."""
         return self._heat.temperature
 
+    @property
+    def opens(self) -> datetime | None:
+        """When it opens; None while it is open."""
+        now = self._wall()
+        return None if self._hours.is_open(now) else self._hours.next_change(now)
+
     def _listen(self, now: float) -> None:
         size = canvas_size(self._window.size)
-        events = self._lock.handle(self._window.events(), size, now)
+        events = self._window.events()
+        if self._window.reopened > self.budget.spent["window"]:  # what was held there is let go
+            self.budget.spent["window"] = self._window.reopened
+            self._lock.let_go()
+            events = [*events, Mouse(0, 0, "")]
+        events = self._lock.handle(events, size, now)
         self._visitor.handle(events, self._stage.places, now)
-        self.budget.spent["window"] = self._window.reopened
 
     def _tend(self, now: float) -> None:
         self._open = self._hours.is_open(self._wall())
@@ -179,13 +190,15 @@ class Kiosk:
         self._clip.tend(self._on_stage == "clip", now)
         self.network.tend(now)
         engine = self.network.engine
-        if engine and engine.explainer.signed != self._exhibit.signed:
+        if engine and engine is not self._prepared_for:
+            self._prepared_for = engine
             self._prepare_stage(engine.explainer.signed)
+            self._check_labels(engine)
 
     def _look(self, now: float) -> bool:
         """Takes in the newest pictures; whether the one on the stage is new."""
         live = self._on_stage == "camera"
-        wait_s = POLL_S if live else 0.0
+        wait_s = POLL_S if live and not self._lock.asking else 0.0
         frame = self.camera.newest(wait_s)
         if frame and self._presence.look(frame.value, now):
             self._moved_at = now
@@ -210,7 +223,7 @@ class Kiosk:
         self.state = self._machine.step(seen)
         self.card = card if self.state == State.CARD else ""
         if (self.state, self.card) != before:
-            self._changed(*before)
+            self._changed(*before, now)
         if self.state in (State.ATTRACT, State.CARD):
             self._swapped = bool(int(now / SWAP_S) % 2)
 
@@ -229,11 +242,15 @@ class Kiosk:
         symbol = bool(knows_nothing and self._answer.name and self._on_stage == "camera")
         return symbol and now - self._moved_at < SYMBOL_S
 
-    def _changed(self, state: State, card: str) -> None:
+    def _changed(self, state: State, card: str, now: float) -> None:
         words = (f"{state} ({card})" if card else state, self.described)
         log.info("%s -> %s", *words)
-        if self.state == State.ATTRACT:
-            self._visitor.forget()
+        if self.state == State.CLOSED:
+            self._presence.forget()
+        elif self.state == State.ATTRACT:
+            self._visitor.go(now)
+        elif self.state == State.ACTIVE:
+            self._visitor.come(now)
         on_stage = self._what_is_on_stage()
         if on_stage != self._on_stage:
             self._on_stage, self._shown = on_stage, None
@@ -256,26 +273,24 @@ class Kiosk:
 
     def _is_time(self, now: float) -> bool:
         """Whether the screen is drawn although nothing is new."""
-        fps = CLOSED_FPS if self.state == State.CLOSED else self._config.kiosk.attract_fps
+        rests = self.state == State.CLOSED and not (self._lock.asking or self._lock.held)
+        fps = CLOSED_FPS if rests else self._config.kiosk.attract_fps
         return now - self._drawn_at >= 1 / fps
 
     def _due(self, now: float, fresh: bool) -> bool:
         if (fresh and self._on_stage == "camera") or self._is_time(now):
             return True
         if self._on_stage != "camera":
-            time.sleep(POLL_S)
+            time.sleep(TYPING_S if self._lock.asking else POLL_S)
         return False
 
     def _draw(self, now: float) -> None:
-        size = canvas_size(self._window.size)
-        if self.state == State.CLOSED:
-            canvas = np.zeros((*size, 3), np.uint8)
-        else:
-            made = self._made()
-            self._answer.hear(made)
-            words = self._captions[self._visitor.language(now)]
-            canvas = self._stage.draw(size, self._view(made, now), words, self._lock, now)
-            self._count(made)
+        size, made = canvas_size(self._window.size), self._made()
+        self._answer.hear(made)
+        view = None if self.state == State.CLOSED else self._view(made, now)
+        words = self._captions[0 if self._lock.asking else self._visitor.language(now)]
+        canvas = self._stage.draw(size, view, words, self._lock, now)
+        self._count(made)
         self._window.show(canvas)
         self._window.tend()
         self._drawn_at = now
@@ -294,7 +309,7 @@ class Kiosk:
         shown = made.frame if pair else self._shown
         return View(
             picture=shown.value if shown else None,
-            made=made if self._answer.name else None,
+            made=made if self._answer.is_of(made) else None,
             page=self._page(now),
             trouble=self._trouble if self.state == State.CARD else None,
             privacy=self._visitor.privacy(now),
@@ -317,20 +332,20 @@ class Kiosk:
             if made:
                 self._stats.map_age_ms.append(1000 * (now - made.frame.time))
 
+    def _note(self, error: str) -> None:
+        self.budget.note(error, self._clock())
+
+    def _check_labels(self, engine: Engine) -> None:
+        """Tells which letters of the network's own names the fonts lack."""
+        lacking = dict.fromkeys("".join(undrawable(name) for name in engine.network.labels or ()))
+        if lacking:
+            text = f"labels: the fonts have no {' '.join(lacking)}; translate them in the captions"
+            log.warning("%s", text)
+            self._note(text)
+
     def _prepare_stage(self, signed: bool) -> None:
         overlay = self._config.overlay
         colormap = overlay.colormap or by_sign(signed)
         self._stage = Stage(Look(colormap, overlay.opacity, overlay.style, overlay.follow))
         drawing = self._config.model.name == "shapes"
         self._exhibit = Exhibit(tuple(self._captions), drawing, colormap, signed)
-
-
-def _camera_of(config: Config) -> OpenSource:
-    live = config.live
-    asked = Asked(live.camera_size, live.camera_fps, live.camera_format)
-    return functools.partial(open_source, live.source, asked=asked, isolated=True)
-
-
-def _clip_of(config: Config) -> OpenSource:
-    clips = config.kiosk.clips or [str(CLIP)]
-    return lambda stop: Playback(inputs_of(clips, PICTURES + VIDEOS, "clip"), stop)

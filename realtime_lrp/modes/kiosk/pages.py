@@ -9,6 +9,9 @@ from realtime_lrp.view.exhibit import ACCENT, SOFT, Buttons, Page, Share, Space,
 CAPTION_S = 6.0
 """Seconds for which each caption stands."""
 
+SHORT = 12
+"""Letters of a name that stands in the largest type."""
+
 HINT_S = 12.0
 """Seconds for which each thing to try stands."""
 
@@ -51,8 +54,13 @@ class Exhibit:
         if name:
             top = [
                 Words(words.answer, 0.9, SOFT),
-                Words(words.label(name), 2.4, ACCENT, one_line=True),
+                Words(words.label(name), 2.4 if len(name) <= SHORT else 1.5, ACCENT),
                 Share(round(share, 2)),
+                Space(0.5),
+                Words(words.colours_signed if self.signed else words.colours, 0.9),
+                Space(0.3),
+                Strip(self.colormap, words.against if self.signed else words.little, words.much),
+                Space(0.6),
             ]
         else:
             top = [
@@ -61,15 +69,7 @@ class Exhibit:
                 Space(2),
             ]
         hints = words.try_drawing if self.drawing else words.try_objects
-        top += [
-            Space(0.5),
-            Words(words.colours_signed if self.signed else words.colours, 0.9),
-            Space(0.3),
-            Strip(self.colormap, words.against if self.signed else words.little, words.much),
-            Space(0.6),
-            Words(words.try_, 0.9, SOFT),
-            Words(_nth(hints, seconds, HINT_S), 1.0),
-        ]
+        top += [Words(words.try_, 0.9, SOFT), Words(_nth(hints, seconds, HINT_S), 1.0)]
         return Page(tuple(top), self._foot(language))
 
     def idle(self, language: int, left_s: float, of_s: float) -> Page:

@@ -16,6 +16,7 @@ from realtime_lrp.errors import (
     DamagedInputError,
     MissingInputError,
     TemporaryError,
+    UnavailableError,
     UsageError,
     first_line,
 )
@@ -47,6 +48,15 @@ OPENING_S = 10.0
 
 ASLEEP_S = 2.0
 """Nobody looked for so long: the process stood still, and what waited since then waits anew."""
+
+OFFLINE_S = (10.0, 30.0, 60.0, 300.0)
+"""Seconds from a failed download of weights to the next try, each time longer."""
+
+GONE_S = 60.0
+"""Seconds without the camera after which the staff are asked for."""
+
+TIMES_SLOWER, TIMES_HUNG = 3, 8
+"""A network that needs long for a map is slow, and hangs, from so many times as long on."""
 
 WRONG = (UsageError, DamagedInputError, MissingInputError)
 """Errors of the network's loading that stay until the configuration is changed."""
@@ -124,6 +134,7 @@ class Pictures:
         self._part, self._open, self._turned, self._budget = part, open_source, turned, budget
         self._capture: Capture | None = None
         self._since, self._number = 0.0, 0
+        self._well_at = 0.0
         self._reconnects = self._captured = 0
 
     def newest(self, timeout_s: float) -> Item[np.ndarray] | None:
@@ -155,7 +166,8 @@ class Pictures:
         if wanted and not self._capture:
             self._capture = Capture(self._open, self._turned, patient=True)
             self._capture.start()
-            self._since, self._number = now, 0
+            self._since = self._well_at = now
+            self._number = 0
         elif not wanted:
             self.release()
 
@@ -175,11 +187,21 @@ class Pictures:
             late = now - self._since > OPENING_S
             return Trouble("camera" if late else "starting", PAUSE_S)
         if not capture.trouble:
+            self._well_at = now
             return None
         card = {FROZEN: "frozen", DARK: "dark"}.get(capture.trouble, "camera")
         if not self._budget.last_error or self._budget.last_error[0] != capture.trouble:
             self._budget.note(capture.trouble, now)
-        return Trouble(card, capture.next_try - now)
+        gone = card == "camera" and now - self._well_at > GONE_S
+        return Trouble("staff" if gone else card, capture.next_try - now)
+
+    @property
+    def described(self) -> str:
+        """What it is, or what is wrong with it."""
+        capture = self._capture
+        if capture is None:
+            return "released"
+        return capture.trouble or capture.described
 
 
 class Network:
@@ -199,6 +221,7 @@ class Network:
         self.engine: Engine | None = None
         self._config, self._stats, self._budget = config, stats, budget
         self._frames: Slot[np.ndarray] = Slot()
+        self._offline = 0
         self._start(now)
 
     def show(self, picture: np.ndarray, captured: float, now: float) -> None:
@@ -247,7 +270,17 @@ class Network:
         if not self._thread.maps.count and self.engine is None:
             return Trouble("starting")
         waited = now - self._waiting if self._waiting is not None else 0.0
-        return Trouble("slow", HUNG_S - waited) if waited > SLOW_S else None
+        slow = waited > max(SLOW_S, TIMES_SLOWER * self._usual_s)
+        return Trouble("slow", self._hung_s - waited) if slow else None
+
+    @property
+    def _usual_s(self) -> float:
+        """Seconds that the last map took."""
+        return self._stats.map_ms[-1] / 1000 if self._stats.map_ms else 0.0
+
+    @property
+    def _hung_s(self) -> float:
+        return max(HUNG_S, TIMES_HUNG * self._usual_s)
 
     def end(self) -> None:
         """Begins no further map."""
@@ -285,7 +318,7 @@ class Network:
             return "it fails again and again" if now - self._failing > FAILING_S else ""
         if not self._count and self.engine is None:
             return "loading takes too long" if now - self._since > LOADING_S else ""
-        hung = self._waiting is not None and now - self._waiting > HUNG_S
+        hung = self._waiting is not None and now - self._waiting > self._hung_s
         return "it hangs" if hung else ""
 
     def _ended(self, now: float) -> None:
@@ -296,7 +329,18 @@ class Network:
             if self.engine is None and isinstance(error, WRONG):
                 raise
             why = first_line(error)
+            if self.engine is None and isinstance(error, UnavailableError):
+                self._wait_for_weights(why, now)
+                return
         self._give_up(why, now, keep_engine=True)
+
+    def _wait_for_weights(self, why: str, now: float) -> None:
+        """Tries again later, for ever: another process would fare no better."""
+        pause_s = OFFLINE_S[min(self._offline, len(OFFLINE_S) - 1)]
+        self._offline += 1
+        self._budget.note(f"network: {why}", now)
+        log.warning("the network cannot be loaded, next try in %.0f s: %s", pause_s, masked(why))
+        self._again = now + pause_s
 
     def _give_up(self, why: str, now: float, keep_engine: bool) -> None:
         self._thread.end()

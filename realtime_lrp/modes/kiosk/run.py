@@ -48,7 +48,7 @@ def run(
       duration_s: seconds from the first map, or None.
       stats: where the figures go, or None.
       complaint: what is wrong with the configuration that was to be used, told in the health file.
-      works: is called once, after the first map.
+      works: is called once, when there was a map and a picture of the camera.
       window: what stands for the window, a class like `FullScreen`.
       parts: further arguments of `Kiosk`.
 
@@ -69,7 +69,7 @@ def run(
     _forbid_core_dumps()
     threading.excepthook = _log_ended_thread
     figures, service = Stats("", "", frames_dropped=None, reconnects=0), Service()
-    report = _Report(Health(health), figures, complaint)
+    report = _Report(Health(health), figures, config, complaint)
     if window is None:
         window = Unseen if config.live.display == "none" else FullScreen
     with stop_signals() as stopped:
@@ -80,6 +80,7 @@ def run(
         finally:
             service.stopping()
             kiosk.end()
+            report.tell(kiosk, ended=True)
             shown.close()
     if engine := kiosk.network.engine:
         figures.device, figures.precision = engine.device, engine.precision
@@ -114,7 +115,7 @@ def _go_on(
             service.alive(time.monotonic())
             service.status(kiosk.described)
             report.tell(kiosk)
-        if figures.maps and not worked:
+        if not worked and figures.maps and kiosk.camera.captured:
             worked = True
             works()
         if duration_s is not None and figures.seconds() >= duration_s:
@@ -127,34 +128,42 @@ class _Report:
     Args:
       file: the health file.
       figures: the counts.
+      config: the effective configuration.
       complaint: what is wrong with the configuration that was to be used.
     """
 
-    def __init__(self, file: Health, figures: Stats, complaint: str):
-        self._file, self._figures, self._complaint = file, figures, complaint
+    def __init__(self, file: Health, figures: Stats, config: Config, complaint: str):
+        self._file, self._figures, self._config = file, figures, config
+        self._complaint = complaint
         self._shown, self._maps = Meter(), Meter()
         self._begun, self._process = time.monotonic(), psutil.Process()
 
-    def tell(self, kiosk: Kiosk) -> None:
+    def tell(self, kiosk: Kiosk, ended: bool = False) -> None:
         """Writes it where it is due."""
-        now = time.monotonic()
+        now, state = time.monotonic(), "ended" if ended else kiosk.described
         self._shown.reached(self._figures.frames_shown)
         self._maps.reached(self._figures.maps)
-        if self._file.due(kiosk.described, now):
-            self._file.write(self._facts(kiosk, now), kiosk.described, now)
+        if self._file.due(state, now):
+            facts = self._facts(kiosk, now)
+            self._file.write({**facts, "state": "ended"} if ended else facts, state, now)
 
     def _facts(self, kiosk: Kiosk, now: float) -> dict[str, Any]:
+        config, engine, opens = self._config, kiosk.network.engine, kiosk.opens
         last, at = kiosk.budget.last_error or (None, now)
         error = last and {"what": last, "when": _moment(now - at)}
         return {
             "state": str(kiosk.state),
             "card": kiosk.card or None,
+            "opens": opens and opens.isoformat(timespec="minutes"),
             "uptime_s": round(now - self._begun, 1),
             "fps": round(self._shown.rate(), 1),
             "maps_per_s": round(self._maps.rate(), 1),
             "restarts": dict(kiosk.budget.spent),
             "reconnects": kiosk.camera.reconnects,
             "last_error": error,
+            "camera": f"{masked(config.live.source)}: {masked(kiosk.camera.described)}",
+            "network": config.model.name,
+            "computes": f"{engine.precision} on {engine.device}" if engine else None,
             "configuration": masked(self._complaint) or "as written",
             "temperature_c": kiosk.temperature,
             "memory_mib": round(self._process.memory_info().rss / 2**20),

@@ -156,8 +156,8 @@ ExecStart=/bin/sh -c 'rm -f %t/realtime-lrp/screen; mkfifo %t/realtime-lrp/scree
     read -r DISPLAY <%t/realtime-lrp/screen; export DISPLAY; exec "$$@"' sh \\
     {command}
 
-# Whatever ended it, it comes back; only where staff left it with the key (0) it stays down until
-# systemctl start.
+# Whatever ended it, it comes back; only where staff left it with the key (0), or somebody sent it
+# SIGTERM (0 as well), it stays down until systemctl start.
 Restart=always
 RestartPreventExitStatus=0
 # Pauses grow from 2 to 60 s. Needs systemd 254; older ones warn, and always wait 2 s.

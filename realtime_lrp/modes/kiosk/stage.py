@@ -76,34 +76,40 @@ class Stage:
         return self._pages.places
 
     def draw(
-        self, size: tuple[int, int], view: View, words: Captions, lock: Lock, now: float
+        self, size: tuple[int, int], view: View | None, words: Captions, lock: Lock, now: float
     ) -> np.ndarray:
         """The canvas, uint8 [*size, 3] RGB.
 
         Args:
           size: its rows and columns.
-          view: what is to be seen.
+          view: what is to be seen; None is a black screen.
           words: the captions in the present language.
           lock: what is asked of who wants to leave.
           now: the time.
         """
-        shift = _drift(now, DRIFT * min(size))
-        plan = plan_of(size, view.swapped, shift)
-        canvas = np.full((*size, 3), BACKGROUND, np.uint8)
-        if view.picture is not None:
-            self._draw_picture(canvas, plan.picture, view)
-        self._pages.draw(canvas, plan.page, view.page, shift)
+        canvas = np.zeros((*size, 3), np.uint8)
+        if view:
+            self._draw_view(canvas, view, words, now)
         if lock.asking:
             _draw_pad(canvas, lock, words)
-        elif view.privacy:
+        if lock.held > 0.2:
+            draw_hold(canvas, lock.held)
+        return canvas
+
+    def _draw_view(self, canvas: np.ndarray, view: View, words: Captions, now: float) -> None:
+        canvas[:] = BACKGROUND
+        size = canvas.shape[:2]
+        far = round(DRIFT * min(size))
+        plan = plan_of(size, view.swapped, far, _drift(now, far))
+        if view.picture is not None:
+            self._draw_picture(canvas, plan.picture, view)
+        self._pages.draw(canvas, plan, view.page)
+        if view.privacy:
             draw_card(canvas, words.privacy.title, words.privacy.text)
         elif view.trouble:
             card = getattr(words.cards, view.trouble.card)
             text = filled(card.text, view.trouble.seconds)
             draw_card(canvas, card.title, text, _drift(now, CARD_DRIFT * min(size)))
-        if lock.held > 0.2:
-            draw_hold(canvas, lock.held)
-        return canvas
 
     def _draw_picture(self, canvas: np.ndarray, box: Box, view: View) -> None:
         picture, made = view.picture, view.made

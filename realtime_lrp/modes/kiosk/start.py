@@ -7,6 +7,7 @@ and the fault told, so that the exhibit comes up after a typing error.
 import hashlib
 import logging
 import os
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -16,15 +17,14 @@ from typing import Any
 
 from platformdirs import user_state_path
 
-from realtime_lrp import config
+from realtime_lrp import __version__, config
 from realtime_lrp.config import Config, Settings
 from realtime_lrp.errors import Error, UsageError, first_line
 from realtime_lrp.modes.engine import check_names, with_demo_network
 from realtime_lrp.modes.kiosk.captions import load_captions
 from realtime_lrp.modes.kiosk.lock import check_key
-from realtime_lrp.modes.kiosk.parts import WRONG
 from realtime_lrp.modes.kiosk.run import run
-from realtime_lrp.video.files import PICTURES, VIDEOS, check_output, completed, inputs_of
+from realtime_lrp.video.files import PICTURES, VIDEOS, completed, inputs_of, masked
 
 LOG_BYTES = 256 * 1024
 """Size of the log and of the one before it."""
@@ -48,26 +48,94 @@ def load(
         return _checked(config.load(file, sets, options))
     except Error as error:
         if restored := _restored(file, sets, options):
-            log.error("%s\nThe last good configuration is used instead.", error)
             return replace(restored, complaint=str(error))
         raise
 
 
-def start(settings: Settings, duration_s: float | None, stats: Path | None, **parts: Any):
+def start(
+    settings: Settings, duration_s: float | None, stats: Path | None, **parts: Any
+) -> list[str]:
     """Runs the exhibit; see `run`.
+
+    A configuration that cannot make a map gives way to the last good one.
 
     Raises:
       Error: what `run` raises.
     """
     _log_to(state_folder() / "kiosk.log")
+    attempt = _Attempt(settings)
     try:
-        return _run(settings, duration_s, stats, parts)
-    except WRONG as error:
-        good = None if settings.complaint else _restored(*settings.given)
-        if good is None:
-            raise
-        log.error("%s\nThe last good configuration is used instead.", error)
-        return _run(replace(good, complaint=str(error)), duration_s, stats, parts)
+        return attempt.run(duration_s, stats, parts)
+    except Error as error:
+        if isinstance(error, UsageError):
+            error = settings.located(error)
+        good = None if attempt.works or settings.complaint else _restored(*settings.given)
+        if good is None or attempt.is_kept():
+            log.info("ends: %s", masked(str(error)))
+            raise error from None
+        return _Attempt(replace(good, complaint=str(error))).run(duration_s, stats, parts)
+
+
+class _Attempt:
+    """A run with one configuration.
+
+    Attributes:
+      works: whether it made a map and had a picture of the camera.
+    """
+
+    def __init__(self, settings: Settings):
+        self.works = False
+        self._settings = settings
+        file = settings.given[0]
+        self._kept = _copies(file, settings.config) if file and not settings.complaint else {}
+
+    def run(self, duration_s: float | None, stats: Path | None, parts: dict) -> list[str]:
+        settings, chosen = self._settings, with_demo_network(self._settings.config)
+        if "lrp.target" not in settings.origins:  # what is explained is the answer that is shown
+            lrp = chosen.lrp.model_copy(update={"target": "top1"})
+            chosen = chosen.model_copy(update={"lrp": lrp})
+        if settings.complaint:
+            log.error(
+                "%s\nThe last good configuration is used instead.", masked(settings.complaint)
+            )
+        log.info(
+            "realtime_lrp %s, process %d: %s, camera %s, %s",
+            __version__, os.getpid(), chosen.model.name, masked(chosen.live.source),
+            settings.given[0] or "no configuration file",
+        )  # fmt: skip
+        lines = run(
+            chosen, health_file(chosen), duration_s, stats,
+            settings.complaint, self._note_that_it_works, **parts,
+        )  # fmt: skip
+        log.info("ends: left by the staff, or told to stop")
+        return lines
+
+    def is_kept(self) -> bool:
+        """Whether this configuration is the last good one already."""
+        try:
+            return all(path.read_bytes() == data for path, data in self._kept.items())
+        except OSError:
+            return False
+
+    def _note_that_it_works(self) -> None:
+        """Keeps the configuration as it was at the start."""
+        self.works = True
+        try:
+            for path, data in self._kept.items():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with completed(path, overwrite=True) as part:
+                    part.write_bytes(data)
+        except (Error, OSError) as error:
+            log.warning("the configuration could not be kept: %s", first_line(error))
+
+
+def _copies(file: str | Path, chosen: Config) -> dict[Path, bytes]:
+    """The configuration file and the captions that it names, by where they are kept."""
+    folder, captions = _good_folder(file), _captions_folder(chosen)
+    sources = {folder / "config.yaml": Path(file)}
+    for one in captions.glob("*.yaml") if captions else ():
+        sources[folder / "captions" / one.name] = one
+    return {target: source.read_bytes() for target, source in sources.items()}
 
 
 def state_folder() -> Path:
@@ -75,7 +143,10 @@ def state_folder() -> Path:
 
     It is made where there is none.
     """
-    folder = Path(os.environ.get("STATE_DIRECTORY") or user_state_path("realtime-lrp"))
+    try:
+        folder = Path(os.environ.get("STATE_DIRECTORY") or user_state_path("realtime-lrp"))
+    except RuntimeError:  # a user without a home
+        folder = Path(tempfile.gettempdir()) / "realtime-lrp"
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -89,21 +160,6 @@ def health_file(config: Config) -> Path:
     return (Path(runtime) if runtime else state_folder()) / "health.json"
 
 
-def _run(
-    settings: Settings, duration_s: float | None, stats: Path | None, parts: dict
-) -> list[str]:
-    chosen = with_demo_network(settings.config)
-    return run(
-        chosen,
-        health_file(chosen),
-        duration_s,
-        stats,
-        complaint=settings.complaint,
-        works=lambda: _keep(settings),
-        **parts,
-    )
-
-
 def check(chosen: Config) -> None:
     """Refuses what the schema cannot see in the section `kiosk`.
 
@@ -111,17 +167,18 @@ def check(chosen: Config) -> None:
       UsageError: there is no such key.
       ConfigError: a language or a caption is wrong.
       MissingInputError: there is no such clip.
-      OutputError: the health file cannot be made.
     """
     check_key(chosen.kiosk.exit_key)
     load_captions(chosen.kiosk.languages, _captions_folder(chosen))
     inputs_of(chosen.kiosk.clips, PICTURES + VIDEOS, "clip")
-    if chosen.kiosk.health:
-        check_output(Path(chosen.kiosk.health), overwrite=True)
 
 
-def _checked(settings: Settings) -> Settings:
+def _checked(settings: Settings, clips: bool = True) -> Settings:
+    """The settings, refused where they are wrong; `clips`: also where a clip is not there."""
     chosen = with_demo_network(settings.config)
+    if not clips:
+        kiosk = chosen.kiosk.model_copy(update={"clips": []})
+        chosen = chosen.model_copy(update={"kiosk": kiosk})
     try:
         check_names(chosen)
         check(chosen)
@@ -140,29 +197,6 @@ def _good_folder(file: str | Path) -> Path:
     return state_folder() / f"good-{name}"
 
 
-def _keep(settings: Settings) -> None:
-    """Copies the configuration file and the captions that it names."""
-    if not settings.given[0] or settings.complaint:
-        return
-    folder = _good_folder(settings.given[0])
-    try:
-        (folder / "captions").mkdir(parents=True, exist_ok=True)
-        captions = _captions_folder(settings.config)
-        for one in captions.glob("*.yaml") if captions else ():
-            _copy(one, folder / "captions" / one.name)
-        _copy(Path(settings.given[0]), folder / "config.yaml")
-    except (Error, OSError) as error:
-        log.warning(
-            "the configuration could not be kept as the last good one: %s", first_line(error)
-        )
-
-
-def _copy(source: Path, target: Path) -> None:
-    data = source.read_bytes()
-    with completed(target, overwrite=True) as part:
-        part.write_bytes(data)
-
-
 def _restored(
     file: str | Path | None, sets: tuple[str, ...], options: Mapping[str, Any] | None
 ) -> Settings | None:
@@ -176,7 +210,7 @@ def _restored(
             kiosk = settings.config.kiosk.model_copy(update={"captions": str(folder / "captions")})
             changed = settings.config.model_copy(update={"kiosk": kiosk})
             settings = replace(settings, config=changed)
-        return _checked(settings)
+        return _checked(settings, clips=False)
     except Error:
         return None
 
@@ -185,6 +219,7 @@ def _log_to(path: Path) -> None:
     """Writes the log to a file of limited size as well; a full disk costs its lines."""
     with suppress(OSError):
         handler = RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")
+        handler.setLevel(logging.INFO)
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         handler.handleError = lambda record: None
         logging.getLogger().addHandler(handler)

@@ -11,29 +11,33 @@ from realtime_lrp.view.window import Mouse
 PRIVACY_S = 20.0
 """Seconds for which the privacy card is shown."""
 
-MEMORY_S = 0.4
+MEMORY_S = 0.2
 """Seconds over which the network's scores are averaged, so that the answer does not flicker."""
-
-LEAST = 0.15
-"""An answer needs this much of the probability."""
 
 NOTHING = "nothing"
 """The name of a class that is no answer."""
+
+LEAST, LEAST_KNOWN = 0.15, 0.5
+"""An answer needs this much of the probability; the second where a class is called so."""
 
 
 class Visitor:
     """Language and privacy card, by key or touch.
 
-    Keys: 1 to 9 are the languages, "l" goes on to the next one, "p" shows the privacy card.
+    Keys: 1 to 9 are the languages, "l" goes on to the next one, "p" shows the privacy card. While
+    nobody is there the languages go on by themselves, the first one first; who comes keeps the one
+    that stood there.
 
     Args:
       languages: how many there are.
-      rotate_s: seconds until the next language, as long as nobody chose one; 0: it stays.
+      rotate_s: seconds until the next language; 0: it stays.
+      now: the time.
     """
 
-    def __init__(self, languages: int, rotate_s: float):
+    def __init__(self, languages: int, rotate_s: float, now: float):
         self._languages, self._rotate_s = languages, rotate_s
         self._chosen: int | None = None
+        self._since = now
         self._privacy_until = 0.0
         self._down = False
 
@@ -41,7 +45,8 @@ class Visitor:
         """The number of the present language, from 0."""
         if self._chosen is not None:
             return self._chosen
-        return int(now / self._rotate_s) % self._languages if self._rotate_s else 0
+        turns = int((now - self._since) / self._rotate_s) if self._rotate_s else 0
+        return turns % self._languages
 
     def privacy(self, now: float) -> bool:
         """Whether the privacy card is shown."""
@@ -68,9 +73,13 @@ class Visitor:
             elif name in ("p", "privacy"):
                 self._privacy_until = now + PRIVACY_S
 
-    def forget(self) -> None:
-        """The next visitor begins anew."""
-        self._chosen = None
+    def come(self, now: float) -> None:
+        """Somebody is there: the language stays."""
+        self._chosen = self.language(now)
+
+    def go(self, now: float) -> None:
+        """Nobody is there: the languages begin anew with the first one."""
+        self._chosen, self._since = None, now
 
     def _touched(self, mouse: Mouse, places: Mapping[str, Box]) -> str:
         """The button that a touch began on, "elsewhere" for none; "" while it lasts or ends."""
@@ -97,6 +106,12 @@ class Answer:
         self._scores: np.ndarray | None = None
         self._last: Map | None = None
 
+    def is_of(self, made: Map | None) -> bool:
+        """Whether a map explains the answer: that of a moment before may have been another."""
+        if made is None or not self.name:
+            return False
+        return made.engine.label(int(np.argmax(made.result.scores))) == self.name
+
     def hear(self, made: Map | None) -> None:
         """Takes in a map; None where there is none."""
         if made is None:
@@ -114,5 +129,6 @@ class Answer:
         self._last = made
         best = int(np.argmax(self._scores))
         name, share = made.engine.label(best), float(self._scores[best])
-        known = share >= LEAST and name != NOTHING
+        labels = made.engine.network.labels or ()
+        known = name != NOTHING and share >= (LEAST_KNOWN if NOTHING in labels else LEAST)
         self.name, self.share = (name, share) if known else ("", 0.0)

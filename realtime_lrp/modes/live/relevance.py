@@ -1,6 +1,7 @@
 """The relevance thread: explains the newest frame again and again, as it was last asked to."""
 
 import functools
+import gc
 import logging
 import threading
 import time
@@ -227,6 +228,7 @@ class RelevanceThread:
 
     def _explain_frames(self) -> None:
         first = self.request.choice
+        gc.collect()  # what an earlier try left: Keras models hold on to themselves
         engine = self.engine or Engine(
             self._config, VIEWER_COMPOSITE, moving=True, keep_model=self._changeable,
             also=first.also,

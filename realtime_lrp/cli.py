@@ -238,12 +238,20 @@ def _hash_pin(context: click.Context, option: click.Parameter, asked: bool) -> N
 
 
 def _load_for_kiosk(*given: Any) -> config.Settings:
+    """The settings; the window that shows the first card meanwhile becomes the context's object."""
+    context = click.get_current_context()
     loaded: list[config.Settings] = []
 
     def load() -> None:
-        from realtime_lrp.modes.kiosk.start import load as load_checked
+        if context.params["print_unit"]:
+            from realtime_lrp.modes.kiosk.start import load
 
-        loaded.append(load_checked(*given))
+            loaded.append(load(*given))
+        else:
+            from realtime_lrp.modes.kiosk.splash import load_behind_a_card
+
+            settings, context.obj = load_behind_a_card(*given)
+            loaded.append(settings)
 
     _ends_with_0(load)
     return loaded[0]
@@ -272,7 +280,8 @@ def _program() -> str:
     help="asks for a PIN and prints what kiosk.pin needs",
 )
 @configured("--source", *EXPLAIN, "--follow", "--display", load=_load_for_kiosk)
-def kiosk(settings: config.Settings, duration, stats, print_unit) -> None:
+@click.pass_obj
+def kiosk(window, settings: config.Settings, duration, stats, print_unit) -> None:
     """The exhibit: full screen, for months, without a keeper.
 
     It ends when its key (kiosk.exit_key, q) or a corner of the screen is held for 5 seconds.
@@ -296,7 +305,7 @@ def kiosk(settings: config.Settings, duration, stats, print_unit) -> None:
     def run() -> None:
         from realtime_lrp.modes.kiosk.start import start
 
-        _say(start(settings, duration, stats))
+        _say(start(settings, duration, stats, window=window))
 
     _ends_with_0(run)
 

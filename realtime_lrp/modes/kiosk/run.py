@@ -37,7 +37,7 @@ def run(
     stats: Path | None = None,
     complaint: str = "",
     works: Callable[[], None] = lambda: None,
-    window: type | None = None,
+    window: Any = None,
     **parts: Any,
 ) -> list[str]:
     """Runs until it is left with the key or corner, SIGINT, SIGTERM or the end of the duration.
@@ -49,7 +49,7 @@ def run(
       stats: where the figures go, or None.
       complaint: what is wrong with the configuration that was to be used, told in the health file.
       works: is called once, when there was a map and a picture of the camera.
-      window: what stands for the window, a class like `FullScreen`.
+      window: an open `FullScreen`, or what stands for it; None: one is opened where it is wanted.
       parts: further arguments of `Kiosk`.
 
     Returns:
@@ -70,10 +70,8 @@ def run(
     threading.excepthook = _log_ended_thread
     figures, service = Stats("", "", frames_dropped=None, reconnects=0), Service()
     report = _Report(Health(health), figures, config, complaint)
-    if window is None:
-        window = Unseen if config.live.display == "none" else FullScreen
     with stop_signals() as stopped:
-        shown = window()
+        shown = window or (Unseen() if config.live.display == "none" else FullScreen())
         kiosk = Kiosk(config, captions, shown, figures, **parts)
         try:
             _go_on(kiosk, figures, stopped, service, report, duration_s, works)

@@ -1,0 +1,89 @@
+"""The first card: on the screen while TensorFlow is imported, which takes small computers long.
+
+Nothing here imports TensorFlow; `start` does, in a thread, while the main thread keeps the window.
+"""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from realtime_lrp import config
+from realtime_lrp.config import Config, Settings
+from realtime_lrp.errors import Error
+from realtime_lrp.modes.kiosk.captions import Card, load_captions
+from realtime_lrp.view.exhibit import BACKGROUND, draw_card
+from realtime_lrp.view.full_screen import FullScreen
+
+TURN_S = 0.1
+
+
+def load_behind_a_card(*given: Any) -> tuple[Settings, FullScreen | None]:
+    """What `start.load` gives, and the window, if there is to be one.
+
+    Args:
+      given: what `config.load` is given.
+
+    Raises:
+      Error: what `start.load` raises.
+      UnavailableError: there is no display.
+    """
+    card = _card(given)
+    window = FullScreen() if card else None
+    loading = _Loading(given)
+    try:
+        while loading.goes_on():
+            if window:
+                canvas = np.full((*window.size, 3), BACKGROUND, np.uint8)
+                draw_card(canvas, card.title, card.text)
+                window.show(canvas)
+                window.events()
+                window.tend()
+        return loading.settings(), window
+    except BaseException:
+        if window:
+            window.close()
+        raise
+
+
+def _card(given: tuple) -> Card | None:
+    """The card that is shown; None where there is no window, or nothing to write on it."""
+    try:
+        chosen: Config = config.load(*given).config
+        if chosen.live.display == "none":
+            return None
+        folder = chosen.kiosk.captions and Path(chosen.kiosk.captions)
+        return load_captions(chosen.kiosk.languages, folder)[0].cards.starting
+    except Error:  # `start.load` knows what to do about it
+        return None
+
+
+class _Loading:
+    """`start.load` in a thread."""
+
+    def __init__(self, given: tuple):
+        self._given = given
+        self._settings: Settings | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._load, name="loading", daemon=True)
+        self._thread.start()
+
+    def goes_on(self) -> bool:
+        """Whether it is not done after a moment."""
+        self._thread.join(TURN_S)
+        return self._thread.is_alive()
+
+    def settings(self) -> Settings:
+        """The result; raises what the loading raised."""
+        if self._error:
+            raise self._error
+        return self._settings
+
+    def _load(self) -> None:
+        try:
+            from realtime_lrp.modes.kiosk.start import load
+
+            self._settings = load(*self._given)
+        except BaseException as error:
+            self._error = error

@@ -48,6 +48,9 @@ SYMBOL_S = 300.0
 SWAP_S = 600.0
 """Seconds after which picture and page change sides, while nobody is there."""
 
+BLIND = ("starting", "camera", "staff", "frozen", "dark")
+"""Cards of a camera that sees nobody."""
+
 BEHIND_CAMERA = ("network", "slow", "hot")
 """Cards that have the camera's picture behind them if it was there before."""
 
@@ -209,11 +212,16 @@ class Kiosk:
         if frame is None:
             return False
         self._shown = frame
-        if self._trouble is None or self._trouble.card != "hot":
-            self.network.show(frame.value, frame.time, now)
-        else:
+        if self._rests:
             self.network.rest()
+        else:
+            self.network.show(frame.value, frame.time, now)
         return True
+
+    @property
+    def _rests(self) -> bool:
+        """Whether the network has to cool down."""
+        return self._trouble is not None and self._trouble.card == "hot"
 
     def _decide(self, now: float) -> None:
         self._trouble = self._what_is_wrong(now) if self._open else None
@@ -234,7 +242,7 @@ class Kiosk:
         return self._heat.trouble(now) or camera or network
 
     def _is_somebody_there(self, now: float, card: str) -> bool:
-        if self._presence.present and card not in ("camera", "frozen", "dark", "starting"):
+        if self._presence.present and card not in BLIND:
             return True
         knows_nothing = self.network.engine and NOTHING in (
             self.network.engine.network.labels or ()
@@ -298,7 +306,7 @@ class Kiosk:
 
     def _made(self) -> Map | None:
         """The newest map of what is on the stage."""
-        made = self.network.newest(self._maps_after)
+        made = None if self._rests else self.network.newest(self._maps_after)
         if made is None or self._on_stage == "camera":
             return made
         behind = self.network.shown - made.frame.number
@@ -337,8 +345,8 @@ class Kiosk:
 
     def _check_labels(self, engine: Engine) -> None:
         """Tells which letters of the network's own names the fonts lack."""
-        lacking = dict.fromkeys("".join(undrawable(name) for name in engine.network.labels or ()))
-        if lacking:
+        letters = dict.fromkeys("".join(engine.network.labels or ()))
+        if lacking := undrawable("".join(letters)):
             text = f"labels: the fonts have no {' '.join(lacking)}; translate them in the captions"
             log.warning("%s", text)
             self._note(text)

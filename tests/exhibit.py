@@ -192,6 +192,9 @@ class Exhibit:
 
 def main():
     """The process: runs the exhibit, does what stdin says, samples to stdout."""
+    from realtime_lrp.modes.kiosk import memory
+
+    memory.keep_little()
     from realtime_lrp.cli import _set_verbosity
     from realtime_lrp.errors import Error
     from realtime_lrp.modes.kiosk import run as run_module

@@ -12,6 +12,7 @@ import numpy as np
 from realtime_lrp.config import Config
 from realtime_lrp.hours import parse_hours
 from realtime_lrp.modes.engine import Engine
+from realtime_lrp.modes.kiosk import memory
 from realtime_lrp.modes.kiosk.captions import Captions
 from realtime_lrp.modes.kiosk.heat import Heat
 from realtime_lrp.modes.kiosk.lock import Lock
@@ -257,6 +258,7 @@ class Kiosk:
             self._presence.forget()
         elif self.state == State.ATTRACT:
             self._visitor.go(now)
+            memory.give_back()
         elif self.state == State.ACTIVE:
             self._visitor.come(now)
         on_stage = self._what_is_on_stage()

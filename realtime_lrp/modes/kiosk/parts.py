@@ -31,6 +31,9 @@ from realtime_lrp.video.slot import Item, Slot
 RESTARTS, WITHIN_S = 5, 60.0
 """A part is started again at most so often within so many seconds."""
 
+PARTS = ("camera", "clip", "network", "screen", "window")
+"""What is counted when it is started again."""
+
 PAUSE_S = 2.0
 """Seconds from the end of the relevance thread to the next one."""
 

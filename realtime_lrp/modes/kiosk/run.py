@@ -17,6 +17,7 @@ from realtime_lrp.errors import Error, first_line
 from realtime_lrp.modes.kiosk.captions import load_captions
 from realtime_lrp.modes.kiosk.health import Health
 from realtime_lrp.modes.kiosk.loop import Kiosk, Unseen
+from realtime_lrp.modes.kiosk.parts import PARTS
 from realtime_lrp.modes.kiosk.service import Service
 from realtime_lrp.modes.live.figures import Meter
 from realtime_lrp.modes.signals import stop_signals
@@ -156,7 +157,7 @@ class _Report:
             "uptime_s": round(now - self._begun, 1),
             "fps": round(self._shown.rate(), 1),
             "maps_per_s": round(self._maps.rate(), 1),
-            "restarts": dict(kiosk.budget.spent),
+            "restarts": {part: kiosk.budget.spent[part] for part in PARTS},
             "reconnects": kiosk.camera.reconnects,
             "last_error": error,
             "camera": f"{masked(config.live.source)}: {masked(kiosk.camera.described)}",

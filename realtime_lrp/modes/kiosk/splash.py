@@ -12,6 +12,7 @@ import numpy as np
 from realtime_lrp import config
 from realtime_lrp.config import Config, Settings
 from realtime_lrp.errors import Error
+from realtime_lrp.modes.kiosk import memory
 from realtime_lrp.modes.kiosk.captions import Card, load_captions
 from realtime_lrp.view.exhibit import BACKGROUND, draw_card
 from realtime_lrp.view.full_screen import FullScreen
@@ -29,6 +30,7 @@ def load_behind_a_card(*given: Any) -> tuple[Settings, FullScreen | None]:
       Error: what `start.load` raises.
       UnavailableError: there is no display.
     """
+    memory.keep_little()
     card = _card(given)
     window = FullScreen() if card else None
     loading = _Loading(given)

@@ -184,7 +184,8 @@ def make_kiosk(folder: Path) -> None:
         clip = [frame.picture for frame in reader]
     taken: dict[str, np.ndarray] = {}
     keys = {"attract": "1", "active": "2", "idle": "3", "card (camera)": "5"}
-    waits = {"attract": 5.5, "active": 4.4, "idle": 1.5, "card (camera)": 1.5}
+    waits = {"attract": 3.0, "active": 1.5, "idle": 1.5, "card (camera)": 1.5}
+    sees = {"attract": "house", "active": "heart", "card (camera)": "star"}
 
     class Screen(Unseen):
         """Notes the canvas, and presses the key of a state once it is there."""
@@ -232,7 +233,8 @@ def make_kiosk(folder: Path) -> None:
     while len(taken) < len(keys):
         kiosk.step()
         name = screen.state
-        if name in keys and name not in taken and time.monotonic() - screen.since > waits[name]:
+        waited = time.monotonic() - screen.since > waits.get(name, 0.0)
+        if name in keys and name not in taken and waited and kiosk.answer == sees.get(name, ""):
             taken[name] = screen.canvas.copy()
     kiosk.end()
     _write_jpeg(folder / "kiosk.jpg", taken.pop("active"))

@@ -173,6 +173,11 @@ class Kiosk:
         return self._heat.temperature
 
     @property
+    def answer(self) -> str:
+        """The class that the network sees, "" for none."""
+        return self._answer.name
+
+    @property
     def opens(self) -> datetime | None:
         """When it opens; None while it is open."""
         now = self._wall()

@@ -4,6 +4,7 @@ import json
 import re
 import threading
 from datetime import datetime
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -325,7 +326,10 @@ def test_without_a_display_and_for_so_long(run, monkeypatch, tmp_path):
     assert stats["frames_captured"] > 20 and stats["frames_shown"] >= 5 and stats["maps"] >= 4
     assert stats["traces"] == 1 and stats["reconnects"] == 0
     assert stats["frames_dropped"] is None
-    assert json.loads((tmp_path / "health.json").read_text())["configuration"] == "as written"
+    health = json.loads((tmp_path / "health.json").read_text())
+    assert health["configuration"] == "as written" and health["state"] == "ended"
+    guide = (Path(__file__).parents[1] / "docs" / "kiosk.md").read_text()
+    assert list(json.loads(re.search(r"```json\n(.*?)```", guide, re.S)[1])) == list(health)
 
 
 @pytest.mark.parametrize(

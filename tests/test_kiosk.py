@@ -98,7 +98,7 @@ def test_nothing_leads_out_and_nothing_is_kept(display, tmp_path):
         for button in (1, 2, 3, 4, 4, 5):
             xdotool(display, "mousemove", 400, 300, "click", button)
         xdotool(display, "mousemove", 3, 3, "mousedown", 1, "sleep", 1, "mouseup", 1)
-        time.sleep(2)
+        time.sleep(1.2)
         assert process.poll() is None
         assert_full_screen(screenshot(display, shot))
         assert files_in(tmp_path) == tree
@@ -108,7 +108,7 @@ def test_nothing_leads_out_and_nothing_is_kept(display, tmp_path):
             assert process.poll() is None
             time.sleep(1.2)
             for digit in digits:
-                xdotool(display, "key", "--delay", 60, digit, "sleep", 0.2)
+                xdotool(display, "key", digit, "sleep", 0.15)
             xdotool(display, "key", "Return")
         assert process.wait(10) == 0
         written = {Path(file).name.partition(".")[0] for file in writing.stop() if is_ours(file)}

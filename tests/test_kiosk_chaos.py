@@ -16,7 +16,7 @@ from exhibit import Exhibit
 from program import screenshot, xdotool
 from test_kiosk_parts import until
 
-SECONDS_OF_STANDSTILL = 3.5
+SECONDS_OF_STANDSTILL = 2.5
 OLDEST_S = 3.0
 """No picture is shown for longer without a card that says why."""
 
@@ -42,6 +42,7 @@ class Chaos:
     def __init__(self, exhibit, display, rng):
         self.exhibit, self.display, self.rng = exhibit, display, rng
         self.recoveries, self.stopped, self.restarts = defaultdict(list), [], 0
+        self.longest_s = 0.0
         self.faults = {
             **{name: self._camera for name in ("lost", "stalled", "blocked", "frozen", "dark")},
             **{name: self._thread for name in ("relevance", "capture", "reader")},
@@ -58,7 +59,8 @@ class Chaos:
                 self._one(name)
 
     def run(self, seconds):
-        """Faults for so long, in a random order."""
+        """Faults for so long, in a random order; losses last up to 2 s after their card came."""
+        self.longest_s = 2.0
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self._one(self.rng.choice(list(self.faults)))
@@ -99,7 +101,7 @@ class Chaos:
             begin = time.monotonic()
             self.exhibit.until(lambda s: s["card"] == "camera", 5)
             assert time.monotonic() - begin < OLDEST_S, name
-            time.sleep(self.rng.uniform(0.0, 2.0))
+            time.sleep(self.rng.uniform(0.0, self.longest_s))
         self.exhibit.camera(back)
 
     def _thread(self, name):

@@ -237,7 +237,8 @@ def test_an_hour_of_faults(exhibit, display, rng, capsys):
                       for what in ("threads", "files"))  # fmt: skip
     figures.append(
         f"memory {min(s['memory'] for s in late):.0f} to {max(s['memory'] for s in late):.0f} MiB, "
-        f"slope {slope:.2f} +- {error:.2f} MiB/h; threads {threads}, files {files}, first and last 50 s"
+        f"slope {slope:.2f} +- {error:.2f} MiB/h; "
+        f"threads {threads}, files {files}, first and last 50 s"
     )
     with capsys.disabled():
         print("", *figures, sep="\n")

@@ -258,6 +258,7 @@ def test_opencv_offers_visitors_nothing(screen, tmp_path):
         within(2, lambda: told.read_text().endswith("ended\n"))
 
 
+@pytest.mark.release
 def test_where_x11_cannot_be_asked_it_undoes_a_zoom_by_opening_anew(screen):
     """Then the wheel reaches OpenCV's window, which zooms; this lasts less than two seconds."""
     with exhibit(screen, "--alone") as (_, lines):

@@ -14,7 +14,7 @@ from test_kiosk_parts import Thread, until
 
 from realtime_lrp import cli, config
 from realtime_lrp.config import ASSETS
-from realtime_lrp.modes.kiosk import loop, parts
+from realtime_lrp.modes.kiosk import loop, parts, start
 from realtime_lrp.modes.kiosk import run as run_module
 from realtime_lrp.modes.kiosk.captions import load_captions
 from realtime_lrp.modes.kiosk.lock import pin_fits
@@ -400,6 +400,28 @@ def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_pat
     other.write_text(file.read_text())
     assert run("kiosk", "--config", other, *words)[0] == 78
     assert run("kiosk", "--config", file, "--print-unit")[0] == 78
+
+
+def test_the_last_good_one_is_shown_in_the_same_window(monkeypatch, tmp_path):
+    """What only the network finds wrong is told with its place; the window stays until the end."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
+    file, done = tmp_path / "exhibit.yaml", []
+
+    class Screen(Unseen):
+        def show(self, picture):
+            done.append("shown")
+
+        def close(self):
+            done.append("closed")
+
+    for target in ("top1", "haert"):
+        file.write_text(f"lrp: {{target: {target}}}\n")
+        done.clear()
+        options = {"--source": "synthetic"}
+        start.start(start.load(file, (), options), 0.3, None, window=Screen())
+        assert done.count("closed") == 1 and done[-1] == "closed" and "shown" in done
+    told = json.loads((tmp_path / "state" / "health.json").read_text())["configuration"]
+    assert "exhibit.yaml:1: lrp.target:" in told and "'heart'" in told
 
 
 def test_a_unit_is_printed(run, tmp_path):

@@ -50,7 +50,8 @@ def run(
       stats: where the figures go, or None.
       complaint: what is wrong with the configuration that was to be used, told in the health file.
       works: is called once, when there was a map and a picture of the camera.
-      window: an open `FullScreen`, or what stands for it; None: one is opened where it is wanted.
+      window: an open `FullScreen`, or what stands for it, which stays open; None: one is opened
+        where it is wanted.
       parts: further arguments of `Kiosk`.
 
     Returns:
@@ -80,7 +81,8 @@ def run(
             service.stopping()
             kiosk.end()
             report.tell(kiosk, ended=True)
-            shown.close()
+            if shown is not window:
+                shown.close()
     if engine := kiosk.network.engine:
         figures.device, figures.precision = engine.device, engine.precision
         figures.traces = engine.explainer.traces

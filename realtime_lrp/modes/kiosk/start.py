@@ -53,16 +53,30 @@ def load(
 
 
 def start(
-    settings: Settings, duration_s: float | None, stats: Path | None, **parts: Any
+    settings: Settings,
+    duration_s: float | None,
+    stats: Path | None,
+    window: Any = None,
+    **parts: Any,
 ) -> list[str]:
-    """Runs the exhibit; see `run`.
+    """Runs the exhibit; see `run`. The window is closed at the end.
 
-    A configuration that cannot make a map gives way to the last good one.
+    A configuration that cannot make a map gives way to the last good one, in the same window.
 
     Raises:
       Error: what `run` raises.
     """
     _log_to(state_folder() / "kiosk.log")
+    try:
+        return _run(settings, duration_s, stats, {**parts, "window": window})
+    finally:
+        if window:
+            window.close()
+
+
+def _run(
+    settings: Settings, duration_s: float | None, stats: Path | None, parts: dict
+) -> list[str]:
     attempt = _Attempt(settings)
     try:
         return attempt.run(duration_s, stats, parts)

@@ -171,10 +171,10 @@ def _say(lines: Iterable[str]) -> None:
                 sys.exit(74)
 
 
-def _ends_with_0(run: Callable[[], Any]) -> None:
-    """A viewer that is told to stop has done its work."""
+def _ends_with_0(run: Callable[[], Any]) -> Any:
+    """What `run` gives; a viewer that is told to stop has done its work."""
     try:
-        run()
+        return run()
     except KeyboardInterrupt:
         sys.exit(0)
     except SystemExit as stopped:
@@ -240,21 +240,18 @@ def _hash_pin(context: click.Context, option: click.Parameter, asked: bool) -> N
 def _load_for_kiosk(*given: Any) -> config.Settings:
     """The settings; the window that shows the first card meanwhile becomes the context's object."""
     context = click.get_current_context()
-    loaded: list[config.Settings] = []
 
-    def load() -> None:
+    def load_checked() -> config.Settings:
         if context.params["print_unit"]:
             from realtime_lrp.modes.kiosk.start import load
 
-            loaded.append(load(*given))
-        else:
-            from realtime_lrp.modes.kiosk.splash import load_behind_a_card
+            return load(*given)
+        from realtime_lrp.modes.kiosk.splash import load_behind_a_card
 
-            settings, context.obj = load_behind_a_card(*given)
-            loaded.append(settings)
+        settings, context.obj = load_behind_a_card(*given)
+        return settings
 
-    _ends_with_0(load)
-    return loaded[0]
+    return _ends_with_0(load_checked)
 
 
 def _program() -> str:

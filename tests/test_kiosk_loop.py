@@ -387,13 +387,13 @@ def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_pat
 
     file.write_text(good)
     (captions / "en.yaml").write_text(english)
-    started = run_module.load_captions
+    started = run_module.captions_of
 
     def edited_meanwhile(*words):
         file.write_text("kiosk: [")
         return started(*words)
 
-    monkeypatch.setattr(run_module, "load_captions", edited_meanwhile)
+    monkeypatch.setattr(run_module, "captions_of", edited_meanwhile)
     assert run("kiosk", "--config", file, *words)[0] == 0
     assert run("kiosk", "--config", file, *words)[0] == 0, "what was kept is what was loaded"
 

@@ -173,7 +173,7 @@ def make_kiosk(folder: Path) -> None:
     """
     from realtime_lrp import config
     from realtime_lrp.errors import UnavailableError
-    from realtime_lrp.modes.kiosk.captions import load_captions
+    from realtime_lrp.modes.kiosk.captions import captions_of
     from realtime_lrp.modes.kiosk.loop import Kiosk, Unseen
     from realtime_lrp.modes.stats import Stats
     from realtime_lrp.video.reader import VideoReader
@@ -228,7 +228,7 @@ def make_kiosk(folder: Path) -> None:
     chosen = config.load(
         sets=("kiosk.idle_seconds=3", "kiosk.language_seconds=0"), options={"--model": "shapes"}
     ).config
-    captions = load_captions(chosen.kiosk.languages, None)
+    captions = captions_of(chosen)
     kiosk = Kiosk(chosen, captions, screen, Stats("", ""), open_camera=Film)
     while len(taken) < len(keys):
         kiosk.step()

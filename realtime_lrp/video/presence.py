@@ -41,7 +41,7 @@ class Presence:
         self.forget()
 
     def forget(self) -> None:
-        """Learns the empty room anew, after the camera was away."""
+        """Learns the empty room anew."""
         self._room = cv2.createBackgroundSubtractorMOG2(
             history=500, varThreshold=DEVIATIONS, detectShadows=False
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from realtime_lrp.view.colormaps import colormap_named
+from realtime_lrp.view.hud import Legend, draw_colours
 from realtime_lrp.view.text import WHITE, darken, draw_text, fitted, text_width, wrapped
 
 Box = tuple[int, int, int, int]
@@ -60,21 +60,6 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Strip:
-    """What the colours of a map mean.
-
-    Attributes:
-      colormap: its name.
-      low: the word at its left end.
-      high: the word at its right end.
-    """
-
-    colormap: str
-    low: str
-    high: str
-
-
-@dataclass(frozen=True)
 class Buttons:
     """Words that can be touched.
 
@@ -100,7 +85,7 @@ class Space:
     scale: float
 
 
-Element = Words | Share | Strip | Buttons | Space
+Element = Words | Share | Legend | Buttons | Space
 
 
 @dataclass(frozen=True)
@@ -296,18 +281,15 @@ def _draw(
         cv2.rectangle(canvas, (x, y), (x + width, bottom), EDGE, -1)
         if end > x:
             cv2.rectangle(canvas, (x, y), (end, bottom), one.colour, -1)
-    elif isinstance(one, Strip):
-        _draw_strip(canvas, one, x, y, width, size)
+    elif isinstance(one, Legend):
+        _draw_legend(canvas, one, x, y, width, size)
     elif isinstance(one, Buttons):
         _draw_buttons(canvas, one, x, y, width, size, places)
 
 
-def _draw_strip(canvas: np.ndarray, one: Strip, x: int, y: int, width: int, size: int) -> None:
-    table = colormap_named(one.colormap).table
+def _draw_legend(canvas: np.ndarray, one: Legend, x: int, y: int, width: int, size: int) -> None:
     thick, letters = max(4, size // 2), max(LEAST, round(0.75 * size))
-    canvas[y : y + thick, x : x + width] = table[
-        np.linspace(0, len(table) - 1, width).round().astype(int)
-    ]
+    draw_colours(canvas, one.colormap, x, y, width, thick)
     base = y + thick + round(1.2 * letters)
     draw_text(canvas, one.low, (x, base), letters, SOFT)
     draw_text(canvas, one.high, (x + width - text_width(one.high, letters), base), letters, SOFT)

@@ -116,10 +116,8 @@ def draw_notice(canvas: np.ndarray, text: str, top: bool = False) -> None:
         return
     rows, columns = canvas.shape[:2]
     size = round(1.3 * figure_size(rows, columns))
-    lines = [
-        fitted(line, columns - 2 * size, size) for line in wrapped(text, columns - 2 * size, size)
-    ]
-    lines = lines[:3]
+    room = columns - 2 * size
+    lines = [fitted(line, room, size) for line in wrapped(text, room, size)[:3]]
     step = round(1.35 * size)
     width = max(text_width(line, size) for line in lines) + 2 * size
     x, y = (columns - width) // 2, size if top else rows - len(lines) * step - 2 * size
@@ -150,7 +148,7 @@ def _draw(canvas: np.ndarray, one: Figure, x: int, y: int, width: int, size: int
         _draw_bar(canvas, one, x, y + round(1.3 * size), width, max(3, size // 4))
     elif isinstance(one, Legend):
         _draw_pair(canvas, one.low, one.high, (x, base, width), size, (DIM, DIM))
-        _draw_strip(canvas, one, x, y + round(1.3 * size), width, max(3, size // 4))
+        draw_colours(canvas, one.colormap, x, y + round(1.3 * size), width, max(3, size // 4))
     else:
         colours = DIM, WARNING if one.warn else WHITE
         if _is_long(one, width, size):
@@ -178,8 +176,11 @@ def _draw_pair(
         draw_text(canvas, fitted(left.replace("_", " "), room, size), (x, base), size, colours[0])
 
 
-def _draw_strip(canvas: np.ndarray, one: Legend, x: int, y: int, width: int, height: int) -> None:
-    table = colormap_named(one.colormap).table
+def draw_colours(
+    canvas: np.ndarray, colormap: str, x: int, y: int, width: int, height: int
+) -> None:
+    """Draws a colour map from its low end to its high one, in place."""
+    table = colormap_named(colormap).table
     colours = table[np.linspace(0, len(table) - 1, width).round().astype(int)]
     part = canvas[y : y + height, x : x + width]
     part[:] = colours[: part.shape[1]]

@@ -4,6 +4,7 @@ import ctypes
 import ctypes.util
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import cv2
@@ -32,6 +33,13 @@ class Mouse:
     x: int
     y: int
     button: str
+
+    def over(self, places: Mapping[str, tuple[int, int, int, int]]) -> str:
+        """The name of the box x0, y0, x1, y1 that it is in, "" for none."""
+        for name, (x0, y0, x1, y1) in places.items():
+            if x0 <= self.x < x1 and y0 <= self.y < y1:
+                return name
+        return ""
 
 
 def display_reachable() -> bool:

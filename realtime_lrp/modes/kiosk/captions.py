@@ -173,6 +173,16 @@ def load_captions(languages: Sequence[str], folder: Path | None) -> tuple[Captio
     return tuple(captions)
 
 
+def folder_of(chosen: config.Config) -> Path | None:
+    """The folder of captions that a configuration names, or None."""
+    return Path(chosen.kiosk.captions) if chosen.kiosk.captions else None
+
+
+def captions_of(chosen: config.Config) -> tuple[Captions, ...]:
+    """`load_captions` of what a configuration names."""
+    return load_captions(chosen.kiosk.languages, folder_of(chosen))
+
+
 def filled(text: str, seconds: float) -> str:
     """A text with a number for `{seconds}`: whole, rounded up, at least 1."""
     return text.replace(SECONDS, str(max(1, math.ceil(seconds))))

@@ -140,10 +140,8 @@ class Lock:
         began, self._down = left and not self._down, left
         inside = left and not self.asking and self._in_corner(mouse, size)
         self._touched = (now if self._touched is None else self._touched) if inside else None
-        if began and self.asking:
-            for name, (x0, y0, x1, y1) in places(size).items():
-                if x0 <= mouse.x < x1 and y0 <= mouse.y < y1:
-                    self._type(name, now)
+        if began and self.asking and (name := mouse.over(places(size))):
+            self._type(name, now)
 
     def _in_corner(self, mouse: Mouse, size: tuple[int, int]) -> bool:
         side = CORNER * min(size)

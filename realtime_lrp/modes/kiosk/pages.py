@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from realtime_lrp.modes.kiosk.captions import Captions, filled
-from realtime_lrp.view.exhibit import ACCENT, SOFT, Buttons, Page, Share, Space, Strip, Words
+from realtime_lrp.view.exhibit import ACCENT, SOFT, Buttons, Page, Share, Space, Words
+from realtime_lrp.view.hud import Legend
 
 CAPTION_S = 6.0
 """Seconds for which each caption stands."""
@@ -59,7 +60,7 @@ class Exhibit:
                 Space(0.5),
                 Words(words.colours_signed if self.signed else words.colours, 0.9),
                 Space(0.3),
-                Strip(self.colormap, words.against if self.signed else words.little, words.much),
+                Legend(self.colormap, words.against if self.signed else words.little, words.much),
                 Space(0.6),
             ]
         else:

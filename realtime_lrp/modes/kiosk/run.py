@@ -14,7 +14,7 @@ import psutil
 from realtime_lrp import __version__
 from realtime_lrp.config import Config
 from realtime_lrp.errors import Error, first_line
-from realtime_lrp.modes.kiosk.captions import load_captions
+from realtime_lrp.modes.kiosk.captions import captions_of
 from realtime_lrp.modes.kiosk.health import Health
 from realtime_lrp.modes.kiosk.loop import Kiosk, Unseen
 from realtime_lrp.modes.kiosk.parts import PARTS
@@ -63,9 +63,7 @@ def run(
       TemporaryError: a part had to be started again too often.
       Error: the network cannot be loaded, and never was.
     """
-    captions = load_captions(
-        config.kiosk.languages, config.kiosk.captions and Path(config.kiosk.captions)
-    )
+    captions = captions_of(config)
     if stats:
         check_output(stats, overwrite=True)
     _forbid_core_dumps()

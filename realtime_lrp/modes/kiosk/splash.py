@@ -4,7 +4,6 @@ Nothing here imports TensorFlow; `start` does, in a thread, while the main threa
 """
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from realtime_lrp import config
 from realtime_lrp.config import Config, Settings
 from realtime_lrp.errors import Error
 from realtime_lrp.modes.kiosk import memory
-from realtime_lrp.modes.kiosk.captions import Card, load_captions
+from realtime_lrp.modes.kiosk.captions import Card, captions_of
 from realtime_lrp.view.exhibit import BACKGROUND, draw_card
 from realtime_lrp.view.full_screen import FullScreen
 
@@ -55,8 +54,7 @@ def _card(given: tuple) -> Card | None:
         chosen: Config = config.load(*given).config
         if chosen.live.display == "none":
             return None
-        folder = chosen.kiosk.captions and Path(chosen.kiosk.captions)
-        return load_captions(chosen.kiosk.languages, folder)[0].cards.starting
+        return captions_of(chosen)[0].cards.starting
     except Error:  # `start.load` knows what to do about it
         return None
 

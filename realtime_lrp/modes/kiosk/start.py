@@ -21,7 +21,7 @@ from realtime_lrp import __version__, config
 from realtime_lrp.config import Config, Settings
 from realtime_lrp.errors import Error, UsageError, first_line
 from realtime_lrp.modes.engine import check_names, with_demo_network
-from realtime_lrp.modes.kiosk.captions import load_captions
+from realtime_lrp.modes.kiosk.captions import captions_of, folder_of
 from realtime_lrp.modes.kiosk.lock import check_key
 from realtime_lrp.modes.kiosk.run import run
 from realtime_lrp.video.files import PICTURES, VIDEOS, completed, inputs_of, masked
@@ -145,7 +145,7 @@ class _Attempt:
 
 def _copies(file: str | Path, chosen: Config) -> dict[Path, bytes]:
     """The configuration file and the captions that it names, by where they are kept."""
-    folder, captions = _good_folder(file), _captions_folder(chosen)
+    folder, captions = _good_folder(file), folder_of(chosen)
     sources = {folder / "config.yaml": Path(file)}
     for one in captions.glob("*.yaml") if captions else ():
         sources[folder / "captions" / one.name] = one
@@ -183,7 +183,7 @@ def check(chosen: Config) -> None:
       MissingInputError: there is no such clip.
     """
     check_key(chosen.kiosk.exit_key)
-    load_captions(chosen.kiosk.languages, _captions_folder(chosen))
+    captions_of(chosen)
     inputs_of(chosen.kiosk.clips, PICTURES + VIDEOS, "clip")
 
 
@@ -199,10 +199,6 @@ def _checked(settings: Settings, clips: bool = True) -> Settings:
     except UsageError as error:
         raise settings.located(error) from error
     return settings
-
-
-def _captions_folder(chosen: Config) -> Path | None:
-    return Path(chosen.kiosk.captions) if chosen.kiosk.captions else None
 
 
 def _good_folder(file: str | Path) -> Path:

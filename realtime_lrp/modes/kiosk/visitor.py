@@ -85,12 +85,7 @@ class Visitor:
         """The button that a touch began on, "elsewhere" for none; "" while it lasts or ends."""
         began = mouse.button == "left" and not self._down
         self._down = mouse.button == "left"
-        if not began:
-            return ""
-        for name, (x0, y0, x1, y1) in places.items():
-            if x0 <= mouse.x < x1 and y0 <= mouse.y < y1:
-                return name
-        return "elsewhere"
+        return (mouse.over(places) or "elsewhere") if began else ""
 
 
 class Answer:

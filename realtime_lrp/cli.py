@@ -7,11 +7,12 @@ import errno
 import getpass
 import logging
 import os
+import re
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any
 import click
 
 from realtime_lrp import __version__, config
-from realtime_lrp.errors import ConfigError, Error, UsageError
+from realtime_lrp.errors import ConfigError, Error, UsageError, masked
 
 EXPLAIN = (
     "--model", "--weights", "--labels", "--preprocess", "--size", "--method", "--composite",
@@ -80,9 +81,19 @@ def process() -> None:
 
 def _fail(error: Exception, code: int) -> None:
     if _verbosity > 1:
-        traceback.print_exc()
-    click.echo(f"realtime-lrp: {error}", err=True)
+        click.echo(_plain(traceback.format_exc()), nl=False, err=True)
+    click.echo(_plain(f"realtime-lrp: {error}"), err=True)
     sys.exit(code)
+
+
+def _plain(text: str) -> str:
+    """Without what a terminal obeys, which names of files may hold, and what is secret."""
+    return re.sub(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", "\ufffd", masked(text))
+
+
+class _PlainFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return _plain(super().format(record))
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -91,7 +102,17 @@ def cli() -> None:
     """See, live, what a neural network looks at."""
 
 
-def configured(*names: str, load: Callable[..., config.Settings] = config.load) -> Callable:
+def _wrong_names(chosen: config.Config) -> Iterator[tuple[config.Where, Error]]:
+    from realtime_lrp.modes.engine import wrong_names
+
+    yield from wrong_names(chosen)
+
+
+def _load(*given: Any) -> config.Settings:
+    return config.load(*given, check=_wrong_names)
+
+
+def configured(*names: str, load: Callable[..., config.Settings] = _load) -> Callable:
     """Adds the options that set a key; the command gets `settings: config.Settings`.
 
     Args:
@@ -159,14 +180,16 @@ def _set_verbosity(verbose: int, quiet: bool) -> None:
     global _verbosity
     _verbosity = verbose
     level = logging.ERROR if quiet else logging.INFO if verbose else logging.WARNING
-    logging.basicConfig(level=level, format="realtime-lrp: %(message)s", force=True)
+    handler = logging.StreamHandler()
+    handler.setFormatter(_PlainFormatter("realtime-lrp: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler], force=True)
 
 
 def _say(lines: Iterable[str]) -> None:
     for line in lines:
         if logging.getLogger().isEnabledFor(logging.WARNING):
             try:
-                click.echo(line)
+                click.echo(_plain(line))
             except BrokenPipeError:  # which click would make an exit code of its own
                 sys.exit(74)
 
@@ -407,16 +430,33 @@ def bench(settings: config.Settings, quick, json_file, overwrite) -> None:
     _say(mode.run(settings.config, quick, json_file, overwrite))
 
 
+def _print_schema(context: click.Context, option: click.Parameter, asked: bool) -> None:
+    if asked:
+        from realtime_lrp.modes.engine import LEGAL
+
+        click.echo(config.json_schema(LEGAL), nl=False)
+        context.exit()
+
+
+def _load_and_check_all(*given: Any) -> config.Settings:
+    from realtime_lrp.modes.kiosk.start import wrong_settings
+
+    return config.load(*given, check=wrong_settings)
+
+
 @cli.command("config")
-@configured(*config.OPTIONS)
+@click.option(
+    "--schema",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_schema,
+    help="prints the schema for editors instead (JSON Schema)",
+)
+@configured(*config.OPTIONS, load=_load_and_check_all)
 def config_command(settings: config.Settings) -> None:
     """Checks and prints the effective configuration as a file to start from."""
-    from realtime_lrp.modes.engine import check_names
-    from realtime_lrp.modes.kiosk.start import check
-
-    check_names(settings.config)
-    check(settings.config)
-    click.echo(config.as_yaml(settings), nl=False)
+    click.echo(config.schema_line() + config.as_yaml(settings), nl=False)
 
 
 @cli.command()

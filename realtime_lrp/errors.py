@@ -3,6 +3,7 @@
 A message is one or two lines: what happened, what was expected, what to do.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
@@ -31,6 +32,10 @@ class DamagedInputError(Error, ValueError):
     """The input exists, but nothing in it can be used."""
 
     exit_code = 65
+
+
+class NotFiniteError(DamagedInputError):
+    """A network computes NaN or Inf."""
 
 
 class MissingInputError(Error):
@@ -64,14 +69,29 @@ class TemporaryError(Error):
 
 
 class ConfigError(Error, ValueError):
-    """A configuration file or a `--set` is wrong."""
+    """A configuration file or a `--set` is wrong.
+
+    Attributes:
+      problems: what the lines of the message say, with their places, where it lists several.
+    """
 
     exit_code = 78
+    problems: tuple = ()
 
 
 def first_line(error: Exception) -> str:
     """The first line of what an exception says, or its type where it says nothing."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:400]
+
+
+def masked(text: str) -> str:
+    """A text without what may be secret in its addresses: user name, password, query.
+
+    From the beginning of an address to the last @ of the line all is left out: passwords hold
+    anything.
+    """
+    without_user = re.sub(r"(\w[\w+.-]{1,20}:/{1,2}).*@", r"\1***@", text)
+    return re.sub(r"(\w[\w+.-]{1,20}:/[^\s?]*)\?\S*", r"\1?***", without_user)
 
 
 def nearest(word: str, legal: Iterable[str]) -> str | None:
@@ -94,6 +114,7 @@ def unknown(
     """
     legal = list(legal)
     ours = (elsewhere or {}).get(word) or nearest(word, legal)
+    word = word if len(word) <= 80 else f"{masked(word)[:77]}..."
     if ours:
         return UsageError(f"There is no {kind} {word!r}. Did you mean {ours!r}?", kind)
     shown = ", ".join(legal[:20]) + (", ..." if len(legal) > 20 else "")

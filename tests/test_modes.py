@@ -271,7 +271,7 @@ def test_config_prints_a_file_to_start_from(run):
     assert code == 0
     assert "opacity: 0.5" in out
     assert "[from --opacity]" in out
-    assert run("config")[1] == config.as_yaml(config.load())
+    assert run("config")[1] == config.schema_line() + config.as_yaml(config.load())
 
 
 @pytest.mark.parametrize(

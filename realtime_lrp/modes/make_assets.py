@@ -78,11 +78,10 @@ def make_network(folder: Path) -> None:
 
 def measure_network(folder: Path) -> None:
     """Measures `shapes.keras` on pictures it has never seen, into `shapes.json`."""
-    import keras
-
+    from realtime_lrp.models.keras_files import load_model
     from realtime_lrp.relevance.explainer import Explainer
 
-    model = keras.models.load_model(folder / "shapes.keras", compile=False)
+    model = load_model(folder / "shapes.keras")
     explainer = Explainer(model, composite="zplus", target="all")
     parts = 8
     batches = list(draw_batches(HELD_OUT_SEED, parts, HELD_OUT // parts, workers=2))

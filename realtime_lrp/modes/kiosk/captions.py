@@ -12,18 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from realtime_lrp import config
+from realtime_lrp.config import Problem, Where, located_problems, read_file, refusal
 from realtime_lrp.errors import ConfigError, Error, nearest
 from realtime_lrp.view.text import undrawable
 
 SECONDS = "{seconds}"
 """What a number of seconds is put for."""
-
-Where = tuple[str | int, ...]
-"""The names and numbers that lead to a value, as pydantic has them."""
 
 
 def _counted(value: Any) -> str:
@@ -59,9 +56,9 @@ def _named(letter: str) -> str:
 
 
 def _list(value: Any) -> Any:
-    if not isinstance(value, tuple) or not value:
+    if not isinstance(value, list) or not value:
         raise ValueError("expected a list of texts, each in a line that begins with a dash")
-    return value
+    return tuple(value)
 
 
 Text = Annotated[str, BeforeValidator(_plain)]
@@ -164,13 +161,17 @@ def load_captions(languages: Sequence[str], folder: Path | None) -> tuple[Captio
     Raises:
       ConfigError: a language or a text cannot be used; the message lists every problem.
     """
-    if folder and not (folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)):
-        raise ConfigError(f"kiosk.captions: expected a folder that can be read; received {folder}")
-    problems: list[str] = []
-    captions = [_captions(code, folder, problems) for code in languages]
-    if problems:
-        raise ConfigError("\n".join(problems))
-    return tuple(captions)
+    found = list(_each(languages, folder))
+    if wrong := [(where, one) for where, one in found if isinstance(one, Error)]:
+        raise refusal([problem for one in wrong for problem in located_problems(*one)])
+    return tuple(one for _, one in found)
+
+
+def wrong_captions(chosen: config.Config) -> Iterator[tuple[Where, Error]]:
+    """Yields what `captions_of` refuses, and where that stands in the configuration."""
+    for where, one in _each(chosen.kiosk.languages, folder_of(chosen)):
+        if isinstance(one, Error):
+            yield where, one
 
 
 def folder_of(chosen: config.Config) -> Path | None:
@@ -188,80 +189,66 @@ def filled(text: str, seconds: float) -> str:
     return text.replace(SECONDS, str(max(1, math.ceil(seconds))))
 
 
-def _captions(code: str, folder: Path | None, problems: list[str]) -> Captions | None:
-    """The captions of a language, or None and what is wrong with them added to `problems`."""
+def _each(
+    languages: Sequence[str], folder: Path | None
+) -> Iterator[tuple[Where, Captions | Error]]:
+    """Yields where a language stands in the configuration, and its captions or their refusal."""
+    if folder and not (folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)):
+        error = ConfigError(f"expected a folder that can be read; received {folder}")
+        yield ("kiosk", "captions"), error
+        return
+    for number, code in enumerate(languages):
+        try:
+            captions: Captions | Error = _captions(code, folder)
+        except Error as error:
+            captions = error
+        yield ("kiosk", "languages", number), captions
+
+
+def _captions(code: str, folder: Path | None) -> Captions:
     folders = [one for one in (folder, config.ASSETS / "captions") if one]
-    if not re.fullmatch("[A-Za-z0-9_-]+", code):
-        problems.append(f"kiosk.languages: expected letters, digits, - and _; received {code!r}")
-        return None
+    if not re.fullmatch("[A-Za-z0-9_-]{1,40}", code):
+        raise ConfigError(f"expected letters, digits, - and _; received {code!r}")
     file = next((f for one in folders if (f := one / f"{code}.yaml").is_file()), None)
     if not file:
         known = sorted({one.stem for folder in folders for one in folder.glob("*.yaml")})
-        problems.append(
-            f"kiosk.languages: there is no {code}.yaml in {folders[0]}; "
-            f"there are {', '.join(known)}"
-        )
-        return None
-    try:
-        texts = _read(file, problems)
-    except Error as error:
-        problems.append(str(error))
-        return None
-    return texts and Captions.model_construct(code=code, **dict(texts))
+        raise ConfigError(f"there is no {code}.yaml in {folders[0]}; there are {', '.join(known)}")
+    return Captions.model_construct(code=code, **dict(_read(file)))
 
 
-def _read(file: Path, problems: list[str]) -> _File | None:
-    """The texts of a file, or None; what is wrong with them is added to `problems`."""
-    root = config.read_yaml(file)
-    if not isinstance(root, yaml.MappingNode):
-        raise ConfigError(f"{file}:1: expected names such as 'nothing:' with texts behind them")
-    places: dict[Where, str] = {(): f"{file}:1"}
-    found: list[tuple[str, str]] = []
-    values, texts = _values(root, (), places, found), None
+def _read(file: Path) -> _File:
+    """The texts of a file.
+
+    Raises:
+      ConfigError: it lists all that is wrong with them.
+    """
+    tree = read_file(file, texts=True)
+    problems, places = tree.problems, tree.places
+    if not isinstance(tree.values, dict):
+        words = "expected names such as 'nothing:' with texts behind them"
+        raise refusal(problems or [Problem(places[()], words)])
     try:
-        texts = _File.model_validate(values)
+        texts = _File.model_validate(tree.values)
     except ValidationError as error:
-        found += [_problem(detail, places) for detail in error.errors()]
-    problems += [f"{place}: {message}" for place, message in found]
+        problems += [_problem(detail, places) for detail in error.errors()]
+    if problems:
+        raise refusal(problems)
     return texts
 
 
-def _values(node: yaml.Node, at: Where, places: dict[Where, str], problems: list) -> Any:
-    """A node as dicts, tuples and texts; where each stands is added to `places`."""
-    file = places[()].rpartition(":")[0]
-    if isinstance(node, yaml.MappingNode):
-        prefix = "".join(f"{name}." for name in at)
-        values = {}
-        for key, place, inner in config.pairs(node, prefix, file, problems):
-            name = key.removeprefix(prefix)
-            places[*at, name] = place
-            values[name] = _values(inner, (*at, name), places, problems)
-        return values
-    if isinstance(node, yaml.SequenceNode):
-        for number, inner in enumerate(node.value):
-            places[*at, number] = f"{file}:{inner.start_mark.line + 1}"
-        return tuple(_values(n, (*at, i), places, problems) for i, n in enumerate(node.value))
-    if not node.tag.startswith("tag:yaml.org,2002:"):
-        problems.append((places[at], f"{_key(at)}: put a text that begins with ! in quotes"))
-    return node.value
-
-
-def _problem(detail: Mapping[str, Any], places: Mapping[Where, str]) -> tuple[str, str]:
-    """(place, message) of one pydantic error."""
-    at, key = detail["loc"], _key(detail["loc"])
+def _problem(detail: Mapping[str, Any], places: Mapping[Where, str]) -> Problem:
+    """One error of pydantic's."""
+    at, key = detail["loc"], config.key_of(detail["loc"])
     place = next(places[at[:n]] for n in range(len(at), -1, -1) if at[:n] in places)
     if detail["type"] == "extra_forbidden":
         close = nearest(key, _legal_keys(_File))
-        return place, f"there is no key {key!r}" + (f"; did you mean {close!r}?" if close else "")
+        hint = f"; did you mean {close!r}?" if close else ""
+        return Problem(place, f"there is no key {key!r}{hint}")
     if detail["type"] == "missing":
-        return place, f"{key}: is missing"
+        return Problem(place, f"{key}: is missing")
     if detail["type"] in ("model_type", "dict_type"):
-        return place, f"{key}: is a section; expected keys under it"
-    return place, f"{key}: {detail['msg'].removeprefix('Value error, ')}"
-
-
-def _key(at: Where) -> str:
-    return ".".join(name for name in at if isinstance(name, str))
+        return Problem(place, f"{key}: is a section; expected keys under it")
+    return Problem(place, f"{key}: {detail['msg'].removeprefix('Value error, ')}")
 
 
 def _legal_keys(part: type[BaseModel], prefix: str = "") -> Iterator[str]:

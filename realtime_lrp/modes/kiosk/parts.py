@@ -19,13 +19,13 @@ from realtime_lrp.errors import (
     UnavailableError,
     UsageError,
     first_line,
+    masked,
 )
 from realtime_lrp.modes.engine import Engine
 from realtime_lrp.modes.live.controls import first_request
 from realtime_lrp.modes.live.relevance import Map, RelevanceThread
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.video.capture import DARK, FROZEN, WAITING, Capture, OpenSource
-from realtime_lrp.video.files import masked
 from realtime_lrp.video.slot import Item, Slot
 
 RESTARTS, WITHIN_S = 5, 60.0

@@ -13,7 +13,7 @@ import psutil
 
 from realtime_lrp import __version__
 from realtime_lrp.config import Config
-from realtime_lrp.errors import Error, first_line
+from realtime_lrp.errors import Error, first_line, masked
 from realtime_lrp.modes.kiosk.captions import captions_of
 from realtime_lrp.modes.kiosk.health import Health
 from realtime_lrp.modes.kiosk.loop import Kiosk, Unseen
@@ -22,7 +22,7 @@ from realtime_lrp.modes.kiosk.service import Service
 from realtime_lrp.modes.live.figures import Meter
 from realtime_lrp.modes.signals import stop_signals
 from realtime_lrp.modes.stats import Stats
-from realtime_lrp.video.files import check_output, masked
+from realtime_lrp.video.files import check_output
 from realtime_lrp.view.full_screen import FullScreen
 
 PAUSE_S = 0.5

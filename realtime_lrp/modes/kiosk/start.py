@@ -8,7 +8,7 @@ import hashlib
 import logging
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from logging.handlers import RotatingFileHandler
@@ -18,13 +18,13 @@ from typing import Any
 from platformdirs import user_state_path
 
 from realtime_lrp import __version__, config
-from realtime_lrp.config import Config, Settings
-from realtime_lrp.errors import Error, UsageError, first_line
-from realtime_lrp.modes.engine import check_names, with_demo_network
-from realtime_lrp.modes.kiosk.captions import captions_of, folder_of
+from realtime_lrp.config import Config, Settings, Where, refusals
+from realtime_lrp.errors import Error, UsageError, first_line, masked
+from realtime_lrp.modes.engine import with_demo_network, wrong_names
+from realtime_lrp.modes.kiosk.captions import folder_of, wrong_captions
 from realtime_lrp.modes.kiosk.lock import check_key
 from realtime_lrp.modes.kiosk.run import run
-from realtime_lrp.video.files import PICTURES, VIDEOS, completed, inputs_of, masked
+from realtime_lrp.video.files import PICTURES, VIDEOS, completed, inputs_of
 
 LOG_BYTES = 256 * 1024
 """Size of the log and of the one before it."""
@@ -45,7 +45,7 @@ def load(
       Error: the configuration is wrong and there is no last good one.
     """
     try:
-        return _checked(config.load(file, sets, options))
+        return config.load(file, sets, options, wrong_settings)
     except Error as error:
         if restored := _restored(file, sets, options):
             return replace(restored, complaint=str(error))
@@ -174,31 +174,19 @@ def health_file(config: Config) -> Path:
     return (Path(runtime) if runtime else state_folder()) / "health.json"
 
 
-def check(chosen: Config) -> None:
-    """Refuses what the schema cannot see in the section `kiosk`.
-
-    Raises:
-      UsageError: there is no such key.
-      ConfigError: a language or a caption is wrong.
-      MissingInputError: there is no such clip.
-    """
-    check_key(chosen.kiosk.exit_key)
-    captions_of(chosen)
-    inputs_of(chosen.kiosk.clips, PICTURES + VIDEOS, "clip")
+def wrong_in_kiosk(chosen: Config) -> Iterator[tuple[Where, Error]]:
+    """Yields what the schema cannot see in the section `kiosk`, and where it stands there."""
+    yield from refusals(("kiosk", "exit_key"), check_key, chosen.kiosk.exit_key)
+    yield from wrong_captions(chosen)
+    for place, clip in enumerate(chosen.kiosk.clips):
+        where = ("kiosk", "clips", place)
+        yield from refusals(where, inputs_of, [clip], PICTURES + VIDEOS, "clip")
 
 
-def _checked(settings: Settings, clips: bool = True) -> Settings:
-    """The settings, refused where they are wrong; `clips`: also where a clip is not there."""
-    chosen = with_demo_network(settings.config)
-    if not clips:
-        kiosk = chosen.kiosk.model_copy(update={"clips": []})
-        chosen = chosen.model_copy(update={"kiosk": kiosk})
-    try:
-        check_names(chosen)
-        check(chosen)
-    except UsageError as error:
-        raise settings.located(error) from error
-    return settings
+def wrong_settings(chosen: Config) -> Iterator[tuple[Where, Error]]:
+    """Yields what the schema cannot see in any section."""
+    yield from wrong_names(chosen)
+    yield from wrong_in_kiosk(chosen)
 
 
 def _good_folder(file: str | Path) -> Path:
@@ -216,13 +204,14 @@ def _restored(
     folder = _good_folder(file)
     try:
         settings = config.load(folder / "config.yaml", sets, options)
-        if settings.config.kiosk.captions:
-            kiosk = settings.config.kiosk.model_copy(update={"captions": str(folder / "captions")})
-            changed = settings.config.model_copy(update={"kiosk": kiosk})
-            settings = replace(settings, config=changed)
-        return _checked(settings, clips=False)
     except Error:
         return None
+    if settings.config.kiosk.captions:
+        kiosk = settings.config.kiosk.model_copy(update={"captions": str(folder / "captions")})
+        settings = replace(settings, config=settings.config.model_copy(update={"kiosk": kiosk}))
+    found = wrong_settings(settings.config)
+    wrong = [where for where, _ in found if where[:2] != ("kiosk", "clips")]
+    return None if wrong else settings
 
 
 def _log_to(path: Path) -> None:

@@ -17,7 +17,7 @@ from realtime_lrp.modes.live.figures import target_words
 from realtime_lrp.modes.live.relevance import Map
 from realtime_lrp.modes.live.view import View
 from realtime_lrp.modes.records import described
-from realtime_lrp.video.files import check_output, left_in, masked
+from realtime_lrp.video.files import check_output, left_in
 from realtime_lrp.video.recorder import Recorder, check_film
 from realtime_lrp.video.slot import Item
 
@@ -107,11 +107,6 @@ class Keeper:
             target = self._name(".png")
         except Error as error:
             return str(error)
-        live = {
-            "source": masked(shown.live.source),
-            "sources": list(map(masked, shown.live.sources)),
-        }
-        shown = shown.model_copy(update={"live": shown.live.model_copy(update=live)})
         self._in_the_background(self._kept, target, view.scene, view.map, Settings(shown, {}))
         return f"keeping {target.name}"
 

@@ -1,0 +1,33 @@
+"""The configuration: one schema, read from YAML and the command line, printed for all to read.
+
+`schema` has every key, `files` reads YAML, `loading` puts the sources together, `printing` writes.
+Nothing here imports TensorFlow or OpenCV. Names that a room owns (composites, models, colour maps)
+are plain text here and checked where they live: `load` is given what checks them.
+"""
+
+from realtime_lrp.config.files import Problem, Tree, Where, key_of, read_file
+from realtime_lrp.config.loading import Settings, load, located_problems, refusal, refusals
+from realtime_lrp.config.printing import as_yaml, json_schema, schema_line
+from realtime_lrp.config.schema import ASSETS, MODELS, OPTIONS, Config, describe, legal_keys
+
+__all__ = [
+    "ASSETS",
+    "MODELS",
+    "OPTIONS",
+    "Config",
+    "Problem",
+    "Settings",
+    "Tree",
+    "Where",
+    "as_yaml",
+    "describe",
+    "json_schema",
+    "key_of",
+    "legal_keys",
+    "load",
+    "located_problems",
+    "read_file",
+    "refusal",
+    "refusals",
+    "schema_line",
+]

@@ -1,0 +1,216 @@
+"""Command line over `--set` over file over default: every value, and the place it came from."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from realtime_lrp.config.files import Problem, Tree, Where, key_of, read_file, read_text
+from realtime_lrp.config.schema import OPTIONS, Config, field_of, legal_keys
+from realtime_lrp.config.words import expectation, printable, shown
+from realtime_lrp.errors import ConfigError, Error, MissingInputError, UsageError, masked, nearest
+
+MOST_PROBLEMS = 100
+MOST_LETTERS = 400
+"""How many problems are told, and how much of each."""
+
+_ABOUT = {
+    "model": "model.name", "weights": "model.weights", "method": "lrp.method",
+    "composite": "lrp.composite", "class": "lrp.target", "colormap": "overlay.colormap",
+    "size": "model.size", "layers": "lrp.layers", "rule": "lrp.layers", "guided": "lrp.guided",
+    "codec": "video.codec", "panel": "live.panels", "exit key": "kiosk.exit_key",
+}  # fmt: skip
+"""What a `UsageError` is about -> the key that holds it."""
+
+Check = Callable[[Config], Iterable[tuple[Where, Error]]]
+"""Yields where a value stands that the schema cannot judge, and what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A valid configuration, and where each value that is not a default came from.
+
+    Attributes:
+      config: the values.
+      origins: key "section.key" -> place, for example "my.yaml:12" or "--opacity".
+      given: what `load` was given.
+      complaint: what is wrong with the file in whose place another one was taken; else "".
+    """
+
+    config: Config
+    origins: Mapping[str, str]
+    given: tuple[str | Path | None, tuple[str, ...], Mapping[str, Any]] = (None, (), {})
+    complaint: str = ""
+
+    def located(self, error: UsageError) -> Error:
+        """The error as a `ConfigError` with its place, where a file or `--set` caused it."""
+        place = self.origins.get(_ABOUT.get(error.about or "", ""))
+        if place is None or place in OPTIONS:
+            return error
+        return ConfigError(f"{place}: {_ABOUT[error.about]}: {error}")
+
+
+def load(
+    file: str | Path | None = None,
+    sets: tuple[str, ...] = (),
+    options: Mapping[str, Any] | None = None,
+    check: Check | None = None,
+) -> Settings:
+    """Command line over `--set` over file over default.
+
+    Args:
+      file: a YAML file, or None.
+      sets: assignments "section.key=value".
+      options: option such as "--opacity" -> value.
+      check: also looks at the values; what the schema refuses is at its default then.
+
+    Raises:
+      MissingInputError: all that is wrong is that files are not there.
+      ConfigError: the file or an assignment is wrong; the message lists every error.
+      UsageError: only values given as options are wrong.
+    """
+    tree = _sections(file)
+    for assignment in sets:
+        _assign(tree, assignment)
+    for name, value in (options or {}).items():
+        _put(tree, tuple(OPTIONS[name].split(".")), value, name)
+    config, wrong = _validated(tree.values)
+    problems = [*tree.problems, *(_problem(one, tree.places) for one in wrong[: MOST_PROBLEMS + 1])]
+    for where, error in islice(check(config) if check else (), MOST_PROBLEMS + 1):
+        problems += located_problems(where, error, tree.places)
+    if problems:
+        raise refusal(_in_order(problems, file))
+    origins = {".".join(map(str, where)): place for where, place in tree.places.items() if where}
+    return Settings(config, origins, (file, sets, options or {}))
+
+
+def refusals(where: Where, check: Callable, *words: Any) -> Iterator[tuple[Where, Error]]:
+    """Yields (where, what `check` refuses of the words), or nothing."""
+    try:
+        check(*words)
+    except Error as error:
+        yield where, error
+
+
+def located_problems(
+    where: Where, error: Error, places: Mapping[Where, str] | None = None
+) -> Iterable[Problem]:
+    """The problems that an error lists by itself, or else the error as one, with its place."""
+    if listed := getattr(error, "problems", ()):
+        return listed
+    key, place = key_of(where), _nearest_place(where, places or {})
+    text = f"{key}: {error}" if place not in ("", *OPTIONS) else str(error)
+    return [Problem(place or key, text, type(error))]
+
+
+def refusal(problems: list[Problem]) -> Error:
+    """All problems as one error, a line for each: 66, 2 or 78 as its exit code."""
+    kind: type[Error] = ConfigError
+    if all(problem.kind is MissingInputError for problem in problems):
+        kind = MissingInputError
+    elif all(problem.place in OPTIONS for problem in problems):
+        kind = UsageError
+    lines = [printable(masked(f"{one.place}: {one.text}")) for one in problems[:MOST_PROBLEMS]]
+    lines = [f"{one[:MOST_LETTERS]}..." if len(one) > MOST_LETTERS else one for one in lines]
+    if len(problems) > len(lines):
+        lines.append(f"{problems[-1].place}: this and further problems are left out")
+    error = kind("\n".join(lines))
+    if kind is ConfigError:
+        error.problems = tuple(problems)
+    return error
+
+
+def _sections(file: str | Path | None) -> Tree:
+    """What a file says; its values are always sections."""
+    tree = Tree() if file is None else read_file(Path(file))
+    if tree.values is not None and not isinstance(tree.values, dict):
+        words = "expected sections such as 'lrp:' with keys under them"
+        tree.problems.append(Problem(tree.places[()], words))
+        tree.values = None
+    sections = (tree.values or {}).items()
+    tree.values = {section: {} if value is None else value for section, value in sections}
+    return tree
+
+
+def _assign(tree: Tree, assignment: str) -> None:
+    """Adds "section.key=value"; no message holds the value, which may be secret."""
+    key, equals, text = assignment.partition("=")
+    where = tuple(key.strip().split(".", 1))
+    if not equals or len(where) < 2 or len(key) > MOST_LETTERS:
+        words = f"expected section.key=value instead of {shown(key.strip())}"
+        tree.problems.append(Problem("--set", words))
+        return
+    value = read_text(text, lambda mark: "--set", where)
+    tree.problems += value.problems
+    if not value.problems:
+        _put(tree, where, value.values, "--set")
+        tree.places |= value.places
+
+
+def _put(tree: Tree, where: tuple[str, ...], value: Any, place: str) -> None:
+    section, name = where
+    keys = tree.values.setdefault(section, {})
+    if isinstance(keys, dict):
+        keys[name] = value
+        tree.places[where] = place
+        tree.places.setdefault((section,), place)
+
+
+def _validated(values: dict[str, Any]) -> tuple[Config, list[Mapping[str, Any]]]:
+    """A configuration of all that is right, and what is wrong."""
+    wrong: list[Mapping[str, Any]] = []
+    while True:
+        try:
+            return Config.model_validate(values), wrong
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+        wrong += details
+        for section, *key in {detail["loc"][:2] for detail in details}:
+            if key:
+                values[section].pop(key[0])
+            else:
+                values.pop(section)
+
+
+def _problem(detail: Mapping[str, Any], places: Mapping[Where, str]) -> Problem:
+    """One error of pydantic's."""
+    where: Where = detail["loc"]
+    key, place = key_of(where[:2]), _nearest_place(where, places)
+    if detail["type"] == "extra_forbidden":
+        close = _nearest_key(where)
+        hint = f"; did you mean {close!r}?" if close else ""
+        if close == key:
+            hint = "; write 'section:' in one line and 'key: value' under it"
+        return Problem(place, f"there is no key {key!r}{hint}")
+    if detail["type"] == "model_type":
+        return Problem(place, f"{key}: is a section; expected lines 'key: value' under it")
+    text = expectation(detail, field_of(key))
+    return Problem(place, text if place in OPTIONS else f"{key}: {text}")
+
+
+def _nearest_place(where: Where, places: Mapping[Where, str]) -> str:
+    """The place of a value, or of the one around it; "" of a default."""
+    around = (where[:length] for length in range(len(where), 0, -1))
+    return next((places[one] for one in around if one in places), "")
+
+
+def _nearest_key(where: Where) -> str | None:
+    """The legal key that was meant: of the same name in another section, else alike."""
+    name, keys = str(where[-1]), legal_keys()
+    for key in keys:
+        if name in (key, key.partition(".")[2]):
+            return key
+    return nearest(key_of(where), keys if len(where) > 1 else Config.model_fields)
+
+
+def _in_order(problems: list[Problem], file: str | Path | None) -> list[Problem]:
+    """Those of the file by their lines, then the others."""
+
+    def line(problem: Problem) -> float:
+        name, _, number = problem.place.rpartition(":")
+        return int(number) if name and name == printable(str(file)) else float("inf")
+
+    return sorted(problems, key=line)

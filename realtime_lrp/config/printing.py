@@ -1,0 +1,121 @@
+"""The configuration as a file to start from, and the schema for editors."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from realtime_lrp.config.files import Loader
+from realtime_lrp.config.loading import Settings
+from realtime_lrp.config.schema import ASSETS, Config, describe
+from realtime_lrp.errors import masked
+
+
+def as_yaml(settings: Settings) -> str:
+    """The effective configuration as a commented YAML file that `load` reads back.
+
+    What may be secret in an address is left out of it, and `load` says so.
+    """
+    return "".join(_yaml_lines(settings))
+
+
+def schema_line() -> str:
+    """The comment that tells an editor where the schema is on this machine."""
+    address = (ASSETS / "config.schema.json").absolute().as_uri()
+    return f"# yaml-language-server: $schema={address}\n"
+
+
+def json_schema(names: Mapping[str, Collection[str]]) -> str:
+    """The schema as JSON Schema, draft 7.
+
+    Args:
+      names: the legal names of keys whose names a room owns, such as "lrp.method"; those of
+        "lrp.layers" are rules.
+    """
+    made = Config.model_json_schema()
+    for section, field in Config.model_fields.items():
+        part = made["$defs"].pop(field.annotation.__name__)
+        for key, value in part["properties"].items():
+            del value["title"]
+            value.get("items", {}).pop("default", None)  # which pydantic 2.10 leaves there
+            _add_names(value, names.get(f"{section}.{key}"))
+        made["properties"][section] = {
+            "description": field.annotation.__doc__,
+            "type": ["object", "null"],
+            "properties": part["properties"],
+            "additionalProperties": False,
+        }
+    del made["$defs"]
+    made |= {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "realtime_lrp",
+        "type": ["object", "null"],
+    }
+    return json.dumps(made, indent=1) + "\n"
+
+
+def _add_names(value: dict[str, Any], names: Collection[str] | None) -> None:
+    """Adds legal names to the schema of a key, wherever it takes a text."""
+    if names is None:
+        return
+    if rules := value.get("additionalProperties"):
+        rules["pattern"] = rf"^\s*({'|'.join(names)})\s*(\([^()]*\))?\s*$"
+    for part in (value, value.get("items", {}), *value.get("anyOf", ())):
+        if part.get("type") == "string":
+            part["enum"] = list(names)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what YAML 1.1, YAML 1.2 or `load` would not read as text."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012
+        first: yaml.SafeDumper.yaml_implicit_resolvers.get(first, [])
+        + Loader.yaml_implicit_resolvers.get(first, [])
+        for first in {**yaml.SafeDumper.yaml_implicit_resolvers, **Loader.yaml_implicit_resolvers}
+    }
+
+    def ignore_aliases(self, data):
+        return True
+
+
+def _in_one_line(dumper: yaml.Dumper, text: str) -> yaml.ScalarNode:
+    style = None if text.isprintable() else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_Dumper.add_representer(str, _in_one_line)
+
+
+def _yaml_lines(settings: Settings) -> Iterator[str]:
+    yield "# realtime_lrp: every setting with its default, unit and legal values.\n"
+    for section, field in Config.model_fields.items():
+        yield f"\n{section}:  # {field.annotation.__doc__}\n"
+        for key, value in getattr(settings.config, section):
+            path = f"{section}.{key}"
+            shown, place = _without_secrets(value), settings.origins.get(path)
+            notes = f" [from {place}]" if place else ""
+            if shown != value:
+                notes += " [*** is left out: write the whole address]"
+            yield f"  {key}: {_written(shown)}  # {describe(path)}{notes}\n"
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_secrets(one) for one in value]
+    return masked(value) if isinstance(value, str) and "://" in value else value
+
+
+def _written(value: Any) -> str:
+    """A value in one line of YAML."""
+    if isinstance(value, tuple):
+        value = "x".join(map(str, value))
+    text = yaml.dump(
+        [value],
+        Dumper=_Dumper,
+        default_flow_style=True,
+        allow_unicode=True,
+        sort_keys=False,
+        width=float("inf"),
+    )
+    return text[1 : text.rindex("]")]

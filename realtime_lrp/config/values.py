@@ -1,0 +1,150 @@
+"""The kinds of values that a configuration has, each with what an editor is told of it."""
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+
+from realtime_lrp.config.words import MAX_LETTERS
+from realtime_lrp.hours import parse_hours
+
+MAX_PIXELS = 8192
+MAX_BATCH = 256
+_NUMBER = "[1-9][0-9]{0,3}"
+_PAIR = rf"({_NUMBER})\s*[xX,]\s*({_NUMBER})"
+_HIDDEN = r"://\*\*\*@|://.*\?\*\*\*"
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _pair(expected: str, one_is_enough: bool) -> BeforeValidator:
+    """Reads "224x320" as (224, 320), and 224 as (224, 224) where one number is enough."""
+
+    def read(value: Any) -> Any:
+        if value is None or isinstance(value, tuple):
+            return value
+        text = str(value) if _whole(value) or isinstance(value, str) else ""
+        parts = re.fullmatch(rf"\s*(?:{_PAIR}|({_NUMBER}))\s*", text)
+        pair = parts and (parts[1] or parts[3], parts[2] or parts[3])
+        if not pair or (parts[3] and not one_is_enough) or max(map(int, pair)) > MAX_PIXELS:
+            raise ValueError(f"expected {expected}, up to {MAX_PIXELS}")
+        return tuple(map(int, pair))
+
+    return BeforeValidator(read)
+
+
+def _pair_schema(one_is_enough: bool) -> WithJsonSchema:
+    one = f"|{_NUMBER}" if one_is_enough else ""
+    text = {"type": "string", "pattern": rf"^\s*({_PAIR}{one})\s*$"}
+    number = {"type": "integer", "minimum": 1, "maximum": MAX_PIXELS}
+    return WithJsonSchema({"anyOf": [*([number] if one_is_enough else []), text, {"type": "null"}]})
+
+
+def _camera_format(value: str) -> str:
+    """Four letters in capitals."""
+    if not re.fullmatch(r"[ -~]{4}", value):
+        raise ValueError("expected four letters, for example MJPG or YUYV")
+    return value.upper()
+
+
+def _word(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("expected a text without the character U+0000")
+    if len(value) > MAX_LETTERS:
+        raise ValueError(f"expected at most {MAX_LETTERS} letters")
+    return value
+
+
+def _address(value: str) -> str:
+    if re.search(_HIDDEN, value):
+        raise ValueError("the password has been left out here (***); write the whole address")
+    return value
+
+
+def _batch(value: Any) -> Any:
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,3}", value):
+        value = int(value)
+    if value != "auto" and not (_whole(value) and 1 <= value <= MAX_BATCH):
+        raise ValueError(f"expected auto or a whole number from 1 to {MAX_BATCH}")
+    return value
+
+
+def _hours(value: Any) -> Any:
+    parse_hours(value)
+    return value
+
+
+def _pin(value: Any) -> Any:
+    if not isinstance(value, str) or not re.fullmatch(r"scrypt:[0-9a-f]{32}:[0-9a-f]{64}", value):
+        raise ValueError("expected what realtime-lrp kiosk --hash-pin prints")
+    return value
+
+
+def _rules(value: Any) -> Any:
+    if isinstance(value, dict) and None in value.values():
+        raise ValueError("quote a rule that has a comma in it: 'alpha_beta(1, 0)'")
+    return value
+
+
+_TEXT = {"type": ["string", "integer"]}
+_TIMES = r"\s*[0-9]{1,2}:[0-9]{2}\s*-\s*[0-9]{1,2}:[0-9]{2}\s*"
+
+Word = Annotated[str, AfterValidator(_word)]
+"""A text that may be the name of a file."""
+
+Text = Annotated[Word, BeforeValidator(lambda v: str(v) if _whole(v) else v), WithJsonSchema(_TEXT)]
+"""A text that may look like a whole number."""
+
+Address = Annotated[
+    Text,
+    AfterValidator(_address),
+    WithJsonSchema({**_TEXT, "not": {"type": "string", "pattern": _HIDDEN}}),
+]
+"""A camera, a file or a URL, which may have a password in it."""
+
+CameraFormat = Annotated[
+    str,
+    AfterValidator(_camera_format),
+    WithJsonSchema({"type": "string", "pattern": "^[ -~]{4}$"}),
+]
+CameraSize = Annotated[
+    tuple[int, int] | None,
+    _pair("WIDTHxHEIGHT, for example 1280x720", False),
+    _pair_schema(False),
+]
+Size = Annotated[
+    tuple[int, int] | None,
+    _pair("one number or HEIGHTxWIDTH, for example 224 or 224x320", True),
+    _pair_schema(True),
+]
+Batch = Annotated[
+    Literal["auto"] | int,
+    BeforeValidator(_batch),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"const": "auto"},
+                {"type": "integer", "minimum": 1, "maximum": MAX_BATCH},
+                {"type": "string", "pattern": "^[0-9]{1,3}$"},
+            ]
+        }
+    ),
+]
+Hours = Annotated[
+    dict[str, str],
+    AfterValidator(_hours),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {"type": "string", "pattern": f"^{_TIMES}(,{_TIMES})*$"},
+        }
+    ),
+]
+Pin = Annotated[
+    str,
+    BeforeValidator(_pin),
+    WithJsonSchema({"type": "string", "pattern": "^scrypt:[0-9a-f]{32}:[0-9a-f]{64}$"}),
+]
+Rules = Annotated[dict[Word, Word], BeforeValidator(_rules)]

@@ -5,7 +5,6 @@ network sees of a picture and what it makes of it travels between the two; `vide
 other side.
 """
 
-import pickle
 import queue
 import signal
 import subprocess
@@ -14,14 +13,13 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
 
+import msgspec
 import numpy as np
 
-from realtime_lrp import errors
 from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.video.channel import Channel, Failed
 from realtime_lrp.video.reader import Span
 
 STALLED_S = 60.0
@@ -32,8 +30,7 @@ KEPT_FREE = 64 * 2**20
 """Bytes of the disk that are never used up."""
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(msgspec.Struct, frozen=True, tag=True):
     """What is done with a recording.
 
     Attributes:
@@ -76,8 +73,7 @@ class Job:
     thumbnails: int = 0
 
 
-@dataclass(frozen=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True, tag=True):
     """The first frame was decoded.
 
     Attributes:
@@ -89,8 +85,7 @@ class Opened:
     frames: int
 
 
-@dataclass(frozen=True)
-class Views:
+class Views(msgspec.Struct, frozen=True, tag=True):
     """What the network is to explain.
 
     Attributes:
@@ -102,8 +97,7 @@ class Views:
     times: tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class Map:
+class Map(msgspec.Struct, frozen=True):
     """What is drawn over a picture: `strength` and `scale` as in `Painter`, and its best label."""
 
     strength: np.ndarray
@@ -111,15 +105,19 @@ class Map:
     line: str
 
 
-@dataclass(frozen=True)
-class Written:
+class Answer(msgspec.Struct, frozen=True, tag=True):
+    """What is drawn over the pictures of a `Views`, in their order."""
+
+    maps: tuple[Map, ...]
+
+
+class Written(msgspec.Struct, frozen=True, tag=True):
     """So many frames are written; also a sign of life."""
 
     frames: int
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(msgspec.Struct, frozen=True, tag=True):
     """The file is whole.
 
     Attributes:
@@ -138,34 +136,14 @@ class Report:
     bad_packets: int
     lost_sound: int
     notes: tuple[str, ...] = ()
-    thumbnails: list[tuple[float, np.ndarray]] = field(default_factory=list)
+    thumbnails: list[tuple[float, np.ndarray]] = []
 
 
-@dataclass(frozen=True)
-class Failed:
-    """It cannot be done: an error out of `errors` by name, or "OSError" with its number."""
+ASKED = Job | Answer
+"""What the process is sent."""
 
-    kind: str
-    message: str
-    errno: int = 0
-
-
-class Channel:
-    """Messages over two byte streams, from any thread."""
-
-    def __init__(self, incoming: BinaryIO, outgoing: BinaryIO):
-        self._incoming, self._outgoing = incoming, outgoing
-        self._lock = threading.Lock()
-
-    def send(self, message: Any) -> None:
-        """Raises `OSError` where nobody listens."""
-        with self._lock:
-            pickle.dump(message, self._outgoing, pickle.HIGHEST_PROTOCOL)
-            self._outgoing.flush()
-
-    def receive(self) -> Any:
-        """Waits for a message; raises `EOFError` where none will come."""
-        return pickle.load(self._incoming)
+TOLD = Opened | Views | Written | Report | Failed
+"""What it sends."""
 
 
 class Recoding:
@@ -190,7 +168,7 @@ class Recoding:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for us to answer
         )
-        self._channel = Channel(self._process.stdout, self._process.stdin)
+        self._channel = Channel(self._process.stdout, self._process.stdin, TOLD)
         self._messages: queue.Queue = queue.Queue()  # all but signs of life
         self._alive = time.monotonic()
         self.written = 0
@@ -223,9 +201,9 @@ class Recoding:
 
     def answer(self, maps: Sequence[Map]) -> None:
         """Sends the maps of the oldest `Views` that has none yet."""
-        self._send(list(maps))
+        self._send(Answer(tuple(maps)))
 
-    def _send(self, message: Any) -> None:
+    def _send(self, message: ASKED) -> None:
         try:
             self._channel.send(message)
         except OSError:
@@ -244,9 +222,7 @@ class Recoding:
                         f"{str(self._source)!r} makes the decoder hang: nothing in {STALLED_S:g} s."
                     ) from None
         if isinstance(message, Failed):
-            if message.kind == "OSError":
-                raise OSError(message.errno, message.message)
-            raise getattr(errors, message.kind, RuntimeError)(message.message)
+            raise message.error()
         if message is None:
             raise DamagedInputError(
                 f"{str(self._source)!r} makes the decoder crash ({self._death()})."
@@ -264,7 +240,7 @@ class Recoding:
         while True:
             try:
                 message = self._channel.receive()
-            except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+            except (EOFError, OSError, ValueError):
                 message = None
             self._alive = time.monotonic()
             if isinstance(message, Written):

@@ -19,11 +19,10 @@ from contextlib import ExitStack, suppress
 import numpy as np
 
 from realtime_lrp import __version__
-from realtime_lrp.errors import Error, TransferError
+from realtime_lrp.errors import TransferError
 from realtime_lrp.modes.video_job import (
+    ASKED,
     KEPT_FREE,
-    Channel,
-    Failed,
     Job,
     Map,
     Opened,
@@ -31,6 +30,7 @@ from realtime_lrp.modes.video_job import (
     Views,
     Written,
 )
+from realtime_lrp.video.channel import Channel, Failed
 from realtime_lrp.video.libraries import av
 from realtime_lrp.video.reader import TimedFrame, VideoReader
 from realtime_lrp.video.region import region_of, resize
@@ -51,25 +51,21 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     outgoing = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get between the messages
-    channel = Channel(sys.stdin.buffer, outgoing)
+    channel = Channel(sys.stdin.buffer, outgoing, ASKED)
     job: Job = channel.receive()
     maps: queue.Queue = queue.Queue()
     threading.Thread(target=_listen, args=(channel, job, maps), daemon=True).start()
     try:
         channel.send(_Recoder(job, channel, maps).run())
-    except Error as error:
-        channel.send(Failed(type(error).__name__, str(error)))
-    except OSError as error:
-        channel.send(Failed("OSError", error.strerror or str(error), error.errno or 0))
     except Exception as error:
-        channel.send(Failed("RuntimeError", f"{type(error).__name__}: {error}"))
+        channel.send(Failed.by(error))
     os._exit(0)  # decoder threads of a damaged file may never end
 
 
 def _listen(channel: Channel, job: Job, maps: queue.Queue) -> None:
     try:
         while True:
-            for one in channel.receive():
+            for one in channel.receive().maps:
                 maps.put(one)
     except Exception:  # whoever gave the job is gone, perhaps in the middle of a word
         for part in job.parts:

@@ -4,6 +4,7 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,6 +129,17 @@ class Camera(Source):
         asked = f"asked {self._asked}; " if str(self._asked) else ""
         tell = log.info if self._asked.fulfilled_by(given) else log.warning
         tell("%s: %sgot %s", self._name, asked, given)
+
+
+def open_camera(
+    device: int | str,
+    size: Sequence[int] | None,
+    fps: float | None,
+    format: str | None,
+    stop: threading.Event,
+) -> Camera:
+    """A `Camera` that is asked for what `Asked` holds."""
+    return Camera(device, stop, Asked(size and tuple(size), fps, format))
 
 
 def check_there(device: int | str) -> None:

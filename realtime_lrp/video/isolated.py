@@ -7,24 +7,26 @@ trouble lay in this process; else it gets the device as soon as the thread lets 
 hang costs a child, and the next one gets the device at once. The way through the pipe takes 1 ms
 for a picture of 1280 x 720; a camera that never hangs does not pay it.
 
-The child is sent how the source is opened, pickled. It answers with what the source is (a string,
-whenever that changes), its frames, and the exception that ended it. It ends with its parent.
+The child is told on its command line what opens the source. It answers with what the source is,
+whenever that changes, its frames, and the exception that ended it. It ends with its parent.
 """
 
+import importlib
+import json
 import logging
 import os
-import pickle
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
 
+import msgspec
 import numpy as np
 
 from realtime_lrp.errors import UnavailableError
+from realtime_lrp.video.channel import Channel, Failed
 from realtime_lrp.video.source import Source
 
 CLOSING_S = 1.0
@@ -32,11 +34,24 @@ CLOSING_S = 1.0
 log = logging.getLogger(__name__)
 
 
+class Described(msgspec.Struct, frozen=True, tag=True):
+    """What the source is."""
+
+    text: str
+
+
+class Picture(msgspec.Struct, frozen=True, tag=True):
+    """A frame, uint8 [H, W, 3] RGB."""
+
+    picture: np.ndarray
+
+
 class Isolated(Source):
     """A camera that a child process opens and reads; the child is killed once `stop` is set.
 
     Args:
-      open_source: opens the camera; can be pickled.
+      opener: opens the camera, `opener(*words, stop)`; a function or class of a module.
+      words: what JSON can hold.
       stop: ends every wait.
 
     Raises:
@@ -45,28 +60,41 @@ class Isolated(Source):
 
     steady = alive = True
 
-    def __init__(self, open_source: Callable[[threading.Event], Source], stop: threading.Event):
+    def __init__(
+        self,
+        opener: Callable[..., Source],
+        words: Sequence[str | float | None],
+        stop: threading.Event,
+    ):
         super().__init__(stop)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "realtime_lrp.video.isolated"],
+            [
+                sys.executable,
+                "-m",
+                "realtime_lrp.video.isolated",
+                opener.__module__,
+                opener.__qualname__,
+                json.dumps(words),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for the parent to answer
         )
         threading.Thread(target=self._kill_at_the_end, name="child's end", daemon=True).start()
+        told = Described | Picture | Failed
+        self._channel = Channel(self._process.stdout, self._process.stdin, told)
         try:
-            _send(self._process.stdin, open_source)
-            self.described = self._received()
+            self.described = self._received().text
         except BaseException:
             self.close()
             raise
         log.info("%s is read by the process %d", self.described, self._process.pid)
 
     def read(self):
-        while isinstance(message := self._received(), str):
-            self.described = message
-        return message
+        while isinstance(message := self._received(), Described):
+            self.described = message.text
+        return message.picture
 
     def close(self):
         self._process.kill()
@@ -76,13 +104,13 @@ class Isolated(Source):
             self._process.stdin.close()
         self._process.stdout.close()
 
-    def _received(self) -> str | np.ndarray:
+    def _received(self) -> Described | Picture:
         try:
-            message = pickle.load(self._process.stdout)
-        except (EOFError, OSError, pickle.UnpicklingError):
-            message = UnavailableError("The process that reads the camera ended.")
-        if isinstance(message, Exception):
-            raise message
+            message = self._channel.receive()
+        except (EOFError, OSError, ValueError):
+            raise UnavailableError("The process that reads the camera ended.") from None
+        if isinstance(message, Failed):
+            raise message.error()
         return message
 
     def _kill_at_the_end(self) -> None:
@@ -95,35 +123,32 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     outgoing = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get between the messages
-    open_source = pickle.load(sys.stdin.buffer)
+    channel = Channel(sys.stdin.buffer, outgoing, Described)
+    module, name, words = sys.argv[1:]
+    opener = getattr(importlib.import_module(module), name)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     with suppress(BrokenPipeError):
         try:
-            with open_source(threading.Event()) as source:
-                _send_all(source, outgoing)
+            with opener(*json.loads(words), threading.Event()) as source:
+                _send_all(source, channel)
         except Exception as error:
-            _send(outgoing, error)
+            channel.send(Failed.by(error))
 
 
-def _send_all(source: Source, outgoing: Any) -> None:
+def _send_all(source: Source, channel: Channel) -> None:
     described = source.described
-    _send(outgoing, described)
+    channel.send(Described(described))
     while (picture := source.read()) is not None:
         if source.described != described:
             described = source.described
-            _send(outgoing, described)
-        _send(outgoing, picture)
+            channel.send(Described(described))
+        channel.send(Picture(picture))
 
 
 def _end_with_the_parent() -> None:
     while os.read(0, 1024):  # not through `sys.stdin`, whose lock would be held at the end
         pass
     os._exit(0)
-
-
-def _send(outgoing: Any, message: Any) -> None:
-    pickle.dump(message, outgoing, pickle.HIGHEST_PROTOCOL)
-    outgoing.flush()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What `--source` names: a camera, a stream, a screen, files, or a synthetic picture."""
 
+import dataclasses
 import functools
 import re
 import threading
@@ -8,14 +9,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from realtime_lrp.errors import MissingInputError, UnavailableError
+from realtime_lrp.errors import MissingInputError, UnavailableError, masked
 from realtime_lrp.video import cameras
 from realtime_lrp.video.cameras import Asked, Camera
-from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of, masked
+from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
 from realtime_lrp.video.isolated import Isolated
 from realtime_lrp.video.libraries import av, cv2
 from realtime_lrp.video.playback import Playback
-from realtime_lrp.video.reader import MOST_BAD_PACKETS
+from realtime_lrp.video.reader import MOST_BAD_PACKETS, MOST_PIXELS
 from realtime_lrp.video.screen import Screen
 from realtime_lrp.video.source import Source
 
@@ -37,7 +38,11 @@ class Stream(Source):
                 timeout=(OPEN_TIMEOUT_S, READ_TIMEOUT_S),
                 options={"fflags": "nobuffer", "fpsprobesize": "0", "analyzeduration": "0"},
             )
-            self._frames = self._decoded(self._container.streams.video[0])
+            stream = self._container.streams.video[0]
+            if stream.codec_context is None:
+                raise ValueError("a codec that nothing here decodes")
+            stream.codec_context.options = {"max_pixels": str(MOST_PIXELS)}
+            self._frames = self._decoded(stream)
         except (av.FFmpegError, OSError, ValueError, IndexError) as error:
             reason = getattr(error, "strerror", None) or "no video in it"
             raise UnavailableError(
@@ -155,5 +160,6 @@ def _camera(
 ) -> Camera | Isolated:
     if isolated:
         cameras.check_there(device)  # a process for each try is dear
-        return Isolated(functools.partial(Camera, device, asked=asked), stop)
+        words = [device, *dataclasses.astuple(asked or Asked())]
+        return Isolated(cameras.open_camera, words, stop)
     return Camera(device, stop, asked)

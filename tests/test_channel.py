@@ -1,0 +1,105 @@
+"""Messages between processes: what is sent arrives, and what is no message is refused."""
+
+import errno
+import io
+import os
+import pickle
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.video.channel import Channel, Failed
+
+
+class Shown(msgspec.Struct, tag=True):
+    """A message."""
+
+    picture: np.ndarray
+    names: tuple[str, ...]
+    path: Path
+
+
+class Other(msgspec.Struct, tag=True):
+    """Another one."""
+
+    seconds: float
+
+
+def sent(*messages):
+    """The bytes of messages."""
+    stream = io.BytesIO()
+    for message in messages:
+        Channel(stream, stream, Shown).send(message)
+    return stream.getvalue()
+
+
+def received(data):
+    """The next message of bytes."""
+    return Channel(io.BytesIO(data), io.BytesIO(), Shown | Other | Failed).receive()
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8", "float32"])
+def test_arrays_texts_and_paths_arrive_as_they_were(rng, kind):
+    """Also what lies backwards in memory, is empty, or is named like nothing in UTF-8."""
+    picture = rng.integers(0, 100, (7, 5, 3)).astype(kind)[:, ::-1]
+    name = os.fsdecode(b"b\xff.mp4")
+    shown = received(sent(Shown(picture, ("x", name), Path(name))))
+    np.testing.assert_array_equal(shown.picture, picture)
+    assert shown.picture.dtype == kind and shown.picture.flags.writeable
+    assert shown.path == Path(name) and shown.names == ("x", "b\\udcff.mp4")
+    assert received(sent(Shown(picture[:0], (), Path()))).picture.shape == (0, 5, 3)
+
+
+def test_errors_arrive_as_what_they_are():
+    """Ours by their class, the system's with their number; no other class can be named."""
+    message = Failed.by(DamagedInputError("no"))
+    assert (type(message.error()), str(message.error())) == (DamagedInputError, "no")
+    error = Failed.by(OSError(errno.ENOSPC, "full")).error()
+    assert isinstance(error, OSError) and error.errno == errno.ENOSPC
+    assert str(Failed.by(KeyError("x")).error()) == "KeyError: 'x'"
+    for kind in ("get_close_matches", "first_line", "__builtins__", "Iterable", "nothing"):
+        assert type(Failed(kind, "x").error()) is RuntimeError
+
+
+class Runs:
+    """What a pickle would do."""
+
+    def __reduce__(self):
+        return os.system, ("touch ran",)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pickle.dumps(Runs()),
+        msgspec.msgpack.encode({"type": "Unknown"}),
+        msgspec.msgpack.encode({"type": "Other", "seconds": "soon"}),
+        msgspec.msgpack.encode([1, 2]),
+        *(
+            msgspec.msgpack.encode(
+                {"type": "Shown", "picture": picture, "names": [], "path": b"x"}
+            )
+            for picture in (
+                ["object", [1], b"12345678"], ["uint8", [2, 2], b"123"], ["uint8", [-1], b""],
+                ["float64", [1], b"12345678"], "x", [],
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_no_message_is_refused(body, tmp_path, monkeypatch):
+    """And nothing in it runs."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError):
+        received(len(body).to_bytes(4) + body)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stream_that_ends_in_the_middle_says_so():
+    """At every byte."""
+    data = sent(Shown(np.zeros((2, 2), np.uint8), (), Path("x")))
+    for length in range(len(data)):
+        with pytest.raises(EOFError):
+            received(data[:length])

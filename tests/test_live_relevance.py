@@ -261,7 +261,7 @@ def test_an_error_after_the_first_map_is_told_and_it_tries_again(frames, monkeyp
         for picture in frames[1:4]:
             running.slot.put(picture, time.monotonic())
             running.wait(lambda: running.thread.doing)
-        assert running.thread.doing == "no map (the memory is full), trying again"
+        assert running.thread.doing == "no map, trying again: the memory is full"
         assert running.thread.maps.count == 1
         broken[0] = False
         running.explain(frames[4])

@@ -4,17 +4,17 @@ import gc
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from realtime_lrp.config import Config
-from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError, unknown
+from realtime_lrp.config import Config, Where, refusals
+from realtime_lrp.errors import DamagedInputError, Error, UnavailableError, UsageError, unknown
 from realtime_lrp.video.region import Region, region_of
-from realtime_lrp.view.colormaps import by_sign, colormap_named
+from realtime_lrp.view.colormaps import COLORMAPS, by_sign, colormap_named
 from realtime_lrp.view.overlay import SMOOTHING, Layer, Painter
 
 
@@ -46,12 +46,13 @@ with _native_messages_held_back():
 
 from realtime_lrp.models.networks import Network, check_model_name, load_network  # noqa: E402
 from realtime_lrp.models.preprocessing import COLOUR_ONLY  # noqa: E402
+from realtime_lrp.models.size import refuse_beyond_memory  # noqa: E402
 from realtime_lrp.modes.hardware import Device, computes_bfloat16, cpu, device  # noqa: E402
 from realtime_lrp.relevance.composites import COMPOSITES, composite_named  # noqa: E402
 from realtime_lrp.relevance.explainer import Explainer  # noqa: E402
 from realtime_lrp.relevance.graph import Graph, build_graph  # noqa: E402
 from realtime_lrp.relevance.methods import ELSEWHERE, METHODS  # noqa: E402
-from realtime_lrp.relevance.rules import rule_named  # noqa: E402
+from realtime_lrp.relevance.rules import RULES, rule_named  # noqa: E402
 from realtime_lrp.relevance.strength import strength  # noqa: E402
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,16 @@ DEFAULT_COMPOSITE = "zplus"
 VIEWER_COMPOSITE = "epsilon_plus_flat"
 """What `live` and `demo` use: by `evaluate` it points as well as z+ at the same cost, and depends
 on the class, which z+ does not (README, "Does the map point at the object?")."""
+
+
+LEGAL = {
+    "lrp.method": list(METHODS),
+    "lrp.composite": list(COMPOSITES),
+    "lrp.layers": list(RULES),
+    "overlay.colormap": list(COLORMAPS),
+    "live.panels": [*METHODS, *COMPOSITES],
+}
+"""Keys of the configuration -> the names that they may have; of `lrp.layers`, the rules."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +97,7 @@ class ResultMap:
 
 @dataclass(frozen=True)
 class Result:
-    """One picture's explanation.
+    """One picture's explanation; all its numbers are finite.
 
     Attributes:
       scores: float32 [classes].
@@ -190,6 +201,8 @@ class Engine:
             config.model.preprocess,
         )
         graph = build_graph(network.model, config.lrp.pool)
+        if config.model.size:
+            _refuse_too_large(graph, config.model.size)
         _check_channels(network)
         self.network = network if self._keep_model else replace(network, model=None)
         del network
@@ -282,7 +295,12 @@ class Engine:
     def begin(self, pictures: Sequence[np.ndarray]) -> Callable[[], list[Result]]:
         """Begins to explain pictures; what it returns waits for the results.
 
-        Where a GPU's memory does not suffice, the CPU goes on from there.
+        Where the memory does not suffice for all of them, they are explained in halves; where a
+        GPU's does not suffice for one, the CPU goes on from there.
+
+        Raises:
+          NotFiniteError: the network computes NaN or Inf.
+          UnavailableError: the memory does not suffice for one picture.
         """
         regions = [self.region(picture.shape[:2]) for picture in pictures]
         views = [region.extract(p) for region, p in zip(regions, pictures, strict=True)]
@@ -295,14 +313,16 @@ class Engine:
         on = self._on
         try:
             begun = self._begin(batch)
-        except tf.errors.ResourceExhaustedError as error:
-            begun = self._begin_on_cpu(batch, on, error)
+        except tf.errors.ResourceExhaustedError:
+            begun = None
 
         def results() -> list[Result]:
             try:
-                return _results(begun, regions)
-            except tf.errors.ResourceExhaustedError as error:
-                return _results(self._begin_on_cpu(batch, on, error), regions)
+                if begun:
+                    return self._finite(batch, _results(begun, regions))
+            except tf.errors.ResourceExhaustedError:
+                pass
+            return self._with_less_memory(batch, regions, on)
 
         return results
 
@@ -310,13 +330,36 @@ class Engine:
         with tf.device(self._on.scope):
             return self._explain(batch)
 
-    def _begin_on_cpu(self, batch: np.ndarray, on: Device, error: Exception) -> tuple:
+    def _with_less_memory(
+        self, batch: np.ndarray, regions: Sequence[Region], on: Device
+    ) -> list[Result]:
+        """The results of a batch that did not fit into the memory of the device `on`."""
+        if len(batch) > 1:
+            log.info("the memory does not suffice for %d pictures at once: halved", len(batch))
+            half = len(batch) // 2
+            halves = (batch[:half], regions[:half]), (batch[half:], regions[half:])
+            return [result for half in halves for result in self.begin_views(*half)()]
         if not on.is_gpu:
-            raise error
+            raise UnavailableError(
+                "The memory does not suffice to explain one picture. Choose fewer maps or samples, "
+                "a smaller --size, or a smaller --model."
+            )
         if self._on == on:  # batches in flight fail together, the first of them changes the device
-            log.warning("the memory of the GPU %s does not suffice: computing on the CPU", on.name)
+            self.leave_gpu("its memory does not suffice")
+        return self.begin_views(batch, regions)()
+
+    def leave_gpu(self, why: str) -> None:
+        """Goes on on the CPU, where it was on a GPU."""
+        if self._on.is_gpu:
+            log.warning("the GPU %s is left (%s): computing on the CPU", self._on.name, why)
             self._load(cpu())
-        return self._begin(batch)
+
+    def _finite(self, batch: np.ndarray, results: list[Result]) -> list[Result]:
+        """The results, where all their numbers are finite."""
+        sums = [(result.scores.sum(), *(one.total for one in result.maps)) for result in results]
+        if not np.isfinite(sums).all():
+            raise self.explainer.not_finite(self.network.prepare(batch))
+        return results
 
     def scores(self, pictures: np.ndarray) -> np.ndarray:
         """The scores alone, float32 [B, classes], of what the network sees: uint8 [B, h, w, 3]."""
@@ -377,17 +420,27 @@ def check_names(config: Config) -> None:
       UsageError: an unknown method, composite, colour map or model.
       MissingInputError: there is no such model file.
     """
-    if config.lrp.method not in METHODS:
-        raise unknown("method", config.lrp.method, METHODS, ELSEWHERE)
-    composite_named(config.lrp.composite or DEFAULT_COMPOSITE)
-    for rule in config.lrp.layers.values():
-        rule_named(rule)
-    if config.overlay.colormap:
-        colormap_named(config.overlay.colormap)
-    for name in config.live.panels:
-        if name not in METHODS and name not in COMPOSITES:
-            raise unknown("panel", name, [*METHODS, *COMPOSITES], ELSEWHERE)
-    check_model_name(config.model.name or DEFAULT_MODEL)
+    for _, error in wrong_names(config):
+        raise error
+
+
+def wrong_names(config: Config) -> Iterator[tuple[Where, Error]]:
+    """Yields each name that `check_names` refuses: where it stands, and the refusal."""
+    lrp = config.lrp
+    yield from refusals(("model", "name"), check_model_name, config.model.name or DEFAULT_MODEL)
+    yield from refusals(("lrp", "method"), _check, "method", lrp.method, METHODS)
+    yield from refusals(("lrp", "composite"), composite_named, lrp.composite or DEFAULT_COMPOSITE)
+    for pattern, rule in lrp.layers.items():
+        yield from refusals(("lrp", "layers", pattern), rule_named, rule)
+    if config.overlay.colormap is not None:
+        yield from refusals(("overlay", "colormap"), colormap_named, config.overlay.colormap)
+    for place, name in enumerate(config.live.panels):
+        yield from refusals(("live", "panels", place), _check, "panel", name, LEGAL["live.panels"])
+
+
+def _check(kind: str, name: str, legal: Collection[str]) -> None:
+    if name not in legal:
+        raise unknown(kind, name, legal, ELSEWHERE)
 
 
 def _check_channels(network: Network) -> None:
@@ -402,6 +455,14 @@ def _check_channels(network: Network) -> None:
             "(-1 to 1), rescale (0 to 1) or none (0 to 255).",
             "preprocess",
         )
+
+
+def _refuse_too_large(graph: Graph, size: tuple[int, int]) -> None:
+    try:
+        activations = graph.activations(size)
+    except (ValueError, tf.errors.InvalidArgumentError):
+        return  # the explainer says what is wrong
+    refuse_beyond_memory(4 * activations, f"{graph.name!r} with pictures of {size[0]} x {size[1]}")
 
 
 def turned(picture: np.ndarray, mirror: bool) -> np.ndarray:

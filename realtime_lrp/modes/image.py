@@ -9,7 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.errors import DamagedInputError, MissingInputError, OutputError, UsageError
+from realtime_lrp.errors import (
+    DamagedInputError,
+    MissingInputError,
+    NotFiniteError,
+    OutputError,
+    UsageError,
+)
 from realtime_lrp.modes.engine import Engine, Result, label_line, turned
 from realtime_lrp.modes.live.snapshot import redrawn
 from realtime_lrp.modes.records import MAPS_MARK, Lines, Maps, described, raw_map
@@ -66,7 +72,7 @@ def run(config: Config, request: Request) -> list[str]:
       One line for each picture: its name, its best labels, where the output is.
 
     Raises:
-      DamagedInputError: no picture can be read.
+      DamagedInputError: no picture can be read, or explained.
     """
     sources = inputs_of(request.inputs, PICTURES, "picture")
     targets = outputs_for(sources, request.output, ".png", OUTPUTS, request.overwrite)
@@ -78,14 +84,20 @@ def run(config: Config, request: Request) -> list[str]:
         kept = _Kept(request, together, targets, stack)
         for source, target, picture in _readable(sources, targets):
             engine = engine or Engine(config)
-            result = _explained(config, engine, picture, target, request.overwrite)
+            try:
+                result = _explained(config, engine, picture, target, request.overwrite)
+            except NotFiniteError as error:
+                if len(sources) == 1:
+                    raise
+                log.warning("%s is left out: %s", source.name, error)
+                continue
             kept.take(config, engine, source, picture, result)
             best = ", ".join(f"{name} {score:.2g}" for name, score in engine.top(result.scores, 3))
             passes = engine.explainer.passes
             note = f" (mean of {passes} passes)" if passes else ""
             lines.append(f"{source.name}: {best} -> {target}{note}")
         if not lines:
-            raise DamagedInputError(f"None of the {len(sources)} pictures can be read.")
+            raise DamagedInputError(f"None of the {len(sources)} pictures can be explained.")
         kept.finish(config, engine)
     return lines
 

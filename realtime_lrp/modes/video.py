@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from realtime_lrp import __version__
 from realtime_lrp.config import Config
 from realtime_lrp.errors import (
@@ -32,7 +34,8 @@ from realtime_lrp.modes.progress import Progress
 from realtime_lrp.modes.records import MAPS_MARK, Lines, Maps, described
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.modes.summary import Timeline, write_summary
-from realtime_lrp.modes.video_job import KEPT_FREE, Job, Map, Recoding, Report, Views
+from realtime_lrp.modes.video_job import KEPT_FREE, Job, Recoding, Report, Views
+from realtime_lrp.modes.video_maps import Explained, drawn_of
 from realtime_lrp.video.files import (
     VIDEOS,
     check_folder,
@@ -50,6 +53,9 @@ from realtime_lrp.view.overlay import SMOOTHING
 THUMBNAILS = 12
 BITS_A_PIXEL = 0.2
 """How much of the disk a frame may take; noise at our quality takes more, recordings half of it."""
+
+LEAST_BYTES = 8
+"""Of a frame in a recording."""
 
 MOST_S = 1e7
 
@@ -138,12 +144,6 @@ def _check(config: Config, request: Request) -> None:
     if request.end is not None and request.end <= (request.start or 0.0):
         raise UsageError(
             f"Expected --end behind --start. Received {request.start or 0:g} to {request.end:g}."
-        )
-    quality = config.video.quality
-    if quality is not None and quality > 51 and config.video.codec != "av1":
-        raise UsageError(
-            f"Expected a quality of 0 to 51 for {config.video.codec}. Received {quality}.",
-            "quality",
         )
     if request.maps and not request.maps.is_dir():
         check_output(request.maps, overwrite=False)  # the folder is made in one that is there
@@ -388,17 +388,16 @@ def _recoded(
         if progress:
             progress.begin(job.source.name, opened.frames)
         region = engine.region(opened.size)
+        explained = Explained(engine, region)
         begun: deque[tuple[Views, float, Callable[[], list[Result]]]] = deque()
 
         def finish() -> None:
             views, begin, results = begun.popleft()
-            done = results()
-            figures.map_made(len(done), time.monotonic() - begin)
-            recoding.answer(
-                [Map(r.maps[0].strength, r.maps[0].scale, engine.line(r)) for r in done]
-            )
+            done = explained(views, results)
+            figures.map_made(len(done) - done.count(None), time.monotonic() - begin)
+            recoding.answer([drawn_of(engine, one) for one in done])
             kept.take(views, done)
-            if progress:
+            if progress and done[-1]:
                 progress.step(recoding.written, label_line(engine.top(done[-1].scores, 1)))
 
         for views in recoding.views():
@@ -408,6 +407,9 @@ def _recoded(
             while begun and (len(begun) >= engine.in_flight or not recoding.waiting):
                 finish()
         report = recoding.report
+    if explained.missing:
+        note = f"{explained.missing} frames have no map: the network computes NaN or Inf for them"
+        report = msgspec.structs.replace(report, notes=(*report.notes, note))
     figures.frames_captured += report.frames
     figures.frames_shown += report.frames
     return report
@@ -421,10 +423,9 @@ def _batch_of(config: Config, engine: Engine) -> int:
 def _check_room(job: Job, size: tuple[int, int], frames: int) -> None:
     """Refuses to begin what will not fit on the disk."""
     panels = 2 if job.layout in ("side-by-side", "original+map") else 1
-    if frames:
-        needed = round(frames * size[0] * size[1] * panels * BITS_A_PIXEL / 8)
-    else:
-        needed = job.source.stat().st_size
+    held = job.source.stat().st_size
+    frames = min(frames, held // LEAST_BYTES)  # a damaged file may claim any number
+    needed = round(frames * size[0] * size[1] * panels * BITS_A_PIXEL / 8) if frames else held
     free = shutil.disk_usage(job.part.parent).free
     if free < needed + KEPT_FREE:
         raise TransferError(
@@ -445,8 +446,8 @@ class _Kept:
         self._stride, self._frame = config.video.stride, 0
         self._row: dict[str, Any] = {}
 
-    def take(self, views: Views, results: Sequence[Result]) -> None:
-        """Takes explained frames, and those between them that got their maps."""
+    def take(self, views: Views, results: Sequence[Result | None]) -> None:
+        """Takes explained frames, those that have no map, and those between that got their maps."""
         newest = iter(results)
         for seconds in views.times:
             self._frame_at(seconds, newest)
@@ -456,15 +457,17 @@ class _Kept:
         for seconds in times:
             self._frame_at(seconds, iter(()))
 
-    def _frame_at(self, seconds: float, newest: Iterator[Result]) -> None:
+    def _frame_at(self, seconds: float, newest: Iterator[Result | None]) -> None:
         if not self._wanted:
             return
         explained = self._frame % self._stride == 0
         if explained:
             result = next(newest)
-            self._row = described(self._engine, self._target, result)
-            self.timeline.add(seconds, self._row)
-            if self.maps:
+            self._row = {"top5": [], "target": self._target, "relevance_sum": None}
+            if result:
+                self._row = described(self._engine, self._target, result)
+                self.timeline.add(seconds, self._row)
+            if result and self.maps:
                 self.maps.add(result, self._frame, seconds)
         if self.lines:
             self.lines.write(

@@ -15,7 +15,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.errors import DamagedInputError, UsageError, first_line, unknown
+from realtime_lrp.errors import (
+    DamagedInputError,
+    NotFiniteError,
+    UsageError,
+    first_line,
+    unknown,
+)
 from realtime_lrp.relevance import onednn
 from realtime_lrp.relevance.canonise import canonise
 from realtime_lrp.relevance.composites import (
@@ -137,7 +143,8 @@ class Explainer:
     Raises:
       UsageError: an unknown method, composite, rule, layer, precision, pool or target; no box for
         zbox.
-      DamagedInputError: the model has another form, or a layer without a rule.
+      DamagedInputError: the model has another form, a layer without a rule, or weights that are not
+        finite.
     """
 
     def __init__(
@@ -192,7 +199,7 @@ class Explainer:
             ) from error
         wanted = [(one, with_layers(rules, layers or {}, self._graph)) for one, rules in wanted]
         rules = [self._rules_of(one, composite, places) for one, composite in wanted]
-        self._rules = rules[0]
+        self._rules, by_rules = rules[0], any(rules)
         self._keep_sign = [
             not one.signed or self._shares_keep_sign(own)
             for (one, _), own in zip(wanted, rules, strict=True)
@@ -210,7 +217,7 @@ class Explainer:
             network = Network(self._graph, binder.bind, rules, guided, samples, keep)
             explain.append(bound(one, network))
         self._xla = xla
-        self._compile(explain)
+        self._compile(explain, by_rules)
         self.passes = samples * sum(one.perturb is not None for one, _ in wanted)
 
     def __call__(self, x: np.ndarray | tf.Tensor, target: str | int | None = None) -> Explanation:
@@ -221,11 +228,31 @@ class Explainer:
           target: what is explained instead of the explainer's own target; no retrace.
 
         Raises:
-          UsageError: x has another shape, or there is no such target.
+          UsageError: x has another shape or is not finite, or there is no such target.
+          NotFiniteError: the network computes NaN or Inf.
         """
-        scores, relevance, *others = self._run(self._batch(x), *self._target(target))
-        maps = {name: one.numpy() for name, one in zip(self._also, others, strict=True)}
-        return Explanation(scores.numpy(), relevance.numpy(), maps)
+        batch = self._batch(x)
+        scores, *made = (one.numpy() for one in self._run(batch, *self._target(target)))
+        if not all(np.isfinite(one.sum()) for one in (scores, *made)):
+            raise self.not_finite(batch)
+        relevance, *others = made
+        return Explanation(scores, relevance, dict(zip(self._also, others, strict=True)))
+
+    def not_finite(self, x: tf.Tensor) -> NotFiniteError:
+        """What to say of a batch [B, H, W, C] whose scores or maps are not finite."""
+        graph, where = self._as_built, "on the way back through its layers"
+        tensors = graph.forward(x, joined=False)
+        for node in graph.nodes:
+            made = tensors[node.output].numpy().astype(np.float32)
+            if not np.isfinite(made).all():
+                what = "NaN" if np.isnan(made).any() else "Inf"
+                where = f"{what} in the layer {node.layer!r} ({node.kind})"
+                break
+        advice = "try --precision float32" if self.precision != "float32" else "check its weights"
+        return NotFiniteError(
+            f"The network {graph.name!r} computes numbers that are not finite for this picture: "
+            f"{where}. Expected finite ones: {advice} and --preprocess."
+        )
 
     def scores(self, x: np.ndarray | tf.Tensor) -> np.ndarray:
         """The scores alone, float32 [B, classes], without explaining them.
@@ -401,7 +428,7 @@ class Explainer:
             for number, place in places.items()
         }
 
-    def _compile(self, methods: Sequence[Explain]) -> None:
+    def _compile(self, methods: Sequence[Explain], by_rules: bool) -> None:
         # Closures over plain data: a tf.function over a bound method would keep `self` alive.
         graph, as_built = self._graph, self._as_built
         picture = tf.TensorSpec([None, *self.input_shape], tf.float32, name="x")
@@ -410,7 +437,10 @@ class Explainer:
         def explain(x, *target):
             tensors = graph.forward(x)
             maps = [tf.cast(method(x, tensors, *target)[0], tf.float32) for method in methods]
-            return tensors[graph.output], *maps
+            scores = tensors[graph.output]
+            if not by_rules:  # relevance, a times something, shows by itself that a is not finite
+                scores = tf.where(graph.finite(tensors)[:, None], scores, np.nan)
+            return scores, *maps
 
         def everything(x, *target):
             _, parts = methods[0](x, graph.forward(x), *target)
@@ -471,6 +501,8 @@ class Explainer:
                 f"Expected a batch of pictures [B, {expected}], at least one. Received the shape "
                 f"{tuple(x.shape)}; a single picture needs x[None]."
             )
+        if not np.isfinite(tf.reduce_sum(x).numpy()):
+            raise UsageError("The batch of pictures holds NaN or Inf. Expected finite numbers.")
         return x
 
 

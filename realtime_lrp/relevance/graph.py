@@ -4,12 +4,14 @@ The model is walked once. Nested models are entered, shared layers appear once f
 """
 
 import copy
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError
@@ -212,6 +214,21 @@ class Graph:
                 break
         return []
 
+    def finite(self, tensors: dict[int, tf.Tensor]) -> tf.Tensor:
+        """Whether all that layers with weights made is finite, bool [B].
+
+        Behind a layer it may no longer be seen: a ReLU makes 0 of NaN.
+        """
+        made = [tensors[node.output] for node in self.nodes if isinstance(node.step, Linear)]
+        sums = [tf.reduce_sum(tf.cast(one, tf.float32), range(1, one.shape.rank)) for one in made]
+        return tf.reduce_all(tf.math.is_finite(sums), 0)
+
+    def activations(self, size: tuple[int, int]) -> int:
+        """How many numbers a forward pass of one picture of (rows, columns) holds."""
+        picture = tf.TensorSpec([1, *size, self.input_shape[-1]], tf.float32)
+        made = tf.function(self.forward, autograph=False).get_concrete_function(picture)
+        return sum(math.prod(one.shape) for one in made.structured_outputs.values())
+
     def backward(self, tensors: dict[int, tf.Tensor], begin: tf.Tensor, back: Back) -> Parts:
         """Sends something back from the output to the input, over the kept tensors.
 
@@ -347,11 +364,22 @@ def _walk(
             outputs = _walk(node.operation, inputs, inner, graph, pool)
         else:
             layer = node.operation
+            _require_finite(layer)
             steps = steps_of(layer, pool, node.arguments.args)
             kind = type(layer).__name__
             outputs = [graph.append(prefix + layer.name, kind, steps, tuple(inputs))]
         known.update(zip(map(id, node.outputs), outputs, strict=True))
     return [known[id(tensor)] for tensor in model.outputs]
+
+
+def _require_finite(layer: keras.Operation) -> None:
+    for weight in getattr(layer, "weights", ()):  # plain operations have none
+        if not np.isfinite(tf.reduce_sum(tf.cast(weight.value, tf.float32)).numpy()):
+            raise DamagedInputError(
+                f"The weights {weight.name!r} of the layer {layer.name!r} "
+                f"({type(layer).__name__}) hold NaN, Inf or numbers too large to be added up. "
+                "Expected finite weights: train or export the model again."
+            )
 
 
 def _nodes_in_order(model: keras.Model) -> list:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.errors import first_line
+from realtime_lrp.errors import NotFiniteError, first_line
 from realtime_lrp.modes.engine import VIEWER_COMPOSITE, Engine, Result, ResultMap
 from realtime_lrp.modes.live.probe import Flipped, Probe, covered
 from realtime_lrp.modes.live.workshop import Choice, Workshop
@@ -26,6 +26,9 @@ STOP_S = 2.0
 IDLE_S = 0.1
 RETRY_S = 1.0
 """After explaining failed it is tried again so much later, with the newest frame."""
+
+TRIES = 3
+"""So many failures in a row are a GPU's last."""
 
 TOP = 5
 
@@ -162,7 +165,8 @@ class RelevanceThread:
         engine: Engine | None = None,
     ):
         self.maps: Slot[Map] = Slot()
-        self.engine, self._works = engine, engine is not None
+        self.engine = engine
+        self._failures = 0
         self.workshop: Workshop | None = None
         self.request, self.choice = request, request.choice
         self._config = config
@@ -170,6 +174,7 @@ class RelevanceThread:
         self._frames = frames
         self._stats = stats
         self._error: Exception | None = None
+        self._failure: Exception | None = None
         self._stop = threading.Event()
         self._in_flight: deque[_Begun] = deque()
         self._number, self._last = 0, ()
@@ -197,10 +202,12 @@ class RelevanceThread:
         self.end()
         self._thread.join(STOP_S)
 
-    def check(self) -> None:
-        """Raises what ended the thread."""
+    def check(self, patient: bool = True) -> None:
+        """Raises what ended the thread; unless patient also what fails from the beginning on."""
         if self._error is not None:
             raise self._error
+        if self._failure and not (patient or self.maps.count):
+            raise self._failure
 
     @property
     def alive(self) -> bool:
@@ -241,14 +248,16 @@ class RelevanceThread:
             try:
                 self._go_on()
             except Exception as error:
-                if not (self._works or self.maps.count):
-                    raise
+                self._failure = error
                 if not self.failing:
                     log.error("explaining failed, trying again: %s", first_line(error))
-                self.failing = f"no map ({first_line(error)}), trying again"
+                self.failing = f"no map, trying again: {first_line(error)}"
+                self._failures += 1
                 self._in_flight.clear()
                 self._last = ()
                 self._stop.wait(RETRY_S)
+                if self._failures == TRIES and not isinstance(error, NotFiniteError):
+                    self.engine.leave_gpu(f"{TRIES} failures in a row")
 
     def _go_on(self) -> None:
         """Begins the next frame, if there is one, and finishes the oldest that was begun."""
@@ -285,7 +294,7 @@ class RelevanceThread:
         seconds = time.monotonic() - begun.time
         if not self._stats.maps:
             log.info("first map after %.1f s of preparation", seconds)
-        self.failing = ""
+        self.failing, self._failures = "", 0
         self._stats.map_made(1, seconds)
         self.maps.put(made, begun.frame.time)
         if self.workshop.preparing:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.errors import Error, UsageError, first_line
+from realtime_lrp.errors import Error, UsageError, first_line, masked
 from realtime_lrp.modes.engine import check_names, turned
 from realtime_lrp.modes.live.controls import Controls, first_request
 from realtime_lrp.modes.live.keeper import Keeper
@@ -18,7 +18,7 @@ from realtime_lrp.modes.signals import stop_signals
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.video.cameras import Asked
 from realtime_lrp.video.capture import Capture
-from realtime_lrp.video.files import check_output, masked
+from realtime_lrp.video.files import check_output
 from realtime_lrp.video.sources import open_source
 from realtime_lrp.view.window import Window, require_display
 
@@ -72,7 +72,7 @@ def run(
         stack.enter_context(relevance)
         while not (stopped.wait(START_POLL_S) or capture.frames.count):
             capture.check()
-            relevance.check()
+            relevance.check(patient=windowed)
         shown = stack.enter_context(window()) if windowed and not stopped.is_set() else None
         controls.attach(capture, relevance, shown)
         view = View(
@@ -81,7 +81,7 @@ def run(
         )  # fmt: skip
         while not stopped.is_set():
             capture.check()
-            relevance.check()
+            relevance.check(patient=windowed)
             for event in shown.events() if shown else ():
                 controls.handle(event)
             if controls.ended or (shown and shown.closed):  # showing would open it again

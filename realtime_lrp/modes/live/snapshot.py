@@ -7,6 +7,8 @@ NAME.png is the canvas. NAME.npz holds what `image` writes into one (`relevance`
 """
 
 import json
+import math
+import zipfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,8 +22,12 @@ from realtime_lrp.modes.live.relevance import Map
 from realtime_lrp.modes.records import raw_map
 from realtime_lrp.video.files import completed
 from realtime_lrp.video.pictures import write_picture
+from realtime_lrp.video.reader import MOST_PIXELS
 from realtime_lrp.view.hud import Bar, Figure, Legend, Row
 from realtime_lrp.view.scene import Artist, Finding, Look, Panel, Scene
+
+MOST_BYTES = 2**30
+"""Of a kept view, unpacked."""
 
 KIND = "realtime_lrp snapshot"
 
@@ -51,6 +57,9 @@ def redrawn(npz: Path) -> np.ndarray:
       DamagedInputError: the file is no snapshot.
     """
     try:
+        with zipfile.ZipFile(npz) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > MOST_BYTES:
+                raise ValueError("more than a view needs")
         with np.load(npz) as data:
             return Artist().draw(_scene(data))
     except Exception as error:  # whatever was damaged, and wherever it shows
@@ -111,8 +120,14 @@ def _scene(data) -> Scene:
     if str(data["kind"]) != KIND:
         raise ValueError("another kind of file")
     shown, picture = json.loads(str(data["scene"])), data["picture"]
+    if math.prod(shown["size"]) > MOST_PIXELS or not 0 <= shown["look"]["opacity"] <= 1:
+        raise ValueError("no view of ours")
     finding = None
     if shown["has_map"]:
+        (x0, y0, x1, y1), (rows, columns) = data["box"], picture.shape[:2]
+        inside = 0 <= x0 < x1 <= columns and 0 <= y0 < y1 <= rows
+        if not (inside and (np.abs(data["drawn"]) <= 1).all()):
+            raise ValueError("no map of ours")
         panels = zip(shown["panels"], data["drawn"], strict=True)
         finding = Finding(
             picture if shown["same_picture"] else data["explained_picture"],

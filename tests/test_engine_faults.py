@@ -1,0 +1,173 @@
+"""Networks that compute NaN or Inf, memory that does not suffice: named, and the rest goes on."""
+
+import json
+
+import cv2
+import keras
+import media
+import numpy as np
+import pytest
+from faults.networks import Bounded, Failing, overflowing
+from keras import layers
+
+from realtime_lrp import Explainer, config
+from realtime_lrp.errors import DamagedInputError, NotFiniteError, UnavailableError, UsageError
+from realtime_lrp.modes import engine as engines
+from realtime_lrp.modes.hardware import Device
+from realtime_lrp.relevance.composites import COMPOSITES
+from realtime_lrp.relevance.methods import METHODS
+
+WAYS = [
+    *({"composite": name} for name in COMPOSITES),
+    *({"method": name} for name in METHODS if name != "lrp"),
+]
+
+
+@pytest.fixture(scope="module")
+def overflowing_file(tmp_path_factory):
+    """That network as a file, with labels."""
+    path = tmp_path_factory.mktemp("model") / "overflowing.keras"
+    overflowing().save(path)
+    path.with_suffix(".txt").write_text("a\nb\nc\n")
+    return path
+
+
+def words(file):
+    """Options that name that network."""
+    return ("--model", file, "--labels", file.with_suffix(".txt"), "--preprocess", "none")
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: next(iter(way.values())))
+def test_every_method_notices_what_a_relu_hides(way):
+    """The scores are finite, since ReLUs make 0 of NaN; the layer is named all the same."""
+    explainer = Explainer(overflowing(), **way, low=0.0, high=255.0)
+    bright, dark = np.full((1, 16, 16, 3), 200.0), np.zeros((1, 16, 16, 3))
+    assert np.isfinite(explainer.scores(bright)).all()
+    with pytest.raises(NotFiniteError, match=r"Inf in the layer 'second' \(Conv2D\)"):
+        explainer(np.concatenate([dark, bright]))
+    assert np.isfinite(explainer(dark).relevance).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_refused_with_their_layer(value):
+    """Before anything is computed with them."""
+    model = overflowing()
+    kernel, bias = model.get_layer("third").get_weights()
+    bias[2] = value
+    model.get_layer("third").set_weights([kernel, bias])
+    with pytest.raises(DamagedInputError, match=r"'bias' of the layer 'third' \(Conv2D\)"):
+        Explainer(model)
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_a_batch_that_is_not_finite_is_refused(value):
+    """A fused ReLU would hide it."""
+    x = np.zeros((2, 16, 16, 3))
+    x[1, 3, 4, 2] = value
+    with pytest.raises(UsageError, match="NaN or Inf"):
+        Explainer(overflowing())(x)
+
+
+def test_a_picture_is_refused_and_the_others_are_explained(run, overflowing_file, tmp_path):
+    """One by itself ends with 65; of several it is left out and named."""
+    bright = media.write_picture(tmp_path / "bright.png", media.plain((200, 9, 9)))
+    dark = media.write_picture(tmp_path / "dark.png", media.plain((0, 0, 0)))
+    (tmp_path / "out").mkdir()
+    code, out, err = run("image", bright, "-o", tmp_path / "one.png", *words(overflowing_file))
+    assert (code, out) == (65, "") and "Inf in the layer 'second' (Conv2D)" in err
+    assert len(err.splitlines()) == 1 and not (tmp_path / "one.png").exists()
+    code, out, err = run("image", bright, dark, "-o", tmp_path / "out", *words(overflowing_file))
+    assert code == 0 and "dark.png: " in out and "bright.png is left out: " in err
+    assert [one.name for one in (tmp_path / "out").iterdir()] == ["dark.png"]
+
+
+def test_frames_without_a_map_are_kept_and_counted(run, overflowing_file, tmp_path):
+    """The recording is whole; what has no map says so, in the picture's line and beside it."""
+    dark, bright = media.plain((0, 0, 0)), media.plain((200, 9, 9))
+    source = media.write_video(tmp_path / "in.mp4", [dark] * 5 + [bright] * 3 + [dark] * 4)
+    target = tmp_path / "out.mp4"
+    options = ("--sidecar", "--summary", "--batch", "4", *words(overflowing_file))
+    code, out, err = run("video", source, "-o", target, *options)
+    assert code == 0 and "12 frames" in out
+    assert "3 frames have no map: the network computes NaN or Inf" in err
+    assert err.count("Inf in the layer 'second'") == 1
+    assert len(media.times_of(target)) == 12
+    rows = [json.loads(line) for line in target.with_suffix(".jsonl").read_text().splitlines()]
+    assert [bool(row["top5"]) for row in rows] == [True] * 5 + [False] * 3 + [True] * 4
+    assert cv2.imread(str(target.with_suffix(".summary.png"))) is not None
+
+
+def test_a_recording_without_any_map_is_refused(run, overflowing_file, tmp_path):
+    """With the layer's name, and nothing left."""
+    source = media.write_video(tmp_path / "in.mp4", [media.plain((200, 9, 9))] * 12)
+    code, _, err = run("video", source, "-o", tmp_path / "out.mp4", *words(overflowing_file))
+    assert code == 65 and "Inf in the layer 'second'" in err
+    assert [one.name for one in tmp_path.iterdir()] == ["in.mp4"]
+
+
+def test_without_a_window_what_never_works_ends_it(run, overflowing_file, tmp_path):
+    """There is nobody to read a banner, and no first map from which a duration counts."""
+    bright = media.write_picture(tmp_path / "bright.png", media.plain((200, 9, 9)))
+    source = ("--source", bright, "--display", "none", "--duration", "1")
+    code, _, err = run("live", *source, *words(overflowing_file))
+    assert code == 65 and "Inf in the layer 'second'" in err
+
+
+def settings(file):
+    """A configuration with a network in float32."""
+    options = {"--model": str(file), "--preprocess": "none", "--precision": "float32"}
+    return config.load(options=options).config
+
+
+def test_a_batch_that_is_too_large_is_explained_in_halves(tiny_model, rng):
+    """The maps are those of the pictures one by one; where one is too large that is said."""
+    engine = engines.Engine(settings(tiny_model))
+    pictures = rng.integers(0, 256, (7, 40, 50, 3), np.uint8)
+    expected = [engine.explain([picture])[0] for picture in pictures]
+    engine._explain = bounded = Bounded(engine._explain, 2)
+    for result, right in zip(engine.explain(pictures), expected, strict=True):
+        np.testing.assert_allclose(result.relevance, right.relevance, atol=1e-6)
+    assert bounded.tried == [7, 3, 1, 2, 4, 2, 2]
+    engine._explain = Bounded(bounded._explain, 0)
+    with pytest.raises(UnavailableError, match="memory does not suffice to explain one picture"):
+        engine.explain(pictures)
+
+
+def test_what_fails_from_the_first_picture_on_is_told_and_tried_again(tiny_model, monkeypatch):
+    """The viewer shows its camera and why there is no map; then the maps come."""
+    monkeypatch.setattr("realtime_lrp.modes.live.relevance.RETRY_S", 0.05)
+    failing = Failing(settings(tiny_model), NotFiniteError("Inf in the layer 'x'."), times=5)
+    with failing.thread as thread:
+        told = failing.until(lambda: thread.maps.count)
+    assert list(told)[:2] == ["", "no map, trying again: Inf in the layer 'x'."]
+    assert failing.thread.failing == "" and failing.left < 0
+
+
+@pytest.mark.parametrize(
+    ("error", "device"), [(RuntimeError("CUDA"), "CPU"), (NotFiniteError("Inf"), "Small GPU")]
+)
+def test_a_gpu_that_fails_three_times_is_left(tiny_model, monkeypatch, caplog, error, device):
+    """Not for numbers, which would be the same elsewhere."""
+    monkeypatch.setattr("realtime_lrp.modes.live.relevance.RETRY_S", 0.05)
+    monkeypatch.setattr(engines, "device", lambda: Device("/GPU:0", "Small GPU", "float32"))
+    failing = Failing(settings(tiny_model), error, times=4)
+    with failing.thread as thread:
+        failing.until(lambda: thread.maps.count)
+    assert failing.engine.device == device
+    assert caplog.text.count("computing on the CPU") == (device == "CPU")
+
+
+def test_pictures_too_large_for_the_memory_are_refused(run, tmp_path, monkeypatch):
+    """By the activations of one, to the byte, before they are computed."""
+    x = keras.Input((None, None, 3))
+    h = layers.Conv2D(4, 3, padding="same", activation="relu")(x)
+    y = layers.Dense(2, activation="softmax")(layers.GlobalAveragePooling2D()(h))
+    keras.Model(x, y).save(tmp_path / "free.keras")
+    picture = media.write_picture(tmp_path / "in.png", media.plain())
+    network = ("--model", tmp_path / "free.keras", "--preprocess", "none", "--size", "300x200")
+    numbers = 300 * 200 * (3 + 4 + 4) + 4 + 4 + 2 + 2  # up to the ReLU; pool, flat; dense, softmax
+    for there, code in ((4 * numbers - 1, 69), (4 * numbers, 0)):
+        monkeypatch.setattr("realtime_lrp.models.size.available_bytes", lambda there=there: there)
+        ended, _, err = run("image", picture, "-o", tmp_path / f"{code}.png", *network)
+        assert ended == code, err
+        assert (code == 0) != ("with pictures of 300 x 200 is too large" in err)

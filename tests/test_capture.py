@@ -9,9 +9,9 @@ from pathlib import Path
 import media
 import numpy as np
 import pytest
-from clock import VirtualClock
-from device import Device
-from mjpeg import MjpegServer
+from faults.cameras import Camera, Device, Scripted, World
+from faults.clock import VirtualClock, until
+from faults.server import MjpegServer
 
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.video import capture as capture_module
@@ -20,16 +20,6 @@ from realtime_lrp.video.isolated import Isolated
 from realtime_lrp.video.slot import Slot
 from realtime_lrp.video.source import Source
 from realtime_lrp.video.sources import open_source
-
-FOREVER_S = 1e5
-
-
-def wait_until(condition, timeout_s=10.0):
-    """Waits for a condition that another thread brings about."""
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.005)
 
 
 def test_a_slot_holds_the_newest_item_only():
@@ -58,77 +48,6 @@ def clock(monkeypatch):
     clock = VirtualClock()
     monkeypatch.setattr(threading.Thread, "start", lambda thread: clock.start(thread))
     return clock
-
-
-class Scripted(Source):
-    """Gives the frames of a script; None is a loss, an exception is raised."""
-
-    def __init__(self, script, stop):
-        super().__init__(stop)
-        self.script, self.closed = script, False
-
-    def read(self):
-        event = self.script.pop(0)
-        if isinstance(event, Exception):
-            raise event
-        return event
-
-    def close(self):
-        self.closed = True
-
-
-class World:
-    """A camera, 25 noisy pictures a second, and what happens to it.
-
-    Attributes:
-      gone: neither opens nor gives pictures.
-      garbage: reading it raises.
-      blocked: an event that reading it waits for.
-      stuck: an event that opening it waits for.
-      frozen: always gives this picture.
-      level: the darkest value of its pictures.
-      size: (rows, columns) of its pictures.
-      opened: the time of each attempt to open it.
-    """
-
-    def __init__(self, clock, **state):
-        self.clock, self.opened, self.rng = clock, [], np.random.default_rng(1)
-        self.gone = self.garbage = False
-        self.blocked = self.stuck = self.frozen = None
-        self.level, self.size = 120, (48, 64)
-        vars(self).update(state)
-
-    def open(self, stop):
-        """Opens the camera."""
-        self.opened.append(self.clock.now())
-        if self.stuck:
-            self.clock.wait(self.stuck, FOREVER_S)
-        if self.gone:
-            raise UnavailableError("No camera http://me:secret@host. Plug it in.")
-        return Camera(stop, self)
-
-
-class Camera(Source):
-    steady = alive = True
-    described = "camera"
-
-    def __init__(self, stop, world):
-        super().__init__(stop)
-        self.world = world
-
-    def read(self):
-        world = self.world
-        world.clock.wait(self.stop, 0.04)
-        if world.blocked:
-            world.clock.wait(world.blocked, FOREVER_S)
-            return media.plain((1, 2, 3))  # what a driver hands out in the end
-        if world.gone:
-            return None
-        if world.garbage:
-            raise ValueError("half a picture")
-        if world.frozen is not None:
-            return world.frozen
-        return world.rng.integers(world.level, world.level + 3, (*world.size, 3), np.uint8)
 
 
 def recorded(capture):
@@ -551,11 +470,11 @@ def test_a_blocked_read_in_real_time(monkeypatch):
     world = World(capture_module.CLOCK)
     with Capture(world.open) as capture:
         levels = recorded(capture)
-        wait_until(lambda: capture.frames.count > 2)
+        until(lambda: capture.frames.count > 2)
         world.blocked = release = threading.Event()
-        wait_until(lambda: capture.trouble == LOST)
+        until(lambda: capture.trouble == LOST)
         world.blocked = None
-        wait_until(lambda: not capture.trouble)
+        until(lambda: not capture.trouble)
         assert (len(world.opened), capture.reconnects) == (2, 1)
         release.set()
         time.sleep(0.2)
@@ -581,11 +500,11 @@ def test_no_frame_of_the_old_source_comes_after_a_switch():
 
     with Capture(functools.partial(Fast, 0)) as capture:
         levels = recorded(capture)
-        wait_until(lambda: levels)
+        until(lambda: levels)
         for number in range(1, 101):
             capture.switch(functools.partial(Fast, number))
             switched = len(levels)
-            wait_until(lambda at=switched: len(levels) > at + 1)
+            until(lambda at=switched: len(levels) > at + 1)
             assert set(levels[switched:]) == {number}
         assert (capture.frames.newest().number, capture.reconnects) == (capture.frames.count, 0)
 
@@ -597,19 +516,19 @@ def test_a_device_that_hung_is_read_by_a_child_that_can_be_killed(tmp_path, monk
     monkeypatch.setattr(capture_module, "PAUSES_S", (0.2,))
     monkeypatch.setenv("PYTHONPATH", str(Path(media.__file__).parent))
     opening = functools.partial(Device, tmp_path)
-    apart = functools.partial(Isolated, opening)
+    apart = functools.partial(Isolated, Device, [str(tmp_path)])
     with Capture(opening, open_isolated=apart) as capture:
-        wait_until(lambda: capture.frames.count > 5)
+        until(lambda: capture.frames.count > 5)
         (tmp_path / "hang").touch()
-        wait_until(lambda: capture.trouble == LOST)
+        until(lambda: capture.trouble == LOST)
         time.sleep(1.2)
         assert capture.trouble == LOST, "the thread holds the device"
         (tmp_path / "go on").touch()
-        wait_until(lambda: not capture.trouble)
+        until(lambda: not capture.trouble)
         (tmp_path / "go on").unlink()
         (tmp_path / "hang").touch()
-        wait_until(lambda: capture.trouble == LOST)
-        wait_until(lambda: not capture.trouble)
+        until(lambda: capture.trouble == LOST)
+        until(lambda: not capture.trouble)
         assert capture.reconnects == 2
         assert capture.described == "device, read"
     Device(tmp_path, threading.Event()).close()
@@ -619,7 +538,7 @@ def test_a_damaged_picture_in_a_stream_is_not_a_loss():
     """One broken JPEG in five costs itself, the connection stays."""
     with MjpegServer(fps=60, broken_every=5) as server:
         with Capture(lambda stop: open_source(server.url, stop)) as capture:
-            wait_until(lambda: capture.frames.count > 40)
+            until(lambda: capture.frames.count > 40)
             assert not capture.trouble
         assert capture.reconnects == 0
         assert server.connections == 1
@@ -630,14 +549,14 @@ def test_a_stream_that_dies_comes_back(monkeypatch):
     monkeypatch.setattr(capture_module, "PAUSES_S", (0.1,))
     first = MjpegServer()
     with Capture(lambda stop: open_source(first.url, stop)) as capture:
-        wait_until(lambda: capture.frames.count > 5)
+        until(lambda: capture.frames.count > 5)
         red = capture.frames.newest().value[120, 110:210].max(axis=0)
         assert red[0] > 200 > 100 > red[2], "the disc of the server is red"
         first.stop()
-        wait_until(lambda: capture.trouble == LOST)
+        until(lambda: capture.trouble == LOST)
         before = capture.frames.count
         with MjpegServer(port=first.port):
-            wait_until(lambda: capture.frames.count > before + 5)
+            until(lambda: capture.frames.count > before + 5)
         assert capture.reconnects == 1
         capture.check()
 
@@ -646,13 +565,13 @@ def test_a_stream_that_stalls_comes_back(monkeypatch):
     """The connection stays open and nothing comes: told within 2 s, then another is made."""
     monkeypatch.setattr(capture_module, "GIVEN_UP_S", 1.7)
     with MjpegServer() as server, Capture(lambda stop: open_source(server.url, stop)) as capture:
-        wait_until(lambda: capture.frames.count > 5)
+        until(lambda: capture.frames.count > 5)
         server.stalled.set()
         begin = time.monotonic()
-        wait_until(lambda: capture.trouble == LOST)
+        until(lambda: capture.trouble == LOST)
         assert 1.4 < time.monotonic() - begin < 2
-        wait_until(lambda: server.connections == 2)
+        until(lambda: server.connections == 2)
         before = capture.frames.count
         server.stalled.clear()
-        wait_until(lambda: capture.frames.count > before + 5)
+        until(lambda: capture.frames.count > before + 5)
         assert (capture.trouble, capture.reconnects) == ("", 1)

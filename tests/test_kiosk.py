@@ -8,7 +8,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from mjpeg import MjpegServer
+from faults.clock import until
+from faults.server import MjpegServer
 from program import opened_window, screenshot, start, xdotool
 
 from realtime_lrp.modes.kiosk.lock import hash_pin
@@ -117,14 +118,6 @@ def test_nothing_leads_out_and_nothing_is_kept(display, tmp_path):
     shot.unlink()
     left = [name for name in files_in(tmp_path) if is_ours(name)]
     assert left == ["home/realtime-lrp/health.json", "home/realtime-lrp/kiosk.log"]
-
-
-def until(condition, timeout_s=40.0):
-    """Waits for what another process brings about."""
-    begin = time.monotonic()
-    while not condition():
-        assert time.monotonic() - begin < timeout_s, "waited in vain"
-        time.sleep(0.05)
 
 
 def is_ours(file):

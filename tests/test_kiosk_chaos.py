@@ -12,9 +12,9 @@ from collections import defaultdict
 import numpy as np
 import psutil
 import pytest
-from exhibit import Exhibit
+from faults.clock import until
+from faults.exhibit import Exhibit
 from program import screenshot, xdotool
-from test_kiosk_parts import until
 
 SECONDS_OF_STANDSTILL = 2.5
 OLDEST_S = 3.0
@@ -180,7 +180,7 @@ def test_a_minute_of_faults(exhibit, display, rng, capsys):
         print("", *figures, sep="\n")
     assert len(times) == len(chaos.faults) - 2 and times.max() < RECOVERED_S
     assert chaos.restarts == 0 and max(gaps) < OLDEST_S
-    assert after["threads"] == before["threads"] and after["files"] <= before["files"] + 1
+    assert after["threads"] <= before["threads"] and after["files"] <= before["files"] + 1
     restarts = exhibit.health()["restarts"]
     assert restarts["network"] == 1 and restarts["camera"] == 1 and restarts["window"] == 1
     assert_served(exhibit, chaos)

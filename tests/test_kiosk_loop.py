@@ -10,7 +10,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from test_kiosk_parts import Thread, until
+from faults.cameras import Flag
+from faults.clock import until
+from test_kiosk_parts import Thread
 
 from realtime_lrp import cli, config
 from realtime_lrp.config import ASSETS
@@ -23,31 +25,12 @@ from realtime_lrp.modes.kiosk.parts import Trouble
 from realtime_lrp.modes.kiosk.pictures import Clips, as_in_a_mirror
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.video.pictures import write_picture
-from realtime_lrp.video.source import Source
 from realtime_lrp.view.exhibit import Page
 from realtime_lrp.view.scene import Finding, Panel
 from realtime_lrp.view.window import Mouse
 
 LABELS = ["heart", "star", "nothing"]
 WORKDAY = datetime(2026, 11, 23, 12)
-
-
-class Wall(Source):
-    """A camera whose pictures are red on the left, blue on the right, and noisy."""
-
-    alive = steady = True
-
-    def __init__(self, stop):
-        super().__init__(stop)
-        self._rng = np.random.default_rng(1)
-
-    def read(self):
-        if self.stop.wait(0.005):
-            return None
-        picture = self._rng.integers(60, 70, (48, 64, 3), np.uint8)
-        picture[:, :32, 0] = 200
-        picture[:, 32:, 2] = 200
-        return picture
 
 
 class Turns:
@@ -80,7 +63,7 @@ class Turns:
         chosen = config.load(sets=("kiosk.language_seconds=0", *sets)).config
         captions = load_captions(chosen.kiosk.languages, None)
         self.kiosk = Kiosk(
-            chosen, captions, Screen(), Stats("", ""), Wall, clock=lambda: self.now,
+            chosen, captions, Screen(), Stats("", ""), Flag, clock=lambda: self.now,
             wall=wall or datetime.now,
         )  # fmt: skip
         until(self._a_picture_came)

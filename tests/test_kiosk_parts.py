@@ -1,12 +1,13 @@
 """The parts of the exhibit: what is told when they fail, and that they are started again."""
 
 import sys
-import time
 from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
 import pytest
+from faults.cameras import Flicker
+from faults.clock import until
 
 from realtime_lrp import config
 from realtime_lrp.errors import DamagedInputError, TemporaryError, UnavailableError
@@ -16,7 +17,6 @@ from realtime_lrp.modes.kiosk.parts import Budget, Network, Pictures, Trouble
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.video.capture import DARK, FROZEN, LOST, NO_PICTURE, WAITING
 from realtime_lrp.video.slot import Slot
-from realtime_lrp.video.source import Source
 
 PICTURE = np.zeros((8, 8, 3), np.uint8)
 
@@ -132,7 +132,7 @@ def test_a_process_that_stood_still_does_not_blame_the_network(network):
 
 def test_errors_are_told_and_the_network_is_loaded_again(network):
     """A thread that fails for 30 s is given up with its engine."""
-    Thread.made[0].failing = "no map (out of memory), trying again"
+    Thread.made[0].failing = "no map, trying again: out of memory"
     assert run(network, 20.0, 30.0) == ["network"]
     assert len(Thread.made) == 1
     run(network, 50.0, 4.0)
@@ -240,34 +240,6 @@ def test_what_is_wrong_with_the_camera(monkeypatch, told, count, after_s, card):
         assert trouble.seconds == pytest.approx(2.0)
         assert camera.trouble(159.9).card == "camera"
         assert camera.trouble(161.1).card == "staff", "for more than a minute"
-
-
-class Flicker(Source):
-    """Pictures without end, 100 a second."""
-
-    alive = steady = True
-    opened = closed = 0
-
-    def __init__(self, stop):
-        super().__init__(stop)
-        self.count = 0
-        Flicker.opened += 1
-
-    def read(self):
-        self.count += 1
-        return None if self.stop.wait(0.01) else np.full((8, 8, 3), 40 + self.count % 100, np.uint8)
-
-    def close(self):
-        Flicker.closed += 1
-
-
-def until(condition, timeout_s=5.0):
-    """Waits for what threads bring about."""
-    begin = time.monotonic()
-    while not (result := condition()):
-        assert time.monotonic() - begin < timeout_s, "waited in vain"
-        time.sleep(0.01)
-    return result
 
 
 def test_the_camera_is_open_while_it_is_wanted():

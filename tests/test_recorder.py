@@ -14,6 +14,7 @@ import av
 import media
 import numpy as np
 import pytest
+from faults.clock import until
 
 from realtime_lrp.errors import OutputError, TransferError, UsageError
 from realtime_lrp.video import recorder
@@ -51,13 +52,6 @@ def opened(path):
         times = [float(frame.pts * frame.time_base) for frame in frames]
         keys = [at for at, frame in zip(times, frames, strict=True) if frame.key_frame]
         return times, keys, container.duration / 1e6, stream.height, stream.width, colour
-
-
-def until(condition, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """What `--source` names: cameras, screens, streams and files."""
 
-import functools
 import logging
 import os
 import subprocess
@@ -13,13 +12,12 @@ import cv2
 import media
 import numpy as np
 import pytest
-from device import Device
-from mjpeg import MjpegServer
+from faults.cameras import Device
+from faults.server import MjpegServer
 
-from realtime_lrp.errors import DamagedInputError, MissingInputError, UnavailableError
+from realtime_lrp.errors import DamagedInputError, MissingInputError, UnavailableError, masked
 from realtime_lrp.video import cameras, playback
 from realtime_lrp.video.cameras import Asked, Camera
-from realtime_lrp.video.files import masked
 from realtime_lrp.video.isolated import Isolated
 from realtime_lrp.video.playback import Playback
 from realtime_lrp.video.screen import Screen
@@ -251,6 +249,8 @@ def test_credentials_of_a_url_stay_secret(stop):
     """Neither name nor password is in a message or a description."""
     assert masked("rtsp://me:secret@10.0.0.2/a") == "rtsp://***@10.0.0.2/a"
     assert masked("rtsp://me:p@ss/w@10.0.0.2/a") == "rtsp://***@10.0.0.2/a"
+    assert masked("no rtsp://me:p 'w@10.0.0.2/a here") == "no rtsp://***@10.0.0.2/a here"
+    assert masked("C:/a@b/cat?.jpg") == "C:/a@b/cat?.jpg"
     assert masked("http:/me:secret@host/a") == "http:/***@host/a"
     assert masked("http://host/v.cgi?user=me&pwd=secret") == "http://host/v.cgi?***"
     assert masked("in/cat?.jpg") == "in/cat?.jpg"
@@ -478,12 +478,12 @@ def children(monkeypatch):
 def test_a_child_gives_the_frames_that_the_device_gives(tmp_path, stop, children):
     """The same numbers; its errors are errors here; it does not outlive the source."""
     expected = np.random.default_rng(1).integers(100, 200, (48, 64, 3), np.uint8)
-    with Isolated(functools.partial(Device, tmp_path), stop) as source:
+    with Isolated(Device, [str(tmp_path)], stop) as source:
         assert (source.described, source.steady, source.alive) == ("device", True, True)
         np.testing.assert_array_equal(source.read(), expected)
         assert source.described == "device, read"
         with pytest.raises(UnavailableError, match=r"The device is in use\."):
-            Isolated(functools.partial(Device, tmp_path), stop)
+            Isolated(Device, [str(tmp_path)], stop)
     assert [child.poll() is not None for child in children] == [True, True]
     with pytest.raises(UnavailableError, match="Camera 97 cannot be opened"):
         open_source("97", stop, isolated=True)
@@ -491,7 +491,7 @@ def test_a_child_gives_the_frames_that_the_device_gives(tmp_path, stop, children
 
 def test_a_child_that_hangs_is_killed_and_frees_the_device(tmp_path, stop, children):
     """Its reading ends as soon as the source is told to stop."""
-    source = Isolated(functools.partial(Device, tmp_path), stop)
+    source = Isolated(Device, [str(tmp_path)], stop)
     source.read()
     (tmp_path / "hang").touch()
     threading.Timer(0.5, stop.set).start()
@@ -507,7 +507,7 @@ def test_a_child_that_hangs_is_killed_and_frees_the_device(tmp_path, stop, child
 
 def test_a_child_ends_with_its_parent(tmp_path, stop, children):
     """Its standard input is closed when the parent dies, even while it hangs."""
-    Isolated(functools.partial(Device, tmp_path), stop)
+    Isolated(Device, [str(tmp_path)], stop)
     (tmp_path / "hang").touch()
     while (tmp_path / "hang").exists():
         time.sleep(0.01)

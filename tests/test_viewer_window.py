@@ -8,7 +8,7 @@ import av
 import cv2
 import numpy as np
 import pytest
-from mjpeg import MjpegServer
+from faults.server import MjpegServer
 from program import opened_window, screenshot, start, xdotool
 
 from realtime_lrp import config

@@ -1,12 +1,22 @@
-"""Time that the tests make pass, so that a minute of faults takes a moment."""
+"""Waiting for what threads bring about: in real time, or in time that the tests make pass."""
 
 import itertools
 import threading
+import time
 from math import inf
 
 from realtime_lrp.video.capture import Clock
 
 NEVER = threading.Event()
+
+
+def until(condition, timeout_s=40.0):
+    """Waits for a condition that another thread or process brings about, and gives it."""
+    end = time.monotonic() + timeout_s
+    while not (held := condition()):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.005)
+    return held
 
 
 class VirtualClock(Clock):

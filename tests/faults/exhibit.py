@@ -18,57 +18,14 @@ import time
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import numpy as np
 import psutil
 
-from realtime_lrp.errors import UnavailableError
-from realtime_lrp.video.source import Source
+from faults.cameras import Film
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 SAMPLE_S = 0.1
 
-
-class Film(Source):
-    """A camera: 30 noisy pictures a second of an empty room, or of somebody in it.
-
-    The file "camera" in its folder tells how it behaves: "somebody", "nobody", "lost", "stalled",
-    "blocked" (reading never returns), "frozen" or "dark".
-    """
-
-    steady = alive = True
-    described = "film"
-
-    def __init__(self, folder, stop):
-        super().__init__(stop)
-        self._file, self._count, self._rng = folder / "camera", 0, np.random.default_rng(1)
-        self._last = None
-        if self._behaviour() == "lost":
-            raise UnavailableError("The film is not there.")
-
-    def read(self):
-        time.sleep(1 / 30)
-        behaviour = self._behaviour()
-        while behaviour in ("stalled", "blocked"):
-            time.sleep(0.05)
-            behaviour = "blocked" if behaviour == "blocked" else self._behaviour()
-        if behaviour == "lost":
-            return None
-        if behaviour == "dark":
-            return self._rng.integers(0, 2, (120, 160, 3), np.uint8)
-        if behaviour != "frozen" or self._last is None:
-            self._last = self._picture(behaviour == "somebody")
-        return self._last
-
-    def _behaviour(self):
-        return self._file.read_text() or "somebody"  # empty while it is being written
-
-    def _picture(self, somebody):
-        self._count += 1
-        picture = self._rng.integers(100, 112, (120, 160, 3), np.uint8)
-        if somebody:
-            x = 40 + round(30 * np.sin(self._count / 8))
-            picture[20:, x : x + 50] = (180, 60, 60)
-        return picture
+CHILD = "from faults import exhibit; exhibit.main()"
 
 
 class Exhibit:
@@ -104,7 +61,7 @@ class Exhibit:
     def start(self):
         """Starts the process, as the service manager does."""
         self.process = subprocess.Popen(
-            [sys.executable, "-c", "import exhibit; exhibit.main()", self.folder, *self._words],
+            [sys.executable, "-c", CHILD, self.folder, *self._words],
             env=self._environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -224,7 +181,7 @@ def main():
     _set_verbosity(0, False)
     try:
         settings = start.load(file, tuple(words))
-        film = functools.partial(Isolated, functools.partial(Film, folder))
+        film = functools.partial(Isolated, Film, [str(folder)])
         start.start(settings, None, None, open_camera=film, wall=wall)
     except Error as error:
         print(error, file=sys.stderr)

@@ -1,0 +1,199 @@
+"""Cameras that fail as they are told: by a script, by their state, by files in a folder."""
+
+import fcntl
+import time
+from pathlib import Path
+
+import media
+import numpy as np
+
+from realtime_lrp.errors import UnavailableError
+from realtime_lrp.video.source import Source
+
+FOREVER_S = 1e5
+
+
+class Scripted(Source):
+    """Gives the frames of a script; None is a loss, an exception is raised."""
+
+    def __init__(self, script, stop):
+        super().__init__(stop)
+        self.script, self.closed = script, False
+
+    def read(self):
+        event = self.script.pop(0)
+        if isinstance(event, Exception):
+            raise event
+        return event
+
+    def close(self):
+        self.closed = True
+
+
+class World:
+    """A camera, 25 noisy pictures a second, and what happens to it.
+
+    Attributes:
+      gone: neither opens nor gives pictures.
+      garbage: reading it raises.
+      blocked: an event that reading it waits for.
+      stuck: an event that opening it waits for.
+      frozen: always gives this picture.
+      level: the darkest value of its pictures.
+      size: (rows, columns) of its pictures.
+      opened: the time of each attempt to open it.
+    """
+
+    def __init__(self, clock, **state):
+        self.clock, self.opened, self.rng = clock, [], np.random.default_rng(1)
+        self.gone = self.garbage = False
+        self.blocked = self.stuck = self.frozen = None
+        self.level, self.size = 120, (48, 64)
+        vars(self).update(state)
+
+    def open(self, stop):
+        """Opens the camera."""
+        self.opened.append(self.clock.now())
+        if self.stuck:
+            self.clock.wait(self.stuck, FOREVER_S)
+        if self.gone:
+            raise UnavailableError("No camera http://me:secret@host. Plug it in.")
+        return Camera(stop, self)
+
+
+class Camera(Source):
+    """The camera of a `World`."""
+
+    steady = alive = True
+    described = "camera"
+
+    def __init__(self, stop, world):
+        super().__init__(stop)
+        self.world = world
+
+    def read(self):
+        world = self.world
+        world.clock.wait(self.stop, 0.04)
+        if world.blocked:
+            world.clock.wait(world.blocked, FOREVER_S)
+            return media.plain((1, 2, 3))  # what a driver hands out in the end
+        if world.gone:
+            return None
+        if world.garbage:
+            raise ValueError("half a picture")
+        if world.frozen is not None:
+            return world.frozen
+        return world.rng.integers(world.level, world.level + 3, (*world.size, 3), np.uint8)
+
+
+class Device(Source):
+    """50 noisy pictures a second, as long as its folder does not say otherwise.
+
+    A file "hang" lets the next reading hang, once, until there is a file "go on"; who opens it
+    holds the file "lock".
+    """
+
+    steady = alive = True
+    described = "device"
+
+    def __init__(self, folder, stop):
+        super().__init__(stop)
+        self._folder, self._rng = Path(folder), np.random.default_rng(1)
+        self._file = (self._folder / "lock").open("a")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise UnavailableError("The device is in use.") from None
+
+    def read(self):
+        time.sleep(0.02)
+        if (self._folder / "hang").exists():
+            (self._folder / "hang").unlink()
+            while not (self._folder / "go on").exists():
+                time.sleep(0.02)
+        self.described = "device, read"
+        return self._rng.integers(100, 200, (48, 64, 3), np.uint8)
+
+    def close(self):
+        self._file.close()
+
+
+class Flicker(Source):
+    """Pictures without end, 100 a second."""
+
+    alive = steady = True
+    opened = closed = 0
+
+    def __init__(self, stop):
+        super().__init__(stop)
+        self.count = 0
+        Flicker.opened += 1
+
+    def read(self):
+        self.count += 1
+        return None if self.stop.wait(0.01) else np.full((8, 8, 3), 40 + self.count % 100, np.uint8)
+
+    def close(self):
+        Flicker.closed += 1
+
+
+class Flag(Source):
+    """A camera whose pictures are red on the left, blue on the right, and noisy."""
+
+    alive = steady = True
+
+    def __init__(self, stop):
+        super().__init__(stop)
+        self._rng = np.random.default_rng(1)
+
+    def read(self):
+        if self.stop.wait(0.005):
+            return None
+        picture = self._rng.integers(60, 70, (48, 64, 3), np.uint8)
+        picture[:, :32, 0] = 200
+        picture[:, 32:, 2] = 200
+        return picture
+
+
+class Film(Source):
+    """A camera: 30 noisy pictures a second of an empty room, or of somebody in it.
+
+    The file "camera" in its folder tells how it behaves: "somebody", "nobody", "lost", "stalled",
+    "blocked" (reading never returns), "frozen" or "dark".
+    """
+
+    steady = alive = True
+    described = "film"
+
+    def __init__(self, folder, stop):
+        super().__init__(stop)
+        self._file, self._count, self._rng = Path(folder) / "camera", 0, np.random.default_rng(1)
+        self._last = None
+        if self._behaviour() == "lost":
+            raise UnavailableError("The film is not there.")
+
+    def read(self):
+        time.sleep(1 / 30)
+        behaviour = self._behaviour()
+        while behaviour in ("stalled", "blocked"):
+            time.sleep(0.05)
+            behaviour = "blocked" if behaviour == "blocked" else self._behaviour()
+        if behaviour == "lost":
+            return None
+        if behaviour == "dark":
+            return self._rng.integers(0, 2, (120, 160, 3), np.uint8)
+        if behaviour != "frozen" or self._last is None:
+            self._last = self._picture(behaviour == "somebody")
+        return self._last
+
+    def _behaviour(self):
+        return self._file.read_text() or "somebody"  # empty while it is being written
+
+    def _picture(self, somebody):
+        self._count += 1
+        picture = self._rng.integers(100, 112, (120, 160, 3), np.uint8)
+        if somebody:
+            x = 40 + round(30 * np.sin(self._count / 8))
+            picture[20:, x : x + 50] = (180, 60, 60)
+        return picture

@@ -1,0 +1,80 @@
+"""Networks and engines that overflow, run out of memory, fail."""
+
+import time
+from dataclasses import replace
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
+
+from realtime_lrp.modes.engine import Engine
+from realtime_lrp.modes.live.controls import first_request
+from realtime_lrp.modes.live.relevance import RelevanceThread
+from realtime_lrp.modes.stats import Stats
+from realtime_lrp.video.slot import Slot
+
+
+def overflowing():
+    """A network whose second layer overflows, where the red of a picture is bright."""
+    keras.utils.set_random_seed(4)
+    model = keras.Sequential(
+        [
+            keras.Input((16, 16, 3)),
+            layers.Conv2D(4, 3, activation="relu", name="first"),
+            layers.Conv2D(4, 3, activation="relu", name="second"),
+            layers.Conv2D(4, 3, activation="relu", name="third"),
+            layers.GlobalAveragePooling2D(),
+            layers.Dense(3, activation="softmax"),
+        ],
+        name="overflowing",
+    )
+    first, second = (model.get_layer(name) for name in ("first", "second"))
+    kernel = np.zeros((3, 3, 3, 4), np.float32)
+    kernel[1, 1, 0] = 1e18
+    first.set_weights([kernel, np.zeros(4)])
+    second.set_weights([np.abs(second.get_weights()[0]) * 1e18, np.zeros(4)])
+    return model
+
+
+class Bounded:
+    """An engine's function whose memory suffices for so many pictures at once."""
+
+    def __init__(self, explain, most):
+        self._explain, self._most, self.tried = explain, most, []
+
+    def __call__(self, batch):
+        self.tried.append(len(batch))
+        if len(batch) > self._most:
+            raise tf.errors.ResourceExhaustedError(None, None, "OOM")
+        return self._explain(batch)
+
+
+class Failing:
+    """A relevance thread over an engine that fails so often, in a way."""
+
+    def __init__(self, chosen, error, times):
+        self.slot, self.left, self.error = Slot(), times, error
+        self.engine = Engine(chosen, keep_model=True)
+        self.begin, self.engine.begin = self.engine.begin, self._begin
+        self.thread = RelevanceThread(
+            chosen, self.slot, replace(first_request(chosen), target="top1"), Stats("", ""),
+            changeable=True, engine=self.engine,
+        )  # fmt: skip
+
+    def _begin(self, pictures):
+        self.left -= 1
+        if self.left >= 0:
+            raise self.error
+        return self.begin(pictures)
+
+    def until(self, condition):
+        """Puts frames until something holds; gives what the viewer was told meanwhile."""
+        told, end = [], time.monotonic() + 30
+        while not condition():
+            self.thread.check()
+            self.slot.put(np.zeros((20, 20, 3), np.uint8), time.monotonic())
+            told.append(self.thread.failing)
+            assert time.monotonic() < end, "waited in vain"
+            time.sleep(0.005)
+        return dict.fromkeys(told)

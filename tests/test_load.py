@@ -1,0 +1,86 @@
+"""More than anyone needs: 4K, 240 pictures a second, 100000 pictures. Every frame counts once."""
+
+import json
+import time
+from fractions import Fraction
+
+import media
+import numpy as np
+import psutil
+import pytest
+from program import start
+
+EMBEDDED = ("--model", "shapes", "--target", "top1", "--display", "none")
+
+
+def viewed(tmp_path, source, seconds):
+    """Figures of `live` without a display, and (seconds, MiB, threads, files) of each second."""
+    figures, samples = tmp_path / "figures.json", []
+    words = ("--duration", seconds, "--stats", figures)
+    begin = time.monotonic()
+    with start("live", "--source", source, *EMBEDDED, *words) as process:
+        program = psutil.Process(process.pid)
+        while process.poll() is None:
+            samples.append(sample(program, time.monotonic() - begin))
+            time.sleep(1.0)
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == 0, err
+    assert err == ""
+    return json.loads(figures.read_text()), [one for one in samples if one]
+
+
+def sample(program, seconds):
+    """What the program holds; None where it is ending."""
+    try:
+        return (
+            seconds, program.memory_full_info().uss / 2**20, program.num_threads(),
+            program.num_fds(),
+        )  # fmt: skip
+    except psutil.NoSuchProcess:
+        return None
+
+
+def assert_accounted(figures):
+    """Captured = shown + dropped, but for the one or two on their way; nothing is traced again."""
+    on_their_way = figures["frames_captured"] - figures["frames_shown"] - figures["frames_dropped"]
+    assert 0 <= on_their_way <= 2
+    assert (figures["traces"], figures["reconnects"]) == (1, 0)
+    assert figures["maps"] > 0
+
+
+@pytest.mark.release
+def test_4k_pictures_are_shown_and_counted(tmp_path):
+    """A recording of 3840 x 2160, live and as a film: every frame has its place."""
+    source = media.recording(tmp_path / "in.mp4", count=12, size=(2160, 3840))
+    figures, _ = viewed(tmp_path, source, 2)
+    assert_accounted(figures)
+    with start("video", source, "-o", tmp_path / "out.mp4", *EMBEDDED[:4]) as process:
+        assert process.wait(120) == 0
+    assert media.frame_times(tmp_path / "out.mp4") == [Fraction(n, 30) for n in range(12)]
+    assert media.stream_of(tmp_path / "out.mp4")[1:3] == (2160, 3840)
+
+
+def test_240_pictures_a_second_are_shown_or_counted(tmp_path):
+    """None is waited for."""
+    figures, _ = viewed(tmp_path, "synthetic:240", 3)
+    assert_accounted(figures)
+    assert figures["frames_captured"] > 3 * 200
+
+
+@pytest.mark.release
+def test_100000_pictures_leave_nothing_behind(tmp_path, capsys):
+    """At 240 a second: the account is exact, memory, threads and files stand still."""
+    figures, samples = viewed(tmp_path, "synthetic:240", 450)
+    assert_accounted(figures)
+    seconds, memory, threads, files = np.array(samples[60:]).T
+    (slope, _), covariance = np.polyfit(seconds / 3600, memory, 1, cov=True)
+    error = float(np.sqrt(covariance[0, 0]))
+    with capsys.disabled():
+        print(
+            f"\n{figures['frames_captured']} frames, {figures['frames_shown']} shown, "
+            f"{figures['frames_dropped']} dropped, {figures['maps']} maps; memory "
+            f"{memory[0]:.1f} to {memory[-1]:.1f} MiB, slope {slope:.1f} +- {error:.1f} MiB/h"
+        )
+    assert figures["frames_captured"] > 100_000
+    assert memory[-60:].mean() - memory[:60].mean() < 1.0
+    assert len(set(threads)) <= 2 and threads[-1] <= threads[0] and files[-1] <= files[0]

@@ -1,4 +1,4 @@
-"""What tests share. OpenCV comes before PyAV here, as it does in the package."""
+"""What tests share. OpenCV is loaded as the package loads it: Keras would load it too."""
 
 import os
 import shutil
@@ -6,7 +6,7 @@ import subprocess
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-import cv2  # noqa: F401
+import realtime_lrp.video.libraries  # noqa: F401  # isort: skip
 import keras
 import numpy as np
 import pytest

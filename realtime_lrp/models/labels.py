@@ -2,22 +2,23 @@
 
 import json
 import logging
-import os
 from pathlib import Path
 
-import keras
-
-from realtime_lrp.errors import DamagedInputError, MissingInputError
+from realtime_lrp.errors import DamagedInputError, MissingInputError, UnavailableError
+from realtime_lrp.models.downloads import Download, fetched
 
 log = logging.getLogger(__name__)
 
-DOWNLOADS = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "models"
-"""Where Keras keeps what it downloads."""
-
-CLASS_INDEX_URL = (
-    "https://storage.googleapis.com/download.tensorflow.org/data/imagenet_class_index.json"
+CLASS_INDEX = Download(
+    "https://storage.googleapis.com/download.tensorflow.org/data/imagenet_class_index.json",
+    "c2c37ea517e94d9795004a39431a14cb",
 )
-CLASS_INDEX_HASH = "c2c37ea517e94d9795004a39431a14cb"
+"""ImageNet's class names as Keras keeps them."""
+
+
+MOST_BYTES = 2**24
+MOST_LETTERS = 500
+"""Of a name; longer ones are something else, and take long to draw."""
 
 
 def read_labels(path: Path) -> list[str]:
@@ -32,6 +33,12 @@ def read_labels(path: Path) -> list[str]:
       DamagedInputError: it holds no names.
     """
     try:
+        if path.exists() and not path.is_file():
+            raise MissingInputError(f"{str(path)!r} is no file. Expected labels.")
+        if path.stat().st_size > MOST_BYTES:
+            raise DamagedInputError(
+                f"The labels {str(path)!r} are too large. Expected at most {MOST_BYTES >> 20} MiB."
+            )
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise MissingInputError(
@@ -40,10 +47,10 @@ def read_labels(path: Path) -> list[str]:
     except UnicodeDecodeError:
         raise DamagedInputError(f"The labels {str(path)!r} are not UTF-8 text.") from None
     names = _names(text)
-    if not names or not all(isinstance(name, str) and name for name in names):
+    if not names or not all(isinstance(n, str) and 0 < len(n) <= MOST_LETTERS for n in names):
         raise DamagedInputError(
             f"The labels {str(path)!r} hold no list of names. Expected a JSON list, Keras's class "
-            "index or one name a line."
+            f"index or one name a line, each of at most {MOST_LETTERS} letters."
         )
     return names
 
@@ -51,6 +58,8 @@ def read_labels(path: Path) -> list[str]:
 def _names(text: str) -> list:
     try:
         data = json.loads(text)
+    except RecursionError:
+        return []
     except ValueError:
         return [line.strip() for line in text.splitlines() if line.strip()]
     if isinstance(data, list):
@@ -67,21 +76,13 @@ def imagenet_labels(download: bool) -> list[str] | None:
     Args:
       download: whether the index may be downloaded; else only Keras's cache is looked at.
     """
-    cached = DOWNLOADS / "imagenet_class_index.json"
-    if not download and not cached.exists():
+    if not download and not CLASS_INDEX.place.exists():
         return None
     try:
-        path = keras.utils.get_file(
-            cached.name,
-            CLASS_INDEX_URL,
-            cache_subdir="models",
-            file_hash=CLASS_INDEX_HASH,
-        )
-    except Exception as error:
+        return read_labels(fetched(CLASS_INDEX))
+    except UnavailableError as error:
         log.warning(
-            "the class names cannot be downloaded (%s): classes are shown by index. "
-            "Put imagenet_class_index.json into %s or add --labels FILE",
-            error, cached.parent,
+            "%s Classes are shown by index. Put the file at %s or add --labels FILE",
+            error, CLASS_INDEX.place,
         )  # fmt: skip
         return None
-    return read_labels(Path(path))

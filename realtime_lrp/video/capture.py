@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from realtime_lrp.errors import UnavailableError, first_line
-from realtime_lrp.video.files import masked
+from realtime_lrp.errors import UnavailableError, first_line, masked
 from realtime_lrp.video.slot import Slot
 from realtime_lrp.video.source import Source
 

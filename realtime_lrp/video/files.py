@@ -3,15 +3,23 @@
 import errno
 import glob
 import os
-import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from realtime_lrp.errors import MissingInputError, OutputError, TransferError, UsageError
+from realtime_lrp.errors import (
+    MissingInputError,
+    OutputError,
+    TransferError,
+    UsageError,
+    masked,
+)
 
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff")
+NOT_TO_BE_MADE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENAMETOOLONG)
+"""Why a file cannot be made, whatever room there is."""
+
 VIDEOS = (".mp4", ".mkv", ".mov", ".avi", ".webm", ".m4v", ".mpg", ".mpeg", ".ts", ".wmv")
 
 
@@ -31,7 +39,8 @@ def check_output(target: Path, overwrite: bool) -> None:
     except RuntimeError:
         raise OutputError(f"{str(target)!r} is a link that leads back to itself.") from None
     if not there:
-        raise OutputError(f"There is no folder {str(folder)!r} to write {target.name!r} into.")
+        shown = Path(masked(str(target)))  # somebody may have given an address
+        raise OutputError(f"There is no folder {str(shown.parent)!r} to write {shown.name!r} into.")
     if is_folder:
         raise OutputError(f"{str(target)!r} is a folder. Expected the name of a file.")
     if exists and not is_file:
@@ -60,15 +69,19 @@ def completed(target: Path, overwrite: bool = False) -> Iterator[Path]:
         put_in_place(part, target, overwrite)
     except OSError as error:
         _discard(part)
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT):
-            raise OutputError(f"{str(target)!r} cannot be written ({error.strerror}).") from error
-        raise TransferError(
-            f"Writing {str(target)!r} failed ({error.strerror or error}). "
-            "Nothing is left of it; make room and start again."
-        ) from error
+        raise _failed(target, error) from error
     except BaseException:
         _discard(part)
         raise
+
+
+def _failed(target: Path, error: OSError) -> OutputError | TransferError:
+    if error.errno in NOT_TO_BE_MADE:
+        return OutputError(f"{str(target)!r} cannot be written ({error.strerror}).")
+    return TransferError(
+        f"Writing {str(target)!r} failed ({error.strerror or error}). "
+        "Nothing is left of it; make room and start again."
+    )
 
 
 def part_of(target: Path) -> Path:
@@ -159,7 +172,7 @@ def completed_folder(target: Path, overwrite: bool, mark: str) -> Iterator[Path]
 
     Raises:
       OutputError: the folder cannot be made, or exists.
-      TransferError: it cannot be renamed.
+      TransferError: it cannot be renamed, or the disk is full.
     """
     target = target.resolve()
     parent, part = target.parent, part_of(target)
@@ -176,6 +189,8 @@ def completed_folder(target: Path, overwrite: bool, mark: str) -> Iterator[Path]
         yield part
         check_folder(target, overwrite, mark)  # another job may have been faster
         _move_folder(part, target)
+    except OSError as error:
+        raise _failed(target, error) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
         if new:
@@ -214,12 +229,6 @@ def _move_folder(part: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def masked(address: str) -> str:
-    """An address without what may be secret in it: user name, password, query."""
-    without_user = re.sub(r"(:/{1,2})\S*@", r"\1***@", address)
-    return re.sub(r"(:/\S*?)\?\S*", r"\1?***", without_user)
-
-
 def outputs_for(
     inputs: Sequence[Path], output: str, suffix: str, suffixes: Sequence[str], overwrite: bool
 ) -> list[Path]:
@@ -239,6 +248,11 @@ def outputs_for(
     target = Path(output)
     if os.path.isdir(target):
         targets = [target / (source.stem + suffix) for source in inputs]
+        for made in targets:
+            if made.is_symlink():
+                raise OutputError(
+                    f"{str(made)!r} is a link that leads out of the folder. Remove it."
+                )
     elif output.endswith(("/", os.sep)) or len(inputs) > 1:
         raise OutputError(
             f"There is no folder {output!r}. Several inputs go into a folder; make it first."

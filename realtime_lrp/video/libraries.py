@@ -4,13 +4,6 @@ PyAV's wheel brings its own libxcb. If it is loaded first, OpenCV's first window
 Every module that needs PyAV imports it from here, and nowhere else.
 """
 
-import os
-
-# OpenCV reads these once. A dead camera lets a read return after so many seconds, not after ten;
-# Windows does not look for ten seconds for a hardware transform that is not there.
-os.environ.setdefault("OPENCV_VIDEOIO_V4L_SELECT_TIMEOUT", "2")
-os.environ.setdefault("OPENCV_VIDEOIO_MSMF_ENABLE_HW_TRANSFORMS", "0")
-
 import cv2  # isort: skip
 import av  # isort: skip
 

@@ -1,5 +1,11 @@
 """Still pictures: reading to RGB and writing from it."""
 
+import logging
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -8,27 +14,79 @@ from realtime_lrp.errors import DamagedInputError, MissingInputError, OutputErro
 from realtime_lrp.video.files import completed
 from realtime_lrp.video.libraries import cv2
 
+MOST_BYTES = 2**30
+"""Of a file. Four channels of 16 bits of the largest picture that is decoded are half of it."""
+
+log = logging.getLogger(__name__)
+
+_stderr = threading.Lock()
+
 
 def read_picture(path: Path) -> np.ndarray:
     """A picture as uint8 [H, W, 3] RGB; turned upright as its EXIF says, transparency dropped.
 
     Raises:
       MissingInputError: there is no such file, or it cannot be read.
-      DamagedInputError: it holds no picture.
+      DamagedInputError: it holds no picture, or one of more than 8192 x 8192 pixels.
     """
+    data = np.frombuffer(_bytes_of(path), np.uint8)
     try:
-        data = np.fromfile(path, np.uint8)
-    except OSError as error:
-        raise MissingInputError(f"{str(path)!r} cannot be read ({error.strerror}).") from None
-    try:
-        picture = cv2.imdecode(data, cv2.IMREAD_COLOR_RGB) if data.size else None
-    except cv2.error:
+        with _complaints() as said:
+            whole = data.size and _chunks_fit(data)
+            picture = cv2.imdecode(data, cv2.IMREAD_COLOR_RGB) if whole else None
+    except cv2.error as error:
+        if "CV_IO_MAX_IMAGE" in str(error):
+            raise DamagedInputError(
+                f"{str(path)!r} is too large. Expected at most 8192 x 8192 pixels."
+            ) from None
         picture = None
     if picture is None:
         raise DamagedInputError(
             f"{str(path)!r} is no picture that can be read. Expected PNG, JPEG, WebP, BMP or TIFF."
         )
+    if said:
+        log.warning("%s: %s", path, said[0])
     return picture
+
+
+def _chunks_fit(data: np.ndarray) -> bool:
+    """False for a PNG whose chunk claims to be longer than the file: OpenCV takes room for it."""
+    if bytes(data[:8]) != b"\x89PNG\r\n\x1a\n":
+        return True
+    at, name = 8, b""
+    while at < data.size and name != b"IEND":
+        name = bytes(data[at + 4 : at + 8])
+        at += 12 + int.from_bytes(bytes(data[at : at + 4]))
+    return at <= data.size
+
+
+@contextmanager
+def _complaints() -> Iterator[list[str]]:
+    """What decoders print by themselves, line by line, once it has ended; it is not printed."""
+    lines: list[str] = []
+    with _stderr, tempfile.TemporaryFile() as held:
+        stderr = os.dup(2)
+        os.dup2(held.fileno(), 2)
+        try:
+            yield lines
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            held.seek(0)
+            lines += held.read().decode(errors="replace").splitlines()
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        if path.exists() and not path.is_file():
+            raise MissingInputError(f"{str(path)!r} is no file. Expected a picture.")
+        if path.stat().st_size > MOST_BYTES:
+            raise DamagedInputError(
+                f"{str(path)!r} is too large. Expected at most {MOST_BYTES >> 20} MiB."
+            )
+        return path.read_bytes()
+    except OSError as error:
+        raise MissingInputError(f"{str(path)!r} cannot be read ({error.strerror}).") from None
 
 
 def write_picture(path: Path, picture: np.ndarray, overwrite: bool = False) -> None:

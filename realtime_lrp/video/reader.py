@@ -20,6 +20,12 @@ log = logging.getLogger(__name__)
 MOST_BAD_PACKETS = 50
 MOST_PIXELS = 8192**2
 MOST_STREAMS = 16
+FORMATS = (
+    "mov,matroska,avi,mpeg,mpegts,asf,flv,ogg,mxf,mxf_opatom,gxf,dv,nut,rm,wtv,gif,apng,ivf,obu,"
+    "h264,hevc,vvc,m4v,mpegvideo,mjpeg,mpjpeg,yuv4mpegpipe,dhav,mlv,nsv,nuv,swf"
+)
+"""What recordings come in, as FFmpeg calls it. Playlists are none: they name other files."""
+
 NO_INDEX = ("mpegts", "mpeg")
 """Formats in which a seek cannot be trusted to reach a key frame: they are read from the start."""
 
@@ -89,6 +95,7 @@ class VideoReader:
             raise
         stream = self._stream
         stream.thread_type = "AUTO"
+        stream.codec_context.options = {"max_pixels": str(MOST_PIXELS)}
         self.fps = Fraction(stream.average_rate or stream.guessed_rate or 25)
         self.time_base = Fraction(stream.time_base or 1 / self.fps)
         self.packets = self.bad_packets = 0
@@ -335,7 +342,11 @@ def _open(path: Path) -> "av.container.InputContainer":
     try:
         if path.exists() and not path.is_file():
             raise MissingInputError(f"{str(path)!r} is a device or a pipe. Expected a video file.")
-        return av.open(os.path.abspath(path))  # FFmpeg takes "12:30.mp4" for an address
+        return av.open(
+            os.path.abspath(path),  # FFmpeg takes "12:30.mp4" for an address
+            options={"format_whitelist": FORMATS},
+            metadata_errors="replace",
+        )
     except FileNotFoundError:
         raise MissingInputError(f"There is no video {str(path)!r}.") from None
     except PermissionError as error:

@@ -1,15 +1,15 @@
 """Recorded files, written: pictures and their times as H.264, HEVC or AV1, sound beside them."""
 
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from math import lcm
 from pathlib import Path
 
 import numpy as np
 
-from realtime_lrp.errors import OutputError, TransferError, UsageError
+from realtime_lrp.errors import DamagedInputError, OutputError, TransferError, UsageError
 from realtime_lrp.video.colour import Colour
 from realtime_lrp.video.libraries import av
 
@@ -27,6 +27,9 @@ LIVE = {"preset": "ultrafast", "tune": "zerolatency"}
 LIVE_INDEX = "hybrid_fragmented+negative_cts_offsets"
 """For H.264 of which only the last second is lost with the process: each key frame is the end of a
 piece that plays, and once closed it is a file like others."""
+
+DAMAGED = (av.error.InvalidDataError, av.error.PatchWelcomeError)
+"""What a muxer says of packets that it cannot write."""
 
 CLOCK_ANEW_S = 1.0
 """Sound whose times fall back by so much goes on behind what was before, as pictures do."""
@@ -56,6 +59,7 @@ class VideoWriter:
       UsageError: the container cannot hold the codec.
       OSError: the file cannot be written; also from `write` and on leaving the context.
       OutputError: from `write`, the codec cannot hold frames of this size.
+      DamagedInputError: from `write` and on leaving the context, the sound cannot be written.
     """
 
     def __init__(
@@ -112,12 +116,27 @@ class VideoWriter:
                 sound.end()
             self._mux(self._stream.encode(None))
         finally:
-            self._container.close()
+            with self._sound_blamed():
+                self._container.close()
 
     def _mux(self, packets: list["av.Packet"]) -> None:
         for packet in packets:  # encoders forget how long the last frame is shown
             packet.duration = self._durations.pop(packet.pts, 0) or packet.duration
-        self._container.mux(packets)
+        with self._sound_blamed():
+            self._container.mux(packets)
+
+    @contextmanager
+    def _sound_blamed(self) -> Iterator[None]:
+        """What a muxer refuses is sound that was damaged before: it is written late."""
+        try:
+            yield
+        except (*DAMAGED, av.error.ArgumentError) as error:
+            if not self._sound:
+                raise
+            raise DamagedInputError(
+                f"The sound is damaged, it cannot be written again ({error.strerror}). "
+                "Leave it out with --audio none."
+            ) from None
 
     def add_sound(self, streams: Sequence["av.AudioStream"]) -> list[str]:
         """Takes over a file's sound: as it is where the container can hold it, else as AAC.
@@ -129,7 +148,8 @@ class VideoWriter:
         """
         notes = []
         for stream in streams:
-            name = stream.codec_context and stream.codec_context.codec.canonical_name
+            context = stream.codec_context
+            name = context.codec.canonical_name if context and context.sample_rate else None
             # Few players know the PCM that MP4 may hold.
             unheard = self._container.format.name == "mp4" and (name or "").startswith("pcm_")
             if name in self._container.supported_codecs and not unheard:
@@ -222,7 +242,10 @@ class _Copied:
         packet.pts = packet.dts if packet.pts is None else packet.pts + self._later
         self._last = packet.dts
         packet.stream = self._stream
-        self._container.mux(packet)
+        try:
+            self._container.mux(packet)
+        except DAMAGED:
+            self.lost += 1
 
     def end(self) -> None:
         pass

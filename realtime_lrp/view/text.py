@@ -86,9 +86,14 @@ def fitted(text: str, width: int, size: int) -> str:
     """A line cut so that it is at most so many pixels wide, with a sign that it was."""
     if text_width(text, size) <= width:
         return text
-    while text and text_width(text + "…", size) > width:
-        text = text[:-1]
-    return text.rstrip() + "…"
+    fits, too_long = 0, len(text)
+    while too_long - fits > 1:
+        half = (fits + too_long) // 2
+        if text_width(text[:half] + "…", size) <= width:
+            fits = half
+        else:
+            too_long = half
+    return text[:fits].rstrip() + "…"
 
 
 def _drawable(text: str) -> str:

@@ -1,0 +1,136 @@
+"""Damages bytes: anywhere, in the numbers of a format, in its chunks. Seeded."""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+
+from fuzz.structures import Structure
+
+NUMBERS = (0, 1, 2, 7, 8, 16, 127, 128, 255, 256, 8192, 8193, 16385, 32767, 32768, 65500, 65535,
+           65536, 2**20, 2**24, 2**27, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**63 - 1, 2**63,
+           2**64 - 1)  # fmt: skip
+"""What breaks who computes with a size."""
+
+DEEP = 3000
+ODD_VALUES: tuple[Callable[[], object], ...] = (
+    lambda: None, lambda: True, lambda: 0, lambda: -1, lambda: 10**30, lambda: 1e308,
+    lambda: float("nan"), lambda: "", lambda: "x" * 100_000, lambda: "\x00\x1b[31m\n", lambda: [],
+    lambda: {}, lambda: [None, 2**31, 2**31, 3], lambda: [1] * 10_000, lambda: "../../etc/passwd",
+    lambda: {"class_name": "Lambda", "config": {}}, lambda: "\ud800", lambda: 2**31 - 1,
+)  # fmt: skip
+
+
+def mutated(
+    original: bytes, structure: Structure, chance: random.Random, others: Sequence[bytes] = ()
+) -> bytes:
+    """Bytes with one to four injuries.
+
+    Args:
+      original: valid bytes.
+      structure: of their format.
+      chance: decides.
+      others: bytes of other formats and contents, for splices.
+    """
+    if chance.random() < 0.03:
+        return chance.choice([b"", original[:1], bytes(len(original)), *others])
+    data = bytearray(original)
+    for _ in range(chance.choice([1, 1, 1, 2, 4])):
+        how = chance.choice([_bits, _bytes, _cut, _repeat, _number, _number, _number, _chunks])
+        how(data, structure, chance)
+    if others and chance.random() < 0.05:
+        other = chance.choice(others)
+        data[chance.randrange(len(data) + 1) :] = other[chance.randrange(len(other) + 1) :]
+    if chance.random() < 0.1:
+        del data[chance.randrange(len(data) + 1) :]
+    return structure.mended(bytes(data)) if chance.random() < 0.8 else bytes(data)
+
+
+def _place(data: bytearray, chance: random.Random) -> int:
+    """A place, more often near the beginning."""
+    return int(len(data) * chance.random() ** chance.choice([1, 3]))
+
+
+def _bits(data: bytearray, structure: Structure, chance: random.Random) -> None:
+    for _ in range(chance.choice([1, 1, 4, 30])):
+        if data:
+            data[_place(data, chance)] ^= 1 << chance.randrange(8)
+
+
+def _bytes(data: bytearray, structure: Structure, chance: random.Random) -> None:
+    size, place = chance.choice([1, 4, 64]), _place(data, chance)
+    data[place : place + size] = chance.randbytes(size)
+
+
+def _cut(data: bytearray, structure: Structure, chance: random.Random) -> None:
+    place = _place(data, chance)
+    del data[place : place + chance.choice([1, 2, 4, 64, 1024])]
+
+
+def _repeat(data: bytearray, structure: Structure, chance: random.Random) -> None:
+    place, size = _place(data, chance), chance.choice([1, 4, 64, 1024])
+    data[place:place] = data[max(0, place - size) : place] * chance.choice([1, 1, 50])
+
+
+def _number(data: bytearray, structure: Structure, chance: random.Random) -> None:
+    """Another value in a number of the format."""
+    fields = structure.fields(bytes(data))
+    if not fields:
+        return _bytes(data, structure, chance)
+    offset, size, order = chance.choice(fields)
+    before = int.from_bytes(data[offset : offset + size], order)
+    value = chance.choice([*NUMBERS, before + 1, before - 1, before * 2, len(data), offset])
+    data[offset : offset + size] = (value % 2 ** (8 * size)).to_bytes(size, order)
+    return None
+
+
+def _chunks(data: bytearray, structure: Structure, chance: random.Random) -> None:
+    """A chunk is left out, repeated, or changes places with another one."""
+    spans = structure.chunks(bytes(data))
+    if not spans:
+        return _cut(data, structure, chance)
+    (a, b), (c, d) = sorted([chance.choice(spans), chance.choice(spans)])
+    what = chance.randrange(3)
+    if what == 0:
+        del data[a:b]
+    elif what == 1:
+        data[c:c] = data[a:b] * chance.choice([1, 20])
+    elif b <= c:
+        data[a:d] = data[c:d] + data[b:c] + data[a:b]
+    return None
+
+
+def mutated_json(text: str, chance: random.Random) -> str:
+    """JSON with one to three values left out, repeated or replaced by odd ones."""
+    value = json.loads(text)
+    for _ in range(chance.choice([1, 1, 2, 3])):
+        places = list(_places(value))
+        if not places:
+            break
+        holder, key = chance.choice(places)
+        what = chance.randrange(8)
+        if what == 0:
+            del holder[key]
+        elif what == 1 and isinstance(holder, list):
+            holder[key:key] = [holder[key]] * chance.choice([1, 30])
+        elif what == 2 and isinstance(holder[key], int | float) and holder[key] < 10**30:
+            holder[key] = chance.choice([-holder[key], holder[key] * 2, chance.choice(NUMBERS)])
+        elif what == 3:
+            other, its_key = chance.choice(places)
+            holder[key] = json.loads(json.dumps(other.get(its_key) if isinstance(other, dict)
+                                                else None))  # fmt: skip
+        else:
+            holder[key] = chance.choice(ODD_VALUES)()
+    if chance.random() < 0.03:
+        return "[" * DEEP + "]" * DEEP
+    return json.dumps(value)
+
+
+def _places(value: object):
+    """Every (list or object, index or key) in a JSON value."""
+    items = (
+        list(value.items()) if isinstance(value, dict)
+        else list(enumerate(value)) if isinstance(value, list) else []
+    )  # fmt: skip
+    for key, inner in items:
+        yield value, key
+        yield from _places(inner)

@@ -1,0 +1,284 @@
+"""Servers that answer an address as a hostile camera would, and what becomes of who looks.
+
+`python -m fuzz.streams NAME...` tries hostile answers, all at once, in a process with limits, and
+prints a JSON list of what was wrong for each.
+"""
+
+import functools
+import gzip
+import itertools
+import json
+import random
+import resource
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import cv2
+import media
+
+from realtime_lrp.video.capture import Capture
+from realtime_lrp.video.sources import OPEN_TIMEOUT_S, open_source
+
+TOLD_S, BACK_S, CLOSED_S = 2.0, 5.0, 2.5
+"""A loss is told, pictures are back, and a capture is closed within so long."""
+HELD_S = 1.0
+"""How long a server stays hostile once the loss was told."""
+MORE_MEMORY = 12 << 30
+"""Of address space: every thread reserves some."""
+
+Answer = Callable[[], Iterator[bytes]]
+
+OK = b"HTTP/1.1 200 OK\r\n"
+MIXED = b"Content-Type: multipart/x-mixed-replace; boundary=frame\r\n"
+JPEGS = [cv2.imencode(".jpg", one)[1].tobytes() for one in media.numbered(20)]
+
+
+@contextmanager
+def serving(*answers: bytes) -> Iterator[str]:
+    """Lends the address of a server that sends these bytes to everybody and closes."""
+    with Server(lambda: iter(answers)) as server:
+        yield server.url
+
+
+class Server:
+    """Answers everybody alike; whom it is sending to when its answer changes, it cuts off.
+
+    Args:
+      answer: makes what is sent, piece by piece.
+    """
+
+    def __init__(self, answer: Answer):
+        self.answer: Answer | None = answer
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}/camera"
+        self._threads = [threading.Thread(target=self._serve, daemon=True)]
+        self._threads[0].start()
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self.answer = None
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        for thread in self._threads:
+            thread.join(2)
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection = self._listening.accept()[0]
+                thread = threading.Thread(target=self._answer, args=(connection,), daemon=True)
+                thread.start()
+                self._threads.append(thread)
+
+    def _answer(self, connection: socket.socket) -> None:
+        answer = self.answer
+        with connection, suppress(OSError):
+            connection.settimeout(5)
+            connection.recv(4096)
+            for piece in answer() if answer else ():
+                if self.answer is not answer:
+                    reset = struct.pack("ii", 1, 0)
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+                    return
+                connection.sendall(piece)
+            connection.shutdown(socket.SHUT_WR)
+
+
+def part(jpeg: bytes, length: int | None = None) -> bytes:
+    """A picture of a stream that says it has `length` bytes."""
+    size = len(jpeg) if length is None else length
+    head = f"--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {size}\r\n\r\n"
+    return head.encode() + jpeg + b"\r\n"
+
+
+def good() -> Iterator[bytes]:
+    """Thirty pictures a second."""
+    return _pictures(part)
+
+
+def _pictures(made: Callable[[bytes], bytes], head: bytes = OK + MIXED) -> Iterator[bytes]:
+    yield head + b"\r\n"
+    for jpeg in itertools.cycle(JPEGS):
+        yield made(jpeg)
+        time.sleep(1 / 30)
+
+
+def _page(status: str, more: str = "") -> Answer:
+    text = "<html>no camera</html>" * 50
+    head = f"HTTP/1.1 {status}\r\n{more}Content-Type: text/html\r\nContent-Length: {len(text)}\r\n"
+    return lambda: iter([head.encode() + b"\r\n" + text.encode()])
+
+
+def _endless(begin: bytes, piece: bytes) -> Answer:
+    return lambda: itertools.chain([begin], itertools.repeat(piece))
+
+
+def _slow() -> Iterator[bytes]:
+    for number in (OK + MIXED + b"\r\n" + part(JPEGS[0])) * 99:
+        yield bytes([number])
+        time.sleep(0.2)
+
+
+def _silent() -> Iterator[bytes]:
+    while True:
+        yield b""
+        time.sleep(0.05)
+
+
+def _half() -> Iterator[bytes]:
+    yield OK + MIXED + b"\r\n" + part(JPEGS[0])[:300]
+
+
+def _claiming(side: int) -> Answer:
+    def made(jpeg: bytes) -> bytes:
+        at = jpeg.index(b"\xff\xc0")
+        return part(jpeg[: at + 5] + struct.pack(">HH", side, side) + jpeg[at + 9 :])
+
+    return lambda: _pictures(made)
+
+
+def _garbled(jpeg: bytes) -> bytes:
+    return part(jpeg[:200] + random.randbytes(200) + jpeg[400:])
+
+
+def _sizes() -> Iterator[bytes]:
+    yield OK + MIXED + b"\r\n"
+    for number in itertools.count():
+        shown = media.plain(
+            (200, number % 256, 60), (16 + 48 * (number % 9), 32 + 7 * (number % 5))
+        )
+        yield part(cv2.imencode(".jpg", shown)[1].tobytes())
+        time.sleep(1 / 30)
+
+
+def _redirected(where: str) -> Answer:
+    return _page("302 Found", f"Location: {where}\r\n")
+
+
+BOUNDARY = b"\r\n--frame\r\n"
+ZIPPED = b"Content-Encoding: gzip\r\n"
+
+HOSTILE: dict[str, Answer] = {
+    "401": _page("401 Unauthorized", 'WWW-Authenticate: Basic realm="x"\r\n'),
+    "404": _page("404 Not Found"),
+    "500": _page("500 Internal Server Error"),
+    "a page": _page("200 OK"),
+    "a loop of redirections": _redirected("/camera"),
+    "redirected to a file": _redirected("file:///etc/passwd"),
+    "redirected to another scheme": _redirected("gopher://127.0.0.1:1/"),
+    "redirected to several files": _redirected("concat:/etc/passwd|/etc/hosts"),
+    "no boundary": lambda: _pictures(part, OK + b"Content-Type: multipart/x-mixed-replace\r\n"),
+    "no type": lambda: _pictures(part, OK),
+    "a boundary in the pictures": lambda: _pictures(
+        lambda jpeg: part(jpeg[:300] + BOUNDARY + jpeg[300:])
+    ),
+    "lengths too small": lambda: _pictures(lambda jpeg: part(jpeg, len(jpeg) // 2)),
+    "lengths below zero": lambda: _pictures(lambda jpeg: part(jpeg, -1)),
+    "huge lengths": lambda: _pictures(lambda jpeg: part(jpeg, 10**12)),
+    "an endless head": _endless(OK, b"X-More: " + b"a" * 1000 + b"\r\n"),
+    "an endless line": _endless(OK, b"a" * 1000),
+    "an endless picture": _endless(OK + MIXED + b"\r\n--frame\r\n\r\n\xff\xd8", b"a" * 10_000),
+    "packed, it says": lambda: _pictures(part, OK + MIXED + ZIPPED),
+    "a packed bomb": _endless(OK + MIXED + ZIPPED + b"\r\n", gzip.compress(bytes(10**7))),
+    "a byte now and then": _slow,
+    "silence": _silent,
+    "half a picture": _half,
+    "noise": lambda: iter([OK + MIXED + b"\r\n" + random.Random(1).randbytes(100_000)]),
+    "garbled pictures": lambda: _pictures(_garbled),
+    "halves of pictures": lambda: _pictures(lambda jpeg: part(jpeg[: len(jpeg) // 2])),
+    "pictures of 65500": _claiming(65500),
+    "pictures of 16000": _claiming(16000),
+    "another size each time": _sizes,
+}  # fmt: skip
+"""What a server that was a camera answers."""
+
+STILL_SEEN = {
+    "no boundary", "no type", "a boundary in the pictures", "lengths too small",
+    "lengths below zero", "garbled pictures", "halves of pictures", "another size each time",
+    "packed, it says", "huge lengths",
+}  # fmt: skip
+"""Where pictures may go on, so that no loss has to be told."""
+
+UNTIL_OPENING_ENDS = {"packed, it says", "a packed bomb"}
+"""FFmpeg unpacks for ever and does not see that the connection is gone: opening has to time out."""
+
+FLOODS = {"an endless head", "an endless line", "an endless picture"}
+"""What takes all of a core, so that others here would be late."""
+
+
+def tried(name: str) -> tuple[list[str], list[float]]:
+    """A camera that turns hostile, good, and hostile again; what was wrong, and what it took.
+
+    Returns:
+      What was wrong; seconds until the loss was told (-1: it was not), pictures were back, the
+      capture was closed.
+    """
+    wrong, hostile = [], HOSTILE[name]
+    most_s = OPEN_TIMEOUT_S + 4 if name in UNTIL_OPENING_ENDS else BACK_S
+    with Server(good) as server:
+        capture = Capture(functools.partial(open_source, server.url))
+        with capture:
+            _until(lambda: capture.frames.count > 2, 10)
+            server.answer = hostile
+            told_s = _until(lambda: capture.trouble != "", TOLD_S + 1)
+            if told_s > TOLD_S and name not in STILL_SEEN:
+                wrong.append(f"the loss was told after {told_s:.1f} s")
+            time.sleep(HELD_S)
+            before, server.answer = capture.frames.count, good
+            back_s = _until(
+                lambda: capture.frames.count > before + 9 and not capture.trouble, most_s + 4
+            )
+            if back_s > most_s:
+                wrong.append(f"pictures were back after {back_s:.1f} s")
+            if not capture.supervised:
+                wrong.append("the supervisor ended")
+            server.answer = hostile
+            time.sleep(0.5)
+            begun = time.monotonic()
+        closed_s = time.monotonic() - begun
+    if closed_s > CLOSED_S:
+        wrong.append(f"closed after {closed_s:.1f} s")
+    return wrong, [round(one, 2) for one in (told_s, back_s, closed_s)]
+
+
+def _until(holds: Callable[[], bool], at_most_s: float) -> float:
+    """Seconds until something holds; `at_most_s` where it does not in that time."""
+    begun = time.monotonic()
+    while not holds() and time.monotonic() - begun < at_most_s:
+        time.sleep(0.01)
+    return time.monotonic() - begun
+
+
+def memory_mib() -> int:
+    """The most that this process ever had in use, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+
+def main(names: list[str]) -> None:
+    """Tries these at once and prints what came of them."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + MORE_MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    before, results = memory_mib(), {}
+    threads = [
+        threading.Thread(target=lambda name=name: results.update({name: tried(name)}))
+        for name in names
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(json.dumps({"results": results, "more_mib": memory_mib() - before}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or list(HOSTILE))

@@ -1,0 +1,332 @@
+"""Bad inputs by the hundred, in children with limits; and what was found by them, one by one."""
+
+import io
+import json
+import os
+import resource
+import subprocess
+import sys
+import threading
+import zlib
+from pathlib import Path
+
+import media
+import numpy as np
+import pytest
+from fuzz import runner
+from fuzz.inputs import Cases, picture, snapshot
+from fuzz.runner import fuzz, plans, table
+from fuzz.streams import FLOODS, HOSTILE, UNTIL_OPENING_ENDS, Server
+from fuzz.structures import STRUCTURES
+
+from realtime_lrp.errors import DamagedInputError, MissingInputError
+from realtime_lrp.models.labels import read_labels
+from realtime_lrp.video.libraries import av
+from realtime_lrp.video.pictures import read_picture
+from realtime_lrp.video.reader import TimedFrame, VideoReader
+from realtime_lrp.video.sources import open_source
+from realtime_lrp.video.writer import VideoWriter
+
+
+def check(plan, seed, folder):
+    """No input does harm; all were tried; of each format some are taken and some refused."""
+    rows = fuzz(plan, seed, folder)
+    print(table(rows))
+    assert [one for row in rows.values() for one in row.found] == []
+    for kind, count in (pair for part in plan for pair in part.items()):
+        assert rows[kind].tried == count
+        assert not rows[kind].crashes and not rows[kind].hangs
+        if count > 50:
+            assert 0 < rows[kind].codes[0] < count, kind
+
+
+def hostile(names):
+    """Tries hostile cameras in a process of their own; its process."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "fuzz.streams", *names],
+        cwd=Path(__file__).parent, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def check_hostile(process, more_mib=200):
+    """Every loss was told, pictures came back, closing was quick, memory stayed."""
+    out, _ = process.communicate(timeout=100)
+    assert process.returncode == 0
+    said = json.loads(out)
+    assert {name: wrong for name, (wrong, _) in said["results"].items() if wrong} == {}
+    assert said["more_mib"] < more_mib
+    return said["results"]
+
+
+def test_no_input_and_no_camera_does_harm(tmp_path):
+    """Pictures, recordings, labels, networks, streams, odd names; and hostile cameras meanwhile."""
+    names = [name for name in HOSTILE if name not in UNTIL_OPENING_ENDS | FLOODS]
+    cameras = hostile(names)
+    try:
+        check(plans(60, 3), 1, tmp_path)
+        assert set(check_hostile(cameras)) == set(names)
+    finally:
+        cameras.kill()
+        cameras.communicate()
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("seed", [2, 3])
+def test_no_input_does_harm_in_the_long_run(seed, tmp_path):
+    """Five hundred of each format, and as many of what takes long."""
+    check(plans(2000, 500), seed, tmp_path)
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_camera_alone(name):
+    """With nothing else to do it is sent as much as can be sent; memory stays."""
+    check_hostile(hostile([name]))
+
+
+CHILD = """
+import json, os, signal, sys, time
+plan = json.load(sys.stdin)
+for kind, number in plan["cases"]:
+    print(json.dumps(["begin", kind, number]), flush=True)
+    if number == 1:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if number == 3:
+        time.sleep(60)
+    wrong = ["left a file"] if number == 4 else []
+    print(json.dumps(["end", 65 if number else 0, wrong, 0.1]), flush=True)
+"""
+
+
+def test_what_kills_or_hangs_a_child_is_counted_and_kept(tmp_path, monkeypatch):
+    """The others are tried all the same, by another child."""
+    child = tmp_path / "child.py"
+    child.write_text(CHILD)
+    monkeypatch.setattr(runner, "CHILD", (sys.executable, str(child)))
+    monkeypatch.setattr(runner, "HANGS_S", 0.2)
+    monkeypatch.setattr(runner, "GRACE_S", 0.2)
+    (tmp_path / "child0").mkdir()
+    (tmp_path / "child0" / "child.log").touch()
+    row = fuzz([{"png": 6}], 1, tmp_path)["png"]
+    assert (row.tried, row.crashes, row.hangs) == (6, 1, 1)
+    assert row.codes == {0: 1, 65: 3}
+    assert [one.split(": ")[-1] for one in row.found] == [
+        "ends the process (-11)", "hangs", "left a file",
+    ]  # fmt: skip
+    kept = sorted(path.name for path in (tmp_path / "found").glob("*.png"))
+    assert kept == ["png-1-1.png", "png-1-3.png", "png-1-4.png"]
+
+
+def test_the_same_seed_makes_the_same_inputs(tmp_path):
+    """Another seed others; checksums that were mended hold."""
+    one, same, other = (
+        Cases(tmp_path / name, seed) for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    )
+    numbers = range(1, 20)
+    made = [one.bytes_of("png", number) for number in numbers]
+    assert made == [same.bytes_of("png", number) for number in numbers]
+    assert made != [other.bytes_of("png", number) for number in numbers]
+    assert len(set(made)) > 15
+    data = picture("png")
+    broken = data[:20] + b"\0\0\0\1" + data[24:]
+    mended = STRUCTURES["png"].mended(broken)
+    assert mended[:29] == broken[:29]
+    assert mended[29:33] == zlib.crc32(mended[12:29]).to_bytes(4)
+
+
+def test_a_picture_that_claims_too_much_is_not_decoded(tmp_path):
+    """8192 x 8192 pixels are the most; a larger one is refused by its head."""
+    data = bytearray(picture("png"))
+    data[16:24] = (9000).to_bytes(4) + (9000).to_bytes(4)
+    path = tmp_path / "bomb.png"
+    path.write_bytes(STRUCTURES["png"].mended(bytes(data)))
+    with pytest.raises(DamagedInputError, match=r"too large. Expected at most 8192 x 8192 pixels"):
+        read_picture(path)
+
+
+@pytest.mark.parametrize("name", [b"IDAT", b"IEND"])
+def test_a_chunk_that_claims_gigabytes_takes_no_memory(name, tmp_path):
+    """OpenCV would make room for it before it looks whether it is there."""
+    data = picture("png")
+    at = data.index(name) - 4
+    path = tmp_path / "bomb.png"
+    path.write_bytes(data[:at] + b"\x7f\xff\xff\xf0" + data[at + 4 :])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(DamagedInputError, match="no picture"):
+        read_picture(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + (200 << 10)
+    path.write_bytes(data + b"what follows the end")
+    assert read_picture(path).shape == (40, 48, 3)
+
+
+def test_a_damaged_picture_is_named_once_in_our_words(tmp_path, caplog, capfd):
+    """What the decoder prints by itself becomes a warning with the name of the file."""
+    path = tmp_path / "cut.jpg"
+    path.write_bytes(picture("jpg")[:-200] + b"\xff\xd9")
+    assert read_picture(path).shape == (48, 40, 3)
+    assert capfd.readouterr().err == ""
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: Corrupt JPEG data: premature end of data segment"
+    ]
+
+
+@pytest.mark.parametrize("read", [read_picture, read_labels])
+def test_what_is_no_file_is_not_waited_for(read, tmp_path):
+    """A pipe into which nobody writes, a device without an end, a file of many gigabytes."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(MissingInputError, match="is no file"):
+            read(path)
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(64 << 30)
+    with pytest.raises(DamagedInputError, match=r"too large. Expected at most"):
+        read(tmp_path / "sparse")
+
+
+def test_a_recording_reads_no_other_file_and_no_address(tmp_path):
+    """A playlist that is called a recording is none."""
+    other = media.recording(tmp_path / "other.mp4", count=3)
+    asked = threading.Event()
+    with Server(lambda: iter([asked.set() or b""])) as server:
+        lines = (
+            f"#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n{other}\n#EXT-X-ENDLIST\n",
+            f"#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n{server.url}/a.ts\n#EXT-X-ENDLIST\n",
+            f"ffconcat version 1.0\nfile {other.name}\n",
+        )
+        for text in lines:
+            (tmp_path / "list.mp4").write_text(text)
+            with pytest.raises(DamagedInputError, match="no video"):
+                VideoReader(tmp_path / "list.mp4")
+    assert not asked.is_set()
+
+
+def test_a_recording_that_grows_while_it_is_read_ends(tmp_path):
+    """What is there is read; whoever still writes it is not waited for."""
+    path = media.recording(tmp_path / "grows.ts", count=30)
+    more, done = path.read_bytes(), threading.Event()
+
+    def grow():
+        while not done.wait(0.005) and path.stat().st_size < 40 * len(more):
+            with path.open("ab") as file:
+                file.write(more)
+
+    writer = threading.Thread(target=grow)
+    writer.start()
+    with VideoReader(path) as reader:
+        count = sum(1 for _ in reader)
+    done.set()
+    writer.join()
+    assert 30 <= count <= 40 * 30
+
+
+def test_a_name_that_is_too_long_says_so(run, tiny_model, tmp_path):
+    """The name of an unfinished file is longer than that of the file."""
+    (tmp_path / "a.png").write_bytes(picture("png"))
+    target = tmp_path / f"{'x' * 250}.png"
+    code, _, err = run("image", tmp_path / "a.png", "-o", target, "--model", tiny_model)
+    assert code == 73 and "(File name too long)" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
+
+
+def test_a_name_of_a_class_is_short_enough_to_be_drawn(tmp_path):
+    """A hundred thousand letters are no name, and brackets without an end no list."""
+    for text in (json.dumps(["a", "b" * 100_000]), "[" * 3000):
+        (tmp_path / "labels.json").write_text(text)
+        with pytest.raises(DamagedInputError, match="at most 500 letters"):
+            read_labels(tmp_path / "labels.json")
+
+
+def test_a_view_that_was_not_kept_by_us_is_not_drawn(run, tmp_path, monkeypatch):
+    """Sizes, maps and boxes that no view has; an archive that unpacks to gigabytes."""
+    path, shown = tmp_path / "kept.npz", tmp_path / "again.png"
+    path.write_bytes(snapshot())
+    assert run("image", path, "-o", shown)[0] == 0
+    assert read_picture(shown).shape == (120, 240, 3)
+    for change in (
+        {"box": np.array([8, 0, 60_000, 48])},
+        {"drawn": np.full((1, 8, 8), np.nan, np.float32)},
+        {"picture": np.zeros((600, 600, 3), np.uint8)},
+    ):
+        monkeypatch.setattr("realtime_lrp.modes.live.snapshot.MOST_BYTES", 10**6)
+        with np.load(io.BytesIO(snapshot())) as data:
+            np.savez_compressed(path, **{**data, **change})
+        code, _, err = run("image", path, "-o", shown, "--overwrite")
+        assert code == 65 and "cannot be drawn again" in err
+
+
+def test_a_damaged_packet_of_sound_costs_itself(tmp_path):
+    """The file is whole without it."""
+    source = media.recording(tmp_path / "in.ts", count=8, sound="aac")
+    made, sound = tmp_path / "out.mp4", 0
+    with VideoReader(source) as reader:
+        pictures, packets = [], []
+        for item in reader.with_sound():
+            (pictures if isinstance(item, TimedFrame) else packets).append(item)
+        with VideoWriter(made, ".mp4", reader.fps, reader.time_base) as writer:
+            writer.add_sound(reader.sound)
+            for frame in pictures:
+                writer.write(frame.picture, frame.pts)
+            for packet in packets:
+                sound += bool(packet.size)
+                if sound == 3 and packet.size:
+                    packet = _garbage(packet)
+                writer.sound(packet)
+    assert writer.lost_sound == 1
+    assert len(media.sound_of(made)[1]) == sound - 1
+    assert len(media.times_of(made)) == 8
+
+
+def _garbage(packet):
+    """A packet of the same time and stream that holds nothing."""
+    other = av.Packet(bytes(packet.size))
+    other.pts, other.dts, other.time_base = packet.pts, packet.dts, packet.time_base
+    other.stream = packet.stream
+    return other
+
+
+def test_sound_that_cannot_be_written_is_refused_with_a_way_out(run, tiny_model, tmp_path):
+    """What its decoder needs to know is missing: without the sound the recording is written."""
+    source = media.recording(tmp_path / "in.mkv", count=3, sound="libopus")
+    data = bytearray(source.read_bytes())
+    private = data.rindex(b"\x63\xa2", 0, data.index(b"OpusHead"))
+    data[private : private + 2] = b"\x63\xa9"  # a name that nobody knows
+    source.write_bytes(data)
+    words = ("video", source, "-o", tmp_path / "out.mp4", "--model", tiny_model)
+    code, _, err = run(*words)
+    assert code == 65 and "Leave it out with --audio none." in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.mkv"]
+    assert run(*words, "--audio", "none")[0] == 0
+
+
+def test_a_recording_may_be_titled_in_any_encoding(tmp_path):
+    """What is not UTF-8 in its metadata is no reason to refuse it."""
+    path = media.recording(tmp_path / "a.mkv", count=3, metadata={"title": "Gespraech"})
+    path.write_bytes(path.read_bytes().replace(b"Gespraech", b"Gespr\xe4che"))
+    with VideoReader(path) as reader:
+        assert len(list(reader)) == 3
+        assert reader.metadata["title"] == "Gespr\ufffdche"
+
+
+def test_names_cannot_command_the_terminal(run, tiny_model, tmp_path):
+    """Whatever a file is called, what is printed holds no control characters."""
+    path = tmp_path / "\x1b[31mred\x07.png"
+    path.write_bytes(picture("png"))
+    words = ("-o", tmp_path / "o.png", "--model", tiny_model, "--preprocess", "none")
+    code, out, err = run("image", path, *words)
+    assert code == 0 and "[31mred" in out
+    path.write_bytes(b"no picture")
+    code, _, refusal = run("image", path, *words, "--overwrite")
+    assert code == 65 and "[31mred" in refusal
+    assert not {"\x1b", "\x07"} & {*out, *err, *refusal}
+
+
+def test_a_frame_beyond_the_limit_is_not_decoded(monkeypatch):
+    """Nor one whose size changes in the middle of a stream."""
+    monkeypatch.setattr("realtime_lrp.video.sources.MOST_PIXELS", 100 * 100)
+    with Server(HOSTILE["another size each time"]) as server:
+        stop = threading.Event()
+        with open_source(server.url, stop) as source:
+            sizes = {source.read().shape[:2] for _ in range(8)}
+    assert len(sizes) > 3
+    assert all(rows * columns <= 100 * 100 for rows, columns in sizes)
+    assert (16 + 48 * 8, 32 + 7 * 3) not in sizes

@@ -9,12 +9,12 @@ from realtime_lrp import Explainer
 COMPOSITES = ("zplus", "epsilon_plus_flat")
 
 SMALL = {
-    "DenseNet121": (1e-3, 1e-3),
     "MobileNetV2": (0.4, 0.4),
     "EfficientNetB0": (0.05, 0.05),
-    "ConvNeXtTiny": (1e-3, 1e-3),
 }
 LARGE = {
+    "DenseNet121": (1e-3, 1e-3),
+    "ConvNeXtTiny": (1e-3, 1e-3),
     "VGG16": (1e-3, 5e-3),
     "VGG19": (1e-3, 5e-3),
     "ResNet50": (1e-3, 1e-3),

@@ -40,6 +40,7 @@ def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
     assert f"{faster:.1f}" in out
 
 
+@pytest.mark.release
 def test_bench_measures_other_sizes_and_methods(run, tmp_path):
     """A network without a fixed size; growth tables; Grad-CAM only where there are places."""
     model = keras.Sequential(

@@ -104,7 +104,13 @@ def test_activations_beyond_float16_are_explained(rng):
     assert largest_difference(got.relevance, exact(x).relevance) < 0.01
 
 
-@pytest.mark.parametrize("build", [vgg_like, branched], ids=["vgg", "branched"])
+@pytest.mark.parametrize(
+    "build",
+    [
+        pytest.param(vgg_like, id="vgg"),
+        pytest.param(branched, id="branched", marks=pytest.mark.release),
+    ],
+)
 def test_xla_gives_the_maps_of_the_plain_graph(build, rng):
     """The whole graph through XLA, batches of two sizes; SmoothGrad draws other noise there."""
     model = build()

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import socket
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,20 +16,33 @@ from realtime_lrp.errors import (
     MissingInputError,
     UnavailableError,
     UsageError,
-    first_line,
     unknown,
 )
+from realtime_lrp.models.downloads import Download, fetched
 from realtime_lrp.models.keras_files import load_model, load_weights
-from realtime_lrp.models.labels import DOWNLOADS, imagenet_labels, read_labels
+from realtime_lrp.models.labels import imagenet_labels, read_labels
 from realtime_lrp.models.preprocessing import PREPROCESSING, preprocess
+from realtime_lrp.models.size import built
 
-DOWNLOAD_TIMEOUT_S = 30
+_KERAS = "https://storage.googleapis.com/tensorflow/keras-applications"
 
 IMAGENET = {
-    "vgg16": (keras.applications.VGG16, "vgg16_weights_tf_dim_ordering_tf_kernels.h5"),
-    "vgg19": (keras.applications.VGG19, "vgg19_weights_tf_dim_ordering_tf_kernels.h5"),
+    "vgg16": (
+        keras.applications.VGG16,
+        Download(
+            f"{_KERAS}/vgg16/vgg16_weights_tf_dim_ordering_tf_kernels.h5",
+            "64373286793e3c8b2b4e3219cbf3544b",
+        ),
+    ),
+    "vgg19": (
+        keras.applications.VGG19,
+        Download(
+            f"{_KERAS}/vgg19/vgg19_weights_tf_dim_ordering_tf_kernels.h5",
+            "cbe5617147190e668d6c5d5026f83318",
+        ),
+    ),
 }
-"""Name -> (what builds it, the file that its weights are downloaded to)."""
+"""Name -> (what builds it, its weights, those of Keras)."""
 
 NAMES = ("shapes", *IMAGENET)
 
@@ -132,16 +144,16 @@ _Found = tuple[str, keras.Model, str, list[str] | None]
 
 
 def _imagenet_network(name: str, weights: str, labels: list[str] | None) -> _Found:
-    build, file = IMAGENET[name]
+    build, download = IMAGENET[name]
+    file = _downloaded(download) if weights == "imagenet" else None
     with _weights_at_zero():
-        model = _downloaded(build, file) if weights == "imagenet" else build(weights=None)
+        model = built(lambda: build(weights=None), name)
     if weights == "random":
         _randomise(model)
-    elif weights != "imagenet":
-        load_weights(model, _existing_weights(weights))
+    else:
+        load_weights(model, file or _existing_weights(weights))
     if labels is None:
-        with _download_timeout():
-            labels = imagenet_labels(download=weights != "random")
+        labels = imagenet_labels(download=weights != "random")
         if labels is None and weights == "random":
             log.warning("classes are shown by index: random weights download no class names")
     return name, model, "caffe", labels
@@ -175,27 +187,14 @@ def _randomise(model: keras.Model) -> None:
             weight.assign(values)
 
 
-def _downloaded(build, file: str) -> keras.Model:
-    place = DOWNLOADS / file
+def _downloaded(weights: Download) -> Path:
     try:
-        with _download_timeout():
-            return build(weights="imagenet")
-    except Exception as error:
+        return fetched(weights)
+    except UnavailableError as error:
         raise UnavailableError(
-            f"The weights {file} are not there and could not be downloaded ({first_line(error)}).\n"
-            f"Connect to the internet once, put the file at {place}, add --weights FILE, or take "
-            "--model shapes, which needs no download."
+            f"{error}\nConnect to the internet once, put the file at {weights.place}, add "
+            "--weights FILE, or take --model shapes, which needs no download."
         ) from error
-
-
-@contextmanager
-def _download_timeout():
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(DOWNLOAD_TIMEOUT_S)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
 
 
 def _existing_weights(weights: str) -> Path:

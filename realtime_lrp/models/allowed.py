@@ -1,0 +1,127 @@
+"""What the description in a .keras file may name: nothing that is not listed here is ever built.
+
+The layers are those that relevance has a rule for (`LAYERS` in relevance/layers.py; a test compares
+the two). The rest is what Keras writes around them: models, initialisers, constants.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from realtime_lrp.errors import DamagedInputError
+
+LAYERS = (
+    "Activation", "ActivityRegularization", "Add", "AlphaDropout", "Average", "AveragePooling2D",
+    "BatchNormalization", "Concatenate", "Conv1D", "Conv2D", "Conv2DTranspose", "Conv3D",
+    "Cropping2D", "Dense", "DepthwiseConv2D", "Dropout", "ELU", "Flatten", "GaussianDropout",
+    "GaussianNoise", "GlobalAveragePooling2D", "GlobalMaxPooling2D", "GroupNormalization",
+    "Identity", "InputLayer", "LayerNormalization", "LeakyReLU", "MaxPooling2D", "Multiply",
+    "Normalization", "PReLU", "Permute", "RandomBrightness", "RandomContrast", "RandomFlip",
+    "RandomRotation", "RandomTranslation", "RandomZoom", "ReLU", "Rescaling", "Reshape",
+    "SeparableConv2D", "Softmax", "SpatialDropout2D", "Subtract", "UpSampling2D", "ZeroPadding2D",
+)  # fmt: skip
+
+ACTIVATIONS = (
+    "celu", "elu", "exponential", "gelu", "hard_sigmoid", "hard_silu", "hard_tanh", "leaky_relu",
+    "linear", "mish", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softplus", "softsign",
+    "tanh",
+)  # fmt: skip
+
+_MODELS = {"Functional", "Sequential"}
+_POLICIES = {"DTypePolicy", "FloatDTypePolicy", "QuantizedDTypePolicy"}
+_NUMBERS = ("bool", "int", "uint", "float", "bfloat")
+
+KINDS: dict[str | None, set[str]] = {
+    None: {"__keras_tensor__", "__numpy__", "__tensor__"},
+    "keras": _MODELS | _POLICIES,
+    "keras.models": _MODELS,
+    "keras.src.models.functional": _MODELS,
+    "keras.src.models.sequential": _MODELS,
+    "keras.layers": set(LAYERS),
+    "keras.src.applications.convnext": {"LayerScale", "StochasticDepth"},
+    "keras.src.applications.inception_resnet_v2": {"CustomScaleLayer"},
+    "keras.src.ops.numpy": {
+        "Add", "Divide", "Exp", "Multiply", "Subtract", "Tanh", "TrueDivide",
+    },
+    "keras.src.ops.nn": {
+        "Celu", "Elu", "Gelu", "HardSigmoid", "HardSilu", "HardTanh", "LeakyRelu", "Relu",
+        "Relu6", "Selu", "Sigmoid", "Silu", "Softmax", "Softplus", "Softsign",
+    },
+    "keras.initializers": {
+        "Constant", "GlorotNormal", "GlorotUniform", "HeNormal", "HeUniform", "Identity",
+        "IdentityInitializer", "LecunNormal", "LecunUniform", "Ones", "Orthogonal",
+        "OrthogonalInitializer", "RandomNormal", "RandomUniform", "TruncatedNormal",
+        "VarianceScaling", "Zeros",
+    },
+    "keras.regularizers": {"L1", "L1L2", "L2", "OrthogonalRegularizer"},
+    "keras.constraints": {"MaxNorm", "MinMaxNorm", "NonNeg", "UnitNorm"},
+    "keras.dtype_policies": _POLICIES,
+    "keras.random": {"SeedGenerator"},
+}  # fmt: skip
+"""Module -> classes that may be built; None: constants and tensors, which have no module."""
+
+
+def check_description(described: Any, file: str) -> None:
+    """Refuses a description that names anything but what is known, before it is used.
+
+    Args:
+      described: what config.json holds.
+      file: how messages call the file.
+
+    Raises:
+      DamagedInputError: something in it is not known.
+    """
+    for part in _objects(described):
+        kind, module = part["class_name"], part.get("module")
+        name = part.get("name") or _own_name(part)
+        if not all(isinstance(word, str | None) for word in (kind, module, name)):
+            raise DamagedInputError(f"{file} describes no model: a name in it is no text.")
+        if name is not None and not name.isprintable():
+            raise DamagedInputError(f"{file} has a layer with an unprintable name ({name!r}).")
+        if not _known(part, kind, module):
+            raise DamagedInputError(_refusal(file, kind, module, name))
+
+
+def _objects(part: Any) -> Iterator[dict]:
+    if isinstance(part, dict):
+        if "class_name" in part:
+            yield part
+        for value in part.values():
+            yield from _objects(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from _objects(value)
+
+
+def _own_name(part: dict) -> Any:
+    config = part.get("config")
+    return config.get("name") if isinstance(config, dict) else None
+
+
+def _known(part: dict, kind: str, module: str | None) -> bool:
+    named = part.get("config") if kind == "function" else kind
+    if part.get("registered_name") not in (None, "function", named):
+        return False  # what a program has registered itself
+    if kind == "function":
+        return module in ("builtins", "keras.activations") and named in ACTIVATIONS
+    if kind in ("__numpy__", "__tensor__"):
+        config = part.get("config")
+        return isinstance(config, dict) and str(config.get("dtype")).startswith(_NUMBERS)
+    return kind in KINDS.get(module, ())
+
+
+def _refusal(file: str, kind: str, module: str | None, name: str | None) -> str:
+    if kind in ("Lambda", "__lambda__"):
+        return (
+            f"{file} holds Lambda code, which is never run. "
+            "Replace the Lambda layer by a Keras layer and save the model again."
+        )
+    if module == "keras.layers":
+        return (
+            f"Layer {name!r} ({kind}) of {file} cannot be explained: relevance has no rule for "
+            "this type. Replace the layer in the model, or add a row to LAYERS in "
+            "realtime_lrp/relevance/layers.py and its name to realtime_lrp/models/allowed.py."
+        )
+    return (
+        f"{file} needs code that is not in Keras or has no place in a network "
+        f"({module}: {kind}). Build the model from Keras layers and save it again."
+    )

@@ -1,0 +1,210 @@
+"""Downloads: the right file, whole, or none; from servers that die, lie or stand still."""
+
+import hashlib
+import inspect
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+from web import sends, serving
+
+from realtime_lrp.errors import UnavailableError
+from realtime_lrp.models import downloads, labels, networks
+from realtime_lrp.models.downloads import Download, fetched
+from realtime_lrp.models.labels import imagenet_labels
+from realtime_lrp.models.networks import load_network
+
+BODY = bytes(range(256)) * 4096
+MD5 = hashlib.md5(BODY).hexdigest()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty place for downloads."""
+    monkeypatch.setattr(downloads, "FOLDER", tmp_path / "models")
+    return tmp_path / "models"
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def test_the_right_file_is_downloaded_once(folder, caplog):
+    """The second time nothing is asked for; the first time it says what comes and where to."""
+    with serving(sends(BODY)) as (address, asked):
+        for _ in range(2):
+            assert fetched(Download(f"{address}/w.h5", MD5)).read_bytes() == BODY
+    assert asked == ["/w.h5"]
+    assert names(folder) == ["w.h5"]
+    assert caplog.text.count("downloaded once (1.0 MB)") == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (sends(BODY[:-1]), MD5),
+        (sends(BODY[:500_000], len(BODY)), "500,000 of 1,048,576 bytes"),
+        (sends(b"<html>Please log in</html>"), MD5),
+        (sends(b"", status=404), "404"),
+        (lambda handler: handler.wfile.write(b"no HTTP\r\n"), "could not be downloaded"),
+    ],
+    ids=["wrong bytes", "dies in the middle", "another page", "404", "no HTTP"],
+)
+def test_what_is_not_the_file_is_never_kept(folder, answer, words):
+    """Nothing is left in the folder, not even a part."""
+    with serving(answer) as (address, _), pytest.raises(UnavailableError, match=words):
+        fetched(Download(f"{address}/w.h5", MD5))
+    assert names(folder) == []
+
+
+def test_a_server_that_stands_still_is_given_up(folder, monkeypatch):
+    """After the timeout, which counts from the last byte."""
+    monkeypatch.setattr(downloads, "TIMEOUT_S", 0.2)
+    hold = threading.Event()
+
+    def answer(handler):
+        sends(BODY[:1000], len(BODY))(handler)
+        hold.wait(20)
+
+    begun = time.monotonic()
+    with serving(answer) as (address, _), pytest.raises(UnavailableError, match="timed out"):
+        fetched(Download(f"{address}/w.h5", MD5))
+    hold.set()
+    assert time.monotonic() - begun < 5
+    assert names(folder) == []
+
+
+def test_a_long_download_is_told(folder, monkeypatch, caplog):
+    """Every few seconds how much has come."""
+    monkeypatch.setattr(downloads, "REPORT_S", -1)
+    with serving(sends(BODY)) as (address, _):
+        fetched(Download(f"{address}/w.h5", MD5))
+    assert "1.0 of 1.0 MB" in caplog.text
+
+
+def test_a_part_in_the_place_of_the_file_is_downloaded_again(folder, caplog):
+    """What a killed program left under the file's own name is found by its checksum."""
+    folder.mkdir()
+    (folder / "w.h5").write_bytes(BODY[:1000])
+    with serving(sends(BODY)) as (address, asked):
+        assert fetched(Download(f"{address}/w.h5", MD5)).read_bytes() == BODY
+    assert len(asked) == 1
+    assert f"{folder / 'w.h5'} is damaged" in caplog.text
+
+
+def test_a_damaged_file_without_a_server_is_named_and_kept(folder):
+    """Offline: refused with its name; whose it is decides what becomes of it."""
+    folder.mkdir()
+    (folder / "w.h5").write_bytes(BODY[:1000])
+    with pytest.raises(UnavailableError, match=r"w\.h5 is not there, or damaged"):
+        fetched(Download("http://127.0.0.1:9/w.h5", MD5))
+    assert names(folder) == ["w.h5"]
+
+
+def test_a_killed_download_leaves_nothing_that_is_used(folder):
+    """Killed in the middle: a part, which the next run does not take and removes when it is old."""
+    arrived, hold = threading.Event(), threading.Event()
+
+    def answer(handler):
+        if arrived.is_set():
+            return sends(BODY)(handler)
+        sends(BODY[:-10], len(BODY))(handler)
+        handler.wfile.flush()
+        arrived.set()
+        hold.wait(30)
+
+    with serving(answer) as (address, _):
+        code = (
+            "import realtime_lrp.models.downloads as d; "
+            f"d._CHUNK = 1000; d.fetched(d.Download('{address}/w.h5', '{MD5}'))"
+        )
+        environment = {**os.environ, "KERAS_HOME": str(folder.parent)}
+        child = subprocess.Popen([sys.executable, "-c", code], env=environment)
+        assert arrived.wait(20)
+        while not (parts := list(folder.glob("*.part"))) or not parts[0].stat().st_size:
+            time.sleep(0.01)
+        child.kill()
+        child.wait()
+        hold.set()
+        assert names(folder) == [parts[0].name]
+        os.utime(parts[0], (0, 0))
+        assert fetched(Download(f"{address}/w.h5", MD5)).read_bytes() == BODY
+    assert names(folder) == ["w.h5"]
+
+
+def test_a_folder_that_cannot_be_written_is_named(folder):
+    """Not a word about another place that Keras would take, /tmp/.keras."""
+    folder.parent.joinpath("models").write_text("a file in its place")
+    with pytest.raises(UnavailableError, match=r"w\.h5"):
+        fetched(Download("http://127.0.0.1:9/w.h5", MD5))
+
+
+@pytest.mark.parametrize("name", ["vgg16", "vgg19"])
+def test_addresses_and_checksums_are_those_of_keras(name):
+    """What Keras itself would download."""
+    module = inspect.getmodule(networks.IMAGENET[name][0])
+    assert networks.IMAGENET[name][1].url == module.WEIGHTS_PATH
+    assert f'file_hash="{networks.IMAGENET[name][1].md5}"' in inspect.getsource(module)
+
+
+def test_the_class_index_is_the_one_that_keras_uses():
+    """Address and checksum agree with Keras's own."""
+    from keras.src.applications import imagenet_utils
+
+    assert labels.CLASS_INDEX.url == imagenet_utils.CLASS_INDEX_PATH
+    assert labels.CLASS_INDEX.md5 in inspect.getsource(imagenet_utils)
+
+
+def test_a_network_and_its_labels_come_from_the_server_and_then_from_the_disk(
+    folder, tmp_path, monkeypatch
+):
+    """A small network in the place of VGG16."""
+
+    def small(weights):
+        assert weights is None
+        return keras.Sequential([keras.Input((4, 4, 3)), layers.Flatten(), layers.Dense(2)])
+
+    served = small(None)
+    served.save_weights(tmp_path / "w.weights.h5")
+    index = json.dumps({"0": ["n0", "tench"], "1": ["n1", "goldfish"]}).encode()
+    files = {"/w.weights.h5": (tmp_path / "w.weights.h5").read_bytes(), "/index.json": index}
+    with serving(lambda handler: sends(files[handler.path])(handler)) as (address, asked):
+        weights, classes = (
+            Download(address + path, hashlib.md5(data).hexdigest()) for path, data in files.items()
+        )
+        monkeypatch.setitem(networks.IMAGENET, "vgg16", (small, weights))
+        monkeypatch.setattr(labels, "CLASS_INDEX", classes)
+        for _ in range(2):
+            network = load_network("VGG16")
+    assert (network.name, network.preprocessing) == ("vgg16", "caffe")
+    assert network.labels == ["tench", "goldfish"]
+    np.testing.assert_array_equal(network.model.get_weights()[0], served.get_weights()[0])
+    assert len(asked) == 2
+
+
+def test_a_class_index_with_another_checksum_is_not_used(folder, monkeypatch, caplog):
+    """What was changed on the way is refused; classes are then shown by index, and we say so."""
+    with serving(sends(b'["forged"]')) as (address, _):
+        monkeypatch.setattr(labels, "CLASS_INDEX", Download(f"{address}/index.json", MD5))
+        assert imagenet_labels(download=True) is None
+    assert "by index" in caplog.text
+
+
+def test_without_a_network_the_message_says_where_the_file_belongs(folder, monkeypatch):
+    """Exit code 69, the file's name and its place."""
+    build, right = networks.IMAGENET["vgg16"]
+    name = right.place.name
+    wrong = Download(f"http://127.0.0.1:9/{name}", right.md5)
+    monkeypatch.setitem(networks.IMAGENET, "vgg16", (build, wrong))
+    with pytest.raises(UnavailableError) as refusal:
+        load_network("vgg16")
+    assert str(folder / name) in str(refusal.value)
+    assert "--weights" in str(refusal.value)
+    assert len(str(refusal.value).splitlines()) == 2

@@ -1,0 +1,385 @@
+"""What a stranger's input, a look over the shoulder and a curious library must not get."""
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from base64 import b64encode
+from pathlib import Path
+
+import media
+import numpy as np
+import pytest
+from faults.server import MjpegServer
+from web import serving
+
+from realtime_lrp import config
+from realtime_lrp.errors import OutputError
+from realtime_lrp.modes.inspect import _run_name
+from realtime_lrp.modes.live.keeper import Keeper
+from realtime_lrp.video.files import outputs_for
+
+PACKAGE = Path(__file__).parents[1] / "realtime_lrp"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+FORBIDDEN_CALLS = {
+    "eval", "exec", "compile", "__import__", "os.system", "os.popen", "tempfile.mktemp",
+    "yaml.load", "yaml.load_all", "yaml.unsafe_load", "yaml.unsafe_load_all", "yaml.full_load",
+    "yaml.full_load_all", "keras.config.enable_unsafe_deserialization", "keras.saving.load_model",
+    "keras.models.load_model", "keras.utils.get_file", "tf.saved_model.load", "tf.keras",
+}  # fmt: skip
+FORBIDDEN_MODULES = {
+    "pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "requests", "httpx", "ftplib",
+    "smtplib", "telnetlib", "xmlrpc", "pty", "code", "codeop", "aiohttp",
+}  # fmt: skip
+NETWORK_MODULES = {"urllib.request": "downloads.py", "http.client": "downloads.py"}
+
+
+def dotted(node):
+    """A name as it is written, such as "os.system"."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def option(call, name):
+    """The value of a call's option as it is written, or None."""
+    return next((ast.unparse(word.value) for word in call.keywords if word.arg == name), None)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(PACKAGE)))
+def test_nothing_here_can_run_what_it_reads(file):
+    """No eval, pickle or yaml.load, no shell, no array that holds objects, no other downloads."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names]
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module, *(f"{node.module}.{name}" for name in names)]
+            for name in names:
+                assert name.split(".")[0] not in FORBIDDEN_MODULES, (file, name)
+                assert NETWORK_MODULES.get(name, file.name) == file.name, (file, name)
+        elif isinstance(node, ast.Call):
+            called = dotted(node.func)
+            assert called not in FORBIDDEN_CALLS, (file, node.lineno, called)
+            assert option(node, "allow_pickle") in (None, "False"), (file, node.lineno)
+            assert option(node, "shell") in (None, "False"), (file, node.lineno)
+            assert option(node, "safe_mode") in (None, "True"), (file, node.lineno)
+
+
+def test_the_search_finds_what_it_looks_for():
+    """A call that is forbidden is seen as such."""
+    call = ast.parse("yaml.load(text); np.load(f, allow_pickle=True)").body
+    assert dotted(call[0].value.func) in FORBIDDEN_CALLS
+    assert option(call[1].value, "allow_pickle") == "True"
+    assert len(FILES) > 80
+
+
+# --- Addresses and what is secret in them
+
+SECRETS = ("s3cret", "s3%63ret", "t0ken", b64encode(b"me:s3cret").decode())
+"""A password as it is, percent-encoded, in a query, and as the HTTP header has it."""
+
+
+def told(process):
+    """All that a process wrote, once it has ended: stdout and stderr."""
+    out, err = process.communicate(timeout=120)
+    return f"{out}\n{err}"
+
+
+def secret_in(folder, *texts):
+    """The files and texts that hold a secret."""
+    found = [text for text in texts if any(secret in text for secret in SECRETS)]
+    for file in (path for path in folder.rglob("*") if path.is_file()):
+        data = file.read_bytes() + str(file).encode()
+        if file.suffix == ".npz":
+            with np.load(file) as arrays:
+                data += b"".join(arrays[name].astype("U").tobytes() for name in arrays
+                                 if arrays[name].dtype.kind == "U")  # fmt: skip
+            data = data.replace(b"\0", b"")
+        found += [str(file) for secret in SECRETS if secret.encode() in data]
+    return found
+
+
+def program(*words, cwd, before=list, **environment):
+    """The program in a process of its own."""
+    return subprocess.Popen(
+        before([sys.executable, "-m", "realtime_lrp", *map(str, words)]),
+        cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "DISPLAY": "", **environment},
+    )  # fmt: skip
+
+
+QUERY = "?user=me&pwd=t0ken"
+
+
+def address(port, user="me:s3cret"):
+    """A camera on this machine, with all that may be secret."""
+    return f"http://{user}@127.0.0.1:{port}/camera.mjpg{QUERY}"
+
+
+def refused(handler):
+    """What a camera answers to a wrong password."""
+    handler.send_response(401, "wrong: me:s3cret")
+    handler.send_header("WWW-Authenticate", 'Basic realm="me:s3cret"')
+    handler.end_headers()
+
+
+def traced(file, *command):
+    """The command with a record of the connections of all its processes, where strace works."""
+    strace = shutil.which("strace")
+    if (
+        strace
+        and not subprocess.run([strace, "-o", os.devnull, "true"], capture_output=True).returncode
+    ):
+        return [strace, "-f", "-qq", "--seccomp-bpf", "-e", "trace=connect,sendto,sendmsg", "-o",
+                str(file), *command]  # fmt: skip
+    return list(command)
+
+
+def reached(file):
+    """The internet addresses in such a record, or None where there is none."""
+    pattern = r'sin_port=htons\((\d+)\), sin_addr=inet_addr\("([\d.]+)"\)|AF_INET6.*'
+    if not file.exists():
+        return None
+    return {found.group(2, 1) for found in re.finditer(pattern, file.read_text())}
+
+
+def test_what_is_secret_in_a_source_stands_nowhere(tiny_model, tmp_path):
+    """A camera with a password: screen, film, its lines, figures; nobody else is connected to."""
+    model = ("--model", tiny_model, "--preprocess", "tf", "--display", "none", "-vv")
+    trace = tmp_path / "trace" / "calls"
+    trace.parent.mkdir()
+    film = tmp_path / "film"
+    film.mkdir()
+    with MjpegServer(fps=30, size=(120, 160)) as server:
+        child = program(
+            "live", "--source", address(server.port), "--set", f"live.sources=['{address(9)}']",
+            "--duration", 1, "--record", "film.mkv", "--stats", "stats.json", *model,
+            cwd=film, before=lambda command: traced(trace, *command),
+        )  # fmt: skip
+        text = told(child)
+    assert child.returncode == 0, text
+    assert (film / "film.mkv").stat().st_size > 1000
+    assert json.loads((film / "stats.json").read_text())["maps"] > 0
+    assert secret_in(film, text) == []
+    if trace.exists():
+        assert reached(trace) == {("127.0.0.1", str(server.port))}
+
+
+@pytest.mark.parametrize("verbose", [pytest.param((), marks=pytest.mark.release), ("-vv",)])
+def test_what_is_secret_in_a_source_that_refuses_stands_nowhere(run, tmp_path, verbose):
+    """A server that wants another password and says ours, and none at all."""
+    words = ("--display", "none", "--model", "shapes")
+    with serving(refused) as (web, asked):
+        for source in (address(web.split(":")[-1], "me:s3%63ret"), address(9)):
+            code, *texts = run("live", "--source", source, *words, *verbose)
+            assert code == 69
+            assert "***@127.0.0.1" in texts[1]
+            assert secret_in(tmp_path, *texts) == []
+    assert asked
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("image", "{}", "-o", "o.png"),
+        ("video", "{}", "-o", "o.mp4"),
+        ("inspect", "{}", "--logdir", "runs"),
+        ("image", "p.png", "-o", "{}.png"),
+        ("image", "p.png", "-o", "o.png", "--model", "{}.keras"),
+        ("image", "p.png", "-o", "o.png", "--model", "shapes", "--labels", "{}"),
+        ("live", "--display", "none", "--model", "shapes", "--record", "{}.mkv"),
+        ("live", "--display", "none", "--config", "{}"),
+        ("live", "--display", "none", "--model", "shapes", "--source", "no {}"),
+        ("image", "p.png", "-o", "o.png", "--model", "shapes", "--weights", "{}"),
+        ("kiosk", "--print-unit", "--source", "{}"),
+        ("evaluate", "--images", "{}", "--boxes", "{}"),
+        ("config", "--source", "{}"),
+        ("config", "--set", "live.sources=['{}']"),
+    ],
+    ids=lambda words: " ".join(words[:4]),
+)
+def test_an_address_in_any_place_of_the_command_line_is_masked(run, tmp_path, monkeypatch, words):
+    """Wherever it does not belong: the refusal, with its traceback, does not repeat the secret."""
+    monkeypatch.chdir(tmp_path)
+    media.write_picture(tmp_path / "p.png", media.plain())
+    code, out, err = run(*(word.format(*[address(9)] * 2) for word in words), "-vv")
+    assert (code == 0) == (words[0] == "config"), err
+    assert secret_in(tmp_path, out, err) == []
+
+
+@pytest.mark.release
+@pytest.mark.gui
+def test_the_exhibit_keeps_no_secrets(tiny_model, tmp_path, display):
+    """Its health file, log and the service manager's line, with a camera that refuses."""
+    environment = {
+        "DISPLAY": display,
+        "STATE_DIRECTORY": str(tmp_path / "state"),
+        "RUNTIME_DIRECTORY": str(tmp_path / "run"),
+    }
+    (tmp_path / "run").mkdir()
+    with serving(refused) as (web, asked):
+        source = address(web.split(":")[-1])
+        words = ("--source", source, "--model", tiny_model, "--preprocess", "tf", "-vv")
+        child = program("kiosk", *words, cwd=tmp_path, **environment)
+        health = tmp_path / "run" / "health.json"
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not (health.exists() and "***" in health.read_text()):
+            assert child.poll() is None, told(child)
+            time.sleep(0.1)
+        shown = health.read_text()
+        child.terminate()
+        text = told(child)
+    assert asked
+    assert child.returncode == 0, text
+    assert "***@127.0.0.1" in shown
+    assert (tmp_path / "state" / "kiosk.log").stat().st_size
+    assert secret_in(tmp_path, text, shown) == []
+
+
+# --- Network
+
+
+WATCH = """
+import os, sys
+
+def watch(event, words):
+    if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
+        inside = words[0].family.name == "AF_UNIX"
+    else:
+        inside = event not in ("socket.getaddrinfo", "socket.gethostbyname", "urllib.Request")
+    if not inside:
+        with open(os.environ["WATCHED"], "a") as file:
+            print(event, words, file=file)
+        raise OSError("the network is unplugged")
+
+sys.addaudithook(watch)
+"""
+"""Every interpreter that is started, children too, writes down and refuses to reach out."""
+
+ALL = """
+import sys
+from realtime_lrp.cli import main
+for words in {commands!r}:
+    sys.argv = ["realtime-lrp", *words]
+    try:
+        main()
+    except SystemExit as ended:
+        print(words[0], ended.code, flush=True)
+"""
+
+OFFLINE = (
+    ("config",),
+    ("models",),
+    ("image", "p.png", "-o", "o.png", "--model", "shapes"),
+    ("image", "p.png", "-o", "vgg.png", "--model", "vgg16", "--weights", "random"),
+    ("inspect", "p.png", "--logdir", "runs", "--model", "shapes"),
+    ("video", "v.mp4", "-o", "o.mp4", "--model", "shapes"),
+    ("evaluate", "--count", "1", "--model", "shapes"),
+    ("demo", "-o", "demo.mp4"),
+    ("bench", "--quick", "--model", "shapes"),
+    ("live", "--source", "synthetic", "--display", "none", "--model", "shapes", "--duration", "2"),
+)
+"""Commands that need no network: all that they need comes with the package."""
+
+
+@pytest.mark.release
+def test_nothing_reaches_out_by_itself(tmp_path):
+    """By Python's own account, in each of its processes, and by the system's where strace works."""
+    media.write_picture(tmp_path / "p.png", media.plain())
+    media.write_video(tmp_path / "v.mp4", media.numbered(4))
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(WATCH)
+    trace, watched = tmp_path / "calls", tmp_path / "watched"
+    command = [sys.executable, "-c", ALL.format(commands=OFFLINE)]
+    done = subprocess.run(
+        traced(trace, *command), cwd=tmp_path, capture_output=True, text=True, timeout=400,
+        env={**os.environ, "DISPLAY": "", "WATCHED": str(watched),
+             "PYTHONPATH": f"{tmp_path / 'site'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
+    )  # fmt: skip
+    assert [line for line in done.stdout.splitlines() if re.fullmatch(r"[a-z]+ \d+", line)] == [
+        f"{words[0]} 0" for words in OFFLINE
+    ], done.stdout + done.stderr
+    assert not watched.exists(), watched.read_text()
+    assert reached(trace) in (None, set())
+
+
+def test_the_watch_sees_a_connection(tmp_path):
+    """The two that look would have seen one."""
+    (tmp_path / "sitecustomize.py").write_text(WATCH)
+    code = "import socket; socket.socket().connect(('127.0.0.1', 9))"
+    environment = {**os.environ, "WATCHED": str(tmp_path / "watched")}
+    watched = {**environment, "PYTHONPATH": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=watched, capture_output=True)
+    assert "socket.connect" in (tmp_path / "watched").read_text()
+    command = traced(tmp_path / "calls", sys.executable, "-c", code)
+    subprocess.run(command, env=environment, capture_output=True)
+    assert reached(tmp_path / "calls") in (None, {("127.0.0.1", "9")})
+
+
+# --- Names of outputs
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "..png",
+        "...png",
+        ".png",
+        "-o.png",
+        "a\nb.png",
+        "con.png",
+        "%2e%2e%2fx.png",
+        "~.png",
+        "$HOME.png",
+    ],
+)
+def test_a_name_in_a_folder_stays_in_it(tmp_path, monkeypatch, name):
+    """Names of inputs become names of outputs; none leads elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "out"
+    folder.mkdir()
+    for source in (Path(name), tmp_path / "in" / ".." / name, Path("/") / name):
+        (target,) = outputs_for([source], str(folder), ".mp4", (".mp4",), False)
+        assert target.parent == folder
+        assert target.resolve().parent == folder.resolve()
+
+
+@pytest.mark.parametrize("exists", [True, False], ids=["a file", "nothing yet"])
+def test_a_link_in_a_folder_does_not_lead_out_of_it(tmp_path, exists):
+    """Somebody put a link where an output would go; even with --overwrite it is not followed."""
+    folder, outside = tmp_path / "out", tmp_path / "outside.mp4"
+    folder.mkdir()
+    if exists:
+        outside.write_text("precious")
+    (folder / "p.mp4").symlink_to(outside)
+    picture = media.write_picture(tmp_path / "p.png", media.plain())
+    with pytest.raises(OutputError, match="leads out of"):
+        outputs_for([picture], str(folder), ".mp4", (".mp4",), True)
+
+
+def test_a_run_stays_in_its_folder(tmp_path):
+    """`inspect` names a run after the picture, the network, the target and further settings."""
+    far = "../../out"
+    options = {"--model": f"{far}/m.keras", "--target": far, "--weights": "/etc/w.h5"}
+    chosen = config.load(sets=("lrp.layers={'/a/*': epsilon(0.5)}",), options=options).config
+    for name in ("..png", "...png", "a\nb.png", "\x00.png", "/etc/..", ".."):
+        made = tmp_path / _run_name(chosen, Path(name))
+        assert made.resolve().parent == tmp_path.resolve()
+        assert made.name not in ("", ".", "..")
+        assert made.name.isprintable()
+
+
+def test_what_is_kept_by_key_has_no_name_from_outside(tmp_path):
+    """Date and time alone, in the folder of the configuration."""
+    chosen = config.load(options={"--source": "../../etc/x", "--target": "../../out"}).config
+    chosen = chosen.model_copy(
+        update={"live": chosen.live.model_copy(update={"folder": str(tmp_path)})}
+    )
+    name = Keeper(chosen, None, False)._name(".png")
+    assert name.parent == tmp_path.resolve()
+    assert re.fullmatch(r"realtime_lrp-\d{8}-\d{6}\.png", name.name)

@@ -1,0 +1,40 @@
+"""A web server on this machine that answers as a test says."""
+
+import http.server
+import threading
+from contextlib import contextmanager
+
+
+@contextmanager
+def serving(answer):
+    """A server on this machine whose GET is `answer`; its address and what was asked for."""
+    asked = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            answer(self)
+
+        def log_message(self, *words):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def sends(body, length=None, status=200):
+    """An answer that sends a body and promises a length."""
+
+    def answer(handler):
+        handler.send_response(status)
+        handler.send_header("Content-Length", str(len(body) if length is None else length))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return answer

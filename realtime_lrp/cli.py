@@ -7,7 +7,6 @@ import errno
 import getpass
 import logging
 import os
-import re
 import signal
 import sys
 import threading
@@ -21,7 +20,8 @@ from typing import Any
 import click
 
 from realtime_lrp import __version__, config
-from realtime_lrp.errors import ConfigError, Error, UsageError, masked
+from realtime_lrp.errors import ConfigError, Error, UsageError
+from realtime_lrp.messages import PlainFormatter, plain
 
 EXPLAIN = (
     "--model", "--weights", "--labels", "--preprocess", "--size", "--method", "--composite",
@@ -81,19 +81,9 @@ def process() -> None:
 
 def _fail(error: Exception, code: int) -> None:
     if _verbosity > 1:
-        click.echo(_plain(traceback.format_exc()), nl=False, err=True)
-    click.echo(_plain(f"realtime-lrp: {error}"), err=True)
+        click.echo(plain(traceback.format_exc()), nl=False, err=True)
+    click.echo(plain(f"realtime-lrp: {error}"), err=True)
     sys.exit(code)
-
-
-def _plain(text: str) -> str:
-    """Without what a terminal obeys, which names of files may hold, and what is secret."""
-    return re.sub(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", "\ufffd", masked(text))
-
-
-class _PlainFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return _plain(super().format(record))
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -181,7 +171,7 @@ def _set_verbosity(verbose: int, quiet: bool) -> None:
     _verbosity = verbose
     level = logging.ERROR if quiet else logging.INFO if verbose else logging.WARNING
     handler = logging.StreamHandler()
-    handler.setFormatter(_PlainFormatter("realtime-lrp: %(message)s"))
+    handler.setFormatter(PlainFormatter("realtime-lrp: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler], force=True)
 
 
@@ -189,7 +179,7 @@ def _say(lines: Iterable[str]) -> None:
     for line in lines:
         if logging.getLogger().isEnabledFor(logging.WARNING):
             try:
-                click.echo(_plain(line))
+                click.echo(plain(line))
             except BrokenPipeError:  # which click would make an exit code of its own
                 sys.exit(74)
 

@@ -2,11 +2,13 @@
 
 import io
 import json
+import logging
 import os
 import resource
 import subprocess
 import sys
 import threading
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -159,8 +161,9 @@ def test_a_chunk_that_claims_gigabytes_takes_no_memory(name, tmp_path):
     assert read_picture(path).shape == (40, 48, 3)
 
 
-def test_a_damaged_picture_is_named_once_in_our_words(tmp_path, caplog, capfd):
+def test_a_damaged_picture_is_named_once_in_our_words(tmp_path, caplog, capfd, monkeypatch):
     """What the decoder prints by itself becomes a warning with the name of the file."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [caplog.handler])
     path = tmp_path / "cut.jpg"
     path.write_bytes(picture("jpg")[:-200] + b"\xff\xd9")
     assert read_picture(path).shape == (48, 40, 3)
@@ -318,6 +321,17 @@ def test_names_cannot_command_the_terminal(run, tiny_model, tmp_path):
     code, _, refusal = run("image", path, *words, "--overwrite")
     assert code == 65 and "[31mred" in refusal
     assert not {"\x1b", "\x07"} & {*out, *err, *refusal}
+
+
+def test_what_a_file_says_is_told_at_limited_length(run, tmp_path):
+    """A layer of a network has a type of 100000 letters."""
+    description = {"class_name": "x" * 100_000, "module": "keras.layers", "config": {}}
+    with zipfile.ZipFile(tmp_path / "long.keras", "w") as archive:
+        archive.writestr("config.json", json.dumps(description))
+    (tmp_path / "a.png").write_bytes(picture("png"))
+    words = ("-o", tmp_path / "o.png", "--model", tmp_path / "long.keras")
+    code, _, refusal = run("image", tmp_path / "a.png", *words)
+    assert code == 65 and "long.keras" in refusal and len(refusal) < 600
 
 
 def test_a_frame_beyond_the_limit_is_not_decoded(monkeypatch):

@@ -349,6 +349,8 @@ def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_pat
     words = ("--source", "synthetic", "--display", "none", "--duration", "0.3")
     file.write_text(good)
     assert run("kiosk", "--config", file, *words)[0] == 0
+    (kept,) = (tmp_path / "state").glob("good-*/config.yaml")
+    assert kept.stat().st_mode & 0o777 == 0o600, "nobody else reads the passwords in it"
 
     log = (tmp_path / "state" / "kiosk.log").read_text()
     assert "shapes, camera synthetic" in log and "card (starting) -> attract" in log

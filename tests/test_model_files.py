@@ -502,21 +502,6 @@ def test_weights_of_more_or_fewer_layers_are_refused(tmp_path, suffix, more):
         load_weights(network(not more), path)
 
 
-@pytest.mark.parametrize(
-    ("suffix", "value"), [(".weights.h5", np.nan), (".h5", np.inf), (".keras", -np.inf)]
-)
-def test_weights_that_are_no_numbers_are_refused_with_their_layer(tmp_path, suffix, value):
-    """One NaN or infinite weight among good ones."""
-    model = dense()
-    kernel, bias = model.get_weights()
-    kernel[1, 1] = value
-    model.set_weights([kernel, bias])
-    path = tmp_path / f"w{suffix}"
-    (model.save_weights if suffix == ".weights.h5" else model.save)(path)
-    with pytest.raises(DamagedInputError, match=r"no numbers.*d/kernel'"):
-        load_weights(dense(), path)
-
-
 @pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])
 def test_truncated_weights_are_refused(tmp_path, here, suffix):
     """At every quarter of the file; each time the file is named."""

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from base64 import b64encode
 from pathlib import Path
@@ -18,10 +19,12 @@ from faults.server import MjpegServer
 from web import serving
 
 from realtime_lrp import config
-from realtime_lrp.errors import OutputError
+from realtime_lrp.errors import OutputError, UnavailableError
 from realtime_lrp.modes.inspect import _run_name
 from realtime_lrp.modes.live.keeper import Keeper
+from realtime_lrp.video.cameras import open_camera
 from realtime_lrp.video.files import outputs_for
+from realtime_lrp.video.isolated import Isolated
 
 PACKAGE = Path(__file__).parents[1] / "realtime_lrp"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -383,3 +386,19 @@ def test_what_is_kept_by_key_has_no_name_from_outside(tmp_path):
     name = Keeper(chosen, None, False)._name(".png")
     assert name.parent == tmp_path.resolve()
     assert re.fullmatch(r"realtime_lrp-\d{8}-\d{6}\.png", name.name)
+
+
+def test_no_process_of_ours_takes_modules_from_the_current_folder(
+    run, tiny_model, tmp_path, monkeypatch
+):
+    """A download called json.py is not run, by those that read HDF5, films and cameras."""
+    trap = "import pathlib; pathlib.Path(__file__).with_name('ran').touch()"
+    for name in ("json", "h5py", "numpy", "msgspec", "runpy", "realtime_lrp"):
+        (tmp_path / f"{name}.py").write_text(trap)
+    media.recording(tmp_path / "in.mp4", count=3)
+    monkeypatch.chdir(tmp_path)
+    words = ("--model", tiny_model, "--preprocess", "none")
+    assert run("video", "in.mp4", "-o", "out.mp4", *words)[0] == 0
+    with pytest.raises(UnavailableError, match="Camera 97 cannot be opened"):
+        Isolated(open_camera, [97, None, None, None], threading.Event())
+    assert not (tmp_path / "ran").exists()

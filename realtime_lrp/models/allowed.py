@@ -60,6 +60,10 @@ KINDS: dict[str | None, set[str]] = {
 """Module -> classes that may be built; None: constants and tensors, which have no module."""
 
 
+MOST_SHOWN = 100
+"""Characters of a name in a message."""
+
+
 def check_description(described: Any, file: str) -> None:
     """Refuses a description that names anything but what is known, before it is used.
 
@@ -76,9 +80,12 @@ def check_description(described: Any, file: str) -> None:
         if not all(isinstance(word, str | None) for word in (kind, module, name)):
             raise DamagedInputError(f"{file} describes no model: a name in it is no text.")
         if name is not None and not name.isprintable():
-            raise DamagedInputError(f"{file} has a layer with an unprintable name ({name!r}).")
+            raise DamagedInputError(
+                f"{file} has a layer with an unprintable name ({name[:MOST_SHOWN]!r})."
+            )
         if not _known(part, kind, module):
-            raise DamagedInputError(_refusal(file, kind, module, name))
+            shown = (word and word[:MOST_SHOWN] for word in (kind, module, name))
+            raise DamagedInputError(_refusal(file, *shown))
 
 
 def _objects(part: Any) -> Iterator[dict]:

@@ -5,7 +5,6 @@ looks first; what it got through is then read here. The child prints what the fi
 """
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import h5py
 
+from realtime_lrp import children
 from realtime_lrp.errors import DamagedInputError, first_line
 
 MOST_EXPANSION = 1000
@@ -49,13 +49,10 @@ def held_by(path: Path, file: str) -> tuple[bool, dict[str, Shapes]]:
       DamagedInputError: it cannot be read, holds a link, data that lies elsewhere, data that is no
         number, or claims more than it holds.
     """
-    here = str(Path(__file__).parents[2])
-    search = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     patience_s = PATIENCE_S + path.stat().st_size / BYTES_PER_S
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "realtime_lrp.models.hdf5", str(path)],
-            env={**os.environ, "PYTHONPATH": search},
+            children.command("realtime_lrp.models.hdf5", str(path)),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=patience_s,

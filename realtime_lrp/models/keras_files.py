@@ -7,7 +7,6 @@ the description is checked first (allowed.py), then the memory (size.py), then t
 
 import errno
 import json
-import math
 import shutil
 import tempfile
 import warnings
@@ -17,7 +16,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError, Error, UnavailableError, first_line
@@ -62,7 +60,7 @@ def load_weights(model: keras.Model, path: Path) -> None:
     """Loads weights from .weights.h5, .h5 or .keras into a model of the same shape.
 
     Raises:
-      DamagedInputError: the file is damaged, its weights have other shapes, or are no numbers.
+      DamagedInputError: the file is damaged, or its weights have other shapes.
       UnavailableError: there is no room to unpack it.
     """
     file = repr(str(path))
@@ -168,17 +166,3 @@ def _fill(model: keras.Model, weights: Path, file: str) -> None:
     check_weights(weights, model, file)
     with warnings.catch_warnings(action="ignore"):
         model.load_weights(weights)
-    for weight in model.weights:
-        if not _finite(weight):
-            raise DamagedInputError(
-                f"{file} holds weights that are no numbers (NaN or infinite): {weight.path!r}. "
-                "Train the network again, or take an earlier file."
-            )
-
-
-def _finite(weight: keras.Variable) -> bool:
-    values = np.asarray(weight)
-    if values.dtype.kind in "biu":
-        return True
-    with np.errstate(all="ignore"):  # a sum of both infinities
-        return math.isfinite(np.add.reduce(values, None, dtype=np.float64))

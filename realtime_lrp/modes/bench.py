@@ -8,7 +8,6 @@ import json
 import logging
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from realtime_lrp import __version__
+from realtime_lrp import __version__, children
 from realtime_lrp.config import Config
 from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line
 from realtime_lrp.modes.baseline import baseline
@@ -244,7 +243,7 @@ class Bench:
             words = ["live", "--config", settings, "--stats", stats, "--duration", seconds, "-v"]
             begin = time.monotonic()
             process = subprocess.Popen(
-                [sys.executable, "-m", "realtime_lrp", *map(str, words)],
+                children.command("realtime_lrp", *map(str, words)),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,

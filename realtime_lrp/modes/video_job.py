@@ -8,7 +8,6 @@ other side.
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from realtime_lrp import children
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.video.channel import Channel, Failed
 from realtime_lrp.video.reader import Span
@@ -260,4 +260,4 @@ class Recoding:
 
 def command() -> list[str]:
     """The words that start the process."""
-    return [sys.executable, "-m", "realtime_lrp.modes.video_process"]
+    return children.command("realtime_lrp.modes.video_process")

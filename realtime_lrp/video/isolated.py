@@ -25,6 +25,7 @@ from contextlib import suppress
 import msgspec
 import numpy as np
 
+from realtime_lrp import children
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.video.channel import Channel, Failed
 from realtime_lrp.video.source import Source
@@ -68,14 +69,12 @@ class Isolated(Source):
     ):
         super().__init__(stop)
         self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
+            children.command(
                 "realtime_lrp.video.isolated",
                 opener.__module__,
                 opener.__qualname__,
                 json.dumps(words),
-            ],
+            ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -20,6 +20,7 @@ from platformdirs import user_state_path
 from realtime_lrp import __version__, config
 from realtime_lrp.config import Config, Settings, Where, refusals
 from realtime_lrp.errors import Error, UsageError, first_line, masked
+from realtime_lrp.messages import PlainFormatter
 from realtime_lrp.modes.engine import with_demo_network, wrong_names
 from realtime_lrp.modes.kiosk.captions import folder_of, wrong_captions
 from realtime_lrp.modes.kiosk.lock import check_key
@@ -138,6 +139,7 @@ class _Attempt:
             for path, data in self._kept.items():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with completed(path, overwrite=True) as part:
+                    part.touch(mode=0o600)  # addresses of cameras hold passwords
                     part.write_bytes(data)
         except (Error, OSError) as error:
             log.warning("the configuration could not be kept: %s", first_line(error))
@@ -219,7 +221,7 @@ def _log_to(path: Path) -> None:
     with suppress(OSError):
         handler = RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")
         handler.setLevel(logging.INFO)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        handler.setFormatter(PlainFormatter("%(asctime)s %(message)s"))
         handler.handleError = lambda record: None
         logging.getLogger().addHandler(handler)
     if logging.getLogger().isEnabledFor(logging.WARNING):

@@ -1,0 +1,25 @@
+"""How a child process that runs a module of ours is started."""
+
+import sys
+from pathlib import Path
+
+_ROOT = str(Path(__file__).parents[1])
+_RUN = f"""
+import runpy, sys
+del sys.argv[0]
+sys.path.append({_ROOT!r})
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
+
+
+def command(module: str, *words: str) -> list[str]:
+    """The words that run a module in a process of its own.
+
+    Unlike `python -m` it takes nothing from the current folder, where somebody may have put a file
+    that is called like a module of ours.
+
+    Args:
+      module: such as "realtime_lrp.models.hdf5".
+      words: what follows on the command line.
+    """
+    return [sys.executable, "-P", "-c", _RUN, module, *words]

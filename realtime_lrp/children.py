@@ -7,7 +7,9 @@ _ROOT = str(Path(__file__).parents[1])
 _RUN = f"""
 import runpy, sys
 del sys.argv[0]
-sys.path.append({_ROOT!r})
+sys.path.insert(0, {_ROOT!r})  # the same package as here, though another one may be installed
+import realtime_lrp
+del sys.path[0]
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -40,8 +40,9 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # names of files may hold what no encoding knows
             stream.reconfigure(errors="backslashreplace")
+    logging.raiseExceptions = False  # nobody reads that the log cannot be written
     try:
-        sys.exit(cli.main(standalone_mode=False) or 0)
+        sys.exit(_ran())
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(error.exit_code)
@@ -61,29 +62,50 @@ def main() -> None:
         _fail(Error(f"Unexpected {kind}: {error}\nThis is a fault of ours; -vv shows where."), 70)
 
 
+def _ran() -> int:
+    try:
+        return cli.main(standalone_mode=False) or 0
+    except SystemExit as ended:
+        if ended.code == 1:  # click's way to say that nobody reads what it prints
+            return 74
+        raise
+
+
 def process() -> None:
     """`main` for a process of its own.
 
     A thread that still computes would abort it while the interpreter is taken down, with another
-    exit code: then the process ends without that.
+    exit code, as would a stream that cannot be written: then the process ends without that.
     """
     try:
         main()
     except SystemExit as ended:
-        if all(thread is threading.main_thread() for thread in threading.enumerate()):
-            raise
         code = ended.code
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):
-            stream.flush()
+    flushed = [_flushed(stream) for stream in (sys.stdout, sys.stderr)]
+    if all(flushed) and threading.active_count() == 1:
+        sys.exit(code)
     os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+
+
+def _flushed(stream: TextIO | None) -> bool:
+    try:
+        if stream is not None:
+            stream.flush()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _fail(error: Exception, code: int) -> None:
     if _verbosity > 1:
-        click.echo(plain(traceback.format_exc()), nl=False, err=True)
-    click.echo(plain(f"realtime-lrp: {error}"), err=True)
+        _tell(traceback.format_exc())
+    _tell(f"realtime-lrp: {error}")
     sys.exit(code)
+
+
+def _tell(text: str) -> None:
+    with suppress(OSError, ValueError):
+        click.echo(plain(text.rstrip()), err=True)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -84,14 +84,33 @@ def first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:400]
 
 
+_ADDRESS = re.compile(r"\w[\w+.-]{1,20}:/{1,2}|\b\w://")
+_QUERY = re.compile(r"[?#](?:[^'\"]*(?=['\"])|\S*)")
+_SECRET = re.compile(r"(?i)\b(user\w*|pass\w*|pwd|token|\w*key|auth|secret)=[^&\s'\"]*")
+
+
 def masked(text: str) -> str:
     """A text without what may be secret in its addresses: user name, password, query.
 
     From the beginning of an address to the last @ of the line all is left out: passwords hold
     anything.
     """
-    without_user = re.sub(r"(\w[\w+.-]{1,20}:/{1,2}).*@", r"\1***@", text)
-    return re.sub(r"(\w[\w+.-]{1,20}:/[^\s?]*)\?\S*", r"\1?***", without_user)
+    return "\n".join(map(_masked_line, text.split("\n")))
+
+
+def _masked_line(line: str) -> str:
+    found = _ADDRESS.search(line)
+    if not found:
+        return line
+    before, address = line[: found.end()], line[found.end() :]
+    at = address.rfind("@")
+    if at >= 0:
+        address = f"***{address[at:]}"
+    mark = min((n for n in (address.find("?"), address.find("#")) if n >= 0), default=-1)
+    if mark >= 0:
+        query = _QUERY.match(address, mark)
+        address = f"{address[: mark + 1]}***{address[query.end() :]}"
+    return before + _SECRET.sub(r"\1=***", address)
 
 
 def nearest(word: str, legal: Iterable[str]) -> str | None:

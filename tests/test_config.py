@@ -89,6 +89,8 @@ def test_the_value_of_a_set_may_be_secret():
     for assignment in (
         f"live.sorce={address}", address, f"live.sources=[{address}, [{address}]]",
         f"live.source: {address}", f"video.audio={address}", f"lrp.layers={{a: [{address}]}}",
+        "live.source:ann:geheim@cam", "live={source:ann:geheim@cam}",
+        "live.sources=[[ann:geheim@cam]]", "live.camera_size=ann:geheim@cam",
         f"kiosk.hours={{mon: '{address}'}}", f"live.camera_size={address}", "kiosk.pin=geheim",
     ):  # fmt: skip
         lines = refusal_of(None, (assignment,))
@@ -105,9 +107,22 @@ def test_passwords_are_not_printed_and_what_is_printed_says_so(tmp_path):
     file = tmp_path / "my.yaml"
     file.write_text(text)
     assert [line.split(": ", 1)[1] for line in refusal_of(file)] == [
-        f"live.{key}: the password has been left out here (***); write the whole address"
+        f"live.{key}: what may be secret was left out here (***); write the whole address"
         for key in ("source", "sources")
     ]
+    for written, printed in (
+        ("ann:geheim@cam/s", "***@cam/s"),
+        ("ann:ge/heim@cam", "***@cam"),
+        ("http://cam/video?w=640", "http://cam/video?***"),
+        ("http://cam/video#w", "http://cam/video#***"),
+    ):
+        text = config.as_yaml(config.load(sets=(f"live.source={written}", "live.sources=[0]")))
+        assert f"  source: '{printed}'  #" in text and "heim" not in text
+        file.write_text(text)
+        assert "live.source: what may be secret was left out here (***)" in refusal_of(file)[0]
+    for plain in ("/dev/v4l/by-path/pci-0:00@1", "/c/**/*.png", "screen:2", "USB@Cam"):
+        assert config.load(sets=(f"live.source={plain}",)).config.live.source == plain
+        assert plain in config.as_yaml(config.load(sets=(f"live.source={plain}",)))
     plain = "live.source=C:/clips/a@b?.mp4"
     assert "source: 'C:/clips/a@b?.mp4'  #" in config.as_yaml(config.load(sets=(plain,)))
 

@@ -1,6 +1,7 @@
 """What is wrong with a configuration: all of it at once, each with its place and the way out."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,7 @@ overlay:
   follow: sinc
 live: 4
 inpt:
-  fit: crop
+  fit: crap
 model:
   size: 3x
   name: [1]
@@ -48,6 +49,7 @@ REFUSED = """\
 9: overlay.follow: expected flow, hold or sync; received 'sinc'; did you mean sync?
 10: live: is a section; expected lines 'key: value' under it
 11: there is no key 'inpt'; did you mean 'input'?
+12: input.fit: expected crop, squash or letterbox; received 'crap'; did you mean crop?
 14: model.size: expected one number or HEIGHTxWIDTH, for example 224 or 224x320, up to 8192; \
 received '3x'
 15: model.name: expected a text; received a list
@@ -57,7 +59,7 @@ received '3x'
 20: video.batch: expected auto or a whole number from 1 to 256; received 300
 21: video.quality: expected 0 to 51 for h264; received 60
 23: kiosk.pin: expected what realtime-lrp kiosk --hash-pin prints
-24: kiosk.hours: expected times such as 09:00-17:30, from 00:00 to 24:00, instead of '9:00'
+24: kiosk.hours.mon: expected times such as 09:00-17:30, from 00:00 to 24:00, instead of '9:00'
 25: kiosk.languages: expected 1 to 20 entries; received a list
 28: kiosk.clips: expected a text; received keys with values
 29: kiosk.idle_seconds: expected a number from 1 to 3600; received inf
@@ -115,12 +117,128 @@ def test_captions_are_told_with_their_own_places(run, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("key", "close"),
+    [
+        ("live.fps", "'live.camera_fps'"),
+        ("live.size", "'live.camera_size'"),
+        ("kiosk.exit", "'kiosk.exit_key' or 'kiosk.exit_corner'"),
+        ("lrp.bias", "'lrp.absorb_bias'"),
+        ("overlay.colour_map", "'overlay.colormap'"),
+        ("lrp.colormap", "'overlay.colormap'"),
+        ("live.sorce", "'live.source'"),
+        ("opacty", "'overlay.opacity'"),
+        ("live.resolution", "source, sources, camera_size"),
+        ("live.camera", "source, sources, camera_size"),
+        ("live.password", "source, sources, camera_size"),
+        ("model.file", "name, weights, labels, preprocess, size"),
+        ("model.class_names", "name, weights, labels, preprocess, size"),
+        ("lrp.rule", "method, composite, layers"),
+        ("lrp.epsilon", "method, composite, layers"),
+        ("lrp.alpha", "method, composite, layers"),
+        ("video.output", "layout, stride, batch"),
+        ("video.overwrite", "layout, stride, batch"),
+        ("kiosk.seconds", "languages, language_seconds, captions, clips, attract_fps, idle_"),
+        ("xyz", "model, lrp, input, overlay, video, live, kiosk"),
+    ],
+)
+def test_the_nearest_key_is_one_that_was_likely_meant(tmp_path, key, close):
+    """In its own section first; where none is near, all that there are."""
+    file = tmp_path / "bad.yaml"
+    section, dot, name = key.partition(".")
+    file.write_text(f"{section}: {{{name}: 1}}" if dot else f"{section}: 1")
+    with pytest.raises(ConfigError) as refused:
+        config.load(file)
+    (line,) = str(refused.value).splitlines()
+    words = line.removeprefix(f"{file}:1: there is no key {key!r}; ")
+    if close.startswith("'"):
+        assert words == f"did you mean {close}?"
+    else:
+        assert words.startswith(f"the section {section!r} has {close}" if dot else "the file has")
+        assert close in words and len(words) < 200
+
+
+def test_the_keys_of_a_misspelt_section_are_checked_too(tmp_path):
+    """Each at its line; the section that is spelt right goes before."""
+    file = tmp_path / "bad.yaml"
+    file.write_text("lpr:\n  pool: mean\n  keep: 9\n  rul: 1\nlrp:\n  keep: 3\n")
+    with pytest.raises(ConfigError) as refused:
+        config.load(file)
+    lines = [line.removeprefix(f"{file}:") for line in str(refused.value).splitlines()]
+    assert lines[:3] == [
+        "1: there is no key 'lpr'; did you mean 'lrp'?",
+        "2: lrp.pool: expected max or average; received 'mean'",
+        "4: there is no key 'lrp.rul'; the section 'lrp' has method, composite, layers, "
+        "absorb_bias, keep, guided, samples, target, pool, precision, xla",
+    ]
+    assert lines[3:] == ["6: lrp.keep: expected a number above 0 up to 1; received 3"]
+
+
+def test_what_holds_several_values_names_the_wrong_ones():
+    """Every day and every pattern, and what was expected there."""
+    sets = (
+        "kiosk.hours={mon: 9, tue: '9:00', xx: '09:00-10:00', wed: '10:00-11:00'}",
+        "lrp.layers={Dense: 3, Conv2D: flat, 'a_*': [b]}",
+    )
+    with pytest.raises(ConfigError) as refused:
+        config.load(sets=sets)
+    assert sorted(str(refused.value).splitlines()) == [
+        "--set: kiosk.hours.mon: expected a text; received 9; put it in quotes",
+        "--set: kiosk.hours.tue: expected times such as 09:00-17:30, from 00:00 to 24:00, instead "
+        "of '9:00'",
+        "--set: kiosk.hours.xx: expected days such as mon, tue-fri, 'sat, sun' or daily instead "
+        "of 'xx'",
+        "--set: lrp.layers.Dense: expected a text; received 3; put it in quotes",
+        "--set: lrp.layers.a_*: expected a text; received a list",
+    ]
+
+
+@pytest.mark.parametrize("target", ["top0", "top00", "-1", "''", "' '"])
+def test_a_target_that_no_network_has_is_refused_without_one(target):
+    """An index below 0, no class at all, the best 0."""
+    with pytest.raises(ConfigError, match=r"lrp\.target: expected all, top1, top5, a class"):
+        config.load(sets=(f"lrp.target={target}",))
+    for legal in ("top1", "top10", "0", "-1 - 2", "top0 hat"):
+        assert config.load(sets=(f"lrp.target={legal}",)).config.lrp.target == legal
+
+
+@pytest.mark.parametrize("key", ["live.source=''", "live.sources=[0, ' ']"])
+def test_a_source_is_not_empty(key):
+    """Neither the first one nor a further one."""
+    with pytest.raises(ConfigError, match=r"expected a text that is not empty"):
+        config.load(sets=(key,))
+
+
+def test_files_and_folders_that_are_not_there_are_told(run, tmp_path, monkeypatch):
+    """With their lines and the exit code of what is missing; words are no files."""
+    monkeypatch.chdir(tmp_path)
+    file = Path("my.yaml")
+    file.write_text(
+        "model:\n  name: shapes\n  weights: no.h5\n  labels: no.txt\nlive:\n  folder: none\n"
+    )
+    code, _, err = run("config", "--config", file)
+    assert code == 66
+    assert err.splitlines() == [
+        "realtime-lrp: my.yaml:3: model.weights: There are no weights 'no.h5'. Expected "
+        "imagenet, random or a file.",
+        "my.yaml:4: model.labels: There is no file of labels 'no.txt'. Expected class names.",
+        "my.yaml:6: live.folder: There is no folder 'none'. Make it, or name another one.",
+    ]
+    Path("no.txt").touch()
+    Path("none").mkdir()
+    file.write_text(file.read_text().replace("no.h5", "random"))
+    assert run("config", "--config", file)[0] == 0
+    assert run("config", "--model", f"{'x' * 300}.keras")[0] == 66
+
+
+@pytest.mark.parametrize(
     ("words", "code"),
     [
         (("--model", "none.keras"), 66),
         (("--set", "kiosk.clips=[none.mp4, no.mp4]", "--model", "none.keras"), 66),
         (("--set", "kiosk.clips=[none.mp4]", "--composite", "no"), 78),
         (("--model", "none.keras", "--composite", "no"), 2),
+        (("--weights", "none.h5"), 69),
+        (("--weights", "none.h5", "--model", "none.keras"), 66),
         (("--config", "none.yaml"), 66),
         (("--config", "none.yaml", "--opacity", "3"), 78),
     ],

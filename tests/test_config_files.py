@@ -21,8 +21,8 @@ def refusal_of(file, kind=ConfigError):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b"lrp: {target: \xff}", ": is not UTF-8 text (line 1); save it as UTF-8"),
-        ("lrp: {target: \u00fc}".encode("latin-1"), ": is not UTF-8 text (line 1); save it"),
+        (b"lrp:\n  target: \xff", ":2: is not UTF-8 text; save it as UTF-8"),
+        ("lrp: {target: \u00fc}".encode("latin-1"), ":1: is not UTF-8 text; save it as UTF-8"),
         ("lrp: {}".encode("utf-16"), ": is UTF-16 or UTF-32 text, or no text; save it as UTF-8"),
         (b"lrp: {target: \0}", ":1: the character U+0000 is not allowed in YAML"),
         (b"a: &x [1]\nb: *x", ":2: aliases (*name) are not allowed; quote a name that begins"),
@@ -43,8 +43,25 @@ def refusal_of(file, kind=ConfigError):
         (b"lrp: {target: @x}", ":1: is not YAML: quote a text that begins with @"),
         (b"lrp:\n  pool: max\n keep: 1", ":3: is not YAML: this line begins further left"),
         (b"lrp:\n  pool max\n  keep: 1", ":3: is not YAML: this line does not fit below"),
-        (b'lrp:\n  target: "a\n', ":3: is not YAML: a quotation mark that is opened here is not "
-         "closed (it begins in line 2)"),
+        (b'lrp:\n  target: "a\n', ":2: is not YAML: a quotation mark that is opened here is not"),
+        (b'lrp:\n  target: "a\n  b: 1\n', ":3: is not YAML: a quotation mark that is opened here "
+         "is not closed (it begins in line 2)"),
+        (b"model:\n  name:shapes\n", ":2: model: write a space after the colon"),
+        (b"model:\n  name:shapes", ":2: model: write a space after the colon"),
+        (b"lrp:\n  target:top1\n  keep: 0.1\n", ":2: is not YAML: write a space after the colon"),
+        (b"lrp:\n  keep: 0.1\n  target:top1\n\n", ":3: is not YAML: write a space after the co"),
+        (b"lrp:\n  keep: 0.1\n  target:top1", ":3: is not YAML: write a space after the colon"),
+        (b"lrp:\n  layers:\n    Dense:flat\n", ":3: lrp.layers: write a space after the colon"),
+        (b"lrp: {layers: {Dense:flat}}", ":1: lrp.layers: write a space after the colon"),
+        (b"kiosk: {hours: {mon:09:00-10:00}}", ":1: kiosk.hours.mon:09:00-10:00: write a space"),
+        (b"live: {source:a:geheim@h}", ":1: live.source: write a space after the colon"),
+        (b"lrp:\n  keep: 1\nmodel", ":3: is not YAML: expected 'key: value' with a colon and a"),
+        (b"model:\n  - name: shapes\n", ":2: model: is a list; expected keys, without the dash"),
+        ("lrp:\n\xa0\xa0pool: max\n".encode(), ":2: a line begins with U+00A0 (no-break space)"),
+        ("lrp:\n  keep: 1\n\xa0 pool: max".encode(), ":3: a line begins with U+00A0 (no-break "),
+        ("lrp:\n \xa0pool: max\n".encode(), ":2: lrp: a line begins with U+00A0 (no-break space)"),
+        ("lrp:\n\u2003pool: max\n  keep: 1".encode(), ":2: is not YAML: a line begins with U+2003 "
+         "(em space); use spaces"),
         (b'live: {folder: "C:\\Users"}', ":1: is not YAML: a \\ in double quotes begins a special"),
         (b"lrp: {", ":1: is not YAML: the text ends too early; something is not closed"),
         (b"--- {}\n--- {}", ":2: is not YAML: a second document begins here (---)"),

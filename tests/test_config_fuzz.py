@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from realtime_lrp import config
-from realtime_lrp.errors import ConfigError, MissingInputError, UsageError
+from realtime_lrp.errors import ConfigError, MissingInputError, UnavailableError, UsageError
 from realtime_lrp.modes.engine import LEGAL, wrong_names
 from realtime_lrp.modes.kiosk.captions import load_captions
-from realtime_lrp.modes.kiosk.start import wrong_in_kiosk
+from realtime_lrp.modes.kiosk.start import wrong_in_kiosk, wrong_settings
 
 ROOT = Path(__file__).parents[1]
 MANUAL = (ROOT / "config.yaml").read_text(encoding="utf-8").splitlines(keepends=True)
@@ -92,7 +92,8 @@ INPUTS = {
 UNSAID = (
     "stands here a second time", "U+0000", "expected 0 to 51", "up to 8192", "expected a whole",
     "expected days", "expected times", "each day once", "expected a text; received", "Expected the",
-    "Expected alpha", "must be", "in quotes", "leave the !!", "There is no model", "from 1 to 256",
+    "Expected alpha", "There is no f", "There are no weights",
+    "must be", "in quotes", "leave the !!", "There is no model", "from 1 to 256",
 )  # fmt: skip
 """What JSON Schema cannot say, or editors say of the file before they look at the schema."""
 
@@ -121,7 +122,7 @@ def test_any_input_is_a_configuration_or_a_clear_refusal(kind, examples, tmp_pat
         begun = time.process_time()
         try:
             found = config.load(file, *words, check=wrong_names)
-        except (ConfigError, UsageError, MissingInputError) as error:
+        except (ConfigError, UsageError, MissingInputError, UnavailableError) as error:
             assert type(error) is not UsageError or words[1]
             lines = str(error).splitlines()
             refused_clearly(file, lines)
@@ -241,6 +242,16 @@ def test_the_schema_is_the_one_that_is_installed(run):
         ("kiosk: {hours: {mon: 9}}", False),
         ("live: {source: 'http://***@h'}", False),
         ("lrp: {methd: lrp}", False),
+        ("kiosk: {exit_key: Escape, hours: {Daily: '9:00-24:00'}}", True),
+        ("kiosk: {hours: {' mon - wed,FRI': '18:00-02:00'}}", True),
+        ("kiosk: {hours: {monday: '09:00-12:00'}}", False),
+        ("kiosk: {hours: {mon: '09:00-25:00'}}", False),
+        ("kiosk: {exit_key: esc}", False),
+        ("lrp: {target: top0}", False),
+        ("lrp: {target: -1}", False),
+        ("lrp: {target: top12}", True),
+        ("live: {source: ''}", False),
+        ("live: {source: '***@h'}", False),
         ("methd: {}", False),
         ("- a", False),
     ],
@@ -251,7 +262,7 @@ def test_an_editor_sees_what_load_refuses(tmp_path, text, valid):
     file.write_text(text)
     assert SCHEMA.is_valid(config.read_file(file).values) is valid
     try:
-        config.load(file, check=wrong_names)
+        config.load(file, check=wrong_settings)
         assert valid
     except ConfigError:
         assert not valid

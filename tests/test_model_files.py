@@ -184,6 +184,23 @@ def test_everything_is_looked_at_wherever_it_stands(changed, watched):
             load_model(changed(change))
 
 
+@pytest.mark.parametrize("steps", [2**31, [1, 2**31], -(2**40), 1e30])
+def test_steps_beyond_any_picture_are_refused(changed, steps):
+    """TensorFlow would end the process."""
+
+    def change(layers):
+        layers[1]["config"]["strides"] = steps
+
+    with pytest.raises(DamagedInputError, match="strides is beyond any picture"):
+        load_model(changed(change))
+
+
+def test_networks_of_too_many_layers_are_refused(changed):
+    """Keras would build them for hours."""
+    with pytest.raises(DamagedInputError, match=r"describes \d+,\d+ layers"):
+        load_model(changed(lambda layers: layers.extend(layers * 4000)))
+
+
 def test_a_layer_without_a_rule_is_named_with_its_type(changed):
     """Its name, its type, and where a rule would be added."""
     path = changed(lambda described: described.__setitem__(3, layer("LSTM", name="memory")))
@@ -418,7 +435,7 @@ def test_bytes_that_hang_or_crash_the_library_do_so_in_a_child(tmp_path, monkeyp
     path = tmp_path / "w.weights.h5"
     dense().save_weights(path)
     with monkeypatch.context() as patched:
-        patched.setattr(hdf5, "PATIENCE_S", 0.0)
+        patched.setattr(hdf5, "WAITED", 0.0)
         with pytest.raises(DamagedInputError, match=r"w\.weights\.h5.*does not end within 0 s"):
             load_weights(dense(), path)
     monkeypatch.setattr(sys, "executable", shutil.which("false"))

@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,15 +17,16 @@ import media
 import numpy as np
 import pytest
 from faults.server import MjpegServer
-from web import serving
+from web import sends, serving
 
 from realtime_lrp import config
-from realtime_lrp.errors import OutputError, UnavailableError
+from realtime_lrp.errors import OutputError, UnavailableError, masked
 from realtime_lrp.modes.inspect import _run_name
 from realtime_lrp.modes.live.keeper import Keeper
 from realtime_lrp.video.cameras import open_camera
 from realtime_lrp.video.files import outputs_for
 from realtime_lrp.video.isolated import Isolated
+from realtime_lrp.video.sources import open_source
 
 PACKAGE = Path(__file__).parents[1] / "realtime_lrp"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -361,7 +363,7 @@ def test_a_link_in_a_folder_does_not_lead_out_of_it(tmp_path, exists):
         outside.write_text("precious")
     (folder / "p.mp4").symlink_to(outside)
     picture = media.write_picture(tmp_path / "p.png", media.plain())
-    with pytest.raises(OutputError, match="leads out of"):
+    with pytest.raises(OutputError, match="may lead anywhere"):
         outputs_for([picture], str(folder), ".mp4", (".mp4",), True)
 
 
@@ -402,3 +404,117 @@ def test_no_process_of_ours_takes_modules_from_the_current_folder(
     with pytest.raises(UnavailableError, match="Camera 97 cannot be opened"):
         Isolated(open_camera, [97, None, None, None], threading.Event())
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("way", ["playlist", "redirection"])
+def test_a_camera_does_not_say_whom_else_to_ask(way):
+    """Its server answers with another one's address: that is not gone to."""
+    with serving(lambda handler: handler.send_error(404)) as (other, asked_there):
+        playlist = f"#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\n{other}/a.ts\n#EXT-X-ENDLIST\n"
+
+        def redirects(handler):
+            handler.send_response(302)
+            handler.send_header("Location", f"{other}/a.mjpg")
+            handler.end_headers()
+
+        answer = redirects if way == "redirection" else sends(playlist.encode())
+        refused = pytest.raises(UnavailableError, match="cannot be opened")
+        with serving(answer) as (address, asked), refused:
+            open_source(f"{address}/camera.mjpg", threading.Event())
+        assert asked and not asked_there
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("rtsp://me:s3cret@cam/x failed", "rtsp://***@cam/x failed"),
+        ("'http://a:b@h/x?p=a s3cret' (why). Check.", "'http://***@h/x?***' (why). Check."),
+        ("rtsp://h/user=admin&password=s3cret&ch=1", "rtsp://h/user=***&password=***&ch=1"),
+        ("http://h/a b?pwd=s3cret", "http://h/a b?***"),
+        ("http://h/#tok=s3cret", "http://h/#***"),
+        ("x://me:s3cret@h", "x://***@h"),
+        ("one\nhttp://me:s3cret@h\nwhy?", "one\nhttp://***@h\nwhy?"),
+        ("C:/a@b: is it there?", "C:/a@b: is it there?"),
+    ],
+)
+def test_what_is_masked(text, shown):
+    """User, password, query, fragment and what cameras put into the path; nothing else."""
+    assert masked(text) == shown
+
+
+def test_masking_a_long_text_ends():
+    """Two million letters that look like addresses."""
+    text = "a" * 21 + ":/"
+    assert masked(text * 90_000) == text * 90_000
+
+
+@pytest.mark.parametrize(
+    ("words", "beside"),
+    [
+        (("video", "in.mp4", "-o", "out", "--summary"), "in.summary.png"),
+        (("video", "in.mp4", "-o", "out", "--sidecar"), "in.jsonl"),
+        (("image", "a.png", "b.png", "-o", "out", "--sidecar"), "pictures.jsonl"),
+        (("image", "a.png", "b.png", "-o", "out", "--summary"), "pictures.summary.png"),
+        (("image", "a.png", "-o", "out", "--maps", "out"), "a"),
+    ],
+)
+@pytest.mark.parametrize("exists", [True, False])
+def test_what_is_made_beside_does_not_follow_links(
+    run, tiny_model, tmp_path, monkeypatch, words, beside, exists
+):
+    """A link in its place is refused before anything is computed, also with --overwrite."""
+    monkeypatch.chdir(tmp_path)
+    media.recording(tmp_path / "in.mp4", count=3)
+    for name in ("a.png", "b.png"):
+        media.write_picture(tmp_path / name, media.plain())
+    (tmp_path / "out").mkdir()
+    victim = tmp_path / "victim"
+    if exists:
+        victim.write_text("precious")
+    (tmp_path / "out" / beside).symlink_to(victim)
+    code, _, err = run(*words, "--overwrite", "--model", tiny_model, "--preprocess", "none")
+    assert code == 73 and "is a link" in err
+    assert not exists or victim.read_text() == "precious"
+    assert victim.exists() == exists
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("config | true; exit ${PIPESTATUS[0]}", 74),
+        ("--help | true; exit ${PIPESTATUS[0]}", 74),
+        ("image none.png -o o.png 2>/dev/full", 66),
+        ("image none.png -o o.png >&- 2>&-", 66),
+    ],
+)
+def test_exit_codes_hold_where_nobody_listens(line, code):
+    """A closed pipe, a log on a full disk, no streams at all."""
+    words = ["bash", "-c", f"{sys.executable} -m realtime_lrp {line}"]
+    assert subprocess.run(words, capture_output=True, timeout=60).returncode == code
+
+
+def test_without_streams_and_places_for_temporary_files_it_computes(tmp_path):
+    """As a service whose disk is full is started."""
+    media.write_picture(tmp_path / "in.png", media.plain())
+    code = (
+        "import tempfile\n"
+        "def full(*words, **options): raise FileNotFoundError('no usable temporary directory')\n"
+        "tempfile.TemporaryFile = tempfile.mkstemp = full\n"
+        "from realtime_lrp.__main__ import main; main()"
+    )
+    words = ("image", "in.png", "-o", "out.png", "--model", "shapes")
+    line = f"{shlex.join([sys.executable, '-c', code, *words])} <&- >&- 2>&-"
+    assert subprocess.run(["bash", "-c", line], cwd=tmp_path, timeout=60).returncode == 0
+    assert (tmp_path / "out.png").exists()
+
+
+def test_ctrl_c_while_it_is_loaded_ends_it_without_a_traceback(tmp_path):
+    """It comes in the middle of an import."""
+    (tmp_path / "click.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(5)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "realtime_lrp", "models"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (-2, b"", b"")

@@ -19,7 +19,13 @@ from yaml.reader import Reader, ReaderError
 from yaml.resolver import BaseResolver
 from yaml.scanner import Scanner
 
-from realtime_lrp.config.words import MAX_LETTERS, plain_words, printable
+from realtime_lrp.config.words import (
+    MAX_LETTERS,
+    plain_words,
+    printable,
+    strange_space,
+    unsecret,
+)
 from realtime_lrp.errors import ConfigError, Error, MissingInputError, masked
 
 MAX_BYTES = 1 << 20
@@ -56,7 +62,8 @@ class Tree:
 
     Attributes:
       values: dicts, lists and scalars; None of an empty text.
-      places: where each value stands, for example "my.yaml:12".
+      places: where each key and entry stands, for example "my.yaml:12"; with a 0 behind the names
+        of a key where its scalar does, which may be a line of its own.
       problems: what is wrong with it.
     """
 
@@ -77,6 +84,9 @@ def read_file(file: Path, texts: bool = False) -> Tree:
         text = _decoded(_content(file))
     except Error as error:
         return Tree(problems=[Problem(name, str(error), type(error))])
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        return Tree(problems=[Problem(f"{name}:{line}", "is not UTF-8 text; save it as UTF-8")])
     return read_text(text, lambda mark: f"{name}:{mark.line + 1}", texts=texts)
 
 
@@ -99,7 +109,8 @@ def read_text(text: str, place: Place, at: Where = (), texts: bool = False) -> T
         walk.refuse(mark, at, f"the character U+{error.character:04X} is not allowed in YAML")
         return walk.tree
     except yaml.MarkedYAMLError as error:
-        walk.refuse(error.problem_mark or start, at, plain_words(error))
+        line, words = plain_words(error, text)
+        walk.refuse(yaml.Mark("", 0, line, 0, None, None), at, words)
         return walk.tree
     walk.tree.places[at] = place(start)
     if root is not None:
@@ -109,7 +120,8 @@ def read_text(text: str, place: Place, at: Where = (), texts: bool = False) -> T
 
 def key_of(where: Where) -> str:
     """The key that people read: "live.sources" of ("live", "sources", 1)."""
-    return printable(masked(".".join(name for name in where if isinstance(name, str))))[:200]
+    names = [unsecret(name) for name in where if isinstance(name, str)]
+    return printable(masked(".".join(names)))[:200]
 
 
 def _content(file: Path) -> bytes:
@@ -144,11 +156,7 @@ def _without_waiting(file: str, flags: int) -> int:
 def _decoded(data: bytes) -> str:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4]:
         raise ConfigError("is UTF-16 or UTF-32 text, or no text; save it as UTF-8")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"is not UTF-8 text (line {line}); save it as UTF-8") from None
+    return data.decode("utf-8-sig")
 
 
 class Loader(Reader, Scanner, Parser, Composer, BaseResolver):
@@ -232,6 +240,9 @@ class _Walk:
             if not isinstance(key, yaml.ScalarNode):
                 self.refuse(key.start_mark, at, "expected a name before the colon, not a list")
                 continue
+            if not key.style and (words := strange_space(key.value)):
+                self.refuse(key.start_mark, at, words)
+                continue
             where = (*at, key.value)
             if key.value == "<<" and not key.style:
                 self.refuse(key.start_mark, where, "keys cannot be merged; write them out")
@@ -239,6 +250,8 @@ class _Walk:
             if key.value in values:
                 self.refuse(key.start_mark, where, "stands here a second time; keep one of them")
             self.tree.places[where] = self._place(key.start_mark)
+            if isinstance(inner, yaml.ScalarNode) and inner.value:
+                self.tree.places[*where, 0] = self._place(inner.start_mark)
             value = self.value(inner, where)
             if isinstance(value, dict) and isinstance(values.get(key.value), dict):
                 value = values[key.value] | value

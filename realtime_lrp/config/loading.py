@@ -9,9 +9,17 @@ from typing import Any
 from pydantic import ValidationError
 
 from realtime_lrp.config.files import Problem, Tree, Where, key_of, read_file, read_text
-from realtime_lrp.config.schema import OPTIONS, Config, field_of, legal_keys
-from realtime_lrp.config.words import expectation, printable, shown
-from realtime_lrp.errors import ConfigError, Error, MissingInputError, UsageError, masked, nearest
+from realtime_lrp.config.keys import as_if_clear, clear_section, unknown_key
+from realtime_lrp.config.schema import OPTIONS, Config, field_of
+from realtime_lrp.config.words import expectation, misplaced, printable, shown
+from realtime_lrp.errors import (
+    ConfigError,
+    Error,
+    MissingInputError,
+    UnavailableError,
+    UsageError,
+    masked,
+)
 
 MOST_PROBLEMS = 100
 MOST_LETTERS = 400
@@ -69,6 +77,7 @@ def load(
 
     Raises:
       MissingInputError: all that is wrong is that files are not there.
+      UnavailableError: all that is wrong is that weights are not there.
       ConfigError: the file or an assignment is wrong; the message lists every error.
       UsageError: only values given as options are wrong.
     """
@@ -77,7 +86,10 @@ def load(
         _assign(tree, assignment)
     for name, value in (options or {}).items():
         _put(tree, tuple(OPTIONS[name].split(".")), value, name)
-    config, wrong = _validated(tree.values)
+    config, wrong = _validated(as_if_clear(tree.values))
+    for where in list(tree.places):
+        if where and (close := clear_section(str(where[0]))):
+            tree.places.setdefault((close, *where[1:]), tree.places[where])
     problems = [*tree.problems, *(_problem(one, tree.places) for one in wrong[: MOST_PROBLEMS + 1])]
     for where, error in islice(check(config) if check else (), MOST_PROBLEMS + 1):
         problems += located_problems(where, error, tree.places)
@@ -107,10 +119,11 @@ def located_problems(
 
 
 def refusal(problems: list[Problem]) -> Error:
-    """All problems as one error, a line for each: 66, 2 or 78 as its exit code."""
+    """All problems as one error, a line for each: 66, 69, 2 or 78 as its exit code."""
     kind: type[Error] = ConfigError
-    if all(problem.kind is MissingInputError for problem in problems):
-        kind = MissingInputError
+    kinds = {problem.kind for problem in problems}
+    if kinds <= {MissingInputError, UnavailableError}:
+        kind = MissingInputError if MissingInputError in kinds else UnavailableError
     elif all(problem.place in OPTIONS for problem in problems):
         kind = UsageError
     lines = [printable(masked(f"{one.place}: {one.text}")) for one in problems[:MOST_PROBLEMS]]
@@ -178,16 +191,14 @@ def _validated(values: dict[str, Any]) -> tuple[Config, list[Mapping[str, Any]]]
 def _problem(detail: Mapping[str, Any], places: Mapping[Where, str]) -> Problem:
     """One error of pydantic's."""
     where: Where = detail["loc"]
-    key, place = key_of(where[:2]), _nearest_place(where, places)
+    key, place = key_of(where[:3]), _nearest_place(where, places)
     if detail["type"] == "extra_forbidden":
-        close = _nearest_key(where)
-        hint = f"; did you mean {close!r}?" if close else ""
-        if close == key:
-            hint = "; write 'section:' in one line and 'key: value' under it"
-        return Problem(place, f"there is no key {key!r}{hint}")
-    if detail["type"] == "model_type":
-        return Problem(place, f"{key}: is a section; expected lines 'key: value' under it")
-    text = expectation(detail, field_of(key))
+        return Problem(place, unknown_key(where))
+    if detail["type"] in ("model_type", "dict_type"):
+        place = _nearest_place((*where, 0), places)
+        words = misplaced(detail["input"], is_section=len(where) == 1)
+        return Problem(place, f"{key}: {words}")
+    text = expectation(detail, field_of(key_of(where[:2])))
     return Problem(place, text if place in OPTIONS else f"{key}: {text}")
 
 
@@ -195,15 +206,6 @@ def _nearest_place(where: Where, places: Mapping[Where, str]) -> str:
     """The place of a value, or of the one around it; "" of a default."""
     around = (where[:length] for length in range(len(where), 0, -1))
     return next((places[one] for one in around if one in places), "")
-
-
-def _nearest_key(where: Where) -> str | None:
-    """The legal key that was meant: of the same name in another section, else alike."""
-    name, keys = str(where[-1]), legal_keys()
-    for key in keys:
-        if name in (key, key.partition(".")[2]):
-            return key
-    return nearest(key_of(where), keys if len(where) > 1 else Config.model_fields)
 
 
 def _in_order(problems: list[Problem], file: str | Path | None) -> list[Problem]:

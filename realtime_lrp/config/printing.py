@@ -9,6 +9,7 @@ import yaml
 from realtime_lrp.config.files import Loader
 from realtime_lrp.config.loading import Settings
 from realtime_lrp.config.schema import ASSETS, Config, describe
+from realtime_lrp.config.words import unsecret
 from realtime_lrp.errors import masked
 
 
@@ -93,16 +94,18 @@ def _yaml_lines(settings: Settings) -> Iterator[str]:
         yield f"\n{section}:  # {field.annotation.__doc__}\n"
         for key, value in getattr(settings.config, section):
             path = f"{section}.{key}"
-            shown, place = _without_secrets(value), settings.origins.get(path)
+            shown, place = _without_secrets(value, path), settings.origins.get(path)
             notes = f" [from {place}]" if place else ""
             if shown != value:
                 notes += " [*** is left out: write the whole address]"
             yield f"  {key}: {_written(shown)}  # {describe(path)}{notes}\n"
 
 
-def _without_secrets(value: Any) -> Any:
+def _without_secrets(value: Any, key: str) -> Any:
     if isinstance(value, list):
-        return [_without_secrets(one) for one in value]
+        return [_without_secrets(one, key) for one in value]
+    if isinstance(value, str) and key in ("live.source", "live.sources", "kiosk.clips"):
+        return unsecret(value)
     return masked(value) if isinstance(value, str) and "://" in value else value
 
 

@@ -15,7 +15,7 @@ from realtime_lrp.config.values import (
     Pin,
     Rules,
     Size,
-    Text,
+    Target,
     Word,
 )
 
@@ -86,7 +86,7 @@ class Lrp(_Section):
     samples: int = Field(
         20, ge=1, le=1000, description="1 to 1000 pictures for smoothgrad, integrated_gradients"
     )
-    target: Text = Field(
+    target: Target = Field(
         "all",
         description='all, top1, top5 (any number), a class by name or index, "A - B" or "A - rest"',
     )
@@ -238,7 +238,7 @@ class Kiosk(_Section):
     captions: Word | None = Field(
         None, description="a folder of captions, LANGUAGE.yaml; null: the ones that are included"
     )
-    clips: list[Text] = Field(
+    clips: list[Address] = Field(
         [],
         description="films or pictures shown while nobody is there, with their maps; none: the "
         "clip that is included",

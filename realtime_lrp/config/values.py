@@ -6,13 +6,14 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from realtime_lrp.config.words import MAX_LETTERS
-from realtime_lrp.hours import parse_hours
+from realtime_lrp.hours import DAYS, parse_hours
 
 MAX_PIXELS = 8192
 MAX_BATCH = 256
 _NUMBER = "[1-9][0-9]{0,3}"
 _PAIR = rf"({_NUMBER})\s*[xX,]\s*({_NUMBER})"
-_HIDDEN = r"://\*\*\*@|://.*\?\*\*\*"
+_HIDDEN = r"^\*\*\*@|:/[\s\S]*\*\*\*"
+_NO_TARGET = r"^\s*(top0+|-[0-9]+)?\s*$"
 
 
 def _whole(value: Any) -> bool:
@@ -59,7 +60,15 @@ def _word(value: str) -> str:
 
 def _address(value: str) -> str:
     if re.search(_HIDDEN, value):
-        raise ValueError("the password has been left out here (***); write the whole address")
+        raise ValueError("what may be secret was left out here (***); write the whole address")
+    if not value.strip():
+        raise ValueError("expected a text that is not empty")
+    return value
+
+
+def _target(value: str) -> str:
+    if re.search(_NO_TARGET, value):
+        raise ValueError("expected all, top1, top5, a class by name or an index from 0")
     return value
 
 
@@ -68,6 +77,18 @@ def _batch(value: Any) -> Any:
         value = int(value)
     if value != "auto" and not (_whole(value) and 1 <= value <= MAX_BATCH):
         raise ValueError(f"expected auto or a whole number from 1 to {MAX_BATCH}")
+    return value
+
+
+def _days(value: str) -> str:
+    if ":" in value:
+        raise ValueError("write a space after the colon, as in {mon: '09:00-12:00'}")
+    parse_hours({value: "00:00-24:00"})
+    return value
+
+
+def _times(value: str) -> str:
+    parse_hours({"daily": value})
     return value
 
 
@@ -83,13 +104,20 @@ def _pin(value: Any) -> Any:
 
 
 def _rules(value: Any) -> Any:
-    if isinstance(value, dict) and None in value.values():
+    valueless = [key for key in value if value[key] is None] if isinstance(value, dict) else []
+    if any(re.match(r"[^:]+:\S", key) for key in valueless):
+        raise ValueError("write a space after the colon, as in {a: flat}")
+    if valueless:
         raise ValueError("quote a rule that has a comma in it: 'alpha_beta(1, 0)'")
     return value
 
 
 _TEXT = {"type": ["string", "integer"]}
-_TIMES = r"\s*[0-9]{1,2}:[0-9]{2}\s*-\s*[0-9]{1,2}:[0-9]{2}\s*"
+_TIME = "([01]?[0-9]|2[0-3]):[0-5][0-9]"
+_SPAN = rf"\s*{_TIME}\s*-\s*({_TIME}|24:00)\s*"
+_DAY = f"({'|'.join(''.join(f'[{one}{one.upper()}]' for one in day) for day in DAYS)})"
+_DAILY = "[dD][aA][iI][lL][yY]"
+_SPAN_OF_DAYS = rf"\s*({_DAILY}|{_DAY}(\s*-\s*{_DAY})?)\s*"
 
 Word = Annotated[str, AfterValidator(_word)]
 """A text that may be the name of a file."""
@@ -100,9 +128,18 @@ Text = Annotated[Word, BeforeValidator(lambda v: str(v) if _whole(v) else v), Wi
 Address = Annotated[
     Text,
     AfterValidator(_address),
-    WithJsonSchema({**_TEXT, "not": {"type": "string", "pattern": _HIDDEN}}),
+    WithJsonSchema(
+        {**_TEXT, "pattern": r"\S", "not": {"type": "string", "pattern": _HIDDEN}},
+    ),
 ]
 """A camera, a file or a URL, which may have a password in it."""
+
+Target = Annotated[
+    Text,
+    AfterValidator(_target),
+    WithJsonSchema({**_TEXT, "minimum": 0, "not": {"type": "string", "pattern": _NO_TARGET}}),
+]
+"""What is explained: all, top5, a class."""
 
 CameraFormat = Annotated[
     str,
@@ -133,12 +170,13 @@ Batch = Annotated[
     ),
 ]
 Hours = Annotated[
-    dict[str, str],
+    dict[Annotated[str, AfterValidator(_days)], Annotated[str, AfterValidator(_times)]],
     AfterValidator(_hours),
     WithJsonSchema(
         {
             "type": "object",
-            "additionalProperties": {"type": "string", "pattern": f"^{_TIMES}(,{_TIMES})*$"},
+            "propertyNames": {"pattern": f"^{_SPAN_OF_DAYS}(,{_SPAN_OF_DAYS})*$"},
+            "additionalProperties": {"type": "string", "pattern": f"^{_SPAN}(,{_SPAN})*$"},
         }
     ),
 ]

@@ -1,6 +1,7 @@
 """What is said about YAML that cannot be read, and about values that do not fit: plain words."""
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +9,7 @@ import yaml
 from annotated_types import Ge, Gt, Le, MaxLen
 from pydantic.fields import FieldInfo
 
-from realtime_lrp.errors import nearest
+from realtime_lrp.errors import masked, nearest
 
 MAX_LETTERS = 4096
 """Of one text: as long as a path may be."""
@@ -40,22 +41,67 @@ _SYNTAX = (
 """What PyYAML says -> what we say."""
 
 
-def plain_words(error: yaml.MarkedYAMLError) -> str:
-    """What is wrong with YAML, in words for people who do not know its grammar."""
+_SPACE_MISSING = "write a space after the colon, as in 'key: value'"
+_NO_SPACE = re.compile(r"\s*[\w.*-]+:[^ \t/\\]")
+_STRANGE_SPACE = re.compile(r"[ \t]*([\u200b-\u200d\u2060\ufeff]|[^\S \t\r\n])")
+_BREAK = re.compile(r"\r\n|[\r\n\x85\u2028\u2029]")
+
+
+def plain_words(error: yaml.MarkedYAMLError, text: str) -> tuple[int, str]:
+    """The line from 0, and what is wrong there in words for people who do not know YAML."""
+    lines = _BREAK.split(text.rstrip())
+    line = min(error.problem_mark.line if error.problem_mark else 0, len(lines) - 1)
     if error.note == "refused":
-        return error.problem
+        return line, error.problem
+    if slip := _slip(error, lines, line):
+        return slip
+    begun = error.context_mark.line if error.context_mark else line
+    begins = f" (it begins in line {begun + 1})" if begun < line else ""
     for pattern, words in _SYNTAX:
         if found := re.search(pattern, error.problem or ""):
-            return f"is not YAML: {found.expand(words)}{_begun(error)}"
-    return f"is not YAML: {error.problem}{_begun(error)}"
+            return line, f"is not YAML: {found.expand(words)}{begins}"
+    return line, f"is not YAML: {error.problem}{begins}"
 
 
-def _begun(error: yaml.MarkedYAMLError) -> str:
-    """The line where what went wrong began, if that is another."""
-    begun, ended = error.context_mark, error.problem_mark
-    if begun is None or ended is None or begun.line == ended.line:
+def _slip(error: yaml.MarkedYAMLError, lines: list[str], last: int) -> tuple[int, str] | None:
+    """The line at or above the last one in which a space is wrong or missing, and the words."""
+    if not re.search(r"mapping values|expected ':'|expected <block end>", error.problem or ""):
+        return None
+    for number in range(last, -1, -1):
+        words = strange_space(lines[number])
+        if words or _NO_SPACE.match(lines[number]):
+            return number, f"is not YAML: {words or _SPACE_MISSING}"
+        if number < last and re.search(r":( |$)", lines[number]):
+            return None
+    return None
+
+
+def strange_space(line: str) -> str:
+    """What to say of a line that begins with a space other than that of the keyboard, or ""."""
+    found = _STRANGE_SPACE.match(line)
+    if not found:
         return ""
-    return f" (it begins in line {begun.line + 1})"
+    name = unicodedata.name(found[1], "no usual space").lower()
+    return f"a line begins with U+{ord(found[1]):04X} ({name}); use spaces"
+
+
+def misplaced(value: Any, is_section: bool) -> str:
+    """What to write where keys are expected and a list or a scalar stands."""
+    if isinstance(value, list):
+        return "is a list; expected keys, without the dash"
+    if isinstance(value, str) and _NO_SPACE.match(value):
+        return _SPACE_MISSING
+    if is_section:
+        return "is a section; expected lines 'key: value' under it"
+    return f"expected keys with values such as {{a: b}}; received {shown(value)}"
+
+
+def unsecret(text: str) -> str:
+    """A text without what may be secret in an address, also in one without a scheme."""
+    return _SECRET.sub("***@", masked(text))
+
+
+_SECRET = re.compile(r"(?s)\A[^/\\:@]+:(?![/\\]).*@")
 
 
 def printable(text: str) -> str:
@@ -84,7 +130,9 @@ def expectation(detail: Mapping[str, Any], field: FieldInfo | None) -> str:
         words = _EXPECTED[kind]
     else:
         words = _limits(kind, field) or detail["msg"]
-    is_told = kind == "value_error" and shown(received) in _UNSHOWN
+    is_told = kind == "value_error" and (
+        " instead of " in words or shown(received) in _UNSHOWN or received == ""
+    )
     if is_told or (field is not None and not field.repr):
         return words
     return f"{words}; received {shown(received)}{_hint(kind, received, legal)}"
@@ -109,7 +157,6 @@ _EXPECTED = {
     "string_type": "expected a text",
     "string_unicode": "expected characters that exist",
     "list_type": "expected a list such as [a, b]",
-    "dict_type": "expected keys with values such as {a: b}",
 }
 
 
@@ -138,7 +185,7 @@ def shown(value: Any) -> str:
         return "a list"
     if isinstance(value, dict):
         return "keys with values"
-    if isinstance(value, str) and "://" in value:
+    if isinstance(value, str) and ("://" in value or unsecret(value) != value):
         return "an address"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

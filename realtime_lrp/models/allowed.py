@@ -60,6 +60,14 @@ KINDS: dict[str | None, set[str]] = {
 """Module -> classes that may be built; None: constants and tensors, which have no module."""
 
 
+MOST_LAYERS = 5000
+"""Of a network; those of keras.applications have up to 1041."""
+
+MOST_STEP = 2**16
+"""Pixels; pictures have up to 8192."""
+
+_STEPS = ("strides", "dilation_rate", "pool_size", "kernel_size", "size", "output_padding")
+
 MOST_SHOWN = 100
 """Characters of a name in a message."""
 
@@ -74,6 +82,11 @@ def check_description(described: Any, file: str) -> None:
     Raises:
       DamagedInputError: something in it is not known.
     """
+    layers = sum(part.get("module") == "keras.layers" for part in _objects(described))
+    if layers > MOST_LAYERS:
+        raise DamagedInputError(
+            f"{file} describes {layers:,} layers; no network needs more than {MOST_LAYERS:,}."
+        )
     for part in _objects(described):
         kind, module = part["class_name"], part.get("module")
         name = part.get("name") or _own_name(part)
@@ -82,6 +95,11 @@ def check_description(described: Any, file: str) -> None:
         if name is not None and not name.isprintable():
             raise DamagedInputError(
                 f"{file} has a layer with an unprintable name ({name[:MOST_SHOWN]!r})."
+            )
+        if wide := _beyond_pictures(part.get("config")):
+            raise DamagedInputError(
+                f"{file} has a layer whose {wide} is beyond any picture "
+                f"({str(name)[:MOST_SHOWN]!r}). Expected at most {MOST_STEP:,}."
             )
         if not _known(part, kind, module):
             shown = (word and word[:MOST_SHOWN] for word in (kind, module, name))
@@ -97,6 +115,16 @@ def _objects(part: Any) -> Iterator[dict]:
     elif isinstance(part, list):
         for value in part:
             yield from _objects(value)
+
+
+def _beyond_pictures(config: Any) -> str:
+    """What of a layer steps further than pictures reach; TensorFlow would end the process."""
+    for key in _STEPS if isinstance(config, dict) else ():
+        values = config.get(key)
+        values = values if isinstance(values, list) else [values]
+        if any(isinstance(value, int | float) and abs(value) > MOST_STEP for value in values):
+            return key
+    return ""
 
 
 def _own_name(part: dict) -> Any:

@@ -5,7 +5,9 @@ looks first; what it got through is then read here. The child prints what the fi
 """
 
 import json
+import math
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,8 +25,11 @@ MOST_EXPANSION = 1000
 SMALL = 64 << 20
 """Bytes that any data set may have."""
 
-PATIENCE_S, BYTES_PER_S = 15.0, 20e6
-"""Seconds that a look at a small file may take, and bytes a second of a large one."""
+COMPUTING_S, BYTES_PER_S = 5.0, 20e6
+"""Seconds of computing that a look at a small file may take, and bytes a second of a large one."""
+
+WAITED = 12
+"""So many times as long is waited, on a machine that does other things."""
 
 MOST_MEMORY = 4 << 30
 """Bytes of address space for the child, besides the file's own size."""
@@ -49,10 +54,11 @@ def held_by(path: Path, file: str) -> tuple[bool, dict[str, Shapes]]:
       DamagedInputError: it cannot be read, holds a link, data that lies elsewhere, data that is no
         number, or claims more than it holds.
     """
-    patience_s = PATIENCE_S + path.stat().st_size / BYTES_PER_S
+    most_s = COMPUTING_S + path.stat().st_size / BYTES_PER_S
+    patience_s = WAITED * most_s
     try:
         done = subprocess.run(
-            children.command("realtime_lrp.models.hdf5", str(path)),
+            children.command("realtime_lrp.models.hdf5", str(path), str(math.ceil(most_s))),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=patience_s,
@@ -62,6 +68,9 @@ def held_by(path: Path, file: str) -> tuple[bool, dict[str, Shapes]]:
         why = f"reading it does not end within {patience_s:.0f} s"
         raise DamagedInputError(f"{file} is damaged ({why}). {_REPAIR}") from None
     except ValueError:
+        if done.returncode == -getattr(signal, "SIGKILL", 0):
+            why = f"reading it does not end within {most_s:.0f} s of computing"
+            raise DamagedInputError(f"{file} is damaged ({why}). {_REPAIR}") from None
         why = f"the process that read it ended with {done.returncode}"
         raise DamagedInputError(f"{file} is damaged ({why}). {_REPAIR}") from None
     if "problem" in answer:
@@ -71,10 +80,12 @@ def held_by(path: Path, file: str) -> tuple[bool, dict[str, Shapes]]:
 
 def main() -> None:
     """The child: looks at the file that the command line names."""
-    path = Path(sys.argv[1])
+    path, most_s = Path(sys.argv[1]), int(sys.argv[2])
     with suppress(ImportError, ValueError):
         import resource  # not on every system
 
+        # also where nobody is left who would end this process
+        resource.setrlimit(resource.RLIMIT_CPU, (most_s, most_s))
         most = MOST_MEMORY + path.stat().st_size
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
     try:

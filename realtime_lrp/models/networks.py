@@ -128,7 +128,7 @@ def check_model_name(name: str) -> None:
         return
     if not (Path(name).suffix or os.sep in name):
         raise unknown("model", name, [*NAMES, "FILE.keras"])
-    if not Path(name).is_file():
+    if not os.path.isfile(name):
         raise MissingInputError(f"There is no model file {name!r}. Expected a .keras file.")
 
 

@@ -1,8 +1,9 @@
 """Models too large for this machine: refused before they take any memory."""
 
 import math
+import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 
 import keras
@@ -28,8 +29,16 @@ def built(build: Callable[[], keras.Model], what: str) -> keras.Model:
     Raises:
       UnavailableError: it is too large.
     """
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(_build, build, what).result()
+    future: Future[keras.Model] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(_build(build, what))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="build", daemon=True).start()
+    return future.result()
 
 
 def _build(build: Callable[[], keras.Model], what: str) -> keras.Model:

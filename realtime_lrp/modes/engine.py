@@ -3,46 +3,41 @@
 import gc
 import logging
 import os
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from realtime_lrp.config import Config, Where, refusals
-from realtime_lrp.errors import DamagedInputError, Error, UnavailableError, UsageError, unknown
+from realtime_lrp.errors import (
+    DamagedInputError,
+    Error,
+    MissingInputError,
+    UnavailableError,
+    UsageError,
+    unknown,
+)
+from realtime_lrp.native import find_temporary_folder, held_back
 from realtime_lrp.video.region import Region, region_of
 from realtime_lrp.view.colormaps import COLORMAPS, by_sign, colormap_named
+from realtime_lrp.view.keys import key_names
 from realtime_lrp.view.overlay import SMOOTHING, Layer, Painter
 
-
-@contextmanager
-def _native_messages_held_back() -> Iterator[None]:
-    """Holds back what TensorFlow's libraries print while they load; a failure prints it all."""
-    held = tempfile.TemporaryFile()  # noqa: SIM115 - closed below, after stderr is back
-    stderr = os.dup(2)
-    os.dup2(held.fileno(), 2)
-    try:
-        yield
-    except Exception:
-        held.seek(0)
-        os.write(stderr, held.read())
-        raise
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
-        held.close()
-
+log = logging.getLogger(__name__)
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-with _native_messages_held_back():
-    import keras
-    import tensorflow as tf
+find_temporary_folder()
+try:
+    with held_back() as said:
+        import keras
+        import tensorflow as tf
 
-    tf.config.list_physical_devices()
-    tf.constant(0) + 0
+        tf.config.list_physical_devices()
+        tf.constant(0) + 0
+except Exception:
+    log.error("%s", "\n".join(said))
+    raise
 
 from realtime_lrp.models.networks import Network, check_model_name, load_network  # noqa: E402
 from realtime_lrp.models.preprocessing import COLOUR_ONLY  # noqa: E402
@@ -54,8 +49,6 @@ from realtime_lrp.relevance.graph import Graph, build_graph  # noqa: E402
 from realtime_lrp.relevance.methods import ELSEWHERE, METHODS  # noqa: E402
 from realtime_lrp.relevance.rules import RULES, rule_named  # noqa: E402
 from realtime_lrp.relevance.strength import strength  # noqa: E402
-
-log = logging.getLogger(__name__)
 
 DEFAULT_MODEL = "vgg16"
 DEFAULT_COMPOSITE = "zplus"
@@ -70,6 +63,7 @@ LEGAL = {
     "lrp.layers": list(RULES),
     "overlay.colormap": list(COLORMAPS),
     "live.panels": [*METHODS, *COMPOSITES],
+    "kiosk.exit_key": key_names(),
 }
 """Keys of the configuration -> the names that they may have; of `lrp.layers`, the rules."""
 
@@ -418,7 +412,8 @@ def check_names(config: Config) -> None:
 
     Raises:
       UsageError: an unknown method, composite, colour map or model.
-      MissingInputError: there is no such model file.
+      MissingInputError: there is no such file of a model or of labels, or no such folder.
+      UnavailableError: there is no such file of weights.
     """
     for _, error in wrong_names(config):
         raise error
@@ -428,6 +423,10 @@ def wrong_names(config: Config) -> Iterator[tuple[Where, Error]]:
     """Yields each name that `check_names` refuses: where it stands, and the refusal."""
     lrp = config.lrp
     yield from refusals(("model", "name"), check_model_name, config.model.name or DEFAULT_MODEL)
+    if config.model.weights not in (None, "", "imagenet", "random"):
+        yield from refusals(("model", "weights"), _check_weights, config.model.weights)
+    if config.model.labels:
+        yield from refusals(("model", "labels"), _check_labels, config.model.labels)
     yield from refusals(("lrp", "method"), _check, "method", lrp.method, METHODS)
     yield from refusals(("lrp", "composite"), composite_named, lrp.composite or DEFAULT_COMPOSITE)
     for pattern, rule in lrp.layers.items():
@@ -436,6 +435,24 @@ def wrong_names(config: Config) -> Iterator[tuple[Where, Error]]:
         yield from refusals(("overlay", "colormap"), colormap_named, config.overlay.colormap)
     for place, name in enumerate(config.live.panels):
         yield from refusals(("live", "panels", place), _check, "panel", name, LEGAL["live.panels"])
+    yield from refusals(("live", "folder"), _check_folder, config.live.folder)
+
+
+def _check_weights(name: str) -> None:
+    if not os.path.isfile(name):
+        raise UnavailableError(
+            f"There are no weights {name!r}. Expected imagenet, random or a file."
+        )
+
+
+def _check_labels(name: str) -> None:
+    if not os.path.isfile(name):
+        raise MissingInputError(f"There is no file of labels {name!r}. Expected class names.")
+
+
+def _check_folder(name: str) -> None:
+    if name and not os.path.isdir(name):
+        raise MissingInputError(f"There is no folder {name!r}. Make it, or name another one.")
 
 
 def _check(kind: str, name: str, legal: Collection[str]) -> None:

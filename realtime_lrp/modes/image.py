@@ -28,6 +28,7 @@ from realtime_lrp.video.files import (
     completed_folder,
     inputs_of,
     outputs_for,
+    refuse_link,
 )
 from realtime_lrp.video.pictures import read_picture, write_picture
 from realtime_lrp.video.region import resize
@@ -132,10 +133,12 @@ class _Kept:
         maps = request.maps / together.stem if request.maps else None
         for wanted, path in ((request.sidecar, sidecar), (request.summary, summary)):
             if wanted:
+                refuse_link(path)
                 check_output(path, replace)
                 if path in targets:
                     raise OutputError(f"{str(path)!r} is the output of a picture. Rename that.")
         if maps:
+            refuse_link(maps)
             check_folder(maps, replace, MAPS_MARK)
         self._lines = self._maps = self._summary = None
         if request.sidecar:

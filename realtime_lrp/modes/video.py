@@ -45,6 +45,7 @@ from realtime_lrp.video.files import (
     inputs_of,
     left_over,
     outputs_for,
+    refuse_link,
 )
 from realtime_lrp.video.reader import Span, VideoReader
 from realtime_lrp.video.writer import CONTAINERS
@@ -198,6 +199,7 @@ class _Task:
             return
         check_output(self.target, self.replace)
         for one in self.beside:
+            refuse_link(one)
             if one is self.maps:
                 check_folder(one, self.replace, MAPS_MARK)
             else:

@@ -51,6 +51,16 @@ def check_output(target: Path, overwrite: bool) -> None:
         raise OutputError(f"The folder {str(folder)!r} is not writable.")
 
 
+def refuse_link(path: Path) -> None:
+    """Refuses a link in the place of a file whose name the user has not written.
+
+    Raises:
+      OutputError: it is a link.
+    """
+    if path.is_symlink():
+        raise OutputError(f"{str(path)!r} is a link, which may lead anywhere. Remove it.")
+
+
 @contextmanager
 def completed(target: Path, overwrite: bool = False) -> Iterator[Path]:
     """Lends the path `target.PID.part`; renames it to `target` on success, else removes it.
@@ -249,10 +259,7 @@ def outputs_for(
     if os.path.isdir(target):
         targets = [target / (source.stem + suffix) for source in inputs]
         for made in targets:
-            if made.is_symlink():
-                raise OutputError(
-                    f"{str(made)!r} is a link that leads out of the folder. Remove it."
-                )
+            refuse_link(made)
     elif output.endswith(("/", os.sep)) or len(inputs) > 1:
         raise OutputError(
             f"There is no folder {output!r}. Several inputs go into a folder; make it first."

@@ -1,16 +1,12 @@
 """Still pictures: reading to RGB and writing from it."""
 
 import logging
-import os
-import tempfile
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, MissingInputError, OutputError
+from realtime_lrp.native import held_back
 from realtime_lrp.video.files import completed
 from realtime_lrp.video.libraries import cv2
 
@@ -18,8 +14,6 @@ MOST_BYTES = 2**30
 """Of a file. Four channels of 16 bits of the largest picture that is decoded are half of it."""
 
 log = logging.getLogger(__name__)
-
-_stderr = threading.Lock()
 
 
 def read_picture(path: Path) -> np.ndarray:
@@ -31,7 +25,7 @@ def read_picture(path: Path) -> np.ndarray:
     """
     data = np.frombuffer(_bytes_of(path), np.uint8)
     try:
-        with _complaints() as said:
+        with held_back() as said:
             whole = data.size and _chunks_fit(data)
             picture = cv2.imdecode(data, cv2.IMREAD_COLOR_RGB) if whole else None
     except cv2.error as error:
@@ -58,22 +52,6 @@ def _chunks_fit(data: np.ndarray) -> bool:
         name = bytes(data[at + 4 : at + 8])
         at += 12 + int.from_bytes(bytes(data[at : at + 4]))
     return at <= data.size
-
-
-@contextmanager
-def _complaints() -> Iterator[list[str]]:
-    """What decoders print by themselves, line by line, once it has ended; it is not printed."""
-    lines: list[str] = []
-    with _stderr, tempfile.TemporaryFile() as held:
-        stderr = os.dup(2)
-        os.dup2(held.fileno(), 2)
-        try:
-            yield lines
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-            held.seek(0)
-            lines += held.read().decode(errors="replace").splitlines()
 
 
 def _bytes_of(path: Path) -> bytes:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 
 from realtime_lrp.errors import Error, OutputError, TransferError, UsageError, first_line
-from realtime_lrp.video.files import check_output, left_over, part_of, put_in_place
+from realtime_lrp.video.files import check_output, left_over, part_of, put_in_place, refuse_link
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.writer import CONTAINERS, VideoWriter, verify
 
@@ -314,8 +314,10 @@ def check_film(target: Path, overwrite: bool, sidecar: bool = True) -> None:
     if target.suffix.lower() not in CONTAINERS:
         known = ", ".join(CONTAINERS)
         raise UsageError(f"{str(target)!r} has no known ending. Expected one of {known}.")
-    for one in (target, target.with_suffix(".jsonl")) if sidecar else (target,):
-        check_output(one, overwrite)
+    check_output(target, overwrite)
+    if sidecar:
+        refuse_link(target.with_suffix(".jsonl"))
+        check_output(target.with_suffix(".jsonl"), overwrite)
 
 
 def _tell_left_over(target: Path) -> None:

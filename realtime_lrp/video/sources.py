@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -16,12 +17,23 @@ from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
 from realtime_lrp.video.isolated import Isolated
 from realtime_lrp.video.libraries import av, cv2
 from realtime_lrp.video.playback import Playback
-from realtime_lrp.video.reader import MOST_BAD_PACKETS, MOST_PIXELS
+from realtime_lrp.video.reader import FORMATS, MOST_BAD_PACKETS, MOST_PIXELS
 from realtime_lrp.video.screen import Screen
 from realtime_lrp.video.source import Source
 
 OPEN_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 5.0
+
+
+STREAMS = f"{FORMATS},rtsp,rtp,jpeg_pipe,png_pipe"
+"""What streams come in, as FFmpeg calls it."""
+
+
+def _formats(url: str) -> dict[str, str]:
+    """What a server may answer with: a playlist, which names others, only where asked for one."""
+    if urlsplit(url).path.lower().endswith((".m3u8", ".m3u", ".mpd")):
+        return {}
+    return {"format_whitelist": STREAMS}
 
 
 class Stream(Source):
@@ -36,7 +48,13 @@ class Stream(Source):
             self._container = av.open(
                 url,
                 timeout=(OPEN_TIMEOUT_S, READ_TIMEOUT_S),
-                options={"fflags": "nobuffer", "fpsprobesize": "0", "analyzeduration": "0"},
+                options={
+                    "fflags": "nobuffer",
+                    "fpsprobesize": "0",
+                    "analyzeduration": "0",
+                    "max_redirects": "0",
+                    **_formats(url),
+                },
             )
             stream = self._container.streams.video[0]
             if stream.codec_context is None:
@@ -47,7 +65,8 @@ class Stream(Source):
             reason = getattr(error, "strerror", None) or "no video in it"
             raise UnavailableError(
                 f"The stream {masked(url)} cannot be opened ({reason}). "
-                "Check the address and that its server runs."
+                "Check the address (of a playlist its own, of a redirection its end) and that its "
+                "server runs."
             ) from None
         self._to_rgb = av.video.reformatter.VideoReformatter()
 

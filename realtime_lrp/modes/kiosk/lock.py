@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from realtime_lrp.errors import unknown
-from realtime_lrp.view.keys import name_of
+from realtime_lrp.view.keys import key_names
 from realtime_lrp.view.pad import places
 from realtime_lrp.view.window import Mouse
 
@@ -208,10 +208,8 @@ def check_key(name: str) -> None:
     Raises:
       UsageError: there is no such key.
     """
-    codes = (*range(0x100), *range(0xF700, 0x10000))
-    legal = sorted({name_of(code) for code in codes} - {None}, key=lambda key: (-len(key), key))
-    if name not in legal:
-        raise unknown("exit key", name, legal)
+    if name not in key_names():
+        raise unknown("exit key", name, key_names())
 
 
 def hash_pin(pin: str) -> str:

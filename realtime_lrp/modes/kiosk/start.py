@@ -212,7 +212,8 @@ def _restored(
         kiosk = settings.config.kiosk.model_copy(update={"captions": str(folder / "captions")})
         settings = replace(settings, config=settings.config.model_copy(update={"kiosk": kiosk}))
     found = wrong_settings(settings.config)
-    wrong = [where for where, _ in found if where[:2] != ("kiosk", "clips")]
+    spared = (("kiosk", "clips"), ("live", "folder"))
+    wrong = [where for where, _ in found if where[:2] not in spared]
     return None if wrong else settings
 
 

@@ -191,7 +191,7 @@ def test_all_mistakes_of_all_files_are_told_at_once(tmp_path):
     [
         (b"", "en.yaml:1: expected names such as 'nothing:' with texts behind them"),
         (b"- a\n- b\n", "en.yaml:1: expected names such as 'nothing:' with texts behind them"),
-        (b"name: \xff", "is not UTF-8 text (line 1)"),
+        (b"name: \xff", "en.yaml:1: is not UTF-8 text"),
         (b"name: a\nwave: {seconds} s", "en.yaml:2: is not YAML"),
         (b"name: &a b\nwave: *a", "aliases"),
         (b"name: " + b"[" * 500 + b"]" * 500, "nested too deeply"),

@@ -310,7 +310,9 @@ def test_nothing_reaches_out_by_itself(tmp_path):
         f"{words[0]} 0" for words in OFFLINE
     ], done.stdout + done.stderr
     assert not watched.exists(), watched.read_text()
-    assert reached(trace) in (None, set())
+    if reached(trace) is None:
+        pytest.skip("strace is not there or not allowed: Python's own account alone was looked at")
+    assert reached(trace) == set()
 
 
 def test_the_watch_sees_a_connection(tmp_path):
@@ -323,7 +325,9 @@ def test_the_watch_sees_a_connection(tmp_path):
     assert "socket.connect" in (tmp_path / "watched").read_text()
     command = traced(tmp_path / "calls", sys.executable, "-c", code)
     subprocess.run(command, env=environment, capture_output=True)
-    assert reached(tmp_path / "calls") in (None, {("127.0.0.1", "9")})
+    if reached(tmp_path / "calls") is None:
+        pytest.skip("strace is not there or not allowed: Python's own account alone was looked at")
+    assert reached(tmp_path / "calls") == {("127.0.0.1", "9")}
 
 
 # --- Names of outputs
@@ -499,7 +503,7 @@ def test_without_streams_and_places_for_temporary_files_it_computes(tmp_path):
     code = (
         "import tempfile\n"
         "def full(*words, **options): raise FileNotFoundError('no usable temporary directory')\n"
-        "tempfile.TemporaryFile = tempfile.mkstemp = full\n"
+        "tempfile._get_default_tempdir = full\n"
         "from realtime_lrp.__main__ import main; main()"
     )
     words = ("image", "in.png", "-o", "out.png", "--model", "shapes")

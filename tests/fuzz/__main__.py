@@ -1,6 +1,7 @@
 """`python -m fuzz`: tries inputs and prints a table."""
 
 import argparse
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -19,6 +20,9 @@ chosen = [
 ]
 folder = given.folder or Path(tempfile.mkdtemp(prefix="fuzz-"))
 rows = fuzz([plan for plan in chosen if plan], given.seed, folder.absolute())
+harm = any(row.found for row in rows.values())
 print(table(rows))
-print(f"seed {given.seed}; what did harm is in {folder}")
-raise SystemExit(any(row.found for row in rows.values()))
+print(f"seed {given.seed}; " + (f"what did harm is in {folder}" if harm else "nothing did harm"))
+if not (harm or given.folder):
+    shutil.rmtree(folder)
+raise SystemExit(harm)

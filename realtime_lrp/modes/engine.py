@@ -331,8 +331,8 @@ class Engine:
         if len(batch) > 1:
             log.info("the memory does not suffice for %d pictures at once: halved", len(batch))
             half = len(batch) // 2
-            halves = (batch[:half], regions[:half]), (batch[half:], regions[half:])
-            return [result for half in halves for result in self.begin_views(*half)()]
+            first = self.begin_views(batch[:half], regions[:half])()
+            return first + self.begin_views(batch[half:], regions[half:])()
         if not on.is_gpu:
             raise UnavailableError(
                 "The memory does not suffice to explain one picture. Choose fewer maps or samples, "

@@ -8,11 +8,9 @@ from realtime_lrp import Explainer
 
 COMPOSITES = ("zplus", "epsilon_plus_flat")
 
-SMALL = {
-    "MobileNetV2": (0.4, 0.4),
+QUICK = {"MobileNetV2": (0.4, 0.4)}
+OTHERS = {
     "EfficientNetB0": (0.05, 0.05),
-}
-LARGE = {
     "DenseNet121": (1e-3, 1e-3),
     "ConvNeXtTiny": (1e-3, 1e-3),
     "VGG16": (1e-3, 5e-3),
@@ -49,8 +47,8 @@ def network(name):
 @pytest.mark.parametrize(
     ("name", "losses"),
     [
-        *SMALL.items(),
-        *(pytest.param(*item, marks=pytest.mark.release) for item in LARGE.items()),
+        *QUICK.items(),
+        *(pytest.param(*item, marks=pytest.mark.release) for item in OTHERS.items()),
     ],
 )
 def test_an_application_builds_runs_and_conserves(name, losses):

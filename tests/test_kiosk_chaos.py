@@ -130,21 +130,29 @@ class Chaos:
         found = xdotool(self.display, "search", "--name", "^realtime_lrp$").splitlines()
         xdotool(self.display, "windowclose", found[-1])
 
-    def judge(self):
-        """What has to hold of everything that was seen; gives the figures."""
-        awake = [s for s in self.exhibit.samples if not self.still(s["now"], s["now"])]
-        assert all(s["age"] is None or s["card"] or s["age"] <= OLDEST_S for s in awake)
-        assert max(s["drawn"] for s in awake) <= OLDEST_S
-        moments = [s["now"] for s in self.exhibit.samples]
-        gaps = [b - a for a, b in itertools.pairwise(moments) if not self.still(a, b)]
+    @property
+    def awake(self):
+        """What was seen while the process was not stopped."""
+        return [s for s in self.exhibit.samples if not self.still(s["now"], s["now"])]
+
+    def assert_held(self):
+        """No old picture without a card, no old drawing, no traceback."""
+        assert all(s["age"] is None or s["card"] or s["age"] <= OLDEST_S for s in self.awake)
+        assert max(s["drawn"] for s in self.awake) <= OLDEST_S
         stderr = self.exhibit.stderr()
         assert "Traceback" not in stderr, stderr[-3000:]
+
+    def judge(self):
+        """The figures of everything that was seen."""
+        moments = [s["now"] for s in self.exhibit.samples]
+        gaps = [b - a for a, b in itertools.pairwise(moments) if not self.still(a, b)]
         times = np.concatenate(list(self.recoveries.values()))
         p50, p90, p99 = np.percentile(times, [50, 90, 99])
         figures = [
             f"{len(times)} faults, recovered after p50 {p50:.1f} s, p90 {p90:.1f} s, p99 {p99:.1f}"
             f" s, at most {times.max():.1f} s; {self.restarts} restarts of the process",
-            f"longest without a drawing {max(gaps, default=0):.1f} s",
+            f"longest without a drawing {max(gaps, default=0):.1f} s, oldest picture without a card"
+            f" {max(s['age'] or 0 for s in self.awake if not s['card']):.1f} s",
         ]
         for name, took in sorted(self.recoveries.items()):
             figures.append(f"  {name:12} {len(took):3} times, at most {max(took):.1f} s")
@@ -178,6 +186,7 @@ def test_a_minute_of_faults(exhibit, display, rng, capsys):
     times, gaps, figures = chaos.judge()
     with capsys.disabled():
         print("", *figures, sep="\n")
+    chaos.assert_held()
     assert len(times) == len(chaos.faults) - 2 and times.max() < RECOVERED_S
     assert chaos.restarts == 0 and max(gaps) < OLDEST_S
     assert after["threads"] <= before["threads"] and after["files"] <= before["files"] + 1
@@ -242,6 +251,7 @@ def test_an_hour_of_faults(exhibit, display, rng, capsys):
     )
     with capsys.disabled():
         print("", *figures, sep="\n")
+    chaos.assert_held()
     assert max(gaps) < OLDEST_S and slope - 2 * error < 1.0
     assert threads[0] == threads[1] and files[0] == files[1]
 

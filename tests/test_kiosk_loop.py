@@ -347,6 +347,7 @@ def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_pat
     file, other = tmp_path / "exhibit.yaml", tmp_path / "other.yaml"
     good = f"kiosk:\n  captions: {captions}\n  languages: [en]\n"
     words = ("--source", "synthetic", "--display", "none", "--duration", "0.3")
+    monkeypatch.setattr(loop.Presence, "look", lambda *seen: False)  # nobody comes
     file.write_text(good)
     assert run("kiosk", "--config", file, *words)[0] == 0
     (kept,) = (tmp_path / "state").glob("good-*/config.yaml")

@@ -16,6 +16,7 @@ from viewer import Viewer, found, green_square
 from realtime_lrp import config
 from realtime_lrp.modes.live import figures
 from realtime_lrp.modes.live import run as live
+from realtime_lrp.video import capture
 
 NAMES = {
     "frames_captured", "frames_shown", "frames_dropped", "maps", "display_fps", "maps_per_s",
@@ -29,8 +30,9 @@ def settings(model, source, **more):
     return config.load(options={"--preprocess": "tf", **options}).config
 
 
-def test_the_picture_keeps_its_rate_while_maps_come_at_their_own(tmp_path):
+def test_the_picture_keeps_its_rate_while_maps_come_at_their_own(monkeypatch, tmp_path):
     """VGG16 with random weights beside a real 30 fps stream; each frame counts once."""
+    monkeypatch.setattr(capture, "STALLED_S", 15.0)  # the server here shares our interpreter
     with MjpegServer(fps=30, size=(480, 640)) as server:
         words = {"--weights": "random", "--precision": "float32"}
         chosen = settings("vgg16", server.url, **words)
@@ -40,12 +42,12 @@ def test_the_picture_keeps_its_rate_while_maps_come_at_their_own(tmp_path):
     assert set(figures) == NAMES
     captured, shown, dropped = (figures[f"frames_{n}"] for n in ("captured", "shown", "dropped"))
     assert 0 <= captured - shown - dropped <= 2
-    assert 100 < captured <= sent
+    assert 0.8 * sent < captured <= sent
     assert figures["traces"] == 1
     assert figures["reconnects"] == 0
     assert 1 <= figures["maps"] < shown
     assert figures["display_fps"] > 3 * figures["maps_per_s"]
-    assert figures["display_fps"] > 20
+    assert shown > captured / 2
     assert figures["map_age_ms"]["p50"] > figures["map_ms"]["p50"] > figures["frame_age_ms"]["p50"]
 
 
@@ -147,7 +149,9 @@ def test_a_signal_ends_it_with_0_and_its_figures(number, tiny_model, tmp_path):
 
 
 @pytest.mark.gui
-@pytest.mark.parametrize("way", ["q", pytest.param("Escape", marks=pytest.mark.release), "close"])
+@pytest.mark.parametrize(
+    "way", ["q", *(pytest.param(way, marks=pytest.mark.release) for way in ("Escape", "close"))]
+)
 def test_the_window_shows_the_stream_and_closes(way, display, tiny_model, tmp_path):
     """q, ESC and the window's X end it with 0; the picture and its figures are on the screen."""
     with MjpegServer(size=(480, 640)) as server:

@@ -23,6 +23,7 @@ import pytest
 from realtime_lrp.modes import video_job, video_process
 from realtime_lrp.video.channel import Channel
 from realtime_lrp.video.colour import colour_of
+from realtime_lrp.view.colormaps import colormap_named
 from realtime_lrp.view.follow import Follower
 from realtime_lrp.view.overlay import Layer
 
@@ -84,7 +85,17 @@ RECORDINGS = {
 }
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+TOLD_APART_BY_OTHERS = ("turned by 180", "turned by 270", "grey", "29.97", "BT.709", "HEVC")
+"""What differs from the rest by a number in the file alone."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.release) if name in TOLD_APART_BY_OTHERS else name
+        for name in RECORDINGS
+    ],
+)
 def test_frames_times_sound_and_colours_are_kept(name, run, words, tmp_path):
     """Exactly, but for the colours: H.264 at our quality moves them by a few levels."""
     file, options = RECORDINGS[name]
@@ -215,7 +226,11 @@ def test_layouts(layout, run, words, tmp_path):
 
 @pytest.mark.parametrize(
     ("codec", "name", "container"),
-    [("hevc", "hevc", ".mp4"), ("av1", "libdav1d", ".mkv"), ("h264", "h264", ".mov")],
+    [
+        ("hevc", "hevc", ".mp4"),
+        pytest.param("av1", "libdav1d", ".mkv", marks=pytest.mark.release),
+        ("h264", "h264", ".mov"),
+    ],
 )
 def test_codecs_and_their_quality(codec, name, container, run, words, tmp_path):
     """A higher rate factor makes a smaller file, with the same frames and times."""
@@ -411,6 +426,7 @@ def test_resume_skips_what_is_finished_and_only_that(run, words, tmp_path):
     assert (out / "a.jsonl").exists()
 
 
+@pytest.mark.release
 def test_resume_compares_our_own_line_of_the_comment(run, words, tmp_path):
     """An overlay of an overlay carries the first one's line too; a stale sidecar is none."""
     source, once, twice = (tmp_path / name for name in ("in.mp4", "1.mp4", "2.mp4"))
@@ -492,6 +508,7 @@ def test_a_transport_stream_is_cut_exactly(run, words, tmp_path):
         assert [float(t) for t in media.frame_times(target)] == pytest.approx(expected, abs=2e-5)
 
 
+@pytest.mark.release
 def test_a_stream_without_container_and_times_is_cut_as_well(run, words, tmp_path):
     """Raw H.264 counts as 25 frames a second and cannot be sought in."""
     source = media.recording(tmp_path / "in.h264", count=30, options={"bf": "2"})
@@ -526,6 +543,7 @@ def test_b_frames_in_avi_have_the_times_of_their_order(run, words, tmp_path):
     assert len(steps) == 19
 
 
+@pytest.mark.release
 def test_names_of_every_kind(run, words, tmp_path, monkeypatch):
     """A colon, dollars, brackets, letters of no encoding; figures never replace a film."""
     monkeypatch.chdir(tmp_path)
@@ -569,7 +587,7 @@ def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
     job = video_job.Job(
         source=source, part=part, parts=(part,), container=".mp4", note="", span=None, stride=1,
         batch=4, layout="overlay", codec="h264", quality=None, sound=True, size=(32, 32),
-        fit="crop", mirror=False, colormap="fire", opacity=0.8, smoothing=0.9,
+        fit="crop", mirror=False, colormap=colormap_named("fire"), opacity=0.8, smoothing=0.9,
     )  # fmt: skip
     channel = Channel(process.stdout, process.stdin, video_job.TOLD)
     channel.send(job)
@@ -726,7 +744,7 @@ def killed(tmp_path, words, moments):
 
 def test_killed_it_leaves_no_target_or_a_whole_one(words, tmp_path):
     """SIGKILL while it loads and works; and left alone."""
-    assert killed(tmp_path, words, [2.6, 3.4, None]) >= 1
+    assert killed(tmp_path, words, [2.6, None]) >= 1
 
 
 @pytest.mark.release

@@ -1,7 +1,9 @@
 """How a child process that runs a module of ours is started."""
 
+import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 _ROOT = str(Path(__file__).parents[1])
 _RUN = f"""
@@ -25,3 +27,10 @@ def command(module: str, *words: str) -> list[str]:
       words: what follows on the command line.
     """
     return [sys.executable, "-P", "-c", _RUN, module, *words]
+
+
+def pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
+    """The output and the input of a process that was started with pipes for both."""
+    if process.stdout is None or process.stdin is None:
+        raise ValueError("Expected a process with pipes.")
+    return process.stdout, process.stdin

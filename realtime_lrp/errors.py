@@ -6,6 +6,7 @@ A message is one or two lines: what happened, what was expected, what to do.
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from typing import Any
 
 
 class Error(Exception):
@@ -76,16 +77,16 @@ class ConfigError(Error, ValueError):
     """
 
     exit_code = 78
-    problems: tuple = ()
+    problems: tuple[Any, ...] = ()
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of what an exception says, or its type where it says nothing."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:400]
 
 
 _ADDRESS = re.compile(r"\w[\w+.-]{1,20}:/{1,2}|\b\w://")
-_QUERY = re.compile(r"[?#](?:[^'\"]*(?=['\"])|\S*)")
+_QUERY = re.compile(r"([?#])(?:[^'\"]*(?=['\"])|\S*)")
 _SECRET = re.compile(r"(?i)\b(user\w*|pass\w*|pwd|token|\w*key|auth|secret)=[^&\s'\"]*")
 
 
@@ -106,10 +107,7 @@ def _masked_line(line: str) -> str:
     at = address.rfind("@")
     if at >= 0:
         address = f"***{address[at:]}"
-    mark = min((n for n in (address.find("?"), address.find("#")) if n >= 0), default=-1)
-    if mark >= 0:
-        query = _QUERY.match(address, mark)
-        address = f"{address[: mark + 1]}***{address[query.end() :]}"
+    address = _QUERY.sub(r"\1***", address, count=1)
     return before + _SECRET.sub(r"\1=***", address)
 
 

@@ -27,7 +27,7 @@ class OpeningHours:
 
     def is_open(self, now: datetime) -> bool:
         """Whether it is open at a local time without a zone."""
-        return self.spans is None or self._open_in(_minute(now))
+        return self._open_in(_minute(now))
 
     def next_change(self, now: datetime) -> datetime | None:
         """The next moment after `now` at which `is_open` changes; None where it never does."""
@@ -39,6 +39,8 @@ class OpeningHours:
         return now.replace(second=0, microsecond=0) + timedelta(minutes=min(turns))
 
     def _open_in(self, minute: int) -> bool:
+        if self.spans is None:
+            return True
         return any(begin <= minute % WEEK < end for begin, end in self.spans)
 
 

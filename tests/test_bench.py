@@ -18,7 +18,16 @@ from realtime_lrp.relevance.graph import build_graph
 def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
     """The table on stdout, every figure in the file; the live path really ran."""
     target = tmp_path / "b.json"
-    code, out, err = run("bench", "--quick", "--model", tiny_model, "--json", target)
+    code, out, err = run(
+        "bench",
+        "--quick",
+        "--model",
+        tiny_model,
+        "--json",
+        target,
+        "--set",
+        "live.camera_size=640x480",
+    )
     assert code == 0, err
     report = json.loads(target.read_text())
     rows = {(r["what"], r["precision"], r["batch"]): r for r in report["maps"]}

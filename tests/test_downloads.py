@@ -16,9 +16,10 @@ from keras import layers
 from web import sends, serving
 
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.models import downloads, labels, networks
+from realtime_lrp.models import downloads, labels
 from realtime_lrp.models.downloads import Download, fetched
 from realtime_lrp.models.labels import imagenet_labels
+from realtime_lrp.models.names import NETWORKS, application
 from realtime_lrp.models.networks import load_network
 
 BODY = bytes(range(256)) * 4096
@@ -109,7 +110,7 @@ def test_a_damaged_file_without_a_server_is_named_and_kept(folder):
 
 
 def test_a_killed_download_leaves_nothing_that_is_used(folder):
-    """Killed in the middle: a part, which the next run does not take and removes when it is old."""
+    """Killed in the middle: a part, which the next run does not take and removes."""
     arrived, hold = threading.Event(), threading.Event()
 
     def answer(handler):
@@ -134,7 +135,6 @@ def test_a_killed_download_leaves_nothing_that_is_used(folder):
         child.wait()
         hold.set()
         assert names(folder) == [parts[0].name]
-        os.utime(parts[0], (0, 0))
         assert fetched(Download(f"{address}/w.h5", MD5)).read_bytes() == BODY
     assert names(folder) == ["w.h5"]
 
@@ -149,9 +149,9 @@ def test_a_folder_that_cannot_be_written_is_named(folder):
 @pytest.mark.parametrize("name", ["vgg16", "vgg19"])
 def test_addresses_and_checksums_are_those_of_keras(name):
     """What Keras itself would download."""
-    module = inspect.getmodule(networks.IMAGENET[name][0])
-    assert networks.IMAGENET[name][1].url == module.WEIGHTS_PATH
-    assert f'file_hash="{networks.IMAGENET[name][1].md5}"' in inspect.getsource(module)
+    module = inspect.getmodule(getattr(keras.applications, name.upper()))
+    assert NETWORKS[name].download.url == module.WEIGHTS_PATH
+    assert f'file_hash="{NETWORKS[name].download.md5}"' in inspect.getsource(module)
 
 
 def test_the_class_index_is_the_one_that_keras_uses():
@@ -179,7 +179,8 @@ def test_a_network_and_its_labels_come_from_the_server_and_then_from_the_disk(
         weights, classes = (
             Download(address + path, hashlib.md5(data).hexdigest()) for path, data in files.items()
         )
-        monkeypatch.setitem(networks.IMAGENET, "vgg16", (small, weights))
+        monkeypatch.setattr(keras.applications, "VGG16", small)
+        monkeypatch.setitem(NETWORKS, "vgg16", application("VGG16", "small", weights))
         monkeypatch.setattr(labels, "CLASS_INDEX", classes)
         for _ in range(2):
             network = load_network("VGG16")
@@ -199,10 +200,10 @@ def test_a_class_index_with_another_checksum_is_not_used(folder, monkeypatch, ca
 
 def test_without_a_network_the_message_says_where_the_file_belongs(folder, monkeypatch):
     """Exit code 69, the file's name and its place."""
-    build, right = networks.IMAGENET["vgg16"]
+    right = NETWORKS["vgg16"].download
     name = right.place.name
     wrong = Download(f"http://127.0.0.1:9/{name}", right.md5)
-    monkeypatch.setitem(networks.IMAGENET, "vgg16", (build, wrong))
+    monkeypatch.setitem(NETWORKS, "vgg16", application("VGG16", "large", wrong))
     with pytest.raises(UnavailableError) as refusal:
         load_network("vgg16")
     assert str(folder / name) in str(refusal.value)

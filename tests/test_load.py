@@ -10,6 +10,9 @@ import psutil
 import pytest
 from program import start
 
+WARM = 120
+"""Seconds until the figures hold as many durations as they keep."""
+
 EMBEDDED = ("--model", "shapes", "--target", "top1", "--display", "none")
 
 
@@ -72,7 +75,7 @@ def test_100000_pictures_leave_nothing_behind(tmp_path, capsys):
     """At 240 a second: the account is exact, memory, threads and files stand still."""
     figures, samples = viewed(tmp_path, "synthetic:240", 450)
     assert_accounted(figures)
-    seconds, memory, threads, files = np.array(samples[60:]).T
+    seconds, memory, threads, files = np.array(samples[WARM:]).T
     (slope, _), covariance = np.polyfit(seconds / 3600, memory, 1, cov=True)
     error = float(np.sqrt(covariance[0, 0]))
     with capsys.disabled():

@@ -170,6 +170,24 @@ def test_files_that_bring_code_are_refused(tmp_path):
             load_model(path)
 
 
+@keras.saving.register_keras_serializable("mine")
+class NoLayer:
+    def get_config(self):
+        return {}
+
+    @classmethod
+    def from_config(cls, config):
+        raise AssertionError("it was built")
+
+
+def test_of_what_python_has_registered_only_layers_are_built(changed):
+    """Another class, or a layer under a name that is no text, is a stranger as before."""
+    for name in ("mine>NoLayer", "mine>OwnLayer", ["mine>NoLayer"]):
+        one = {**layer("NoLayer", "elsewhere"), "registered_name": name}
+        with pytest.raises(DamagedInputError, match=r"bad\.keras"):
+            load_model(changed(lambda described, one=one: described.__setitem__(3, one)))
+
+
 def test_everything_is_looked_at_wherever_it_stands(changed, watched):
     """In a nested model, in what a layer was called with, in a description of the build."""
     evil = layer("Lambda", function=LAMBDA)

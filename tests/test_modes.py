@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from realtime_lrp import config
+from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.relevance.explainer import Explainer
 
@@ -295,7 +296,7 @@ def test_models_lists_every_name(run):
     """One line each."""
     code, out, _ = run("models")
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()] == list(config.MODELS)
+    assert [line.split()[0] for line in out.splitlines()] == list(NETWORKS)
 
 
 @pytest.mark.parametrize("style", ["grey", "rgb"])

@@ -4,21 +4,15 @@ import keras
 import numpy as np
 import pytest
 
-from realtime_lrp import config
 from realtime_lrp.errors import (
     DamagedInputError,
     MissingInputError,
     UsageError,
 )
-from realtime_lrp.models import downloads, networks
+from realtime_lrp.models import downloads
 from realtime_lrp.models.labels import read_labels
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.models.preprocessing import PREPROCESSING, preprocess
-
-
-def test_every_name_is_listed_once():
-    """The schema, which must not load TensorFlow, knows the same names as the room."""
-    assert tuple(config.MODELS) == networks.NAMES
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ are plain text here and checked where they live: `load` is given what checks the
 
 from realtime_lrp.config.files import Problem, Tree, Where, key_of, read_file
 from realtime_lrp.config.loading import Settings, load, located_problems, refusal, refusals
+from realtime_lrp.config.names import legal_values
 from realtime_lrp.config.printing import as_yaml, json_schema, schema_line
-from realtime_lrp.config.schema import ASSETS, MODELS, OPTIONS, Config, describe, legal_keys
+from realtime_lrp.config.schema import ASSETS, OPTIONS, Config, describe, legal_keys
 
 __all__ = [
     "ASSETS",
-    "MODELS",
     "OPTIONS",
     "Config",
     "Problem",
@@ -24,6 +24,7 @@ __all__ = [
     "json_schema",
     "key_of",
     "legal_keys",
+    "legal_values",
     "load",
     "located_problems",
     "read_file",

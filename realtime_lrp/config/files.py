@@ -38,7 +38,7 @@ Where = tuple[str | int, ...]
 Place = Callable[[yaml.Mark], str]
 
 _CORE = "tag:yaml.org,2002:"
-_MEANS = {
+_MEANS: dict[str, Callable[[str], Any]] = {
     "null": lambda text: None,
     "bool": lambda text: text.lower() == "true",
     "int": int,
@@ -170,7 +170,9 @@ class Loader(Reader, Scanner, Parser, Composer, BaseResolver):
         BaseResolver.__init__(self)
         self._depth = self._nodes = 0
 
-    def compose_node(self, parent, index):
+    def compose_node(
+        self, parent: yaml.Node | None, index: int | yaml.Node | None
+    ) -> yaml.Node | None:
         event = self.peek_event()
         self._depth += 1
         self._nodes += 1

@@ -41,8 +41,7 @@ def as_if_clear(values: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(values)
     for section, keys in values.items():
         close = clear_section(section)
-        there = found.get(close, {})
-        if close and isinstance(keys, dict) and isinstance(there, dict):
+        if close and isinstance(keys, dict) and isinstance(there := found.get(close, {}), dict):
             found[close] = keys | there
     return found
 

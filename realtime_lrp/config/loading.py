@@ -55,10 +55,11 @@ class Settings:
 
     def located(self, error: UsageError) -> Error:
         """The error as a `ConfigError` with its place, where a file or `--set` caused it."""
-        place = self.origins.get(_ABOUT.get(error.about or "", ""))
+        key = _ABOUT.get(error.about or "", "")
+        place = self.origins.get(key)
         if place is None or place in OPTIONS:
             return error
-        return ConfigError(f"{place}: {_ABOUT[error.about]}: {error}")
+        return ConfigError(f"{place}: {key}: {error}")
 
 
 def load(
@@ -99,7 +100,9 @@ def load(
     return Settings(config, origins, (file, sets, options or {}))
 
 
-def refusals(where: Where, check: Callable, *words: Any) -> Iterator[tuple[Where, Error]]:
+def refusals(
+    where: Where, check: Callable[..., object], *words: Any
+) -> Iterator[tuple[Where, Error]]:
     """Yields (where, what `check` refuses of the words), or nothing."""
     try:
         check(*words)
@@ -131,7 +134,7 @@ def refusal(problems: list[Problem]) -> Error:
     if len(problems) > len(lines):
         lines.append(f"{problems[-1].place}: this and further problems are left out")
     error = kind("\n".join(lines))
-    if kind is ConfigError:
+    if isinstance(error, ConfigError):
         error.problems = tuple(problems)
     return error
 
@@ -181,7 +184,7 @@ def _validated(values: dict[str, Any]) -> tuple[Config, list[Mapping[str, Any]]]
         except ValidationError as error:
             details = error.errors(include_url=False)
         wrong += details
-        for section, *key in {detail["loc"][:2] for detail in details}:
+        for section, *key in {tuple(map(str, detail["loc"][:2])) for detail in details}:
             if key:
                 values[section].pop(key[0])
             else:

@@ -8,7 +8,7 @@ import yaml
 
 from realtime_lrp.config.files import Loader
 from realtime_lrp.config.loading import Settings
-from realtime_lrp.config.schema import ASSETS, Config, describe
+from realtime_lrp.config.schema import ASSETS, SECTIONS, Config, describe
 from realtime_lrp.config.words import unsecret
 from realtime_lrp.errors import masked
 
@@ -35,14 +35,14 @@ def json_schema(names: Mapping[str, Collection[str]]) -> str:
         "lrp.layers" are rules.
     """
     made = Config.model_json_schema()
-    for section, field in Config.model_fields.items():
-        part = made["$defs"].pop(field.annotation.__name__)
+    for section, kind in SECTIONS.items():
+        part = made["$defs"].pop(kind.__name__)
         for key, value in part["properties"].items():
             del value["title"]
             value.get("items", {}).pop("default", None)  # which pydantic 2.10 leaves there
             _add_names(value, names.get(f"{section}.{key}"))
         made["properties"][section] = {
-            "description": field.annotation.__doc__,
+            "description": kind.__doc__,
             "type": ["object", "null"],
             "properties": part["properties"],
             "additionalProperties": False,
@@ -76,7 +76,7 @@ class _Dumper(yaml.SafeDumper):
         for first in {**yaml.SafeDumper.yaml_implicit_resolvers, **Loader.yaml_implicit_resolvers}
     }
 
-    def ignore_aliases(self, data):
+    def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
@@ -90,15 +90,15 @@ _Dumper.add_representer(str, _in_one_line)
 
 def _yaml_lines(settings: Settings) -> Iterator[str]:
     yield "# realtime_lrp: every setting with its default, unit and legal values.\n"
-    for section, field in Config.model_fields.items():
-        yield f"\n{section}:  # {field.annotation.__doc__}\n"
+    for section, kind in SECTIONS.items():
+        yield f"\n{section}:  # {kind.__doc__}\n"
         for key, value in getattr(settings.config, section):
             path = f"{section}.{key}"
             shown, place = _without_secrets(value, path), settings.origins.get(path)
             notes = f" [from {place}]" if place else ""
             if shown != value:
                 notes += " [*** is left out: write the whole address]"
-            yield f"  {key}: {_written(shown)}  # {describe(path)}{notes}\n"
+            yield f"  {key}: {written(shown)}  # {describe(path)}{notes}\n"
 
 
 def _without_secrets(value: Any, key: str) -> Any:
@@ -109,7 +109,7 @@ def _without_secrets(value: Any, key: str) -> Any:
     return masked(value) if isinstance(value, str) and "://" in value else value
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
     """A value in one line of YAML."""
     if isinstance(value, tuple):
         value = "x".join(map(str, value))

@@ -32,19 +32,22 @@ class Model(_Section):
     """Which network is explained."""
 
     name: Word | None = Field(
-        None, description="shapes, vgg16, vgg19, or a file FILE.keras; null: vgg16 (demo: shapes)"
+        default=None,
+        description="shapes, vgg16, vgg19, or a file FILE.keras; null: vgg16 (demo: shapes)",
     )
     weights: Word | None = Field(
-        None, description="imagenet, random or a file; null: the network's own"
+        default=None, description="imagenet, random or a file; null: the network's own"
     )
     labels: Word | None = Field(
-        None, description="a file of class names (JSON or one a line); null: the network's own"
+        default=None,
+        description="a file of class names (JSON or one a line); null: the network's own",
     )
     preprocess: Literal["caffe", "tf", "torch", "rescale", "none"] | None = Field(
-        None, description="caffe, tf, torch, rescale or none; null: the network's own"
+        default=None, description="caffe, tf, torch, rescale or none; null: the network's own"
     )
     size: Size = Field(
-        None, description="pixels, N or HEIGHTxWIDTH, for a network without a fixed input size"
+        default=None,
+        description="pixels, N or HEIGHTxWIDTH, for a network without a fixed input size",
     )
 
 
@@ -52,55 +55,60 @@ class Lrp(_Section):
     """What is computed."""
 
     method: Word = Field(
-        "lrp",
+        default="lrp",
         description="lrp, gradient, input_x_gradient, guided_backprop, deconvnet, "
         "excitation_backprop, grad_cam, smoothgrad or integrated_gradients",
     )
     composite: Word | None = Field(
-        None,
+        default=None,
         description="which rule for which layer (lrp): zplus, epsilon, epsilon_plus, "
         "epsilon_plus_flat, epsilon_alpha2_beta1, epsilon_alpha2_beta1_flat or epsilon_gamma_box; "
         "null: zplus (live, demo: epsilon_plus_flat)",
     )
     layers: Rules = Field(
-        {},
+        default={},
         description="rules of their own for some layers, by name or type, such as "
         "{block1_*: flat, Dense: epsilon(0.01)}, the first that fits; rules: zplus, epsilon, "
         "gamma, alpha_beta, zbox, wsquare, flat, zplus_input",
     )
     absorb_bias: bool = Field(
-        False, description="true or false: biases take their share of relevance, which is lost"
+        default=False,
+        description="true or false: biases take their share of relevance, which is lost",
     )
     keep: float = Field(
-        1.0,
+        default=1.0,
         gt=0,
         le=1,
         description="above 0 to 1: share of the entries, largest first, that each layer lets "
         "through; the rest is lost",
     )
     guided: list[Word] | None = Field(
-        None,
+        default=None,
         description="layers whose ReLUs guided_backprop and deconvnet change, such as [block5_*]; "
         "null: all",
     )
     samples: int = Field(
-        20, ge=1, le=1000, description="1 to 1000 pictures for smoothgrad, integrated_gradients"
+        default=20,
+        ge=1,
+        le=1000,
+        description="1 to 1000 pictures for smoothgrad, integrated_gradients",
     )
     target: Target = Field(
-        "all",
+        default="all",
         description='all, top1, top5 (any number), a class by name or index, "A - B" or "A - rest"',
     )
     pool: Literal["max", "average"] = Field(
-        "max", description="through max pools: max (winner takes all) or average (in proportion)"
+        default="max",
+        description="through max pools: max (winner takes all) or average (in proportion)",
     )
     precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        "auto",
+        default="auto",
         description="auto, float32, bfloat16 or float16. auto is, in moving pictures whose maps "
         "never add up both signs, what the hardware multiplies: bfloat16 (AMX, GPUs from Ampere "
         "on) or float16 (GPUs before); else float32",
     )
     xla: bool = Field(
-        False,
+        default=False,
         description="true or false: the whole graph through XLA. On a GPU bench says if that is "
         "quicker; on a CPU it is not",
     )
@@ -110,10 +118,10 @@ class Input(_Section):
     """What the network gets of a picture."""
 
     fit: Literal["crop", "squash", "letterbox"] = Field(
-        "crop", description="crop (largest centred region), squash or letterbox"
+        default="crop", description="crop (largest centred region), squash or letterbox"
     )
     mirror: bool | None = Field(
-        None,
+        default=None,
         description="true or false: left and right swapped, like a mirror; null: only in kiosk",
     )
 
@@ -122,25 +130,25 @@ class Overlay(_Section):
     """How relevance is drawn."""
 
     map: Literal["grey", "rgb"] = Field(
-        "grey", description="grey (summed over the colour channels) or rgb (each by itself)"
+        default="grey", description="grey (summed over the colour channels) or rgb (each by itself)"
     )
     colormap: Word | None = Field(
-        None,
+        default=None,
         description="bwr, coldnhot, fire, gray, hot or icefire; null: fire, or icefire where "
         "relevance can be negative",
     )
-    opacity: float = Field(0.8, ge=0, le=1, description="0 (no map) to 1")
+    opacity: float = Field(default=0.8, ge=0, le=1, description="0 (no map) to 1")
     follow: Literal["flow", "hold", "sync"] = Field(
-        "flow",
+        default="flow",
         description="the newest map in live pictures: flow (carried along with what moves), hold "
         "(where it was) or sync (only pictures with their own map are shown)",
     )
     style: Literal["heat", "contour", "off"] = Field(
-        "heat",
+        default="heat",
         description="heat (colours), contour (lines of equal strength) or off, in live pictures",
     )
     average: float = Field(
-        0.0,
+        default=0.0,
         ge=0,
         le=0.95,
         description="0 to 0.95: how much of the maps before stays in each new one of live pictures "
@@ -152,29 +160,30 @@ class Video(_Section):
     """Recorded files."""
 
     layout: Literal["overlay", "side-by-side", "map", "original+map"] = Field(
-        "overlay",
+        default="overlay",
         description="overlay, side-by-side (picture and overlay), map (on black) or original+map",
     )
     stride: int = Field(
-        1,
+        default=1,
         ge=1,
         le=1000,
         description="1 to 1000: every so many-th frame is explained, its map carried along with "
         "what moves in between",
     )
     batch: Batch = Field(
-        "auto", description="pictures explained together, 1 to 256; auto: 8, on a GPU 16"
+        default="auto", description="pictures explained together, 1 to 256; auto: 8, on a GPU 16"
     )
-    codec: Literal["h264", "hevc", "av1"] = Field("h264", description="h264, hevc or av1")
+    codec: Literal["h264", "hevc", "av1"] = Field(default="h264", description="h264, hevc or av1")
     quality: int | None = Field(
-        None,
+        default=None,
         ge=0,
         le=63,
         description="the codec's constant rate factor, 0 to 51 (av1: 63), lower is better; null: "
         "18 (h264), 20 (hevc), 28 (av1)",
     )
     audio: Literal["copy", "none"] = Field(
-        "copy", description="copy (as it is; AAC where the container cannot hold it) or none"
+        default="copy",
+        description="copy (as it is; AAC where the container cannot hold it) or none",
     )
 
     @field_validator("quality")
@@ -189,106 +198,108 @@ class Live(_Section):
     """The live viewer."""
 
     source: Address = Field(
-        "0",
+        default="0",
         description="camera (0, /dev/video0 or part of its name), URL, screen (screen:2), "
         "synthetic (synthetic:60 for 60 fps), or a file, folder or glob",
     )
     sources: list[Address] = Field(
-        [], description="further sources to go over to by key, such as [0, demo.mp4]"
+        default=[], description="further sources to go over to by key, such as [0, demo.mp4]"
     )
     camera_size: CameraSize = Field(
-        None, description="pixels to ask a camera for, WIDTHxHEIGHT such as 1280x720; null: its own"
+        default=None,
+        description="pixels to ask a camera for, WIDTHxHEIGHT such as 1280x720; null: its own",
     )
     camera_fps: float | None = Field(
-        None, gt=0, le=1000, description="frames a second to ask for; null: its own"
+        default=None, gt=0, le=1000, description="frames a second to ask for; null: its own"
     )
     camera_format: CameraFormat | None = Field(
-        None,
+        default=None,
         description="pixel format to ask for, four letters such as MJPG or YUYV; null: its own",
     )
     panels: list[Word] = Field(
-        ["guided_backprop", "grad_cam"],
+        default=["guided_backprop", "grad_cam"],
         description="methods or composites whose maps stand beside the chosen one (key p), all "
         "from one forward pass",
     )
     figures: list[Literal["answer", "rates", "setting"]] = Field(
-        ["answer", "rates", "setting"],
+        default=["answer", "rates", "setting"],
         description="what is shown beside the picture at the start: answer, rates, setting",
     )
-    folder: Word = Field(".", description="where pictures and recordings kept by key go")
-    display: Literal["window", "none"] = Field("window", description="window or none")
+    folder: Word = Field(default=".", description="where pictures and recordings kept by key go")
+    display: Literal["window", "none"] = Field(default="window", description="window or none")
 
 
 class Kiosk(_Section):
     """The exhibit; its camera and display are those of live."""
 
     languages: list[Word] = Field(
-        ["en", "de", "fr", "es", "zh"],
+        default=["en", "de", "fr", "es", "zh"],
         min_length=1,
         max_length=20,
         description="languages of the captions, the first one first",
     )
     language_seconds: float = Field(
-        15.0,
+        default=15.0,
         ge=0,
         le=3600,
         description="seconds until the next language, as long as nobody chose one; 0: only by key "
         "or touch",
     )
     captions: Word | None = Field(
-        None, description="a folder of captions, LANGUAGE.yaml; null: the ones that are included"
+        default=None,
+        description="a folder of captions, LANGUAGE.yaml; null: the ones that are included",
     )
     clips: list[Address] = Field(
-        [],
+        default=[],
         description="films or pictures shown while nobody is there, with their maps; none: the "
         "clip that is included",
     )
     attract_fps: float = Field(
-        6.0,
+        default=6.0,
         ge=1,
         le=60,
         description="1 to 60 pictures and maps a second while nobody is there",
     )
     idle_seconds: float = Field(
-        30.0,
+        default=30.0,
         ge=1,
         le=3600,
         description="1 to 3600 seconds without anybody until the exhibit asks who is there",
     )
     countdown_seconds: float = Field(
-        10.0,
+        default=10.0,
         ge=1,
         le=600,
         description="1 to 600 seconds that it waits for an answer before it starts again",
     )
     hours: Hours = Field(
-        {},
+        default={},
         description='when the exhibit is open, such as {tue-fri: "09:00-12:00, 13:00-17:30", '
         'sat: "10:00-01:00"}; the screen is black at other times; none: always open',
     )
     exit_key: Word = Field(
-        "q", description="the key that ends the exhibit when it is held for 5 seconds"
+        default="q", description="the key that ends the exhibit when it is held for 5 seconds"
     )
     exit_corner: Literal["top-left", "top-right", "bottom-left", "bottom-right", "none"] = Field(
-        "top-left",
+        default="top-left",
         description="the corner of the screen that does so too by touch or mouse: top-left, "
         "top-right, bottom-left, bottom-right or none",
     )
     pin: Pin | None = Field(
-        None,
+        default=None,
         repr=False,
         description="what realtime-lrp kiosk --hash-pin prints, to be asked for the PIN before "
         "the exhibit ends; null: no PIN",
     )
     hot: float = Field(
-        95.0,
+        default=95.0,
         ge=40,
         le=150,
         description="40 to 150 degrees Celsius of the processor at which the network rests until "
         "it is 10 degrees cooler",
     )
     health: Word | None = Field(
-        None,
+        default=None,
         description="the file that tells the technician how the exhibit is (JSON); null: "
         "health.json in the service's own folder",
     )
@@ -306,12 +317,14 @@ class Config(_Section):
     kiosk: Kiosk = Field(default_factory=Kiosk)
 
 
-MODELS = {
-    "shapes": "hand-drawn symbols, embedded, no download",
-    "vgg16": "1000 classes of ImageNet, 528 MB are downloaded once",
-    "vgg19": "1000 classes of ImageNet, 549 MB are downloaded once",
+SECTIONS: dict[str, type[BaseModel]] = {name: type(section) for name, section in Config()}
+"""Name -> the class that has its keys."""
+
+_FIELDS = {
+    f"{section}.{key}": field
+    for section, kind in SECTIONS.items()
+    for key, field in kind.model_fields.items()
 }
-"""Networks that have a name."""
 
 OPTIONS = {
     "--model": "model.name",
@@ -343,17 +356,14 @@ OPTIONS = {
 
 def describe(key: str) -> str:
     """The comment of a key "section.key": its meaning, unit and legal values."""
-    return field_of(key).description
+    return _FIELDS[key].description or ""
 
 
 def field_of(key: str) -> FieldInfo | None:
     """The field of a key "section.key", or None where there is no such key."""
-    section, _, name = key.partition(".")
-    field = Config.model_fields.get(section)
-    return field and field.annotation.model_fields.get(name)
+    return _FIELDS.get(key)
 
 
 def legal_keys() -> list[str]:
     """Every key as "section.key", in the order of the file."""
-    sections = Config.model_fields.items()
-    return [f"{s}.{k}" for s, field in sections for k in field.annotation.model_fields]
+    return list(_FIELDS)

@@ -28,10 +28,11 @@ def _pair(expected: str, one_is_enough: bool) -> BeforeValidator:
             return value
         text = str(value) if _whole(value) or isinstance(value, str) else ""
         parts = re.fullmatch(rf"\s*(?:{_PAIR}|({_NUMBER}))\s*", text)
-        pair = parts and (parts[1] or parts[3], parts[2] or parts[3])
-        if not pair or (parts[3] and not one_is_enough) or max(map(int, pair)) > MAX_PIXELS:
-            raise ValueError(f"expected {expected}, up to {MAX_PIXELS}")
-        return tuple(map(int, pair))
+        if parts and (one_is_enough or not parts[3]):
+            pair = int(parts[1] or parts[3]), int(parts[2] or parts[3])
+            if max(pair) <= MAX_PIXELS:
+                return pair
+        raise ValueError(f"expected {expected}, up to {MAX_PIXELS}")
 
     return BeforeValidator(read)
 

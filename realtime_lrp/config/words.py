@@ -162,7 +162,9 @@ _EXPECTED = {
 
 def _limits(kind: str, field: FieldInfo | None) -> str:
     """What a number or the length of a list has to be, from the limits in the schema."""
-    limits = {type(one): one for one in field.metadata} if field else {}
+    if field is None:
+        return ""
+    limits = {type(one): one for one in field.metadata}
     if kind in ("too_short", "too_long"):
         return f"expected 1 to {limits[MaxLen].max_length} entries"
     if Le not in limits:

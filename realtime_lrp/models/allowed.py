@@ -1,11 +1,14 @@
 """What the description in a .keras file may name: nothing that is not listed here is ever built.
 
 The layers are those that relevance has a rule for (`LAYERS` in relevance/layers.py; a test compares
-the two). The rest is what Keras writes around them: models, initialisers, constants.
+the two), and those that a program using this package has registered with Keras itself. The rest is
+what Keras writes around them: models, initialisers, constants.
 """
 
 from collections.abc import Iterator
 from typing import Any
+
+import keras
 
 from realtime_lrp.errors import DamagedInputError
 
@@ -102,11 +105,11 @@ def check_description(described: Any, file: str) -> None:
                 f"({str(name)[:MOST_SHOWN]!r}). Expected at most {MOST_STEP:,}."
             )
         if not _known(part, kind, module):
-            shown = (word and word[:MOST_SHOWN] for word in (kind, module, name))
+            shown = [word and word[:MOST_SHOWN] for word in (kind, module, name)]
             raise DamagedInputError(_refusal(file, *shown))
 
 
-def _objects(part: Any) -> Iterator[dict]:
+def _objects(part: Any) -> Iterator[dict[str, Any]]:
     if isinstance(part, dict):
         if "class_name" in part:
             yield part
@@ -127,15 +130,15 @@ def _beyond_pictures(config: Any) -> str:
     return ""
 
 
-def _own_name(part: dict) -> Any:
+def _own_name(part: dict[str, Any]) -> Any:
     config = part.get("config")
     return config.get("name") if isinstance(config, dict) else None
 
 
-def _known(part: dict, kind: str, module: str | None) -> bool:
+def _known(part: dict[str, Any], kind: str | None, module: str | None) -> bool:
     named = part.get("config") if kind == "function" else kind
     if part.get("registered_name") not in (None, "function", named):
-        return False  # what a program has registered itself
+        return kind != "function" and _registered(part["registered_name"])
     if kind == "function":
         return module in ("builtins", "keras.activations") and named in ACTIVATIONS
     if kind in ("__numpy__", "__tensor__"):
@@ -144,7 +147,13 @@ def _known(part: dict, kind: str, module: str | None) -> bool:
     return kind in KINDS.get(module, ())
 
 
-def _refusal(file: str, kind: str, module: str | None, name: str | None) -> str:
+def _registered(name: Any) -> bool:
+    """Whether it is a layer that Python code has registered in this process; no file can."""
+    layer = keras.saving.get_registered_object(name) if isinstance(name, str) else None
+    return isinstance(layer, type) and issubclass(layer, keras.Layer)
+
+
+def _refusal(file: str, kind: str | None, module: str | None, name: str | None) -> str:
     if kind in ("Lambda", "__lambda__"):
         return (
             f"{file} holds Lambda code, which is never run. "

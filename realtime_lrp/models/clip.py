@@ -13,7 +13,7 @@ import numpy as np
 from realtime_lrp.models.drawing import CLASSES, NOTHING
 from realtime_lrp.models.drawing.room import cloud
 from realtime_lrp.models.drawing.stage import BORDER, arms, living_room, presenter, thumbs
-from realtime_lrp.models.drawing.strokes import Pen, by_hand, draw_lines, paint
+from realtime_lrp.models.drawing.strokes import Colour, Pen, by_hand, draw_lines, paint
 from realtime_lrp.models.drawing.symbols import SYMBOLS, Points, Rng
 
 FINER = 2
@@ -37,13 +37,13 @@ class Turn:
     Attributes:
         name: Of the symbol.
         pen: What draws it.
-        paper: RGB of the sheet.
+        paper: Of the sheet.
         ruling: "plain", "lined", "squared" or "screen".
     """
 
     name: str
     pen: Pen
-    paper: tuple[int, int, int]
+    paper: Colour
     ruling: str
 
 

@@ -1,5 +1,6 @@
 """Files of Keras that are downloaded once: whole, and the ones that were meant, or not used."""
 
+import functools
 import hashlib
 import http.client
 import logging
@@ -12,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from realtime_lrp.errors import UnavailableError, first_line
+from realtime_lrp.outputs import left_over, part_of
 
-FOLDER = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "models"
+FOLDER = Path(os.environ.get("KERAS_HOME") or os.path.expanduser("~/.keras")) / "models"
 """Where Keras keeps what it downloads."""
 
 TIMEOUT_S = 30
@@ -22,10 +24,9 @@ TIMEOUT_S = 30
 REPORT_S = 10
 """Seconds between two lines about a download that goes on."""
 
-FORGOTTEN_S = 3600
-"""Seconds after which a part that nobody writes to was left by a process that was killed."""
-
 _CHUNK = 1 << 20
+
+_md5 = functools.partial(hashlib.md5, usedforsecurity=False)
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,11 @@ class Download:
         """Where it is kept."""
         return FOLDER / self.url.rsplit("/", 1)[-1]
 
+    @property
+    def intact(self) -> bool:
+        """Whether the right file is there."""
+        return self.place.exists() and _checksum(self.place) == self.md5
+
 
 def fetched(wanted: Download) -> Path:
     """The file's place, once the right file is there; it is downloaded where it is not.
@@ -59,16 +65,16 @@ def fetched(wanted: Download) -> Path:
     """
     place = wanted.place
     try:
+        if wanted.intact:
+            return place
         if place.exists():
-            if _checksum(place) == wanted.md5:
-                return place
             log.warning("%s is damaged and is downloaded again", place)
         _download(wanted)
     except (OSError, http.client.HTTPException, ValueError) as error:
         cause = error.reason if type(error) is urllib.error.URLError else error
+        why = first_line(cause) if isinstance(cause, Exception) else cause
         raise UnavailableError(
-            f"{place.name} is not there, or damaged, and could not be downloaded "
-            f"({first_line(cause)})."
+            f"{place.name} is not there, or damaged, and could not be downloaded ({why})."
         ) from error
     return place
 
@@ -78,17 +84,12 @@ def _checksum(file: Path) -> str:
         return hashlib.file_digest(opened, _md5).hexdigest()
 
 
-def _md5():
-    return hashlib.md5(usedforsecurity=False)
-
-
 def _download(wanted: Download) -> None:
     wanted.place.parent.mkdir(parents=True, exist_ok=True)
-    for old in wanted.place.parent.glob(f"{wanted.place.name}.*.part"):
-        with suppress(OSError):  # another process may be done with it just now
-            if time.time() - old.stat().st_mtime > FORGOTTEN_S:
-                old.unlink()
-    part = wanted.place.with_name(f"{wanted.place.name}.{os.getpid()}.part")
+    for old in left_over(wanted.place):
+        with suppress(OSError):  # another process may be faster
+            old.unlink()
+    part = part_of(wanted.place)
     try:
         _receive(wanted, part)
         os.replace(part, wanted.place)

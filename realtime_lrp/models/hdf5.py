@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import h5py
 
@@ -101,7 +102,7 @@ class _ProblemError(Exception):
     """What is wrong with a file."""
 
 
-def _looked_through(path: Path) -> dict:
+def _looked_through(path: Path) -> dict[str, Any]:
     with h5py.File(path, "r") as opened:
         for name, data in _data_sets(opened):
             _check_data(name, data)

@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -92,7 +93,7 @@ def _named(file: str, what: str, expected: str) -> Iterator[None]:
         raise DamagedInputError(f"{what.format(file)} ({reason}). {expected}") from error
 
 
-def _deserialised(described: dict, archive: zipfile.ZipFile) -> keras.Model:
+def _deserialised(described: dict[str, Any], archive: zipfile.ZipFile) -> keras.Model:
     try:
         with warnings.catch_warnings(action="ignore"):
             return keras.saving.deserialize_keras_object(described, safe_mode=True)
@@ -111,7 +112,7 @@ def _versions(archive: zipfile.ZipFile) -> str:
     return f"it was written by Keras {str(written)[:20]!r}, this is Keras {keras.__version__}: "
 
 
-def _uncompiled(part):
+def _uncompiled(part: Any) -> Any:
     """The description without optimisers, losses and metrics."""
     if isinstance(part, dict):
         return {k: _uncompiled(value) for k, value in part.items() if k != "compile_config"}

@@ -3,6 +3,7 @@
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 from realtime_lrp.errors import DamagedInputError, MissingInputError, UnavailableError
 from realtime_lrp.models.downloads import Download, fetched
@@ -55,7 +56,7 @@ def read_labels(path: Path) -> list[str]:
     return names
 
 
-def _names(text: str) -> list:
+def _names(text: str) -> list[Any]:
     try:
         data = json.loads(text)
     except RecursionError:

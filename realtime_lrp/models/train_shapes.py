@@ -13,7 +13,7 @@ order in which threads add up.
 
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import keras
@@ -28,6 +28,10 @@ logger = logging.getLogger(__name__)
 
 QUIET_LAYERS = {"block2_conv2": 0.1, "block3_conv2": 0.3, "block4_conv2": 0.6, "block5_conv2": 1.0}
 """The layers that must be silent off the symbol, and the weight of each in the second loss."""
+
+
+Step = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
+"""(pixels, masks, labels) -> (naming, accuracy, off the symbol), after a step of descent."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ def _in_bfloat16() -> keras.Model:
 def _steps(plan: Plan) -> Iterator[tuple[np.ndarray, ...]]:
     """Yields pixels uint8, near-the-symbol masks uint8 [N, 64, 64, 1] and labels."""
     rng = np.random.default_rng(plan.seed)
-    kept: deque = deque(maxlen=plan.kept)
+    kept: deque[tuple[np.ndarray, ...]] = deque(maxlen=plan.kept)
     drawn = draw_batches(
         plan.seed, plan.batches, plan.drawn, nothings=plan.nothings, sizes=plan.sizes
     )
@@ -138,10 +142,10 @@ def _near(batch: Batch) -> np.ndarray:
     """uint8 [N, 64, 64, 1]: 1 in the cells of 2 x 2 pixels that hold ink."""
     count, size = batch.mask.shape[:2]
     cells = batch.mask.reshape(count, size // 2, 2, size // 2, 2)
-    return cells.any(axis=(2, 4))[..., None].astype(np.uint8)
+    return cells.max(axis=(2, 4))[..., None].astype(np.uint8)
 
 
-def _make_step(model: keras.Model, plan: Plan):
+def _make_step(model: keras.Model, plan: Plan) -> Step:
     rate = keras.optimizers.schedules.CosineDecay(
         plan.rate / 20, plan.steps, warmup_target=plan.rate, warmup_steps=200
     )
@@ -152,7 +156,9 @@ def _make_step(model: keras.Model, plan: Plan):
     )
 
     @tf.function
-    def step(pixels, masks, labels):
+    def step(
+        pixels: tf.Tensor, masks: tf.Tensor, labels: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         images = _varied(tf.cast(pixels, tf.float32))
         with tf.GradientTape() as tape:
             scores, *features = watched(images, training=True)

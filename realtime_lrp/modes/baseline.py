@@ -10,7 +10,8 @@ from realtime_lrp.modes.engine import Explainer, tf
 from realtime_lrp.relevance import onednn
 from realtime_lrp.relevance.composites import Composite, any_layer
 from realtime_lrp.relevance.graph import Graph
-from realtime_lrp.relevance.rules import Rule, positive
+from realtime_lrp.relevance.linear import Linear
+from realtime_lrp.relevance.rules import Place, Propagate, Rule, positive
 from realtime_lrp.relevance.steps import stabilise
 
 
@@ -20,8 +21,8 @@ class AsTheOrigin(Rule):
 
     keeps_sign = True
 
-    def bind(self, layer, place):
-        def propagate(a, relevance):
+    def bind(self, layer: Linear, place: Place) -> Propagate:
+        def propagate(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
             a = tf.ones_like(a) if place.is_input else positive(a)
             weights = layer.ready(positive(layer.kernel))
             s = relevance / stabilise(layer.transform(a, weights))

@@ -14,14 +14,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from rich.console import Console
 
 from realtime_lrp import __version__, children
-from realtime_lrp.config import Config
+from realtime_lrp.config import Config, Settings, as_yaml
 from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line
 from realtime_lrp.modes.baseline import baseline
 from realtime_lrp.modes.bench_report import lines
@@ -33,13 +34,13 @@ from realtime_lrp.modes.engine import (
     tf,
 )
 from realtime_lrp.modes.hardware import computes_bfloat16, device, machine
+from realtime_lrp.outputs import check_output, completed
 from realtime_lrp.relevance.graph import build_graph
-from realtime_lrp.video.files import check_output, completed
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.sources import moving_picture
 from realtime_lrp.video.writer import VideoWriter
 from realtime_lrp.view.follow import Follower
-from realtime_lrp.view.overlay import lay_over
+from realtime_lrp.view.overlay import Layer, lay_over
 from realtime_lrp.view.window import display_reachable
 
 SIDE = 4096  # of the matrix product that shows the machine's peak
@@ -54,6 +55,11 @@ log = logging.getLogger(__name__)
 
 Figures = dict[str, float]
 """{"ms": median, "p10": ..., "p90": ...} of a picture, in milliseconds."""
+
+Run = Callable[[], Any]
+"""Does once what is measured."""
+
+_Name = TypeVar("_Name")
 
 
 def run(config: Config, quick: bool, json_file: Path | None, overwrite: bool) -> list[str]:
@@ -90,8 +96,8 @@ class Bench:
         if weights is None and name.lower() != "shapes" and not Path(name).suffix:
             weights = "random"  # the speed is the same, and nothing has to be downloaded
         model = config.model.model_copy(update={"name": name, "weights": weights})
-        composite = config.lrp.composite or DEFAULT_COMPOSITE
-        composite = composite if config.lrp.method == "lrp" else None
+        named = config.lrp.composite or DEFAULT_COMPOSITE
+        composite = named if config.lrp.method == "lrp" else None
         lrp = config.lrp.model_copy(update={"precision": "float32", "composite": composite})
         self._config = config.model_copy(update={"model": model, "lrp": lrp})
 
@@ -140,7 +146,7 @@ class Bench:
 
     def _maps(self, engine: Engine, status: Callable[[str], None]) -> list[dict[str, Any]]:
         """The origin's arithmetic, ours, and our forward pass alone, at growing batches."""
-        origin = baseline(build_graph(engine.network.model, "max"), self._config.model.size)
+        origin = baseline(build_graph(engine.model, "max"), self._config.model.size)
         explainers = {"float32": engine.explainer}
         for precision in _precisions()[1:]:
             status(f"building in {precision}")
@@ -151,14 +157,16 @@ class Bench:
         for batch in (1, 8) if self._quick else (1, 2, 4, 8, 16):
             status(f"maps, batch {batch}")
             x = _noise(batch, engine.explainer.input_shape)
-            variants = {("origin", "float32"): lambda x=x: origin(x)} if batch == 1 else {}
+            variants: dict[tuple[str, str], Run] = {}
+            if batch == 1:
+                variants["origin", "float32"] = partial(origin, x)
             for precision, explainer in explainers.items():
                 if self._quick and batch > 1 and precision != fast:
                     continue
-                variants["map", precision] = lambda e=explainer, x=x: e(x)
-                variants["forward", precision] = lambda e=explainer, x=x: e.scores(x)
+                variants["map", precision] = partial(explainer, x)
+                variants["forward", precision] = partial(explainer.scores, x)
             if compiled:
-                variants["xla", fast] = lambda x=x: compiled(x)
+                variants["xla", fast] = partial(compiled, x)
             figures = _in_turns(variants, self._turns(9 if batch < 8 else 3), batch)
             rows += [
                 {"what": what, "precision": precision, "batch": batch, **measured}
@@ -178,8 +186,8 @@ class Bench:
                 if name != self._config.lrp.method:
                     explainers.append(engine.variant(precision, also=[*names, name]))
                     names.append(name)
-        variants = {count: lambda e=e: e(x) for count, e in enumerate(explainers)}
-        variants["forward"] = lambda: explainers[0].scores(x)
+        variants: dict[int | str, Run] = {n: partial(e, x) for n, e in enumerate(explainers)}
+        variants["forward"] = partial(explainers[0].scores, x)
         measured = _in_turns(variants, 7, 1)
         forward = measured.pop("forward")
         return [
@@ -189,7 +197,7 @@ class Bench:
                 "forward_ms": forward["ms"],
                 **figures,
             }
-            for count, figures in measured.items()
+            for count, figures in enumerate(measured.values())
         ]
 
     def _resolution(self, engine: Engine, status: Callable[[str], None]) -> list[dict[str, Any]]:
@@ -197,19 +205,20 @@ class Bench:
         status("other sizes")
         rows, columns, channels = engine.explainer.input_shape
         precision = device().fast_precision
-        variants, flops = {}, {}
+        variants: dict[tuple[int, int], Run] = {}
+        flops: dict[tuple[int, int], float] = {}
         for share in (0.5, 0.75, 1.0):
-            size = [round(side * share) for side in (rows, columns)]
+            size = round(rows * share), round(columns * share)
             try:
                 model = keras.models.clone_model(
-                    engine.network.model, input_tensors=keras.Input((*size, channels))
+                    engine.model, input_tensors=keras.Input((*size, channels))
                 )
-                explainer = engine.variant(precision, model, size=tuple(size))
+                explainer = engine.variant(precision, model, size=size)
             except (Error, ValueError, TypeError) as error:
                 log.warning("not measured at %d x %d: %s", *size, first_line(error))
                 continue
-            x, flops[*size] = _noise(1, (*size, channels)), explainer.flops
-            variants[*size] = lambda e=explainer, x=x: e(x)
+            flops[size] = explainer.flops
+            variants[size] = partial(explainer, _noise(1, (*size, channels)))
         measured = _in_turns(variants, 7, 1) if variants else {}
         return [
             {"size": list(size), "precision": precision, "gflops": flops[size] / 1e9, **figures}
@@ -231,14 +240,13 @@ class Bench:
         return [self._live_run(fps, display) for fps, display in runs]
 
     def _live_run(self, fps: int, display: str) -> dict[str, Any]:
-        config = self._config.model_dump(mode="json")
-        config["live"] |= {"source": f"synthetic:{fps}", "display": display}
-        config["lrp"] |= {"precision": device().fast_precision}
-        if size := self._config.model.size:
-            config["model"]["size"] = "x".join(map(str, size))
+        live, lrp = self._config.live, self._config.lrp
+        live = live.model_copy(update={"source": f"synthetic:{fps}", "display": display})
+        lrp = lrp.model_copy(update={"precision": device().fast_precision})
+        config = self._config.model_copy(update={"live": live, "lrp": lrp})
         with tempfile.TemporaryDirectory() as folder:
             settings, stats = Path(folder, "config.yaml"), Path(folder, "stats.json")
-            settings.write_text(json.dumps(config))
+            settings.write_text(as_yaml(Settings(config, {})), encoding="utf-8")
             seconds = QUICK_LIVE_S if self._quick else LIVE_S
             words = ["live", "--config", settings, "--stats", stats, "--duration", seconds, "-v"]
             begin = time.monotonic()
@@ -250,7 +258,7 @@ class Bench:
             )
             started, said, memory = None, [], {}
             try:
-                for line in process.stderr:
+                for line in process.stderr or ():
                     said.append(line)
                     if "first map" in line:
                         started = time.monotonic() - begin
@@ -315,7 +323,7 @@ def _floors(report: Mapping[str, Any]) -> dict[str, Figures]:
     return floors
 
 
-def _pictures(engine: Engine, turns: int) -> dict[str, Figures]:
+def _pictures(engine: Engine, turns: int) -> dict[str, dict[str, Figures]]:
     """Colour of a map, and laying it over a picture, by the picture's size."""
     painter = engine.painter()
     rows, columns, _ = engine.explainer.input_shape
@@ -326,22 +334,27 @@ def _pictures(engine: Engine, turns: int) -> dict[str, Figures]:
         result = replace(result, region=region)
         layer = engine.layer(painter, result)
         follower = Follower(picture, [layer])
-        variants = {
-            "colour": lambda result=result: engine.layer(painter, result),
-            "overlay": lambda p=picture, one=layer: lay_over(p, replace(one)),
-            "carry": lambda p=picture, one=follower: one(p),
+        variants: dict[str, Run] = {
+            "colour": partial(engine.layer, painter, result),
+            "overlay": partial(_laid_over, picture, layer),
+            "carry": partial(follower, picture),
         }
         measured[name] = _in_turns(variants, turns, 1)
     return measured
 
 
-def _files(count: int) -> dict[str, Figures]:
+def _laid_over(picture: np.ndarray, layer: Layer) -> np.ndarray:
+    """With a layer of its own each time: a layer remembers what it stretched."""
+    return lay_over(picture, replace(layer))
+
+
+def _files(count: int) -> dict[str, float]:
     """Encoding and decoding a frame of `moving_picture`, 720p."""
     pictures = [moving_picture(number, PICTURES["720p"], 30) for number in range(count)]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "clip.mp4")
 
-        def encode():
+        def encode() -> None:
             with VideoWriter(path, ".mp4", Fraction(30), Fraction(1, 30)) as writer:
                 for number, picture in enumerate(pictures):
                     writer.write(picture, number)
@@ -352,9 +365,9 @@ def _files(count: int) -> dict[str, Figures]:
     return {"encode_ms": 1e3 * encoding / count, "decode_ms": 1e3 * decoding / count}
 
 
-def _in_turns(variants: Mapping[Any, Callable[[], Any]], turns: int, batch: int) -> dict:
+def _in_turns(variants: Mapping[_Name, Run], turns: int, batch: int) -> dict[_Name, Figures]:
     """Milliseconds for each picture of each variant: median, 10th and 90th percentile."""
-    taken: dict[Any, list[float]] = {name: [] for name in variants}
+    taken: dict[_Name, list[float]] = {name: [] for name in variants}
     for run in [*variants.values()] * WARM_UPS:
         run()
     for _ in range(turns):
@@ -370,7 +383,7 @@ def _in_turns(variants: Mapping[Any, Callable[[], Any]], turns: int, batch: int)
     }
 
 
-def _seconds(run: Callable[[], Any]) -> float:
+def _seconds(run: Run) -> float:
     begin = time.perf_counter()
     result = run()
     if isinstance(result, tf.Tensor):

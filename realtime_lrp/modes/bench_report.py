@@ -7,13 +7,16 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+Report = Mapping[str, Any]
+"""Every figure of a measurement by name."""
+
 NAMES = {
     "origin": "origin's arithmetic", "map": "map", "xla": "map through XLA",
     "forward": "forward pass alone",
 }  # fmt: skip
 
 
-def lines(report: Mapping[str, Any]) -> list[str]:
+def lines(report: Report) -> list[str]:
     """The report as plain text."""
     parts = [_head(report), _maps(report), _floor(report)]
     if "methods" in report:
@@ -22,7 +25,7 @@ def lines(report: Mapping[str, Any]) -> list[str]:
     return [line for part in parts for line in (*part, "")][:-1]
 
 
-def _head(report) -> list[str]:
+def _head(report: Report) -> list[str]:
     return [
         f"{report['machine']}; {report['device']}; TensorFlow {report['tensorflow']}",
         f"{report['model']}, weights {report['weights']}, {report['map']}: "
@@ -31,7 +34,7 @@ def _head(report) -> list[str]:
     ]
 
 
-def _maps(report) -> list[str]:
+def _maps(report: Report) -> list[str]:
     origin = next(row["ms"] for row in report["maps"] if row["what"] == "origin")
     table = _table("", "precision", "batch", "ms a picture", "10 to 90 %", "a second", "x origin",
                    "x forward", "of the floor")  # fmt: skip
@@ -50,7 +53,7 @@ def _maps(report) -> list[str]:
     return _text(table)
 
 
-def _forward(report, row) -> float:
+def _forward(report: Report, row: Mapping[str, Any]) -> float:
     same = ("precision", "batch")
     return next(
         other["ms"]
@@ -59,7 +62,7 @@ def _forward(report, row) -> float:
     )
 
 
-def floor(report: Mapping[str, Any], precision: str, batch: int) -> float:
+def floor(report: Report, precision: str, batch: int) -> float:
     """The least milliseconds for a picture: three passes at the machine's peak.
 
     The arithmetic, and the weights read three times for each batch.
@@ -68,7 +71,7 @@ def floor(report: Mapping[str, Any], precision: str, batch: int) -> float:
     return least["arithmetic_ms"] + least["weights_ms"] / batch
 
 
-def _floor(report) -> list[str]:
+def _floor(report: Report) -> list[str]:
     return [
         f"floor in {precision}: {least['arithmetic_ms']:.1f} ms of arithmetic for three passes "
         f"({report['peak'][precision]['gflops_per_s']:.0f} GFLOP/s in a product of 4096 x 4096) + "
@@ -78,7 +81,7 @@ def _floor(report) -> list[str]:
     ]
 
 
-def _methods(report) -> list[str]:
+def _methods(report: Report) -> list[str]:
     table = _table("maps of one picture", "ms", "10 to 90 %", "one forward pass of it")
     for row in report["methods"]:
         names = [report["map"], *row["further"]]
@@ -89,7 +92,7 @@ def _methods(report) -> list[str]:
     return _text(table)
 
 
-def _resolution(report) -> list[str]:
+def _resolution(report: Report) -> list[str]:
     table = _table("picture", "ms", "10 to 90 %", "GFLOP forward")
     for row in report["resolution"]:
         table.add_row(
@@ -99,7 +102,7 @@ def _resolution(report) -> list[str]:
     return _text(table)
 
 
-def _live(report) -> list[str]:
+def _live(report: Report) -> list[str]:
     table = _table("live", "shown", "dropped", "maps/s", "picture's age", "map's age",
                    "first map", "memory", "at most")  # fmt: skip
     for row in report["live"]:
@@ -116,7 +119,7 @@ def _memory(mib: float | None) -> str:
     return "not known" if mib is None else f"{mib / 1024:.2f} GiB"
 
 
-def _pictures(report) -> list[str]:
+def _pictures(report: Report) -> list[str]:
     lines = [
         f"{name}: colour of a map {figures['colour']['ms']:.1f} ms, "
         f"carried along {figures['carry']['ms']:.1f} ms, "
@@ -140,6 +143,6 @@ def _table(first: str, *heads: str) -> Table:
 
 
 def _text(table: Table) -> list[str]:
-    console = Console(file=StringIO(), width=120)
-    console.print(table)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+    text = StringIO()
+    Console(file=text, width=120).print(table)
+    return [line.rstrip() for line in text.getvalue().splitlines()]

@@ -10,7 +10,7 @@ from realtime_lrp.modes.engine import VIEWER_COMPOSITE, Engine, with_demo_networ
 from realtime_lrp.modes.live.run import run as run_live
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.modes.video import overlay_file
-from realtime_lrp.video.files import check_output
+from realtime_lrp.outputs import check_output
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.writer import CONTAINERS
 from realtime_lrp.view.sheet import contact_sheet

@@ -3,9 +3,12 @@
 import gc
 import logging
 import os
+from collections import ChainMap
 from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -57,12 +60,12 @@ VIEWER_COMPOSITE = "epsilon_plus_flat"
 on the class, which z+ does not (README, "Does the map point at the object?")."""
 
 
-LEGAL = {
-    "lrp.method": list(METHODS),
-    "lrp.composite": list(COMPOSITES),
-    "lrp.layers": list(RULES),
-    "overlay.colormap": list(COLORMAPS),
-    "live.panels": [*METHODS, *COMPOSITES],
+LEGAL: dict[str, Collection[str]] = {
+    "lrp.method": METHODS,
+    "lrp.composite": COMPOSITES,
+    "lrp.layers": RULES,
+    "overlay.colormap": COLORMAPS,
+    "live.panels": ChainMap[str, Any](COMPOSITES, METHODS),
     "kiosk.exit_key": key_names(),
 }
 """Keys of the configuration -> the names that they may have; of `lrp.layers`, the rules."""
@@ -111,22 +114,21 @@ class Result:
         return self.maps[0].relevance
 
 
-def _results(begun: tuple, regions: Sequence[Region]) -> list[Result]:
+def _results(begun: tuple[Any, ...], regions: Sequence[Region]) -> list[Result]:
     scores, explained, made, relevance = begun
-    by_map = [
-        _maps_of(*(tensor.numpy() for tensor in tensors), raw)
-        for tensors, raw in zip(made, relevance, strict=True)
-    ]
+    by_map = [_maps_of(tensors, raw) for tensors, raw in zip(made, relevance, strict=True)]
     rows = zip(scores.numpy(), map(tuple, explained.numpy().tolist()), regions, strict=True)
     return [Result(*row, maps) for row, maps in zip(rows, zip(*by_map, strict=True), strict=True)]
 
 
-def _maps_of(strengths, scales, totals, raw: tf.Tensor) -> list[ResultMap]:
+def _maps_of(tensors: Sequence[tf.Tensor], raw: tf.Tensor) -> list[ResultMap]:
+    strengths, scales, totals = (tensor.numpy() for tensor in tensors)
     rows = zip(strengths, scales.tolist(), totals.tolist(), strict=True)
-    return [
-        ResultMap(*row, lambda number=number: raw[number].numpy())
-        for number, row in enumerate(rows)
-    ]
+    return [ResultMap(*row, partial(_fetched, raw, number)) for number, row in enumerate(rows)]
+
+
+def _fetched(raw: tf.Tensor, number: int) -> np.ndarray:
+    return raw[number].numpy()
 
 
 class Engine:
@@ -183,7 +185,7 @@ class Engine:
         other = copy(self)
         other.settings, other.also = config, tuple(also)
         other.composite = config.lrp.composite or self.composite
-        other._prepare(build_graph(self.network.model, config.lrp.pool), self._on)
+        other._prepare(build_graph(self.model, config.lrp.pool), self._on)
         return other
 
     def _load(self, on: Device) -> None:
@@ -222,13 +224,18 @@ class Engine:
             )  # fmt: skip
 
     @property
+    def model(self) -> keras.Model:
+        """The kept Keras model."""
+        return self.network.model
+
+    @property
     def precision(self) -> str:
         """In which the layers with weights compute: float32, bfloat16 or float16."""
         return self.explainer.precision
 
     def explainer_for(self, method: str, composite: str, target: str | int) -> Explainer:
         """An explainer of the kept model, its weights as they are now; the rest as configured."""
-        return self._explainer(self.network.model, method, composite, target, self.precision)
+        return self._explainer(self.model, method, composite, target, self.precision)
 
     def variant(
         self,
@@ -241,7 +248,7 @@ class Engine:
         """As configured, in another precision; of the kept model or one like it of another size."""
         lrp = self.settings.lrp
         return self._explainer(
-            model or self.network.model, lrp.method, self.composite, lrp.target, precision,
+            model or self.model, lrp.method, self.composite, lrp.target, precision,
             also, size, xla,
         )  # fmt: skip
 
@@ -320,7 +327,7 @@ class Engine:
 
         return results
 
-    def _begin(self, batch: np.ndarray) -> tuple:
+    def _begin(self, batch: np.ndarray) -> tuple[Any, ...]:
         with tf.device(self._on.scope):
             return self._explain(batch)
 
@@ -482,7 +489,7 @@ def _refuse_too_large(graph: Graph, size: tuple[int, int]) -> None:
     refuse_beyond_memory(4 * activations, f"{graph.name!r} with pictures of {size[0]} x {size[1]}")
 
 
-def turned(picture: np.ndarray, mirror: bool) -> np.ndarray:
+def turned(picture: np.ndarray, mirror: bool | None) -> np.ndarray:
     """The picture uint8 [H, W, 3], with left and right swapped where `mirror` says so."""
     return np.ascontiguousarray(picture[:, ::-1]) if mirror else picture
 

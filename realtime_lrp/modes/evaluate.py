@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -18,15 +19,15 @@ from rich.progress import track
 
 from realtime_lrp.config import Config
 from realtime_lrp.errors import DamagedInputError, Error, UsageError
-from realtime_lrp.modes.engine import DEFAULT_COMPOSITE, Engine, with_demo_network
+from realtime_lrp.modes.engine import DEFAULT_COMPOSITE, Engine, keras, tf, with_demo_network
 from realtime_lrp.modes.evaluate_report import lines, sheet
 from realtime_lrp.modes.samples import OWN_SEED, Samples, drawn, photos, read_boxes
+from realtime_lrp.outputs import check_output, completed
 from realtime_lrp.relevance import measures
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.methods import METHODS
 from realtime_lrp.relevance.targets import TargetResolver
-from realtime_lrp.video.files import check_output, completed
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.pictures import write_picture
 
@@ -80,12 +81,13 @@ def run(config: Config, request: Request) -> list[str]:
       OutputError: a file cannot be made.
     """
     _check_outputs(request)
-    if (request.images is None) != (request.boxes is None):
+    images, boxes = request.images, request.boxes
+    if (images is None) != (boxes is None):
         raise UsageError("--images DIR and --boxes FILE.json belong together. Give both or none.")
-    if request.boxes:
-        boxes = read_boxes(request.boxes, request.images)
+    if images and boxes:
+        known = read_boxes(boxes, images)
         engine = Engine(config, keep_model=True)
-        samples = photos(request.images, boxes, engine, request.count)
+        samples = photos(images, known, engine, request.count)
     else:
         engine = Engine(_for_drawn_pictures(config), keep_model=True)
         samples = drawn(request.count or COUNT, request.seed)
@@ -109,14 +111,13 @@ def _check_outputs(request: Request) -> None:
 
 
 def _for_drawn_pictures(config: Config) -> Config:
-    config = with_demo_network(config)
-    if config.model.name.lower() != "shapes":
+    if (config.model.name or "shapes").lower() != "shapes":
         raise UsageError(
             f"The drawn pictures are for the network shapes, not for {config.model.name!r}. "
             "Give photos with --images DIR --boxes FILE.json, or leave --model out.",
             "model",
         )
-    return config
+    return with_demo_network(config)
 
 
 def _classes(samples: Samples, scores: np.ndarray, names: list[str] | None) -> np.ndarray:
@@ -153,7 +154,7 @@ class Trial:
         self._other_known = scores[np.arange(len(scores)), self._other] >= FAINT
         self.maps: dict[str, np.ndarray] = {}
 
-    def run(self) -> dict:
+    def run(self) -> dict[str, Any]:
         """Every figure by its name in the JSON file; afterwards the network has forgotten all."""
         rows = {}
         for name in _progress(_names(), "maps"):
@@ -170,10 +171,10 @@ class Trial:
             "rows": [*rows.values(), chance],
         }
 
-    def _forget(self, rows: dict[str, dict]) -> list[dict]:
+    def _forget(self, rows: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
         """Adds to each row how alike its maps stay while the network forgets; gives the stages."""
         stages = []
-        for stage in _forgetting(self._engine.network.model, self._seed):
+        for stage in _forgetting(self._engine.model, self._seed):
             stages.append(stage)
             self._calm()
             gc.collect()  # explainers, with their copies of the weights
@@ -183,7 +184,7 @@ class Trial:
             row["last_layer"], row["all_layers"] = row["forgetting"][0], row["forgetting"][-1]
         return stages
 
-    def _row(self, name: str) -> dict:
+    def _row(self, name: str) -> dict[str, Any]:
         explainer = _explainer(self._engine, name)
         maps, other = (self._maps(explainer, name, c) for c in (self._asked, self._other))
         self.maps[name] = maps[:COMPARED]
@@ -198,7 +199,7 @@ class Trial:
             "forgetting": [],
         }
 
-    def _chance(self) -> dict:
+    def _chance(self) -> dict[str, Any]:
         """What noise scores: the object's share of the area, and patches in random order."""
         masks = self._samples.masks
         area = _mean(masks.mean(axis=(1, 2)))
@@ -218,7 +219,7 @@ class Trial:
         Large outputs of a network that has forgotten saturate its softmax. Half the weights give
         each class the same map, half as strong.
         """
-        *_, last = _learning_layers(self._engine.network.model)
+        *_, last = _learning_layers(self._engine.model)
         asked = self._asked[:COMPARED]
         for _ in range(64):
             if self._probability(self._samples.pictures[:COMPARED], asked).min() >= FAINT:
@@ -231,7 +232,7 @@ class Trial:
         maps = self._maps(explainer, name, self._asked[:COMPARED])
         return _mean(measures.spearman(self.maps[name], maps))
 
-    def _curves(self, turns: np.ndarray) -> dict:
+    def _curves(self, turns: np.ndarray) -> dict[str, Any]:
         """Deletion and insertion: the class's mean probability, and the area under it."""
         pictures, blurred = self._samples.pictures, self._blurred
         figures = {}
@@ -270,10 +271,8 @@ def _explainer(engine: Engine, name: str) -> Explainer:
 
 def _scorer(engine: Engine) -> Callable[[np.ndarray], np.ndarray]:
     """Pictures -> scores float32 [N, classes]: the forward pass alone, of the model as it is."""
-    import tensorflow as tf
-
-    network = engine.network
-    forward = tf.function(lambda x: network.model(x, training=False), reduce_retracing=True)
+    network, model = engine.network, engine.model
+    forward = tf.function(lambda x: model(x, training=False), reduce_retracing=True)
     blank = network.prepare(np.zeros((1, *engine.explainer.input_shape[:2], 3), np.uint8))
     wanted, given = engine.explainer(blank).scores, forward(blank)
     from_logits = np.abs(tf.nn.softmax(given) - wanted).max() < np.abs(given - wanted).max()
@@ -286,7 +285,7 @@ def _scorer(engine: Engine) -> Callable[[np.ndarray], np.ndarray]:
     return scores
 
 
-def _forgetting(model, seed: int) -> Iterator[dict]:
+def _forgetting(model: keras.Model, seed: int) -> Iterator[dict[str, Any]]:
     """Draws the weights of a Keras model anew for good, layer by layer from the output down.
 
     The cascading randomisation of Adebayo et al. 2018, "Sanity checks for saliency maps", and Sixt
@@ -295,8 +294,6 @@ def _forgetting(model, seed: int) -> Iterator[dict]:
     Yields:
       How many layers have forgotten and the last of them, at most `STAGES` times.
     """
-    import keras
-
     keras.utils.set_random_seed(OWN_SEED + seed)
     fresh = _learning_layers(keras.models.clone_model(model))
     pairs = list(zip(_learning_layers(model), fresh, strict=True))[::-1]
@@ -307,7 +304,7 @@ def _forgetting(model, seed: int) -> Iterator[dict]:
             yield {"layers": number, "down_to": layer.name}
 
 
-def _learning_layers(model) -> Iterator:
+def _learning_layers(model: keras.Model) -> Iterator[keras.Layer]:
     """The layers with trained weights, those of nested models included, from input to output."""
     for layer in model.layers:
         if hasattr(layer, "layers"):

@@ -1,7 +1,9 @@
 """What `evaluate` shows: its table and its picture."""
 
 import textwrap
+from collections.abc import Mapping
 from io import StringIO
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -31,7 +33,7 @@ COLUMNS = {
 """Figure of a row -> (head of its column, what it is)."""
 
 
-def lines(report: dict) -> list[str]:
+def lines(report: Mapping[str, Any]) -> list[str]:
     """The report as a table and its explanation, plain text."""
     table = Table("", box=None, padding=(0, 1, 0, 0), pad_edge=False)
     for head, _ in COLUMNS.values():
@@ -39,9 +41,9 @@ def lines(report: dict) -> list[str]:
     for row in report["rows"]:
         figures = [row.get(name) for name in COLUMNS]
         table.add_row(row["name"], *("-" if f is None else f"{f:.3f}" for f in figures))
-    console = Console(file=StringIO(), width=120)
-    console.print(table)
-    rows = [line.rstrip() for line in console.file.getvalue().splitlines()]
+    text = StringIO()
+    Console(file=text, width=120).print(table)
+    rows = [line.rstrip() for line in text.getvalue().splitlines()]
     first = f"{report['network']}, {report['pictures']} pictures; the object: {report['object']}"
     return [first, "", *rows, "", *(f"{head:7} {what}" for head, what in COLUMNS.values())]
 
@@ -55,7 +57,7 @@ def sheet(config: Config, pictures: np.ndarray, maps: dict[str, np.ndarray]) -> 
         inner = (0, 0, shown.shape[2], shown.shape[1])
         drawn = strength(np.maximum(shown[:SHOWN, ..., None], 0))
         rows = zip(*(part.numpy() for part in drawn), strict=True)
-        layers = [painter(*row, (0, 0, TILE, TILE), inner) for row in rows]
+        layers = [painter(one, scale, (0, 0, TILE, TILE), inner) for one, scale in rows]
         tiles = [lay_over(view, layer) for view, layer in zip(views, layers, strict=True)]
         columns[name] = _column(name, tiles)
     composites = [columns[name] for name in columns if name in COMPOSITES]

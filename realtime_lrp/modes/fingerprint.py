@@ -45,7 +45,7 @@ def _sampled(file: Path) -> str:
     return digest.hexdigest()
 
 
-def beside(target: Path, mark: str) -> str | None:
+def noted_beside(target: Path, mark: str) -> str | None:
     """What was made beside a video, as its comment says behind our fingerprint.
 
     Returns:

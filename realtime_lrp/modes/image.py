@@ -16,20 +16,15 @@ from realtime_lrp.errors import (
     OutputError,
     UsageError,
 )
+from realtime_lrp.modes.beside import Beside, Opened
 from realtime_lrp.modes.engine import Engine, Result, label_line, turned
 from realtime_lrp.modes.live.snapshot import redrawn
-from realtime_lrp.modes.records import MAPS_MARK, Lines, Maps, described, raw_map
+from realtime_lrp.modes.records import described, raw_map
 from realtime_lrp.modes.summary import Timeline, write_summary
-from realtime_lrp.video.files import (
-    PICTURES,
-    check_folder,
-    check_output,
+from realtime_lrp.outputs import (
     completed,
-    completed_folder,
-    inputs_of,
-    outputs_for,
-    refuse_link,
 )
+from realtime_lrp.video.files import PICTURES, inputs_of, outputs_for
 from realtime_lrp.video.pictures import read_picture, write_picture
 from realtime_lrp.video.region import resize
 from realtime_lrp.view.overlay import lay_over
@@ -79,10 +74,10 @@ def run(config: Config, request: Request) -> list[str]:
     targets = outputs_for(sources, request.output, ".png", OUTPUTS, request.overwrite)
     if all(source.suffix.lower() == ".npz" for source in sources):
         return [_drawn_again(*pair, request) for pair in zip(sources, targets, strict=True)]
-    together = targets[0].parent / TOGETHER if len(targets) > 1 else targets[0]
+    beside = _beside(request, targets)
     engine, lines = None, []
     with ExitStack() as stack:
-        kept = _Kept(request, together, targets, stack)
+        kept = _Kept(beside.opened(stack, request.overwrite))
         for source, target, picture in _readable(sources, targets):
             engine = engine or Engine(config)
             try:
@@ -97,10 +92,25 @@ def run(config: Config, request: Request) -> list[str]:
             passes = engine.explainer.passes
             note = f" (mean of {passes} passes)" if passes else ""
             lines.append(f"{source.name}: {best} -> {target}{note}")
-        if not lines:
+        if engine is None or not lines:
             raise DamagedInputError(f"None of the {len(sources)} pictures can be explained.")
         kept.finish(config, engine)
     return lines
+
+
+def _beside(request: Request, targets: Sequence[Path]) -> Beside:
+    """What is made beside the pictures, once it is sure that it can be.
+
+    Raises:
+      OutputError: it cannot be made, or is the output of a picture.
+    """
+    together = targets[0].parent / TOGETHER if len(targets) > 1 else targets[0]
+    beside = Beside.named_after(together, request.sidecar, request.summary, request.maps)
+    beside.check(request.overwrite)
+    for one in beside.paths:
+        if one in targets:
+            raise OutputError(f"{str(one)!r} is the output of a picture. Rename that.")
+    return beside
 
 
 def _drawn_again(source: Path, target: Path, request: Request) -> str:
@@ -127,29 +137,8 @@ def _readable(
 class _Kept:
     """What is kept of the maps besides their pictures."""
 
-    def __init__(self, request: Request, together: Path, targets: Sequence[Path], stack: ExitStack):
-        replace = request.overwrite
-        sidecar, summary = together.with_suffix(".jsonl"), together.with_suffix(".summary.png")
-        maps = request.maps / together.stem if request.maps else None
-        for wanted, path in ((request.sidecar, sidecar), (request.summary, summary)):
-            if wanted:
-                refuse_link(path)
-                check_output(path, replace)
-                if path in targets:
-                    raise OutputError(f"{str(path)!r} is the output of a picture. Rename that.")
-        if maps:
-            refuse_link(maps)
-            check_folder(maps, replace, MAPS_MARK)
-        self._lines = self._maps = self._summary = None
-        if request.sidecar:
-            self._lines = stack.enter_context(
-                Lines(stack.enter_context(completed(sidecar, replace)))
-            )
-        if maps:
-            folder = stack.enter_context(completed_folder(maps, replace, MAPS_MARK))
-            self._maps = stack.enter_context(Maps(folder))
-        if request.summary:
-            self._summary = stack.enter_context(completed(summary, replace))
+    def __init__(self, opened: Opened):
+        self._opened = opened
         self._timeline = Timeline("pictures, in their order", "o")
         self._thumbnails: list[tuple[str, np.ndarray]] = []
         self._count = 0
@@ -158,29 +147,29 @@ class _Kept:
         self, config: Config, engine: Engine, source: Path, picture: np.ndarray, result: Result
     ) -> None:
         """Takes a picture and its map."""
-        if not (self._lines or self._maps or self._summary):
+        if not self._opened.wanted:
             return
         row = described(engine, config.lrp.target, result)
-        if self._lines:
-            self._lines.write({"file": str(source), **row})
-        if self._maps:
-            self._maps.add(result, str(source))
-        if self._summary:
+        self._opened.write({"file": str(source), **row})
+        self._opened.keep(result, str(source))
+        if self._opened.summary:
             self._count += 1
             self._timeline.add(self._count, row)
             drawn = _drawn(config, engine, picture, result)
             scale = min(rows / side for rows, side in zip(THUMBNAIL, drawn.shape, strict=False))
-            size = tuple(max(1, round(side * scale)) for side in drawn.shape[:2])
+            height, width = (max(1, round(side * scale)) for side in drawn.shape[:2])
             best = label_line(engine.top(result.scores, 1))
-            self._thumbnails.append((f"{source.name}: {best}", resize(drawn, size)))
+            self._thumbnails.append((f"{source.name}: {best}", resize(drawn, (height, width))))
 
     def finish(self, config: Config, engine: Engine) -> None:
         """Draws the summary."""
-        if self._summary:
+        if self._opened.summary:
             how = engine.composite if config.lrp.method == "lrp" else config.lrp.method
             title = f"{self._count} pictures, {engine.network.name}, {how}"
             title += f", target {config.lrp.target}"
-            write_summary(self._summary, title, self._thumbnails, self._timeline, MOST_THUMBNAILS)
+            write_summary(
+                self._opened.summary, title, self._thumbnails, self._timeline, MOST_THUMBNAILS
+            )
 
 
 def _drawn(config: Config, engine: Engine, picture: np.ndarray, result: Result) -> np.ndarray:

@@ -23,8 +23,8 @@ from tensorboard.plugins.histogram import metadata
 from realtime_lrp.config import Config
 from realtime_lrp.errors import TransferError, first_line
 from realtime_lrp.modes.engine import DEFAULT_COMPOSITE, DEFAULT_MODEL, Engine, turned
+from realtime_lrp.outputs import completed_folder
 from realtime_lrp.relevance.explainer import LayerRecord
-from realtime_lrp.video.files import completed_folder
 from realtime_lrp.video.pictures import read_picture
 from realtime_lrp.view import tiles
 
@@ -44,6 +44,9 @@ WORDS = ("layer", "type", "rule", "input -> output")
 NUMBERS = ("largest\nactivation", "sum\narrived", "handed\ndown", "lost")
 NARROWEST = 60  # characters of the table, whatever the terminal says
 EVENTS = "tfevents"  # in the name of every file that TensorBoard reads
+
+Row = tuple[list[str], list[str]]
+"""Words and numbers of the table."""
 
 
 def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str]:
@@ -174,8 +177,8 @@ def _write_pool(tag: str, record: LayerRecord) -> None:
         ("activation", (read, written), tiles.activation_colours),
         ("relevance", (handed_down, arrived), tiles.relevance_colours),
     ):
-        coloured, ends = colours([maps[..., channels] for maps in pair])
-        sheet = tiles.side_by_side(*coloured, captions)
+        (left, right), ends = colours([maps[..., channels] for maps in pair])
+        sheet = tiles.side_by_side(left, right, captions)
         about = f"{ends}. {_listed(channels)}"
         tf.summary.image(f"{tag}/two tensors, {what}", sheet[None], description=about)
 
@@ -202,8 +205,8 @@ def _table(records: Sequence[LayerRecord], conserving: bool) -> list[str]:
     return [*lines, *([LEGEND] if marked else []), ""]
 
 
-def _row(record: LayerRecord, bound: float | None) -> tuple[list[str], list[str]]:
-    """What the table says of a layer: words and numbers; a loss above `bound` is marked."""
+def _row(record: LayerRecord, bound: float | None) -> Row:
+    """What the table says of a layer; a loss above `bound` is marked."""
     shapes = f"{' + '.join(map(_shape, record.inputs))} -> {_shape(record.output)}"
     numbers = record.output.max(), _sum(record.arrived), _sum(*record.handed_down)
     mark = "! " if bound is not None and abs(_lost(record)) > bound else ""
@@ -211,7 +214,7 @@ def _row(record: LayerRecord, bound: float | None) -> tuple[list[str], list[str]
     return [record.name, record.kind, record.rule, shapes], [*(f"{n:.4g}" for n in numbers), lost]
 
 
-def _rendered(rows, words: Sequence[str], width: int) -> list[str]:
+def _rendered(rows: Sequence[Row], words: Sequence[str], width: int) -> list[str]:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("no", justify="right", no_wrap=True)
     for head in words:
@@ -220,9 +223,9 @@ def _rendered(rows, words: Sequence[str], width: int) -> list[str]:
         table.add_column(head, justify="right", no_wrap=True)
     for number, (described, numbers) in enumerate(rows, 1):
         table.add_row(str(number), *described, *numbers)
-    console = Console(file=StringIO(), width=width, markup=False, emoji=False, highlight=False)
-    console.print(table)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+    text = StringIO()
+    Console(file=text, width=width, markup=False, emoji=False, highlight=False).print(table)
+    return [line.rstrip() for line in text.getvalue().splitlines()]
 
 
 def _about_pools(records: Sequence[LayerRecord], conserving: bool, shares: bool) -> list[str]:
@@ -264,5 +267,5 @@ def _shape(tensor: np.ndarray) -> str:
     return "x".join(map(str, tensor.shape[1:]))
 
 
-def _listed(channels: Sequence[int]) -> str:
+def _listed(channels: np.ndarray) -> str:
     return f"Channels, row by row: {', '.join(map(str, channels))}"

@@ -11,19 +11,24 @@ Relevance maps here are float32 [N, H, W], summed over the colour channels; mask
 import argparse
 import json
 import logging
+import threading
 import time
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from realtime_lrp.config import ASSETS
 from realtime_lrp.models.drawing import CLASSES, NOTHING
 from realtime_lrp.models.drawing.batch import Batch, draw_batches
-from realtime_lrp.video.files import completed
+from realtime_lrp.outputs import completed
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.writer import VideoWriter
+
+if TYPE_CHECKING:
+    from realtime_lrp.relevance.explainer import Explainer
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +92,9 @@ def measure_network(folder: Path) -> None:
     batches = list(draw_batches(HELD_OUT_SEED, parts, HELD_OUT // parts, workers=2))
     held_out = Batch(*(np.concatenate(part) for part in zip(*map(_fields, batches), strict=True)))
     maps = {target: explain(explainer, held_out.pixels, target) for target in ("all", "top1")}
-    figures = {"held_out": {"seed": HELD_OUT_SEED, "pictures": len(held_out.labels)}}
+    figures: dict[str, Any] = {
+        "held_out": {"seed": HELD_OUT_SEED, "pictures": len(held_out.labels)}
+    }
     figures |= naming(maps["all"][0], held_out.labels)
     figures["pointing"] = {t: pointing(relevance, held_out) for t, (_, relevance) in maps.items()}
     _write(folder, figures)
@@ -117,7 +124,7 @@ def make_animation(folder: Path) -> None:
         Mouse(round(x * columns), round(y * rows), "left")
         for x, y in ((0.53, 0.56), (0.62, 0.66), (0.44, 0.67), (0.47, 0.83), (0.58, 0.83))
     ]
-    script = [
+    script: list[tuple[float, str | Mouse]] = [
         (0.0, "t"), (3.5, "p"), (6.5, "p"), (7.0, "o"), (8.5, "o"), (8.6, "o"), (9.5, "a"),
         (11.5, "a"), (12.0, "f"), (12.1, "]"), (12.2, "]"),
         *((12.5 + 0.7 * number, patch) for number, patch in enumerate(patches)),
@@ -131,19 +138,22 @@ def make_animation(folder: Path) -> None:
 
         size, closed = ANIMATION, False
 
-        def __enter__(self):
-            self.begun, self.due = None, list(script)
+        def __init__(self) -> None:
+            self.begun: float | None = None
+            self.due = list(script)
+
+        def __enter__(self) -> "Filmed":
             return self
 
-        def __exit__(self, *exception):
+        def __exit__(self, *exception: object) -> None:
             pass
 
-        def show(self, canvas):
+        def show(self, canvas: np.ndarray) -> None:
             now = time.monotonic()
             if self.begun is not None and now - self.begun >= len(canvases) / ANIMATION_FPS:
                 canvases.append(canvas.copy())
 
-        def events(self):
+        def events(self) -> list[str | Mouse]:
             now = time.monotonic()
             if self.begun is None and now - opened > SETTLED_S:
                 self.begun = now
@@ -156,7 +166,7 @@ def make_animation(folder: Path) -> None:
     run(chosen, window=Filmed)
     made = cv2.Animation()
     made.frames = [cv2.cvtColor(canvas, cv2.COLOR_RGB2BGR) for canvas in canvases]
-    made.durations = np.full(len(canvases), 1000 // ANIMATION_FPS, np.int32)
+    made.durations = [1000 // ANIMATION_FPS] * len(canvases)
     quality = [cv2.IMWRITE_WEBP_QUALITY, 60]
     with completed(folder / "live.webp", overwrite=True) as part:
         done, data = cv2.imencodeanimation(".webp", made, quality)
@@ -178,6 +188,7 @@ def make_kiosk(folder: Path) -> None:
     from realtime_lrp.video.reader import VideoReader
     from realtime_lrp.video.source import Source
     from realtime_lrp.view.sheet import contact_sheet
+    from realtime_lrp.view.window import Mouse
 
     with VideoReader(folder / "demo.mp4") as reader:
         clip = [frame.picture for frame in reader]
@@ -190,12 +201,12 @@ def make_kiosk(folder: Path) -> None:
         """Notes the canvas, and presses the key of a state once it is there."""
 
         size = EXHIBIT
-        state, since, canvas = "", 0.0, None
+        state, since, canvas = "", 0.0, np.zeros((*EXHIBIT, 3), np.uint8)
 
-        def show(self, canvas):
-            self.canvas = canvas
+        def show(self, picture: np.ndarray) -> None:
+            self.canvas = picture
 
-        def events(self):
+        def events(self) -> list[str | Mouse]:
             if kiosk is None or kiosk.described == self.state:
                 return []
             self.state, self.since = kiosk.described, time.monotonic()
@@ -206,13 +217,13 @@ def make_kiosk(folder: Path) -> None:
 
         alive = steady = True
 
-        def __init__(self, stop):
+        def __init__(self, stop: threading.Event):
             super().__init__(stop)
             if "idle" in taken:
                 raise UnavailableError("over")
             self.number, self.grain = 0, np.random.default_rng(1)
 
-        def read(self):
+        def read(self) -> np.ndarray | None:
             time.sleep(1 / CLIP_FPS)
             self.number += "attract" in taken and self.number < len(clip) - 1
             self.number = 0 if "active" in taken else self.number
@@ -252,13 +263,15 @@ def _fields(batch: Batch) -> tuple[np.ndarray, ...]:
     return batch.pixels, batch.mask, batch.silhouette, batch.labels
 
 
-def _write(folder: Path, figures: dict) -> None:
+def _write(folder: Path, figures: dict[str, Any]) -> None:
     path = folder / "shapes.json"
     known = json.loads(path.read_text()) if path.exists() else {}
     path.write_text(json.dumps({**known, **figures}, indent=1) + "\n")
 
 
-def explain(explainer, pixels: np.ndarray, target: str) -> tuple[np.ndarray, np.ndarray]:
+def explain(
+    explainer: "Explainer", pixels: np.ndarray, target: str
+) -> tuple[np.ndarray, np.ndarray]:
     """Explains pictures in batches.
 
     Args:
@@ -277,7 +290,7 @@ def explain(explainer, pixels: np.ndarray, target: str) -> tuple[np.ndarray, np.
     return np.concatenate(scores), np.concatenate(maps)
 
 
-def naming(scores: np.ndarray, labels: np.ndarray) -> dict:
+def naming(scores: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
     """Accuracy, accuracy of each class, and the confusion matrix (row: true, column: named)."""
     count = len(CLASSES)
     confusion = np.zeros((count, count), int)

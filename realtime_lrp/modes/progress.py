@@ -37,7 +37,7 @@ class Progress:
             redirect_stdout=bool(sys.stdout and sys.stdout.isatty()),
         )  # fmt: skip
         self._files, self._done = files, 0
-        self._frames_before, self._start = 0, None
+        self._frames_before, self._start = 0, 0.0
         self._batch = None
         if files > 1:
             self._batch = self._bars.add_task("all files", total=files, rate="", label="")
@@ -46,7 +46,7 @@ class Progress:
         self._bars.start()
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._bars.stop()
 
     def begin(self, name: str, frames: int) -> None:

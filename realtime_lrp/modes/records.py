@@ -77,7 +77,7 @@ class Lines:
     def __enter__(self) -> "Lines":
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._file.close()
 
     def write(self, row: dict[str, Any]) -> None:
@@ -105,7 +105,7 @@ class Maps:
     def __enter__(self) -> "Maps":
         return self
 
-    def __exit__(self, kind, *exception) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
         if kind is None and self._held:
             self._save()
 

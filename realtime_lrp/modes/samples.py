@@ -28,6 +28,9 @@ OWN_SEED = 90210  # keeps pictures and weights apart from those of training, whi
 
 log = logging.getLogger(__name__)
 
+Corners = tuple[float, float, float, float]
+"""x0, y0, x1, y1."""
+
 
 @dataclass(frozen=True)
 class Samples:
@@ -50,12 +53,12 @@ class Box(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    box: tuple[float, float, float, float]
+    box: Corners
     label: str | int | None = None
 
     @field_validator("box")
     @classmethod
-    def _has_an_inside(cls, box):
+    def _has_an_inside(cls, box: Corners) -> Corners:
         if not (box[0] < box[2] and box[1] < box[3]):
             raise ValueError("expected [x0, y0, x1, y1] with x0 < x1 and y0 < y1")
         return box

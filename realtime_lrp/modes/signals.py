@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 
 @contextmanager
@@ -11,7 +12,7 @@ def stop_signals() -> Iterator[threading.Event]:
     """Lends an event that SIGINT and SIGTERM set; the second signal ends the program at once."""
     stopped = threading.Event()
 
-    def stop(number, frame):
+    def stop(number: int, frame: FrameType | None) -> None:
         if stopped.is_set():
             raise SystemExit(128 + number)
         stopped.set()

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from realtime_lrp.video.files import completed
+from realtime_lrp.outputs import completed
 
 KEPT = 10_000
 """How many of the latest durations count for p50 and p99."""
 
 
-def _durations() -> deque:
+def _durations() -> deque[float]:
     return deque(maxlen=KEPT)
 
 
@@ -37,9 +37,9 @@ class Stats:
     maps: int = 0
     reconnects: int | None = None
     traces: int = 0
-    map_ms: deque = field(default_factory=_durations)
-    frame_age_ms: deque = field(default_factory=_durations)
-    map_age_ms: deque = field(default_factory=_durations)
+    map_ms: deque[float] = field(default_factory=_durations)
+    frame_age_ms: deque[float] = field(default_factory=_durations)
+    map_age_ms: deque[float] = field(default_factory=_durations)
     first_map: float | None = None
     _shown_before: int = field(default=0, init=False)
     _maps_before: int = field(default=0, init=False)

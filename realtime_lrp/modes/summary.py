@@ -48,7 +48,7 @@ class Timeline:
         for _, top, _ in self._rows:
             for label, share in top.items():
                 highest[label] = max(share, highest.get(label, 0.0))
-        for label in sorted(highest, key=highest.get, reverse=True)[:LABELS]:
+        for label in sorted(highest, key=lambda name: highest[name], reverse=True)[:LABELS]:
             shares = [top.get(label, np.nan) for _, top, _ in self._rows]
             probabilities.plot(
                 places, shares, self._style, label=label.replace("_", " "), linewidth=1.2
@@ -94,7 +94,8 @@ def write_summary(
     figure = Figure(figsize=(13, rows * tall + 4.8), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(_drawable(title), parse_math=False)
-    pictures, lines = figure.subfigures(2, 1, height_ratios=[max(rows * tall, 0.1), 4.2])
+    heights = [max(rows * tall, 0.1), 4.2]
+    pictures, lines = figure.subfigures(2, 1, squeeze=False, height_ratios=heights).flat
     for axes in (grid := pictures.subplots(rows, COLUMNS, squeeze=False)).flat:
         axes.axis("off")
     for axes, number in zip(grid.flat, chosen, strict=False):

@@ -28,27 +28,24 @@ from realtime_lrp.errors import (
     TransferError,
     UsageError,
 )
+from realtime_lrp.modes.beside import Beside, Opened
 from realtime_lrp.modes.engine import DEFAULT_COMPOSITE, Engine, Result, label_line
-from realtime_lrp.modes.fingerprint import beside, fingerprint
+from realtime_lrp.modes.fingerprint import fingerprint, noted_beside
 from realtime_lrp.modes.progress import Progress
-from realtime_lrp.modes.records import MAPS_MARK, Lines, Maps, described
+from realtime_lrp.modes.records import described
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.modes.summary import Timeline, write_summary
 from realtime_lrp.modes.video_job import KEPT_FREE, Job, Recoding, Report, Views
 from realtime_lrp.modes.video_maps import Explained, drawn_of
-from realtime_lrp.video.files import (
-    VIDEOS,
-    check_folder,
+from realtime_lrp.outputs import (
     check_output,
     completed,
-    completed_folder,
-    inputs_of,
     left_over,
-    outputs_for,
-    refuse_link,
 )
+from realtime_lrp.video.files import VIDEOS, inputs_of, outputs_for
 from realtime_lrp.video.reader import Span, VideoReader
 from realtime_lrp.video.writer import CONTAINERS
+from realtime_lrp.view.colormaps import colormap_named
 from realtime_lrp.view.overlay import SMOOTHING
 
 THUMBNAILS = 12
@@ -127,7 +124,7 @@ def run(config: Config, request: Request) -> Iterator[str]:
 
 
 def _check_own_name(stats: Path, todo: Sequence["_Task"]) -> None:
-    taken = [path for task in todo for path in (task.source, task.target, *task.beside)]
+    taken = [path for task in todo for path in (task.source, task.target, *task.beside.paths)]
     if stats.resolve() in [path.resolve() for path in taken]:
         raise OutputError(f"{str(stats)!r} is an input or an output. Choose another for --stats.")
 
@@ -160,9 +157,7 @@ class _Task:
 
     def __init__(self, config: Config, request: Request, source: Path, target: Path):
         self.source, self.target = source, target
-        self.sidecar = target.with_suffix(".jsonl") if request.sidecar else None
-        self.summary = target.with_suffix(".summary.png") if request.summary else None
-        self.maps = request.maps / target.stem if request.maps else None
+        self.beside = Beside.named_after(target, request.sidecar, request.summary, request.maps)
         self.replace, self.done = request.overwrite, False
         self._request = request
         composite = config.lrp.composite or DEFAULT_COMPOSITE
@@ -170,14 +165,9 @@ class _Task:
         self._shaping = config, span
 
     @property
-    def beside(self) -> list[Path]:
-        """The further outputs."""
-        return [one for one in (self.sidecar, self.summary, self.maps) if one]
-
-    @property
     def _letters(self) -> str:
-        """A letter for each of `beside`."""
-        kinds = {"s": self.sidecar, "p": self.summary, "m": self.maps}
+        """A letter for each path of `beside`."""
+        kinds = {"s": self.beside.sidecar, "p": self.beside.summary, "m": self.beside.maps}
         return "".join(letter for letter, one in kinds.items() if one)
 
     @property
@@ -191,24 +181,20 @@ class _Task:
         Raises:
           OutputError: something cannot be made, or would have to be replaced.
         """
-        for leftover in (part for one in (self.target, *self.beside) for part in left_over(one)):
+        outputs = self.target, *self.beside.paths
+        for leftover in (part for one in outputs for part in left_over(one)):
             log.warning("%s is left of a run that was killed; it can be deleted", leftover)
         if self._request.resume and self.target.is_file():
             self._compare()
         if self.done:
             return
         check_output(self.target, self.replace)
-        for one in self.beside:
-            refuse_link(one)
-            if one is self.maps:
-                check_folder(one, self.replace, MAPS_MARK)
-            else:
-                check_output(one, self.replace)
+        self.beside.check(self.replace)
 
     def _compare(self) -> None:
-        made = beside(self.target, self.mark)
+        made = noted_beside(self.target, self.mark)
         if made is not None:
-            kinds = zip(self._letters, self.beside, strict=True)
+            kinds = zip(self._letters, self.beside.paths, strict=True)
             missing = [one.name for kind, one in kinds if kind not in made or _is_empty(one)]
             self.done, self.replace = not missing, True
             if missing:
@@ -230,8 +216,7 @@ class _Batch:
 
     def __init__(self, config: Config, request: Request, progress: Progress):
         self._config, self._request, self._progress = config, request, progress
-        self._engine: Engine | None = None
-        self._figures: Stats | None = None
+        self._loaded: tuple[Engine, Stats] | None = None
 
     def run(self, todo: Sequence[_Task]) -> Iterator[str]:
         """Yields a line for each file that is finished."""
@@ -252,9 +237,10 @@ class _Batch:
                 finished += 1
                 if not self._request.json:
                     yield line
-        if self._request.stats and self._figures:
-            self._figures.traces = self._engine.explainer.traces
-            self._figures.write(self._request.stats, live=False)
+        if self._request.stats and self._loaded:
+            engine, figures = self._loaded
+            figures.traces = engine.explainer.traces
+            figures.write(self._request.stats, live=False)
         elif self._request.stats:
             log.warning("nothing was done: %s is not written", self._request.stats)
         if len(failed) == len(todo):
@@ -270,27 +256,27 @@ class _Batch:
         return f"{task.source.name}: finished before -> {task.target}"
 
     def _overlaid(self, task: _Task, alone: bool) -> str:
-        if self._engine is None:
+        if self._loaded is None:
             if alone:  # what is no video is refused before the network is loaded
                 with VideoReader(task.source):
                     pass
-            figures = self._request.sidecar or self._request.maps
-            self._engine = Engine(self._config, moving=not figures)
-            self._figures = Stats(self._engine.device, self._engine.precision)
+            exact = self._request.sidecar or self._request.maps
+            engine = Engine(self._config, moving=not exact)
+            self._loaded = engine, Stats(engine.device, engine.precision)
+        engine, figures = self._loaded
         report = overlay_file(
-            self._engine, self._config, task.source, task.target, task.replace, self._figures,
-            span=self._request.span, note=task.note, progress=self._progress,
-            sidecar=task.sidecar, summary=task.summary, maps=task.maps,
+            engine, self._config, task.source, task.target, task.replace, figures,
+            span=self._request.span, note=task.note, progress=self._progress, beside=task.beside,
         )  # fmt: skip
         notes = _notes(report)
         for note in notes:
             log.warning("%s: %s", task.source.name, note)
         self._progress.end(
             "done", task.source.name, output=str(task.target), frames=report.frames,
-            bad_packets=report.bad_packets, notes=notes, beside=[str(one) for one in task.beside],
+            bad_packets=report.bad_packets, notes=notes,
+            beside=[str(one) for one in task.beside.paths],
         )  # fmt: skip
-        computed = self._engine.computed
-        return f"{task.source.name}: {report.frames} frames -> {task.target} ({computed})"
+        return f"{task.source.name}: {report.frames} frames -> {task.target} ({engine.computed})"
 
 
 def _notes(report: Report) -> list[str]:
@@ -315,9 +301,7 @@ def overlay_file(
     span: Span | None = None,
     note: str = "",
     progress: Progress | None = None,
-    sidecar: Path | None = None,
-    summary: Path | None = None,
-    maps: Path | None = None,
+    beside: Beside = Beside(),  # noqa: B008 # frozen
 ) -> Report:
     """Overlays one file.
 
@@ -331,9 +315,7 @@ def overlay_file(
       span: the part of the recording, None for all.
       note: goes into the target's comment, behind what the settings were.
       progress: is told of the frames.
-      sidecar: the JSON lines to write, or None.
-      summary: the picture to write, or None.
-      maps: the folder of raw maps to make, or None.
+      beside: what is made besides.
 
     Raises:
       DamagedInputError: it cannot be decoded, or makes the decoder crash or hang.
@@ -346,23 +328,16 @@ def overlay_file(
     comment = ", ".join(filter(None, [*words, f"target {lrp.target}", note]))
     with ExitStack() as stack:
         part = stack.enter_context(completed(target, overwrite))
-        parts = [part]
-        kept = _Kept(engine, config, bool(sidecar or summary or maps))
-        if sidecar:
-            parts.append(stack.enter_context(completed(sidecar, overwrite)))
-            kept.lines = stack.enter_context(Lines(parts[-1]))
-        if maps:
-            parts.append(stack.enter_context(completed_folder(maps, overwrite, MAPS_MARK)))
-            kept.maps = stack.enter_context(Maps(parts[-1]))
-        drawing = stack.enter_context(completed(summary, overwrite)) if summary else None
+        opened = beside.opened(stack, overwrite)
+        kept = _Kept(engine, config, opened)
         report = _recoded(
             engine, figures, kept, progress,
             Job(
-                source=source.resolve(), part=part, parts=tuple(parts),
+                source=source.resolve(), part=part, parts=(part, *opened.parts),
                 container=target.suffix.lower(), note=comment, span=span,
                 thumbnails=THUMBNAILS, size=engine.explainer.input_shape[:2],
                 batch=_batch_of(config, engine), smoothing=SMOOTHING,
-                colormap=engine.colormap, opacity=config.overlay.opacity,
+                colormap=colormap_named(engine.colormap), opacity=config.overlay.opacity,
                 fit=config.input.fit, mirror=bool(config.input.mirror),
                 sound=config.video.audio == "copy", layout=config.video.layout,
                 stride=config.video.stride, codec=config.video.codec,
@@ -370,10 +345,10 @@ def overlay_file(
             ),
         )  # fmt: skip
         kept.rest(report.times)
-        if drawing:
+        if opened.summary:
             title = f"{source.name}: {', '.join(words[1:])}, target {lrp.target}"
             captioned = [(f"{seconds:.2f} s", picture) for seconds, picture in report.thumbnails]
-            write_summary(drawing, title, captioned, kept.timeline, 2 * THUMBNAILS)
+            write_summary(opened.summary, title, captioned, kept.timeline, 2 * THUMBNAILS)
     return report
 
 
@@ -439,10 +414,8 @@ def _check_room(job: Job, size: tuple[int, int], frames: int) -> None:
 class _Kept:
     """What is kept of each map besides its picture."""
 
-    def __init__(self, engine: Engine, config: Config, wanted: bool):
-        self._wanted = wanted
-        self.lines: Lines | None = None
-        self.maps: Maps | None = None
+    def __init__(self, engine: Engine, config: Config, opened: Opened) -> None:
+        self._opened = opened
         self.timeline = Timeline()
         self._engine, self._target = engine, config.lrp.target
         self._stride, self._frame = config.video.stride, 0
@@ -460,7 +433,7 @@ class _Kept:
             self._frame_at(seconds, iter(()))
 
     def _frame_at(self, seconds: float, newest: Iterator[Result | None]) -> None:
-        if not self._wanted:
+        if not self._opened.wanted:
             return
         explained = self._frame % self._stride == 0
         if explained:
@@ -469,11 +442,8 @@ class _Kept:
             if result:
                 self._row = described(self._engine, self._target, result)
                 self.timeline.add(seconds, self._row)
-            if result and self.maps:
-                self.maps.add(result, self._frame, seconds)
-        if self.lines:
-            self.lines.write(
-                {"frame": self._frame, "time": round(seconds, 6), "explained": explained}
-                | self._row
-            )
+                self._opened.keep(result, self._frame, seconds)
+        self._opened.write(
+            {"frame": self._frame, "time": round(seconds, 6), "explained": explained} | self._row
+        )
         self._frame += 1

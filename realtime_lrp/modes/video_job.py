@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -21,6 +22,7 @@ from realtime_lrp import children
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.video.channel import Channel, Failed
 from realtime_lrp.video.reader import Span
+from realtime_lrp.view.colormaps import Colormap
 
 STALLED_S = 60.0
 """After so long without a sign of life the process is given up."""
@@ -67,7 +69,7 @@ class Job(msgspec.Struct, frozen=True, tag=True):
     size: tuple[int, int]
     fit: str
     mirror: bool
-    colormap: str
+    colormap: Colormap
     opacity: float
     smoothing: float
     thumbnails: int = 0
@@ -146,13 +148,15 @@ TOLD = Opened | Views | Written | Report | Failed
 """What it sends."""
 
 
+_Message = TypeVar("_Message", bound=msgspec.Struct)
+
+
 class Recoding:
     """A job under way; a context that ends its process.
 
     Attributes:
       opened: what is known of the recording.
       written: how many frames are written so far.
-      report: what was done, once `views` has ended.
 
     Raises:
       Error: the source cannot be read, the part cannot be written.
@@ -168,15 +172,16 @@ class Recoding:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for us to answer
         )
-        self._channel = Channel(self._process.stdout, self._process.stdin, TOLD)
-        self._messages: queue.Queue = queue.Queue()  # all but signs of life
+        self._pipes = children.pipes(self._process)
+        self._channel = Channel(*self._pipes, TOLD)
+        self._messages: queue.Queue[Opened | Views | Report | Failed | None] = queue.Queue()
         self._alive = time.monotonic()
         self.written = 0
-        self.report: Report | None = None
+        self._report: Report | None = None
         threading.Thread(target=self._listen, name="video job", daemon=True).start()
         try:
             self._send(job)
-            self.opened: Opened = self._next()
+            self.opened = self._next(Opened)
         except BaseException:
             self._end()
             raise
@@ -184,15 +189,24 @@ class Recoding:
     def __enter__(self) -> "Recoding":
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._end()
 
     def views(self) -> Iterator[Views]:
         """Yields what is to be explained, until the file is whole; each needs an `answer`."""
-        while isinstance(message := self._next(), Views):
-            yield message
-        self.report = message
-        self.written = message.frames
+        while self._report is None:
+            message = self._next(Views, Report)
+            if isinstance(message, Views):
+                yield message
+            elif isinstance(message, Report):
+                self._report, self.written = message, message.frames
+
+    @property
+    def report(self) -> Report:
+        """What was done, once `views` has ended."""
+        if self._report is None:
+            raise ValueError("The file is not whole yet.")
+        return self._report
 
     @property
     def waiting(self) -> bool:
@@ -208,9 +222,9 @@ class Recoding:
             self._channel.send(message)
         except OSError:
             while True:  # what the process had to say before it went
-                self._next()
+                self._next(Opened, Views, Report)
 
-    def _next(self) -> Opened | Views | Report:
+    def _next(self, *expected: type[_Message]) -> _Message:
         self._alive = time.monotonic()
         while True:
             try:
@@ -223,7 +237,7 @@ class Recoding:
                     ) from None
         if isinstance(message, Failed):
             raise message.error()
-        if message is None:
+        if not isinstance(message, expected):
             raise DamagedInputError(
                 f"{str(self._source)!r} makes the decoder crash ({self._death()})."
             )
@@ -253,7 +267,7 @@ class Recoding:
     def _end(self) -> None:
         self._process.kill()
         self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
+        for stream in self._pipes:
             with suppress(OSError):
                 stream.close()
 

@@ -31,7 +31,7 @@ class Explained:
     def __call__(self, views: Views, results: Callable[[], list[Result]]) -> list[Result | None]:
         """Raises `NotFiniteError` where there is no map from the beginning on."""
         try:
-            done = results()
+            done: list[Result | None] = [*results()]
         except NotFiniteError as error:
             done = [self._alone(picture) for picture in views.pictures]
             if not (self._any or any(done)):

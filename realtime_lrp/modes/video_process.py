@@ -33,7 +33,7 @@ from realtime_lrp.modes.video_job import (
 from realtime_lrp.video.channel import Channel, Failed
 from realtime_lrp.video.libraries import av
 from realtime_lrp.video.reader import TimedFrame, VideoReader
-from realtime_lrp.video.region import region_of, resize
+from realtime_lrp.video.region import Region, region_of, resize
 from realtime_lrp.video.writer import VideoWriter, verify
 from realtime_lrp.view.follow import Follower
 from realtime_lrp.view.layout import laid_out
@@ -43,8 +43,6 @@ AHEAD = 3
 MOST_BYTES = 2**30
 THUMBNAIL_WIDTH = 320
 
-_END = object()
-
 
 def main() -> None:
     """Does one job and says how it went."""
@@ -53,7 +51,7 @@ def main() -> None:
     os.dup2(2, 1)  # what a library prints must not get between the messages
     channel = Channel(sys.stdin.buffer, outgoing, ASKED)
     job: Job = channel.receive()
-    maps: queue.Queue = queue.Queue()
+    maps: queue.Queue[Map] = queue.Queue()
     threading.Thread(target=_listen, args=(channel, job, maps), daemon=True).start()
     try:
         channel.send(_Recoder(job, channel, maps).run())
@@ -62,7 +60,7 @@ def main() -> None:
     os._exit(0)  # decoder threads of a damaged file may never end
 
 
-def _listen(channel: Channel, job: Job, maps: queue.Queue) -> None:
+def _listen(channel: Channel, job: Job, maps: "queue.Queue[Map]") -> None:
     try:
         while True:
             for one in channel.receive().maps:
@@ -76,7 +74,7 @@ def _listen(channel: Channel, job: Job, maps: queue.Queue) -> None:
 class _Recoder:
     def __init__(self, job: Job, channel: Channel, maps: "queue.Queue[Map]"):
         self._job, self._channel, self._maps = job, channel, maps
-        self._pending: queue.Queue = queue.Queue()
+        self._pending: queue.Queue[TimedFrame | av.Packet | BaseException | None] = queue.Queue()
         self._room = threading.Semaphore(0)
         self._reader: VideoReader | None = None
         self._beats, self._all_decoded = 0, False
@@ -102,13 +100,14 @@ class _Recoder:
         try:
             for item in self._decoded(reader):
                 self._pending.put(item)
-            self._pending.put(_END)
+            self._pending.put(None)  # the end
         except BaseException as error:
             self._pending.put(error)
         self._all_decoded = True
 
     def _decoded(self, reader: VideoReader) -> Iterator["TimedFrame | av.Packet"]:
-        job, views, count, region = self._job, [], 0, None
+        job, views, count = self._job, [], 0
+        region: Region | None = None
         for item in reader.with_sound() if job.sound else reader:
             if not isinstance(item, TimedFrame):
                 yield item
@@ -128,7 +127,7 @@ class _Recoder:
                 self._send(views)
         self._send(views)
 
-    def _begin(self, reader: VideoReader, picture: np.ndarray):
+    def _begin(self, reader: VideoReader, picture: np.ndarray) -> Region:
         job, size = self._job, picture.shape[:2]
         room = min(AHEAD * job.batch * job.stride, max(2, MOST_BYTES // picture.nbytes))
         # Never so large that frames without a view on its way fill the room: all would wait.
@@ -149,7 +148,7 @@ class _Recoder:
         job, drawn, frames, early = self._job, _Drawn(self._job, self._maps), 0, []
         with ExitStack() as stack:
             writer, notes = None, []
-            while (item := self._pending.get()) is not _END:
+            while (item := self._pending.get()) is not None:
                 if isinstance(item, BaseException):
                     raise item
                 if not isinstance(item, TimedFrame):
@@ -167,7 +166,7 @@ class _Recoder:
                 frames += 1
                 self._thumbnails.see(float(item.pts * reader.time_base), result)
                 self._written(frames)
-        return frames, writer.lost_sound, notes
+        return frames, writer.lost_sound if writer else 0, notes
 
     def _writer(self, reader: VideoReader) -> VideoWriter:
         job = self._job
@@ -214,10 +213,11 @@ class _Drawn:
     def __init__(self, job: Job, maps: "queue.Queue[Map]"):
         self._job, self._maps = job, maps
         self._painter = Painter(job.colormap, job.opacity, job.smoothing)
+        self._follower: Follower | None = None
 
     def __call__(self, number: int, picture: np.ndarray) -> np.ndarray:
         job = self._job
-        if number % job.stride == 0:
+        if self._follower is None or number % job.stride == 0:
             newest = self._maps.get()
             region = region_of(picture.shape[:2], job.size, job.fit)
             layer = self._painter(newest.strength, newest.scale, region.box, region.inner)

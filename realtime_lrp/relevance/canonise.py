@@ -37,21 +37,21 @@ def canonise(graph: Graph) -> list[Node]:
     before = list(graph.nodes)
     for node in before:
         if isinstance(node.step, Affine):
-            _fold_backwards(graph, node) or _fold_forwards(graph, node)
+            _fold_backwards(graph, node, node.step) or _fold_forwards(graph, node, node.step)
         elif isinstance(node.step, Product):
             producers = [graph.producer(number) for number in node.inputs]
             node.step.gates = frozenset(i for i, p in enumerate(producers) if _gates(graph, p))
     return [node for node in before if node is not graph.producer(node.output)]
 
 
-def _fold_backwards(graph: Graph, norm: Node) -> bool:
+def _fold_backwards(graph: Graph, norm: Node, affine: Affine) -> bool:
     before, sole = graph.producer(norm.inputs[0]), _sole_reader(graph, norm.inputs[0])
     while before is not None and sole and isinstance(before.step, Identity):
         sole = _sole_reader(graph, before.inputs[0])
         before = graph.producer(before.inputs[0])
     if before is None or not sole or not isinstance(before.step, Linear):
         return False
-    graph.replace(replace(before, step=before.step.then(norm.step.scale, norm.step.offset)))
+    graph.replace(replace(before, step=before.step.then(affine.scale, affine.offset)))
     graph.replace(replace(norm, step=Identity()))
     return True
 
@@ -60,14 +60,13 @@ def _sole_reader(graph: Graph, number: int) -> bool:
     return number != graph.output and len(graph.readers(number)) == 1
 
 
-def _fold_forwards(graph: Graph, norm: Node) -> bool:
+def _fold_forwards(graph: Graph, norm: Node, affine: Affine) -> bool:
     after = _readers_behind_identities(graph, norm.output)
-    if not after or not all(
-        isinstance(node.step, Linear) and node.step.sees_whole_windows for node in after
-    ):
+    steps = [node.step for node in after if isinstance(node.step, Linear)]
+    if not after or len(steps) < len(after) or not all(step.sees_whole_windows for step in steps):
         return False
-    for node in after:
-        graph.replace(replace(node, step=node.step.after(norm.step.scale, norm.step.offset)))
+    for node, step in zip(after, steps, strict=True):
+        graph.replace(replace(node, step=step.after(affine.scale, affine.offset)))
     graph.replace(replace(norm, step=Identity()))
     return True
 

@@ -58,7 +58,15 @@ class Composite:
     rows: tuple[tuple[Where, Rule], ...]
 
     def rule(self, node: Node, place: Place) -> Rule:
-        """The rule for this layer."""
+        """The rule for a layer.
+
+        Args:
+          node: the layer, whose step has weights.
+          place: its place in the network.
+
+        Raises:
+          UsageError: no row fits.
+        """
         for fits, rule in self.rows:
             if fits(node, place):
                 return rule

@@ -6,6 +6,7 @@ run here step by step, every tensor of it is kept, and relevance goes back over 
 
 import logging
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.types.experimental import ConcreteFunction, PolymorphicFunction
 
 from realtime_lrp.errors import (
     DamagedInputError,
@@ -22,11 +24,10 @@ from realtime_lrp.errors import (
     first_line,
     unknown,
 )
-from realtime_lrp.relevance import onednn
+from realtime_lrp.relevance import export, onednn
 from realtime_lrp.relevance.canonise import canonise
 from realtime_lrp.relevance.composites import (
     COMPOSITES,
-    EXCITATION,
     Composite,
     composite_named,
     with_layers,
@@ -51,6 +52,9 @@ POOLS = ("max", "average")
 
 Bound = float | Sequence[float] | np.ndarray
 """One value, one for each channel, or [H, W, C]."""
+
+Between = tuple[tf.Tensor, tf.Tensor, list[Any], list[tf.Tensor]]
+"""What `Explainer.between` makes of pictures."""
 
 log = logging.getLogger(__name__)
 
@@ -168,7 +172,7 @@ class Explainer:
         size: tuple[int, int] | None = None,
         fast: str = "bfloat16",
         xla: bool = False,
-    ):
+    ) -> None:
         _check_names(precision=(precision, PRECISIONS), pool=(pool, POOLS))
         _check_numbers(keep, samples)
         if isinstance(also, str):
@@ -197,7 +201,8 @@ class Explainer:
                 f"{self.input_shape[0]} x {self.input_shape[1]} ({first_line(error)}).",
                 "size",
             ) from error
-        wanted = [(one, with_layers(rules, layers or {}, self._graph)) for one, rules in wanted]
+        chosen = [with_layers(rules, layers or {}, self._graph) for _, rules in wanted]
+        wanted = [(one, one.composite or own) for (one, _), own in zip(wanted, chosen, strict=True)]
         rules = [self._rules_of(one, composite, places) for one, composite in wanted]
         self._rules, by_rules = rules[0], any(rules)
         self._keep_sign = [
@@ -212,10 +217,11 @@ class Explainer:
         if precision != "float32":
             self._graph.compute_in(tf.as_dtype(precision))
         self._as_built = self._graph.unfolded(folded)
-        binder, explain = _Binder(self._graph, places), []
-        for one, rules in wanted:
-            network = Network(self._graph, binder.bind, rules, guided, samples, keep)
-            explain.append(bound(one, network))
+        bind = _Binder(self._graph, places).bind
+        explain = [
+            bound(one, Network(self._graph, bind, own, guided, samples, keep))
+            for one, own in wanted
+        ]
         self._xla = xla
         self._compile(explain, by_rules)
         self.passes = samples * sum(one.perturb is not None for one, _ in wanted)
@@ -239,7 +245,7 @@ class Explainer:
         return Explanation(scores, relevance, dict(zip(self._also, others, strict=True)))
 
     def not_finite(self, x: tf.Tensor) -> NotFiniteError:
-        """What to say of a batch [B, H, W, C] whose scores or maps are not finite."""
+        """What to say of a batch x [B, H, W, C] whose scores or maps are not finite."""
         graph, where = self._as_built, "on the way back through its layers"
         tensors = graph.forward(x, joined=False)
         for node in graph.nodes:
@@ -266,7 +272,7 @@ class Explainer:
         self,
         before: Callable[[tf.Tensor], tf.Tensor],
         after: Callable[[tf.Tensor], Any],
-    ) -> Callable[..., tuple]:
+    ) -> Callable[[np.ndarray | tf.Tensor], Between]:
         """Explaining with something before and something behind it, as one compiled function.
 
         Args:
@@ -278,10 +284,10 @@ class Explainer:
           maps), as tensors that may still be on their way; the explainer's own target. `explained`
           is float32 [B, 2]: the relevance at the output, summed, and summed by its magnitude.
         """
-        explain = self._explain.python_function
+        explain = self._run
         pictures = tf.TensorSpec([None, *self.input_shape[:2], 3], tf.uint8, name="pictures")
 
-        def between(pictures, *target):
+        def between(pictures: tf.Tensor, *target: tf.Tensor) -> Between:
             scores, *maps = explain(before(pictures), *target)
             begin = start_of_relevance(scores, *target)
             explained = tf.stack([tf.reduce_sum(begin, -1), tf.reduce_sum(tf.abs(begin), -1)], -1)
@@ -291,6 +297,31 @@ class Explainer:
         function, run = self._compiled(between, signature)
         self._further.append(function)
         return lambda pictures: run(tf.constant(pictures), *self._default)
+
+    def export(self, folder: str | os.PathLike[str]) -> None:
+        """Writes a SavedModel that runs without this package, in Python, C++ or TensorFlow Serving.
+
+        Its signatures take `x`, float32 [B, H, W, C], already preprocessed, and give `scores`,
+        float32 [B, classes], `relevance`, like x, and a map for each of `also` by its name:
+
+        - `serving_default` explains the explainer's own target as it is now.
+        - `explain_class` also takes `target`, int32 [B], a class's index for each picture.
+
+        The labels, if there are any, are in `assets/labels.txt`, one a line. Where this explainer
+        would raise NotFiniteError, scores or maps hold NaN. `xla` plays no part.
+
+        Args:
+          folder: does not exist, or is empty; it is made in one that is there.
+
+        Raises:
+          UsageError: two maps have the same name.
+          OutputError: the folder cannot be made, or is not empty.
+          TransferError: writing failed; nothing is left.
+        """
+        export.save(
+            folder, self._explain.python_function, self.input_shape, self._default, self._also,
+            self._resolve.labels,
+        )  # fmt: skip
 
     def set_target(self, target: str | int) -> None:
         """Changes what is explained when a call does not say; no retrace.
@@ -419,13 +450,12 @@ class Explainer:
         self, method: Method, composite: Composite, places: Mapping[int, Place]
     ) -> dict[int, Rule]:
         """The rule of each layer with weights, by output number; none where a method has none."""
-        if method is METHODS["excitation_backprop"]:
-            composite = EXCITATION
-        elif method is not METHODS["lrp"]:
+        if not method.by_rules:
             return {}
         return {
-            number: composite.rule(self._graph.producer(number), place)
-            for number, place in places.items()
+            node.output: composite.rule(node, places[node.output])
+            for node in self._graph.nodes
+            if node.output in places
         }
 
     def _compile(self, methods: Sequence[Explain], by_rules: bool) -> None:
@@ -434,7 +464,7 @@ class Explainer:
         picture = tf.TensorSpec([None, *self.input_shape], tf.float32, name="x")
         signature = [picture, *Target.signature(self.classes)]
 
-        def explain(x, *target):
+        def explain(x: tf.Tensor, *target: tf.Tensor) -> tuple[tf.Tensor, ...]:
             tensors = graph.forward(x)
             maps = [tf.cast(method(x, tensors, *target)[0], tf.float32) for method in methods]
             scores = tensors[graph.output]
@@ -442,7 +472,9 @@ class Explainer:
                 scores = tf.where(graph.finite(tensors)[:, None], scores, np.nan)
             return scores, *maps
 
-        def everything(x, *target):
+        def everything(
+            x: tf.Tensor, *target: tf.Tensor
+        ) -> tuple[dict[int, tf.Tensor], dict[int, tf.Tensor], dict[tuple[int, int], tf.Tensor]]:
             _, parts = methods[0](x, graph.forward(x), *target)
             shown = as_built.forward(x, joined=False)
             arrived = {
@@ -456,15 +488,17 @@ class Explainer:
             }
             return {number: shown[number] for number in parts}, arrived, handed_down
 
-        def forward(x):
+        def forward(x: tf.Tensor) -> tf.Tensor:
             return graph.forward(x)[graph.output]
 
         self._forward = tf.function(forward, input_signature=signature[:1], autograph=False)
         self._explain, self._run = self._compiled(explain, signature)
-        self._further: list = []
+        self._further: list[PolymorphicFunction] = []
         self._everything = tf.function(everything, input_signature=signature, autograph=False)
 
-    def _compiled(self, function: Callable, signature: Sequence[tf.TensorSpec]) -> tuple:
+    def _compiled(
+        self, function: Callable[..., Any], signature: Sequence[tf.TensorSpec]
+    ) -> tuple[PolymorphicFunction, ConcreteFunction]:
         """A function compiled, and its one trace.
 
         Who holds on to that calls it without ever retracing, and TensorFlow does not take several
@@ -509,7 +543,7 @@ class Explainer:
 class _Binder:
     """Binds rules to the layers of one network, once for each composite."""
 
-    def __init__(self, graph: Graph, places: Mapping[int, Place]):
+    def __init__(self, graph: Graph, places: Mapping[int, Place]) -> None:
         self._graph = graph
         self._places = places
         self._bound: dict[Composite, dict[int, Propagate]] = {}
@@ -518,10 +552,11 @@ class _Binder:
         """The bound rule of each layer with weights, by output number."""
         if composite not in self._bound:
             self._bound[composite] = {}
-            for number, place in self._places.items():
-                node = self._graph.producer(number)
-                rule = composite.rule(node, place)
-                self._bound[composite][number] = rule.bind(node.step, place)
+            for node in self._graph.nodes:
+                if isinstance(node.step, Linear):
+                    place = self._places[node.output]
+                    rule = composite.rule(node, place)
+                    self._bound[composite][node.output] = rule.bind(node.step, place)
         return self._bound[composite]
 
 
@@ -583,20 +618,20 @@ def _input_shape(model: Graph, size: tuple[int, int] | None) -> tuple[int, int, 
         raise DamagedInputError(
             f"The model {model.name!r} reads {shape}. Expected a picture (height, width, channels)."
         )
-    if size is None and None in shape:
+    rows, columns = size or shape[:2]
+    if rows is None or columns is None:
         raise UsageError(
             f"The model {model.name!r} has no fixed input size. Say which, for example "
             "--size 224 or size=(224, 224).",
             "size",
         )
-    wanted = (*(size or shape[:2]), shape[2])
-    if any(have not in (None, want) for have, want in zip(shape, wanted, strict=True)):
+    if shape[0] not in (None, rows) or shape[1] not in (None, columns):
         raise UsageError(
             f"The model {model.name!r} reads {shape[0]} x {shape[1]} pictures, "
-            f"not {wanted[0]} x {wanted[1]}. Leave the size out.",
+            f"not {rows} x {columns}. Leave the size out.",
             "size",
         )
-    return wanted
+    return rows, columns, shape[2]
 
 
 def _classes(model: Graph) -> int:

@@ -6,9 +6,9 @@ The model is walked once. Nested models are entered, shared layers appear once f
 import copy
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -29,6 +29,7 @@ from realtime_lrp.relevance.steps import (
     Pool,
     Reshape,
     Step,
+    Tensors,
 )
 
 
@@ -54,7 +55,7 @@ class Node:
 
 _KEEPING_SCORES = (Reshape, Elementwise, Concatenate, Pool, GlobalPool, Add)
 
-Back = Callable[[Node, list[tf.Tensor], tf.Tensor, tf.Tensor], list[tf.Tensor]]
+Back = Callable[[Node, Tensors, tf.Tensor, tf.Tensor], Tensors]
 """(node, its inputs, its output, what arrives at the output) -> what each input gets."""
 
 
@@ -192,16 +193,19 @@ class Graph:
                 continue
             dtype = between if node.output in self._between else tf.float32
             inputs = [tf.cast(tensors[n], dtype) for n in node.inputs]
-            behind = self._up_to_rectifier(node) if joined else []
+            behind, rectifier = self._up_to_rectifier(node) if joined else ([], "")
             if behind:
-                output = node.step.forward(*inputs, behind[-1].step.name)
+                output = node.step.forward(*inputs, rectifier)
                 tensors |= {one.output: output for one in (node, *behind)}
             else:
                 tensors[node.output] = node.step.forward(*inputs)
         return tensors
 
-    def _up_to_rectifier(self, node: Node) -> list[Node]:
-        """What alone reads a layer with weights, one behind the other, up to a ReLU; or nothing."""
+    def _up_to_rectifier(self, node: Node) -> tuple[list[Node], str]:
+        """What alone reads a layer with weights, one behind the other, up to a ReLU, and its name.
+
+        Nothing where there is no such ReLU.
+        """
         behind: list[Node] = []
         number = node.output if isinstance(node.step, Linear) else self.output
         while number != self.output and len(readers := self.readers(number)) == 1:
@@ -209,10 +213,10 @@ class Graph:
             number = readers[0].output
             step = readers[0].step
             if isinstance(step, Activation) and step.name in RECTIFIERS:
-                return behind
+                return behind, step.name
             if not isinstance(step, Identity):
                 break
-        return []
+        return [], ""
 
     def finite(self, tensors: dict[int, tf.Tensor]) -> tf.Tensor:
         """Whether all that layers with weights made is finite, bool [B].
@@ -229,7 +233,7 @@ class Graph:
         made = tf.function(self.forward, autograph=False).get_concrete_function(picture)
         return sum(math.prod(one.shape) for one in made.structured_outputs.values())
 
-    def backward(self, tensors: dict[int, tf.Tensor], begin: tf.Tensor, back: Back) -> Parts:
+    def backward(self, tensors: Mapping[int, tf.Tensor], begin: tf.Tensor, back: Back) -> Parts:
         """Sends something back from the output to the input, over the kept tensors.
 
         Args:
@@ -266,18 +270,18 @@ class Graph:
         A softmax or sigmoid at the end, joined, pooled, averaged or scaled at most; none where the
         output holds no probabilities.
         """
-        return self._scoring(self.output) or set()
+        return self._scoring(self.output)
 
-    def _scoring(self, number: int) -> set[int] | None:
+    def _scoring(self, number: int) -> set[int]:
         node = self.producer(number)
         if node is None:
-            return None
+            return set()
         if isinstance(node.step, Activation):
-            return {number} if node.step.gates else None
+            return {number} if node.step.gates else set()
         if not isinstance(node.step, _KEEPING_SCORES):
-            return None
+            return set()
         found = [self._scoring(n) for n in node.inputs]
-        return None if None in found else set().union(*found)
+        return set().union(*found) if all(found) else set()
 
     def supports(self, shape: tuple[int, int, int]) -> dict[int, tf.Tensor]:
         """Where each tensor holds something and is not an explicit padding.
@@ -328,8 +332,8 @@ def build_graph(model: keras.Model, pool: str) -> Graph:
             f"The model {model.name!r} has {len(model.inputs)} inputs and {len(model.outputs)} "
             "outputs. Expected one picture in and one vector of classes out."
         )
-    shapes = (tuple(ends[0].shape)[1:] for ends in (model.inputs, model.outputs))
-    graph = Graph([], 0, model.name, *shapes)
+    picture, scores = (tuple(ends[0].shape)[1:] for ends in (model.inputs, model.outputs))
+    graph = Graph(name=model.name, input_shape=picture, output_shape=scores)
     (graph.output,) = _walk(model, [0], "", graph, pool)
     return graph
 
@@ -382,7 +386,7 @@ def _require_finite(layer: keras.Operation) -> None:
             )
 
 
-def _nodes_in_order(model: keras.Model) -> list:
+def _nodes_in_order(model: keras.Model) -> list[Any]:
     # A Sequential model keeps its graph to itself; the same tensors give a functional one.
     functional = keras.Model(model.inputs, model.outputs)
     by_depth = functional._nodes_by_depth

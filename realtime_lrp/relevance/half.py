@@ -23,7 +23,7 @@ class HalfWeights(Weights):
       reach: no sum over the kernel is larger than this times its largest input.
     """
 
-    def __init__(self, kernel: tf.Tensor, layer: Linear):
+    def __init__(self, kernel: tf.Tensor, layer: Linear) -> None:
         largest = tf.reduce_max(tf.abs(kernel))
         self.scale = 1 / _power_of_two(largest, 1.0)
         scaled = kernel / self.scale
@@ -34,8 +34,16 @@ class HalfWeights(Weights):
                 for axis in (kernel.shape.rank - 1, kernel.shape.rank - 2)
             )
         )
-        self.half = layer.ready(tf.cast(scaled, tf.float16))
-        super().__init__(self.half.kernel, lambda _: self.half.turned)
+        half = layer.ready(tf.cast(scaled, tf.float16))
+        super().__init__(half.kernel, lambda _: half.turned)
+
+    def product(self, v: tf.Tensor, multiply: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+        """Of v in float32: it can neither overflow nor lose its largest entries."""
+        largest = tf.reduce_max(tf.abs(v), list(range(1, v.shape.rank)), keepdims=True)
+        factor = _power_of_two(largest * tf.maximum(self.reach, 1.0), HIGHEST)
+        result = multiply(tf.cast(v * factor, tf.float16))
+        factor = tf.reshape(factor, [-1] + [1] * (result.shape.rank - 1))
+        return tf.cast(result, tf.float32) / factor * self.scale
 
 
 class InHalf(Linear):
@@ -45,35 +53,26 @@ class InHalf(Linear):
       layer: the layer in float32.
     """
 
-    def __init__(self, layer: Linear):
+    def __init__(self, layer: Linear) -> None:
         super().__init__(layer.kernel, layer.bias)
         self._layer = layer
         self.convolves = layer.convolves
 
     @property
-    def outputs(self):
+    def outputs(self) -> int:
         return self._layer.outputs
 
-    def ready(self, kernel):
+    def ready(self, kernel: tf.Tensor) -> Weights:
         return HalfWeights(kernel, self._layer)
 
-    def transpose(self, s, weights, shape):
-        return _in_range(s, weights, lambda s: self._layer.transpose(s, weights.half, shape))
+    def transpose(self, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
+        return weights.product(s, lambda s: self._layer.transpose(s, weights, shape))
 
-    def transform(self, a, weights, bias=None, activation=""):
-        z = _in_range(a, weights, lambda a: self._layer.transform(a, weights.half))
+    def transform(
+        self, a: tf.Tensor, weights: Weights, bias: tf.Tensor | None = None, activation: str = ""
+    ) -> tf.Tensor:
+        z = weights.product(a, lambda a: self._layer.transform(a, weights))
         return self.finished(z, bias, activation)
-
-
-def _in_range(
-    v: tf.Tensor, weights: HalfWeights, product: Callable[[tf.Tensor], tf.Tensor]
-) -> tf.Tensor:
-    """A product of v, float32 [B, ...], that can neither overflow nor lose its largest entries."""
-    largest = tf.reduce_max(tf.abs(v), list(range(1, v.shape.rank)), keepdims=True)
-    factor = _power_of_two(largest * tf.maximum(weights.reach, 1.0), HIGHEST)
-    result = product(tf.cast(v * factor, tf.float16))
-    factor = tf.reshape(factor, [-1] + [1] * (result.shape.rank - 1))
-    return tf.cast(result, tf.float32) / factor * weights.scale
 
 
 def _power_of_two(largest: tf.Tensor, limit: float) -> tf.Tensor:

@@ -7,10 +7,12 @@ one class in `steps.py` or, with weights, in `linear.py`.
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+from numpy.typing import ArrayLike
 
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.relevance.linear import (
@@ -19,6 +21,7 @@ from realtime_lrp.relevance.linear import (
     DepthwiseConvolution,
     TransposedConvolution,
 )
+from realtime_lrp.relevance.onednn import Geometry
 from realtime_lrp.relevance.steps import (
     Activation,
     Add,
@@ -43,7 +46,7 @@ from realtime_lrp.relevance.steps import (
 class UnsupportedLayerError(DamagedInputError):
     """A layer of the model has no relevance rule."""
 
-    def __init__(self, layer: keras.Layer, why: str = ""):
+    def __init__(self, layer: keras.Layer, why: str = "") -> None:
         reason = why or "relevance has no rule for this type"
         super().__init__(
             f"Layer {layer.name!r} ({type(layer).__name__}) cannot be explained: {reason}. "
@@ -61,7 +64,7 @@ ACTIVATIONS = NONNEGATIVE + SIGNED
 """Activations by the sign of their outputs; Keras's names. Relevance passes through each."""
 
 
-def _activation(layer: keras.Layer, function: Callable) -> list[Step]:
+def _activation(layer: keras.Layer, function: Callable[..., tf.Tensor]) -> list[Step]:
     name = getattr(function, "__name__", str(function))
     if name == "linear":
         return []
@@ -77,7 +80,7 @@ def _channels_last(layer: keras.Layer) -> None:
         raise UnsupportedLayerError(layer, "its channels come first, only channels last is known")
 
 
-def _float32(layer: keras.Layer, variable) -> tf.Tensor:
+def _float32(layer: keras.Layer, variable: keras.Variable) -> tf.Tensor:
     value = tf.convert_to_tensor(variable)
     if not value.dtype.is_floating:
         raise UnsupportedLayerError(layer, f"its weights are quantised ({value.dtype.name})")
@@ -92,54 +95,55 @@ def _weights(layer: keras.Layer) -> tuple[tf.Tensor, tf.Tensor | None]:
     return _float32(layer, layer.kernel), _bias(layer)
 
 
-def _geometry(layer: keras.Layer) -> tuple[Sequence[int], str, Sequence[int]]:
+def _geometry(layer: keras.Layer) -> Geometry:
     _channels_last(layer)
-    return layer.strides, layer.padding, layer.dilation_rate
+    padding = layer.padding.upper()
+    return Geometry(strides=layer.strides, padding=padding, dilations=layer.dilation_rate)
 
 
-def _convolution(layer, pool):
+def _convolution(layer: keras.Layer, pool: str) -> list[Step]:
     if layer.padding == "causal":
         raise UnsupportedLayerError(layer, "causal padding has no rule")
-    step = Convolution(*_weights(layer), *_geometry(layer), layer.groups)
+    step = Convolution(*_weights(layer), **_geometry(layer), groups=layer.groups)
     return [step, *_activation(layer, layer.activation)]
 
 
-def _depthwise_convolution(layer, pool):
-    step = DepthwiseConvolution(*_weights(layer), *_geometry(layer))
+def _depthwise_convolution(layer: keras.Layer, pool: str) -> list[Step]:
+    step = DepthwiseConvolution(*_weights(layer), **_geometry(layer))
     return [step, *_activation(layer, layer.activation)]
 
 
-def _separable_convolution(layer, pool):
+def _separable_convolution(layer: keras.Layer, pool: str) -> list[Step]:
     depthwise = DepthwiseConvolution(
-        _float32(layer, layer.depthwise_kernel), None, *_geometry(layer)
+        _float32(layer, layer.depthwise_kernel), None, **_geometry(layer)
     )
     pointwise = Convolution(
-        _float32(layer, layer.pointwise_kernel), _bias(layer), (1, 1), "valid", (1, 1)
+        _float32(layer, layer.pointwise_kernel), _bias(layer), (1, 1), "VALID", (1, 1)
     )
     return [depthwise, pointwise, *_activation(layer, layer.activation)]
 
 
-def _transposed_convolution(layer, pool):
-    def size(rows_and_columns):
+def _transposed_convolution(layer: keras.Layer, pool: str) -> list[Step]:
+    def size(rows_and_columns: Sequence[int]) -> Sequence[int]:
         return layer.compute_output_shape((1, *rows_and_columns, layer.kernel.shape[3]))[1:3]
 
     if layer.output_padding is not None:
         raise UnsupportedLayerError(layer, "output_padding has no rule")
-    step = TransposedConvolution(*_weights(layer), *_geometry(layer), size)
+    step = TransposedConvolution(*_weights(layer), **_geometry(layer), size=size)
     return [step, *_activation(layer, layer.activation)]
 
 
-def _dense(layer, pool):
+def _dense(layer: keras.Layer, pool: str) -> list[Step]:
     return [Dense(*_weights(layer)), *_activation(layer, layer.activation)]
 
 
-def _max_pool(layer, pool):
+def _max_pool(layer: keras.Layer, pool: str) -> list[Step]:
     _channels_last(layer)
     share = pool == "average"
     return [MaxPool(layer.pool_size, layer.strides, layer.padding, share=share)]
 
 
-def _average_pool(layer, pool):
+def _average_pool(layer: keras.Layer, pool: str) -> list[Step]:
     _channels_last(layer)
     return [AveragePool(layer.pool_size, layer.strides, layer.padding)]
 
@@ -148,80 +152,80 @@ def _without_places(layer: keras.Layer) -> list[Step]:
     return [] if layer.keepdims else [Reshape([-1])]
 
 
-def _global_max_pool(layer, pool):
+def _global_max_pool(layer: keras.Layer, pool: str) -> list[Step]:
     _channels_last(layer)
     return [GlobalMaxPool(share=pool == "average"), *_without_places(layer)]
 
 
-def _global_average_pool(layer, pool):
+def _global_average_pool(layer: keras.Layer, pool: str) -> list[Step]:
     _channels_last(layer)
     return [GlobalAveragePool(), *_without_places(layer)]
 
 
-def _flatten(layer, pool):
+def _flatten(layer: keras.Layer, pool: str) -> list[Step]:
     _channels_last(layer)
     return [Reshape([-1])]
 
 
-def _reshape(layer, pool):
+def _reshape(layer: keras.Layer, pool: str) -> list[Step]:
     return [Reshape(layer.target_shape)]
 
 
-def _zero_padding(layer, pool):
+def _zero_padding(layer: keras.Layer, pool: str) -> list[Step]:
     _channels_last(layer)
     return [ZeroPadding(layer.padding)]
 
 
-def _cropping(layer, pool):
+def _cropping(layer: keras.Layer, pool: str) -> list[Step]:
     _channels_last(layer)
     return [Cropping(layer.cropping)]
 
 
-def _permute(layer, pool):
+def _permute(layer: keras.Layer, pool: str) -> list[Step]:
     return [Permute([0, *layer.dims])]
 
 
-def _upsampling(layer, pool):
+def _upsampling(layer: keras.Layer, pool: str) -> list[Step]:
     _channels_last(layer)
     if layer.interpolation not in ("nearest", "bilinear"):
         raise UnsupportedLayerError(layer, f"interpolation {layer.interpolation!r} has no rule")
     return [Upsample(layer.size, layer.interpolation)]
 
 
-def _add(layer, pool):
+def _add(layer: keras.Layer, pool: str) -> list[Step]:
     return [Add()]
 
 
-def _subtract(layer, pool):
+def _subtract(layer: keras.Layer, pool: str) -> list[Step]:
     return [Add((1, -1))]
 
 
-def _average(layer, pool):
+def _average(layer: keras.Layer, pool: str) -> list[Step]:
     count = len(layer.input)
     return [Add([1 / count] * count)]
 
 
-def _residual_scale(layer, pool):
+def _residual_scale(layer: keras.Layer, pool: str) -> list[Step]:
     return [Add((1, layer.scale))]
 
 
-def _multiply(layer, pool):
+def _multiply(layer: keras.Layer, pool: str) -> list[Step]:
     return [Product()]
 
 
-def _concatenate(layer, pool):
+def _concatenate(layer: keras.Layer, pool: str) -> list[Step]:
     return [Concatenate(layer.axis)]
 
 
-def _identity(layer, pool):
+def _identity(layer: keras.Layer, pool: str) -> list[Step]:
     return [Identity()]
 
 
-def _activation_layer(layer, pool):
+def _activation_layer(layer: keras.Layer, pool: str) -> list[Step]:
     return _activation(layer, layer.activation) or _identity(layer, pool)
 
 
-def _relu(layer, pool):
+def _relu(layer: keras.Layer, pool: str) -> list[Step]:
     function = functools.partial(
         keras.activations.relu,
         negative_slope=layer.negative_slope,
@@ -234,23 +238,23 @@ def _relu(layer, pool):
     return [Activation(name, function, nonnegative=True)]
 
 
-def _leaky_relu(layer, pool):
+def _leaky_relu(layer: keras.Layer, pool: str) -> list[Step]:
     function = functools.partial(keras.activations.leaky_relu, negative_slope=layer.negative_slope)
     return [Activation("leaky_relu", function, nonnegative=False)]
 
 
-def _prelu(layer, pool):
+def _prelu(layer: keras.Layer, pool: str) -> list[Step]:
     slope = _float32(layer, layer.alpha)
     function = lambda a: tf.nn.relu(a) - slope * tf.nn.relu(-a)  # noqa: E731
     return [Activation("prelu", function, nonnegative=False)]
 
 
-def _elu(layer, pool):
+def _elu(layer: keras.Layer, pool: str) -> list[Step]:
     function = functools.partial(keras.ops.elu, alpha=layer.alpha)
     return [Activation("elu", function, nonnegative=False)]
 
 
-def _batch_normalisation(layer, pool):
+def _batch_normalisation(layer: keras.Layer, pool: str) -> list[Step]:
     if layer.axis not in (-1, len(layer.input.shape) - 1):
         raise UnsupportedLayerError(layer, "its channels come first, only channels last is known")
     mean, variance = _float32(layer, layer.moving_mean), _float32(layer, layer.moving_variance)
@@ -263,7 +267,7 @@ def _batch_normalisation(layer, pool):
     return [Affine(scale, offset)]
 
 
-def _normalisation_of_each_picture(layer, pool):
+def _normalisation_of_each_picture(layer: keras.Layer, pool: str) -> list[Step]:
     """Relevance passes (the identity rule, Achtibat et al. 2024, "AttnLRP", prop. 3.4)."""
     copy = type(layer).from_config({**layer.get_config(), "dtype": "float32"})
     copy.build(layer.input.shape)
@@ -271,30 +275,30 @@ def _normalisation_of_each_picture(layer, pool):
     return [Elementwise(lambda a: copy(a, training=False), keeps_sign=False)]
 
 
-def _layer_scale(layer, pool):
+def _layer_scale(layer: keras.Layer, pool: str) -> list[Step]:
     gamma = _float32(layer, layer.gamma)
     return [Affine(gamma, tf.zeros_like(gamma))]
 
 
-def _softmax(layer, pool):
+def _softmax(layer: keras.Layer, pool: str) -> list[Step]:
     axis = layer.axis if isinstance(layer.axis, int) else list(layer.axis)
 
-    def function(a):
+    def function(a: tf.Tensor) -> tf.Tensor:
         return tf.exp(a - tf.reduce_logsumexp(a, axis, keepdims=True))
 
     return [Activation("softmax", function, nonnegative=True)]
 
 
-def _constant(value) -> tf.Tensor:
+def _constant(value: ArrayLike) -> tf.Tensor:
     return tf.constant(np.asarray(value, np.float32))
 
 
-def _rescaling(layer, pool):
+def _rescaling(layer: keras.Layer, pool: str) -> list[Step]:
     scale, offset = _constant(layer.scale), _constant(layer.offset)
     return [Elementwise(lambda a: a * scale + offset, keeps_sign=False)]
 
 
-def _normalization(layer, pool):
+def _normalization(layer: keras.Layer, pool: str) -> list[Step]:
     mean, variance = _constant(layer.mean), _constant(layer.variance)
     deviation = tf.maximum(tf.sqrt(variance), keras.config.epsilon())
     if layer.invert:
@@ -302,16 +306,16 @@ def _normalization(layer, pool):
     return [Elementwise(lambda a: (a - mean) / deviation, keeps_sign=False)]
 
 
-def _constant_operand(operation, arguments) -> list[Step]:
+def _constant_operand(operation: keras.Operation, arguments: Sequence[Any]) -> list[Step]:
     """An operation between a tensor and constants, `x * 2`: relevance passes through it."""
 
-    def function(a):
+    def function(a: tf.Tensor) -> tf.Tensor:
         return operation(*(a if keras.utils.is_keras_tensor(one) else one for one in arguments))
 
     return [Elementwise(function, keeps_sign=False)]
 
 
-def _operation(build: Callable, tensors: int = 2) -> type:
+def _operation(build: Callable[..., keras.KerasTensor], tensors: int = 2) -> type:
     """The type of the operation that Keras records for an expression of so many tensors."""
     operands = (keras.KerasTensor((2, 2)) for _ in range(tensors))
     return type(build(*operands)._keras_history.operation)
@@ -396,7 +400,7 @@ BY_NAME: dict[str, Callable[[keras.Layer, str], list[Step]]] = {
 """Layers that `keras.applications` defines for itself (InceptionResNetV2, ConvNeXt)."""
 
 
-def steps_of(layer: keras.Layer, pool: str, arguments: Sequence = ()) -> list[Step]:
+def steps_of(layer: keras.Layer, pool: str, arguments: Sequence[Any] = ()) -> list[Step]:
     """The chain of steps that a Keras layer stands for.
 
     Args:

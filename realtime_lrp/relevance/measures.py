@@ -13,23 +13,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-ABSOLUTE = frozenset({"gradient", "guided_backprop", "deconvnet", "smoothgrad"})
-"""The methods whose sign says only in which direction a pixel acts: their magnitude counts. Of all
-other methods the positive part counts, which is what speaks for the class."""
+from realtime_lrp.relevance.methods import METHODS
 
 
 def counted(relevance: np.ndarray, name: str) -> np.ndarray:
-    """The part of raw relevance that counts.
+    """The part of raw relevance that counts: what speaks for the class.
 
     Args:
       relevance: float [N, H, W, C], raw.
-      name: the method or composite that it comes from, see `ABSOLUTE`.
+      name: the method or composite that it comes from. Of an `absolute` method the magnitude
+        counts.
 
     Returns:
       float [N, H, W], summed over the channels, then the magnitude or the positive part.
     """
     summed = relevance.sum(axis=-1)
-    return np.abs(summed) if name in ABSOLUTE else np.maximum(summed, 0)
+    absolute = name in METHODS and METHODS[name].absolute
+    return np.abs(summed) if absolute else np.maximum(summed, 0)
 
 
 def mask_of(

@@ -23,6 +23,7 @@ from realtime_lrp.relevance.steps import (
     Permute,
     Pool,
     Reshape,
+    Tensors,
     ZeroPadding,
 )
 from realtime_lrp.relevance.targets import start_of_gradient, start_of_relevance
@@ -38,7 +39,7 @@ class Network:
     Attributes:
       graph: the canonised network.
       bind: composite -> the bound rule of each layer with weights, by output number.
-      composite: the composite of LRP.
+      composite: the one whose rules are followed.
       guided: patterns of the layers whose ReLUs guided backprop guides; None is all of them.
       samples: how many perturbed passes SmoothGrad and integrated gradients take.
       keep: the share of entries, largest first, that each layer with weights lets through.
@@ -63,6 +64,10 @@ class Method:
       perturb: (x [1, H, W, C], samples) -> the pictures [samples, H, W, C] over whose gradients
         the mean is taken, or None.
       signed: whether maps can have negative entries where no rule is followed.
+      absolute: whether an entry's sign only says in which direction the pixel acts, so that its
+        magnitude is what counts.
+      by_rules: whether relevance follows the rules of a composite.
+      composite: the one that it follows instead of the chosen one, or None.
     """
 
     start: Callable[..., tf.Tensor]
@@ -70,6 +75,9 @@ class Method:
     finish: Callable[[Graph, tf.Tensor, Mapping[int, tf.Tensor], Parts], tf.Tensor]
     perturb: Callable[[tf.Tensor, int], tf.Tensor] | None = None
     signed: bool = True
+    absolute: bool = False
+    by_rules: bool = False
+    composite: Composite | None = None
 
 
 Explain = Callable[..., tuple[tf.Tensor, Parts]]
@@ -82,17 +90,17 @@ def bound(method: Method, network: Network) -> Explain:
     What it returns holds on to the rules, not to what they were made from.
     """
     graph, samples = network.graph, network.samples
-    back = _letting_through(network.keep, method.back(network))
+    back, perturb = _letting_through(network.keep, method.back(network)), method.perturb
 
-    def explain(x, tensors, *target):
+    def explain(
+        x: tf.Tensor, tensors: Mapping[int, tf.Tensor], *target: tf.Tensor
+    ) -> tuple[tf.Tensor, Parts]:
         begin = method.start(tensors[graph.output], *target)
         parts = graph.backward(tensors, begin, back)
-        if method.perturb is None:
+        if perturb is None:
             return method.finish(graph, x, tensors, parts), parts
         mean = tf.map_fn(
-            lambda one: _mean_over_passes(
-                graph, back, method.perturb(one[0][None], samples), one[1]
-            ),
+            lambda one: _mean_over_passes(graph, back, perturb(one[0][None], samples), one[1]),
             (x, begin),
             fn_output_signature=tf.TensorSpec(x.shape[1:], x.dtype),
         )
@@ -112,7 +120,7 @@ def _letting_through(keep: float, back: Back) -> Back:
     if keep >= 1:
         return back
 
-    def filtered(node, inputs, output, arriving):
+    def filtered(node: Node, inputs: Tensors, output: tf.Tensor, arriving: tf.Tensor) -> Tensors:
         if isinstance(node.step, Linear):
             arriving = top_share(arriving, keep)
         return back(node, inputs, output, arriving)
@@ -129,24 +137,21 @@ def top_share(relevance: tf.Tensor, share: float) -> tf.Tensor:
     return tf.where(tf.abs(relevance) >= least, relevance, 0.0)
 
 
-def _relevance_by(composite_of: Callable[[Network], Composite]) -> Callable[[Network], Back]:
-    def make(network: Network) -> Back:
-        rules = network.bind(composite_of(network))
+def _relevance(network: Network) -> Back:
+    rules = network.bind(network.composite)
 
-        def back(node, inputs, output, relevance):
-            if node.output in rules:
-                return [rules[node.output](inputs[0], relevance)]
-            return node.step.relevance(inputs, output, relevance)
+    def back(node: Node, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
+        if node.output in rules:
+            return [rules[node.output](inputs[0], relevance)]
+        return node.step.relevance(inputs, output, relevance)
 
-        return back
-
-    return make
+    return back
 
 
 def _gradient(network: Network) -> Back:
     scoring = network.graph.scoring()
 
-    def back(node, inputs, output, gradient):
+    def back(node: Node, inputs: Tensors, output: tf.Tensor, gradient: tf.Tensor) -> Tensors:
         if node.output in scoring:
             return [gradient]
         return node.step.gradient(inputs, output, gradient)
@@ -160,7 +165,7 @@ def _through_relus(masked: bool) -> Callable[[Network], Back]:
     def make(network: Network) -> Back:
         plain, rectifiers = _gradient(network), guided_rectifiers(network.graph, network.guided)
 
-        def back(node, inputs, output, gradient):
+        def back(node: Node, inputs: Tensors, output: tf.Tensor, gradient: tf.Tensor) -> Tensors:
             if node.output not in rectifiers:
                 return plain(node, inputs, output, gradient)
             positive = tf.nn.relu(gradient)
@@ -208,15 +213,21 @@ def _rectifies(node: Node) -> bool:
     return isinstance(node.step, Activation) and node.step.rectifies
 
 
-def _at_input(graph, x, tensors, parts) -> tf.Tensor:
+def _at_input(
+    graph: Graph, x: tf.Tensor, tensors: Mapping[int, tf.Tensor], parts: Parts
+) -> tf.Tensor:
     return total(parts[0])
 
 
-def _times_input(graph, x, tensors, parts) -> tf.Tensor:
+def _times_input(
+    graph: Graph, x: tf.Tensor, tensors: Mapping[int, tf.Tensor], parts: Parts
+) -> tf.Tensor:
     return x * total(parts[0])
 
 
-def _grad_cam(graph: Graph, x, tensors, parts) -> tf.Tensor:
+def _grad_cam(
+    graph: Graph, x: tf.Tensor, tensors: Mapping[int, tf.Tensor], parts: Parts
+) -> tf.Tensor:
     """Grad-CAM (Selvaraju et al. 2017, eq. 1 and 2) at the last maps that have places.
 
     Resized bilinearly to the picture and divided equally among its channels.
@@ -258,16 +269,16 @@ def _path(x: tf.Tensor, samples: int) -> tf.Tensor:
 
 
 METHODS: dict[str, Method] = {
-    "lrp": Method(start_of_relevance, _relevance_by(lambda network: network.composite), _at_input),
-    "gradient": Method(start_of_gradient, _gradient, _at_input),
+    "lrp": Method(start_of_relevance, _relevance, _at_input, by_rules=True),
+    "gradient": Method(start_of_gradient, _gradient, _at_input, absolute=True),
     "input_x_gradient": Method(start_of_gradient, _gradient, _times_input),
-    "guided_backprop": Method(start_of_gradient, _through_relus(masked=True), _at_input),
-    "deconvnet": Method(start_of_gradient, _through_relus(masked=False), _at_input),
+    "guided_backprop": Method(start_of_gradient, _through_relus(True), _at_input, absolute=True),
+    "deconvnet": Method(start_of_gradient, _through_relus(False), _at_input, absolute=True),
     "excitation_backprop": Method(
-        start_of_gradient, _relevance_by(lambda network: EXCITATION), _at_input
+        start_of_gradient, _relevance, _at_input, by_rules=True, composite=EXCITATION
     ),
     "grad_cam": Method(start_of_gradient, _gradient, _grad_cam, signed=False),
-    "smoothgrad": Method(start_of_gradient, _gradient, _at_input, _noisy),
+    "smoothgrad": Method(start_of_gradient, _gradient, _at_input, _noisy, absolute=True),
     "integrated_gradients": Method(start_of_gradient, _gradient, _times_input, _path),
 }
 """Every method by the name that configuration and documentation use."""

@@ -12,6 +12,7 @@ same. The agreement of both is tested.
 import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypedDict
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +21,20 @@ DTYPES = (tf.float32, tf.bfloat16)
 ACTIVATIONS = {"relu": b"Relu", "relu6": b"Relu6"}
 
 _enabled = True
+
+
+class Geometry(TypedDict):
+    """How a convolution goes over its input.
+
+    Attributes:
+      strides: for each axis.
+      padding: "SAME" or "VALID".
+      dilations: for each axis.
+    """
+
+    strides: Sequence[int]
+    padding: str
+    dilations: Sequence[int]
 
 
 @contextmanager
@@ -55,7 +70,7 @@ def available() -> bool:
     """Whether this TensorFlow has the operation and gives what the public one gives."""
     rng = np.random.default_rng(0)
     shapes = (1, 5, 5, 3), (3, 3, 3, 4), (4,)
-    geometry = {"strides": [1, 1], "padding": "SAME", "dilations": [1, 1]}
+    geometry = Geometry(strides=[1, 1], padding="SAME", dilations=[1, 1])
     with tf.init_scope(), tf.device("/CPU:0"):
         a, kernel, bias = (tf.constant(rng.normal(size=s), tf.float32) for s in shapes)
         kept = tf.function(
@@ -121,11 +136,11 @@ def convolution(
     return operation.outputs[0]
 
 
-def _attribute(**value) -> tf.compat.v1.AttrValue:
+def _attribute(**value: object) -> tf.compat.v1.AttrValue:
     return tf.compat.v1.AttrValue(**value)
 
 
-def _list(**values) -> tf.compat.v1.AttrValue:
+def _list(**values: Sequence[int | bytes]) -> tf.compat.v1.AttrValue:
     attribute = tf.compat.v1.AttrValue()
     attribute.list.SetInParent()
     for kind, entries in values.items():

@@ -12,7 +12,6 @@ runs for every frame. b' is left out unless biases absorb relevance (`Place.abso
 A new rule is a class with `bind` and a row in `RULES`.
 """
 
-import dataclasses
 import functools
 import re
 from collections.abc import Callable, Sequence
@@ -26,6 +25,9 @@ from realtime_lrp.relevance.steps import STABILISER, stabilise
 
 Propagate = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 """(a, R) -> R_in, where R_in has the shape of a."""
+
+Modify = Callable[[tf.Tensor], tf.Tensor]
+"""How w, or b, becomes w'."""
 
 Term = tuple[tf.Tensor, Weights, tf.Tensor | None]
 """(a', w', b')."""
@@ -51,7 +53,7 @@ class Place:
     box: tuple[tf.Tensor, tf.Tensor] | None = None
     absorb_bias: bool = False
 
-    def bias(self, layer: Linear, modify: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor | None:
+    def bias(self, layer: Linear, modify: Modify) -> tf.Tensor | None:
         """The modified bias where it takes part, else None."""
         return modify(layer.bias) if self.absorb_bias and layer.bias is not None else None
 
@@ -59,12 +61,18 @@ class Place:
 class Rule:
     """A way to share relevance; a subclass says how a, w and b are modified.
 
-    `keeps_sign` is True where positive relevance is only ever handed down as positive relevance.
+    A subclass is a frozen dataclass whose fields are numbers from 0 upwards.
+
+    Attributes:
+      keeps_sign: whether positive relevance is only ever handed down as positive relevance.
+
+    Raises:
+      UsageError: a number is negative, infinite or NaN.
     """
 
     keeps_sign = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, number in vars(self).items():
             if not 0 <= number < float("inf"):
                 raise UsageError(
@@ -74,7 +82,16 @@ class Rule:
                 )
 
     def bind(self, layer: Linear, place: Place) -> Propagate:
-        """Makes the modified weights and returns the rule for this layer."""
+        """Makes the modified weights of a layer; this happens once.
+
+        Args:
+          layer: a step with weights.
+          place: what is known of its place in the network.
+
+        Returns:
+          (a, R) -> R_in, which runs for every picture: a is the layer's input [B, ...], R the
+          relevance of its output, R_in that of its input, like a.
+        """
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -131,11 +148,14 @@ class Epsilon(Rule):
     """Epsilon: w' = w, stabiliser epsilon (Bach et al. 2015, eq. 58).
 
     Commonly used on dense layers.
+
+    Args:
+      epsilon: 0 or more, added to z in the direction of its sign (0 counts as positive).
     """
 
     epsilon: float = STABILISER
 
-    def bind(self, layer, place):
+    def bind(self, layer: Linear, place: Place) -> Propagate:
         bias = place.bias(layer, tf.identity)
         return lambda a, relevance: share(
             layer, [(a, layer.weights, bias)], relevance, self.epsilon
@@ -152,13 +172,17 @@ class ZPlus(Rule):
 
     keeps_sign = True
 
-    def bind(self, layer, place):
+    def bind(self, layer: Linear, place: Place) -> Propagate:
         return _one_sign(layer, place, positive, negative, 1)
 
 
 @dataclass(frozen=True)
 class AlphaBeta(Rule):
     """Alpha-beta: alpha of what raises the output less beta of what lowers it (Bach et al. 2015).
+
+    Args:
+      alpha: 1 or more.
+      beta: alpha - 1.
 
     Raises:
       UsageError: alpha - beta is not 1, or one of them is negative.
@@ -167,7 +191,7 @@ class AlphaBeta(Rule):
     alpha: float = 2.0
     beta: float = 1.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if abs(self.alpha - self.beta - 1) > 1e-9:
             raise UsageError(
@@ -176,26 +200,26 @@ class AlphaBeta(Rule):
                 "rule",
             )
 
-    def bind(self, layer, place):
+    def bind(self, layer: Linear, place: Place) -> Propagate:
         raising = _one_sign(layer, place, positive, negative, 1)
         lowering = _one_sign(layer, place, negative, positive, -1)
         if not self.beta:
             return raising
 
-        def propagate(a, relevance):
+        def propagate(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
             return self.alpha * raising(a, relevance) - self.beta * lowering(a, relevance)
 
         return propagate
 
 
-def _one_sign(layer: Linear, place: Place, mine: Callable, other: Callable, sign: int) -> Propagate:
+def _one_sign(layer: Linear, place: Place, mine: Modify, other: Modify, sign: int) -> Propagate:
     """Relevance over the contributions of one sign: a+ with `mine`(w), a- with `other`(w)."""
     weights, bias = layer.modified(mine), place.bias(layer, mine)
     if place.nonnegative:
         return lambda a, relevance: share_of_one_sign(layer, [(a, weights, bias)], relevance, sign)
     others = layer.modified(other)
 
-    def propagate(a, relevance):
+    def propagate(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
         terms = [(positive(a), weights, bias), (negative(a), others, None)]
         return share_of_one_sign(layer, terms, relevance, sign)
 
@@ -209,15 +233,18 @@ class Gamma(Rule):
     Where the output is negative, w' = w + gamma * min(w, 0); negative inputs take the other of the
     two. An output of exactly 0 hands nothing down. The sign that picks the branch is that of the
     layer's real output, bias included.
+
+    Args:
+      gamma: 0 (epsilon) or more; the larger, the nearer to z+.
     """
 
     gamma: float = 0.25
 
-    def bind(self, layer, place):
+    def bind(self, layer: Linear, place: Place) -> Propagate:
         raised = self._branch(layer, place, positive, negative)
         lowered = self._branch(layer, place, negative, positive)
 
-        def propagate(a, relevance):
+        def propagate(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
             z = layer.forward(a)
             parts = [
                 share(layer, branch(a), tf.where(picked, relevance, 0.0))
@@ -227,7 +254,9 @@ class Gamma(Rule):
 
         return propagate
 
-    def _branch(self, layer: Linear, place: Place, mine: Callable, other: Callable) -> Callable:
+    def _branch(
+        self, layer: Linear, place: Place, mine: Modify, other: Modify
+    ) -> Callable[[tf.Tensor], list[Term]]:
         weights = layer.ready(layer.kernel + self.gamma * mine(layer.kernel))
         bias = place.bias(layer, lambda b: b + self.gamma * mine(b))
         if place.nonnegative:
@@ -246,7 +275,7 @@ class ZBox(Rule):
       UsageError: `bind` gets a layer behind another one, or no box.
     """
 
-    def bind(self, layer, place):
+    def bind(self, layer: Linear, place: Place) -> Propagate:
         if not place.is_input:
             raise UsageError(
                 f"The rule zbox is for input layers only; {place.name!r} lies behind others.",
@@ -265,7 +294,7 @@ class ZBox(Rule):
         ]
         z_of_bounds = transformed(layer, bounds)
 
-        def propagate(a, relevance):
+        def propagate(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
             s = relevance / stabilise(layer.transform(a, layer.weights) - z_of_bounds)
             back = handed_back(layer, [(a, layer.weights, None)], s)
             shape = tf.shape(a)
@@ -280,7 +309,7 @@ class ZPlusInput(Rule):
 
     keeps_sign = True
 
-    def bind(self, layer, place):
+    def bind(self, layer: Linear, place: Place) -> Propagate:
         bias = place.bias(layer, positive)
         return _by_weights_alone(layer, place, positive(layer.kernel), bias)
 
@@ -291,7 +320,7 @@ class WSquare(Rule):
 
     keeps_sign = True
 
-    def bind(self, layer, place):
+    def bind(self, layer: Linear, place: Place) -> Propagate:
         bias = place.bias(layer, tf.square)
         return _by_weights_alone(layer, place, tf.square(layer.kernel), bias)
 
@@ -305,7 +334,7 @@ class Flat(Rule):
 
     keeps_sign = True
 
-    def bind(self, layer, place):
+    def bind(self, layer: Linear, place: Place) -> Propagate:
         return _by_weights_alone(layer, place, tf.ones_like(layer.kernel), None)
 
 
@@ -313,14 +342,14 @@ def _by_weights_alone(
     layer: Linear, place: Place, weights: tf.Tensor, bias: tf.Tensor | None
 ) -> Propagate:
     """The generic step for a' = 1; z depends on the weights alone and is made once."""
-    exact = [None if one is None else tf.cast(one, tf.float32) for one in (weights, bias)]
-    exact = (layer.ready(exact[0]), exact[1])
-    z = stabilise(transformed(layer, [(place.support, *exact)]))
+    exact = layer.ready(tf.cast(weights, tf.float32))
+    exact_bias = None if bias is None else tf.cast(bias, tf.float32)
+    z = stabilise(transformed(layer, [(place.support, exact, exact_bias)]))
     z, support = (tf.cast(one, weights.dtype) for one in (z, place.support))
-    weights = layer.ready(weights)
+    ready = layer.ready(weights)
 
-    def propagate(a, relevance):
-        return support * layer.transpose(relevance / z, weights, tf.shape(a))
+    def propagate(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
+        return support * layer.transpose(relevance / z, ready, tf.shape(a))
 
     return propagate
 
@@ -346,16 +375,19 @@ ELSEWHERE = {
 
 
 def rule_named(text: str) -> Rule:
-    """A rule by its name, with its numbers where they differ: "epsilon", "alpha_beta(1, 0)".
+    """A rule by its name, with its numbers where they differ.
+
+    Args:
+      text: a name out of `RULES`, alone or with numbers: "epsilon", "alpha_beta(1, 0)".
 
     Raises:
       UsageError: there is no such rule, or it does not take these numbers.
     """
     parts = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", str(text))
     name = parts[1] if parts else str(text)
-    if name not in RULES:
+    if not parts or name not in RULES:
         raise unknown("rule", name, RULES, ELSEWHERE)
-    fields = [field.name for field in dataclasses.fields(RULES[name])]
+    fields = list(vars(RULES[name]()))
     try:
         numbers = [float(number) for number in parts[2].split(",")] if parts[2] else []
         if len(numbers) > len(fields):

@@ -12,6 +12,9 @@ import tensorflow as tf
 
 STABILISER = 1e-6
 
+Tensors = Sequence[tf.Tensor]
+"""One tensor for each input of a step."""
+
 
 def stabilise(z: tf.Tensor, stabiliser: float = STABILISER) -> tf.Tensor:
     """Z moved away from 0 by `stabiliser` in its own direction; 0 counts as positive."""
@@ -32,15 +35,11 @@ class Step:
         """The output for these inputs, each [B, ...]."""
         raise NotImplementedError
 
-    def relevance(
-        self, inputs: Sequence[tf.Tensor], output: tf.Tensor, relevance: tf.Tensor
-    ) -> list[tf.Tensor]:
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         """One tensor per input, shaped like it: the relevance that each input gets."""
         raise NotImplementedError
 
-    def gradient(
-        self, inputs: Sequence[tf.Tensor], output: tf.Tensor, gradient: tf.Tensor
-    ) -> list[tf.Tensor]:
+    def gradient(self, inputs: Tensors, output: tf.Tensor, gradient: tf.Tensor) -> Tensors:
         """One tensor per input: the derivative with respect to it, times `gradient`."""
         inputs = [tf.identity(a) for a in inputs]  # one tensor may be several inputs
         with tf.GradientTape() as tape:
@@ -56,27 +55,27 @@ class Step:
 class Elementwise(Step):
     """One output entry per input entry, computed in float32: relevance passes through unchanged."""
 
-    def __init__(self, function: Callable[[tf.Tensor], tf.Tensor], keeps_sign: bool):
+    def __init__(self, function: Callable[[tf.Tensor], tf.Tensor], keeps_sign: bool) -> None:
         self.function = function
         self.keeps_sign = keeps_sign
 
-    def forward(self, a):
+    def forward(self, a: tf.Tensor) -> tf.Tensor:
         return tf.cast(self.function(tf.cast(a, tf.float32)), a.dtype)
 
-    def relevance(self, inputs, output, relevance):
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         return [relevance]
 
-    def support(self, a):
+    def support(self, a: tf.Tensor) -> tf.Tensor:
         return a
 
 
 class Identity(Elementwise):
     """Hands its input on."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(tf.identity, keeps_sign=True)
 
-    def forward(self, a):
+    def forward(self, a: tf.Tensor) -> tf.Tensor:
         return a
 
 
@@ -89,12 +88,14 @@ class Activation(Elementwise):
       nonnegative: whether no output is negative, whatever the input.
     """
 
-    def __init__(self, name: str, function: Callable[[tf.Tensor], tf.Tensor], nonnegative: bool):
+    def __init__(
+        self, name: str, function: Callable[[tf.Tensor], tf.Tensor], nonnegative: bool
+    ) -> None:
         super().__init__(function, keeps_sign=True)
         self.name = name
         self.nonnegative = nonnegative
 
-    def forward(self, a):
+    def forward(self, a: tf.Tensor) -> tf.Tensor:
         return self.function(a) if self.rectifies else super().forward(a)
 
     @property
@@ -115,7 +116,7 @@ class Affine(Elementwise):
       scale, offset: float32 [channels].
     """
 
-    def __init__(self, scale: tf.Tensor, offset: tf.Tensor):
+    def __init__(self, scale: tf.Tensor, offset: tf.Tensor) -> None:
         super().__init__(lambda a: a * scale + offset, keeps_sign=False)
         self.scale = scale
         self.offset = offset
@@ -129,7 +130,7 @@ class Pool(Step):
       padding: "valid" or "same".
     """
 
-    def __init__(self, window: Sequence[int], strides: Sequence[int], padding: str):
+    def __init__(self, window: Sequence[int], strides: Sequence[int], padding: str) -> None:
         self.geometry = {
             "ksize": [1, *window, 1], "strides": [1, *strides, 1], "padding": padding.upper()
         }  # fmt: skip
@@ -151,20 +152,22 @@ class MaxPool(Pool):
     overlapping windows give adds up. With `share` the window shares in proportion to a instead.
     """
 
-    def __init__(self, window, strides, padding, share: bool):
+    def __init__(
+        self, window: Sequence[int], strides: Sequence[int], padding: str, share: bool
+    ) -> None:
         super().__init__(window, strides, padding)
         self.shares = share
 
-    def forward(self, a):
+    def forward(self, a: tf.Tensor) -> tf.Tensor:
         return tf.raw_ops.MaxPool(input=a, **self.geometry)
 
-    def relevance(self, inputs, output, relevance):
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         (a,) = inputs
         if self.shares:
             return [self.in_proportion(a, relevance)]
         return self.gradient(inputs, output, relevance)
 
-    def gradient(self, inputs, output, gradient):
+    def gradient(self, inputs: Tensors, output: tf.Tensor, gradient: tf.Tensor) -> Tensors:
         return [
             tf.raw_ops.MaxPoolGrad(
                 orig_input=inputs[0], orig_output=output, grad=gradient, **self.geometry
@@ -177,10 +180,10 @@ class AveragePool(Pool):
 
     shares = True
 
-    def forward(self, a):
+    def forward(self, a: tf.Tensor) -> tf.Tensor:
         return self.average(a)
 
-    def relevance(self, inputs, output, relevance):
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         return [self.in_proportion(inputs[0], relevance)]
 
 
@@ -199,23 +202,23 @@ class GlobalAveragePool(GlobalPool):
 
     shares = True
 
-    def forward(self, a):
+    def forward(self, a: tf.Tensor) -> tf.Tensor:
         return tf.reduce_mean(a, [1, 2], keepdims=True)
 
-    def relevance(self, inputs, output, relevance):
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         return [self.in_proportion(inputs[0], relevance)]
 
 
 class GlobalMaxPool(GlobalPool):
     """Global max pooling: the first maximum gets all, or with `share` each in proportion to a."""
 
-    def __init__(self, share: bool):
+    def __init__(self, share: bool) -> None:
         self.shares = share
 
-    def forward(self, a):
+    def forward(self, a: tf.Tensor) -> tf.Tensor:
         return tf.reduce_max(a, [1, 2], keepdims=True)
 
-    def relevance(self, inputs, output, relevance):
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         (a,) = inputs
         if self.shares:
             return [self.in_proportion(a, relevance)]
@@ -232,15 +235,15 @@ class Reshape(Step):
       shape: sizes, of which one may be -1: what is left over.
     """
 
-    def __init__(self, shape: Sequence[int]):
+    def __init__(self, shape: Sequence[int]) -> None:
         self.shape = [-1 if size is None else size for size in shape]
 
-    def forward(self, a):
+    def forward(self, a: tf.Tensor) -> tf.Tensor:
         known = math.prod(size for size in self.shape if size != -1)
         left_over = math.prod(a.shape[1:]) // known
         return tf.reshape(a, [-1, *(left_over if size == -1 else size for size in self.shape)])
 
-    def relevance(self, inputs, output, relevance):
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         return [tf.reshape(relevance, [-1, *inputs[0].shape[1:]])]
 
 
@@ -251,13 +254,13 @@ class Permute(Step):
       order: for each axis of the output the axis of the input, batch included.
     """
 
-    def __init__(self, order: Sequence[int]):
+    def __init__(self, order: Sequence[int]) -> None:
         self.order = list(order)
 
-    def forward(self, a):
+    def forward(self, a: tf.Tensor) -> tf.Tensor:
         return tf.transpose(a, self.order)
 
-    def relevance(self, inputs, output, relevance):
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         back = [self.order.index(axis) for axis in range(len(self.order))]
         return [tf.transpose(relevance, back)]
 
@@ -270,16 +273,16 @@ class Upsample(Step):
       method: "nearest" or "bilinear".
     """
 
-    def __init__(self, factor: Sequence[int], method: str):
+    def __init__(self, factor: Sequence[int], method: str) -> None:
         self.factor = factor
         self.method = method
         self.shares = method == "bilinear"
 
-    def forward(self, a):
+    def forward(self, a: tf.Tensor) -> tf.Tensor:
         size = [n * factor for n, factor in zip(a.shape[1:3], self.factor, strict=True)]
         return tf.image.resize(a, size, self.method)
 
-    def relevance(self, inputs, output, relevance):
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         if self.method == "nearest":
             return self.gradient(inputs, output, relevance)
         (shares,) = self.gradient(inputs, output, relevance / stabilise(output))
@@ -289,14 +292,14 @@ class Upsample(Step):
 class Cropping(Step):
     """Rows and columns cut off at the edges; what was cut off gets no relevance."""
 
-    def __init__(self, cropping: Sequence[Sequence[int]]):
+    def __init__(self, cropping: Sequence[Sequence[int]]) -> None:
         (self.top, self.bottom), (self.left, self.right) = cropping
 
-    def forward(self, a):
+    def forward(self, a: tf.Tensor) -> tf.Tensor:
         rows, columns = a.shape[1] - self.bottom, a.shape[2] - self.right
         return a[:, self.top : rows, self.left : columns]
 
-    def relevance(self, inputs, output, relevance):
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         edges = [[0, 0], [self.top, self.bottom], [self.left, self.right], [0, 0]]
         return [tf.pad(relevance, edges)]
 
@@ -304,13 +307,13 @@ class Cropping(Step):
 class ZeroPadding(Step):
     """Rows and columns of zeros around the picture; what falls on them is cut off (it is 0)."""
 
-    def __init__(self, padding: Sequence[Sequence[int]]):
+    def __init__(self, padding: Sequence[Sequence[int]]) -> None:
         self.padding = [[0, 0], *padding, [0, 0]]
 
-    def forward(self, a):
+    def forward(self, a: tf.Tensor) -> tf.Tensor:
         return tf.pad(a, self.padding)
 
-    def relevance(self, inputs, output, relevance):
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         (top, _), (left, _) = self.padding[1:3]
         return [tf.slice(relevance, [0, top, left, 0], tf.shape(inputs[0]))]
 
@@ -318,13 +321,13 @@ class ZeroPadding(Step):
 class Concatenate(Step):
     """Inputs side by side; each gets back its own part."""
 
-    def __init__(self, axis: int):
+    def __init__(self, axis: int) -> None:
         self.axis = axis
 
-    def forward(self, *inputs):
+    def forward(self, *inputs: tf.Tensor) -> tf.Tensor:
         return tf.concat(inputs, self.axis)
 
-    def relevance(self, inputs, output, relevance):
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         return tf.split(relevance, [tf.shape(a)[self.axis] for a in inputs], self.axis)
 
 
@@ -337,25 +340,25 @@ class Add(Step):
 
     shares = True
 
-    def __init__(self, factors: Sequence[float] | None = None):
+    def __init__(self, factors: Sequence[float] | None = None) -> None:
         self.factors = factors
         self.keeps_sign = min(factors or [1]) >= 0
 
-    def _terms(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    def _terms(self, inputs: Tensors) -> list[tf.Tensor]:
         inputs = _aligned(inputs)
         if self.factors is None:
             return inputs
         return [a * factor for a, factor in zip(inputs, self.factors, strict=True)]
 
-    def forward(self, *inputs):
+    def forward(self, *inputs: tf.Tensor) -> tf.Tensor:
         return functools.reduce(tf.add, self._terms(inputs))
 
-    def relevance(self, inputs, output, relevance):
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         s = relevance / stabilise(output)
         terms = zip(inputs, self._terms(inputs), strict=True)
         return [_shaped_like(a, term * s) for a, term in terms]
 
-    def support(self, *inputs):
+    def support(self, *inputs: tf.Tensor) -> tf.Tensor:
         return functools.reduce(tf.maximum, _aligned(inputs))
 
 
@@ -372,10 +375,10 @@ class Product(Step):
 
     gates: frozenset[int] = frozenset()
 
-    def forward(self, *inputs):
+    def forward(self, *inputs: tf.Tensor) -> tf.Tensor:
         return functools.reduce(tf.multiply, _aligned(inputs))
 
-    def relevance(self, inputs, output, relevance):
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         gated = [
             place not in self.gates and a.shape[1:] == output.shape[1:]
             for place, a in enumerate(inputs)
@@ -389,7 +392,7 @@ class Product(Step):
         ]
 
 
-def _aligned(inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+def _aligned(inputs: Tensors) -> list[tf.Tensor]:
     """Inputs of one rank: axes of size 1 come in behind the batch, as Keras's layers do it."""
     rank = max(a.shape.rank for a in inputs)
     return [

@@ -34,7 +34,9 @@ class Target:
     by_probability: np.ndarray
 
     @classmethod
-    def of(cls, weights, top: int, rest: bool = False, by_probability: bool = False) -> "Target":
+    def of(
+        cls, weights: np.ndarray, top: int, rest: bool = False, by_probability: bool = False
+    ) -> "Target":
         """A target out of plain values."""
         return cls(
             np.asarray(weights, np.float32),
@@ -59,7 +61,13 @@ class Target:
         return tuple(map(tf.constant, values))
 
 
-def start_of_relevance(scores: tf.Tensor, weights, top, rest, by_probability) -> tf.Tensor:
+def start_of_relevance(
+    scores: tf.Tensor,
+    weights: tf.Tensor,
+    top: tf.Tensor,
+    rest: tf.Tensor,
+    by_probability: tf.Tensor,
+) -> tf.Tensor:
     """The relevance at the output, float32 [B, classes].
 
     Args:
@@ -74,7 +82,13 @@ def start_of_relevance(scores: tf.Tensor, weights, top, rest, by_probability) ->
     return tf.where(rest, against_rest, scores * weights * _highest(scores, top))
 
 
-def start_of_gradient(scores: tf.Tensor, weights, top, rest, by_probability) -> tf.Tensor:
+def start_of_gradient(
+    scores: tf.Tensor,
+    weights: tf.Tensor,
+    top: tf.Tensor,
+    rest: tf.Tensor,
+    by_probability: tf.Tensor,
+) -> tf.Tensor:
     """The factor t of each logit, float32 [B, classes]; scores are held constant.
 
     Args:
@@ -112,13 +126,16 @@ class TargetResolver:
     Args:
       classes: the number of outputs.
       labels: their names in order, or None.
+
+    Attributes:
+      labels: as given.
     """
 
-    def __init__(self, classes: int, labels: Sequence[str] | None = None):
+    def __init__(self, classes: int, labels: Sequence[str] | None = None) -> None:
         self._classes = classes
-        self._labels = None if labels is None else list(map(str, labels))
+        self.labels = None if labels is None else list(map(str, labels))
         self._by_name = defaultdict(list)
-        for index, name in enumerate(self._labels or ()):
+        for index, name in enumerate(self.labels or ()):
             self._by_name[_plain(name)].append(index)
 
     def __call__(self, target: str | int) -> Target:
@@ -159,7 +176,8 @@ class TargetResolver:
 
     def _contrast(self, target: str) -> str:
         """Plus and minus, either of whose names may hold " - " itself; the first way that fits."""
-        words, first_error = target.split(" - "), None
+        words = target.split(" - ")
+        errors = []
         for place in range(1, len(words)):
             plus, minus = " - ".join(words[:place]), " - ".join(words[place:])
             try:
@@ -169,8 +187,8 @@ class TargetResolver:
                     raise UsageError(f"{target!r} sets a class against itself or nothing.", "class")
                 return f"{one} - {other}"
             except UsageError as error:
-                first_error = first_error or error
-        raise first_error
+                errors.append(error)
+        raise errors[0]
 
     def _count(self, top: int) -> int:
         if not 1 <= top <= self._classes:
@@ -208,7 +226,7 @@ class TargetResolver:
         return weights
 
     def _index_of_name(self, name: str) -> int:
-        if not self._labels:
+        if not self.labels:
             raise UsageError(
                 f"There is no class {name!r}: the class names are not known. Expected all, top1 or "
                 f"an index from 0 to {self._classes - 1}; names need labels (--labels, labels=).",
@@ -219,7 +237,7 @@ class TargetResolver:
             listed = " or ".join(map(str, found))
             raise UsageError(f"The class {name!r} occurs twice. Use its index: {listed}.", "class")
         if not found:
-            close = nearest(name, self._labels)
+            close = nearest(name, self.labels)
             hint = (
                 f"Did you mean {close!r}?" if close else "Expected all, top1, a name or an index."
             )

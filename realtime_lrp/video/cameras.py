@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.reader import MOST_BAD_PACKETS
@@ -84,7 +86,7 @@ class Camera(Source):
         self.described = f"{self._name}, {self._given()}"
         self._told = False
 
-    def read(self):
+    def read(self) -> np.ndarray | None:
         for _ in range(MOST_BAD_PACKETS):
             if not self._capture.grab():
                 return None
@@ -94,7 +96,7 @@ class Camera(Source):
                 return cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
         return None
 
-    def close(self):
+    def close(self) -> None:
         self._capture.release()
 
     def _ask(self) -> None:
@@ -139,7 +141,7 @@ def open_camera(
     stop: threading.Event,
 ) -> Camera:
     """A `Camera` that is asked for what `Asked` holds."""
-    return Camera(device, stop, Asked(size and tuple(size), fps, format))
+    return Camera(device, stop, Asked((size[0], size[1]) if size else None, fps, format))
 
 
 def check_there(device: int | str) -> None:

@@ -52,6 +52,9 @@ log = logging.getLogger(__name__)
 OpenSource = Callable[[threading.Event], Source]
 """Opens a source; gets the event that ends its waits."""
 
+Turn = Callable[[np.ndarray], np.ndarray]
+"""What a frame goes through."""
+
 
 class Clock:
     """The time that a capture lives by."""
@@ -90,7 +93,7 @@ class Capture:
     def __init__(
         self,
         open_source: OpenSource,
-        turned: Callable[[np.ndarray], np.ndarray] = lambda picture: picture,
+        turned: Turn = lambda picture: picture,
         open_isolated: OpenSource | None = None,
         clock: Clock = CLOCK,
         patient: bool = False,
@@ -118,7 +121,7 @@ class Capture:
         self.start()
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.end()
         self._clock.wait(self._ended, JOIN_S)
 
@@ -228,7 +231,7 @@ class Capture:
             if silent > STALLED_S and not self._starting:
                 self._tell(course.missing)
                 return silent <= (GIVEN_UP_S if source else OPENING_S)
-        if not reader.count:
+        if not source or not reader.count:
             return True
         self.reconnects += self.trouble == LOST
         if source.alive and now - reader.changed > STILL_S:
@@ -315,7 +318,7 @@ class _Reader(threading.Thread):
       ended: set at the end.
     """
 
-    def __init__(self, course: _Course, turned: Callable, frames: Slot[np.ndarray], clock: Clock):
+    def __init__(self, course: _Course, turned: Turn, frames: Slot[np.ndarray], clock: Clock):
         super().__init__(name="reader", daemon=True)
         self.course, self._turned, self._frames, self._clock = course, turned, frames, clock
         self._open = course.opening()

@@ -7,7 +7,7 @@ file or stream can send wrong pictures, but nothing that runs here.
 import os
 import threading
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import IO, Annotated, Any
 
 import msgspec
 import numpy as np
@@ -48,8 +48,9 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
         if self.kind == "OSError":
             return OSError(self.errno, self.message)
         kind = getattr(errors, self.kind, None)
-        known = isinstance(kind, type) and issubclass(kind, errors.Error)
-        return (kind if known else RuntimeError)(self.message)
+        if isinstance(kind, type) and issubclass(kind, errors.Error):
+            return kind(self.message)
+        return RuntimeError(self.message)
 
 
 class Channel:
@@ -60,7 +61,7 @@ class Channel:
       expected: the type of what is received: a `msgspec.Struct` with a tag, or several joined by |.
     """
 
-    def __init__(self, incoming: BinaryIO, outgoing: BinaryIO, expected: Any):
+    def __init__(self, incoming: IO[bytes], outgoing: IO[bytes], expected: Any):
         self._incoming, self._outgoing = incoming, outgoing
         self._lock = threading.Lock()
         self._decoder = msgspec.msgpack.Decoder(expected, dec_hook=_read)

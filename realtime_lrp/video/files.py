@@ -1,138 +1,15 @@
-"""Files that appear complete or not at all, and what a user means by INPUT and -o."""
+"""What a user means by INPUT and -o."""
 
-import errno
 import glob
 import os
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
 
-from realtime_lrp.errors import (
-    MissingInputError,
-    OutputError,
-    TransferError,
-    UsageError,
-    masked,
-)
+from realtime_lrp.errors import MissingInputError, OutputError, UsageError, masked
+from realtime_lrp.outputs import check_output, refuse_link
 
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff")
-NOT_TO_BE_MADE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENAMETOOLONG)
-"""Why a file cannot be made, whatever room there is."""
-
 VIDEOS = (".mp4", ".mkv", ".mov", ".avi", ".webm", ".m4v", ".mpg", ".mpeg", ".ts", ".wmv")
-
-
-def check_output(target: Path, overwrite: bool) -> None:
-    """Refuses a target that cannot be made, before any work is done.
-
-    Raises:
-      OutputError: no such folder, a folder of that name, exists already, or not writable.
-    """
-    folder = target.parent
-    try:
-        exists, is_file, is_folder = target.exists(), target.is_file(), target.is_dir()
-        there = folder.is_dir()
-        target.resolve()
-    except OSError as error:
-        raise OutputError(f"{str(target)!r} cannot be made ({error.strerror}).") from None
-    except RuntimeError:
-        raise OutputError(f"{str(target)!r} is a link that leads back to itself.") from None
-    if not there:
-        shown = Path(masked(str(target)))  # somebody may have given an address
-        raise OutputError(f"There is no folder {str(shown.parent)!r} to write {shown.name!r} into.")
-    if is_folder:
-        raise OutputError(f"{str(target)!r} is a folder. Expected the name of a file.")
-    if exists and not is_file:
-        raise OutputError(f"{str(target)!r} is a device or a pipe. Expected the name of a file.")
-    if exists and not overwrite:
-        raise OutputError(f"{str(target)!r} exists. Add --overwrite or choose another name.")
-    if not os.access(folder, os.W_OK):
-        raise OutputError(f"The folder {str(folder)!r} is not writable.")
-
-
-def refuse_link(path: Path) -> None:
-    """Refuses a link in the place of a file whose name the user has not written.
-
-    Raises:
-      OutputError: it is a link.
-    """
-    if path.is_symlink():
-        raise OutputError(f"{str(path)!r} is a link, which may lead anywhere. Remove it.")
-
-
-@contextmanager
-def completed(target: Path, overwrite: bool = False) -> Iterator[Path]:
-    """Lends the path `target.PID.part`; renames it to `target` on success, else removes it.
-
-    A link is followed: the file that it names is replaced.
-
-    Raises:
-      OutputError: the target cannot be made.
-      TransferError: the disk is full or a write failed.
-    """
-    check_output(target, overwrite)
-    target = target.resolve()
-    part = part_of(target)
-    try:
-        yield part
-        put_in_place(part, target, overwrite)
-    except OSError as error:
-        _discard(part)
-        raise _failed(target, error) from error
-    except BaseException:
-        _discard(part)
-        raise
-
-
-def _failed(target: Path, error: OSError) -> OutputError | TransferError:
-    if error.errno in NOT_TO_BE_MADE:
-        return OutputError(f"{str(target)!r} cannot be written ({error.strerror}).")
-    return TransferError(
-        f"Writing {str(target)!r} failed ({error.strerror or error}). "
-        "Nothing is left of it; make room and start again."
-    )
-
-
-def part_of(target: Path) -> Path:
-    """The name under which this process writes a target until it is whole."""
-    return target.with_name(f"{target.name}.{os.getpid()}.part")
-
-
-def put_in_place(part: Path, target: Path, overwrite: bool) -> None:
-    """Renames a part that is whole, once it is on the disk.
-
-    Raises:
-      OutputError: the target cannot be made; another job may have been faster.
-      OSError: the disk is full or a write failed.
-    """
-    with part.open("r+b") as written:
-        os.fsync(written.fileno())
-    check_output(target, overwrite)
-    os.replace(part, target)
-
-
-def left_over(target: Path) -> list[Path]:
-    """The parts of a target that runs left which are no longer there."""
-    return left_in(target.parent, f"{glob.escape(target.name)}.*.part")
-
-
-def left_in(folder: Path, pattern: str) -> list[Path]:
-    """The parts in a folder, of names like a pattern, which belong to no process that runs."""
-    return [part for part in folder.glob(pattern) if not _runs(part.name.split(".")[-2])]
-
-
-def _runs(number: str) -> bool:
-    """Whether there is a process of that number; one that cannot be asked counts as there."""
-    if os.name != "posix" or not number.isdecimal():
-        return True
-    try:
-        os.kill(int(number), 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        pass
-    return True
 
 
 def inputs_of(words: Sequence[str], suffixes: Sequence[str], kind: str) -> list[Path]:
@@ -167,76 +44,6 @@ def _named(word: str, suffixes: Sequence[str]) -> list[Path]:
     if path.exists():
         return [path]
     return sorted(Path(p) for p in glob.glob(word, recursive=True) if Path(p).is_file())
-
-
-@contextmanager
-def completed_folder(target: Path, overwrite: bool, mark: str) -> Iterator[Path]:
-    """Lends the folder `target.PID.part`; renames it to `target` on success, else removes it.
-
-    The folder that holds them is made where there is none.
-
-    Args:
-      target: the final name.
-      overwrite: whether a folder of that name is replaced.
-      mark: what stands in the name of each of its files; a folder with another file is refused.
-
-    Raises:
-      OutputError: the folder cannot be made, or exists.
-      TransferError: it cannot be renamed, or the disk is full.
-    """
-    target = target.resolve()
-    parent, part = target.parent, part_of(target)
-    try:
-        new = not parent.exists()
-        check_folder(target, overwrite, mark)
-        parent.mkdir(exist_ok=True)
-        part.mkdir()
-    except OSError as error:
-        raise OutputError(
-            f"The folder {str(target)!r} cannot be made ({error.strerror})."
-        ) from None
-    try:
-        yield part
-        check_folder(target, overwrite, mark)  # another job may have been faster
-        _move_folder(part, target)
-    except OSError as error:
-        raise _failed(target, error) from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-        if new:
-            with suppress(OSError):  # what holds a run stays
-                parent.rmdir()
-
-
-def check_folder(target: Path, overwrite: bool, mark: str) -> None:
-    """Refuses a folder that may not be replaced.
-
-    Args:
-      target: the folder.
-      overwrite: whether one of that name may be replaced.
-      mark: what stands in the name of each of its files.
-
-    Raises:
-      OutputError: it exists, or holds another file.
-    """
-    if not target.exists():
-        return
-    if not overwrite:
-        raise OutputError(f"The folder {str(target)!r} exists. Add --overwrite or choose another.")
-    for file in target.iterdir():
-        if mark not in file.name:
-            raise OutputError(f"{str(file)!r} was not made by this command. Choose another folder.")
-
-
-def _move_folder(part: Path, target: Path) -> None:
-    old = part.with_suffix(".old")
-    try:
-        if target.exists():
-            target.rename(old)
-        part.rename(target)
-    except OSError as error:
-        raise TransferError(f"{str(target)!r} cannot be made ({error.strerror}).") from error
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def outputs_for(
@@ -275,8 +82,3 @@ def outputs_for(
             raise OutputError(f"Two inputs would be written to {str(made)!r}. Rename {source}.")
         check_output(made, overwrite)
     return targets
-
-
-def _discard(part: Path) -> None:
-    with suppress(OSError):
-        part.unlink()

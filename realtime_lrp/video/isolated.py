@@ -82,26 +82,28 @@ class Isolated(Source):
         )
         threading.Thread(target=self._kill_at_the_end, name="child's end", daemon=True).start()
         told = Described | Picture | Failed
-        self._channel = Channel(self._process.stdout, self._process.stdin, told)
+        self._incoming, self._outgoing = children.pipes(self._process)
+        self._channel = Channel(self._incoming, self._outgoing, told)
         try:
-            self.described = self._received().text
+            if isinstance(first := self._received(), Described):
+                self.described = first.text
         except BaseException:
             self.close()
             raise
         log.info("%s is read by the process %d", self.described, self._process.pid)
 
-    def read(self):
+    def read(self) -> np.ndarray:
         while isinstance(message := self._received(), Described):
             self.described = message.text
         return message.picture
 
-    def close(self):
+    def close(self) -> None:
         self._process.kill()
         with suppress(subprocess.TimeoutExpired):  # the kernel itself hangs
             self._process.wait(CLOSING_S)
         with suppress(OSError):
-            self._process.stdin.close()
-        self._process.stdout.close()
+            self._outgoing.close()
+        self._incoming.close()
 
     def _received(self) -> Described | Picture:
         try:

@@ -7,7 +7,7 @@ import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, MissingInputError, OutputError
 from realtime_lrp.native import held_back
-from realtime_lrp.video.files import completed
+from realtime_lrp.outputs import completed
 from realtime_lrp.video.libraries import cv2
 
 MOST_BYTES = 2**30

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -41,28 +41,28 @@ class Playback(Source):
         self._changed = threading.Condition()
         self._paused, self._steps, self._skipped = False, 0, 0
 
-    def read(self):
+    def read(self) -> np.ndarray | None:
         return next(self._frames, None)
 
-    def close(self):
+    def close(self) -> None:
         self._frames.close()
 
-    def pause(self, paused):
+    def pause(self, paused: bool) -> None:
         with self._changed:
             self._paused, self._steps = paused, 0
             self._changed.notify()
 
-    def step(self):
+    def step(self) -> None:
         with self._changed:
             self._steps += 1  # counts while paused only
             self._changed.notify()
 
-    def skip(self, files):
+    def skip(self, files: int) -> None:
         with self._changed:
             self._skipped += files
             self._changed.notify()
 
-    def _played(self, files: Sequence[Path]) -> Iterator[np.ndarray]:
+    def _played(self, files: Sequence[Path]) -> Generator[np.ndarray, None, None]:
         playable, place, by = list(files), 0, 1
         while playable and not self.stop.is_set():
             place %= len(playable)
@@ -90,8 +90,8 @@ class Playback(Source):
         """Waits until the next frame is due; False where its file is left at once."""
         with self._changed:
             now = time.monotonic()
-            late = self._due is None or now - self._due > BEHIND_S
-            self._due = (now if late else self._due) + duration_s
+            due = now if self._due is None or now - self._due > BEHIND_S else self._due
+            self._due = due + duration_s
             while not (self.stop.is_set() or self._skipped):
                 if self._paused:
                     self._due = None

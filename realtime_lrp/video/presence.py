@@ -35,7 +35,7 @@ class Presence:
     not count.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.present = False
         self._seen_at = -np.inf
         self.forget()

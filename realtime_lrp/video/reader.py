@@ -2,12 +2,13 @@
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from math import inf
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -29,8 +30,14 @@ FORMATS = (
 NO_INDEX = ("mpegts", "mpeg")
 """Formats in which a seek cannot be trusted to reach a key frame: they are read from the start."""
 
+NO_TIMES = 0x80
+"""FFmpeg's flag of formats that have no times."""
+
 SOUND_BEHIND_S = 2.0
 """How far behind the last frame of a range its sound may lie in the file."""
+
+Decoded: TypeAlias = "av.VideoFrame | av.Packet[Any]"
+"""A frame, or a packet of sound."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +117,13 @@ class VideoReader:
         self.frames = self.claimed or round(max(0.0, end - self._span.start) * self.fps)
         self._filter: _Deinterlace | None = None
         self._last: int | None = None
-        self._over, self._end = False, inf
+        self._over = False
+        self._end: Fraction | float = inf
 
     def __enter__(self) -> "VideoReader":
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._container.close()
 
     def __iter__(self) -> Iterator[TimedFrame]:
@@ -126,7 +134,7 @@ class VideoReader:
         """
         return (item for item in self._items([]) if isinstance(item, TimedFrame))
 
-    def with_sound(self) -> Iterator["TimedFrame | av.Packet"]:
+    def with_sound(self) -> Iterator["TimedFrame | av.Packet[Any]"]:
         """Yields frames and the packets of all `sound` as they lie in the file.
 
         A packet's times count as the frames' do. Its stream's decoder is flushed by a packet
@@ -137,11 +145,13 @@ class VideoReader:
         """
         return self._items(self.sound)
 
-    def _items(self, sound: list) -> Iterator["TimedFrame | av.Packet"]:
+    def _items(self, sound: "list[av.AudioStream]") -> Iterator["TimedFrame | av.Packet[Any]"]:
         to_rgb = av.video.reformatter.VideoReformatter()
         step = max(1, round(1 / (self.fps * self.time_base)))
         first = (self._stream.start_time or 0) if self._trimmed else 0
-        start, end, shift = -inf, inf, 0
+        start: Fraction | float = -inf
+        end: Fraction | float = inf
+        shift = 0
         if self._trimmed:
             zero = first * self.time_base
             start = zero + _exact(self._span.start)
@@ -199,23 +209,23 @@ class VideoReader:
         missing = ((stream.start_time or 0) + stream.duration - self._last) * self.time_base
         return missing > max(3 / self.fps, stream.duration * self.time_base / 100)
 
-    def _from(self, start: Fraction | float, sound: list) -> Iterator["av.VideoFrame | av.Packet"]:
+    def _from(self, start: Fraction | float, sound: "list[av.AudioStream]") -> Iterator[Decoded]:
         """What is decoded from a key frame before `start` on."""
         kind = self._container.format
-        seeks = kind.name not in NO_INDEX and not kind.flags & av.format.Flags.no_timestamps.value
+        seeks = kind.name not in NO_INDEX and not kind.flags & NO_TIMES
         if not (self._span.start and seeks):
             yield from self._decoded(sound)
             return
         self._container.seek(int(start * av.time_base))
-        early: list = []
+        early: list[Decoded] = []
         items = self._decoded(sound)
         for item in items:
             early.append(item)
             if not isinstance(item, av.Packet):
                 break
         first = early[-1] if early else None
-        known = isinstance(first, av.VideoFrame) and first.pts is not None
-        if known and first.pts * self.time_base <= start:
+        pts = first.pts if isinstance(first, av.VideoFrame) else None
+        if pts is not None and pts * self.time_base <= start:
             yield from early
             yield from items
             return
@@ -223,14 +233,14 @@ class VideoReader:
         self._container.seek(0)
         yield from self._decoded(sound)
 
-    def _shifted(self, packet: "av.Packet", start: Fraction) -> "av.Packet":
+    def _shifted(self, packet: "av.Packet[Any]", start: Fraction) -> "av.Packet[Any]":
         if self._trimmed and packet.pts is not None:
             shift = round(start / packet.time_base)
             packet.pts -= shift
             packet.dts = packet.pts if packet.dts is None else packet.dts - shift
         return packet
 
-    def _decoded(self, sound: list) -> Iterator["av.VideoFrame | av.Packet"]:
+    def _decoded(self, sound: "list[av.AudioStream]") -> Generator[Decoded, None, None]:
         """Frames, their pts in units of `time_base`, and packets of sound."""
         in_a_row = 0
         streams = [self._stream, *sound]
@@ -250,7 +260,7 @@ class VideoReader:
                 if packet.stream.index != self._stream.index:  # its own says 0 at the end
                     yield packet
                     continue
-                frames = packet.decode()
+                frames = self._stream.decode(packet)
             except av.FFmpegError:
                 self.bad_packets += 1
                 in_a_row += 1
@@ -326,12 +336,13 @@ class _Deinterlace:
     def _ready(self) -> Iterator["av.VideoFrame"]:
         while True:
             try:
-                frame = self._graph.pull()
+                frame = self._graph.vpull()
             except (av.BlockingIOError, av.EOFError):
                 return
+            unit = (frame.time_base or self._time_base) / self._time_base
             if frame.pts is not None:
-                frame.pts = round(frame.pts * frame.time_base / self._time_base)
-            frame.duration = round((frame.duration or 0) * frame.time_base / self._time_base)
+                frame.pts = round(frame.pts * unit)
+            frame.duration = round((frame.duration or 0) * unit)
             frame.time_base = self._time_base
             yield frame
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 
 from realtime_lrp.errors import Error, OutputError, TransferError, UsageError, first_line
-from realtime_lrp.video.files import check_output, left_over, part_of, put_in_place, refuse_link
+from realtime_lrp.outputs import check_output, left_over, part_of, put_in_place, refuse_link
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.writer import CONTAINERS, VideoWriter, verify
 
@@ -97,7 +97,7 @@ class Recorder:
     def __enter__(self) -> "Recorder":
         return self
 
-    def __exit__(self, kind, *exception) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
         with suppress(*[Error] if kind else []):
             self.finish()
 
@@ -214,7 +214,8 @@ class Recorder:
 
     def _end(self, why: str) -> None:
         """Gives what was recorded its name if it is whole, and says what went wrong."""
-        kind, kept, whole = TransferError, "nothing is kept", False
+        kind: type[Error] = TransferError
+        kept, whole = "nothing is kept", False
         try:
             if whole := self._files.put_in_place(self.frames, self._last / SECOND):
                 kept = f"kept as {self._files.target.name}"
@@ -296,7 +297,8 @@ class _Files:
             self.part.unlink(missing_ok=True)
             return False
         verify(self.part, frames, last)
-        targets = [self.target, self._sidecar] if self._lines else [self.target]
+        beside = [self._sidecar] if self._sidecar and self._lines else []
+        targets = [self.target, *beside]
         for one in targets:
             check_output(one, self._overwrite)
         for one in targets:

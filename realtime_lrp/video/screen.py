@@ -44,7 +44,7 @@ class Screen(Source):
             raise
         self._due = time.monotonic()
 
-    def read(self):
+    def read(self) -> np.ndarray | None:
         if self.stop.wait(max(0.0, self._due - time.monotonic())):
             return None
         self._due = max(self._due, time.monotonic()) + 1 / FPS
@@ -52,10 +52,10 @@ class Screen(Source):
         picture = np.frombuffer(shot.raw, np.uint8).reshape(shot.height, shot.width, 4)
         return cv2.cvtColor(picture, cv2.COLOR_BGRA2RGB)
 
-    def close(self):
+    def close(self) -> None:
         self._grabber.close()
 
-    def _found(self, number: int) -> dict:
+    def _found(self, number: int) -> dict[str, int]:
         """Where a screen lies, in pixels of all of them together."""
         together, *screens = self._grabber.monitors
         screens = screens or [together]

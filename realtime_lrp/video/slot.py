@@ -25,7 +25,7 @@ class Item(Generic[T]):
 class Slot(Generic[T]):
     """Holds the newest item. A producer overwrites and never waits."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._changed = threading.Condition()
         self._item: Item[T] | None = None
 

@@ -40,7 +40,7 @@ class Source:
         """Gives the device or file back."""
 
     def pause(self, paused: bool) -> None:
-        """Keeps the next frames back, or lets them come again."""
+        """Keeps the next frames back while `paused`, else lets them come again."""
 
     def step(self) -> None:
         """Lets one further frame come while paused."""
@@ -51,5 +51,5 @@ class Source:
     def __enter__(self) -> "Source":
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()

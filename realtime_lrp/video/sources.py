@@ -1,11 +1,14 @@
-"""What `--source` names: a camera, a stream, a screen, files, or a synthetic picture."""
+"""What `--source` names: a camera, a stream, a screen, files, or a synthetic picture.
+
+A new source with a name is a row in `SOURCES`.
+"""
 
 import dataclasses
 import functools
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -70,7 +73,7 @@ class Stream(Source):
             ) from None
         self._to_rgb = av.video.reformatter.VideoReformatter()
 
-    def read(self):
+    def read(self) -> np.ndarray | None:
         try:
             frame = next(self._frames, None)
         except (av.FFmpegError, OSError):
@@ -79,10 +82,10 @@ class Stream(Source):
             return None
         return self._to_rgb.reformat(frame, format="rgb24").to_ndarray()
 
-    def close(self):
+    def close(self) -> None:
         self._container.close()
 
-    def _decoded(self, stream) -> Iterator["av.VideoFrame"]:
+    def _decoded(self, stream: "av.VideoStream") -> Iterator["av.VideoFrame"]:
         """Frames; a damaged one costs itself, many in a row or a failing connection the stream."""
         bad_in_a_row = 0
         for packet in self._container.demux(stream):
@@ -109,7 +112,7 @@ class Synthetic(Source):
         self._start = time.monotonic()
         self._count = 0
 
-    def read(self):
+    def read(self) -> np.ndarray | None:
         due = self._start + self._count / self.fps
         if self.stop.wait(max(0.0, due - time.monotonic())):
             return None
@@ -139,14 +142,32 @@ def moving_picture(number: int, size: tuple[int, int], fps: int) -> np.ndarray:
     return cv2.circle(picture, (int(x), int(y)), radius, (235, 80, 40), -1, cv2.LINE_AA)
 
 
+def _number(name: str, more: str, least: int) -> int:
+    if re.fullmatch(r"\d{1,3}", more) and int(more) >= least:
+        return int(more)
+    raise MissingInputError(
+        f"There is no source {masked(f'{name}:{more}')!r}. Expected {name} alone, or {name}: and a "
+        f"number from {least} to 999."
+    )
+
+
+SOURCES: dict[str, Callable[[str, threading.Event], Source]] = {
+    "synthetic": lambda more, stop: Synthetic(_number("synthetic", more or "30", 1), stop),
+    "screen": lambda more, stop: Screen(_number("screen", more or "1", 0), stop),
+}
+"""Sources that are called "NAME" or "NAME:MORE": what opens them, of MORE or "" and what ends their
+waits (see `Source`)."""
+
+
 def open_source(
     words: str, stop: threading.Event, asked: Asked | None = None, isolated: bool = False
 ) -> Source:
     """Opens what `--source` names.
 
     Args:
-      words: "synthetic", "synthetic:60" (frames a second), "0", "/dev/video0", a URL, "screen",
-        "screen:2", a file, folder or glob, or a part of a camera's name.
+      words: a name out of `SOURCES` ("synthetic", "synthetic:60", frames a second, "screen",
+        "screen:2"), "0", "/dev/video0", a URL, a file, folder or glob, or a part of a camera's
+        name.
       stop: ends the source's waits.
       asked: how a camera is to film.
       isolated: whether a camera is read by a child process.
@@ -155,14 +176,13 @@ def open_source(
       UnavailableError: the camera, stream or screen cannot be opened.
       MissingInputError: there is no such file, and no such camera.
     """
-    if synthetic := re.fullmatch(r"synthetic(?::([1-9]\d{0,2}))?", words):
-        return Synthetic(int(synthetic[1] or 30), stop)
+    named = re.fullmatch(r"([^:]+)(?::(.+))?", words, re.DOTALL)
+    if named and named[1] in SOURCES:
+        return SOURCES[named[1]](named[2] or "", stop)
     if words.isdecimal() or words.startswith("/dev/"):
         return _camera(int(words) if words.isdecimal() else words, stop, asked, isolated)
     if "://" in words:
         return Stream(words, stop)
-    if screen := re.fullmatch(r"screen(?::(\d{1,3}))?", words):
-        return Screen(int(screen[1] or 1), stop)
     try:
         return Playback(inputs_of([words], PICTURES + VIDEOS, "source"), stop)
     except MissingInputError:

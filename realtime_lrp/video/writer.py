@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from fractions import Fraction
 from math import lcm
 from pathlib import Path
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from realtime_lrp.video.libraries import av
 log = logging.getLogger(__name__)
 
 CONTAINERS = {".mp4": "mp4", ".mov": "mov", ".mkv": "matroska"}
-CODECS = {
+CODECS: dict[str, tuple[Literal["libx264", "libx265", "libsvtav1"], int, dict[str, str]]] = {
     "h264": ("libx264", 18, {"preset": "veryfast"}),
     "hevc": ("libx265", 20, {"preset": "veryfast", "x265-params": "log-level=none"}),
     "av1": ("libsvtav1", 28, {"preset": "9"}),
@@ -34,7 +35,7 @@ DAMAGED = (av.error.InvalidDataError, av.error.PatchWelcomeError)
 CLOCK_ANEW_S = 1.0
 """Sound whose times fall back by so much goes on behind what was before, as pictures do."""
 
-REENCODED = "aac"
+REENCODED: Final = "aac"
 LAYOUTS = {1: "mono", 2: "stereo", 3: "2.1", 4: "quad", 5: "5.0", 6: "5.1", 8: "7.1"}
 """By the number of channels, for sound that does not say where they are."""
 
@@ -101,12 +102,12 @@ class VideoWriter:
         self._size: tuple[int, ...] | None = None
         self._to_yuv = av.video.reformatter.VideoReformatter()
         self._sound: dict[int, _Copied | _Reencoded] = {}
-        self._durations: dict[int, int] = {}
+        self._durations: dict[int | None, int] = {}
 
     def __enter__(self) -> "VideoWriter":
         return self
 
-    def __exit__(self, kind, *exception) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
         if kind is not None:  # the file is given up, what closing it says does not matter
             with suppress(Exception):
                 self._container.close()
@@ -119,7 +120,7 @@ class VideoWriter:
             with self._sound_blamed():
                 self._container.close()
 
-    def _mux(self, packets: list["av.Packet"]) -> None:
+    def _mux(self, packets: "list[av.Packet[Any]]") -> None:
         for packet in packets:  # encoders forget how long the last frame is shown
             packet.duration = self._durations.pop(packet.pts, 0) or packet.duration
         with self._sound_blamed():
@@ -161,7 +162,7 @@ class VideoWriter:
                 notes.append("a sound stream that nothing here decodes is left out")
         return notes
 
-    def sound(self, packet: "av.Packet") -> None:
+    def sound(self, packet: "av.Packet[Any]") -> None:
         """Appends a packet of a stream out of `add_sound`; after the first `write`."""
         if packet.stream.index in self._sound:
             self._sound[packet.stream.index](packet)
@@ -227,7 +228,7 @@ class _Copied:
         self._last: int | None = None
         self._later, self.lost = 0, 0
 
-    def __call__(self, packet: "av.Packet") -> None:
+    def __call__(self, packet: "av.Packet[Any]") -> None:
         if not packet.size or (self._from_zero and _before_zero(packet)):
             return
         if packet.dts is None:
@@ -251,7 +252,7 @@ class _Copied:
         pass
 
 
-def _before_zero(packet: "av.Packet") -> bool:
+def _before_zero(packet: "av.Packet[Any]") -> bool:
     """Whether a packet is never heard; Matroska would move everything else for its sake."""
     return packet.pts is not None and packet.pts < 0 and packet.pts + (packet.duration or 0) <= 0
 
@@ -261,7 +262,7 @@ class _Reencoded:
 
     def __init__(self, container: "av.container.OutputContainer", stream: "av.AudioStream"):
         self._container = container
-        context = stream.codec_context
+        self._decoder = context = stream.codec_context
         self._stream = container.add_stream(REENCODED, rate=context.sample_rate)
         layout = context.layout.name
         if layout.endswith("channels"):
@@ -270,9 +271,9 @@ class _Reencoded:
         self._resampler = av.AudioResampler("fltp", layout, context.sample_rate)
         self.lost = 0
 
-    def __call__(self, packet: "av.Packet") -> None:
+    def __call__(self, packet: "av.Packet[Any]") -> None:
         try:
-            frames = packet.decode()
+            frames = self._decoder.decode(packet)
         except av.FFmpegError:
             self.lost += 1
             return
@@ -307,7 +308,7 @@ def verify(path: Path, frames: int, last: float | None = None) -> None:
             container.seek(round((last or 0) * av.time_base))
             times = [packet.pts for packet in container.demux(stream) if packet.size]
             found = len(times) if last is None else stream.frames or frames
-            end = float(times[-1] * stream.time_base) if last else 0.0
+            end = float((times[-1] or 0) * (stream.time_base or 0)) if last else 0.0
     except (av.FFmpegError, StopIteration, IndexError) as error:
         raise TransferError(f"What was written cannot be read again ({error}).") from None
     if found != frames:

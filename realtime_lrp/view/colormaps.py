@@ -1,24 +1,14 @@
 """Colour maps as short strings, compiled to tables of 256 colours.
 
-A map is a list of hexadecimal colours at equal distances. Relevance 0 is the first colour, or the
-middle one where the map is signed: negative relevance to the left, positive to the right.
+A new colour map is a row in `COLORMAPS`.
 """
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
 
-from realtime_lrp.errors import unknown
-
-# name: (colours, signed)
-_MAPS = {
-    "fire": ("700 c00 f20 f70 fb0", False),
-    "hot": ("000 f00 ff0 fff", False),
-    "gray": ("000 fff", False),
-    "bwr": ("00f fff f00", True),
-    "coldnhot": ("0ff 00f 000 f00 ff0", True),
-    "icefire": ("0bf 07f 02f 00c 007 700 c00 f20 f70 fb0", True),
-}
+from realtime_lrp.errors import UsageError, unknown
 
 
 @dataclass(frozen=True)
@@ -31,7 +21,22 @@ class Colormap:
     """
 
     table: np.ndarray
-    signed: bool
+    signed: bool = False
+
+    @classmethod
+    def of(cls, colours: str, signed: bool = False) -> "Colormap":
+        """A colour map of a few colours.
+
+        Args:
+          colours: two or more at equal distances, three hexadecimal digits each: "000 f00 fff".
+            Relevance 0 is the first of them, or the middle one of a signed map: negative relevance
+            to the left, positive to the right.
+          signed: whether negative relevance is drawn.
+
+        Raises:
+          UsageError: these are no colours.
+        """
+        return cls(compile_colours(colours), signed)
 
     def __call__(self, relevance: np.ndarray) -> np.ndarray:
         """Colours of relevance in [-1, 1], float [...] -> uint8 [..., 3]."""
@@ -40,15 +45,30 @@ class Colormap:
 
 
 def compile_colours(text: str) -> np.ndarray:
-    """The table uint8 [256, 3] of colours such as "000 f00 fff"."""
+    """The table uint8 [256, 3] of colours such as "000 f00 fff".
+
+    Raises:
+      UsageError: these are no colours.
+    """
+    if not re.fullmatch(r"\s*[0-9a-fA-F]{3}(\s+[0-9a-fA-F]{3})+\s*", text):
+        raise UsageError(
+            f"Expected two or more colours of three hexadecimal digits, such as '000 f00 fff'. "
+            f"Received {text!r}.",
+            "colormap",
+        )
     stops = np.array([[int(digit * 2, 16) for digit in colour] for colour in text.split()], float)
     where = np.linspace(0, len(stops) - 1, 256)
     channels = [np.interp(where, np.arange(len(stops)), channel) for channel in stops.T]
     return np.rint(np.stack(channels, axis=-1)).astype(np.uint8)
 
 
-COLORMAPS = {
-    name: Colormap(compile_colours(text), signed) for name, (text, signed) in _MAPS.items()
+COLORMAPS: dict[str, Colormap] = {
+    "fire": Colormap.of("700 c00 f20 f70 fb0"),
+    "hot": Colormap.of("000 f00 ff0 fff"),
+    "gray": Colormap.of("000 fff"),
+    "bwr": Colormap.of("00f fff f00", signed=True),
+    "coldnhot": Colormap.of("0ff 00f 000 f00 ff0", signed=True),
+    "icefire": Colormap.of("0bf 07f 02f 00c 007 700 c00 f20 f70 fb0", signed=True),
 }
 """Every colour map by name."""
 
@@ -58,12 +78,14 @@ def by_sign(signed: bool) -> str:
     return "icefire" if signed else "fire"
 
 
-def colormap_named(name: str) -> Colormap:
-    """A colour map by name.
+def colormap_named(name: str | Colormap) -> Colormap:
+    """A colour map by name, or itself.
 
     Raises:
       UsageError: there is none of this name; the message gives the nearest.
     """
+    if isinstance(name, Colormap):
+        return name
     if name not in COLORMAPS:
         raise unknown("colormap", name, COLORMAPS, {"grey": "gray", "seismic": "bwr"})
     return COLORMAPS[name]

@@ -10,13 +10,16 @@ import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 try:
     from Xlib import X
     from Xlib.display import Display
     from Xlib.error import XError
     from Xlib.protocol.event import ClientMessage
+    from Xlib.protocol.request import GetScreenSaver
+    from Xlib.xobject.drawable import Window
 except ImportError:  # not Linux
     Display = None
 
@@ -34,6 +37,8 @@ ADD, PAGER = 1, 2
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 
 class Desktop:
     """Holds a window of this program on the screen, and the screen awake.
@@ -48,11 +53,11 @@ class Desktop:
         os.environ.setdefault("QT_XCB_NO_XI2", "1")
         self._title = title
         self._display: Display | None = None
-        self._saver = None
+        self._saver: GetScreenSaver | None = None
         self._saves_energy = False
-        self._inhibitor: subprocess.Popen | None = None
+        self._inhibitor: subprocess.Popen[bytes] | None = None
         self._begun = False
-        self._held = None
+        self._held: Window | None = None
 
     def hold(self) -> bool:
         """Puts everything right that may have gone wrong; cheap enough for each second.
@@ -70,32 +75,33 @@ class Desktop:
 
     def shows(self, grey: int) -> bool:
         """Whether the middle of the window has this grey, 0 to 255; True where X11 is not there."""
-        if not self._held:
+        window = self._held
+        if not window:
             return True
-        return self._tried(lambda: self._pixel() == bytes([grey] * 3), otherwise=False)
+        return self._tried(lambda: _pixel(window) == bytes([grey] * 3), otherwise=False)
 
     def show_anew(self) -> None:
         """Takes the window from the screen and puts it there again."""
-        if self._held:
-            self._tried(lambda: (self._held.unmap(), self._held.map()), otherwise=None)
+        if window := self._held:
+            self._tried(lambda: (window.unmap(), window.map()), otherwise=None)
 
     def close(self) -> None:
         """Gives the desktop back as it was."""
-        with contextlib.suppress(Exception):
-            if self._saver:
-                self._set_saver(self._saver.timeout)
-            if self._saves_energy:
-                self._display.dpms_enable()
-            self._display.sync()
+        if display := self._display:
+            with contextlib.suppress(Exception):
+                if self._saver:
+                    self._set_saver(self._saver, self._saver.timeout)
+                if self._saves_energy:
+                    display.dpms_enable()
+                display.sync()
         self._leave()
         if self._inhibitor:
             self._inhibitor.communicate()
             self._inhibitor = None
 
-    def _tried(self, act: Callable, otherwise: object):
+    def _tried(self, act: Callable[[], T], otherwise: T) -> T:
         """What an act gives; where the display does not play along, `otherwise`."""
         try:
-            self._display = self._display or _connected()
             return act()
         except XError as error:  # what was asked about has just gone
             log.debug("%s", error)
@@ -103,6 +109,12 @@ class Desktop:
             log.debug("the connection to the display is lost: %s", error)
             self._leave()
         return otherwise
+
+    @property
+    def _connection(self) -> "Display":
+        """The connection; it is made where there is none."""
+        self._display = self._display or _connected()
+        return self._display
 
     def _leave(self) -> None:
         """Lets the connection go: the pointer is shown again."""
@@ -119,24 +131,25 @@ class Desktop:
             self._inhibitor = None
 
     def _keep_awake(self) -> None:
-        saver = self._display.get_screen_saver()
+        display = self._connection
+        saver = display.get_screen_saver()
         if saver.timeout:
             self._saver = saver
-            self._set_saver(0)
-            self._display.force_screen_saver(X.ScreenSaverReset)
-        if self._display.has_extension("DPMS") and self._display.dpms_info().state:
+            self._set_saver(saver, 0)
+            display.force_screen_saver(X.ScreenSaverReset)
+        if display.has_extension("DPMS") and display.dpms_info().state:
             self._saves_energy = True
-            self._display.dpms_disable()
+            display.dpms_disable()
 
-    def _set_saver(self, timeout_s: int) -> None:
-        saver = self._saver
-        self._display.set_screen_saver(
+    def _set_saver(self, saver: "GetScreenSaver", timeout_s: int) -> None:
+        self._connection.set_screen_saver(
             timeout_s, saver.interval, saver.prefer_blanking, saver.allow_exposures
         )
 
     def _hold(self) -> bool:
-        while self._display.pending_events():  # the wheel's
-            self._display.next_event()
+        display = self._connection
+        while display.pending_events():  # the wheel's
+            display.next_event()
         self._keep_awake()
         managed = self._managed()
         window = self._held = self._window(managed)
@@ -151,37 +164,31 @@ class Desktop:
             window.grab_button(
                 button, X.AnyModifier, False, X.ButtonPressMask, *asynchronous, X.NONE, X.NONE
             )
-        self._display.flush()
+        display.flush()
         return True
 
-    def _place(self, window) -> None:
+    def _place(self, window: "Window") -> None:
         """Does without a window manager what one would do."""
-        screen = self._display.screen().root.get_geometry()
+        screen = self._connection.screen().root.get_geometry()
         size = {"width": screen.width, "height": screen.height, "border_width": 0}
         window.map()
         window.configure(x=0, y=0, stack_mode=X.Above, **size)
         window.set_input_focus(X.RevertToPointerRoot, X.CurrentTime)
 
-    def _ask_manager(self, window) -> None:
-        full = self._display.intern_atom("_NET_WM_STATE_FULLSCREEN")
-        root = self._display.screen().root
+    def _ask_manager(self, window: "Window") -> None:
+        full = self._connection.intern_atom("_NET_WM_STATE_FULLSCREEN")
+        root = self._connection.screen().root
         for name, words in {
             "_NET_WM_STATE": (ADD, full, 0, PAGER, 0),
             "_NET_ACTIVE_WINDOW": (PAGER, X.CurrentTime, 0, 0, 0),
         }.items():
-            kind = self._display.intern_atom(name)
+            kind = self._connection.intern_atom(name)
             message = ClientMessage(window=window, client_type=kind, data=(32, words))
             root.send_event(message, X.SubstructureRedirectMask | X.SubstructureNotifyMask)
 
-    def _pixel(self) -> bytes:
-        """The colour in the middle of the window."""
-        size = self._held.get_geometry()
-        place = size.width // 2, size.height // 2, 1, 1
-        return self._held.get_image(*place, X.ZPixmap, 0xFFFFFFFF).data[:3]
-
-    def _managed(self) -> list | None:
+    def _managed(self) -> "list[Window] | None":
         """The windows that a window manager looks after; None where there is no such manager."""
-        root = self._display.screen().root
+        root = self._connection.screen().root
         sign = self._value(root, "_NET_SUPPORTING_WM_CHECK")
         if not sign:
             return None
@@ -191,23 +198,30 @@ class Desktop:
             return None
         return [self._opened(one) for one in self._value(root, "_NET_CLIENT_LIST") or ()]
 
-    def _window(self, managed: list | None):
+    def _window(self, managed: "list[Window] | None") -> "Window | None":
         """The window, or None."""
-        among = self._display.screen().root.query_tree().children if managed is None else managed
+        root = self._connection.screen().root
         wanted = self._title.encode(), os.getpid()
-        for one in among:
+        for one in root.query_tree().children if managed is None else managed:
             process = self._value(one, "_NET_WM_PID")
             if (self._value(one, "_NET_WM_NAME"), process and process[0]) == wanted:
                 return one
         return None
 
-    def _opened(self, number: int):
-        return self._display.create_resource_object("window", number)
+    def _opened(self, number: int) -> "Window":
+        return self._connection.create_resource_object("window", number)
 
-    def _value(self, window, name: str):
+    def _value(self, window: "Window", name: str) -> Sequence[int] | None:
         """A property of a window, or None."""
-        found = window.get_full_property(self._display.intern_atom(name), X.AnyPropertyType)
-        return found and found.value
+        found = window.get_full_property(self._connection.intern_atom(name), X.AnyPropertyType)
+        return found.value if found else None
+
+
+def _pixel(window: "Window") -> bytes:
+    """The colour in the middle of a window."""
+    size = window.get_geometry()
+    place = size.width // 2, size.height // 2, 1, 1
+    return window.get_image(*place, X.ZPixmap, 0xFFFFFFFF).data[:3]
 
 
 def _connected() -> "Display":
@@ -220,7 +234,7 @@ def _connected() -> "Display":
     return display
 
 
-def _inhibitor() -> subprocess.Popen | None:
+def _inhibitor() -> subprocess.Popen[bytes] | None:
     if not shutil.which(INHIBIT[0]):
         return None
     quiet = subprocess.DEVNULL

@@ -153,10 +153,10 @@ class PageArtist:
       places: the buttons of the page that was drawn last.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.places: dict[str, Box] = {}
         self._places: dict[str, Box] = {}
-        self._drawn: tuple | None = None
+        self._drawn: tuple[tuple[int, int], Page] | None = None
         self._patch: np.ndarray | None = None
 
     def draw(self, canvas: np.ndarray, plan: Plan, page: Page) -> None:
@@ -230,8 +230,8 @@ def _draw_page(canvas: np.ndarray, page: Page) -> dict[str, Box]:
     size = max(LEAST, round(min(rows / 17, columns / 14)))
     while size > LEAST and _needed(page, columns - 2 * size, size) > rows - 2 * size:
         size -= 1
-    inner, places = columns - 2 * size, {}
-    x, y = size, size
+    places: dict[str, Box] = {}
+    inner, x, y = columns - 2 * size, size, size
     for one in page.top:
         _draw(canvas, one, x, y, inner, size, places)
         y += _height(one, inner, size)

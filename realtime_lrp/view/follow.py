@@ -25,13 +25,14 @@ class Follower:
         self._layers = layers
         self._then = _small(picture)
         self._places(picture.shape[:2], layers[0])
-        self._flow = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
+        self._flow = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
 
     def __call__(self, picture: np.ndarray) -> list[Layer]:
         """The layers where their content lies in a later picture of the same size."""
         now = _small(picture)
         flow = self._flow.calc(now, self._then, None)  # for each place now, where it was
-        moved = cv2.remap(flow, *self._at, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE)
+        at_x, at_y = self._at
+        moved = cv2.remap(flow, at_x, at_y, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE)
         moved = moved * self._scale
         where = self._columns + moved[..., 0], self._rows + moved[..., 1]
         return [

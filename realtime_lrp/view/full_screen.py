@@ -37,7 +37,7 @@ class FullScreen(Window):
       UnavailableError: there is no display.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         require_display()
         self.reopened = 0
         self._desktop = Desktop(TITLE)
@@ -103,6 +103,6 @@ class FullScreen(Window):
         self._open()
         self.reopened += 1
 
-    def _on_mouse(self, event: int, x: int, y: int, flags: int, _) -> None:
+    def _on_mouse(self, event: int, x: int, y: int, flags: int, _: object) -> None:
         self._zoomed = self._zoomed or event in WHEEL  # Qt zooms by itself, and nothing undoes it
         super()._on_mouse(event, x, y, flags, _)

@@ -124,7 +124,8 @@ def name_of(code: int) -> str | None:
 def key_names() -> list[str]:
     """Every name that `name_of` gives, the longest ones first."""
     codes = (*range(0x100), *range(0xF700, 0x10000))
-    return sorted({name_of(code) for code in codes} - {None}, key=lambda key: (-len(key), key))
+    names = {name for code in codes if (name := name_of(code))}
+    return sorted(names, key=lambda key: (-len(key), key))
 
 
 def shown(keys: Sequence[str]) -> str:

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from realtime_lrp.view.colormaps import colormap_named
+from realtime_lrp.view.colormaps import Colormap, colormap_named
+
+Box = tuple[int, int, int, int]
+"""x0, y0, x1, y1 in pixels, x1 and y1 excluded."""
 
 FULL = 127
 """Full strength."""
@@ -59,7 +62,7 @@ class Layer:
 
     colour: np.ndarray
     alpha: np.ndarray
-    box: tuple[int, int, int, int]
+    box: Box
 
     @functools.cached_property
     def stretched(self) -> tuple[np.ndarray, np.ndarray]:
@@ -68,7 +71,7 @@ class Layer:
         return cv2.resize(self.colour, size), cv2.resize(self.alpha, size)
 
 
-def drawn(strength: np.ndarray, inner, relative: float = 1.0) -> np.ndarray:
+def drawn(strength: np.ndarray, inner: Box, relative: float = 1.0) -> np.ndarray:
     """How strongly each pixel of the region is drawn, float32 in [-1, 1].
 
     Args:
@@ -80,12 +83,12 @@ def drawn(strength: np.ndarray, inner, relative: float = 1.0) -> np.ndarray:
     return np.clip(strength[y0:y1, x0:x1] * np.float32(relative**SOFTNESS / FULL), -1, 1)
 
 
-def coloured(drawn: np.ndarray, colormap: str, opacity: float, box) -> Layer:
+def coloured(drawn: np.ndarray, colormap: str | Colormap, opacity: float, box: Box) -> Layer:
     """A layer of what `drawn` gives; three channels are their own colours.
 
     Args:
       drawn: float32 [h, w] or [h, w, 3] in [-1, 1].
-      colormap: its name.
+      colormap: a colour map or its name.
       opacity: 0 to 1, of the strongest relevance.
       box: the explained region in the picture.
 
@@ -95,18 +98,18 @@ def coloured(drawn: np.ndarray, colormap: str, opacity: float, box) -> Layer:
     if drawn.ndim == 3:
         strength = np.abs(drawn)
         alpha = strength.max(axis=-1)
-        colour = strength / np.maximum(alpha, 1e-12)[..., None]
-        return Layer(np.rint(255 * colour).astype(np.uint8), np.float32(alpha * opacity), box)
+        colour = np.rint(255 * (strength / np.maximum(alpha, 1e-12)[..., None]))
+        return Layer(colour.astype(np.uint8), (alpha * opacity).astype(np.float32), box)
     table = colormap_named(colormap)
     alpha = np.abs(drawn) if table.signed else np.maximum(drawn, 0)
-    return Layer(table(drawn), np.float32(alpha * opacity), box)
+    return Layer(table(drawn), (alpha * opacity).astype(np.float32), box)
 
 
 class Painter:
     """Turns the maps of one video into layers.
 
     Args:
-      colormap: name of a colour map, for maps that are summed over the colour channels.
+      colormap: a colour map or its name, for maps that are summed over the colour channels.
       opacity: 0 to 1, of the strongest relevance.
       smoothing: 0 scales every map by itself; towards 1 the scale follows slowly.
 
@@ -114,12 +117,11 @@ class Painter:
       UsageError: there is no such colour map.
     """
 
-    def __init__(self, colormap: str, opacity: float, smoothing: float = SMOOTHING):
-        colormap_named(colormap)
-        self._colormap, self._opacity = colormap, opacity
+    def __init__(self, colormap: str | Colormap, opacity: float, smoothing: float = SMOOTHING):
+        self._colormap, self._opacity = colormap_named(colormap), opacity
         self._scale = Scale(smoothing)
 
-    def __call__(self, strength: np.ndarray, scale: float, box, inner) -> Layer:
+    def __call__(self, strength: np.ndarray, scale: float, box: Box, inner: Box) -> Layer:
         """Colours a map.
 
         Args:

@@ -13,10 +13,8 @@ import numpy as np
 from realtime_lrp.view.colormaps import by_sign
 from realtime_lrp.view.follow import Follower
 from realtime_lrp.view.hud import Block, column_width, draw_column, draw_notice, figure_size
-from realtime_lrp.view.overlay import Layer, coloured, lay_into
+from realtime_lrp.view.overlay import Box, Layer, coloured, lay_into
 from realtime_lrp.view.text import darken, draw_text, fitted
-
-Box = tuple[int, int, int, int]
 
 BACKGROUND = 24
 GAP = 2
@@ -102,9 +100,9 @@ class Scene:
 class Artist:
     """Draws scenes; keeps what the next one of the same finding needs again."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._finding: Finding | None = None
-        self._colours: tuple | None = None
+        self._colours: tuple[str | None, float] | None = None
         self._layers: list[Layer] = []
         self._follower: Follower | None = None
 
@@ -115,7 +113,7 @@ class Artist:
         layers = self._layers_of(scene)
         boxes = places(scene)
         names = [""] * len(boxes)
-        over: list[Layer | None] = layers[:1] or [None]
+        over: list[Layer | None] = [layers[0] if layers else None]
         if scene.maps:
             over = [None, *layers]
             names = ["picture", *(panel.name for panel in scene.maps)]

@@ -66,8 +66,8 @@ def draw_text(
 
 def text_width(text: str, size: int) -> int:
     """How many pixels wide a line is."""
-    size = cv2.getTextSize((0, 0), _drawable(text), (0, 0), _font_for(text), size, 500)
-    return size[2] if text else 0
+    box = cv2.getTextSize((0, 0), _drawable(text), (0, 0), _font_for(text), size, 500)
+    return box[2] if text else 0
 
 
 def wrapped(text: str, width: int, size: int) -> list[str]:

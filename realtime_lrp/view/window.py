@@ -83,7 +83,7 @@ class Window:
       UnavailableError: there is no display.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         require_display()
         self._events: list[str | Mouse] = []
         self._full_screen = False
@@ -131,7 +131,7 @@ class Window:
         how = cv2.WINDOW_FULLSCREEN if self._full_screen else cv2.WINDOW_NORMAL
         cv2.setWindowProperty(TITLE, cv2.WND_PROP_FULLSCREEN, how)
 
-    def _on_mouse(self, event: int, x: int, y: int, flags: int, _) -> None:
+    def _on_mouse(self, event: int, x: int, y: int, flags: int, _: object) -> None:
         buttons = {cv2.EVENT_LBUTTONDOWN: "left", cv2.EVENT_RBUTTONDOWN: "right"}
         if event in (cv2.EVENT_LBUTTONUP, cv2.EVENT_RBUTTONUP):
             self._events.append(Mouse(x, y, ""))
@@ -150,7 +150,7 @@ class Window:
     def __enter__(self) -> "Window":
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def _visible(self) -> bool:

@@ -149,7 +149,7 @@ class Exhibit:
 
 def main():
     """The process: runs the exhibit, does what stdin says, samples to stdout."""
-    from realtime_lrp.modes.kiosk import memory
+    from realtime_lrp.modes import memory
 
     memory.keep_little()
     from realtime_lrp.cli import _set_verbosity

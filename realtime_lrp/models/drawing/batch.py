@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing import get_context
+from multiprocessing.pool import AsyncResult
 
 import cv2
 import numpy as np
@@ -81,7 +82,7 @@ def draw_batches(
         One batch after another.
     """
     with get_context("spawn").Pool(workers) as pool:
-        waiting: deque = deque()
+        waiting: deque[AsyncResult[Batch]] = deque()
         for k in range(batches + workers + 1):
             if k < batches:
                 given = ((seed, k), count, 128, nothings, sizes)

@@ -108,4 +108,4 @@ def _motion(rng: Rng, unit: float) -> np.ndarray:
 
 def _compressed(picture: np.ndarray, quality: int) -> np.ndarray:
     _, code = cv2.imencode(".jpg", picture[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])
-    return cv2.imdecode(code, cv2.IMREAD_COLOR_RGB)
+    return np.asarray(cv2.imdecode(code, cv2.IMREAD_COLOR_RGB))

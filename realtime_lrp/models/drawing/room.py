@@ -9,14 +9,12 @@ from functools import cache
 import cv2
 import numpy as np
 
-from realtime_lrp.models.drawing.strokes import SHIFT, draw_lines, fixed
+from realtime_lrp.models.drawing.strokes import SHIFT, Colour, colour_of, draw_lines, fixed
 from realtime_lrp.models.drawing.symbols import Points, Rng, arc, turned
 
 SKIN = np.array([(255, 219, 190), (232, 184, 148), (198, 140, 105), (141, 92, 62), (84, 54, 40)])
 LETTERS = np.array(list("abcdefghijklmnoprstuvwyzABCDEFGHKLMNPRSTUW0123456789"))
 FONT = cv2.FontFace("sans")
-
-Colour = tuple[int, int, int]
 
 
 def any_colour(rng: Rng) -> Colour:
@@ -31,8 +29,7 @@ def any_colour(rng: Rng) -> Colour:
 def skin_colour(rng: Rng) -> Colour:
     """A random colour of skin."""
     k = rng.integers(0, len(SKIN) - 1)
-    mixed = SKIN[k] + (SKIN[k + 1] - SKIN[k]) * rng.random()
-    return tuple(int(c) for c in mixed)
+    return colour_of(SKIN[k] + (SKIN[k + 1] - SKIN[k]) * rng.random())
 
 
 def cloud(rng: Rng, height: int, width: int, cells: int, low: float, high: float) -> np.ndarray:
@@ -164,15 +161,15 @@ def person(rng: Rng, picture: np.ndarray) -> None:
     size = len(picture)
     head = rng.uniform(0.07, 0.24) * size
     x, y = rng.uniform(0.1, 0.9) * size, rng.uniform(0.1, 0.6) * size
-    skin, hair = skin_colour(rng), tuple(int(c * 0.6) for c in any_colour(rng))
+    skin, hair = skin_colour(rng), colour_of(0.6 * c for c in any_colour(rng))
     body = arc((x, y + head * 4.2), (head * rng.uniform(2, 2.8), head * 2.8), 180, 360, 20)
     body = np.concatenate([body, [[body[-1, 0], size * 1.5], [body[0, 0], size * 1.5]]])
     cv2.fillPoly(picture, [fixed(body)], any_colour(rng), cv2.LINE_AA, SHIFT)
     neck = np.array([(x, y), (x, y + head * 1.6)])
-    draw_lines(picture, [neck], tuple(int(0.85 * c) for c in skin), int(head) + 1)
+    draw_lines(picture, [neck], colour_of(0.85 * c for c in skin), int(head) + 1)
     _ellipse(picture, (x, y - 0.2 * head), (head * 1.05, head * 1.25), hair)
     _ellipse(picture, (x, y + 0.1 * head), (head * 0.85, head * 1.1), skin)
-    _face(rng, picture, x, y, head, tuple(int(0.45 * c) for c in skin))
+    _face(rng, picture, x, y, head, colour_of(0.45 * c for c in skin))
 
 
 def _face(rng: Rng, picture: np.ndarray, x: float, y: float, head: float, dark: Colour) -> None:
@@ -186,7 +183,7 @@ def _face(rng: Rng, picture: np.ndarray, x: float, y: float, head: float, dark: 
         )
         draw_lines(picture, [brow], dark, line)
     nose = np.array([(x + turn, y + 0.1 * head), (x + 1.4 * turn, y + 0.4 * head)])
-    draw_lines(picture, [nose], tuple(int(1.5 * c) for c in dark), line)
+    draw_lines(picture, [nose], colour_of(1.5 * c for c in dark), line)
     mouth = arc((x + turn, y + 0.55 * head), (0.3 * head, rng.uniform(0, 0.15) * head), 0, 180, 8)
     draw_lines(picture, [mouth], (150, 70, 70), line)
 
@@ -223,8 +220,9 @@ def hand(
         line = np.stack([root, tip]) + rng.normal(0, 0.04 * length, (2, 2))
         draw_lines(covered, [line], 255, width)
         shade = rng.uniform(0.86, 1.0)
-        draw_lines(picture, [line], tuple(int(0.7 * c) for c in skin), width)
-        draw_lines(picture, [line], tuple(int(shade * c) for c in skin), max(1, int(width * 0.8)))
+        draw_lines(picture, [line], colour_of(0.7 * c for c in skin), width)
+        shaded = colour_of(shade * c for c in skin)
+        draw_lines(picture, [line], shaded, max(1, int(width * 0.8)))
     arm = np.stack([grip - inwards * length * 1.4, grip - inwards * length * 9 + (0, 4 * length)])
     draw_lines(picture, [arm], skin, int(width * 2.2))
     draw_lines(covered, [arm], 255, int(width * 2.2))

@@ -9,10 +9,15 @@ import cv2
 import numpy as np
 
 from realtime_lrp.models.drawing.room import any_colour, cloud, scribble, words
-from realtime_lrp.models.drawing.strokes import Pen, by_hand, draw_lines, paint
+from realtime_lrp.models.drawing.strokes import (
+    Colour,
+    Pen,
+    by_hand,
+    colour_of,
+    draw_lines,
+    paint,
+)
 from realtime_lrp.models.drawing.symbols import SYMBOLS, Points, Rng, Sketch
-
-Colour = tuple[int, int, int]
 
 INKS: tuple[Colour, ...] = (
     (15, 15, 20), (20, 20, 25), (40, 40, 45), (25, 35, 130), (30, 60, 180), (190, 25, 30),
@@ -137,9 +142,9 @@ def blank(rng: Rng, height: int, width: int) -> tuple[np.ndarray, Colour]:
 
 def _paper(rng: Rng, height: int, width: int) -> tuple[np.ndarray, Colour]:
     if rng.random() < 0.65:
-        colour = tuple(int(c) for c in rng.integers(205, 256) - rng.integers(0, 18, 3))
+        colour = colour_of(rng.integers(205, 256) - rng.integers(0, 18, 3))
     elif rng.random() < 0.75:
-        colour = tuple(int(c) for c in rng.integers(130, 256, 3))
+        colour = colour_of(rng.integers(130, 256, 3))
     else:
         colour = any_colour(rng)
     pixels = np.full((height, width, 3), colour, np.uint8)
@@ -155,8 +160,7 @@ def _ruled(rng: Rng, pixels: np.ndarray, paper: Colour) -> None:
     height, width = pixels.shape[:2]
     step = rng.uniform(0.05, 0.13) * min(height, width) + 3
     towards = np.array([(90, 120, 190), (140, 140, 140), (220, 120, 120)][rng.integers(0, 3)])
-    line = np.asarray(paper) * 0.45 + towards * 0.55
-    colour = tuple(int(c) for c in line)
+    colour = colour_of(np.asarray(paper) * 0.45 + towards * 0.55)
     rows = [np.array([(0.0, y), (width, y)]) for y in np.arange(step, height, step)]
     if rng.random() < 0.5:
         rows += [np.array([(x, 0.0), (x, height)]) for x in np.arange(step, width, step)]
@@ -165,8 +169,8 @@ def _ruled(rng: Rng, pixels: np.ndarray, paper: Colour) -> None:
 
 def _screen(rng: Rng, height: int, width: int) -> tuple[np.ndarray, Colour]:
     dark = rng.random() < 0.5
-    colour = tuple(int(c) for c in (rng.integers(0, 45, 3) if dark else rng.integers(215, 256, 3)))
-    frame = tuple(int(c) for c in np.full(3, rng.integers(5, 60)))
+    colour = colour_of(rng.integers(0, 45, 3) if dark else rng.integers(215, 256, 3))
+    frame = colour_of(np.full(3, rng.integers(5, 60)))
     pixels = np.full((height, width, 3), frame, np.uint8)
     edge = max(1, int(rng.uniform(0.02, 0.07) * min(height, width)))
     pixels[edge:-edge, edge:-edge] = colour

@@ -8,10 +8,8 @@ import cv2
 import numpy as np
 
 from realtime_lrp.models.drawing.room import cloud
-from realtime_lrp.models.drawing.strokes import SHIFT, draw_lines, fixed
+from realtime_lrp.models.drawing.strokes import SHIFT, Colour, colour_of, draw_lines, fixed
 from realtime_lrp.models.drawing.symbols import Points, Rng, arc
-
-Colour = tuple[int, int, int]
 
 BORDER = 80
 """How far the room reaches beyond the picture on each side, for the camera to sway."""
@@ -39,7 +37,7 @@ def box(
 
 def shaded(colour: Colour, factor: float) -> Colour:
     """The colour made darker (below 1) or lighter (above 1)."""
-    return tuple(int(min(255, c * factor)) for c in colour)
+    return colour_of(min(255, c * factor) for c in colour)
 
 
 def living_room(rng: Rng) -> np.ndarray:

@@ -4,12 +4,16 @@ Pictures are uint8 [h, w, 3] RGB, masks uint8 [h, w] of 0 and 255; everything is
 place. Points are float [N, 2] in pixels, x to the right, y down.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import cv2
 import numpy as np
 
 from realtime_lrp.models.drawing.symbols import Points, Rng, Sketch, turned
+
+Colour = tuple[int, int, int]
+"""RGB, 0..255."""
 
 SHIFT = 4
 """Fixed-point bits of the coordinates handed to OpenCV."""
@@ -20,18 +24,24 @@ class Pen:
     """What draws.
 
     Attributes:
-        colour: RGB, 0..255.
+        colour: Of the line.
         width: Of the line, in pixels of the sheet.
-        fill: RGB of the area, or None for an outline.
-        detail: RGB of the lines on top of the area.
+        fill: Of the area, or None for an outline.
+        detail: Of the lines on top of the area.
         hatched: Whether the area is filled by strokes rather than evenly.
     """
 
-    colour: tuple[int, int, int]
+    colour: Colour
     width: int
-    fill: tuple[int, int, int] | None = None
-    detail: tuple[int, int, int] = (0, 0, 0)
+    fill: Colour | None = None
+    detail: Colour = (0, 0, 0)
     hatched: bool = False
+
+
+def colour_of(values: Iterable[float]) -> Colour:
+    """The colour of three values, without their fractions."""
+    red, green, blue = (int(value) for value in values)
+    return red, green, blue
 
 
 def fixed(points: Points) -> np.ndarray:
@@ -155,7 +165,7 @@ def _hatching(rng: Rng, sketch: Sketch, width: int) -> Points:
     return centre + turned(np.stack([x, y], axis=1), rng.uniform(-70, 70))
 
 
-def _blend(picture: np.ndarray, area: np.ndarray, colour: tuple[int, int, int]) -> None:
+def _blend(picture: np.ndarray, area: np.ndarray, colour: Colour) -> None:
     weight = area[..., None].astype(np.uint16)
     mixed = picture * (255 - weight) + np.asarray(colour, np.uint16) * weight
     picture[...] = (mixed // 255).astype(np.uint8)

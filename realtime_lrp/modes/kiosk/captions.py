@@ -164,7 +164,7 @@ def load_captions(languages: Sequence[str], folder: Path | None) -> tuple[Captio
     found = list(_each(languages, folder))
     if wrong := [(where, one) for where, one in found if isinstance(one, Error)]:
         raise refusal([problem for one in wrong for problem in located_problems(*one)])
-    return tuple(one for _, one in found)
+    return tuple(one for _, one in found if isinstance(one, Captions))
 
 
 def wrong_captions(chosen: config.Config) -> Iterator[tuple[Where, Error]]:

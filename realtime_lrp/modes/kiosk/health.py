@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from realtime_lrp.errors import Error, first_line
-from realtime_lrp.video.files import completed
+from realtime_lrp.outputs import completed
 
 PERIOD_S = 5.0
 

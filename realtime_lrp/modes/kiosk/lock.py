@@ -150,11 +150,12 @@ class Lock:
         return self._corner != "none" and max(x, y) < side
 
     def _press(self, key: str, now: float) -> None:
-        again = self._pressed and self._pressed.goes_on(now)
+        pressed = self._pressed
+        again = pressed if pressed and pressed.goes_on(now) else None
         if key != self._key:
             self._pressed = None
         elif again:
-            self._pressed = _Presses(self._pressed.first, now, self._pressed.count + 1)
+            self._pressed = _Presses(again.first, now, again.count + 1)
         elif not self.asking:
             self._pressed = _Presses(now, now, 1)
         # The key that opened the pad goes on coming until it is let go: it is no input.
@@ -188,7 +189,7 @@ class Lock:
         if not self._typed:
             return
         pin, self._typed = self._typed, ""
-        if pin_fits(pin, self._pin):
+        if self._pin and pin_fits(pin, self._pin):
             self.opened, self.asking = True, False
             return
         self.wrong = True

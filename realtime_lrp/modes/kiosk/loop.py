@@ -5,14 +5,13 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.hours import parse_hours
+from realtime_lrp.modes import memory
 from realtime_lrp.modes.engine import Engine
-from realtime_lrp.modes.kiosk import memory
 from realtime_lrp.modes.kiosk.captions import Captions
 from realtime_lrp.modes.kiosk.heat import Heat
 from realtime_lrp.modes.kiosk.lock import Lock
@@ -29,6 +28,7 @@ from realtime_lrp.video.presence import Presence
 from realtime_lrp.video.slot import Item
 from realtime_lrp.view.colormaps import by_sign
 from realtime_lrp.view.exhibit import Page
+from realtime_lrp.view.full_screen import FullScreen
 from realtime_lrp.view.scene import Look
 from realtime_lrp.view.text import undrawable
 from realtime_lrp.view.window import Mouse
@@ -101,7 +101,7 @@ class Kiosk:
         self,
         config: Config,
         captions: Sequence[Captions],
-        window: Any,
+        window: FullScreen | Unseen,
         stats: Stats,
         open_camera: OpenSource | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -125,10 +125,8 @@ class Kiosk:
         open_clips = functools.partial(Clips, kiosk.clips, self._note)
         self._clip = Pictures("clip", open_clips, lambda picture: picture, self.budget)
         self.network = Network(config, stats, self.budget, now)
-        self._stage: Stage | None = None
-        self._exhibit: Exhibit | None = None
         self._prepared_for: Engine | None = None
-        self._prepare_stage(signed=False)
+        self._stage, self._exhibit = self._prepared(signed=False)
         self.state, self.card = self._machine.state, "starting"
         self._trouble: Trouble | None = Trouble("starting")
         self._on_stage, self._maps_after = "clip", 0
@@ -201,7 +199,7 @@ class Kiosk:
         engine = self.network.engine
         if engine and engine is not self._prepared_for:
             self._prepared_for = engine
-            self._prepare_stage(engine.explainer.signed)
+            self._stage, self._exhibit = self._prepared(engine.explainer.signed)
             self._check_labels(engine)
 
     def _look(self, now: float) -> bool:
@@ -320,8 +318,8 @@ class Kiosk:
         return made if behind <= PAIR_S * self._config.kiosk.attract_fps else None
 
     def _view(self, made: Map | None, now: float) -> View:
-        pair = made and self._on_stage == "clip"  # too far apart for a map to be carried along
-        shown = made.frame if pair else self._shown
+        # A clip's pictures are too far apart for a map to be carried along.
+        shown = made.frame if made and self._on_stage == "clip" else self._shown
         return View(
             picture=shown.value if shown else None,
             made=made if self._answer.is_of(made) else None,
@@ -358,9 +356,10 @@ class Kiosk:
             log.warning("%s", text)
             self._note(text)
 
-    def _prepare_stage(self, signed: bool) -> None:
+    def _prepared(self, signed: bool) -> tuple[Stage, Exhibit]:
+        """What draws maps that can be negative, or cannot."""
         overlay = self._config.overlay
         colormap = overlay.colormap or by_sign(signed)
-        self._stage = Stage(Look(colormap, overlay.opacity, overlay.style, overlay.follow))
+        stage = Stage(Look(colormap, overlay.opacity, overlay.style, overlay.follow))
         drawing = self._config.model.name == "shapes"
-        self._exhibit = Exhibit(tuple(self._captions), drawing, colormap, signed)
+        return stage, Exhibit(tuple(self._captions), drawing, colormap, signed)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from realtime_lrp.modes.kiosk.captions import Captions, filled
-from realtime_lrp.view.exhibit import ACCENT, SOFT, Buttons, Page, Share, Space, Words
+from realtime_lrp.view.exhibit import ACCENT, SOFT, Buttons, Element, Page, Share, Space, Words
 from realtime_lrp.view.hud import Legend
 
 CAPTION_S = 6.0
@@ -53,7 +53,7 @@ class Exhibit:
         """
         words = self.captions[language]
         if name:
-            top = [
+            top: list[Element] = [
                 Words(words.answer, 0.9, SOFT),
                 Words(words.label(name), 2.4 if len(name) <= SHORT else 1.5, ACCENT),
                 Share(round(share, 2)),
@@ -82,13 +82,13 @@ class Exhibit:
           of_s: seconds that it waits in all.
         """
         words = self.captions[language]
-        top = [
+        top = (
             Words(words.still_there, 2.0, ACCENT), Space(0.6),
             Words(filled(words.wave, left_s), 1.2), Space(0.6), Share(round(left_s / of_s, 2)),
-        ]  # fmt: skip
-        return Page(tuple(top), self._foot(language))
+        )  # fmt: skip
+        return Page(top, self._foot(language))
 
-    def _foot(self, language: int) -> tuple:
+    def _foot(self, language: int) -> tuple[Buttons]:
         several = self.captions if len(self.captions) > 1 else ()
         names = [f"language {n}" for n in range(len(several))]
         words = [one.name for one in several]

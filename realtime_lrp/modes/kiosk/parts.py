@@ -88,7 +88,7 @@ class Budget:
       last_error: what happened last, and when, by the clock that `spend` is told; or None.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.spent: Counter[str] = Counter()
         self.last_error: tuple[str, float] | None = None
         self._recent: dict[str, deque[float]] = {}
@@ -142,7 +142,8 @@ class Pictures:
 
     def newest(self, timeout_s: float) -> Item[np.ndarray] | None:
         """The newest picture if it was not asked for before; waits up to `timeout_s` for one."""
-        frame = self._capture and self._capture.frames.newest(self._number, timeout_s)
+        capture = self._capture
+        frame = capture.frames.newest(self._number, timeout_s) if capture else None
         if frame:
             self._number = frame.number
         return frame
@@ -227,6 +228,18 @@ class Network:
         self._offline = 0
         self._start(now)
 
+    def _start(self, now: float) -> None:
+        self._thread = RelevanceThread(
+            self._config, self._frames, first_request(self._config), self._stats,
+            engine=self.engine,
+        )  # fmt: skip
+        self._thread.start()
+        self._since = self._looked = now
+        self._again: float | None = None
+        self._waiting: float | None = None
+        self._failing: float | None = None
+        self._count = 0
+
     def show(self, picture: np.ndarray, captured: float, now: float) -> None:
         """Hands over a picture to be explained."""
         self._frames.put(picture, captured)
@@ -288,18 +301,6 @@ class Network:
     def end(self) -> None:
         """Begins no further map."""
         self._thread.end()
-
-    def _start(self, now: float) -> None:
-        self._thread = RelevanceThread(
-            self._config, self._frames, first_request(self._config), self._stats,
-            engine=self.engine,
-        )  # fmt: skip
-        self._thread.start()
-        self._since = self._looked = now
-        self._again: float | None = None
-        self._waiting: float | None = None
-        self._failing: float | None = None
-        self._count = 0
 
     def _note_progress(self, now: float) -> None:
         if now - self._looked > ASLEEP_S and self._waiting is not None:

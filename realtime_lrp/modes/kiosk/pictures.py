@@ -58,7 +58,7 @@ class Clips(Source):
             self._fall_back(error)
         self.described = self._playing.described
 
-    def read(self):
+    def read(self) -> np.ndarray | None:
         try:
             return self._playing.read()
         except Error as error:
@@ -68,7 +68,7 @@ class Clips(Source):
             self._fall_back(error)
         return self._playing.read()
 
-    def close(self):
+    def close(self) -> None:
         self._playing.close()
 
     def _fall_back(self, error: Error) -> None:

@@ -22,7 +22,7 @@ from realtime_lrp.modes.kiosk.service import Service
 from realtime_lrp.modes.live.figures import Meter
 from realtime_lrp.modes.signals import stop_signals
 from realtime_lrp.modes.stats import Stats
-from realtime_lrp.video.files import check_output
+from realtime_lrp.outputs import check_output
 from realtime_lrp.view.full_screen import FullScreen
 
 PAUSE_S = 0.5
@@ -38,7 +38,7 @@ def run(
     stats: Path | None = None,
     complaint: str = "",
     works: Callable[[], None] = lambda: None,
-    window: Any = None,
+    window: FullScreen | None = None,
     **parts: Any,
 ) -> list[str]:
     """Runs until it is left with the key or corner, SIGINT, SIGTERM or the end of the duration.
@@ -71,7 +71,9 @@ def run(
     figures, service = Stats("", "", frames_dropped=None, reconnects=0), Service()
     report = _Report(Health(health), figures, config, complaint)
     with stop_signals() as stopped:
-        shown = window or (Unseen() if config.live.display == "none" else FullScreen())
+        shown: FullScreen | Unseen = window or (
+            Unseen() if config.live.display == "none" else FullScreen()
+        )
         kiosk = Kiosk(config, captions, shown, figures, **parts)
         try:
             _go_on(kiosk, figures, stopped, service, report, duration_s, works)

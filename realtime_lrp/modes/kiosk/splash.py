@@ -4,6 +4,7 @@ Nothing here imports TensorFlow; `start` does, in a thread, while the main threa
 """
 
 import threading
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from realtime_lrp import config
 from realtime_lrp.config import Config, Settings
 from realtime_lrp.errors import Error
-from realtime_lrp.modes.kiosk import memory
+from realtime_lrp.modes import memory
 from realtime_lrp.modes.kiosk.captions import Card, captions_of
 from realtime_lrp.view.exhibit import BACKGROUND, draw_card
 from realtime_lrp.view.full_screen import FullScreen
@@ -35,7 +36,7 @@ def load_behind_a_card(*given: Any) -> tuple[Settings, FullScreen | None]:
     loading = _Loading(given)
     try:
         while loading.goes_on():
-            if window:
+            if window and card:
                 canvas = np.full((*window.size, 3), BACKGROUND, np.uint8)
                 draw_card(canvas, card.title, card.text)
                 window.show(canvas)
@@ -48,7 +49,7 @@ def load_behind_a_card(*given: Any) -> tuple[Settings, FullScreen | None]:
         raise
 
 
-def _card(given: tuple) -> Card | None:
+def _card(given: tuple[Any, ...]) -> Card | None:
     """The card that is shown; None where there is no window, or nothing to write on it."""
     try:
         chosen: Config = config.load(*given).config
@@ -62,10 +63,9 @@ def _card(given: tuple) -> Card | None:
 class _Loading:
     """`start.load` in a thread."""
 
-    def __init__(self, given: tuple):
+    def __init__(self, given: tuple[Any, ...]):
         self._given = given
-        self._settings: Settings | None = None
-        self._error: BaseException | None = None
+        self._loaded: Future[Settings] = Future()
         self._thread = threading.Thread(target=self._load, name="loading", daemon=True)
         self._thread.start()
 
@@ -76,14 +76,12 @@ class _Loading:
 
     def settings(self) -> Settings:
         """The result; raises what the loading raised."""
-        if self._error:
-            raise self._error
-        return self._settings
+        return self._loaded.result()
 
     def _load(self) -> None:
         try:
             from realtime_lrp.modes.kiosk.start import load
 
-            self._settings = load(*self._given)
+            self._loaded.set_result(load(*self._given))
         except BaseException as error:
-            self._error = error
+            self._loaded.set_exception(error)

@@ -102,7 +102,7 @@ class Stage:
         far = round(DRIFT * min(size))
         plan = plan_of(size, view.swapped, far, _drift(now, far))
         if view.picture is not None:
-            self._draw_picture(canvas, plan.picture, view)
+            self._draw_picture(canvas, plan.picture, view.picture, view.made)
         self._pages.draw(canvas, plan, view.page)
         if view.privacy:
             draw_card(canvas, words.privacy.title, words.privacy.text)
@@ -111,11 +111,12 @@ class Stage:
             text = filled(card.text, view.trouble.seconds)
             draw_card(canvas, card.title, text, _drift(now, CARD_DRIFT * min(size)))
 
-    def _draw_picture(self, canvas: np.ndarray, box: Box, view: View) -> None:
-        picture, made = view.picture, view.made
-        fits = made is not None and made.frame.value.shape == picture.shape
+    def _draw_picture(
+        self, canvas: np.ndarray, box: Box, picture: np.ndarray, made: Map | None
+    ) -> None:
+        finding = made.finding if made and made.frame.value.shape == picture.shape else None
         rows, columns = picture.shape[:2]
-        must = made.finding.box if fits else _square(rows, columns)
+        must = finding.box if finding else _square(rows, columns)
         x0, y0, x1, y1 = box
         room = y1 - y0, x1 - x0
         part = visible_part((rows, columns), must, room)
@@ -124,7 +125,7 @@ class Stage:
             Scene(
                 size=(max(1, round(rows * scale)), max(1, round(columns * scale))),
                 picture=picture,
-                finding=made.finding if fits else None,
+                finding=finding,
                 tiled=False,
                 look=self._look,
             )

@@ -25,7 +25,9 @@ from realtime_lrp.modes.engine import with_demo_network, wrong_names
 from realtime_lrp.modes.kiosk.captions import folder_of, wrong_captions
 from realtime_lrp.modes.kiosk.lock import check_key
 from realtime_lrp.modes.kiosk.run import run
-from realtime_lrp.video.files import PICTURES, VIDEOS, completed, inputs_of
+from realtime_lrp.outputs import completed
+from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
+from realtime_lrp.view.full_screen import FullScreen
 
 LOG_BYTES = 256 * 1024
 """Size of the log and of the one before it."""
@@ -57,7 +59,7 @@ def start(
     settings: Settings,
     duration_s: float | None,
     stats: Path | None,
-    window: Any = None,
+    window: FullScreen | None = None,
     **parts: Any,
 ) -> list[str]:
     """Runs the exhibit; see `run`. The window is closed at the end.
@@ -76,7 +78,7 @@ def start(
 
 
 def _run(
-    settings: Settings, duration_s: float | None, stats: Path | None, parts: dict
+    settings: Settings, duration_s: float | None, stats: Path | None, parts: dict[str, Any]
 ) -> list[str]:
     attempt = _Attempt(settings)
     try:
@@ -104,7 +106,7 @@ class _Attempt:
         file = settings.given[0]
         self._kept = _copies(file, settings.config) if file and not settings.complaint else {}
 
-    def run(self, duration_s: float | None, stats: Path | None, parts: dict) -> list[str]:
+    def run(self, duration_s: float | None, stats: Path | None, parts: dict[str, Any]) -> list[str]:
         settings, chosen = self._settings, with_demo_network(self._settings.config)
         if "lrp.target" not in settings.origins:  # what is explained is the answer that is shown
             lrp = chosen.lrp.model_copy(update={"target": "top1"})
@@ -217,13 +219,19 @@ def _restored(
     return None if wrong else settings
 
 
+class _LossyHandler(RotatingFileHandler):
+    """Says nothing of a line that cannot be written."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass
+
+
 def _log_to(path: Path) -> None:
     """Writes the log to a file of limited size as well; a full disk costs its lines."""
     with suppress(OSError):
-        handler = RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")
+        handler = _LossyHandler(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")
         handler.setLevel(logging.INFO)
         handler.setFormatter(PlainFormatter("%(asctime)s %(message)s"))
-        handler.handleError = lambda record: None
         logging.getLogger().addHandler(handler)
     if logging.getLogger().isEnabledFor(logging.WARNING):
         logging.getLogger("realtime_lrp.modes.kiosk").setLevel(logging.INFO)

@@ -49,6 +49,39 @@ class Transition:
     target: State
 
 
+class Machine:
+    """The exhibit's state; it begins with the card of a network that is not loaded yet.
+
+    Args:
+      idle_s: seconds without anybody until it asks who is there.
+      countdown_s: seconds that it waits for an answer.
+
+    Attributes:
+      state: the present one.
+      since: when it began.
+      last_present: when somebody was last there.
+    """
+
+    def __init__(self, idle_s: float, countdown_s: float, now: float):
+        self.idle_s, self.countdown_s = idle_s, countdown_s
+        self.state = State.CARD
+        self.since = self.last_present = now
+
+    def step(self, seen: Seen) -> State:
+        """Takes at most one transition; the state after it."""
+        if seen.present:
+            self.last_present = seen.now
+        for one in TRANSITIONS:
+            if self.state in one.sources and one.holds(self, seen):
+                self.state, self.since = one.target, seen.now
+                break
+        return self.state
+
+    def countdown(self, now: float) -> float:
+        """Seconds until an unanswered question ends."""
+        return max(0.0, self.countdown_s - (now - self.since))
+
+
 _SHOWING = (State.ATTRACT, State.ACTIVE, State.IDLE)
 
 TRANSITIONS = (
@@ -82,39 +115,6 @@ TRANSITIONS = (
     ),
 )
 """Every transition; the first one whose reason is there is taken."""
-
-
-class Machine:
-    """The exhibit's state; it begins with the card of a network that is not loaded yet.
-
-    Args:
-      idle_s: seconds without anybody until it asks who is there.
-      countdown_s: seconds that it waits for an answer.
-
-    Attributes:
-      state: the present one.
-      since: when it began.
-      last_present: when somebody was last there.
-    """
-
-    def __init__(self, idle_s: float, countdown_s: float, now: float):
-        self.idle_s, self.countdown_s = idle_s, countdown_s
-        self.state = State.CARD
-        self.since = self.last_present = now
-
-    def step(self, seen: Seen) -> State:
-        """Takes at most one transition; the state after it."""
-        if seen.present:
-            self.last_present = seen.now
-        for one in TRANSITIONS:
-            if self.state in one.sources and one.holds(self, seen):
-                self.state, self.since = one.target, seen.now
-                break
-        return self.state
-
-    def countdown(self, now: float) -> float:
-        """Seconds until an unanswered question ends."""
-        return max(0.0, self.countdown_s - (now - self.since))
 
 
 def diagram() -> str:

@@ -96,7 +96,7 @@ class Answer:
       share: its probability, 0 to 1.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.name, self.share = "", 0.0
         self._scores: np.ndarray | None = None
         self._last: Map | None = None
@@ -114,16 +114,14 @@ class Answer:
             return
         if made is self._last:
             return
-        scores = made.result.scores
-        if self._scores is None or self._scores.shape != scores.shape:
-            self._scores = scores
-        else:
+        scores, before = made.result.scores, self._scores
+        if self._last and before is not None and before.shape == scores.shape:
             passed = made.frame.time - self._last.frame.time
             kept = np.exp(-max(0.0, passed) / MEMORY_S)
-            self._scores = kept * self._scores + (1 - kept) * scores
-        self._last = made
-        best = int(np.argmax(self._scores))
-        name, share = made.engine.label(best), float(self._scores[best])
+            scores = kept * before + (1 - kept) * scores
+        self._scores, self._last = scores, made
+        best = int(np.argmax(scores))
+        name, share = made.engine.label(best), float(scores[best])
         labels = made.engine.network.labels or ()
         known = name != NOTHING and share >= (LEAST_KNOWN if NOTHING in labels else LEAST)
         self.name, self.share = (name, share) if known else ("", 0.0)

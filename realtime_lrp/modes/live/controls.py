@@ -7,6 +7,7 @@ relevance thread as a `Request`; nothing here waits for anything.
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import cv2
 import numpy as np
@@ -33,6 +34,8 @@ TARGETS = ("all", "top1", "top5")
 STYLES = ("heat", "contour", "off")
 FOLLOWS = ("flow", "hold", "sync")
 PARTS = ("answer", "rates", "setting")
+
+T = TypeVar("T")
 
 
 def first_request(config: Config) -> Request:
@@ -75,7 +78,7 @@ class Controls:
         overlay = config.overlay
         self.request = request
         self.look = Look(overlay.colormap, overlay.opacity, overlay.style, overlay.follow)
-        self.parts = set(config.live.figures)
+        self.parts: set[str] = set(config.live.figures)
         self.tiled = False
         self.mirror = bool(config.input.mirror)
         self.frozen: Item[np.ndarray] | None = None
@@ -120,7 +123,7 @@ class Controls:
         if isinstance(event, Mouse):
             self._paint(event)
         elif self.menu:
-            self._press_in_menu(event)
+            self._press_in_menu(self.menu, event)
         elif self.helping and event in ("Escape", "q"):
             self.helping = False
         elif event in COMPOSITE_KEYS:
@@ -366,7 +369,8 @@ class Controls:
 
     def full_screen(self) -> None:
         """The whole screen, or the window."""
-        self._window.toggle_full_screen()
+        if self._window:
+            self._window.toggle_full_screen()
 
     def help(self) -> None:
         """The keys."""
@@ -376,23 +380,23 @@ class Controls:
         """The end."""
         self.ended = True
 
-    def _press_in_menu(self, key: str) -> None:
-        chosen = self.menu.chosen()
+    def _press_in_menu(self, menu: ClassList, key: str) -> None:
+        chosen = menu.chosen()
         if key == "Escape":
             self.menu = None
-        elif key in ("Return", "Tab") and chosen is None:
+        elif key not in ("Return", "Tab"):
+            menu.press(key)
+        elif chosen is None:
             return
         elif key == "Return":
             self.menu = None
             self._explain(chosen)
-        elif key == "Tab":
+        else:
             self.menu = None
             target = self._before_versus = self.request.target
             one = target if isinstance(target, int) else self._best(1)[0]
             if one != chosen:
                 self._explain(f"{one} - {chosen}")
-        else:
-            self.menu.press(key)
 
     def _paint(self, mouse: Mouse) -> None:
         if not mouse.button or self._shown is None:
@@ -410,14 +414,14 @@ class Controls:
                 self.mask = mask.astype(bool) if mask.any() else None
                 self._ask(mask=self.mask)
 
-    def _choose(self, **changes) -> None:
+    def _choose(self, **changes: Any) -> None:
         self._ask(choice=replace(self.request.choice, **changes))
 
     def _explain(self, target: str | int) -> None:
         against = _against(self._config, target)
         self._ask(target=target, choice=replace(self.request.choice, against=against))
 
-    def _ask(self, **changes) -> None:
+    def _ask(self, **changes: Any) -> None:
         self.request = self._relevance.request = replace(self.request, **changes)
 
     def _best(self, count: int) -> list[int]:
@@ -432,7 +436,7 @@ def _against(config: Config, target: str | int) -> bool:
     return config.lrp.precision == "auto" and " - " in str(target)
 
 
-def _next(names: Sequence, present, by: int):
+def _next(names: Sequence[T], present: object, by: int) -> T:
     """The next name; the first, or the last where it goes back, behind one that is no name."""
     place = names.index(present) if present in names else min(-by, 0)
     return names[(place + by) % len(names)]

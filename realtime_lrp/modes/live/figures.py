@@ -89,7 +89,7 @@ def answer(made: Map) -> Block:
     """
     if made.engine.explainer.classes == 1:  # a value, which is no share of anything
         return tuple(Row(label, f"{value:.4g}") for label, value in made.scores)
-    before = made.uncovered or [None] * len(made.scores)
+    before: Sequence[float | None] = made.uncovered or [None] * len(made.scores)
     bars = [Bar(label, score, old) for (label, score), old in zip(made.scores, before, strict=True)]
     target = made.request.target
     if isinstance(target, int):
@@ -175,7 +175,7 @@ def _legend(made: Map, look: Look) -> Legend | None:
     colormap = look.colormap or by_sign(panel.signed)
     if not colormap_named(colormap).signed:
         return Legend(colormap, "no relevance", "most")
-    by_gradient = panel.name in METHODS and panel.name not in ("lrp", "excitation_backprop")
+    by_gradient = panel.name in METHODS and not METHODS[panel.name].by_rules
     return Legend(colormap, *(("lowers it", "raises it") if by_gradient else ("against", "for")))
 
 

@@ -17,7 +17,7 @@ from realtime_lrp.modes.live.figures import target_words
 from realtime_lrp.modes.live.relevance import Map
 from realtime_lrp.modes.live.view import View
 from realtime_lrp.modes.records import described
-from realtime_lrp.video.files import check_output, left_in
+from realtime_lrp.outputs import check_output, left_in
 from realtime_lrp.video.recorder import Recorder, check_film
 from realtime_lrp.video.slot import Item
 
@@ -52,7 +52,8 @@ class Keeper:
         self._names: set[Path] = set()
         self._news: deque[str] = deque()
         self._lines: list[str] = []
-        self._asked, self.failure = record, None
+        self._asked = record
+        self.failure: Error | None = None
         self._row: tuple[Map, dict[str, Any]] | None = None
         folder = Path(config.live.folder)
         if by_key:
@@ -72,7 +73,7 @@ class Keeper:
           OutputError: the first recording, asked for at the start, cannot be made.
           TransferError: there is no room for it.
         """
-        if view.map is None:
+        if view.map is None or view.frame is None:
             return
         if self._target and self._recorder is None:
             self._recorder = Recorder(self._target, canvas.shape[:2], self._overwrite)
@@ -130,7 +131,7 @@ class Keeper:
             thread.join()
         return self._lines
 
-    def _in_the_background(self, work: Callable, *words: Any) -> None:
+    def _in_the_background(self, work: Callable[..., None], *words: Any) -> None:
         thread = threading.Thread(target=work, args=words, daemon=True)
         self._threads = [*filter(threading.Thread.is_alive, self._threads), thread]
         thread.start()
@@ -172,7 +173,7 @@ class Keeper:
                 return target
         raise OutputError(f"There is no free name in {str(folder)!r}.")
 
-    def _described(self, frame: Item, made: Map) -> dict[str, Any]:
+    def _described(self, frame: Item[np.ndarray], made: Map) -> dict[str, Any]:
         if self._row is None or self._row[0] is not made:
             target = target_words(made.engine, made.request.target, made.scores)
             row = described(made.engine, target, made.result)

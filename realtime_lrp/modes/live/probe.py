@@ -59,7 +59,7 @@ def covered(picture: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
 class Probe:
     """The faithfulness probe; its means follow the latest pictures."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._rng = np.random.default_rng(0)
         self._means: np.ndarray | None = None
 

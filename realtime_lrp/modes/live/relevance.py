@@ -18,9 +18,10 @@ from realtime_lrp.modes.live.probe import Flipped, Probe, covered
 from realtime_lrp.modes.live.workshop import Choice, Workshop
 from realtime_lrp.modes.stats import Stats
 from realtime_lrp.relevance.composites import COMPOSITES
+from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.video.slot import Item, Slot
 from realtime_lrp.view.overlay import SMOOTHING, Scale, drawn
-from realtime_lrp.view.scene import Finding, Panel
+from realtime_lrp.view.scene import Box, Finding, Panel
 
 STOP_S = 2.0
 IDLE_S = 0.1
@@ -110,7 +111,7 @@ class _Drawing:
     scales: list[Scale] = field(default_factory=list)
     before: list[np.ndarray] = field(default_factory=list)
 
-    def __call__(self, maps: tuple[ResultMap, ...], inner) -> list[np.ndarray]:
+    def __call__(self, maps: tuple[ResultMap, ...], inner: Box) -> list[np.ndarray]:
         self.scales = self.scales or [Scale(self.smoothing) for _ in maps]
         made = [
             drawn(one.strength, inner, one.scale / scale(one.scale))
@@ -177,11 +178,12 @@ class RelevanceThread:
         self._failure: Exception | None = None
         self._stop = threading.Event()
         self._in_flight: deque[_Begun] = deque()
-        self._number, self._last = 0, ()
+        self._number = 0
+        self._last: tuple[int, Request, Engine] | None = None
         self.failing = ""
-        self._aimed: tuple = ()
+        self._aimed: tuple[Explainer, str | int] | None = None
         self._drawing: _Drawing | None = None
-        self._probe: tuple[tuple, Probe] | None = None
+        self._probe: tuple[tuple[Engine, int, np.ndarray | None], Probe] | None = None
         self._thread = threading.Thread(target=self._run, name="relevance", daemon=True)
 
     def start(self) -> None:
@@ -198,7 +200,7 @@ class RelevanceThread:
         if self.workshop:
             self.workshop.stop()
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.end()
         self._thread.join(STOP_S)
 
@@ -240,13 +242,17 @@ class RelevanceThread:
             self._config, VIEWER_COMPOSITE, moving=True, keep_model=self._changeable,
             also=first.also,
         )  # fmt: skip
-        self.workshop = Workshop(self._config, engine, first)
-        self.workshop.start()
+        workshop = self.workshop = Workshop(self._config, engine, first)
+        workshop.start()
         self.engine = engine
         self._number = self._frames.count
         while not self._stop.is_set():
+            request = self.request
+            if ready := workshop.engine_for(request.choice):
+                engine = self.engine = ready
+                self.choice = request.choice
             try:
-                self._go_on()
+                self._go_on(request, engine)
             except Exception as error:
                 self._failure = error
                 if not self.failing:
@@ -254,33 +260,30 @@ class RelevanceThread:
                 self.failing = f"no map, trying again: {first_line(error)}"
                 self._failures += 1
                 self._in_flight.clear()
-                self._last = ()
+                self._last = None
                 self._stop.wait(RETRY_S)
                 if self._failures == TRIES and not isinstance(error, NotFiniteError):
-                    self.engine.leave_gpu(f"{TRIES} failures in a row")
+                    engine.leave_gpu(f"{TRIES} failures in a row")
 
-    def _go_on(self) -> None:
+    def _go_on(self, request: Request, engine: Engine) -> None:
         """Begins the next frame, if there is one, and finishes the oldest that was begun."""
-        request, begun = self.request, self._in_flight
-        if ready := self.workshop.engine_for(request.choice):
-            self.engine, self.choice = ready, request.choice
-        frame = request.frame
+        begun, frame = self._in_flight, request.frame
         if frame is None:
             frame = self._frames.newest(after=self._number, timeout_s=0 if begun else IDLE_S)
-        elif (frame.number, request, self.engine) == self._last:
+        elif (frame.number, request, engine) == self._last:
             frame = None
             if not begun:
                 self._stop.wait(IDLE_S / 4)
         if frame is not None:
             if self.request is not request:  # asked for something else while it waited
                 return
-            self._number, self._last = frame.number, (frame.number, request, self.engine)
-            begun.append(self._begun(frame, request))
-        if begun and (frame is None or len(begun) >= self.engine.in_flight):
+            self._number, self._last = frame.number, (frame.number, request, engine)
+            begun.append(self._begun(frame, request, engine))
+        if begun and (frame is None or len(begun) >= engine.in_flight):
             self._finish(begun.popleft())
 
-    def _begun(self, frame: Item[np.ndarray], request: Request) -> _Begun:
-        begin, engine = time.monotonic(), self.engine
+    def _begun(self, frame: Item[np.ndarray], request: Request, engine: Engine) -> _Begun:
+        begin = time.monotonic()
         aim = engine.explainer, request.target  # the CPU that takes over has another explainer
         if aim != self._aimed:
             engine.explainer.set_target(request.target)
@@ -297,7 +300,7 @@ class RelevanceThread:
         self.failing, self._failures = "", 0
         self._stats.map_made(1, seconds)
         self.maps.put(made, begun.frame.time)
-        if self.workshop.preparing:
+        if self.workshop and self.workshop.preparing:
             self._stop.wait(seconds)  # half the time for what is waited for
 
     def _made(self, begun: _Begun, result: Result) -> Map:

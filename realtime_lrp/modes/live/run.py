@@ -1,7 +1,6 @@
 """The live viewer from its start to its end: wires the parts and runs the render loop."""
 
 import functools
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.errors import Error, UsageError, first_line, masked
+from realtime_lrp.modes import memory
 from realtime_lrp.modes.engine import check_names, turned
 from realtime_lrp.modes.live.controls import Controls, first_request
 from realtime_lrp.modes.live.keeper import Keeper
@@ -16,9 +16,9 @@ from realtime_lrp.modes.live.relevance import RelevanceThread
 from realtime_lrp.modes.live.view import View
 from realtime_lrp.modes.signals import stop_signals
 from realtime_lrp.modes.stats import Stats
+from realtime_lrp.outputs import check_output
 from realtime_lrp.video.cameras import Asked
-from realtime_lrp.video.capture import Capture
-from realtime_lrp.video.files import check_output
+from realtime_lrp.video.capture import Capture, OpenSource
 from realtime_lrp.video.sources import open_source
 from realtime_lrp.view.window import Window, require_display
 
@@ -52,6 +52,7 @@ def run(
       OutputError: the figures or the film cannot be written there.
       TransferError: the film could not be finished.
     """
+    memory.keep_little()
     check_names(config)
     windowed = config.live.display == "window"
     if windowed and window is Window:
@@ -120,7 +121,7 @@ class _Sources:
         self._all = list(dict.fromkeys([live.source, *live.sources]))
         self._place = 0
 
-    def openers(self) -> tuple[Callable, Callable]:
+    def openers(self) -> tuple[OpenSource, OpenSource]:
         """What opens the present source, and what opens it so that it can always be closed."""
         words = self._all[self._place]
         present = functools.partial(open_source, words, asked=self._asked)

@@ -9,6 +9,7 @@ NAME.png is the canvas. NAME.npz holds what `image` writes into one (`relevance`
 import json
 import math
 import zipfile
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.modes.live.figures import target_words
 from realtime_lrp.modes.live.relevance import Map
 from realtime_lrp.modes.records import raw_map
-from realtime_lrp.video.files import completed
+from realtime_lrp.outputs import completed
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.reader import MOST_PIXELS
 from realtime_lrp.view.hud import Bar, Figure, Legend, Row
@@ -116,7 +117,7 @@ def _figure(plain: dict[str, Any]) -> Figure:
     return kind(**plain)
 
 
-def _scene(data) -> Scene:
+def _scene(data: Mapping[str, np.ndarray]) -> Scene:
     if str(data["kind"]) != KIND:
         raise ValueError("another kind of file")
     shown, picture = json.loads(str(data["scene"])), data["picture"]

@@ -71,11 +71,11 @@ class View:
         self._status = status
         self._artist = Artist()
         self._missed = capture.frames.count
-        self._drawn: tuple = None, None
+        self._drawn: tuple[object, object] = None, None
         self._drawn_at = 0.0
         self._rates = Rates()
         self._columns: tuple[tuple[Block, ...], tuple[Block, ...]] = (), ()
-        self._columns_for: tuple | None = None
+        self._columns_for: tuple[object, ...] = ()
 
     @property
     def frozen(self) -> bool:
@@ -90,34 +90,34 @@ class View:
         """
         before = self.frame.number if self.frame else self._missed
         fresh, self.map = self._newest(before)
-        self.frame = fresh or self.frame
-        frozen = self._controls.frozen
-        if frozen and frozen.number == self.frame.number:
-            self.frame = frozen  # it may have been mirrored
+        frame, frozen = fresh or self.frame, self._controls.frozen
+        if frozen and frame and frozen.number == frame.number:
+            frame = frozen  # it may have been mirrored
+        self.frame = frame
         self._measure()
         at_once, soon = self._state()
         waited = time.monotonic() - self._drawn_at > SOON_S
         changed = at_once != self._drawn[0] or (waited and soon != self._drawn[1])
-        if self.frame is None or not changed:
+        if frame is None or not changed:
             return None
         self._drawn, self._drawn_at = (at_once, soon), time.monotonic()
-        canvas = self._draw()
+        canvas = self._draw(frame)
         if fresh:
-            self._count(fresh.number - before - 1)
+            self._count(frame, fresh.number - before - 1)
         return canvas
 
     def finish(self) -> None:
         """Closes the account: what was captured and not drawn until now was dropped."""
         count = self._capture.frames.count
         self._stats.frames_captured = count - self._missed
-        self._stats.frames_dropped += count - (self.frame.number if self.frame else self._missed)
+        self._drop(count - (self.frame.number if self.frame else self._missed))
         self._stats.reconnects = self._capture.reconnects
 
     def _newest(self, before: int) -> tuple[Item[np.ndarray] | None, Map | None]:
         """The next frame to show, and the map for what is shown then."""
         controls, maps, frames = self._controls, self._relevance.maps, self._capture.frames
         newest = maps.newest()
-        made = newest and newest.value
+        made = newest.value if newest else None
         if controls.frozen:
             after = max(before, controls.frozen.number)
             stepped = frames.newest(after, POLL_S) if controls.stepping else None
@@ -144,21 +144,20 @@ class View:
         self._rates.captured.reached(self._capture.frames.count)
         self._rates.shown.reached(self._stats.frames_shown)
         self._rates.maps.reached(self._relevance.maps.count)
-        self._rates.dropped = self._stats.frames_dropped
         self._rates.frozen, self._rates.in_sync = self.frozen, self._pairs
 
-    def _state(self) -> tuple[tuple, tuple]:
+    def _state(self) -> tuple[object, object]:
         """What a drawing depends on: what is drawn at once, and what waits for the next frame."""
         number, size = self.frame and self.frame.number, self._size and self._size()
         lines = self._capture.trouble, self._passing(), self._status()
         at_once = number, self._controls.version, lines, size
         return at_once, (self.map, time.monotonic() // FIGURES_S)
 
-    def _draw(self) -> np.ndarray:
+    def _draw(self, frame: Item[np.ndarray]) -> np.ndarray:
         controls = self._controls
-        self.scene = scene = self._composed()
+        self.scene = scene = self._composed(frame)
         canvas = self._artist.draw(scene)
-        controls.see(self.frame, self.map, places(scene))
+        controls.see(frame, self.map, places(scene))
         status, passing = self._status(), "" if scene.notice else self._passing()
         shown = canvas
         if controls.helping:
@@ -173,19 +172,19 @@ class View:
         self._show(shown)
         return canvas
 
-    def _composed(self) -> Scene:
-        controls, frame, made = self._controls, self.frame, self.map
-        fits = made is not None and made.frame.value.shape == frame.value.shape
-        if self._pairs:
-            fits = fits and made.frame.number == frame.number
-        left, right = self._figures(made)
+    def _composed(self, frame: Item[np.ndarray]) -> Scene:
+        controls, made = self._controls, self.map
+        left, right = self._figures(frame, made)
         picture = covered(frame.value, controls.mask)
-        if fits and made.frame.number == frame.number and made.request.mask is controls.mask:
+        own = made is not None and made.frame.number == frame.number
+        if made and (made.frame.value.shape != frame.value.shape or (self._pairs and not own)):
+            made = None  # it does not belong on this picture
+        if made and own and made.request.mask is controls.mask:
             picture = made.finding.picture
         return Scene(
             size=self._size() if self._size else frame.value.shape[:2],
             picture=picture,
-            finding=made.finding if fits else None,
+            finding=made.finding if made else None,
             tiled=controls.tiled,
             look=controls.look,
             left=left,
@@ -202,20 +201,25 @@ class View:
             return "frozen: f goes on"
         return "" if self.map else "preparing the first map"
 
-    def _figures(self, made: Map | None) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
+    def _figures(
+        self, frame: Item[np.ndarray], made: Map | None
+    ) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
         """The two columns; they change a few times a second at most, or with what is asked."""
         parts = frozenset(self._controls.parts)
         key = (time.monotonic() // FIGURES_S, parts, made is None, self._controls.version)
         if key != self._columns_for:
             self._columns_for = key
-            self._columns = self._made_columns(made, parts)
+            self._columns = self._made_columns(frame, made, parts)
         return self._columns
 
-    def _made_columns(self, made: Map | None, parts: frozenset):
+    def _made_columns(
+        self, frame: Item[np.ndarray], made: Map | None, parts: frozenset[str]
+    ) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
         now = time.monotonic()
-        self._rates.picture_ms = 1000 * (now - self.frame.time)
+        self._rates.picture_ms = 1000 * (now - frame.time)
         self._rates.map_ms = 1000 * (now - made.frame.time) if made else None
-        left, right = [], []
+        left: list[Block] = []
+        right: list[Block] = []
         if "rates" in parts:
             left.append(self._rates.block(self._capture.described or "..."))
         if made and "answer" in parts:
@@ -226,10 +230,14 @@ class View:
             right.append(figures.faithfulness(made))
         return tuple(left), tuple(right)
 
-    def _count(self, dropped: int) -> None:
+    def _count(self, frame: Item[np.ndarray], dropped: int) -> None:
         now = time.monotonic()
         self._stats.frames_shown += 1
-        self._stats.frames_dropped += dropped
-        self._stats.frame_age_ms.append(1000 * (now - self.frame.time))
+        self._drop(dropped)
+        self._stats.frame_age_ms.append(1000 * (now - frame.time))
         if self.map:
             self._stats.map_age_ms.append(1000 * (now - self.map.frame.time))
+
+    def _drop(self, frames: int) -> None:
+        self._rates.dropped += frames
+        self._stats.frames_dropped = self._rates.dropped

@@ -108,12 +108,7 @@ class Workshop:
             return refused
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._stopped or self._wanted)
-                if self._stopped:
-                    return
-                choice = self.preparing = self._wanted
+        while choice := self._next_choice():
             engine, trouble = self._tried(choice)
             with self._changed:
                 self.preparing = None
@@ -124,6 +119,13 @@ class Workshop:
                     self._impossible = None if engine else choice
                     self._refused = (self._impossible, trouble) if trouble else None
 
+    def _next_choice(self) -> Choice | None:
+        """Waits for the next one to prepare; None where there is to be none any more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or self._wanted)
+            self.preparing = None if self._stopped else self._wanted
+            return self.preparing
+
     def _tried(self, choice: Choice) -> tuple[Engine | None, str]:
         """The engine of a choice, without the further maps that the network cannot have."""
         try:
@@ -133,7 +135,8 @@ class Workshop:
         except Exception as error:
             log.error("preparing %s failed: %s", choice, first_line(error))
             return None, first_line(error)
-        engine, possible = None, ()
+        engine: Engine | None = None
+        possible: tuple[str, ...] = ()
         for name in choice.also:
             with suppress(Error):
                 engine = self._made(replace(choice, also=(*possible, name)))

@@ -1,14 +1,17 @@
 """What the C library keeps of memory that was freed: little, so that months do not add up.
 
-Each visit opens a clip, and threads with it; glibc gives threads arenas of their own, which it
-hardly ever gives back. Other C libraries are left alone.
+glibc gives threads arenas of their own, which it hardly ever gives back, and after a while takes
+pictures out of them too; what is freed then lies between what is still held. Other C libraries are
+left alone.
 """
 
 import ctypes
 from functools import cache
 
-M_ARENA_MAX = -8
+M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8
 ARENAS = 2
+LARGE = 512 << 10
+"""Bytes from which on memory comes from the system and goes back to it when it is freed."""
 
 
 @cache
@@ -21,9 +24,10 @@ def _c_library() -> ctypes.CDLL | None:
 
 
 def keep_little() -> None:
-    """Limits the arenas; to be called before threads are started."""
+    """Limits what is kept from now on; to be called before threads are started."""
     if library := _c_library():
         library.mallopt(M_ARENA_MAX, ARENAS)
+        library.mallopt(M_MMAP_THRESHOLD, LARGE)
 
 
 def give_back() -> None:

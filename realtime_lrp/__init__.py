@@ -1,11 +1,13 @@
 """See, live, what a neural network looks at.
 
-This module stays light: it imports neither TensorFlow nor OpenCV until a name is used.
+This module stays light: it imports neither TensorFlow nor OpenCV until a name is used. The errors
+that its functions raise are in `realtime_lrp.errors`.
 """
 
 import os
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
 
 # OpenCV reads these when it is loaded, by whatever module. A dead camera lets a read return after
 # so many seconds, not after ten; Windows does not look for ten seconds for a hardware transform
@@ -14,13 +16,74 @@ os.environ.setdefault("OPENCV_VIDEOIO_V4L_SELECT_TIMEOUT", "2")
 os.environ.setdefault("OPENCV_VIDEOIO_MSMF_ENABLE_HW_TRANSFORMS", "0")
 os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(8192**2))
 
-_WHERE = {
-    "Explainer": "realtime_lrp.relevance.explainer",
-    "Explanation": "realtime_lrp.relevance.explainer",
-    "Composite": "realtime_lrp.relevance.composites",
-}
+if TYPE_CHECKING:
+    from realtime_lrp.errors import Error
+    from realtime_lrp.models.networks import Network, load_network
+    from realtime_lrp.modes.overlaid import overlay
+    from realtime_lrp.relevance.composites import COMPOSITES, Composite
+    from realtime_lrp.relevance.explainer import Explainer, Explanation, LayerRecord
+    from realtime_lrp.relevance.methods import METHODS
+    from realtime_lrp.relevance.rules import (
+        RULES,
+        AlphaBeta,
+        Epsilon,
+        Flat,
+        Gamma,
+        Rule,
+        WSquare,
+        ZBox,
+        ZPlus,
+        ZPlusInput,
+        rule_named,
+    )
+    from realtime_lrp.video.source import Source
+    from realtime_lrp.video.sources import open_source
+    from realtime_lrp.view.colormaps import COLORMAPS, Colormap
 
-__all__ = ["Composite", "Explainer", "Explanation"]
+_WHERE = {
+    "realtime_lrp.errors": ("Error",),
+    "realtime_lrp.models.networks": ("Network", "load_network"),
+    "realtime_lrp.modes.overlaid": ("overlay",),
+    "realtime_lrp.relevance.composites": ("COMPOSITES", "Composite"),
+    "realtime_lrp.relevance.explainer": ("Explainer", "Explanation", "LayerRecord"),
+    "realtime_lrp.relevance.methods": ("METHODS",),
+    "realtime_lrp.relevance.rules": (
+        "RULES", "AlphaBeta", "Epsilon", "Flat", "Gamma", "Rule", "WSquare", "ZBox", "ZPlus",
+        "ZPlusInput", "rule_named",
+    ),
+    "realtime_lrp.video.source": ("Source",),
+    "realtime_lrp.video.sources": ("open_source",),
+    "realtime_lrp.view.colormaps": ("COLORMAPS", "Colormap"),
+}  # fmt: skip
+_MODULE = {name: module for module, names in _WHERE.items() for name in names}
+
+__all__ = [
+    "COLORMAPS",
+    "COMPOSITES",
+    "METHODS",
+    "RULES",
+    "AlphaBeta",
+    "Colormap",
+    "Composite",
+    "Epsilon",
+    "Error",
+    "Explainer",
+    "Explanation",
+    "Flat",
+    "Gamma",
+    "LayerRecord",
+    "Network",
+    "Rule",
+    "Source",
+    "WSquare",
+    "ZBox",
+    "ZPlus",
+    "ZPlusInput",
+    "load_network",
+    "open_source",
+    "overlay",
+    "rule_named",
+]
 
 try:
     __version__ = version("realtime-lrp")
@@ -28,10 +91,13 @@ except PackageNotFoundError:  # a checkout that is run without being installed
     __version__ = "0+checkout"
 
 
-def __getattr__(name: str):
-    if name in _WHERE:
-        return getattr(import_module(_WHERE[name]), name)
-    raise AttributeError(f"module 'realtime_lrp' has no attribute {name!r}")
+if not TYPE_CHECKING:  # else every name would be known to type checkers
+
+    def __getattr__(name):
+        """What the package offers, imported when it is first asked for."""
+        if name in _MODULE:
+            return getattr(import_module(_MODULE[name]), name)
+        raise AttributeError(f"module 'realtime_lrp' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

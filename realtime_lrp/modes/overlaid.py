@@ -1,0 +1,60 @@
+"""A raw map over its picture, for Python programs: as `image` draws it."""
+
+import numpy as np
+import tensorflow as tf
+
+from realtime_lrp.errors import UsageError, unknown
+from realtime_lrp.relevance.strength import strength
+from realtime_lrp.video.region import region_of
+from realtime_lrp.view.colormaps import Colormap, by_sign
+from realtime_lrp.view.overlay import coloured, drawn, lay_over
+
+FITS = ("crop", "squash", "letterbox")
+
+
+def overlay(
+    picture: np.ndarray,
+    relevance: np.ndarray,
+    *,
+    colormap: str | Colormap | None = None,
+    opacity: float = 0.8,
+    fit: str = "crop",
+) -> np.ndarray:
+    """A copy of a picture with a raw map over the region that the network saw of it.
+
+    Relevance is summed over the channels; its 99.5th percentile has full strength. Where it is 0
+    the picture stays as it is, and so does everything outside the region, which is outlined.
+
+    Args:
+      picture: uint8 [H, W, 3] RGB, of any size.
+      relevance: float [h, w, C], one map of an `Explanation`.
+      colormap: one out of `COLORMAPS`, or a name of it; None is "fire", or "icefire" where the map
+        has negative entries.
+      opacity: 0 to 1, of the strongest relevance.
+      fit: which region the network saw: "crop", the largest centred one of its proportions,
+        "squash", the whole picture stretched, or "letterbox", the whole picture with borders.
+
+    Returns:
+      uint8 [H, W, 3] RGB.
+
+    Raises:
+      UsageError: the picture or the map has another form, the map is not finite, or there is no
+        such colour map or fit.
+    """
+    picture, relevance = np.asarray(picture), np.asarray(relevance)
+    if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
+        raise UsageError(
+            f"Expected a picture uint8 [H, W, 3]. Received {picture.dtype} {list(picture.shape)}."
+        )
+    if relevance.ndim != 3 or not np.isfinite(relevance).all():
+        raise UsageError(
+            "Expected one map of finite numbers, [h, w, C]. Received the shape "
+            f"{list(relevance.shape)}; of an explanation it is relevance[0]."
+        )
+    if fit not in FITS:
+        raise unknown("fit", fit, FITS)
+    strengths, _ = strength(tf.constant(relevance[None], tf.float32))
+    region = region_of(picture.shape[:2], relevance.shape[:2], fit)
+    shown = drawn(strengths[0].numpy(), region.inner)
+    layer = coloured(shown, colormap or by_sign(bool(shown.min() < 0)), opacity, region.box)
+    return lay_over(picture, layer)

@@ -1,0 +1,150 @@
+"""An explainer as a SavedModel: TensorFlow runs it without this package, Serving and C++ too.
+
+What the explainer computes is traced again, with public operations alone. Its weights, which are
+values inside the graph here, become variables: no file of a graph may exceed 2 GB.
+"""
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+
+import tensorflow as tf
+from tensorflow.types.experimental import ConcreteFunction
+
+from realtime_lrp.errors import TransferError, UsageError, first_line
+from realtime_lrp.outputs import completed_folder
+from realtime_lrp.relevance import onednn
+
+NONE_OF_OURS = "/"
+"""No file has this in its name: a folder that holds one is not replaced."""
+
+Compute = Callable[..., Sequence[tf.Tensor]]
+"""(x, *target) -> scores, the map, the further maps."""
+
+
+def save(
+    folder: str | os.PathLike[str],
+    compute: Compute,
+    shape: tuple[int, int, int],
+    target: tuple[tf.Tensor, ...],
+    also: Sequence[str] = (),
+    labels: Sequence[str] | None = None,
+) -> None:
+    """Writes what `Explainer.export` describes.
+
+    Args:
+      folder: does not exist, or is empty.
+      compute: what the explainer computes.
+      shape: (H, W, C) of a picture.
+      target: the tensors of the `Target` that is explained where a call does not say.
+      also: the names of the further maps.
+      labels: class names in order, or None.
+
+    Raises:
+      UsageError: two outputs would have the same name.
+      OutputError: the folder cannot be made, or is not empty.
+      TransferError: writing failed.
+    """
+    names = output_names(also)
+    pictures = tf.TensorSpec([None, *shape], tf.float32, name="x")
+    classes = tf.TensorSpec([None], tf.int32, name="target")
+    with onednn.disabled():
+        own = _traced(lambda x: compute(x, *target), pictures)
+        by_class = _traced(
+            lambda x, index: compute(x, *_one_each(index, len(target[0]))), pictures, classes
+        )
+    weights = _variables(own, by_class)
+    signatures = {
+        "serving_default": _over_variables(own, weights, names, pictures),
+        "explain_class": _over_variables(by_class, weights, names, pictures, classes),
+    }
+    module = tf.Module()
+    module.weights = list(weights.values())  # what the module holds is saved
+    with (
+        completed_folder(folder, overwrite=True, mark=NONE_OF_OURS) as part,
+        tempfile.TemporaryDirectory() as lent,
+    ):
+        if labels is not None:
+            module.labels = _asset(labels, os.path.join(lent, "labels.txt"))
+        try:
+            tf.saved_model.save(module, os.fspath(part), signatures)
+        except tf.errors.OpError as error:
+            raise TransferError(
+                f"{os.fspath(folder)!r} cannot be written ({first_line(error)}). Nothing is left "
+                "of it; make room and start again."
+            ) from error
+
+
+def output_names(also: Sequence[str]) -> list[str]:
+    """The names of the outputs: what is no letter, digit or _ in a map's name becomes _.
+
+    Raises:
+      UsageError: two would be the same.
+    """
+    names = ["scores", "relevance", *(re.sub(r"\W", "_", name) for name in also)]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise UsageError(f"Two outputs would be called {twice!r}. Give each map once.", "map")
+    return names
+
+
+def _traced(function: Callable[..., object], *inputs: tf.TensorSpec) -> ConcreteFunction:
+    return tf.function(function, autograph=False).get_concrete_function(*inputs)
+
+
+def _one_each(index: tf.Tensor, classes: int) -> tuple[tf.Tensor, ...]:
+    """The tensors of a `Target`, one class for each picture, int32 [B]."""
+    known = tf.reduce_all((index >= 0) & (index < classes))
+    refusal = tf.debugging.Assert(known, [f"There is no such class. Known: 0 to {classes - 1}."])
+    with tf.control_dependencies([refusal]):
+        weights = tf.one_hot(index, classes)
+    return weights, tf.constant(classes), tf.constant(False), tf.constant(False)
+
+
+def _variables(*traced: ConcreteFunction) -> dict[int, tf.Variable]:
+    """A variable for each weight that the functions read, by the identity of its tensor."""
+    handles = {id(one.handle): one for function in traced for one in function.variables}
+    weights: dict[int, tf.Variable] = {}
+    for function in traced:
+        for tensor in function.captured_inputs:
+            held = handles.get(id(tensor), tensor)
+            if id(tensor) not in weights:
+                weights[id(tensor)] = tf.Variable(held, trainable=False, name="weight")
+    return weights
+
+
+def _over_variables(
+    traced: ConcreteFunction,
+    weights: Mapping[int, tf.Variable],
+    names: Sequence[str],
+    *inputs: tf.TensorSpec,
+) -> ConcreteFunction:
+    """A traced function that reads variables instead of its weights; its outputs have names."""
+    whole = traced.graph.as_graph_def()
+    replaced = {tensor.op.name for tensor in traced.inputs}
+    graph = tf.compat.v1.GraphDef(
+        node=(node for node in whole.node if node.name not in replaced),
+        library=whole.library,
+        versions=whole.versions,
+    )
+    held = [weights[id(tensor)] for tensor in traced.captured_inputs]
+    into, out_of = ([one.name for one in ends] for ends in (traced.inputs, traced.outputs))
+
+    def function(*given: tf.Tensor) -> dict[str, tf.Tensor]:
+        read = [
+            tf.identity(one.handle) if place.dtype == tf.resource else one.read_value()
+            for one, place in zip(held, traced.inputs[len(given) :], strict=True)
+        ]
+        tensors = dict(zip(into, (*given, *read), strict=True))
+        outputs = tf.graph_util.import_graph_def(graph, tensors, out_of, name="explainer")
+        return dict(zip(names, outputs, strict=True))
+
+    return _traced(function, *inputs)
+
+
+def _asset(labels: Sequence[str], file: str) -> tf.saved_model.Asset:
+    """Class names, one a line, as a file that is copied into the SavedModel."""
+    with open(file, "w", encoding="utf-8") as opened:
+        opened.writelines(" ".join(label.split()) + "\n" for label in labels)
+    return tf.saved_model.Asset(file)

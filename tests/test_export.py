@@ -1,0 +1,232 @@
+"""A SavedModel gives what its explainer gave, without this package."""
+
+import os
+import stat
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+from tensorflow.core.protobuf import saved_model_pb2
+
+from realtime_lrp import Explainer
+from realtime_lrp.errors import OutputError, TransferError, UsageError
+from realtime_lrp.relevance.export import output_names
+
+LABELS = ["cup", "tabby  cat", "crane", "café"]
+ALONE = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "realtime_lrp":
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Missing())
+try:
+    import realtime_lrp
+except ImportError:
+    pass
+else:
+    raise SystemExit("the package is there")
+
+import numpy as np
+import tensorflow as tf
+
+folder, given, made = sys.argv[1:]
+model = tf.saved_model.load(folder)
+own, by_class = model.signatures["serving_default"], model.signatures["explain_class"]
+x = np.load(given)["x"]
+outputs = {}
+for count in (1, 3):
+    for name, tensor in own(x=tf.constant(x[:count])).items():
+        outputs[f"{name} {count}"] = tensor
+classes = tf.constant([3, 0, 2], tf.int32)
+for name, tensor in by_class(x=tf.constant(x), target=classes).items():
+    outputs[f"{name} of classes"] = tensor
+np.savez(made, **{name: tensor.numpy() for name, tensor in outputs.items()})
+"""
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Convolutions of both kinds, a layer norm, whose copy holds variables, and a dense layer."""
+    keras.utils.set_random_seed(7)
+    return keras.Sequential(
+        [
+            keras.Input((16, 16, 3)),
+            layers.Conv2D(8, 3, padding="same", activation="relu"),
+            layers.LayerNormalization(),
+            layers.MaxPooling2D(2),
+            layers.Conv2D(8, 3, padding="same", groups=2, activation="relu"),
+            layers.Flatten(),
+            layers.Dense(4, activation="softmax"),
+        ],
+        name="small",
+    )
+
+
+@pytest.fixture(scope="module")
+def saved(model, tmp_path_factory):
+    """An explainer of several maps, and the folder that it was exported to."""
+    explainer = Explainer(
+        model, composite="epsilon_plus_flat", target="top1", also=["smoothgrad", "zplus"],
+        samples=2, labels=LABELS,
+    )  # fmt: skip
+    folder = tmp_path_factory.mktemp("export") / "saved"
+    explainer.export(folder)
+    return explainer, folder
+
+
+@pytest.fixture
+def x(rng):
+    """Three preprocessed pictures."""
+    return rng.normal(size=(3, 16, 16, 3)).astype(np.float32)
+
+
+def computed_alone(folder, x, tmp_path):
+    """What a process without the package computes: which call -> name of an output -> numbers."""
+    np.savez(tmp_path / "given.npz", x=x)
+    words = [folder, tmp_path / "given.npz", tmp_path / "made.npz"]
+    subprocess.run([sys.executable, "-P", "-c", ALONE, *words], check=True)
+    made = np.load(tmp_path / "made.npz")
+    return {
+        call: {n.removesuffix(call): made[n] for n in made.files if n.endswith(call)}
+        for call in (" 1", " 3", " of classes")
+    }
+
+
+def near(got, expected):
+    """Whether all is equal to 1e-5 of the largest entry."""
+    return np.abs(got - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+def same(got, explanation):
+    """Whether outputs of a signature are those of an explanation."""
+    expected = {
+        "scores": explanation.scores, "relevance": explanation.relevance, **explanation.maps
+    }  # fmt: skip
+    return got.keys() == expected.keys() and all(near(got[n], expected[n]) for n in expected)
+
+
+def test_a_process_without_this_package_gets_the_same_numbers(saved, x, tmp_path):
+    """Scores and all maps, for batches of 1 and 3, of the own target and of other classes."""
+    explainer, folder = saved
+    made = computed_alone(folder, x, tmp_path)
+    assert same(made[" 1"], explainer(x[:1]))
+    assert same(made[" 3"], explainer(x))
+    for place, target in enumerate((3, 0, 2)):
+        one = {name: values[place : place + 1] for name, values in made[" of classes"].items()}
+        assert same(one, explainer(x[place : place + 1], target))
+
+
+def test_labels_are_an_asset(saved):
+    """One name a line, whatever space is in it; no file where there are none."""
+    _, folder = saved
+    lines = (folder / "assets" / "labels.txt").read_text("utf-8").splitlines()
+    assert lines == ["cup", "tabby cat", "crane", "café"]
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_other_precisions_are_exported(model, x, tmp_path, precision):
+    """They compute in the saved model as they do here."""
+    explainer = Explainer(model, precision=precision)
+    explainer.export(tmp_path / "saved")
+    got = tf.saved_model.load(tmp_path / "saved").signatures["serving_default"](x=tf.constant(x))
+    explanation = explainer(x)
+    np.testing.assert_allclose(got["scores"], explanation.scores, rtol=0.02)
+    flat = np.ravel(got["relevance"]), np.ravel(explanation.relevance)
+    assert np.corrcoef(*flat)[0, 1] > 0.9999
+    assert not np.allclose(explanation.scores, Explainer(model)(x).scores, rtol=1e-6)
+
+
+def test_the_graph_holds_public_operations_and_no_weights(saved):
+    """It runs wherever TensorFlow does, and stays below what a file of a graph may hold."""
+    _, folder = saved
+    graph = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
+    functions = graph.meta_graphs[0].graph_def.library.function
+    nodes = [node for function in functions for node in function.node_def]
+    operations = {node.op for node in nodes}
+    assert {"Conv2D", "MaxPoolGrad", "ReadVariableOp"} <= operations
+    assert not [name for name in operations if name.startswith("_")]
+    constants = [node.attr["value"].tensor for node in nodes if node.op == "Const"]
+    assert max(len(one.tensor_content) for one in constants) <= 512
+    assert not [n.name for n in nodes if n.device and n.name.startswith("explainer/")]
+
+
+def test_the_target_is_the_explainers_at_that_time(model, x, tmp_path):
+    """What is set before is saved, what is set afterwards is not."""
+    explainer = Explainer(model)
+    explainer.set_target("1 - 2")
+    explainer.export(tmp_path / "saved")
+    explainer.set_target("top1")
+    own = tf.saved_model.load(tmp_path / "saved").signatures["serving_default"]
+    got = {name: tensor.numpy() for name, tensor in own(x=tf.constant(x)).items()}
+    assert same(got, explainer(x, "1 - 2"))
+
+
+def test_a_class_that_is_not_there_is_refused(saved, x):
+    """Instead of a map of zeros."""
+    by_class = tf.saved_model.load(saved[1]).signatures["explain_class"]
+    for index in (-1, 4):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="There is no such class"):
+            by_class(x=tf.constant(x[:1]), target=tf.constant([index]))
+
+
+def test_the_folder_is_new_or_empty(model, tmp_path):
+    """It is readable like any other, and nothing else is left beside it."""
+    explainer = Explainer(model)
+    (tmp_path / "empty").mkdir()
+    for name in ("new", "empty"):
+        explainer.export(str(tmp_path / name))
+    assert sorted(os.listdir(tmp_path)) == ["empty", "new"]
+    (tmp_path / "other").mkdir()
+    modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("new", "empty", "other")}
+    assert len(modes) == 1
+    (tmp_path / "file").write_text("mine")
+    for name, told in (("new", "was not made by this command"), ("file", "cannot be made")):
+        with pytest.raises(OutputError, match=told):
+            explainer.export(tmp_path / name)
+    with pytest.raises(OutputError, match="cannot be made"):
+        explainer.export(tmp_path / "missing" / "deeper" / "saved")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_nothing_half_written_gets_the_name(model, tmp_path, monkeypatch):
+    """Where the disk is full in the middle, the folder is as it was before."""
+
+    def fail(module, folder, signatures):
+        open(os.path.join(folder, "saved_model.pb"), "w").close()
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    explainer = Explainer(model, labels=LABELS)
+    (tmp_path / "saved").mkdir()
+    monkeypatch.setattr(tf.saved_model, "save", fail)
+    with pytest.raises(TransferError, match="No space left on device"):
+        explainer.export(tmp_path / "saved")
+    assert os.listdir(tmp_path) == ["saved"]
+    assert not os.listdir(tmp_path / "saved")
+
+
+def test_outputs_have_legal_names(model, tmp_path):
+    """Every letter that C++ would not have in a name becomes _; no name stands for two maps."""
+    assert output_names(["my own-rules"]) == ["scores", "relevance", "my_own_rules"]
+    with pytest.raises(UsageError, match="Two outputs would be called 'epsilon'"):
+        Explainer(model, also=["epsilon", "epsilon"]).export(tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.release
+def test_vgg16_is_exported(rng, tmp_path):
+    """Its 138 million weights, and the modified ones, lie beside the graph, not in it."""
+    keras.utils.set_random_seed(0)
+    x = rng.normal(size=(3, 224, 224, 3)).astype(np.float32) * 50
+    explainer = Explainer(keras.applications.VGG16(weights=None), composite="epsilon_plus_flat")
+    explainer.export(tmp_path / "saved")
+    assert (tmp_path / "saved/saved_model.pb").stat().st_size < 2**20
+    made = computed_alone(tmp_path / "saved", x, tmp_path)
+    assert same(made[" 3"], explainer(x))
+    assert near(made[" of classes"]["relevance"][:1], explainer(x[:1], 3).relevance)

@@ -1,0 +1,121 @@
+"""What docs/extending.md shows runs, and does what it says; so do the commands with it."""
+
+import copy
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import av
+import keras
+import media
+import numpy as np
+import pytest
+
+from realtime_lrp import COLORMAPS, COMPOSITES, METHODS, RULES
+from realtime_lrp.config import legal_values
+from realtime_lrp.models.allowed import KINDS
+from realtime_lrp.models.names import NETWORKS
+from realtime_lrp.relevance.layers import LAYERS
+from realtime_lrp.video.sources import SOURCES
+
+PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
+TITLES = re.findall(r"^## (.*)$", PAGE, re.M)
+SCRIPTED = "With the commands"
+TABLES = {
+    "RULES": RULES, "COMPOSITES": COMPOSITES, "LAYERS": LAYERS, "METHODS": METHODS,
+    "NETWORKS": NETWORKS, "SOURCES": SOURCES, "COLORMAPS": COLORMAPS,
+}  # fmt: skip
+
+
+def blocks(title, language="python"):
+    """What stands in the blocks of a section."""
+    section = re.split(rf"^## {title}$", PAGE, flags=re.M)[1].split("\n## ")[0]
+    return re.findall(rf"^```{language}\n(.*?)^```$", section, re.M | re.S)
+
+
+@pytest.fixture(autouse=True)
+def tables():
+    """Every table is as it was once a test is over."""
+    changed = (*TABLES.values(), keras.saving.get_custom_objects(), KINDS["keras.layers"])
+    before = [copy.copy(table) for table in changed]
+    yield
+    for table, rows in zip(changed, before, strict=True):
+        table.clear()
+        table.update(rows)
+
+
+def executed(title):
+    """Runs a section's blocks, one after the other, in a namespace of their own."""
+    namespace = {"__name__": "extending"}
+    for block in blocks(title):
+        exec(compile(block, f"extending.md: {title}", "exec"), namespace)
+
+
+def test_every_block_is_run_by_one_of_these_tests():
+    """None stands outside the sections, none is called by another language."""
+    everywhere = re.findall(r"^```(\w*)$", PAGE, re.M)
+    assert len([one for one in everywhere if one == "python"]) == sum(map(len, map(blocks, TITLES)))
+    assert set(everywhere) == {"python", "sh", ""}
+    assert [name for name in TABLES if f"| `{name}`" not in PAGE] == []
+
+
+@pytest.mark.parametrize("title", [title for title in TITLES if title != SCRIPTED])
+def test_a_section_runs_and_finds_what_it_asserts(title):
+    """From its first block to its last, and the table has a row more meanwhile."""
+    before = {name: len(table) for name, table in TABLES.items()}
+    assert any("assert" in block for block in blocks(title))
+    executed(title)
+    assert any(len(table) > before[name] for name, table in TABLES.items())
+
+
+def words_of(command):
+    """The command line of a line on the page, for the script that was saved."""
+    (line,) = [one for one in blocks(SCRIPTED, "sh")[0].splitlines() if f"mine.py {command}" in one]
+    return shlex.split(line, comments=True)[1:]
+
+
+def test_a_script_is_the_program_with_its_own_rows(tmp_path):
+    """`live` with its source, composite and colour map, in a process of its own."""
+    (tmp_path / "mine.py").write_text(blocks(SCRIPTED)[0])
+    words = [*words_of("live"), "--display", "none", "--duration", "0.3", "--stats", "stats.json"]
+    done = subprocess.run(
+        [sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "stats.json").read_text())["maps"] >= 1
+
+
+def test_recordings_are_drawn_with_its_rows(run, tmp_path, monkeypatch):
+    """In the colours of its map, though another process draws, which knows nothing of it."""
+    executed(SCRIPTED)
+    monkeypatch.chdir(tmp_path)
+    media.recording(tmp_path / "talk.mp4", count=4)
+    _, command, *words = words_of("video")
+    code, _, err = run(command, *words, "--set", "overlay.opacity=1", "--layout", "map")
+    assert code == 0, err
+    with av.open(str(tmp_path / "out.mp4")) as film:
+        pictures = [frame.to_ndarray(format="rgb24") for frame in film.decode(video=0)]
+    red, green, blue = np.float32(pictures).reshape(-1, 3).T
+    pink = (red > 1.2 * green) & (blue > 1.2 * green) & (red + blue > 250)
+    assert pink.sum() > 5  # no included colour map has red and blue at one place
+
+
+def test_a_configuration_may_name_its_rows(run, tmp_path):
+    """Which is looked up when it is read; a slip is answered with the nearest name."""
+    executed(SCRIPTED)
+    _, command, *words = words_of("config")
+    code, out, err = run(command, *words)
+    assert code == 0 and "composite: mine" in out, err
+    code, _, err = run("config", "--set", "lrp.composite=mime")
+    assert code == 78 and "Did you mean 'mine'?" in err
+    code, _, err = run("config", "--set", "overlay.colormap=violett")
+    assert code == 78 and "Did you mean 'violet'?" in err
+
+
+def test_shells_complete_what_is_included():
+    """The names that the light part of the program knows are those of the tables."""
+    assert legal_values("model.name") == list(NETWORKS)
+    assert legal_values("live.source") == list(SOURCES)

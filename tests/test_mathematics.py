@@ -1,0 +1,83 @@
+"""docs/mathematics.md quotes lines that are there, and covers every rule and method."""
+
+import re
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+from realtime_lrp import METHODS, RULES, Explainer
+
+HOME = Path(__file__).parents[1]
+PAGE = (HOME / "docs" / "mathematics.md").read_text(encoding="utf-8")
+QUOTED = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
+
+
+def lines_of(text):
+    """The lines of a text without their indentation, empty ones left out."""
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+@pytest.fixture(scope="module")
+def sources():
+    """The lines of each file of the mathematics."""
+    files = sorted((HOME / "realtime_lrp" / "relevance").glob("*.py"))
+    return [lines_of(file.read_text(encoding="utf-8")) for file in files]
+
+
+@pytest.mark.parametrize("block", QUOTED, ids=lambda block: lines_of(block)[0][:50])
+def test_quoted_lines_are_in_the_code(block, sources):
+    """One after the other, in one file."""
+    quoted = lines_of(block)
+    assert any(
+        source[place : place + len(quoted)] == quoted
+        for source in sources
+        for place, line in enumerate(source)
+        if line == quoted[0]
+    )
+
+
+@pytest.mark.parametrize("name", [*RULES, *(method for method in METHODS if method != "lrp")])
+def test_every_rule_and_method_has_its_formula(name):
+    """And, but where it is told with another one, its code."""
+    section = re.split(rf"^### `{name}`$", PAGE, flags=re.M)[1].split("\n##")[0]
+    if "See `" not in section:
+        assert "$" in section or "```math" in section
+        assert "```python" in section
+
+
+def test_formulas_in_the_text_hold_nothing_that_markdown_takes_for_its_own():
+    """GitHub would make emphasis, or swallow a backslash."""
+    text = re.sub(r"^```.*?^```$", "", PAGE, flags=re.M | re.S)
+    formulas = re.findall(r"\$([^$]+)\$", text)
+    assert len(formulas) > 50 and text.count("$") == 2 * len(formulas)
+    assert not [one for one in formulas if re.search(r"'_|\\[^a-zA-Z]|\n|\*", one)]
+
+
+def test_every_source_is_cited_and_every_citation_has_its_source():
+    """By name and year."""
+    listed = re.findall(r"^- \*\*(\w+ \d{4})\*\*: ", PAGE, re.M)
+    text = PAGE.split("## Sources")[0]
+    assert listed == sorted(set(listed))
+    assert set(re.findall(r"\b([A-Z][a-z]+ (?:19|20)\d\d)\b", text)) == set(listed)
+
+
+def test_input_times_gradient_is_epsilon_with_biases_from_the_logit(rng):
+    """As the page says of ReLU networks; one linear output starts from its value, the logit."""
+    keras.utils.set_random_seed(5)
+    model = keras.Sequential(
+        [
+            keras.Input((12, 12, 2)),
+            layers.Conv2D(6, 3, activation="relu", bias_initializer="normal"),
+            layers.MaxPooling2D(2),
+            layers.Flatten(),
+            layers.Dense(8, activation="relu", bias_initializer="normal"),
+            layers.Dense(1, bias_initializer="normal"),
+        ]
+    )
+    x = rng.normal(size=(3, 12, 12, 2)).astype(np.float32)
+    epsilon = Explainer(model, layers={"*": "epsilon(1e-9)"}, absorb_bias=True)(x).relevance
+    gradient = Explainer(model, "input_x_gradient")(x).relevance
+    np.testing.assert_allclose(epsilon, gradient, rtol=1e-3, atol=1e-5 * np.abs(gradient).max())

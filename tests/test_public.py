@@ -1,0 +1,198 @@
+"""What `from realtime_lrp import ...` gives, and that it says what it is."""
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+import realtime_lrp
+from realtime_lrp import COLORMAPS, Colormap, Explainer, load_network, overlay
+from realtime_lrp.errors import UsageError
+from realtime_lrp.video.region import region_of
+
+NAMES = realtime_lrp.__all__
+PACKAGE = Path(realtime_lrp.__file__).parent
+CALLABLE = [name for name in NAMES if callable(getattr(realtime_lrp, name)) and name != "Error"]
+
+
+def for_type_checkers():
+    """Module -> the names that type checkers see."""
+    body = ast.parse((PACKAGE / "__init__.py").read_text()).body
+    (block,) = (one for one in body if isinstance(one, ast.If) and len(one.body) > 1)
+    return {one.module: {alias.name for alias in one.names} for one in block.body}
+
+
+def test_people_and_type_checkers_are_offered_the_same():
+    """The names of `__all__`, those that are imported lazily, those that type checkers see."""
+    lazily = {module: set(names) for module, names in realtime_lrp._WHERE.items()}
+    assert for_type_checkers() == lazily
+    assert sorted(NAMES) == sorted(name for names in lazily.values() for name in names)
+    assert (PACKAGE / "py.typed").is_file()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_the_thing_that_is_called_so(name):
+    """A class or function of this name, or a table by name."""
+    thing = getattr(realtime_lrp, name)
+    if isinstance(thing, Mapping):
+        assert thing and all(isinstance(key, str) for key in thing)
+    else:
+        assert thing.__name__ == name
+    assert name in dir(realtime_lrp)
+
+
+def test_what_is_not_offered_is_not_there():
+    """As of any other module."""
+    with pytest.raises(AttributeError, match="no attribute 'Explainr'"):
+        realtime_lrp.Explainr  # noqa: B018
+    with pytest.raises(ImportError):
+        from realtime_lrp import nothing  # noqa: F401
+
+
+def test_a_name_brings_only_its_own_libraries():
+    """Colours and errors need no TensorFlow, a source none either."""
+    code = (
+        "from realtime_lrp import COLORMAPS, Error, Source, open_source\n"
+        "import sys; print('tensorflow' in sys.modules, len(COLORMAPS))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.split() == ["False", str(len(COLORMAPS))]
+
+
+def documented(thing):
+    """A class or function and its public functions, each with its docstring."""
+    yield thing.__name__, thing, inspect.getdoc(thing) or ""
+    for name, one in vars(thing).items() if inspect.isclass(thing) else ():
+        function = getattr(one, "__func__", one)
+        if not name.startswith("_") and inspect.isfunction(function):
+            yield f"{thing.__name__}.{name}", function, inspect.getdoc(getattr(thing, name)) or ""
+
+
+@pytest.mark.parametrize("name", CALLABLE)
+def test_every_parameter_is_described(name):
+    """In the docstring of the function, or of the class."""
+    for called, function, text in documented(getattr(realtime_lrp, name)):
+        assert text.splitlines()[0].endswith((".", ";")), called
+        parameters = set(inspect.signature(function).parameters) - {"self", "cls"}
+        missing = [one for one in parameters if not re.search(rf"\b{one}\b", text)]
+        assert not missing, called
+
+
+def test_an_overlay_is_what_the_program_draws(run, tiny_model, rng, tmp_path):
+    """Pixel by pixel, of a picture that is larger than the network's and not square."""
+    picture = rng.integers(0, 256, (90, 120, 3), np.uint8)
+    cv2.imwrite(str(tmp_path / "in.png"), picture[..., ::-1])
+    words = ("--model", tiny_model, "--preprocess", "tf", "--target", "top1", "--precision")
+    assert run("image", tmp_path / "in.png", "-o", tmp_path / "out.png", *words, "float32")[0] == 0
+    network = load_network(str(tiny_model), preprocessing="tf")
+    view = region_of(picture.shape[:2], (32, 32), "crop").extract(picture)
+    explanation = Explainer(network.model, target="top1")(network.prepare(view[None]))
+    drawn = overlay(picture, explanation.relevance[0])
+    np.testing.assert_array_equal(drawn, cv2.imread(str(tmp_path / "out.png"))[..., ::-1])
+    assert not np.array_equal(drawn, picture)
+
+
+def test_an_overlay_follows_its_words(rng):
+    """Zero relevance, the region, opacity, a colour map of one's own, signs."""
+    picture = rng.integers(0, 200, (40, 60, 3), np.uint8)
+    relevance = np.zeros((10, 10, 3), np.float32)
+    unchanged = overlay(picture, relevance, fit="squash")
+    np.testing.assert_array_equal(unchanged, picture)
+    relevance[4:7, 4:7] = 1
+    spot = (slice(20, 24), slice(30, 36))
+    white = overlay(picture, relevance, colormap=Colormap.of("fff fff"), opacity=1, fit="squash")
+    assert white[spot].min() > 250 and np.array_equal(white[:10], picture[:10])
+    cropped = overlay(picture, relevance)
+    assert np.array_equal(cropped[:, :10], picture[:, :10])
+    assert not np.array_equal(cropped, picture)
+    against = overlay(picture, -relevance, opacity=1, fit="squash")[spot]
+    assert against[..., 2].mean() > 200 > against[..., 0].mean()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ({"picture": np.zeros((4, 4, 3), np.float32)}, r"uint8 \[H, W, 3\]. Received float32"),
+        ({"picture": np.zeros((4, 4), np.uint8)}, r"Received uint8 \[4, 4\]"),
+        ({"relevance": np.zeros((1, 4, 4, 3))}, r"it is relevance\[0\]"),
+        ({"relevance": np.full((4, 4, 3), np.nan)}, "finite"),
+        ({"fit": "crob"}, "Did you mean 'crop'"),
+        ({"colormap": "fyre"}, "Did you mean 'fire'"),
+    ],
+)
+def test_what_cannot_be_overlaid_is_refused(words, expected):
+    """In words that say what was expected."""
+    given = {"picture": np.zeros((8, 8, 3), np.uint8), "relevance": np.zeros((4, 4, 3)), **words}
+    with pytest.raises(UsageError, match=expected):
+        overlay(**given)
+
+
+@pytest.mark.parametrize("text", ["", "000", "000 ff", "000 gff", "#000 #fff"])
+def test_what_is_no_colour_is_refused(text):
+    """Two or more of three hexadecimal digits."""
+    with pytest.raises(UsageError, match="three hexadecimal digits"):
+        Colormap.of(text)
+
+
+SCRIPT = """
+import threading
+
+import numpy as np
+
+from realtime_lrp import (
+    COLORMAPS, COMPOSITES, Colormap, Composite, Epsilon, Explainer, Explanation, Rule, Source,
+    load_network, open_source, overlay, rule_named,
+)
+from realtime_lrp.errors import UsageError
+
+
+class Black(Source):
+    def read(self) -> np.ndarray | None:
+        return np.zeros((4, 4, 3), np.uint8)
+
+
+def explained(x: np.ndarray) -> Explanation:
+    network = load_network("shapes")
+    try:
+        return Explainer(network.model, composite=COMPOSITES["zplus"], labels=network.labels)(x)
+    except UsageError as error:
+        raise SystemExit(error.exit_code) from error
+
+
+rule: Rule = rule_named("epsilon(0.1)")
+COLORMAPS["mine"] = Colormap.of("000 fff")
+COMPOSITES["mine"] = Composite(((lambda node, place: True, Epsilon(0.1)),))
+with open_source("synthetic", threading.Event()) as source:
+    frame = source.read()
+if frame is not None:
+    drawn: np.ndarray = overlay(frame, explained(frame[None]).relevance[0], colormap="mine")
+"""
+
+MISTAKES = """
+from realtime_lrp import Explainr, overlay, rule_named
+
+number: int = rule_named("flat")
+overlay(1, 2, opacity="high")
+"""
+
+
+@pytest.mark.release
+def test_a_program_is_checked_by_its_types(tmp_path):
+    """A right one passes mypy's strictest checks; of a wrong one each mistake is found."""
+    api = pytest.importorskip("mypy.api")
+    (tmp_path / "right.py").write_text(SCRIPT)
+    (tmp_path / "wrong.py").write_text(MISTAKES)
+    words = ["--strict", "--cache-dir", str(tmp_path / "cache"), "--follow-imports=silent"]
+    out, err, code = api.run([*words, str(tmp_path / "right.py")])
+    assert code == 0, out + err
+    out, _, code = api.run([*words, str(tmp_path / "wrong.py")])
+    assert code == 1
+    for line, mistake in ((2, "Explainr"), (4, "Rule"), (5, "ndarray"), (5, "float")):
+        assert any(f"wrong.py:{line}:" in one and mistake in one for one in out.splitlines()), out

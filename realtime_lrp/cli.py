@@ -14,20 +14,29 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import wraps
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
+from click.shell_completion import CompletionItem
 
 from realtime_lrp import __version__, config
 from realtime_lrp.errors import ConfigError, Error, UsageError
 from realtime_lrp.messages import PlainFormatter, plain
+
+if TYPE_CHECKING:
+    from realtime_lrp.view.full_screen import FullScreen
 
 EXPLAIN = (
     "--model", "--weights", "--labels", "--preprocess", "--size", "--method", "--composite",
     "--target", "--pool", "--precision", "--mirror", "--map", "--colormap", "--opacity",
 )  # fmt: skip
 """The options of every command that explains something."""
+
+Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
+Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 _verbosity = 0
 
@@ -38,7 +47,7 @@ def main() -> None:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), lambda number, frame: sys.exit(128 + number))
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:  # names of files may hold what no encoding knows
+        if isinstance(stream, TextIOWrapper):  # names of files may hold what no encoding knows
             stream.reconfigure(errors="backslashreplace")
     logging.raiseExceptions = False  # nobody reads that the log cannot be written
     try:
@@ -47,7 +56,8 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except click.ClickException as error:
-        where = error.ctx.command_path if getattr(error, "ctx", None) else "realtime-lrp"
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        where = context.command_path if context else "realtime-lrp"
         _fail(Error(f"{error.format_message()} See '{where} --help'."), error.exit_code)
     except Error as error:
         _fail(error, error.exit_code)
@@ -120,11 +130,11 @@ def _wrong_names(chosen: config.Config) -> Iterator[tuple[config.Where, Error]]:
     yield from wrong_names(chosen)
 
 
-def _load(*given: Any) -> config.Settings:
-    return config.load(*given, check=_wrong_names)
+def _load(file: str | None, sets: tuple[str, ...], options: dict[str, Any]) -> config.Settings:
+    return config.load(file, sets, options, check=_wrong_names)
 
 
-def configured(*names: str, load: Callable[..., config.Settings] = _load) -> Callable:
+def configured(*names: str, load: Callable[..., config.Settings] = _load) -> Decorator:
     """Adds the options that set a key; the command gets `settings: config.Settings`.
 
     Args:
@@ -132,9 +142,11 @@ def configured(*names: str, load: Callable[..., config.Settings] = _load) -> Cal
       load: makes the settings, like `config.load`.
     """
 
-    def decorate(command: Callable) -> Callable:
+    def decorate(command: Command) -> Command:
         @wraps(command)
-        def wrapped(config_file, sets, verbose, quiet, **given: Any):
+        def wrapped(
+            config_file: str | None, sets: tuple[str, ...], verbose: int, quiet: bool, **given: Any
+        ) -> Any:
             _set_verbosity(verbose, quiet)
             options = {n: given.pop(_variable(n)) for n in names}
             chosen = {n: value for n, value in options.items() if value is not None}
@@ -144,11 +156,10 @@ def configured(*names: str, load: Callable[..., config.Settings] = _load) -> Cal
             except UsageError as error:
                 raise settings.located(error) from error
 
-        for name in reversed(names):
-            wrapped = _key_option(name)(wrapped)
-        for option in reversed(_COMMON):
-            wrapped = option(wrapped)
-        return wrapped
+        made: Command = wrapped
+        for added in reversed([*_COMMON, *map(_key_option, names)]):
+            made = added(made)
+        return made
 
     return decorate
 
@@ -157,19 +168,63 @@ def _variable(name: str) -> str:
     return "key_" + name.removeprefix("--")
 
 
-def _key_option(name: str) -> Callable:
+def _files(context: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
+    return [CompletionItem(begun, type="file")]
+
+
+def _names(key: str, files: bool) -> Completion:
+    """Completes the names that a key may have; files where none of them fits."""
+
+    def complete(
+        context: click.Context, option: click.Parameter, begun: str
+    ) -> list[CompletionItem]:
+        names = [name for name in config.legal_values(key) if name.startswith(begun)]
+        first = _files(context, option, begun) if files else []  # bash drops what comes before it
+        return first + [CompletionItem(name) for name in names]
+
+    return complete
+
+
+def _assignments(
+    context: click.Context, option: click.Parameter, begun: str
+) -> list[CompletionItem]:
+    key, equals, _ = begun.partition("=")
+    if not equals:
+        keys = [key for key in config.legal_keys() if key.startswith(begun)]
+        return [CompletionItem(f"{key}=", help=config.describe(key)) for key in keys]
+    values = [f"{key}={value}" for value in config.legal_values(key)]
+    return [CompletionItem(value) for value in values if value.startswith(begun)]
+
+
+def _key_option(name: str) -> Decorator:
     key = config.OPTIONS[name]
     if name == "--mirror":
         return click.option(
             "--mirror/--no-mirror", _variable(name), default=None, help="left and right swapped"
         )
     kind = {"--opacity": float, "--stride": int, "--quality": int}.get(name, str)
-    return click.option(name, _variable(name), type=kind, help=config.describe(key))
+    complete = _names(key, files=name in ("--model", "--weights", "--labels", "--source"))
+    return click.option(
+        name, _variable(name), type=kind, help=config.describe(key), shell_complete=complete
+    )
 
 
-_COMMON = (
-    click.option("--config", "config_file", metavar="FILE", help="a configuration file (YAML)"),
-    click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="sets section.key"),
+_COMMON: tuple[Decorator, ...] = (
+    click.option(
+        "--config",
+        "config_file",
+        metavar="FILE",
+        help="a configuration file (YAML)",
+        shell_complete=_files,
+    ),
+    click.option(
+        "--set",
+        "sets",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="sets section.key",
+        shell_complete=_assignments,
+    ),
     click.option("-v", "verbose", count=True, help="says more; -vv shows tracebacks"),
     click.option("-q", "quiet", is_flag=True, help="says nothing but errors"),
 )
@@ -184,8 +239,13 @@ _DURATION = click.option(
 _SECONDS = click.FloatRange(min=0)
 _STATS = click.option("--stats", type=_PATH, metavar="FILE", help="writes figures as JSON")
 _MAPS = click.option("--maps", type=_PATH, metavar="FOLDER", help="keeps the raw maps (.npz)")
-_INPUTS = click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
-_OUTPUT = click.option("-o", "output", required=True, metavar="FILE_OR_FOLDER", help="the output")
+_INPUTS = click.argument(
+    "inputs", nargs=-1, required=True, metavar="INPUT...", shell_complete=_files
+)
+_OUTPUT = click.option(
+    "-o", "output", required=True, metavar="FILE_OR_FOLDER", help="the output",
+    shell_complete=_files,
+)  # fmt: skip
 
 
 def _set_verbosity(verbose: int, quiet: bool) -> None:
@@ -219,11 +279,16 @@ def _ends_with_0(run: Callable[[], Any]) -> Any:
 
 
 @cli.command()
-@click.option("-o", "output", metavar="FILE", help="writes a video and a contact sheet instead")
+@click.option(
+    "-o", "output", metavar="FILE", help="writes a video and a contact sheet instead",
+    shell_complete=_files,
+)  # fmt: skip
 @_OVERWRITE
 @_DURATION
 @configured(*EXPLAIN, "--display")
-def demo(settings: config.Settings, output, overwrite, duration) -> None:
+def demo(
+    settings: config.Settings, output: str | None, overwrite: bool, duration: float | None
+) -> None:
     """The embedded network on the embedded clip: no camera, no download."""
     from realtime_lrp.modes import demo as mode
     from realtime_lrp.view.window import display_reachable
@@ -243,7 +308,13 @@ def demo(settings: config.Settings, output, overwrite, duration) -> None:
 )
 @_OVERWRITE
 @configured("--source", *EXPLAIN, "--follow", "--display")
-def live(settings: config.Settings, duration, stats, record, overwrite) -> None:
+def live(
+    settings: config.Settings,
+    duration: float | None,
+    stats: Path | None,
+    record: Path | None,
+    overwrite: bool,
+) -> None:
     """A camera, URL or file with the network's relevance over it.
 
     It runs until q or ESC in the window, Ctrl-C or --duration; a file starts again at its end. In
@@ -259,7 +330,7 @@ def live(settings: config.Settings, duration, stats, record, overwrite) -> None:
 
 
 def _hash_pin(context: click.Context, option: click.Parameter, asked: bool) -> None:
-    if asked:
+    if asked and not context.resilient_parsing:  # as when a shell completes a word
         from realtime_lrp.modes.kiosk.lock import hash_pin
 
         pin = click.prompt(
@@ -313,7 +384,13 @@ def _program() -> str:
 )
 @configured("--source", *EXPLAIN, "--follow", "--display", load=_load_for_kiosk)
 @click.pass_obj
-def kiosk(window, settings: config.Settings, duration, stats, print_unit) -> None:
+def kiosk(
+    window: "FullScreen | None",
+    settings: config.Settings,
+    duration: float | None,
+    stats: Path | None,
+    print_unit: bool,
+) -> None:
     """The exhibit: full screen, for months, without a keeper.
 
     It ends when its key (kiosk.exit_key, q) or a corner of the screen is held for 5 seconds.
@@ -331,7 +408,8 @@ def kiosk(window, settings: config.Settings, duration, stats, print_unit) -> Non
         user = getpass.getuser()
         if user == "root":
             click.echo("realtime-lrp: this unit runs as root; print it as another user.", err=True)
-        click.echo(unit(file and Path(file).absolute(), user, _program()), nl=False)
+        chosen = Path(file).absolute() if file else None
+        click.echo(unit(chosen, user, _program()), nl=False)
         return
 
     def run() -> None:
@@ -390,7 +468,7 @@ def image(settings: config.Settings, **request: Any) -> None:
 )
 @_OVERWRITE
 @configured(*EXPLAIN)
-def inspect(settings: config.Settings, picture, logdir, overwrite) -> None:
+def inspect(settings: config.Settings, picture: Path, logdir: Path, overwrite: bool) -> None:
     """Every layer's activation and relevance of one picture to TensorBoard.
 
     It also prints them as a table: what each layer gets, hands down and loses, and for each max
@@ -432,7 +510,7 @@ def evaluate(settings: config.Settings, **request: Any) -> None:
 @click.option("--json", "json_file", type=_PATH, metavar="FILE", help="writes every figure as JSON")
 @_OVERWRITE
 @configured("--model", "--weights", "--size", "--method", "--composite", "--pool")
-def bench(settings: config.Settings, quick, json_file, overwrite) -> None:
+def bench(settings: config.Settings, quick: bool, json_file: Path | None, overwrite: bool) -> None:
     """Measures this machine: maps, what limits them, and the pictures around them.
 
     VGG16 with random weights unless --model says otherwise. Leave the machine alone meanwhile.
@@ -442,18 +520,33 @@ def bench(settings: config.Settings, quick, json_file, overwrite) -> None:
     _say(mode.run(settings.config, quick, json_file, overwrite))
 
 
+@cli.command()
+@configured("--source", "--display", load=config.load)
+def doctor(settings: config.Settings) -> None:
+    """Tells what works on this machine, and what to do about the rest.
+
+    It ends with 0 where the demo runs and files can be processed, else with 69. A --source has to
+    give pictures.
+    """
+    from realtime_lrp.modes.doctor import run as mode
+
+    _say(mode.run(settings))
+
+
 def _print_schema(context: click.Context, option: click.Parameter, asked: bool) -> None:
-    if asked:
+    if asked and not context.resilient_parsing:
         from realtime_lrp.modes.engine import LEGAL
 
         click.echo(config.json_schema(LEGAL), nl=False)
         context.exit()
 
 
-def _load_and_check_all(*given: Any) -> config.Settings:
+def _load_and_check_all(
+    file: str | None, sets: tuple[str, ...], options: dict[str, Any]
+) -> config.Settings:
     from realtime_lrp.modes.kiosk.start import wrong_settings
 
-    return config.load(*given, check=wrong_settings)
+    return config.load(file, sets, options, check=wrong_settings)
 
 
 @cli.command("config")
@@ -474,5 +567,6 @@ def config_command(settings: config.Settings) -> None:
 @cli.command()
 def models() -> None:
     """Lists the networks that have a name."""
-    for name, what in config.MODELS.items():
-        click.echo(f"{name:8} {what}")
+    from realtime_lrp.modes import models as mode
+
+    _say(mode.run())

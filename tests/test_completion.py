@@ -1,0 +1,134 @@
+"""Shells complete commands, options and the names of values, and nothing heavy is loaded for it."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from click.shell_completion import get_completion_class
+
+from realtime_lrp import config
+from realtime_lrp.cli import cli
+from realtime_lrp.config import legal_values
+from realtime_lrp.models.names import NETWORKS
+from realtime_lrp.modes.engine import LEGAL
+
+VARIABLE = "_REALTIME_LRP_COMPLETE"
+RUN = "import sys; sys.argv[0] = 'realtime-lrp'; from realtime_lrp.__main__ import main; main()"
+
+
+@pytest.fixture
+def completed(monkeypatch):
+    """The words of a command line -> what a shell is answered, for the last of them."""
+
+    def complete(*words, shell="bash"):
+        kind = get_completion_class(shell)
+        monkeypatch.setenv("COMP_WORDS", " ".join(["realtime-lrp", *words]))
+        monkeypatch.setenv("COMP_CWORD", words[-1] if shell == "fish" else str(len(words)))
+        return kind(cli, {}, "realtime-lrp", VARIABLE).complete().splitlines()
+
+    return complete
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("d",), ["demo", "doctor"]),
+        (("live", "--comp"), ["--composite"]),
+        (("doctor", "--s"), ["--set", "--source"]),
+        (
+            ("live", "--composite", "epsilon_a"),
+            ["epsilon_alpha2_beta1", "epsilon_alpha2_beta1_flat"],
+        ),
+        (("image", "a.png", "--method", "g"), ["gradient", "guided_backprop", "grad_cam"]),
+        (("demo", "--colormap", "ic"), ["icefire"]),
+        (("video", "--precision", "b"), ["bfloat16"]),
+        (("live", "--pool", ""), ["max", "average"]),
+        (("live", "--preprocess", "t"), ["tf", "torch"]),
+        (("live", "--map", ""), ["grey", "rgb"]),
+        (("video", "--batch", ""), ["auto"]),
+        (("live", "--set", "live.camera_f"), ["live.camera_fps=", "live.camera_format="]),
+        (("live", "--set", "lrp.xla="), ["lrp.xla=true", "lrp.xla=false"]),
+        (("live", "--opacity", "0"), []),
+        (("live", "--set", "nothing="), []),
+        (("kiosk", "--hash-pin", "--print"), ["--print-unit"]),  # without asking for a PIN
+        (("config", "--schema", "--opac"), ["--opacity"]),
+    ],
+)
+def test_words_are_completed(words, expected, completed, monkeypatch):
+    """By bash's protocol; options that do something at once do not."""
+    monkeypatch.setattr("click.prompt", None)
+    assert completed(*words) == [f"plain,{word}" for word in expected]
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (("live", "--model", ""), ["shapes", "vgg16", "vgg19"]),
+        (("live", "--weights", "r"), ["random"]),
+        (("live", "--source", "s"), ["synthetic", "screen"]),
+        (("live", "--labels", "x"), []),
+        (("video", "x"), []),
+        (("video", "x.mp4", "-o", "x"), []),
+        (("live", "--config", "x"), []),
+        (("live", "--record", "x"), []),
+    ],
+)
+def test_files_are_completed_by_the_shell(words, names, completed):
+    """It is told so first: bash forgets the names that come before."""
+    assert completed(*words) == [f"file,{words[-1]}", *(f"plain,{name}" for name in names)]
+
+
+def test_other_shells_are_told_what_a_key_means(completed):
+    """Zsh and fish show it beside the key."""
+    answer = completed("live", "--set", "lrp.pool", shell="zsh")
+    assert answer == ["plain", "lrp.pool=", config.describe("lrp.pool")]
+    (line,) = completed("live", "--set", "lrp.pool", shell="fish")
+    assert line == f"plain,lrp.pool=\t{config.describe('lrp.pool')}"
+
+
+@pytest.mark.parametrize("key", ["model.name", "lrp.method", "lrp.composite", "overlay.colormap"])
+def test_the_names_are_those_that_rooms_know(key):
+    """They are found without TensorFlow."""
+    assert legal_values(key) == list({"model.name": NETWORKS, **LEGAL}[key])
+
+
+def test_a_completion_loads_nothing_heavy():
+    """Else every press of Tab took seconds."""
+    code = (
+        "import sys; sys.argv[0] = 'realtime-lrp'\nfrom realtime_lrp.cli import main\n"
+        "try: main()\nfinally: print({'tensorflow', 'keras', 'cv2', 'av', 'rich'} & {*sys.modules})"
+    )
+    words = {"COMP_WORDS": "realtime-lrp live --method grad_", "COMP_CWORD": "3"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **words, VARIABLE: "bash_complete"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "plain,grad_cam\nset()\n", "")
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="not installed: bash")
+def test_bash_completes_with_what_the_program_prints(tmp_path):
+    """The function that users put into their .bashrc, called as bash calls it."""
+    program = tmp_path / "realtime-lrp"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{RUN}" "$@"\n')
+    program.chmod(0o755)
+    script = (
+        f'eval "$({VARIABLE}=bash_source realtime-lrp)" && complete -p realtime-lrp\n'
+        "COMP_WORDS=(realtime-lrp live --composite epsilon_g) COMP_CWORD=3\n"
+        '_realtime_lrp_completion realtime-lrp; echo "${COMPREPLY[@]}"\n'
+    )
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    complete, answer = done.stdout.splitlines()
+    assert complete.endswith("-F _realtime_lrp_completion realtime-lrp")
+    assert answer == "epsilon_gamma_box"

@@ -1,0 +1,612 @@
+"""`doctor`: each finding with what to do about it, whatever raises, crashes or hangs."""
+
+import hashlib
+import logging
+import os
+import subprocess
+import sys
+from collections import namedtuple
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import media
+import numpy as np
+import pytest
+from faults.server import MjpegServer
+
+from realtime_lrp import config
+from realtime_lrp.errors import DamagedInputError, UnavailableError
+from realtime_lrp.models import downloads
+from realtime_lrp.models.names import NETWORKS
+from realtime_lrp.modes import hardware
+from realtime_lrp.modes.doctor import (
+    cameras,
+    display,
+    formats,
+    measuring,
+    network,
+    source,
+    system,
+)
+from realtime_lrp.modes.doctor import media as films
+from realtime_lrp.modes.doctor import run as doctor
+from realtime_lrp.modes.doctor.rows import Row, failed, page
+from realtime_lrp.video.source import Source
+
+ROOT = Path(__file__).parents[1]
+SETTINGS = config.load()
+
+
+def only(rows):
+    """The one row of a check."""
+    (row,) = rows
+    return row
+
+
+def test_everything_is_found_on_one_page(run):
+    """Symbols are named, films written and read again; it ends with 0, in 100 columns."""
+    code, out, err = run("doctor", "--source", "synthetic", "--display", "none")
+    lines = out.splitlines()
+    assert (code, err) == (0, "")
+    assert max(map(len, lines)) <= 100 and len(lines) <= 40
+    assert lines[-1] == "The demo runs here, and files can be processed."
+    told = {line[9:26].strip(): (line[:9].strip(), line[26:]) for line in lines if line[:1] > " "}
+    for name, words in {
+        "program": "realtime_lrp 0.",
+        "packages": "TensorFlow 2.",
+        "source": "synthetic: 640 x 480, ",
+        "display": "not needed",
+        "network": "shapes names 15 of 15 drawn symbols right; a map takes ",
+        "codecs": "h264, hevc, av1, aac: written and read again",
+        "fonts": "sans and uni draw",
+        "demo clip": "300 frames of 640 x 480",
+    }.items():
+        assert told[name][0] == "ok" and told[name][1].startswith(words), name
+    assert "missing" not in [mark for mark, _ in told.values()]
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """Makes every group tell these rows."""
+
+    def tell(*rows):
+        monkeypatch.setattr(doctor, "_told", lambda group, settings: rows)
+
+    return tell
+
+
+def test_what_is_missing_ends_it_with_69(run, told):
+    """Warnings do not; -q keeps the page back, not the reason."""
+    told(Row("warning", "camera", "none is there", "plug one in"))
+    assert run("doctor")[0] == 0
+    told(Row("missing", "codecs", "no h264", "install it"), Row("ok", "fonts", "good"))
+    code, out, err = run("doctor")
+    assert code == 69
+    assert err.startswith("realtime-lrp: Something needed is missing: codecs. ")
+    assert "missing  codecs  no h264\n                 -> install it\nok       fonts" in out
+    assert run("doctor", "-q")[:2] == (69, "")
+
+
+def test_a_configuration_is_read_as_by_the_other_commands(run, tmp_path, told):
+    """A mistake in it is 78, before anything is looked at."""
+    told()
+    (tmp_path / "my.yaml").write_text("live:\n  sorce: 0\n")
+    code, out, err = run("doctor", "--config", tmp_path / "my.yaml")
+    assert (code, out) == (78, "") and "my.yaml:2" in err and "live.source" in err
+
+
+@pytest.mark.parametrize(
+    ("given", "group", "mark"),
+    [
+        ({}, "cameras", "warning"),
+        ({"options": {"--source": "screen"}}, "source", "missing"),
+        ({"sets": ("live.source=screen",)}, "source", "missing"),
+        ({"file": "my.yaml"}, "source", "warning"),
+    ],
+)
+def test_a_source_that_is_named_is_tried_instead_of_cameras(given, group, mark, tmp_path):
+    """One that the command line names has to give pictures."""
+    (tmp_path / "my.yaml").write_text("live: {source: screen}\n")
+    file = tmp_path / given.pop("file") if "file" in given else None
+    found = doctor._groups(config.load(file, **given))[1]
+    assert (found.name, found.mark) == (group, mark)
+
+
+def test_names_keep_their_brackets_and_long_lines_are_folded():
+    """What a camera calls itself is no markup."""
+    rows = [Row("ok", "camera", "[red]Cam[/red] :smile: " + "x" * 300)]
+    lines = page(rows)
+    assert "[red]Cam[/red] :smile:" in lines[0] and max(map(len, lines)) <= 100
+    assert "".join(lines).count("x") == 300
+
+
+def test_errors_of_ours_say_what_to_do():
+    """Their first sentence is what is found; other exceptions are told with their type."""
+    row = failed("missing", "source", UnavailableError("No stream.\nCheck it. Try again."), "no")
+    assert row == Row("missing", "source", "No stream.", "Check it. Try again.")
+    row = failed("warning", "fonts", ValueError("bad\nthing"), "again")
+    assert row == Row("warning", "fonts", "failed: ValueError: bad", "again")
+
+
+FAULTS = """
+import os, signal, sys, time
+from realtime_lrp.modes.doctor import system
+from realtime_lrp.modes.doctor.rows import Row
+
+def good(settings):
+    print("noise")
+    yield Row("ok", "good", settings.config.live.source)
+
+def raises(settings):
+    raise OSError("no such thing")
+
+def crashes(settings):
+    print("built for another processor", file=sys.stderr, flush=True)
+    os.kill(os.getpid(), signal.SIGILL)
+
+def hangs(settings):
+    yield Row("ok", "before", "told")
+    time.sleep(60)
+
+system.CHECKS = {name: globals()[name] for name in FAULT}
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "rows"),
+    [
+        (("raises", "good"), [("raises", "failed: OSError: no such thing"), ("good", "film.mp4")]),
+        (
+            ("good", "crashes", "raises"),
+            [
+                ("good", "film.mp4"),
+                ("system", "failed: it ended with SIGILL (built for another processor)"),
+            ],
+        ),
+        (
+            ("hangs", "good"),
+            [("before", "told"), ("system", "failed: it did not answer within 2 seconds")],
+        ),
+    ],
+)
+def test_a_check_that_fails_costs_itself_alone(fault, rows, tmp_path, monkeypatch):
+    """In its process: an exception its row, a crash or a hang what follows in its group."""
+    (tmp_path / "sitecustomize.py").write_text(f"FAULT = {fault}\n{FAULTS}")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
+    settings = config.load(options={"--source": "film.mp4"})
+    group = replace(doctor.SYSTEM, seconds=2)
+    found = doctor._told(group, settings)
+    assert [(row.name, row.found) for row in found] == rows
+    assert {row.advice for row in found if row.mark == "warning"} == {group.advice}
+
+
+def test_a_library_that_cannot_be_loaded_is_one_row(tmp_path, monkeypatch):
+    """A system library that is missing, say: what needs it says so, with the reason."""
+    (tmp_path / "cv2.py").write_text("raise ImportError('libGL.so.1: cannot open')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    row = only(doctor._told(doctor.MEDIA, SETTINGS))
+    assert (row.mark, row.found) == ("missing", "failed: ImportError: libGL.so.1: cannot open")
+    assert "opencv-python" in row.advice
+
+
+def test_the_program_itself_loads_nothing_that_may_be_missing():
+    """`doctor` is for machines on which something is."""
+    code = (
+        "import realtime_lrp.modes.doctor.run, sys\n"
+        "print({'tensorflow', 'keras', 'cv2', 'av', 'numpy'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+# Cameras
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """Linux' folders of cameras: two that film, a node without pictures, one that is not known."""
+    known, nodes = tmp_path / "video4linux", tmp_path / "dev"
+    nodes.mkdir()
+    monkeypatch.setattr(cameras.cameras, "SYSTEM", known)
+    monkeypatch.setattr(cameras.cameras, "LINUX", True)
+    monkeypatch.setattr(cameras, "NODES", nodes)
+    for node, index, name in [("video0", 0, "C920"), ("video1", 1, "C920"), ("video2", 0, "Coder")]:
+        (known / node).mkdir(parents=True)
+        (known / node / "index").write_text(f"{index}\n")
+        (known / node / "name").write_text(f"{name}\n")
+    for number in (0, 1, 2, 7):
+        (nodes / f"video{number}").touch()
+    return nodes
+
+
+class Filmed(Source):
+    """A camera with pictures of one colour, so many seconds after each other by a clock of its own.
+
+    With None for the seconds none ever comes.
+    """
+
+    alive = True
+    described = "camera 0, 64 x 48, 30 fps, YUYV"
+    now = 0.0
+
+    def __init__(self, level, each_s, stop):
+        super().__init__(stop)
+        self._picture, self._each_s = media.plain((level,) * 3, (48, 64)), each_s
+
+    def read(self):
+        if self._each_s is None:
+            self.stop.wait()
+            return None
+        Filmed.now += self._each_s
+        return self._picture
+
+
+@pytest.fixture
+def films_so(monkeypatch):
+    """What the next source gives."""
+    monkeypatch.setattr(measuring, "time", SimpleNamespace(monotonic=lambda: Filmed.now))
+
+    def give(level=90, each_s=1 / 32, error=None):
+        def opened(words, stop, asked, isolated):
+            assert isolated
+            if error:
+                raise error
+            return Filmed(level, each_s, stop)
+
+        monkeypatch.setattr(measuring, "open_source", opened)
+
+    return give
+
+
+def test_every_camera_is_opened_and_measured(machine, films_so, monkeypatch):
+    """With its name, what it offers and the pace of its pictures; coders of video are none."""
+    offers = {"/dev/video0": ["MJPG up to 1920 x 1080", "YUYV"], "/dev/video2": None}
+    monkeypatch.setattr(formats, "offered", lambda node: offers.get(node, []))
+    films_so()
+    first, unknown = cameras.every_camera(SETTINGS)
+    assert first.mark == unknown.mark == "ok"
+    seen = "64 x 48, 32.0 fps measured (it says 64 x 48, 30 fps, YUYV)"
+    offered = "it offers MJPG up to 1920 x 1080, YUYV"
+    assert first.found == f"C920 (/dev/video0): {seen}; {offered}"
+    assert unknown.found == f"a camera without a name ({machine}/video7): {seen}"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"level": 1}, "the picture is black"),
+        ({"each_s": 1 / 16}, "live.camera_format=MJPG"),
+        ({"error": UnavailableError("Camera 0 cannot be opened. Check it.")}, "fuser -v"),
+    ],
+)
+def test_a_camera_that_is_no_good_is_a_warning(given, words, machine, films_so, monkeypatch):
+    """Black, slow, or in use: each with what to do."""
+    monkeypatch.setattr(formats, "offered", lambda node: [])
+    films_so(**given)
+    first = next(cameras.every_camera(SETTINGS))
+    assert first.mark == "warning" and words in first.advice
+
+
+def test_a_camera_that_never_gives_a_picture_is_left(films_so, monkeypatch):
+    """After as long as the viewer waits; the process that reads it is ended."""
+    monkeypatch.setattr(measuring, "FIRST_FRAME_S", 0.1)
+    monkeypatch.setattr(measuring, "MEASURE_S", 0.1)
+    films_so(each_s=None)
+    with pytest.raises(UnavailableError, match="no picture within"):
+        measuring.measured("0", SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("error", "found", "advice"),
+    [
+        (PermissionError(13, "Permission denied"), "no permission", "usermod -aG video "),
+        (FileNotFoundError(2, "No such file"), "there is no /dev/video0", "docker run --device"),
+    ],
+)
+def test_a_camera_that_may_not_be_opened_says_how(error, found, advice, machine, monkeypatch):
+    """The group of its device, or the way into a container."""
+
+    def refused(node):
+        raise error
+
+    monkeypatch.setattr(formats, "offered", refused)
+    monkeypatch.setattr(cameras, "_group", lambda node: "video")
+    row = next(cameras.every_camera(SETTINGS))
+    assert row.mark == "warning" and found in row.found and advice in row.advice
+
+
+def test_without_a_camera_there_are_other_sources(monkeypatch, tmp_path):
+    """On Linux none is listed; elsewhere the first one is tried."""
+    monkeypatch.setattr(cameras.cameras, "SYSTEM", tmp_path)
+    monkeypatch.setattr(cameras, "NODES", tmp_path)
+    row = only(cameras.every_camera(SETTINGS))
+    assert (row.mark, row.found) == ("warning", "none is there")
+    assert "--source synthetic" in row.advice
+
+
+def test_formats_are_read_from_the_driver(tmp_path, monkeypatch):
+    """The structures of Linux: two formats, one with single sizes and one with a range."""
+    node = tmp_path / "video0"
+    node.touch()
+    assert formats.offered(str(node)) == []  # a file answers nothing
+    capabilities = 0x80000001
+
+    def ioctl(camera, request, given):
+        index = int.from_bytes(given[:4], sys.byteorder)
+        if request == formats.QUERYCAP:
+            assert len(given) == 104
+            of_node = 0x1 if capabilities & 1 else 0x8000
+            return bytes(84) + np.array([capabilities, of_node, 0, 0, 0], np.uint32).tobytes()
+        if request == formats.ENUM_FMT and index < 2:
+            assert len(given) == 64 and given[4] == 1
+            return given[:44] + (b"MJPG", b"YUYV")[index] + given[48:]
+        if request == formats.ENUM_FRAMESIZES:
+            assert len(given) == 44
+            numbers = {
+                (b"MJPG", 0): [1, 640, 480, 0, 0, 0, 0],
+                (b"MJPG", 1): [1, 1920, 1080, 0, 0, 0, 0],
+                (b"YUYV", 0): [3, 32, 1280, 2, 32, 720, 2],
+            }.get((given[4:8], index))
+            if numbers:
+                return given[:8] + np.array(numbers, np.uint32).tobytes() + bytes(8)
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(formats.fcntl, "ioctl", ioctl)
+    found = ["MJPG up to 1920 x 1080", "YUYV up to 1280 x 720"]
+    assert formats.offered(str(node)) == found
+    capabilities = 0x80008000  # a coder
+    assert formats.offered(str(node)) is None
+
+
+def test_a_stream_is_measured_and_its_password_hidden(monkeypatch):
+    """A real server's."""
+    monkeypatch.setattr(measuring, "MEASURE_S", 0.7)
+    with MjpegServer() as server:
+        url = server.url.replace("//", "//me:secret@")
+        row = only(source.source(config.load(options={"--source": url})))
+    assert row.mark == "ok" and "secret" not in row.found
+    assert "/camera.mjpg: 320 x 240, " in row.found and row.found.endswith(" fps measured")
+
+
+def test_a_source_that_is_dead_is_missing_where_it_was_named():
+    """The reason in the row, through the process of its own."""
+    with MjpegServer() as server:
+        url = server.url
+    settings = config.load(options={"--source": url})
+    row = only(doctor._told(doctor._groups(settings)[1], settings))
+    assert (row.mark, row.name) == ("missing", "source")
+    assert "Connection refused" in row.found and "that its server runs" in row.advice
+
+
+# The display
+
+
+@pytest.mark.parametrize(
+    ("variables", "found", "advice"),
+    [
+        ({}, "none (the variable DISPLAY is not set)", "graphical session"),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, "Wayland without X11", "Xwayland"),
+        ({"DISPLAY": ":4321"}, "the display :4321", "XAUTHORITY"),
+    ],
+)
+def test_a_display_that_is_not_there_is_a_warning(variables, found, advice, monkeypatch):
+    """And no window is tried, which would end the process."""
+    monkeypatch.setattr(display, "_window_opens", None)
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    row = only(display.display(SETTINGS))
+    assert row.mark == "warning" and row.found.startswith(found) and advice in row.advice
+
+
+@pytest.mark.gui
+def test_a_window_opens(display, monkeypatch):
+    """For a moment, in a process of its own; the screen has its size."""
+    monkeypatch.setenv("DISPLAY", display)
+    row = only(doctor._told(doctor.DISPLAY, SETTINGS))
+    assert (row.mark, row.found) == ("ok", "a window opens, screen 1280 x 800")
+
+
+# What computes
+
+
+def test_names_that_are_wrong_are_missing_with_their_place(tmp_path):
+    """As `realtime-lrp config` tells them; without a file or --set there is no row."""
+    file = tmp_path / "my.yaml"
+    file.write_text("lrp:\n  composite: zpluss\nlive:\n  panels: [gradient, grad_came]\n")
+    rows = list(network.configuration(config.load(file)))
+    assert [row.mark for row in rows] == ["missing"] * 2
+    assert rows[0].found.startswith(f"{file}:2: lrp.composite: ") and "'zplus'" in rows[0].found
+    assert rows[1].found.startswith(f"{file}:4: live.panels")
+    row = only(network.configuration(config.load(sets=("lrp.keep=0.5",))))
+    assert (row.mark, row.found) == ("ok", "1 x --set")
+    assert list(network.configuration(SETTINGS)) == []
+
+
+@pytest.mark.parametrize(
+    ("device", "said", "driver", "mark", "words"),
+    [
+        (hardware.Device("/GPU:0", "Big GPU", "bfloat16"), "", True, "ok", "Big GPU, precision"),
+        (hardware.cpu(), "the GPU X is busy", True, "warning", "the GPU X is busy; precision"),
+        (hardware.cpu(), "", True, "warning", "TensorFlow does not see it"),
+        (hardware.cpu(), "", False, "warning", "none of NVIDIA"),
+    ],
+)
+def test_the_gpu_and_why_it_does_not_compute(
+    device, said, driver, mark, words, tmp_path, monkeypatch
+):
+    """In use, without its libraries, or not there; with the precision of `auto`."""
+
+    def found():
+        if said:
+            logging.getLogger(hardware.__name__).warning(said)
+        return device
+
+    monkeypatch.setattr(hardware, "device", found)
+    monkeypatch.setattr(network, "DRIVER", tmp_path if driver else tmp_path / "none")
+    row = only(network.gpu(SETTINGS))
+    assert row.mark == mark and words in row.found
+    assert f"auto is {device.fast_precision}" in row.found
+    assert ("pip install '.[gpu]'" in row.advice) == (mark == "warning" and not said)
+
+
+class Blind:
+    """An engine that calls everything a circle."""
+
+    def __init__(self, settings, composite, moving):
+        assert settings.model.name == "shapes" and moving
+        self.computed = f"{settings.lrp.precision} on CPU"
+
+    def scores(self, pictures):
+        assert pictures.shape == (15, 128, 128, 3) and pictures.dtype == np.uint8
+        return np.eye(16)[[0] * 15]
+
+    def explain(self, pictures):
+        assert len(pictures) == 1
+
+
+def test_a_network_that_names_symbols_wrongly_is_missing(monkeypatch):
+    """As where its weights are other ones; maps are computed in the precision asked for."""
+    monkeypatch.setattr(network, "Engine", Blind)
+    row = only(network.network(config.load(sets=("lrp.precision=bfloat16",))))
+    assert row.mark == "missing" and row.found.startswith("shapes names 1 of 15 ")
+    assert row.found.endswith(" ms (bfloat16 on CPU)")
+
+
+@pytest.mark.parametrize(
+    ("there", "model", "mark", "state"),
+    [
+        (None, None, "warning", "vgg16: not yet"),
+        (None, "shapes", "ok", "vgg16: not yet"),
+        (b"half", "VGG16", "warning", "vgg16: damaged"),
+        (b"all", "vgg16", "ok", "vgg16: there"),
+    ],
+)
+def test_weights_are_looked_at_and_never_downloaded(
+    there, model, mark, state, tmp_path, monkeypatch
+):
+    """A warning only where the network is one that needs them."""
+    monkeypatch.setattr(downloads, "FOLDER", tmp_path)
+    monkeypatch.setattr(downloads, "_download", None)
+    known = NETWORKS["vgg16"].download
+    meant = replace(known, md5=hashlib.md5(b"all").hexdigest())
+    monkeypatch.setitem(NETWORKS, "vgg16", replace(NETWORKS["vgg16"], download=meant))
+    if there:
+        known.place.write_bytes(there)
+    options = {"--model": model} if model else {}
+    row = only(network.weights(config.load(options=options)))
+    assert row.mark == mark and row.found == f"{state}, vgg19: not yet"
+    assert ("528 MB" in row.advice and str(known.place) in row.advice) == (mark == "warning")
+
+
+def test_little_memory_is_a_warning(monkeypatch):
+    """Of what this process may take."""
+    monkeypatch.setattr(network, "available_bytes", lambda: network.GIB // 2)
+    row = only(network.processor(SETTINGS))
+    assert row.mark == "warning" and "0.5 free" in row.found
+
+
+# Films, fonts, folders
+
+
+@pytest.mark.parametrize(("codec", "mark"), [("h264", "missing"), ("av1", "warning")])
+@pytest.mark.parametrize("fault", ["raises", "differs", "lost"])
+def test_a_codec_that_does_not_work_is_told(codec, mark, fault, monkeypatch):
+    """It raises, other pictures are read, or too few; only H.264 is needed."""
+
+    class Faulty(films.VideoReader):
+        def __init__(self, path):
+            super().__init__(path)
+            self._faulty = path.stem == codec
+            if self._faulty and fault == "raises":
+                raise DamagedInputError("Nothing in it decodes.")
+
+        def __iter__(self):
+            for number, frame in enumerate(super().__iter__()):
+                if not self._faulty:
+                    yield frame
+                elif fault == "differs":
+                    yield replace(frame, picture=255 - frame.picture)
+                elif number:
+                    yield frame
+
+    monkeypatch.setattr(films, "CODECS", dict.fromkeys(["h264", "av1"]))
+    monkeypatch.setattr(films, "VideoReader", Faulty)
+    told, good = films.codecs(SETTINGS)
+    words = {"raises": "Nothing", "differs": f"{codec}: what is read", "lost": f"{codec}: 7 frames"}
+    assert told.mark == mark and told.found.startswith(words[fault])
+    assert "force-reinstall av" in told.advice
+    rest = {"h264": "av1", "av1": "h264"}[codec]
+    assert (good.mark, good.found) == ("ok", f"{rest}, aac: written and read again")
+
+
+@pytest.mark.parametrize(("lost", "mark"), [("β", "missing"), ("か", "warning"), ("", "ok")])
+def test_letters_that_are_not_drawn_are_named(lost, mark, monkeypatch):
+    """Those of the captions in other scripts can be done without."""
+    missing = films.undrawable
+    monkeypatch.setattr(
+        films, "undrawable", lambda text: lost if lost and lost in text else missing(text)
+    )
+    row = only(films.fonts(SETTINGS))
+    assert row.mark == mark and row.found.endswith(lost)
+
+
+Usage = namedtuple("Usage", "total used free")
+
+
+def test_folders_without_room_or_permission_are_warnings(tmp_path, monkeypatch):
+    """Films and downloads each with their folder; one that will be made counts as its parent."""
+    folder = tmp_path / "films"
+    folder.mkdir()
+    settings = config.load(sets=(f"live.folder={folder}",))
+    monkeypatch.setattr(downloads, "FOLDER", tmp_path / "none" / "yet")
+    monkeypatch.setattr(system.shutil, "disk_usage", lambda path: Usage(0, 0, 2e9))
+    row = only(system.films(settings))
+    assert (row.mark, row.found) == ("ok", f"2.0 GB free in {folder}")
+    row = only(system.downloads(settings))
+    assert (row.mark, row.found) == ("ok", f"2.0 GB free in {tmp_path}/none/yet")
+    monkeypatch.setattr(system.shutil, "disk_usage", lambda path: Usage(0, 0, 5e8))
+    row = only(system.films(settings))
+    assert row.mark == "warning" and row.advice.startswith("make room, or ")
+
+    def refused(dir):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(system.tempfile, "TemporaryFile", refused)
+    row = only(system.downloads(settings))
+    assert row.mark == "warning" and "cannot be written (Read-only file system)" in row.found
+    assert "KERAS_HOME" in row.advice
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_temporary_folder_that_is_not_the_one_asked_for_is_told(tmp_path, monkeypatch):
+    """Another is taken; without any nothing works."""
+    monkeypatch.setattr(system.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert only(system.temporary(SETTINGS)).mark == "ok"
+    monkeypatch.setenv("TMPDIR", "/nowhere")
+    row = only(system.temporary(SETTINGS))
+    assert row.mark == "warning" and row.found.startswith("TMPDIR (/nowhere) cannot be written")
+
+    def none():
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(system, "find_temporary_folder", lambda: None)
+    monkeypatch.setattr(system.tempfile, "gettempdir", none)
+    assert only(system.temporary(SETTINGS)).mark == "missing"
+
+
+def test_packages_that_are_there_twice_or_not_at_all_are_told(monkeypatch):
+    """Two that bring OpenCV write over each other."""
+    brought = {
+        **{name: [name] for name in ("tensorflow", "keras", "numpy")},
+        "cv2": ["opencv-python", "opencv-contrib-python", "opencv-python"],
+    }
+    monkeypatch.setattr(system.metadata, "packages_distributions", lambda: brought)
+    monkeypatch.setattr(system.metadata, "version", lambda name: "1.2")
+    there, twice, none = system.packages(SETTINGS)
+    assert there.found == "TensorFlow 1.2, Keras 1.2, OpenCV 1.2 and 1.2, NumPy 1.2"
+    assert twice.mark == "warning" and "opencv-contrib-python and opencv-python" in twice.found
+    assert (none.mark, none.found) == ("missing", "PyAV is not installed")

@@ -1,0 +1,243 @@
+"""Every command of the documentation: understood by the program, and run where that can be."""
+
+import glob
+import importlib.util
+import json
+import os
+import re
+import shlex
+import shutil
+import tomllib
+from itertools import groupby, takewhile
+from pathlib import Path
+
+import click
+import pytest
+from media import plain, recording, write_picture
+
+from realtime_lrp import config
+from realtime_lrp.cli import cli
+from realtime_lrp.modes.engine import wrong_names
+
+HOME = Path(__file__).parents[1]
+DOCUMENTS = [HOME / "README.md", HOME / "CONTRIBUTING.md", *sorted((HOME / "docs").glob("*.md"))]
+PYPROJECT = tomllib.loads((HOME / "pyproject.toml").read_text())
+EXTRAS = PYPROJECT["project"]["optional-dependencies"]
+CLONE = "/path/to/this/folder"
+"""How the documentation calls the folder of this checkout."""
+
+OWN = "mine.py"
+"""A script that docs/extending.md shows; test_extending.py runs it."""
+
+SYSTEM = {".", "apt", "cd", "chown", "cp", "mkdir", "mv", "sudo", "systemctl"}
+"""Commands of the operating system, which are taken as they are."""
+
+
+def commands_in(document):
+    """All commands of a document, each a list of words: of blocks, and those that stand in text."""
+    text = document.read_text(encoding="utf-8")
+    blocks = re.findall(r"^ *```(?:sh|bash)\n(.*?)^ *```", text, re.M | re.S)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    without_blocks = re.sub(r"^ *```.*?^ *```", "", text, flags=re.M | re.S)
+    spans = (" ".join(span.split()) for span in re.findall("`([^`]+)`", without_blocks))
+    lines += [span for span in spans if " " in span and span.split()[0] in KNOWN]
+    for line in lines:
+        lexer = shlex.shlex(line, posix=True, punctuation_chars="&;>")
+        lexer.whitespace_split = True
+        for chained, words in groupby(lexer, lambda word: word in ("&&", ";")):
+            if not chained:
+                yield list(takewhile(lambda word: word != ">", words))
+
+
+def known_as(words):
+    """The name under which a command is known: without the environment that it is called in."""
+    name = words[0].rpartition("/bin/")[2]
+    return name.removeprefix("~/")
+
+
+def check_pip(words):
+    """Installs this folder with extras that exist, or an environment's own packages."""
+    assert words[1] == "install"
+    for extra in re.findall(r"\[([\w,]+)\]", " ".join(words)):
+        assert set(extra.split(",")) <= set(EXTRAS), extra
+    for group in re.findall(r"--group (\w+)", " ".join(words)):
+        assert group in PYPROJECT["dependency-groups"], group
+
+
+def check_uv(words):
+    """Sets the locked environment up, or looks at the lock."""
+    assert words[1] in ("sync", "lock", "run"), words
+    for extra in re.findall(r"--extra (\w+)", " ".join(words)):
+        assert extra in EXTRAS, extra
+
+
+def check_pytest(words):
+    """Its files and tests are there, its marks are known."""
+    marks = " ".join(PYPROJECT["tool"]["pytest"]["ini_options"]["markers"])
+    for word in words[1:]:
+        if word.startswith("tests/"):
+            assert (HOME / word.partition("::")[0]).exists(), word
+    if "-m" in words:
+        used = set(re.findall(r"\w+", words[words.index("-m") + 1])) - {"or", "not", "and"}
+        assert all(f"{mark}:" in marks for mark in used), used
+
+
+def check_python(words):
+    """The module that it runs is there; of a script of the reader's own, the command."""
+    if words[1] == OWN:
+        assert words[2] in INSTEAD, words
+    else:
+        assert words[1] == "-m" and importlib.util.find_spec(words[2]), words
+
+
+def check_developer_tool(words):
+    """It is one of those that the group dev installs."""
+    tools = " ".join(PYPROJECT["dependency-groups"]["dev"])
+    assert f"{words[0]}>=" in tools, words
+
+
+def check_system(words):
+    """What it takes of this checkout is there."""
+    for word in words:
+        if word.startswith(CLONE):
+            assert (HOME / word.removeprefix(CLONE).lstrip("/")).exists(), word
+
+
+def check_tensorboard(words):
+    """The package that brings it is a dependency."""
+    assert any(line.startswith("tensorboard>=") for line in PYPROJECT["project"]["dependencies"])
+
+
+def check_ci(words):
+    """The file can be run."""
+    assert os.access(HOME / words[0], os.X_OK), words
+
+
+def needs_more(name, *words):
+    """Whether a command is only spoken of: alone, it would say what it lacks."""
+    return not words and any(one.required for one in cli.commands[name].params)
+
+
+def check_program(words):
+    """The command and its options exist, and the values are legal."""
+    name, *options = words[1:]
+    if not name.startswith("-"):
+        assert name in INSTEAD, "say in INSTEAD how it is run"
+        if needs_more(name, *options):
+            return
+    try:
+        if name.startswith("-"):
+            context = cli.make_context("realtime-lrp", [name, *options])
+        else:
+            context = cli.commands[name].make_context(name, options)
+    except click.exceptions.Exit as ended:  # --help and what else prints and ends
+        assert ended.exit_code == 0
+        return
+    given = context.params
+    if "sets" in given:
+        options = {
+            f"--{name.removeprefix('key_')}": value
+            for name, value in given.items()
+            if name.startswith("key_") and value is not None
+        }
+        config.load(given["config_file"], given["sets"], options, wrong_names)
+
+
+KNOWN = {
+    "realtime-lrp": check_program,
+    "pip": check_pip,
+    "uv": check_uv,
+    "pytest": check_pytest,
+    "python": check_python,
+    "python3": check_python,
+    "tensorboard": check_tensorboard,
+    "ruff": check_developer_tool,
+    "mypy": check_developer_tool,
+    "pre-commit": check_developer_tool,
+    ".ci/run": check_ci,
+    **dict.fromkeys(SYSTEM, check_system),
+}
+"""Name of a command -> what has to hold of it."""
+
+COMMANDS = {(file.name, *words): words for file in DOCUMENTS for words in commands_in(file)}
+PROGRAM = {tuple(words[1:]) for words in COMMANDS.values() if known_as(words) == "realtime-lrp"}
+
+
+@pytest.fixture
+def workshop(tmp_path, tiny_model, monkeypatch):
+    """A folder with every file that the documentation names, as the current one."""
+    write_picture(tmp_path / "cat.jpg", plain((200, 120, 40)))
+    recording(tmp_path / "talk.mp4", count=6)
+    for name in ("folder", "recordings", "photos"):
+        (tmp_path / name).mkdir()
+    recording(tmp_path / "recordings" / "one.mp4", count=6)
+    write_picture(tmp_path / "photos" / "cat.jpg", plain((200, 120, 40)))
+    box = {"cat.jpg": {"box": [10, 10, 30, 30]}}
+    (tmp_path / "boxes.json").write_text(json.dumps(box))
+    shutil.copy(tiny_model, tmp_path / "mine.keras")
+    (tmp_path / "names.txt").write_text("tench\nshark\ncock\nhen\n")
+    (tmp_path / "my.yaml").write_text("overlay: {opacity: 0.5}\n")
+    (tmp_path / "exhibit.yaml").write_text("model: {name: shapes}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("click.prompt", lambda *words, **how: "2718")
+    return tmp_path
+
+
+def filled_in(words):
+    """The words with what a shell would make of them, and with names in the place of blanks."""
+    for word in words:
+        word = os.path.expanduser("live" if word == "COMMAND" else word)
+        yield from sorted(glob.glob(word)) or [word]
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=map(" ".join, COMMANDS))
+def test_every_command_of_the_documentation_is_understood(words, workshop, monkeypatch):
+    """Its name is known, its options exist and their values are legal."""
+    monkeypatch.syspath_prepend(HOME / "tests")
+    name = known_as(words)
+    assert name in KNOWN, "say in KNOWN what has to hold of it"
+    KNOWN[name]([name, *filled_in(words[1:])])
+
+
+TINY = ("--model", "mine.keras", "--preprocess", "tf")
+NO_CAMERA = ("--source", "synthetic", "--display", "none", "--duration", "0.2")
+INSTEAD = {
+    "bench": (*TINY[:2], "--quick"),
+    "config": (),
+    "demo": ("-o", "film.mp4"),
+    "doctor": NO_CAMERA[:4],
+    "evaluate": ("--count", "1"),
+    "image": TINY,
+    "inspect": TINY,
+    "kiosk": ("--model", "shapes", *NO_CAMERA),
+    "live": (*TINY, *NO_CAMERA),
+    "models": (),
+    "video": TINY,
+}
+"""Command -> further words that replace those that need a camera, a download or much time."""
+
+LONG = {"bench", "demo", "doctor", "evaluate", "kiosk", "live"}
+KEPT = "NAME.npz"
+"""What a key of the live view keeps; test_viewer_window.py draws one again."""
+
+RUN = [
+    words
+    for words in sorted(PROGRAM)
+    if words[0] in INSTEAD and KEPT not in words and not needs_more(*words)
+]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [pytest.param(w, marks=[pytest.mark.release] if w[0] in LONG else []) for w in RUN],
+    ids=" ".join,
+)
+def test_every_command_of_the_program_runs(words, workshop, run):
+    """As it stands there, with a small network and a synthetic picture; it ends with 0."""
+    further = () if {"--help", "--print-unit"} & set(words) else INSTEAD[words[0]]
+    if "--images" in words:
+        further += TINY
+    code, printed, told = run(*filled_in((*words, *further)))
+    assert code == 0, told
+    assert printed or told

@@ -1,0 +1,156 @@
+"""What is shipped: the files of the wheel and of the source distribution, the lock, the version."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import venv
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+HOME = Path(__file__).parents[1]
+PROJECT = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
+NAME = f"realtime_lrp-{PROJECT['version']}"
+READ = {  # what the program reads of assets
+    "config.schema.json", "demo.mp4", "shapes.keras",
+    *(f"captions/{code}.yaml" for code in ("de", "en", "es", "fr", "zh")),
+}  # fmt: skip
+
+
+def modules():
+    """The files of the package in this checkout."""
+    found = (HOME / "realtime_lrp").rglob("*")
+    return {
+        str(file.relative_to(HOME))
+        for file in found
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+
+
+def files_below(*folders):
+    """The files below folders of this checkout."""
+    found = (file for folder in folders for file in (HOME / folder).rglob("*"))
+    return {str(file.relative_to(HOME)) for file in found if file.is_file()}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The wheel and the source distribution, built as pip does, in this environment."""
+    pytest.importorskip("hatchling")
+    folder = tmp_path_factory.mktemp("dist")
+    return build(HOME, "wheel", folder), build(HOME, "sdist", folder)
+
+
+def build(source, kind, folder):
+    """The file that hatchling makes of a folder."""
+    code = f"import sys, hatchling.build as b; print(b.build_{kind}(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, folder], cwd=source, capture_output=True, text=True,
+        check=True, timeout=120,
+    )  # fmt: skip
+    return folder / done.stdout.strip()
+
+
+def test_the_wheel_holds_the_package_and_what_it_reads_and_nothing_else(built):
+    """Every module, py.typed and the assets of the program; no test, no cache, no other picture."""
+    with zipfile.ZipFile(built[0]) as wheel:
+        names = set(wheel.namelist())
+        metadata = wheel.read(f"{NAME}.dist-info/METADATA").decode()
+        commands = wheel.read(f"{NAME}.dist-info/entry_points.txt").decode()
+    own = {name for name in names if not name.startswith(f"{NAME}.dist-info/")}
+    assert own == modules() | {f"realtime_lrp/assets/{name}" for name in READ}
+    assert {"realtime_lrp/py.typed", "realtime_lrp/__main__.py"} <= own
+    assert f"{NAME}.dist-info/licenses/LICENSE" in names
+    assert f"\nVersion: {PROJECT['version']}\n" in metadata
+    assert "\nRequires-Python: >=3.11\n" in metadata
+    assert {line for line in metadata.splitlines() if line.startswith("Provides-Extra")} == {
+        f"Provides-Extra: {extra}" for extra in PROJECT["optional-dependencies"]
+    }
+    assert "realtime-lrp = realtime_lrp.__main__:main" in commands
+
+
+def test_the_source_distribution_holds_the_documents_and_makes_the_same_wheel(built, tmp_path):
+    """No test, no cache, nothing hidden but what hatchling adds."""
+    with tarfile.open(built[1]) as archive:
+        names = {name.removeprefix(f"{NAME}/") for name in archive.getnames()}
+        archive.extractall(tmp_path, filter="data")
+    single = {
+        "LICENSE", "README.md", "CHANGELOG.md", "config.yaml", "pyproject.toml", "PKG-INFO",
+        ".gitignore",
+    }  # fmt: skip
+    assert names == single | modules() | files_below("assets", "docs")
+    again = build(tmp_path / NAME, "wheel", tmp_path)
+    with zipfile.ZipFile(again) as one, zipfile.ZipFile(built[0]) as other:
+        assert {i.filename: i.CRC for i in one.filelist} == {
+            i.filename: i.CRC for i in other.filelist
+        }
+
+
+def test_the_version_stands_in_one_place():
+    """pyproject.toml; the program asks for what is installed, the changelog begins with it."""
+    assert version("realtime-lrp") == PROJECT["version"]
+    for file in (HOME / "realtime_lrp").rglob("*.py"):
+        assert PROJECT["version"] not in file.read_text(encoding="utf-8"), file
+    assert f"## {PROJECT['version']}" in (HOME / "CHANGELOG.md").read_text()
+
+
+def test_the_lock_names_public_places_and_is_of_this_project():
+    """Every file comes from PyPI with its checksum; no mirror and no path of one machine."""
+    lock = tomllib.loads((HOME / "uv.lock").read_text())
+    (own,) = (one for one in lock["package"] if one["name"] == "realtime-lrp")
+    others = [one for one in lock["package"] if one is not own]
+    assert own["version"] == PROJECT["version"] and own["source"] == {"editable": "."}
+    assert lock["requires-python"] == PROJECT["requires-python"]
+    assert len(others) > 50
+    for one in others:
+        assert one["source"] == {"registry": "https://pypi.org/simple"}, one["name"]
+        for file in (*one["wheels"], *([one["sdist"]] if "sdist" in one else ())):
+            assert file["url"].startswith("https://files.pythonhosted.org/packages/"), file
+            assert file["hash"].startswith("sha256:"), file
+
+
+@pytest.mark.release
+def test_the_lock_is_up_to_date():
+    """What pyproject.toml asks for is what is locked. Needs uv and the registry."""
+    if not (uv := shutil.which("uv")):
+        pytest.skip("uv is not installed")
+    done = subprocess.run(
+        [uv, "lock", "--check", "--no-config"], cwd=HOME, capture_output=True, text=True,
+        timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.release
+def test_the_wheel_runs_in_a_clean_environment(built, tmp_path):
+    """With what pip finds for it, outside the clone: the version, the settings and the demo."""
+    home = tmp_path / "home"
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("DISPLAY", "PYTHONPATH")
+    } | {"HOME": str(tmp_path)}
+    venv.create(home, with_pip=True)
+
+    def run(*words):
+        done = subprocess.run(
+            [str(home / "bin" / words[0]), *map(str, words[1:])], cwd=tmp_path, env=environment,
+            capture_output=True, text=True, timeout=1800,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    run("pip", "install", "--quiet", "--no-cache-dir", built[0])
+    assert run("realtime-lrp", "--version").split()[-1] == PROJECT["version"]
+    assert (
+        run("realtime-lrp", "config").splitlines()[1:]
+        == ((HOME / "config.yaml").read_text().splitlines()[1:])
+    )
+    where = run("python", "-c", "import realtime_lrp; print(realtime_lrp.__file__)")
+    assert Path(where.strip()).is_relative_to(home)
+    run("realtime-lrp", "demo", "-o", "x.mp4")
+    made = [tmp_path / "x.mp4", tmp_path / "x.png"]
+    assert all(file.stat().st_size > 100_000 for file in made)

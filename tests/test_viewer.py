@@ -65,9 +65,9 @@ def test_key_codes_have_names(code, name):
     assert keys.name_of(code) == name
 
 
-def test_the_readme_has_the_key_table():
+def test_the_documentation_has_the_key_table():
     """Made from the same table as the help."""
-    assert keys.table() in (Path(__file__).parents[1] / "README.md").read_text()
+    assert keys.table() in (Path(__file__).parents[1] / "docs" / "live.md").read_text()
 
 
 @pytest.mark.parametrize("size", [(480, 640), (720, 1280), (1080, 1920), (800, 480)])

@@ -113,6 +113,7 @@ def test_a_label_by_name_and_several_boxes(run, halves, with_boxes, one_row, tmp
     assert by_name(report)["chance"]["mass"] == 0.5
 
 
+@pytest.mark.release
 def test_every_composite_and_method_is_a_row(run, tiny_model, with_boxes, tmp_path):
     """All figures are there, within their bounds; the same seed gives the same file."""
     words = with_boxes({"a.png": {"box": LEFT}, "c.png": {"box": [10, 4, 30, 20]}})

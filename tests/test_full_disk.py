@@ -32,7 +32,8 @@ def commands(tiny_model, tmp_path_factory):
     }
 
 
-@pytest.mark.parametrize("free", ["nearly full", pytest.param("full", marks=pytest.mark.release)])
+@pytest.mark.release
+@pytest.mark.parametrize("free", ["nearly full", "full"])
 def test_what_does_not_fit_is_told_and_leaves_nothing(commands, free, tmp_path):
     """Exit code 74, one or two lines, nothing under the final name; what fits is whole."""
     if why := disk.missing():

@@ -127,9 +127,8 @@ def test_the_meter_counts_steps_a_second(monkeypatch):
     assert meter.rate() < 3, "what stands still has no rate"
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.release)]
-)
+@pytest.mark.release
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_0_and_its_figures(number, tiny_model, tmp_path):
     """SIGINT and SIGTERM end the viewer within 3 s, statistics written."""
     stats = tmp_path / "s.json"
@@ -193,10 +192,8 @@ def test_the_demo_opens_a_window(display, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.release)],
-)
+@pytest.mark.release
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_video_leaves_nothing_half_written(number, code, tiny_model, tmp_path):
     """The contract's exit code, no output, no rest."""
     source = media.write_video(tmp_path / "in.mp4", media.numbered(1500, (120, 160)))

@@ -28,7 +28,16 @@ def _same_weights_in_every_run():
     keras.utils.set_random_seed(5)
 
 
-@pytest.mark.parametrize("build", [vgg_like, branched], ids=["vgg", "branched"])
+each_network = pytest.mark.parametrize(
+    "build",
+    [
+        pytest.param(vgg_like, id="vgg"),
+        pytest.param(branched, id="branched", marks=pytest.mark.release),
+    ],
+)
+
+
+@each_network
 def test_bfloat16_gives_the_maps_of_float32(build, rng):
     """Every composite and method runs in one trace; those without cancelling sums agree."""
     model, names = build(), [*COMPOSITES, *METHODS]
@@ -50,7 +59,7 @@ def test_bfloat16_gives_the_maps_of_float32(build, rng):
         assert min(correlations) > least, name
 
 
-@pytest.mark.parametrize("build", [vgg_like, branched], ids=["vgg", "branched"])
+@each_network
 def test_float16_gives_the_maps_of_float32(build, rng):
     """Products alone are rounded, to eleven bits: maps of both signs agree as well, mostly."""
     model = build()
@@ -104,13 +113,7 @@ def test_activations_beyond_float16_are_explained(rng):
     assert largest_difference(got.relevance, exact(x).relevance) < 0.01
 
 
-@pytest.mark.parametrize(
-    "build",
-    [
-        pytest.param(vgg_like, id="vgg"),
-        pytest.param(branched, id="branched", marks=pytest.mark.release),
-    ],
-)
+@each_network
 def test_xla_gives_the_maps_of_the_plain_graph(build, rng):
     """The whole graph through XLA, batches of two sizes; SmoothGrad draws other noise there."""
     model = build()

@@ -353,7 +353,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("ending", [".mp4", ".mkv"])
+@pytest.mark.parametrize("ending", [".mp4", pytest.param(".mkv", marks=pytest.mark.release)])
 def test_killed_it_loses_the_last_second(tmp_path, ending):
     """SIGKILL: what plays ends at most 1.5 s before the last picture, and so do the lines."""
     command = [sys.executable, "-c", LIVING, str(tmp_path / f"view{ending}")]

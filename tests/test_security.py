@@ -486,7 +486,7 @@ def test_what_is_made_beside_does_not_follow_links(
     ("line", "code"),
     [
         ("config | true; exit ${PIPESTATUS[0]}", 74),
-        ("--help | true; exit ${PIPESTATUS[0]}", 74),
+        pytest.param("--help | true; exit ${PIPESTATUS[0]}", 74, marks=pytest.mark.release),
         ("image none.png -o o.png 2>/dev/full", 66),
         pytest.param("image none.png -o o.png >&- 2>&-", 66, marks=pytest.mark.release),
     ],

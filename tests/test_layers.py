@@ -132,10 +132,10 @@ def test_scores_are_keras_own_and_relevance_is_conserved(build, rng):
     np.testing.assert_allclose(explanation.maps["epsilon"].sum((1, 2, 3)), 1, atol=2e-3)
 
 
-@pytest.mark.parametrize("name", ACTIVATIONS)
-def test_every_activation_is_known_by_its_sign(name, rng):
+@pytest.mark.parametrize("function", ACTIVATIONS, ids=lambda function: function.__name__)
+def test_every_activation_is_known_by_its_sign(function, rng):
     """What is called non-negative is, and none turns what is >= 0 negative."""
-    layer = layers.Conv2D(2, 1, activation=name)
+    layer = layers.Conv2D(2, 1, activation=function)
     layer.build((None, 3, 3, 2))
     (_, step) = build_graph(keras.Sequential([keras.Input((3, 3, 2)), layer]), "max").nodes
     values = tf.constant(rng.normal(size=(1, 3, 3, 2)) * 5, tf.float32)

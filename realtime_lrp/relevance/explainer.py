@@ -1,7 +1,8 @@
-"""Walks a Keras model once and compiles its forward pass and relevance into one tf.function.
+"""The explainer: one tf.function that runs a network forward and hands relevance back.
 
-Keras's symbolic tensors cannot be handed to TensorFlow's pooling gradients, so the forward pass is
-run here step by step, every tensor of it is kept, and relevance goes back over the kept tensors.
+The network is a graph of steps (`graph.py`, which walks the Keras model); rules (`rules.py`) and
+methods (`methods.py`) say what goes back through it. What is held here is how these are put
+together, compiled, and given arrays.
 """
 
 import logging
@@ -64,7 +65,7 @@ class Explanation:
     """Scores and relevance of a batch.
 
     Attributes:
-      scores: float32 [B, classes], the softmax output.
+      scores: float32 [B, classes], the output: probabilities where it is a softmax or sigmoid.
       relevance: float32 [B, H, W, C], raw: not normalised, not pooled.
       maps: the further maps that were asked for, by name, each like `relevance`.
     """

@@ -46,11 +46,11 @@ from realtime_lrp.relevance.steps import (
 class UnsupportedLayerError(DamagedInputError):
     """A layer of the model has no relevance rule."""
 
-    def __init__(self, layer: keras.Layer, why: str = "") -> None:
+    def __init__(self, layer: keras.Layer, why: str = "", table: str = "LAYERS") -> None:
         reason = why or "relevance has no rule for this type"
         super().__init__(
             f"Layer {layer.name!r} ({type(layer).__name__}) cannot be explained: {reason}. "
-            "Replace the layer in the model, or add a row to LAYERS in "
+            f"Replace the layer in the model, or add a row to {table} in "
             "realtime_lrp/relevance/layers.py."
         )
 
@@ -60,19 +60,21 @@ SIGNED = (
     "leaky_relu", "elu", "selu", "celu", "silu", "hard_silu", "gelu", "mish", "tanh", "hard_tanh",
     "softsign",
 )  # fmt: skip
-ACTIVATIONS = NONNEGATIVE + SIGNED
-"""Activations by the sign of their outputs; Keras's names. Relevance passes through each."""
+ACTIVATIONS: dict[Callable[..., tf.Tensor], bool] = {
+    keras.activations.get(name): name in NONNEGATIVE for name in NONNEGATIVE + SIGNED
+}
+"""Activation -> whether no output of it is negative. Relevance passes through each. None of them
+turns what is not negative negative."""
 
 
 def _activation(layer: keras.Layer, function: Callable[..., tf.Tensor]) -> list[Step]:
-    name = getattr(function, "__name__", str(function))
-    if name == "linear":
+    if function is keras.activations.linear:
         return []
-    if name not in ACTIVATIONS:
-        raise UnsupportedLayerError(layer, f"the activation {name!r} has no rule")
-    if function is not keras.activations.get(name):
-        raise UnsupportedLayerError(layer, f"its activation is not keras.activations.{name}")
-    return [Activation(name, function, nonnegative=name in NONNEGATIVE)]
+    name, module = (getattr(function, key, "?") for key in ("__name__", "__module__"))
+    own = name if module.startswith("keras.") else f"{module}.{name}"
+    if function not in ACTIVATIONS:
+        raise UnsupportedLayerError(layer, f"the activation {own!r} has no rule", "ACTIVATIONS")
+    return [Activation(own, function, nonnegative=ACTIVATIONS[function])]
 
 
 def _channels_last(layer: keras.Layer) -> None:
@@ -383,11 +385,11 @@ OPERATIONS: dict[type, Callable[[], Step]] = {
 """Expressions of tensors, such as `a + b`: type -> step."""
 
 FUNCTIONS = {
-    _operation(getattr(keras.ops, name), tensors=1): name
-    for name in ACTIVATIONS
-    if hasattr(keras.ops, name)
+    _operation(getattr(keras.ops, function.__name__), tensors=1): function
+    for function in ACTIVATIONS
+    if hasattr(keras.ops, function.__name__)
 }
-"""Activations written as `keras.ops.relu(a)`: type -> name."""
+"""Activations written as `keras.ops.relu(a)`: type -> activation."""
 
 DIVISION = _operation(lambda a, b: a / b)
 """Known where it divides by a constant."""
@@ -419,8 +421,8 @@ def steps_of(layer: keras.Layer, pool: str, arguments: Sequence[Any] = ()) -> li
             raise UnsupportedLayerError(layer, "its tensors have different ranks; use a layer")
         return [OPERATIONS[type(layer)]()]
     if type(layer) in FUNCTIONS:
-        name = FUNCTIONS[type(layer)]
-        return [Activation(name, layer, nonnegative=name in NONNEGATIVE)]
+        function = FUNCTIONS[type(layer)]
+        return [Activation(function.__name__, layer, nonnegative=ACTIVATIONS[function])]
     row = LAYERS.get(type(layer)) or BY_NAME.get(type(layer).__name__)
     if row is None:
         raise UnsupportedLayerError(layer)

@@ -49,7 +49,6 @@ class Linear(Step):
       convolves: whether it weighs neighbouring places.
     """
 
-    keeps_sign = False
     convolves = False
 
     def __init__(self, kernel: tf.Tensor, bias: tf.Tensor | None) -> None:

@@ -24,20 +24,23 @@ def stabilise(z: tf.Tensor, stabiliser: float = STABILISER) -> tf.Tensor:
 class Step:
     """One operation of the network.
 
-    `keeps_sign` is True where inputs that are never negative give outputs that are never negative;
-    `shares` where relevance goes to the inputs in proportion to their values.
+    Attributes:
+      keeps_sign: whether inputs that are never negative give outputs that are never negative. Rules
+        take the short way where no input can be negative: a wrong True makes wrong maps.
+      shares: whether relevance goes to the inputs in proportion to their values, so that a negative
+        input can turn its sign.
     """
 
-    keeps_sign = True
+    keeps_sign = False
     shares = False
 
     def forward(self, *inputs: tf.Tensor) -> tf.Tensor:
         """The output for these inputs, each [B, ...]."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} needs a method `forward`")
 
     def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         """One tensor per input, shaped like it: the relevance that each input gets."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} needs a method `relevance`")
 
     def gradient(self, inputs: Tensors, output: tf.Tensor, gradient: tf.Tensor) -> Tensors:
         """One tensor per input: the derivative with respect to it, times `gradient`."""
@@ -130,6 +133,8 @@ class Pool(Step):
       padding: "valid" or "same".
     """
 
+    keeps_sign = True
+
     def __init__(self, window: Sequence[int], strides: Sequence[int], padding: str) -> None:
         self.geometry = {
             "ksize": [1, *window, 1], "strides": [1, *strides, 1], "padding": padding.upper()
@@ -190,6 +195,8 @@ class AveragePool(Pool):
 class GlobalPool(Step):
     """Pooling over all rows and columns, output [B, 1, 1, C]."""
 
+    keeps_sign = True
+
     def in_proportion(self, a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
         """R_in = a / (rows * columns) * R / z, where z is the average."""
         count = tf.cast(tf.shape(a)[1] * tf.shape(a)[2], a.dtype)
@@ -235,6 +242,8 @@ class Reshape(Step):
       shape: sizes, of which one may be -1: what is left over.
     """
 
+    keeps_sign = True
+
     def __init__(self, shape: Sequence[int]) -> None:
         self.shape = [-1 if size is None else size for size in shape]
 
@@ -253,6 +262,8 @@ class Permute(Step):
     Args:
       order: for each axis of the output the axis of the input, batch included.
     """
+
+    keeps_sign = True
 
     def __init__(self, order: Sequence[int]) -> None:
         self.order = list(order)
@@ -273,6 +284,8 @@ class Upsample(Step):
       method: "nearest" or "bilinear".
     """
 
+    keeps_sign = True
+
     def __init__(self, factor: Sequence[int], method: str) -> None:
         self.factor = factor
         self.method = method
@@ -292,6 +305,8 @@ class Upsample(Step):
 class Cropping(Step):
     """Rows and columns cut off at the edges; what was cut off gets no relevance."""
 
+    keeps_sign = True
+
     def __init__(self, cropping: Sequence[Sequence[int]]) -> None:
         (self.top, self.bottom), (self.left, self.right) = cropping
 
@@ -307,6 +322,8 @@ class Cropping(Step):
 class ZeroPadding(Step):
     """Rows and columns of zeros around the picture; what falls on them is cut off (it is 0)."""
 
+    keeps_sign = True
+
     def __init__(self, padding: Sequence[Sequence[int]]) -> None:
         self.padding = [[0, 0], *padding, [0, 0]]
 
@@ -320,6 +337,8 @@ class ZeroPadding(Step):
 
 class Concatenate(Step):
     """Inputs side by side; each gets back its own part."""
+
+    keeps_sign = True
 
     def __init__(self, axis: int) -> None:
         self.axis = axis
@@ -373,6 +392,7 @@ class Product(Step):
         or channels is a gate as well.
     """
 
+    keeps_sign = True
     gates: frozenset[int] = frozenset()
 
     def forward(self, *inputs: tf.Tensor) -> tf.Tensor:

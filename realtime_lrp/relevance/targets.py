@@ -1,6 +1,6 @@
 """What is explained: all classes, the best, one class, or one class against others.
 
-Relevance starts at the output with `t * score`, where the scores are the softmax output; gradient
+Relevance starts at the output with `t * score`, where the scores are the network's output; gradient
 methods differentiate the sum of `t * logit`. A target is data, never code: changing it does not
 retrace the compiled function.
 """

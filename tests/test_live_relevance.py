@@ -223,6 +223,23 @@ def test_the_probe_runs_beside_the_map(frames):
         assert made.flipped.relevant < made.flipped.at_random - 0.3
 
 
+def test_the_probe_begins_anew_with_each_stroke_of_the_brush(frames):
+    """Masks are arrays: two of them are compared without an error, and the means start again."""
+    masks = []
+    with Running(settings(), probe=True) as running:
+        for rows in (30, 30, 60):
+            mask = np.zeros(frames[0].shape[:2], bool)
+            mask[:rows] = True
+            masks.append(mask)
+            running.ask(mask=mask)
+            made = running.explain(frames[0])
+            assert not running.thread.failing
+            first = running.thread._probed
+            running.explain(frames[0])
+            assert running.thread._probed is first, "the same mask"
+            assert first.mask is made.request.mask is mask
+
+
 @pytest.mark.parametrize("alone", [False, True])
 def test_scale_and_average_follow_the_maps_before_but_not_in_sync(frames, alone):
     """By hand: the scale keeps nine tenths, the map half of what was; raw maps keep nothing."""

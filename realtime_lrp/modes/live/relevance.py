@@ -136,6 +136,20 @@ class _Begun:
     results: Callable[[], list[Result]]
 
 
+@dataclass(frozen=True)
+class _Probed:
+    """A probe, and what its means are of."""
+
+    engine: Engine
+    asked: int
+    mask: np.ndarray | None
+    probe: Probe
+
+    def fits(self, engine: Engine, asked: int, mask: np.ndarray | None) -> bool:
+        """Whether its means go on: each stroke of the brush makes another mask."""
+        return self.engine is engine and self.asked == asked and self.mask is mask
+
+
 class RelevanceThread:
     """Loads the network, then explains frames.
 
@@ -183,7 +197,7 @@ class RelevanceThread:
         self.failing = ""
         self._aimed: tuple[Explainer, str | int] | None = None
         self._drawing: _Drawing | None = None
-        self._probe: tuple[tuple[Engine, int, np.ndarray | None], Probe] | None = None
+        self._probed: _Probed | None = None
         self._thread = threading.Thread(target=self._run, name="relevance", daemon=True)
 
     def start(self) -> None:
@@ -337,10 +351,10 @@ class RelevanceThread:
         first = str(begun.engine.explainer.canonical(request.target)).split(" - ")[0]
         asked = int(first) if first.isdecimal() else int(np.argmax(result.scores))
         strength = result.maps[0].strength.astype(np.float32)
-        kind = begun.engine, asked, request.mask
-        if self._probe is None or self._probe[0] != kind or request.frame is not None:
-            self._probe = kind, Probe()
-        return self._probe[1](
+        known = self._probed
+        if not (known and known.fits(begun.engine, asked, request.mask) and request.frame is None):
+            known = self._probed = _Probed(begun.engine, asked, request.mask, Probe())
+        return known.probe(
             region.extract(begun.picture),
             strength if strength.ndim == 2 else strength.sum(-1),
             asked,

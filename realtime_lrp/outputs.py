@@ -182,7 +182,10 @@ def check_folder(target: Path, overwrite: bool, mark: str) -> None:
         raise OutputError(f"The folder {str(target)!r} exists. Add --overwrite or choose another.")
     for file in target.iterdir():
         if mark not in file.name:
-            raise OutputError(f"{str(file)!r} was not made by this command. Choose another folder.")
+            raise OutputError(
+                f"The folder {str(target)!r} holds {file.name!r}, which this command does not "
+                "replace. Choose another folder, or empty it."
+            )
 
 
 def _move_folder(part: Path, target: Path) -> None:

@@ -68,6 +68,13 @@ def test_a_batch_that_is_not_finite_is_refused(value):
         Explainer(overflowing())(x)
 
 
+@pytest.mark.parametrize("x", ["abc", None, [[1.0], [2.0, 3.0]], np.array([object()])], ids=repr)
+def test_a_batch_that_is_no_array_of_numbers_is_refused(x):
+    """In a sentence."""
+    with pytest.raises(UsageError, match="Expected a batch of pictures"):
+        Explainer(overflowing())(x)
+
+
 def test_a_picture_is_refused_and_the_others_are_explained(run, overflowing_file, tmp_path):
     """One by itself ends with 65; of several it is left out and named."""
     bright = media.write_picture(tmp_path / "bright.png", media.plain((200, 9, 9)))

@@ -174,6 +174,9 @@ def test_a_class_that_is_not_there_is_refused(saved, x):
     for index in (-1, 4):
         with pytest.raises(tf.errors.InvalidArgumentError, match="There is no such class"):
             by_class(x=tf.constant(x[:1]), target=tf.constant([index]))
+    for count, classes in ((1, [0, 1, 2]), (3, [1])):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="a class for each picture"):
+            by_class(x=tf.constant(x[:count]), target=tf.constant(classes))
 
 
 def test_the_folder_is_new_or_empty(model, tmp_path):
@@ -187,12 +190,15 @@ def test_the_folder_is_new_or_empty(model, tmp_path):
     modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("new", "empty", "other")}
     assert len(modes) == 1
     (tmp_path / "file").write_text("mine")
-    for name, told in (("new", "was not made by this command"), ("file", "cannot be made")):
+    for name, told in (("new", "which this command does not replace"), ("file", "cannot be made")):
         with pytest.raises(OutputError, match=told):
             explainer.export(tmp_path / name)
     with pytest.raises(OutputError, match="cannot be made"):
         explainer.export(tmp_path / "missing" / "deeper" / "saved")
     assert (tmp_path / "file").read_text() == "mine"
+    for name in ("", "a\0b", b"bytes"):
+        with pytest.raises(UsageError, match="Expected the name of a folder"):
+            explainer.export(name)
 
 
 def test_nothing_half_written_gets_the_name(model, tmp_path, monkeypatch):

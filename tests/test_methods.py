@@ -326,6 +326,20 @@ def test_rules_of_their_own_for_some_layers(rng):
     }
 
 
+def test_rules_for_layers_change_the_composite_and_no_further_map(rng):
+    """A further map named after a composite is that composite, as if it were alone."""
+    model = vgg_like()
+    x = rng.uniform(0, 255, size=(2, *model.input_shape[1:])).astype("float32")
+    own = {"Conv2D": "gamma(0.1)", "Dense": "epsilon(0.01)"}
+    both = Explainer(model, "lrp", "zplus", layers=own, also=["zplus", "lrp"])(x)
+    alone, changed = Explainer(model)(x).relevance, Explainer(model, layers=own)(x).relevance
+    largest = np.abs(alone).max()
+    np.testing.assert_allclose(both.maps["zplus"], alone, atol=1e-6 * largest)
+    np.testing.assert_allclose(both.relevance, changed, atol=1e-6 * np.abs(changed).max())
+    np.testing.assert_array_equal(both.maps["lrp"], both.relevance)
+    assert np.abs(both.relevance - alone).max() > 0.1 * largest
+
+
 def test_a_pattern_holds_for_every_call_of_a_shared_layer(rng):
     """The layer is called three times."""
     shared = layers.Conv2D(3, 3, padding="same", activation="relu", name="shared")

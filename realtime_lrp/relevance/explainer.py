@@ -119,7 +119,8 @@ class Explainer:
         thousand; where signs cancel, as with epsilon, it can turn a map round. Else it is float32.
       also: methods or composites whose maps are made as well, from the same forward pass.
       layers: rules of their own for some layers, pattern -> rule: {"block1_*": "flat"}. A pattern
-        is a layer's name or Keras type; a rule is a `Rule` or what `rule_named` reads.
+        is a layer's name or Keras type; a rule is a `Rule` or what `rule_named` reads. They change
+        `composite`; a further map that is named after a composite is that composite as it is.
       low: the lowest value of the preprocessed input, for the rule zbox.
       high: the highest.
       absorb_bias: biases take their share of relevance, which is lost; else they get none.
@@ -133,6 +134,8 @@ class Explainer:
       size: (H, W) for a model without a fixed input size.
       fast: what "auto" is where it may: the quickest precision of the device.
       xla: the whole compiled function goes through XLA.
+
+    Threads may share an explainer; it cannot be pickled or copied, other processes make their own.
 
     Attributes:
       input_shape: (H, W, C) of a picture.
@@ -202,8 +205,11 @@ class Explainer:
                 f"{self.input_shape[0]} x {self.input_shape[1]} ({first_line(error)}).",
                 "size",
             ) from error
-        chosen = [with_layers(rules, layers or {}, self._graph) for _, rules in wanted]
-        wanted = [(one, one.composite or own) for (one, _), own in zip(wanted, chosen, strict=True)]
+        own = with_layers(wanted[0][1], layers or {}, self._graph)
+        wanted = [
+            (one, one.composite or (rules if name in COMPOSITES else own))
+            for name, (one, rules) in zip((method, *also), wanted, strict=True)
+        ]
         rules = [self._rules_of(one, composite, places) for one, composite in wanted]
         self._rules, by_rules = rules[0], any(rules)
         self._keep_sign = [
@@ -306,7 +312,8 @@ class Explainer:
         float32 [B, classes], `relevance`, like x, and a map for each of `also` by its name:
 
         - `serving_default` explains the explainer's own target as it is now.
-        - `explain_class` also takes `target`, int32 [B], a class's index for each picture.
+        - `explain_class` also takes `target`, int32 [B], a class's index for each picture; as many
+          as pictures.
 
         The labels, if there are any, are in `assets/labels.txt`, one a line. Where this explainer
         would raise NotFiniteError, scores or maps hold NaN. `xla` plays no part.
@@ -315,7 +322,7 @@ class Explainer:
           folder: does not exist, or is empty; it is made in one that is there.
 
         Raises:
-          UsageError: two maps have the same name.
+          UsageError: two maps have the same name, or the folder has none.
           OutputError: the folder cannot be made, or is not empty.
           TransferError: writing failed; nothing is left.
         """
@@ -529,14 +536,19 @@ class Explainer:
         return self._default if target is None else self._resolve(target).tensors()
 
     def _batch(self, x: np.ndarray | tf.Tensor) -> tf.Tensor:
-        x = tf.cast(tf.convert_to_tensor(x), tf.float32)
+        try:
+            x = tf.cast(tf.convert_to_tensor(x), tf.float32)
+        except (TypeError, ValueError, tf.errors.OpError) as error:
+            raise UsageError(
+                f"Expected a batch of pictures as an array of numbers ({first_line(error)})."
+            ) from None
         if x.shape.rank != 4 or tuple(x.shape[1:]) != self.input_shape or not x.shape[0]:
             expected = ", ".join(map(str, self.input_shape))
             raise UsageError(
                 f"Expected a batch of pictures [B, {expected}], at least one. Received the shape "
                 f"{tuple(x.shape)}; a single picture needs x[None]."
             )
-        if not np.isfinite(tf.reduce_sum(x).numpy()):
+        if not tf.reduce_all(tf.math.is_finite(x)):
             raise UsageError("The batch of pictures holds NaN or Inf. Expected finite numbers.")
         return x
 

@@ -46,13 +46,16 @@ def save(
       OutputError: the folder cannot be made, or is not empty.
       TransferError: writing failed.
     """
+    folder = os.fspath(folder)
+    if not isinstance(folder, str) or not folder or "\0" in folder:
+        raise UsageError(f"Expected the name of a folder. Received {folder!r}.")
     names = output_names(also)
     pictures = tf.TensorSpec([None, *shape], tf.float32, name="x")
     classes = tf.TensorSpec([None], tf.int32, name="target")
     with onednn.disabled():
         own = _traced(lambda x: compute(x, *target), pictures)
         by_class = _traced(
-            lambda x, index: compute(x, *_one_each(index, len(target[0]))), pictures, classes
+            lambda x, index: compute(x, *_one_each(x, index, len(target[0]))), pictures, classes
         )
     weights = _variables(own, by_class)
     signatures = {
@@ -71,7 +74,7 @@ def save(
             tf.saved_model.save(module, os.fspath(part), signatures)
         except tf.errors.OpError as error:
             raise TransferError(
-                f"{os.fspath(folder)!r} cannot be written ({first_line(error)}). Nothing is left "
+                f"{folder!r} cannot be written ({first_line(error)}). Nothing is left "
                 "of it; make room and start again."
             ) from error
 
@@ -93,11 +96,15 @@ def _traced(function: Callable[..., object], *inputs: tf.TensorSpec) -> Concrete
     return tf.function(function, autograph=False).get_concrete_function(*inputs)
 
 
-def _one_each(index: tf.Tensor, classes: int) -> tuple[tf.Tensor, ...]:
+def _one_each(x: tf.Tensor, index: tf.Tensor, classes: int) -> tuple[tf.Tensor, ...]:
     """The tensors of a `Target`, one class for each picture, int32 [B]."""
     known = tf.reduce_all((index >= 0) & (index < classes))
-    refusal = tf.debugging.Assert(known, [f"There is no such class. Known: 0 to {classes - 1}."])
-    with tf.control_dependencies([refusal]):
+    as_many = tf.shape(index)[0] == tf.shape(x)[0]
+    refusals = [
+        tf.debugging.Assert(known, [f"There is no such class. Known: 0 to {classes - 1}."]),
+        tf.debugging.Assert(as_many, ["Expected a class for each picture. Received", index]),
+    ]
+    with tf.control_dependencies(refusals):
         weights = tf.one_hot(index, classes)
     return weights, tf.constant(classes), tf.constant(False), tf.constant(False)
 

@@ -233,6 +233,8 @@ class TargetResolver:
                 "class",
             )
         found = self._by_name.get(_plain(name), [])
+        exact = [index for index in found if self.labels[index] == name]
+        found = exact if len(exact) == 1 else found
         if len(found) > 1:
             listed = " or ".join(map(str, found))
             raise UsageError(f"The class {name!r} occurs twice. Use its index: {listed}.", "class")

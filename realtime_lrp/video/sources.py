@@ -66,6 +66,8 @@ class Stream(Source):
             self._frames = self._decoded(stream)
         except (av.FFmpegError, OSError, ValueError, IndexError) as error:
             reason = getattr(error, "strerror", None) or "no video in it"
+            if isinstance(error, av.ExitError):  # FFmpeg's word for the end of our timeout
+                reason = "no answer"
             raise UnavailableError(
                 f"The stream {masked(url)} cannot be opened ({reason}). "
                 "Check the address (of a playlist its own, of a redirection its end) and that its "

@@ -5,6 +5,7 @@ It gets what the program that started it gave to `config.load`.
 
 import importlib
 import os
+import re
 import sys
 import traceback
 from typing import Any
@@ -15,6 +16,24 @@ from realtime_lrp import config
 from realtime_lrp.modes.doctor.rows import Check, Mark, Row, failed
 
 Given = tuple[str | None, tuple[str, ...], dict[str, Any]]
+
+DISTRIBUTIONS = {
+    "tensorflow": "tensorflow", "keras": "keras", "cv2": "opencv-python", "av": "av",
+    "numpy": "numpy",
+}  # fmt: skip
+"""What the modules of the libraries are installed as."""
+
+
+def _advice(error: Exception, otherwise: str) -> str:
+    """What to do about a library that cannot be loaded, by which it is; else what is given."""
+    if not isinstance(error, ImportError):
+        return otherwise
+    if found := re.search(r"lib[\w.+-]*?\.so", str(error)):
+        return f"install the system's package that has {found[0]} (libGL.so: apt install libgl1)"
+    running = traceback.walk_tb(error.__traceback__)
+    modules = [frame.f_globals.get("__name__", "").partition(".")[0] for frame, _ in running]
+    at_fault = [DISTRIBUTIONS[module] for module in modules if module in DISTRIBUTIONS]
+    return f"pip install --force-reinstall {at_fault[-1]}" if at_fault else otherwise
 
 
 def main() -> None:
@@ -29,7 +48,7 @@ def main() -> None:
 
     def refused(name: str, error: Exception) -> None:
         traceback.print_exc()
-        tell(failed(msgspec.convert(mark, Mark), name, error, advice))
+        tell(failed(msgspec.convert(mark, Mark), name, error, _advice(error, advice)))
 
     file, sets, options = msgspec.json.decode(sys.stdin.buffer.read(), type=Given)
     settings = config.load(file, sets, options)

@@ -202,11 +202,11 @@ def _key_option(name: str) -> Decorator:
         return click.option(
             "--mirror/--no-mirror", _variable(name), default=None, help="left and right swapped"
         )
-    kind = {"--opacity": float, "--stride": int, "--quality": int}.get(name, str)
     complete = _names(key, files=name in ("--model", "--weights", "--labels", "--source"))
     return click.option(
-        name, _variable(name), type=kind, help=config.describe(key), shell_complete=complete
-    )
+        name, _variable(name), type=config.kind_of(key), help=config.describe(key),
+        shell_complete=complete,
+    )  # fmt: skip
 
 
 _COMMON: tuple[Decorator, ...] = (
@@ -509,7 +509,9 @@ def evaluate(settings: config.Settings, **request: Any) -> None:
 @click.option("--quick", is_flag=True, help="half a minute: fewer batches, no growth tables")
 @click.option("--json", "json_file", type=_PATH, metavar="FILE", help="writes every figure as JSON")
 @_OVERWRITE
-@configured("--model", "--weights", "--size", "--method", "--composite", "--pool")
+@configured(
+    "--model", "--weights", "--preprocess", "--size", "--method", "--composite", "--pool"
+)  # fmt: skip
 def bench(settings: config.Settings, quick: bool, json_file: Path | None, overwrite: bool) -> None:
     """Measures this machine: maps, what limits them, and the pictures around them.
 

@@ -1,5 +1,7 @@
 """The engine against naive re-derivations, hand-computed cases and conservation."""
 
+import re
+
 import keras
 import naive
 import numpy as np
@@ -355,7 +357,7 @@ def test_a_layer_without_a_rule_is_refused_by_name(layer):
         Explainer(one_layer(layer))
     assert "'culprit'" in str(refusal.value)
     assert type(layer).__name__ in str(refusal.value)
-    assert "LAYERS" in str(refusal.value)
+    assert re.search("add a row to (LAYERS|ACTIVATIONS)", str(refusal.value))
     assert refusal.value.exit_code == 65
 
 
@@ -425,6 +427,14 @@ def test_an_empty_batch_is_refused():
     """TensorFlow's pools would end the process."""
     with pytest.raises(UsageError, match="at least one"):
         Explainer(vgg_like())(np.zeros((0, 16, 16, 3), "float32"))
+
+
+def test_a_name_as_it_is_written_comes_before_others_like_it():
+    """Names are found whatever their case; "B" and "b" are two classes all the same."""
+    explainer = Explainer(vgg_like(), labels=["A", "b", "B", "d_e", "d e"])
+    assert [explainer.canonical(name) for name in ("a", "b", "B", "d_e", "d e")] == [0, 1, 2, 3, 4]
+    with pytest.raises(UsageError, match="'D E' occurs twice"):
+        explainer.canonical("D E")
 
 
 def test_names_that_hold_a_minus_can_be_set_against_others():

@@ -43,12 +43,12 @@ def seen(viewer, scores=(0.7, 0.2, 0.1), **more):
 
 
 def test_every_key_has_one_action_and_every_action_a_method():
-    """And the composites have a digit each."""
+    """And the first composites have a digit each."""
     all_keys = [key for group in keys.BINDINGS.values() for one in group for key in one.keys]
     assert len(all_keys) == len(set(all_keys))
     for key, action in keys.ACTIONS.items():
         assert callable(getattr(Controls, action)), key
-    assert list(keys.COMPOSITE_KEYS.values()) == list(COMPOSITES)
+    assert list(keys.COMPOSITE_KEYS.values()) == list(COMPOSITES)[: len(keys.COMPOSITE_KEYS)]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,14 @@ from realtime_lrp.config.files import Problem, Tree, Where, key_of, read_file
 from realtime_lrp.config.loading import Settings, load, located_problems, refusal, refusals
 from realtime_lrp.config.names import legal_values
 from realtime_lrp.config.printing import as_yaml, json_schema, schema_line
-from realtime_lrp.config.schema import ASSETS, OPTIONS, Config, describe, legal_keys
+from realtime_lrp.config.schema import (
+    ASSETS,
+    OPTIONS,
+    Config,
+    describe,
+    kind_of,
+    legal_keys,
+)
 
 __all__ = [
     "ASSETS",
@@ -23,6 +30,7 @@ __all__ = [
     "describe",
     "json_schema",
     "key_of",
+    "kind_of",
     "legal_keys",
     "legal_values",
     "load",

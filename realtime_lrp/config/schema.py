@@ -1,7 +1,7 @@
 """The schema of config.yaml: every key, default, unit and limit, once."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
@@ -357,6 +357,12 @@ OPTIONS = {
 def describe(key: str) -> str:
     """The comment of a key "section.key": its meaning, unit and legal values."""
     return _FIELDS[key].description or ""
+
+
+def kind_of(key: str) -> type:
+    """What a key "section.key" takes: int or float where it is nothing but a number, else str."""
+    kinds = set(get_args(_FIELDS[key].annotation) or [_FIELDS[key].annotation]) - {type(None)}
+    return next(iter(kinds)) if kinds in ({int}, {float}) else str
 
 
 def field_of(key: str) -> FieldInfo | None:

@@ -33,9 +33,11 @@ def modules():
 
 
 def files_below(*folders):
-    """The files below folders of this checkout."""
+    """The files below folders of this checkout, but for compiled ones."""
     found = (file for folder in folders for file in (HOME / folder).rglob("*"))
-    return {str(file.relative_to(HOME)) for file in found if file.is_file()}
+    return {
+        str(file.relative_to(HOME)) for file in found if file.is_file() and file.suffix != ".pyc"
+    }
 
 
 @pytest.fixture(scope="module")
@@ -74,16 +76,18 @@ def test_the_wheel_holds_the_package_and_what_it_reads_and_nothing_else(built):
     assert "realtime-lrp = realtime_lrp.__main__:main" in commands
 
 
-def test_the_source_distribution_holds_the_documents_and_makes_the_same_wheel(built, tmp_path):
-    """No test, no cache, nothing hidden but what hatchling adds."""
+def test_the_source_distribution_holds_what_the_readme_needs_and_makes_the_same_wheel(
+    built, tmp_path
+):
+    """Documents and tests; no cache, nothing hidden but what hatchling and pre-commit read."""
     with tarfile.open(built[1]) as archive:
         names = {name.removeprefix(f"{NAME}/") for name in archive.getnames()}
         archive.extractall(tmp_path, filter="data")
     single = {
-        "LICENSE", "README.md", "CHANGELOG.md", "config.yaml", "pyproject.toml", "PKG-INFO",
-        ".gitignore",
+        "LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "config.yaml", "pyproject.toml",
+        "uv.lock", "PKG-INFO", ".gitignore", ".pre-commit-config.yaml",
     }  # fmt: skip
-    assert names == single | modules() | files_below("assets", "docs")
+    assert names == single | modules() | files_below("assets", "docs", "tests")
     again = build(tmp_path / NAME, "wheel", tmp_path)
     with zipfile.ZipFile(again) as one, zipfile.ZipFile(built[0]) as other:
         assert {i.filename: i.CRC for i in one.filelist} == {

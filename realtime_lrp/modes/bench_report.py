@@ -29,7 +29,7 @@ def _head(report: Report) -> list[str]:
     return [
         f"{report['machine']}; {report['device']}; TensorFlow {report['tensorflow']}",
         f"{report['model']}, weights {report['weights']}, {report['map']}: "
-        f"{report['gflops']:.1f} GFLOP a forward pass, {report['million_weights']:.1f} million "
+        f"{report['gflops']:.3g} GFLOP a forward pass, {report['million_weights']:.3g} million "
         f"weights; measured in {report['seconds']:.0f} s",
     ]
 

@@ -93,7 +93,8 @@ def read_boxes(path: Path, folder: Path) -> Boxes:
         where = ": ".join([str(path), *map(str, first["loc"])])
         raise DamagedInputError(
             f"{where}: {first['msg']}.\n"
-            'Expected {"cat.jpg": {"box": [x0, y0, x1, y1], "label": "tabby"}}, label optional.'
+            'Expected {"cat.jpg": {"box": [x0, y0, x1, y1], "label": "tabby"}}, label optional; '
+            'several: {"cat.jpg": [{"box": [...]}, {"box": [...]}]}.'
         ) from None
     for name in boxes:
         if not (folder / name).is_file():

@@ -23,6 +23,7 @@ import pytest
 from realtime_lrp.modes import video_job, video_process
 from realtime_lrp.video.channel import Channel
 from realtime_lrp.video.colour import colour_of
+from realtime_lrp.video.reader import Span, VideoReader
 from realtime_lrp.view.colormaps import colormap_named
 from realtime_lrp.view.follow import Follower
 from realtime_lrp.view.overlay import Layer
@@ -703,6 +704,47 @@ def test_a_recording_that_ends_early_says_so(run, words, tmp_path):
     frames = len(media.times_of(tmp_path / "out.mp4"))
     assert code == 0 and 5 < frames < 55
     assert f"ended early: {frames} of about 60 frames" in err
+
+
+def scratched_matroska(path, rng):
+    """Ninety frames in clusters of half a second, one of them overwritten."""
+    noise = rng.integers(0, 256, (90, 48, 64, 3), np.uint8)
+    with av.open(path, "w", options={"cluster_time_limit": "500"}) as container:
+        stream = container.add_stream("libx264", rate=30, options={"g": "15", "bf": "2"})
+        stream.height, stream.width, stream.pix_fmt = 48, 64, "yuv420p"
+        for picture in noise:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        container.mux(stream.encode(None))
+    data = bytearray(path.read_bytes())
+    at = len(data) * 4 // 10
+    data[at : at + 2000] = rng.integers(0, 256, 2000, np.uint8).tobytes()
+    path.write_bytes(data)
+    return path
+
+
+def test_a_hole_in_a_matroska_file_is_found(tmp_path, rng):
+    """FFmpeg goes on at the next cluster; parts of the recording that lie elsewhere are silent."""
+    path = scratched_matroska(tmp_path / "a.mkv", rng)
+    for span, least in ((None, 60), (Span(0, 0.8), 24), (Span(2.2, 2.5), 9), (Span(2.2), 24)):
+        with VideoReader(path, span) as reader:
+            times = [frame.pts * reader.time_base for frame in reader]
+            holes, promised = reader.holes, reader.promised
+        assert least <= len(times) < 90 and promised == 0
+        assert holes == ([] if span else [max(np.diff(times))])
+
+
+def test_what_a_damaged_matroska_file_lacks_is_told(run, words, tmp_path, rng):
+    """A part in its middle and its end, which FFmpeg passes over without a word."""
+    source, target = scratched_matroska(tmp_path / "in.mkv", rng), tmp_path / "out.mp4"
+    data = source.read_bytes()
+    source.write_bytes(data[: len(data) * 8 // 10])
+    code, out, err = run("video", source, "-o", target, *words, "--json")
+    times = media.times_of(target)
+    notes = json.loads(out.splitlines()[-1])["notes"]
+    assert code == 0 and 40 < len(times) < 80
+    assert notes[0] == f"skipped 1 damaged part, {np.diff(times).max():.2f} s in all"
+    assert notes[1].startswith(f"ended early: {len(times)} of about ")
+    assert all(note in err for note in notes)
 
 
 def test_one_damaged_file_is_an_event_too(run, words, tmp_path):

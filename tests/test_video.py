@@ -6,6 +6,7 @@ import subprocess
 import sys
 from fractions import Fraction
 
+import av
 import media
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from realtime_lrp.errors import (
 from realtime_lrp.outputs import completed
 from realtime_lrp.video.files import inputs_of, outputs_for
 from realtime_lrp.video.pictures import read_picture, write_picture
-from realtime_lrp.video.reader import VideoReader
+from realtime_lrp.video.reader import Span, VideoReader
 from realtime_lrp.video.region import region_of
 from realtime_lrp.video.writer import VideoWriter
 
@@ -97,6 +98,88 @@ def test_a_truncated_file_gives_what_is_there(tmp_path):
     path = media.write_video(tmp_path / "a.mkv", media.numbered(40, (96, 128)))
     path.write_bytes(path.read_bytes()[: path.stat().st_size * 6 // 10])
     assert 10 < len(frames_of(path)) < 40
+
+
+def missing(path, span=None):
+    """(frames that are read, about how many are promised, damaged parts) of a file."""
+    with VideoReader(path, span) as reader:
+        return sum(1 for _ in reader), reader.promised, len(reader.holes)
+
+
+def untagged(path):
+    """Takes the duration of the streams out of a Matroska file, leaves that of the whole."""
+    path.write_bytes(path.read_bytes().replace(b"DURATION", b"DURATI0N"))
+    return path
+
+
+def interleaved(source, target):
+    """The same packets, ordered by their times."""
+    with av.open(source) as before, av.open(target, "w") as after:
+        streams = [after.add_stream_from_template(one) for one in before.streams]
+        packets = [packet for packet in before.demux() if packet.size]
+        for packet in sorted(packets, key=lambda one: one.dts * one.time_base):
+            packet.stream = streams[packet.stream.index]
+            after.mux(packet)
+    return target
+
+
+@pytest.mark.parametrize("name", ["a.mkv", "untagged.mkv", "a.webm", "a.avi", "a.flv"])
+def test_what_lacks_its_end_promises_more(name, tmp_path):
+    """The first 60 % of 60 frames, in each container that says how long it is; a whole one none."""
+    if name == "a.webm":
+        made = media.recording(tmp_path / "in.webm", 60, codec="libvpx", sound="libopus")
+    else:
+        options, sound = {"bf": "0", "g": "10"}, None if name == "a.avi" else "aac"
+        kind = "in.mp4" if sound else "in.avi"
+        made = media.recording(tmp_path / kind, 60, options=options, sound=sound)
+    path = interleaved(made, tmp_path / name) if name != "a.avi" else made
+    if name == "untagged.mkv":
+        untagged(path)
+    assert missing(path) == (60, 0, 0)
+    for span in (Span(0.5), Span(0.5, 1.0), Span(0, 100)):
+        assert missing(path, span)[1:] == (0, 0)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) * 6 // 10])
+    frames, promised, _ = missing(path)
+    assert 10 < frames < 55 and abs(promised - 60) <= 2
+    assert missing(path, Span(0, 0.3)) == (9, 0, 0)
+    frames, promised, _ = missing(path, Span(0.2))
+    assert frames < 49 and abs(promised - 54) <= 3
+
+
+@pytest.mark.parametrize("name", ["a.mkv", "untagged.mkv", "a.avi"])
+def test_pauses_are_no_holes_and_no_end(name, tmp_path):
+    """Of seconds, with sound beside them."""
+    pts, sound = [0, 1, 2, 60, 61, 62, 150], "mp2" if name == "a.avi" else "aac"
+    made = tmp_path / ("in.avi" if name == "a.avi" else "in.mp4")
+    media.recording(made, pts=pts, sound=sound, options={"bf": "0"})
+    path = interleaved(made, tmp_path / name) if name != "a.avi" else made
+    assert missing(untagged(path) if name == "untagged.mkv" else path) == (7, 0, 0)
+
+
+@pytest.mark.parametrize("name", ["a.mkv", "untagged.mkv", "a.mp4"])
+def test_a_last_picture_and_sound_may_go_on(name, tmp_path):
+    """A picture of three seconds; sound of three behind twelve frames, interleaved or not."""
+    still = media.write_video(tmp_path / "still.mp4", media.numbered(12), bf="0")
+    long, path = tmp_path / "long.mp4", tmp_path / name
+    for sound in (False, True):
+        with av.open(still) as before, av.open(long, "w") as container:
+            video = container.add_stream_from_template(before.streams.video[0])
+            audio = container.add_stream("aac", rate=48000) if sound else None
+            packets = [packet for packet in before.demux(video=0) if packet.size]
+            if not sound:
+                packets[-1].duration = round(3 / packets[-1].time_base)
+            for packet in packets:
+                packet.stream = video
+                container.mux(packet)
+            silence = av.AudioFrame.from_ndarray(
+                np.zeros((1, 2 * 144000), np.int16), format="s16", layout="stereo"
+            )
+            silence.sample_rate = 48000
+            if audio:
+                container.mux([*audio.encode(silence), *audio.encode(None)])
+        interleaved(long, path)
+        assert missing(untagged(path) if name == "untagged.mkv" else path) == (12, 0, 0)
 
 
 def test_files_are_closed_in_the_middle_without_waiting_for_ever(tmp_path):

@@ -283,6 +283,10 @@ def _notes(report: Report) -> list[str]:
     notes = list(dict.fromkeys(report.notes))
     if report.bad_packets:
         notes.append(f"skipped {report.bad_packets} damaged packets")
+    if report.holes:
+        count = len(report.holes)
+        parts = f"{count} damaged part{'s' if count > 1 else ''}"
+        notes.append(f"skipped {parts}, {sum(report.holes):.2f} s in all")
     if report.frames < report.claimed:
         notes.append(f"ended early: {report.frames} of about {report.claimed} frames")
     if report.lost_sound:

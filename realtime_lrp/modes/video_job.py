@@ -124,12 +124,13 @@ class Report(msgspec.Struct, frozen=True, tag=True):
 
     Attributes:
       frames: how many it has.
-      claimed: where it ended early, how many the source says it has; else 0.
+      claimed: where it ended early, about how many it should be; else 0.
       times: of the frames that no `Views` told of.
       bad_packets: how many of the source could not be decoded.
       lost_sound: how many packets of sound could not be taken over.
       notes: what was not kept as it was.
       thumbnails: (seconds, uint8 [h, w, 3] RGB), evenly spaced.
+      holes: how many seconds each damaged part of the source is long in which nothing can be read.
     """
 
     frames: int
@@ -139,6 +140,7 @@ class Report(msgspec.Struct, frozen=True, tag=True):
     lost_sound: int
     notes: tuple[str, ...] = ()
     thumbnails: list[tuple[float, np.ndarray]] = []
+    holes: tuple[float, ...] = ()
 
 
 ASKED = Job | Answer

@@ -92,8 +92,8 @@ class _Recoder:
         frames, lost, notes = self._encode(reader)
         verify(job.part, frames)
         return Report(
-            frames, reader.claimed if reader.ended_early else 0, tuple(self._times),
-            reader.bad_packets, lost, tuple(notes), self._thumbnails.kept,
+            frames, reader.promised, tuple(self._times), reader.bad_packets, lost,
+            tuple(notes), self._thumbnails.kept, tuple(map(float, reader.holes)),
         )  # fmt: skip
 
     def _decode(self, reader: VideoReader) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, MissingInputError
 from realtime_lrp.video.colour import Colour, colour_of, range_read
+from realtime_lrp.video.damage import Holes, told_end
 from realtime_lrp.video.libraries import av
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,9 @@ NO_TIMES = 0x80
 
 SOUND_BEHIND_S = 2.0
 """How far behind the last frame of a range its sound may lie in the file."""
+
+LEAST_MISSING_S = Fraction(1, 10)
+"""A recording that ends by less before the end that it tells of is whole."""
 
 Decoded: TypeAlias = "av.VideoFrame | av.Packet[Any]"
 """A frame, or a packet of sound."""
@@ -82,6 +86,7 @@ class VideoReader:
       claimed: how many frames the whole file says it has, 0 where it does not.
       packets: how many were read so far.
       bad_packets: how many packets could not be decoded so far.
+      holes: how many seconds each damaged part that was passed over so far is long (Matroska).
       sound: the audio streams.
       metadata: title, creation time and the like.
       colour: how numbers become colours; known once the first frame was read.
@@ -116,9 +121,13 @@ class VideoReader:
         self.claimed = 0 if self._trimmed else stream.frames
         self.frames = self.claimed or round(max(0.0, end - self._span.start) * self.fps)
         self._filter: _Deinterlace | None = None
-        self._last: int | None = None
+        self._shown: tuple[int, Fraction, Fraction] | None = None  # frames, from, to
+        self._heard = Fraction(0)
         self._over = False
+        self._begin: Fraction | float = -inf
         self._end: Fraction | float = inf
+        self._holes = Holes(6 / self.fps)
+        self.holes = self._holes.seconds
 
     def __enter__(self) -> "VideoReader":
         return self
@@ -157,8 +166,8 @@ class VideoReader:
             start = zero + _exact(self._span.start)
             end = inf if self._span.end is None else zero + _exact(self._span.end)
             shift = round(start / self.time_base)
-        self._over, self._end = False, end
-        before, last, size = None, None, {}
+        self._over, self._begin, self._end = False, start, end
+        before, size, count, since, until = None, {}, 0, Fraction(0), Fraction(0)
         for item in self._from(start, sound):
             if isinstance(item, av.Packet):
                 time = item.pts * item.time_base if item.pts is not None else None
@@ -176,10 +185,12 @@ class VideoReader:
                 if not sound:
                     break
                 continue
-            if last is None:
+            if not count:
+                since = pts * self.time_base
                 self._look_at(item)
                 size = {"width": item.width, "height": item.height}
-            last = pts
+            count += 1
+            until = (pts + (item.duration or 0)) * self.time_base
             read = range_read(item, self.colour)
             picture = to_rgb.reformat(
                 item, format="rgb24", **size,
@@ -187,8 +198,8 @@ class VideoReader:
             ).to_ndarray()  # fmt: skip
             upright = _upright(picture, self._rotation)
             yield TimedFrame(upright, pts - shift, item.duration or 0)
-        self._last = last
-        if last is None:
+        self._shown = count, since, until
+        if not count:
             where = "from there on " if self._span.start else ""
             raise DamagedInputError(f"Nothing in {str(self._path)!r} {where}can be decoded.")
         if self.bad_packets:
@@ -201,13 +212,24 @@ class VideoReader:
         self.aspect = 1 / aspect if self._rotation % 180 else aspect
 
     @property
-    def ended_early(self) -> bool:
-        """Whether the last frame comes long before the end that the file tells of."""
-        stream = self._stream
-        if self._trimmed or not stream.duration or self._last is None:
-            return False
-        missing = ((stream.start_time or 0) + stream.duration - self._last) * self.time_base
-        return missing > max(3 / self.fps, stream.duration * self.time_base / 100)
+    def promised(self) -> int:
+        """About how many frames there should be, if the last ends long before what is told; else 0.
+
+        Told by the file, that is, of its picture or else of picture and sound together.
+        """
+        if self._shown is None or self._over:
+            return 0
+        count, since, until = self._shown
+        picture, whole = told_end(self._container, self._stream)
+        told, last = (picture, until) if picture else (whole, max(until, self._heard))
+        if not told or count == self.claimed:
+            return 0
+        length = min(told, self._end) - since
+        if since + length - last <= max(3 / self.fps, LEAST_MISSING_S, length / 100):
+            return 0
+        if count < self.claimed:
+            return self.claimed
+        return round(count * length / max(until - since, 1 / self.fps))
 
     def _from(self, start: Fraction | float, sound: "list[av.AudioStream]") -> Iterator[Decoded]:
         """What is decoded from a key frame before `start` on."""
@@ -243,28 +265,38 @@ class VideoReader:
     def _decoded(self, sound: "list[av.AudioStream]") -> Generator[Decoded, None, None]:
         """Frames, their pts in units of `time_base`, and packets of sound."""
         in_a_row = 0
-        streams = [self._stream, *sound]
-        packets = self._container.demux(streams)
+        chosen = {stream.index for stream in (self._stream, *sound)}
+        packets = self._container.demux()
+        watched = self._container.format.name.startswith("matroska")
+        self._holes.rewind()
         while in_a_row < MOST_BAD_PACKETS:
             try:
                 packet = next(packets, None)
                 if packet is None:
                     break
+                number = packet.stream.index
+                if packet.size and packet.pts is not None:
+                    ends = (packet.pts + (packet.duration or 0)) * packet.time_base
+                    self._heard = max(self._heard, ends)
+                if watched and packet.size and not self._over:
+                    self._holes.see(packet, number == self._stream.index, self._begin)
+                if number not in chosen:
+                    continue
                 self.packets += 1
                 if self._over:
                     time = packet.dts is not None and packet.dts * packet.time_base
                     if time and time > self._end + SOUND_BEHIND_S:
                         return
-                    if packet.stream.index == self._stream.index:
+                    if number == self._stream.index:
                         continue
-                if packet.stream.index != self._stream.index:  # its own says 0 at the end
+                if number != self._stream.index:  # its own says 0 at the end
                     yield packet
                     continue
                 frames = self._stream.decode(packet)
             except av.FFmpegError:
                 self.bad_packets += 1
                 in_a_row += 1
-                packets = self._container.demux(streams)  # an error ended the old one
+                packets = self._container.demux()  # an error ended the old one
                 continue
             in_a_row = 0
             for frame in frames:

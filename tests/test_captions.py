@@ -102,7 +102,8 @@ def test_a_text_is_what_stands_there(tmp_path):
 )
 def test_seconds_count_down_to_one(seconds, number):
     """Whole, rounded up, at least 1; a text without them stays."""
-    assert filled("in {seconds} s", seconds) == f"in {number} s"
+    assert filled("in {seconds} s", seconds) == f"in {number}\xa0s"
+    assert filled("{seconds}秒", seconds) == f"{number}秒"
     assert filled("soon", seconds) == "soon"
 
 

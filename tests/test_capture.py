@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import logging
 import threading
 import time
 from pathlib import Path
@@ -115,8 +116,9 @@ def test_every_loss_after_the_first_frame_is_survived(clock):
 
     with Capture(open_next, clock=clock) as capture:
         clock.until(lambda: not scripts)
-        clock.sleep(1)
-        assert (capture.frames.count, capture.reconnects, capture.trouble) == (5, 2, LOST)
+        clock.sleep(4)
+        assert (capture.frames.count, capture.reconnects) == (5, 2)
+        assert capture.trouble == NO_PICTURE + "the end"
         capture.check()
     assert [source.closed for source in opened] == [True] * 4
 
@@ -253,6 +255,50 @@ def test_a_dark_room_is_told_and_a_quiet_one_is_not(clock):
         clock.until(lambda: not capture.trouble)
         assert 4.9 <= clock.until(lambda: capture.trouble == DARK) <= 5.2, "counted anew"
     assert capture.reconnects == 1
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_a_picture_of_exact_black_is_dark_and_does_not_stand_still(reopened, clock):
+    """A cap, a shutter: not a bit changes for a minute, and nothing is opened again for it."""
+    world, told = World(clock), set()
+    with Capture(world.open, clock=clock) as capture:
+        clock.sleep(2)
+        world.frozen = media.plain((0, 0, 0))
+        if reopened:
+            clock.sleep(8)
+            world.gone = True
+            clock.sleep(2)
+            world.gone = False
+            clock.until(lambda: not capture.trouble)
+        opened = len(world.opened)
+        for _ in range(600):
+            clock.sleep(0.1)
+            told.add(capture.trouble)
+        assert told == {"", DARK} and capture.trouble == DARK
+        assert len(world.opened) == opened
+        world.frozen = media.plain((90, 120, 60))
+        assert clock.until(lambda: not capture.trouble) <= 0.2
+        assert 4.9 <= clock.until(lambda: capture.trouble == FROZEN) <= 5.2
+
+
+def test_why_a_lost_source_cannot_be_opened_again_is_told_once(clock, caplog):
+    """Not with each try; another reason is told again, and its return counts as one."""
+    world = World(clock)
+    caplog.set_level(logging.WARNING)
+    with Capture(world.open, clock=clock) as capture:
+        for number in (1, 2):
+            clock.sleep(2)
+            caplog.clear()
+            world.gone = True
+            clock.until(lambda: capture.trouble == LOST)
+            clock.sleep(60)
+            assert capture.trouble == NO_PICTURE + "No camera http://***@host."
+            world.gone = False
+            clock.until(lambda: not capture.trouble)
+            assert capture.reconnects == number
+            told = [record.getMessage() for record in caplog.records]
+            assert told == [LOST, NO_PICTURE + "No camera http://***@host.", "the picture is back"]
+    assert len(world.opened) > 30
 
 
 def test_pauses_grow_and_begin_anew_after_half_a_minute(clock):

@@ -29,7 +29,7 @@ CLONE = "/path/to/this/folder"
 OWN = "mine.py"
 """A script that docs/extending.md shows; test_extending.py runs it."""
 
-SYSTEM = {".", "apt", "cd", "chown", "cp", "mkdir", "mv", "sudo", "systemctl"}
+SYSTEM = {".", "apt", "cd", "chown", "cp", "install", "mkdir", "sudo", "systemctl"}
 """Commands of the operating system, which are taken as they are."""
 
 

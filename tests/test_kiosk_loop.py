@@ -1,11 +1,18 @@
 """The exhibit's turns, with scripted pictures, maps and time; and the words of its command."""
 
+import errno
+import fcntl
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 import threading
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -16,9 +23,12 @@ from test_kiosk_parts import Thread
 
 from realtime_lrp import cli, config
 from realtime_lrp.config import ASSETS
-from realtime_lrp.modes.kiosk import loop, parts, start
+from realtime_lrp.errors import UnavailableError
+from realtime_lrp.modes.kiosk import loop, parts, splash, start
 from realtime_lrp.modes.kiosk import run as run_module
 from realtime_lrp.modes.kiosk.captions import load_captions
+from realtime_lrp.modes.kiosk.folder import alone
+from realtime_lrp.modes.kiosk.health import Health
 from realtime_lrp.modes.kiosk.lock import pin_fits
 from realtime_lrp.modes.kiosk.loop import Kiosk, Unseen
 from realtime_lrp.modes.kiosk.parts import Trouble
@@ -297,6 +307,90 @@ def test_drawing_that_fails_is_tried_again_and_then_ends_the_process(run, monkey
     assert code == 75 and "Traceback" not in told
     assert told.count("the screen could not be drawn: division by zero") == 6
     assert told.strip().splitlines()[-1].endswith("The service manager starts us again.")
+
+
+def test_a_full_disk_leaves_the_health_file_as_it_was(monkeypatch, tmp_path, caplog):
+    """Told once and truly: what stood there stays, and it goes on by itself."""
+    file = tmp_path / "health.json"
+    health = Health(file)
+    health.write({"state": "attract"}, "attract", 0.0)
+
+    def full(*words):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        for now in (5.0, 10.0):
+            health.write({"state": "active"}, "active", now)
+        assert json.loads(file.read_text()) == {"state": "attract"}
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.endswith("until it can be written again: No space left on device")
+    health.write({"state": "active"}, "active", 15.0)
+    assert json.loads(file.read_text()) == {"state": "active"}
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_second_exhibit_is_refused(run, monkeypatch, tmp_path):
+    """It names the process that runs, and leaves its window, log and health file alone."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    windows = []
+    monkeypatch.setattr(splash, "FullScreen", lambda: windows.append("opened"))
+    words = ("kiosk", "--source", "synthetic")
+    with alone():
+        for more in ((), ("--display", "none", "--duration", "0.3")):
+            code, _, told = run(*words, *more)
+            assert code == 69 and f"The exhibit already runs (process {os.getpid()})" in told
+        with pytest.raises(UnavailableError, match="already runs"):
+            start.start(start.load(None, (), {"--source": "synthetic"}), 0.3, None)
+        assert not windows and list(tmp_path.iterdir()) == []
+        monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "another"))
+        with alone():
+            pass
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    with alone():
+        pass
+
+
+def test_the_lock_ends_with_the_process(monkeypatch, tmp_path):
+    """By SIGKILL, though a program that it started lives on."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    code = (
+        "import subprocess, time\n"
+        "from realtime_lrp.modes.kiosk.folder import alone\n"
+        "with alone():\n"
+        "    print(subprocess.Popen(['sleep', '60']).pid, flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    child = int(process.stdout.readline())
+    try:
+        with pytest.raises(UnavailableError, match=rf"\(process {process.pid}\)"), alone():
+            pass
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        with alone():
+            os.kill(child, 0)  # it is there
+    finally:
+        process.kill()
+        os.kill(child, signal.SIGKILL)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("lacks", ["fcntl", "locks", "folder"])
+def test_where_folders_cannot_be_locked_nothing_is_refused(monkeypatch, tmp_path, lacks):
+    """On Windows, on some file systems, and where the folder cannot be made."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    with alone():
+        if lacks == "fcntl":
+            monkeypatch.setitem(sys.modules, "fcntl", None)
+        elif lacks == "locks":
+            fails = OSError(errno.ENOLCK, "no locks")
+            monkeypatch.setattr(fcntl, "flock", Mock(side_effect=fails))
+        else:
+            monkeypatch.setenv("STATE_DIRECTORY", "/proc/none")
+        with alone():
+            pass
 
 
 def test_without_a_display_and_for_so_long(run, monkeypatch, tmp_path):

@@ -242,6 +242,23 @@ def test_what_is_wrong_with_the_camera(monkeypatch, told, count, after_s, card):
         assert camera.trouble(161.1).card == "staff", "for more than a minute"
 
 
+def test_an_error_that_comes_again_has_the_time_of_the_last_one(monkeypatch):
+    """Not that of the first one, and not of each look at it."""
+    capture = SimpleNamespace(
+        start=lambda: None, supervised=True, frames=SimpleNamespace(count=1), trouble="",
+        next_try=0.0, reconnects=0,
+    )  # fmt: skip
+    monkeypatch.setattr(parts, "Capture", lambda *words, **options: capture)
+    budget = Budget()
+    camera = Pictures("camera", None, None, budget)
+    camera.tend(True, 0.0)
+    noted = []
+    for now, capture.trouble in enumerate(("", LOST, LOST, "", LOST, LOST, DARK, LOST, "")):
+        camera.trouble(float(now))
+        noted.append(budget.last_error and budget.last_error[1])
+    assert noted == [None, 1.0, 1.0, 1.0, 4.0, 4.0, 6.0, 7.0, 7.0]
+
+
 def test_the_camera_is_open_while_it_is_wanted():
     """Real threads: opened, released, opened again; its pictures are counted through all that."""
     Flicker.opened = Flicker.closed = 0

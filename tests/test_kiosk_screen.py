@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from realtime_lrp.modes.kiosk.captions import load_captions
+from realtime_lrp.modes.kiosk.captions import filled, load_captions
 from realtime_lrp.modes.kiosk.pages import Exhibit
 from realtime_lrp.modes.kiosk.parts import Trouble
 from realtime_lrp.modes.kiosk.stage import DRIFT, Stage, View, canvas_size
@@ -228,6 +228,15 @@ def test_chinese_breaks_between_letters_and_never_before_a_mark():
         "change-t-elle\xa0?",
         "Oui",
     ]
+
+
+def test_a_number_and_its_unit_stand_in_one_line(exhibit):
+    """In the card and the page, however wide they are."""
+    for words in exhibit.captions[:4]:
+        for text in (words.wave, words.cards.camera.text, words.leave.wait):
+            for width in range(120, 700, 20):
+                lines = wrapped(filled(text, 1.0), width, 24)
+                assert sum("1\xa0s" in line for line in lines) == 1, lines
 
 
 def test_languages_go_on_until_one_is_chosen():

@@ -40,6 +40,17 @@ class Staff:
         for _ in range(round(10 * seconds)):
             self.do()
 
+    def keep_down(self, fps, seconds, begun=0.0):
+        """A key is held while so many pictures a second are drawn; turns hear of one press each.
+
+        It goes down `begun` of the way from one turn to the next, and is repeated as desktops do.
+        """
+        down, turn = self.now + begun / fps, 1 / fps
+        came = [down, *np.arange(down + 0.5, down + seconds, 1 / 30)]
+        for _ in range(round(seconds * fps) + 2):
+            heard = any(self.now <= at < self.now + turn for at in came)
+            self.do(*["q"] * heard, after=turn)
+
     def touch(self, name):
         """A finger on a key of the pad."""
         x0, y0, x1, y1 = places(SIZE)[name]
@@ -73,12 +84,45 @@ def test_a_key_that_is_held_opens(first, every):
     assert staff.lock.opened
 
 
+@pytest.mark.parametrize("fps", [0.5, 1.6, 3, 5, 30])
+@pytest.mark.parametrize("begun", [0.0, 0.3, 0.6, 0.99])
+def test_a_key_that_is_held_opens_however_slow_the_drawing(fps, begun):
+    """Five seconds at any rate; what comes while a picture is drawn is one press."""
+    staff = Staff()
+    staff.rest(1)
+    staff.keep_down(fps, 5.1, begun)
+    assert staff.lock.opened
+
+
+@pytest.mark.parametrize(("fps", "seconds"), [(0.5, 3), (1.6, 3), (3, 4), (5, 4.4), (30, 4.8)])
+def test_a_key_that_is_let_go_sooner_does_not_open(fps, seconds):
+    """How long it was held is known to a turn; three seconds are too few, again and again."""
+    staff = Staff()
+    staff.rest(1)
+    for _ in range(3):
+        staff.keep_down(fps, seconds)
+        staff.rest(1.1)
+        assert staff.lock.held == 0 and not staff.lock.opened
+
+
+def test_a_process_that_stood_still_holds_no_key():
+    """One press before, one after half a minute."""
+    staff = Staff()
+    staff.do("q")
+    staff.do("q", after=30)
+    assert staff.lock.held < 0.6
+    staff.rest(2)
+    assert staff.lock.held == 0
+
+
 def test_presses_that_are_no_hold_do_not_open():
     """A key that is tapped, slowly or quickly; one let go after four seconds; two keys in turn."""
     staff = Staff()
-    for gap in (1.1, 0.85, 0.3, 0.17):
+    for gap in (1.1, 1.0, 0.85, 0.3, 0.17):
         for _ in range(round(6 / gap)):
-            staff.do("q", after=gap)
+            for _ in range(round(30 * gap) - 1):
+                staff.do(after=1 / 30)
+            staff.do("q", after=1 / 30)
         assert staff.lock.held < 0.99 and not staff.lock.opened
         staff.rest(2)
     staff.hold(seconds=4)

@@ -45,7 +45,7 @@ FROZEN = "the picture stands still"
 DARK = "the picture is black"
 WAITING = "waiting for the picture"
 NO_PICTURE = "no picture: "
-"""Before the reason why a source that was switched to gives none."""
+"""Before the reason why a source gives none: it was switched to, or cannot be opened again."""
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Capture:
     Attributes:
       frames: the slot that holds the newest frame, uint8 [H, W, 3] RGB.
       trouble: what is wrong with the picture at the moment: LOST, FROZEN, DARK, WAITING, or
-        NO_PICTURE and the reason; else "".
+        NO_PICTURE and the reason once opening it has failed; else "".
       reconnects: how often the source gave pictures again after a loss.
       next_try: when a lost source is opened again, by the clock.
     """
@@ -229,12 +229,14 @@ class Capture:
         if not source or not reader.count or source.steady:
             silent = now - reader.newest
             if silent > STALLED_S and not self._starting:
-                self._tell(course.missing)
+                self._miss(course)
                 return silent <= (GIVEN_UP_S if source else OPENING_S)
         if not source or not reader.count:
             return True
-        self.reconnects += self.trouble == LOST
-        if source.alive and now - reader.changed > STILL_S:
+        self.reconnects += course.lost
+        course.lost = False
+        black = reader.bright < reader.newest  # which does not stand still
+        if source.alive and not black and now - reader.changed > STILL_S:
             self._tell(FROZEN)
             known, course.reopened = course.reopened == reader.changed, reader.changed
             return known
@@ -256,12 +258,17 @@ class Capture:
                 course.hung = True
             if reader.lost:
                 log.info("%s", reader.error or "the source ended")
-                if course.missing != LOST:
+                if not reader.count:
                     course.missing = NO_PICTURE + _reason(error)
-                self._tell(course.missing)
+                self._miss(course)
             pause_s = course.pause_after(reader.newest - reader.since)
             self.next_try = self._clock.now() + pause_s
             return pause_s
+
+    def _miss(self, course: "_Course") -> None:
+        """Tells that a source gives no picture."""
+        course.lost = course.lost or course.missing == LOST
+        self._tell(course.missing)
 
     def _tell(self, trouble: str) -> None:
         if trouble != self.trouble:
@@ -276,6 +283,7 @@ class _Course:
     Attributes:
       open, open_isolated: how it is opened.
       missing: what is told while it gives no picture.
+      lost: it gave pictures, and gives none now.
       hung: a reader of it hung.
       tries: how often it was opened since it was healthy.
       reopened: since when the picture stood still that it was opened again for.
@@ -285,6 +293,7 @@ class _Course:
     open: OpenSource
     open_isolated: OpenSource | None
     missing: str = WAITING
+    lost: bool = False
     hung: bool = False
     tries: int = 0
     reopened: float | None = None

@@ -185,8 +185,12 @@ def captions_of(chosen: config.Config) -> tuple[Captions, ...]:
 
 
 def filled(text: str, seconds: float) -> str:
-    """A text with a number for `{seconds}`: whole, rounded up, at least 1."""
-    return text.replace(SECONDS, str(max(1, math.ceil(seconds))))
+    """A text with a number for `{seconds}`: whole, rounded up, at least 1.
+
+    What stands behind it, its unit, stays in the same line.
+    """
+    number = str(max(1, math.ceil(seconds)))
+    return text.replace(f"{SECONDS} ", f"{number}\xa0").replace(SECONDS, number)
 
 
 def _each(

@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 class Health:
     """Replaces a JSON file as a whole, every few seconds and when the state changes.
 
-    Its folder is made where there is none. A file that cannot be written is told once and tried
-    again: the exhibit goes on.
+    Its folder is made where there is none. A file that cannot be written stays as it was, which is
+    told once, and is tried again: the exhibit goes on.
 
     Args:
       path: the file.
@@ -47,7 +47,16 @@ class Health:
                 part.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
         except (Error, OSError) as error:
             if not self._failing:
-                log.warning("the health file cannot be written: %s", first_line(error))
+                log.warning(
+                    "the health file is not replaced until it can be written again: %s",
+                    why_not_written(error),
+                )
             self._failing = True
         else:
             self._failing = False
+
+
+def why_not_written(error: Exception) -> str:
+    """The reason alone: `completed` also says that nothing is left, but the file before is."""
+    cause = error.__cause__ or error
+    return (isinstance(cause, OSError) and cause.strerror) or first_line(cause)

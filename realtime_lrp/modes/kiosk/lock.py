@@ -1,7 +1,8 @@
 """How staff leave the exhibit: a key or a corner that is held, and a PIN where one is set.
 
-OpenCV's window tells of no key that is let go: one that is held comes again and again. A mouse or
-finger that is held still tells nothing until it is let go.
+OpenCV's window tells of no key that is let go: one that is held comes again and again, and of what
+comes while a picture is drawn the last one is kept. So only time in which it was asked for, and did
+not come, counts against it. A mouse or finger that is held still tells nothing until it is let go.
 """
 
 import hashlib
@@ -24,6 +25,12 @@ FIRST_GAP_S, GAP_S, PRESSES = 1.0, 0.4, 40
 """A key that comes again within this is held: the first time, then each time, and so often in all.
 
 Desktops repeat a held key after 0.2 to 0.7 s, then 20 to 40 times a second; nobody taps so fast.
+"""
+
+REPEATS, DRAWING_S = 10, 2.0
+"""A press that comes after a long turn stands for so many a second: one is kept of each turn.
+
+At most so much of the time between two turns counts as held: beyond, the process stood still.
 """
 
 CORNER = 0.12
@@ -50,17 +57,19 @@ class _Presses:
     """A key that comes again and again.
 
     Attributes:
-      first, last: when it came first and last.
-      count: how often it came.
+      first, last: since when it may have been held, to a turn, and when it came last.
+      count: how often it came, or would have come if each turn had kept all.
+      again: whether it came more than once.
     """
 
     first: float
     last: float
-    count: int
+    count: float
+    again: bool
 
-    def goes_on(self, now: float) -> bool:
-        """Whether it is still held."""
-        return now - self.last <= (FIRST_GAP_S if self.count == 1 else GAP_S)
+    def goes_on(self, asked: float) -> bool:
+        """Whether it is still held after it was asked for, and did not come, until a moment."""
+        return asked - self.last <= (GAP_S if self.again else FIRST_GAP_S)
 
     @property
     def held(self) -> float:
@@ -90,6 +99,7 @@ class Lock:
         self.waits_s = 0
         self._key, self._corner, self._pin = key, corner, pin
         self._pressed: _Presses | None = None
+        self._heard = math.inf  # when it was asked last what happened
         self._touched: float | None = None  # the corner: since when
         self._down = False
         self._typed = ""
@@ -123,6 +133,7 @@ class Lock:
                 self._press(event, now)
         if self._pressed and not self._pressed.goes_on(now):
             self._pressed = None
+        self._heard = now
         if not self.asking:
             self._look(now)
         elif now - self._used >= PAD_S:
@@ -151,13 +162,15 @@ class Lock:
 
     def _press(self, key: str, now: float) -> None:
         pressed = self._pressed
-        again = pressed if pressed and pressed.goes_on(now) else None
+        again = pressed if pressed and pressed.goes_on(self._heard) else None
+        since = max(self._heard, again.last if again else -math.inf, now - DRAWING_S)
+        count = max(1.0, REPEATS * (now - since))
         if key != self._key:
             self._pressed = None
         elif again:
-            self._pressed = _Presses(again.first, now, again.count + 1)
+            self._pressed = _Presses(again.first, now, again.count + count, True)
         elif not self.asking:
-            self._pressed = _Presses(now, now, 1)
+            self._pressed = _Presses(min(since, now), now, count, False)
         # The key that opened the pad goes on coming until it is let go: it is no input.
         if self.asking and key in _PAD_KEYS and not (key == self._key and again):
             self._type(_PAD_KEYS[key], now)

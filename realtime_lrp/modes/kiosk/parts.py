@@ -138,6 +138,7 @@ class Pictures:
         self._capture: Capture | None = None
         self._since, self._number = 0.0, 0
         self._well_at = 0.0
+        self._noted = ""
         self._reconnects = self._captured = 0
 
     def newest(self, timeout_s: float) -> Item[np.ndarray] | None:
@@ -190,11 +191,12 @@ class Pictures:
         if not capture.frames.count and capture.trouble in ("", WAITING):
             late = now - self._since > OPENING_S
             return Trouble("camera" if late else "starting", PAUSE_S)
+        told, self._noted = self._noted, capture.trouble
         if not capture.trouble:
             self._well_at = now
             return None
         card = {FROZEN: "frozen", DARK: "dark"}.get(capture.trouble, "camera")
-        if not self._budget.last_error or self._budget.last_error[0] != capture.trouble:
+        if capture.trouble != told:
             self._budget.note(capture.trouble, now)
         gone = card == "camera" and now - self._well_at > GONE_S
         return Trouble("staff" if gone else card, capture.next_try - now)

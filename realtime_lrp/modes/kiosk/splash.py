@@ -14,6 +14,7 @@ from realtime_lrp.config import Config, Settings
 from realtime_lrp.errors import Error
 from realtime_lrp.modes import memory
 from realtime_lrp.modes.kiosk.captions import Card, captions_of
+from realtime_lrp.modes.kiosk.folder import alone
 from realtime_lrp.view.exhibit import BACKGROUND, draw_card
 from realtime_lrp.view.full_screen import FullScreen
 
@@ -28,9 +29,11 @@ def load_behind_a_card(*given: Any) -> tuple[Settings, FullScreen | None]:
 
     Raises:
       Error: what `start.load` raises.
-      UnavailableError: there is no display.
+      UnavailableError: there is no display, or the exhibit already runs.
     """
     memory.keep_little()
+    with alone():  # `start` locks it; here no window comes before the one that is there
+        pass
     card = _card(given)
     window = FullScreen() if card else None
     loading = _Loading(given)

@@ -7,7 +7,6 @@ and the fault told, so that the exhibit comes up after a typing error.
 import hashlib
 import logging
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -15,14 +14,14 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
-from platformdirs import user_state_path
-
 from realtime_lrp import __version__, config
 from realtime_lrp.config import Config, Settings, Where, refusals
-from realtime_lrp.errors import Error, UsageError, first_line, masked
+from realtime_lrp.errors import Error, UsageError, masked
 from realtime_lrp.messages import PlainFormatter
 from realtime_lrp.modes.engine import with_demo_network, wrong_names
 from realtime_lrp.modes.kiosk.captions import folder_of, wrong_captions
+from realtime_lrp.modes.kiosk.folder import alone, state_folder
+from realtime_lrp.modes.kiosk.health import why_not_written
 from realtime_lrp.modes.kiosk.lock import check_key
 from realtime_lrp.modes.kiosk.run import run
 from realtime_lrp.outputs import completed
@@ -67,11 +66,13 @@ def start(
     A configuration that cannot make a map gives way to the last good one, in the same window.
 
     Raises:
+      UnavailableError: the exhibit already runs.
       Error: what `run` raises.
     """
-    _log_to(state_folder() / "kiosk.log")
     try:
-        return _run(settings, duration_s, stats, {**parts, "window": window})
+        with alone():
+            _log_to(state_folder() / "kiosk.log")
+            return _run(settings, duration_s, stats, {**parts, "window": window})
     finally:
         if window:
             window.close()
@@ -144,7 +145,7 @@ class _Attempt:
                     part.touch(mode=0o600)  # addresses of cameras hold passwords
                     part.write_bytes(data)
         except (Error, OSError) as error:
-            log.warning("the configuration could not be kept: %s", first_line(error))
+            log.warning("the configuration could not be kept: %s", why_not_written(error))
 
 
 def _copies(file: str | Path, chosen: Config) -> dict[Path, bytes]:
@@ -154,20 +155,6 @@ def _copies(file: str | Path, chosen: Config) -> dict[Path, bytes]:
     for one in captions.glob("*.yaml") if captions else ():
         sources[folder / "captions" / one.name] = one
     return {target: source.read_bytes() for target, source in sources.items()}
-
-
-def state_folder() -> Path:
-    """Where log, health file and last good configuration are: the service's folder, or the user's.
-
-    It is made where there is none.
-    """
-    try:
-        folder = Path(os.environ.get("STATE_DIRECTORY") or user_state_path("realtime-lrp"))
-    except RuntimeError:  # a user without a home
-        folder = Path(tempfile.gettempdir()) / "realtime-lrp"
-    with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def health_file(config: Config) -> Path:

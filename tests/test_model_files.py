@@ -8,6 +8,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import tracemalloc
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -213,6 +214,18 @@ def test_steps_beyond_any_picture_are_refused(changed, steps):
         load_model(changed(change))
 
 
+@pytest.mark.parametrize("shape", [[None, 1, 1, 10**9], [None, 4, 4, "3"], [None], None])
+def test_normalisation_of_more_than_pictures_have_is_refused(changed, monkeypatch, shape):
+    """It computes with what it subtracts as soon as it is built, so it is not built."""
+    one = {**layer("Normalization", axis=[-1]), "build_config": shape and {"input_shape": shape}}
+    path = changed(lambda described: described.__setitem__(3, one))
+    monkeypatch.setattr(layers.Normalization, "build", lambda *words: pytest.fail("it was built"))
+    with pytest.raises(
+        DamagedInputError, match=r"bad\.keras.*normalises 16,777,216 numbers at most"
+    ):
+        load_model(path)
+
+
 def test_networks_of_too_many_layers_are_refused(changed):
     """Keras would build them for hours."""
     with pytest.raises(DamagedInputError, match=r"describes \d+,\d+ layers"):
@@ -327,7 +340,7 @@ def test_other_members_of_an_archive_are_never_unpacked(parts, tmp_path, here):
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-@pytest.mark.parametrize("name", ["config.json", "model.weights.h5"])
+@pytest.mark.parametrize("name", ["config.json", "model.weights.h5", "metadata.json"])
 def test_a_member_that_stands_there_twice_is_refused(parts, tmp_path, name):
     """Two readers could see two different models."""
     path = archived(tmp_path / "m.keras", [*parts.items(), (name, parts[name])])
@@ -376,6 +389,48 @@ def test_bombs_are_refused_before_they_are_unpacked(parts, tmp_path, here, monke
             load_model(path)
 
 
+def test_bytes_that_an_archive_only_claims_to_hold_do_not_count(parts, tmp_path, here, monkeypatch):
+    """Weights that are mostly zeros, with a packed size beyond the archive's."""
+    monkeypatch.setattr(keras_files, "SMALL", 1 << 20)
+    path = tmp_path / "m.keras"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in {**parts, keras_files.WEIGHTS: bytes(4 << 20)}.items():
+            archive.writestr(name, data)
+        archive.getinfo(keras_files.WEIGHTS).compress_size = 4 << 20
+    with pytest.raises(DamagedInputError, match=f"holds {path.stat().st_size:,}"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize("name", ["config.json", "model.weights.h5", "metadata.json"])
+def test_packings_that_have_no_limit_are_refused(parts, tmp_path, here, name, packing):
+    """What is packed by bzip2 or LZMA comes out whole, whatever size is claimed."""
+    path = tmp_path / "m.keras"
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, data in parts.items():
+            archive.writestr(member, data, packing if member == name else zipfile.ZIP_DEFLATED)
+    for load in (load_model, lambda path: load_weights(dense(), path)):
+        with pytest.raises(DamagedInputError, match=rf"m\.keras' has {name}.*method {packing}"):
+            load(path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.weights.h5", "metadata.json"])
+def test_a_member_is_unpacked_no_further_than_it_claims(changed, tmp_path, here, name):
+    """64 MiB of zeros that claim to be 1000 bytes take less than 16 MiB."""
+    good = members(changed(lambda described: described[1]["config"].update(unheard_of=1)))
+    path = tmp_path / "m.keras"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member, data in {**good, name: bytes(64 << 20)}.items():
+            archive.writestr(member, data)
+        archive.getinfo(name).file_size = 1000
+    tracemalloc.start()
+    with pytest.raises(DamagedInputError, match=r"m\.keras"):
+        load_model(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 << 20
+
+
 @pytest.mark.parametrize("place", ["shutil.copyfileobj", "tempfile.mkdtemp"])
 def test_no_room_to_unpack_is_no_damage(tiny_model, here, monkeypatch, place):
     """A full disk and no folder for temporary files are named as such, exit code 69."""
@@ -422,6 +477,10 @@ HOSTILE = {
     "a claim of 4 TB": lambda file, name: file.create_dataset(name, (10**6, 10**6), "f4"),
     "a packed claim": lambda file, name: file.create_dataset(
         name, (10**5, 10**5), "f4", chunks=(1000, 1000), compression="gzip"
+    ),
+    "two claims that are small": lambda file, name: (
+        [file.create_dataset(one, (10**7,), "f4") for one in ("one", "two")]
+        and file.create_dataset(name, (3, 2), "f4")
     ),
     "another shape": lambda file, name: file.create_dataset(name, (2, 3), "f4"),
     "a group": lambda file, name: file.create_group(name),
@@ -480,6 +539,18 @@ def test_groups_that_hold_each_other_do_not_hang(tmp_path):
     load_weights(dense(), path)
 
 
+def test_data_of_several_names_count_once(tmp_path):
+    """Two layers whose weights are the same bytes of the file."""
+    path = tmp_path / "w.weights.h5"
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(3), layers.Dense(3)])
+    model.save_weights(path)
+    with h5py.File(path, "r+") as file:
+        del file["layers/dense_1/vars/0"]
+        file["layers/dense_1/vars/0"] = file["layers/dense/vars/0"]
+    with pytest.raises(DamagedInputError, match="it has 24 numbers, the file 15"):
+        load_weights(model, path)
+
+
 @pytest.mark.parametrize("name", ["w.weights.h5", "w.keras", "w.h5"])
 def test_weights_come_from_local_files(tiny_model, tmp_path, name):
     """Each of Keras's formats."""
@@ -523,6 +594,19 @@ def test_the_first_layer_that_differs_is_named_with_both_shapes(tmp_path, suffix
 
 
 @pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])
+def test_a_layer_that_lacks_its_weights_is_named(tmp_path, suffix):
+    """With their shapes, in one line."""
+    one, two = layers.Dense(2, name="one"), layers.Dense(4, name="two")
+    path = tmp_path / f"w{suffix}"
+    other = keras.Sequential([keras.Input((3,)), one])
+    (other.save_weights if suffix == ".weights.h5" else other.save)(path)
+    with pytest.raises(DamagedInputError) as refusal:
+        load_weights(keras.Sequential([keras.Input((3,)), one, two]), path)
+    assert "the file lacks those of layer 'two', 2 x 4, 4." in str(refusal.value)
+    assert path.name in str(refusal.value)
+
+
+@pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])
 @pytest.mark.parametrize("more", [True, False], ids=["more", "fewer"])
 def test_weights_of_more_or_fewer_layers_are_refused(tmp_path, suffix, more):
     """Also where those that are there fit."""
@@ -558,6 +642,97 @@ def test_other_files_of_weights_are_refused(tmp_path, name):
     path.write_text('{"weight_map": {"/layers/dense/vars": "../../secret.weights.h5"}}')
     with pytest.raises(DamagedInputError, match=r"Expected \.h5"):
         load_weights(dense(), path)
+
+
+# --- Nothing is computed, and takes no memory, before the file has shown that it holds the weights
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """The names of the initialisers that computed values, which is not where shapes are found."""
+    names = []
+
+    def watch(kind):
+        before = kind.__call__
+
+        def call(self, *words, **options):
+            if tf.executing_eagerly():
+                names.append(kind.__name__)
+            return before(self, *words, **options)
+
+        monkeypatch.setattr(kind, "__call__", call)
+
+    for kind in vars(keras.initializers).values():
+        if isinstance(kind, type) and "__call__" in vars(kind):
+            watch(kind)
+    return names
+
+
+@keras.saving.register_keras_serializable("mine")
+class Composite(layers.Layer):
+    """A layer with a layer in it."""
+
+    def __init__(self, units, **options):
+        super().__init__(**options)
+        self.inner = layers.Dense(units)
+
+    def build(self, shape):
+        self.inner.build(shape)
+        self.scale = self.add_weight(shape=(), initializer="ones")
+
+    def call(self, x):
+        return self.scale * self.inner(x)
+
+    def get_config(self):
+        return {**super().get_config(), "units": self.inner.units}
+
+
+def test_initialisers_of_a_description_never_compute(tmp_path, computed):
+    """Their values would be replaced; Orthogonal takes time by the third power."""
+    model = keras.Sequential(
+        [
+            keras.Input((8, 8, 3)),
+            layers.Conv2D(4, 3, kernel_initializer="orthogonal", bias_initializer="normal"),
+            layers.PReLU(alpha_initializer="he_normal"),
+            layers.BatchNormalization(gamma_initializer=keras.initializers.Constant(3.0)),
+            layers.Flatten(),
+            Composite(5),
+            layers.Dense(5, kernel_initializer="identity"),
+        ]
+    )
+    model.save(tmp_path / "m.keras")
+    assert "Orthogonal" in computed
+    computed.clear()
+    loaded = load_model(tmp_path / "m.keras")
+    assert set(computed) == {"Zeros"}
+    for one, other in zip(model.weights, loaded.weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+    picture = np.random.default_rng(0).random((2, 8, 8, 3), np.float32)
+    np.testing.assert_array_equal(model(picture), loaded(picture))
+    assert isinstance(loaded.layers[0].kernel_initializer, keras.initializers.Orthogonal)
+
+
+@pytest.mark.parametrize("kind", ["missing", "other", "within"])
+def test_no_layer_takes_memory_that_the_file_has_no_weights_for(tmp_path, computed, kind):
+    """No weights, those of a smaller layer, or of one that has a layer in it."""
+    made = Composite(3) if kind == "within" else layers.Dense(3, name="d")
+    keras.Sequential([keras.Input((8,)), made], name="net").save(tmp_path / "m.keras")
+    held = members(tmp_path / "m.keras")
+    described = json.loads(held["config.json"])
+    described["config"]["layers"][1]["config"]["units"] = 10**7
+    held["config.json"] = json.dumps(described)
+    if kind == "missing":
+        keras.Sequential([keras.Input((8,)), layers.ReLU()]).save(tmp_path / "none.keras")
+        held["model.weights.h5"] = members(tmp_path / "none.keras")["model.weights.h5"]
+    computed.clear()
+    problem = {
+        "missing": "lacks those of layer 'd', 8 x 10000000, 10000000",
+        "other": "'d' has weights of 8 x 10000000, 10000000, the file 8 x 3, 3",
+        "within": "has 90,000,001 numbers, the file 28",
+    }[kind]
+    with pytest.raises(DamagedInputError, match=problem):
+        load_model(archived(tmp_path / "m.keras", held))
+    assert computed == []
 
 
 # --- Too large for this machine

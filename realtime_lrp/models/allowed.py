@@ -5,6 +5,7 @@ the two), and those that a program using this package has registered with Keras 
 what Keras writes around them: models, initialisers, constants.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -71,6 +72,9 @@ MOST_STEP = 2**16
 
 _STEPS = ("strides", "dilation_rate", "pool_size", "kernel_size", "size", "output_padding")
 
+MOST_NORMALISED = 2**24
+"""Numbers that a Normalization subtracts: channels, or a picture."""
+
 MOST_SHOWN = 100
 """Characters of a name in a message."""
 
@@ -104,6 +108,11 @@ def check_description(described: Any, file: str) -> None:
                 f"{file} has a layer whose {wide} is beyond any picture "
                 f"({str(name)[:MOST_SHOWN]!r}). Expected at most {MOST_STEP:,}."
             )
+        if kind == "Normalization" and not _normalises_pictures(part):
+            raise DamagedInputError(
+                f"{file} gives {str(name)[:MOST_SHOWN]!r} no shape that a picture could have. "
+                f"Expected a layer that normalises {MOST_NORMALISED:,} numbers at most."
+            )
         if not _known(part, kind, module):
             shown = [word and word[:MOST_SHOWN] for word in (kind, module, name)]
             raise DamagedInputError(_refusal(file, *shown))
@@ -128,6 +137,16 @@ def _beyond_pictures(config: Any) -> str:
         if any(isinstance(value, int | float) and abs(value) > MOST_STEP for value in values):
             return key
     return ""
+
+
+def _normalises_pictures(part: dict[str, Any]) -> bool:
+    """Whether a Normalization has a shape, and a small one: it computes as soon as it is built."""
+    try:
+        shape, axis = part["build_config"]["input_shape"], part["config"].get("axis", -1)
+        kept = [shape[each] for each in (axis if isinstance(axis, list) else [axis])]
+    except (AttributeError, IndexError, KeyError, TypeError):
+        return False
+    return all(isinstance(n, int) for n in kept) and 0 < math.prod(kept) <= MOST_NORMALISED
 
 
 def _own_name(part: dict[str, Any]) -> Any:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,10 @@ from realtime_lrp import children
 from realtime_lrp.errors import DamagedInputError, first_line
 
 MOST_EXPANSION = 1000
-"""How many times larger than in the file a data set may be; gzip cannot do more."""
+"""How many times larger than in the file data may be; gzip cannot do more."""
 
 SMALL = 64 << 20
-"""Bytes that any data set may have."""
+"""Bytes that data may have in any case."""
 
 COMPUTING_S, BYTES_PER_S = 5.0, 20e6
 """Seconds of computing that a look at a small file may take, and bytes a second of a large one."""
@@ -40,16 +41,28 @@ _REPAIR = "Expected what model.save_weights('name.weights.h5') writes, of the sa
 Shapes = list[list[int]]
 
 
-def held_by(path: Path, file: str) -> tuple[bool, dict[str, Shapes]]:
+@dataclass(frozen=True)
+class Held:
+    """What a file of weights holds.
+
+    Attributes:
+      by_name: whether layers are called by their names, in order (.h5), and not by their places
+        such as "layers/conv2d_1" (.weights.h5).
+      layers: the shapes of each layer's weights.
+      numbers: how many there are in the whole file.
+    """
+
+    by_name: bool
+    layers: dict[str, Shapes]
+    numbers: int
+
+
+def held_by(path: Path, file: str) -> Held:
     """What a file of weights holds, once it is known that it can be read without harm.
 
     Args:
       path: the HDF5 file.
       file: how messages call it.
-
-    Returns:
-      Whether layers are called by their names, in order (.h5), and not by their places such as
-      "layers/conv2d_1" (.weights.h5); the shapes of each layer's weights.
 
     Raises:
       DamagedInputError: it cannot be read, holds a link, data that lies elsewhere, data that is no
@@ -76,7 +89,7 @@ def held_by(path: Path, file: str) -> tuple[bool, dict[str, Shapes]]:
         raise DamagedInputError(f"{file} is damaged ({why}). {_REPAIR}") from None
     if "problem" in answer:
         raise DamagedInputError(f"{file} {answer['problem']}. {_REPAIR}")
-    return answer["by_name"], answer["layers"]
+    return Held(**answer)
 
 
 def main() -> None:
@@ -104,12 +117,26 @@ class _ProblemError(Exception):
 
 def _looked_through(path: Path) -> dict[str, Any]:
     with h5py.File(path, "r") as opened:
-        for name, data in _data_sets(opened):
-            _check_data(name, data)
+        numbers = _checked_numbers(opened)
         root = opened.get("model_weights", opened)
-        if "layer_names" in root.attrs:
-            return {"by_name": True, "layers": _by_name(root)}
-        return {"by_name": False, "layers": _by_place(opened)}
+        by_name = "layer_names" in root.attrs
+        layers = _by_name(root) if by_name else _by_place(opened)
+    return {"by_name": by_name, "layers": layers, "numbers": numbers}
+
+
+def _checked_numbers(opened: h5py.File) -> int:
+    """How many numbers the file holds, where it holds what it claims."""
+    numbers = claimed = stored = 0
+    for name, data in _data_sets(opened):
+        _check_kind(name, data)
+        numbers += math.prod(data.shape)
+        claimed += data.nbytes
+        stored += data.id.get_storage_size()
+        if claimed > max(SMALL, MOST_EXPANSION * stored):
+            raise _ProblemError(f"claims {claimed:,} bytes up to {name!r} and holds {stored:,}")
+        if data.chunks:
+            data[()]  # packed, or spread over the file
+    return numbers
 
 
 def _data_sets(opened: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
@@ -122,24 +149,21 @@ def _data_sets(opened: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
             if not isinstance(group.get(key, getlink=True), h5py.HardLink):
                 raise _ProblemError(f"has a link in place of {name!r}")
             item = group[key]
+            if item.id in seen:  # groups can hold each other, and data have several names
+                continue
+            seen.add(item.id)
             if isinstance(item, h5py.Dataset):
                 yield name, item
-            elif isinstance(item, h5py.Group) and item.id not in seen:
-                seen.add(item.id)  # groups can hold each other
+            elif isinstance(item, h5py.Group):
                 left.append((f"{name}/", item))
 
 
-def _check_data(name: str, data: h5py.Dataset) -> None:
+def _check_kind(name: str, data: h5py.Dataset) -> None:
     dict(data.attrs)
     if data.external or data.is_virtual:
         raise _ProblemError(f"takes {name!r} from another file")
     if data.dtype.kind not in "biufV":
         raise _ProblemError(f"holds no numbers in {name!r}")
-    stored = data.id.get_storage_size()
-    if data.nbytes > max(SMALL, MOST_EXPANSION * stored):
-        raise _ProblemError(f"claims {data.nbytes:,} bytes in {name!r} and holds {stored:,}")
-    if data.chunks:
-        data[()]  # packed, or spread over the file
 
 
 def _by_name(root: h5py.Group) -> dict[str, Shapes]:

@@ -1,12 +1,13 @@
 """Keras files from strangers: loaded without running code that they bring.
 
 Keras's own loader would unpack whatever the archive holds and build whatever it describes. Here
-the description is checked first (allowed.py), then the memory (size.py), then the weights
-(hdf5.py, fitting.py); only what passed is given to Keras.
+the description is checked first (allowed.py), then the memory that it asks for (size.py), then the
+weights (hdf5.py, fitting.py); only what passed gets memory and is filled.
 """
 
 import errno
 import json
+import os
 import shutil
 import tempfile
 import warnings
@@ -22,7 +23,7 @@ import tensorflow as tf
 from realtime_lrp.errors import DamagedInputError, Error, UnavailableError, first_line
 from realtime_lrp.models.allowed import check_description
 from realtime_lrp.models.fitting import check_weights
-from realtime_lrp.models.size import built, too_large
+from realtime_lrp.models.size import built, start_at_zero, too_large
 
 DESCRIPTION, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"
 """The members of a .keras archive that are read; the last one only for an error's sake."""
@@ -49,11 +50,13 @@ def load_model(path: Path) -> keras.Model:
     with _named(file, "{} is no Keras model that can be loaded", _MODEL), _archive(path) as archive:
         described = _uncompiled(json.loads(_member(archive, DESCRIPTION, MOST_DESCRIPTION)))
         check_description(described, file)
-        model = built(lambda: _deserialised(described, archive), file)
-        if not isinstance(model, keras.Model):
-            raise DamagedInputError(f"{file} holds a {type(model).__name__}, not a model.")
         with _unpacked(archive, file) as weights:
-            _fill(model, weights, file)
+            model = built(
+                lambda: _deserialised(described, archive),
+                file,
+                lambda model: _proved(model, weights, file),
+            )
+            _fill(model, weights)
     return model
 
 
@@ -67,10 +70,12 @@ def load_weights(model: keras.Model, path: Path) -> None:
     file = repr(str(path))
     with _named(file, "The weights {} do not fit the network or are damaged", _WEIGHTS):
         if path.suffix == ".h5":
-            _fill(model, path, file)
+            check_weights(path, model, file)
+            _fill(model, path)
         elif path.suffix == ".keras":
             with _archive(path) as archive, _unpacked(archive, file) as weights:
-                _fill(model, weights, file)
+                check_weights(weights, model, file)
+                _fill(model, weights)
         else:
             raise DamagedInputError(f"{file} is no file of weights. {_WEIGHTS}")
 
@@ -96,9 +101,12 @@ def _named(file: str, what: str, expected: str) -> Iterator[None]:
 def _deserialised(described: dict[str, Any], archive: zipfile.ZipFile) -> keras.Model:
     try:
         with warnings.catch_warnings(action="ignore"):
-            return keras.saving.deserialize_keras_object(described, safe_mode=True)
+            model = keras.saving.deserialize_keras_object(described, safe_mode=True)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{_versions(archive)}{first_line(error)}") from error
+    if not isinstance(model, keras.Model):
+        raise ValueError(f"it holds a {type(model).__name__}")
+    return model
 
 
 def _versions(archive: zipfile.ZipFile) -> str:
@@ -119,33 +127,42 @@ def _uncompiled(part: Any) -> Any:
     return [_uncompiled(value) for value in part] if isinstance(part, list) else part
 
 
-def _archive(path: Path) -> zipfile.ZipFile:
-    archive = zipfile.ZipFile(path)
-    names = archive.namelist()
-    twice = next((name for name in (DESCRIPTION, WEIGHTS) if names.count(name) > 1), None)
-    if twice:
-        archive.close()
-        raise DamagedInputError(f"{str(path)!r} holds {twice} twice. {_MODEL}")
-    return archive
+@contextmanager
+def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """An archive whose members can be read no further than they claim: bzip2 and LZMA ignore it."""
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        for member in filter(names.count, (DESCRIPTION, WEIGHTS, METADATA)):
+            if names.count(member) > 1:
+                raise DamagedInputError(f"{str(path)!r} holds {member} twice. {_MODEL}")
+            packing = archive.getinfo(member).compress_type
+            if packing not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise DamagedInputError(
+                    f"{str(path)!r} has {member} packed by method {packing}; Keras stores it, "
+                    f"zip deflates it. {_MODEL}"
+                )
+        yield archive
 
 
 def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
-    if archive.getinfo(name).file_size > most:
+    claimed = archive.getinfo(name).file_size
+    if claimed > most:
         raise DamagedInputError(
-            f"{archive.filename!r} claims {archive.getinfo(name).file_size:,} bytes in {name}; "
+            f"{archive.filename!r} claims {claimed:,} bytes in {name}; "
             f"no network needs more than {most:,}. {_MODEL}"
         )
-    return archive.read(name)
+    with archive.open(name) as packed:
+        return packed.read(claimed)  # read() would unpack whatever is there before it cuts it
 
 
 @contextmanager
 def _unpacked(archive: zipfile.ZipFile, file: str) -> Iterator[Path]:
     """The archive's weights as a file, as long as they are needed."""
     info = archive.getinfo(WEIGHTS)
-    if info.file_size > max(SMALL, MOST_EXPANSION * info.compress_size):
+    held = min(info.compress_size, os.path.getsize(archive.filename or ""))
+    if info.file_size > max(SMALL, MOST_EXPANSION * held):
         raise DamagedInputError(
-            f"{file} claims {info.file_size:,} bytes of weights and holds "
-            f"{info.compress_size:,}. {_MODEL}"
+            f"{file} claims {info.file_size:,} bytes of weights and holds {held:,}. {_MODEL}"
         )
     with ExitStack() as stack:
         try:
@@ -163,7 +180,12 @@ def _unpacked(archive: zipfile.ZipFile, file: str) -> Iterator[Path]:
         yield unpacked
 
 
-def _fill(model: keras.Model, weights: Path, file: str) -> None:
+def _proved(model: keras.Model, weights: Path, file: str) -> None:
+    """What happens before a described model takes memory: the file has to hold its weights."""
     check_weights(weights, model, file)
+    start_at_zero(model.weights)
+
+
+def _fill(model: keras.Model, weights: Path) -> None:
     with warnings.catch_warnings(action="ignore"):
         model.load_weights(weights)

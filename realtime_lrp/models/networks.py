@@ -4,6 +4,7 @@ import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 import keras
 import numpy as np
@@ -21,6 +22,13 @@ from realtime_lrp.models.names import NETWORKS, Loaded
 from realtime_lrp.models.preprocessing import PREPROCESSING, preprocess
 
 log = logging.getLogger(__name__)
+
+
+class Box(TypedDict):
+    """What rules need to know of pictures, as the words of an `Explainer`."""
+
+    low: np.ndarray
+    high: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -45,12 +53,12 @@ class Network:
         """What the model reads of pictures uint8 [B, H, W, 3] RGB: float32 [B, H, W, channels]."""
         return preprocess(pictures, self.preprocessing, self.channels)
 
-    def box(self) -> dict[str, np.ndarray]:
+    def box(self) -> Box:
         """The lowest and highest values that `prepare` can give, float32 [channels] each."""
         ends = self.prepare(np.array([[[[0, 0, 0]]], [[[255, 255, 255]]]], np.uint8))[
             :, 0, 0
         ].numpy()
-        return {"low": ends.min(0), "high": ends.max(0)}
+        return Box(low=ends.min(0), high=ends.max(0))
 
 
 def load_network(

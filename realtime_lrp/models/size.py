@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -16,7 +16,9 @@ _CGROUPS = Path("/sys/fs/cgroup")
 _GIB = 1 << 30
 
 
-def built(build: Callable[[], keras.Model], what: str) -> keras.Model:
+def built(
+    build: Callable[[], keras.Model], what: str, ready: Callable[[keras.Model], None]
+) -> keras.Model:
     """Builds a model; its variables get their memory once it is known that they fit.
 
     Keras keeps a list of variables without memory for each thread. The thread made here takes the
@@ -25,6 +27,7 @@ def built(build: Callable[[], keras.Model], what: str) -> keras.Model:
     Args:
       build: makes the model.
       what: how messages call it.
+      ready: gets the model, whose variables have no memory yet; what it raises ends all.
 
     Raises:
       UnavailableError: it is too large.
@@ -33,7 +36,7 @@ def built(build: Callable[[], keras.Model], what: str) -> keras.Model:
 
     def run() -> None:
         try:
-            future.set_result(_build(build, what))
+            future.set_result(_build(build, what, ready))
         except BaseException as error:
             future.set_exception(error)
 
@@ -41,14 +44,26 @@ def built(build: Callable[[], keras.Model], what: str) -> keras.Model:
     return future.result()
 
 
-def _build(build: Callable[[], keras.Model], what: str) -> keras.Model:
+def _build(
+    build: Callable[[], keras.Model], what: str, ready: Callable[[keras.Model], None]
+) -> keras.Model:
     with keras.StatelessScope(initialize_variables=False):
         model = build()
-        if isinstance(model, keras.Model):
-            refuse_too_large(model, what)
+        refuse_too_large(model, what)
+        ready(model)
     with keras.StatelessScope():
         pass  # leaving it gives every variable its memory
     return model
+
+
+def start_at_zero(weights: Iterable[keras.Variable]) -> None:
+    """Weights without memory get zeros with it; their layers keep the initialisers for copies.
+
+    Other values would be replaced at once. They need three times the memory, and TensorFlow keeps
+    the most that it ever had; a stranger's initialiser can compute for hours.
+    """
+    for weight in weights:
+        weight._initializer = keras.initializers.Zeros()
 
 
 def refuse_too_large(model: keras.Model, what: str) -> None:

@@ -37,9 +37,13 @@ def check_output(target: Path, overwrite: bool) -> None:
     if exists and not is_file:
         raise OutputError(f"{str(target)!r} is a device or a pipe. Expected the name of a file.")
     if exists and not overwrite:
-        raise OutputError(f"{str(target)!r} exists. Add --overwrite or choose another name.")
+        raise _exists(target)
     if not os.access(folder, os.W_OK):
         raise OutputError(f"The folder {str(folder)!r} is not writable.")
+
+
+def _exists(target: Path) -> OutputError:
+    return OutputError(f"{str(target)!r} exists. Add --overwrite or choose another name.")
 
 
 def refuse_link(path: Path) -> None:
@@ -100,7 +104,17 @@ def put_in_place(part: Path, target: Path, overwrite: bool) -> None:
     with part.open("r+b") as written:
         os.fsync(written.fileno())
     check_output(target, overwrite)
-    os.replace(part, target)
+    if overwrite:
+        os.replace(part, target)
+        return
+    try:
+        os.link(part, target)  # of two jobs that come here at once one fails
+    except FileExistsError:
+        raise _exists(target) from None
+    except OSError:  # a file system without links
+        os.replace(part, target)
+    else:
+        part.unlink()
 
 
 def left_over(target: Path) -> list[Path]:
@@ -155,7 +169,7 @@ def completed_folder(target: str | os.PathLike[str], overwrite: bool, mark: str)
     try:
         yield part
         check_folder(target, overwrite, mark)  # another job may have been faster
-        _move_folder(part, target)
+        _move_folder(part, target, overwrite)
     except OSError as error:
         raise _failed(target, error) from error
     finally:
@@ -179,7 +193,7 @@ def check_folder(target: Path, overwrite: bool, mark: str) -> None:
     if not target.exists():
         return
     if not overwrite:
-        raise OutputError(f"The folder {str(target)!r} exists. Add --overwrite or choose another.")
+        raise _folder_exists(target)
     for file in target.iterdir():
         if mark not in file.name:
             raise OutputError(
@@ -188,13 +202,19 @@ def check_folder(target: Path, overwrite: bool, mark: str) -> None:
             )
 
 
-def _move_folder(part: Path, target: Path) -> None:
+def _folder_exists(target: Path) -> OutputError:
+    return OutputError(f"The folder {str(target)!r} exists. Add --overwrite or choose another.")
+
+
+def _move_folder(part: Path, target: Path, overwrite: bool) -> None:
     old = part.with_suffix(".old")
     try:
-        if target.exists():
+        if overwrite and target.exists():
             target.rename(old)
         part.rename(target)
     except OSError as error:
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):  # another job was faster
+            raise _folder_exists(target) from None
         raise TransferError(f"{str(target)!r} cannot be made ({error.strerror}).") from error
     shutil.rmtree(old, ignore_errors=True)
 

@@ -11,6 +11,7 @@ import media
 import numpy as np
 import pytest
 
+from realtime_lrp import outputs
 from realtime_lrp.errors import (
     DamagedInputError,
     MissingInputError,
@@ -273,6 +274,44 @@ def test_two_jobs_for_one_target_do_not_spoil_each_other(tmp_path):
         target.write_text("fast")
     assert (target.read_text(), own.read_text()) == ("fast", "mine")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["x.txt", "x.txt.part"]
+
+
+def test_two_jobs_that_are_done_at_once_do_not_replace_each_other(tmp_path, monkeypatch):
+    """What comes between the last look and the renaming is not replaced."""
+    file, folder = tmp_path / "x.txt", tmp_path / "maps"
+    look, looks = outputs.check_output, []
+
+    def then_it_is_there(target, overwrite):
+        look(target, overwrite)
+        looks.append(target)
+        if len(looks) == 2:
+            target.write_text("fast")
+
+    monkeypatch.setattr(outputs, "check_output", then_it_is_there)
+    with pytest.raises(OutputError, match=r"x\.txt' exists"), completed(file) as part:
+        part.write_text("slow")
+    assert file.read_text() == "fast" and os.listdir(tmp_path) == ["x.txt"]
+
+    monkeypatch.setattr(outputs, "check_folder", lambda *given: None)
+    done = outputs.completed_folder(folder, False, "maps")
+    with pytest.raises(OutputError, match="maps' exists"), done as part:
+        (part / "maps_1").write_text("slow")
+        folder.mkdir()
+        (folder / "maps_1").write_text("fast")
+    assert (folder / "maps_1").read_text() == "fast"
+    assert sorted(os.listdir(tmp_path)) == ["maps", "x.txt"]
+
+
+def test_a_file_system_without_links_gets_its_files_too(tmp_path, monkeypatch):
+    """FAT, say."""
+
+    def refuse(*given):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    with completed(tmp_path / "x.txt") as part:
+        part.write_text("whole")
+    assert (tmp_path / "x.txt").read_text() == "whole" and os.listdir(tmp_path) == ["x.txt"]
 
 
 def test_a_file_limit_while_encoding_is_a_failed_write(tmp_path):

@@ -277,6 +277,7 @@ def test_bad_words_leave_nothing_behind(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.release
 def test_a_full_disk_is_noticed(inspected, run, words, tmp_path, monkeypatch):
     """TensorFlow's writer cuts the file off and says nothing: exit code 74, nothing is left."""
     (complete,) = inspected[0].iterdir()

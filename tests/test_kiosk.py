@@ -55,6 +55,7 @@ class Writing:
             return
 
 
+@pytest.mark.release
 @pytest.mark.gui
 def test_nothing_leads_out_and_nothing_is_kept(display, tmp_path):
     """Keys, clicks and the window manager lead nowhere; the held key and the PIN do, with 0.

@@ -173,6 +173,7 @@ def exhibit(display, tmp_path):
         yield started
 
 
+@pytest.mark.release
 @pytest.mark.gui
 def test_a_minute_of_faults(exhibit, display, rng, capsys):
     """Every fault once: no old picture without a card, no end of the process, nothing left over."""

@@ -147,10 +147,9 @@ def test_a_signal_ends_it_with_0_and_its_figures(number, tiny_model, tmp_path):
     assert figures["maps"] > 5
 
 
+@pytest.mark.release
 @pytest.mark.gui
-@pytest.mark.parametrize(
-    "way", ["q", *(pytest.param(way, marks=pytest.mark.release) for way in ("Escape", "close"))]
-)
+@pytest.mark.parametrize("way", ["q", "Escape", "close"])
 def test_the_window_shows_the_stream_and_closes(way, display, tiny_model, tmp_path):
     """q, ESC and the window's X end it with 0; the picture and its figures are on the screen."""
     with MjpegServer(size=(480, 640)) as server:
@@ -183,6 +182,7 @@ def test_without_a_display_the_message_says_so(name, tiny_model):
     assert len(message.splitlines()) <= 2
 
 
+@pytest.mark.release
 @pytest.mark.gui
 def test_the_demo_opens_a_window(display, tmp_path):
     """No file is written where there is a display."""

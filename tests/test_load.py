@@ -63,6 +63,7 @@ def test_4k_pictures_are_shown_and_counted(tmp_path):
     assert media.stream_of(tmp_path / "out.mp4")[1:3] == (2160, 3840)
 
 
+@pytest.mark.release
 def test_240_pictures_a_second_are_shown_or_counted(tmp_path):
     """None is waited for."""
     figures, _ = viewed(tmp_path, "synthetic:240", 3)

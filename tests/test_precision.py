@@ -113,6 +113,7 @@ def test_activations_beyond_float16_are_explained(rng):
     assert largest_difference(got.relevance, exact(x).relevance) < 0.01
 
 
+@pytest.mark.release
 @each_network
 def test_xla_gives_the_maps_of_the_plain_graph(build, rng):
     """The whole graph through XLA, batches of two sizes; SmoothGrad draws other noise there."""

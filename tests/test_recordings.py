@@ -815,6 +815,7 @@ def test_interrupted_it_keeps_what_is_finished(words, tmp_path):
     assert valid_or_absent(out / "a.mp4", 5)
 
 
+@pytest.mark.release
 def test_two_jobs_to_one_target(words, tmp_path):
     """One of them wins; the other says that the target exists; no half file."""
     source = media.recording(tmp_path / "in.mp4", count=60, size=(240, 320))

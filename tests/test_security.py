@@ -487,7 +487,7 @@ def test_what_is_made_beside_does_not_follow_links(
     [
         ("config | true; exit ${PIPESTATUS[0]}", 74),
         pytest.param("--help | true; exit ${PIPESTATUS[0]}", 74, marks=pytest.mark.release),
-        ("image none.png -o o.png 2>/dev/full", 66),
+        pytest.param("image none.png -o o.png 2>/dev/full", 66, marks=pytest.mark.release),
         pytest.param("image none.png -o o.png >&- 2>&-", 66, marks=pytest.mark.release),
     ],
 )
@@ -497,6 +497,7 @@ def test_exit_codes_hold_where_nobody_listens(line, code):
     assert subprocess.run(words, capture_output=True, timeout=60).returncode == code
 
 
+@pytest.mark.release
 def test_without_streams_and_places_for_temporary_files_it_computes(tmp_path):
     """As a service whose disk is full is started."""
     media.write_picture(tmp_path / "in.png", media.plain())

@@ -214,6 +214,7 @@ def test_closing_ends_within_3_s_with_the_recording_whole(way, display, tmp_path
     ]  # fmt: skip
 
 
+@pytest.mark.release
 def test_the_picture_comes_at_its_rate_under_a_slow_network(tmp_path, monkeypatch):
     """30 of 30 with a network that takes 200 ms; no frame is counted twice."""
 

@@ -17,9 +17,9 @@ os.environ.setdefault("OPENCV_VIDEOIO_MSMF_ENABLE_HW_TRANSFORMS", "0")
 os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(8192**2))
 
 if TYPE_CHECKING:
+    from realtime_lrp.engine.overlay import overlay
     from realtime_lrp.errors import Error
     from realtime_lrp.models.networks import Network, load_network
-    from realtime_lrp.modes.overlaid import overlay
     from realtime_lrp.relevance.composites import COMPOSITES, Composite
     from realtime_lrp.relevance.explainer import Explainer, Explanation, LayerRecord
     from realtime_lrp.relevance.methods import METHODS
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "realtime_lrp.errors": ("Error",),
     "realtime_lrp.models.networks": ("Network", "load_network"),
-    "realtime_lrp.modes.overlaid": ("overlay",),
+    "realtime_lrp.engine.overlay": ("overlay",),
     "realtime_lrp.relevance.composites": ("COMPOSITES", "Composite"),
     "realtime_lrp.relevance.explainer": ("Explainer", "Explanation", "LayerRecord"),
     "realtime_lrp.relevance.methods": ("METHODS",),

@@ -23,10 +23,10 @@ from click.shell_completion import CompletionItem
 
 from realtime_lrp import __version__, config
 from realtime_lrp.errors import ConfigError, Error, UsageError
-from realtime_lrp.messages import PlainFormatter, plain
+from realtime_lrp.system.messages import PlainFormatter, plain
 
 if TYPE_CHECKING:
-    from realtime_lrp.view.full_screen import FullScreen
+    from realtime_lrp.view.window.full_screen import FullScreen
 
 EXPLAIN = (
     "--model", "--weights", "--labels", "--preprocess", "--size", "--method", "--composite",
@@ -125,7 +125,7 @@ def cli() -> None:
 
 
 def _wrong_names(chosen: config.Config) -> Iterator[tuple[config.Where, Error]]:
-    from realtime_lrp.modes.engine import wrong_names
+    from realtime_lrp.engine.engine import wrong_names
 
     yield from wrong_names(chosen)
 
@@ -290,8 +290,8 @@ def demo(
     settings: config.Settings, output: str | None, overwrite: bool, duration: float | None
 ) -> None:
     """The embedded network on the embedded clip: no camera, no download."""
-    from realtime_lrp.modes import demo as mode
-    from realtime_lrp.view.window import display_reachable
+    from realtime_lrp.commands import demo as mode
+    from realtime_lrp.view.window.window import display_reachable
 
     windowed = settings.config.live.display == "window" and display_reachable()
     if output is None and windowed:
@@ -322,7 +322,7 @@ def live(
     """
 
     def run() -> None:
-        from realtime_lrp.modes.live.run import run as run_live
+        from realtime_lrp.commands.live.run import run as run_live
 
         _say(run_live(settings.config, duration, stats, record, overwrite))
 
@@ -331,7 +331,7 @@ def live(
 
 def _hash_pin(context: click.Context, option: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:  # as when a shell completes a word
-        from realtime_lrp.modes.kiosk.lock import hash_pin
+        from realtime_lrp.commands.kiosk.lock import hash_pin
 
         pin = click.prompt(
             "PIN (4 to 12 digits)", hide_input=True, confirmation_prompt=True, err=True
@@ -349,10 +349,10 @@ def _load_for_kiosk(*given: Any) -> config.Settings:
 
     def load_checked() -> config.Settings:
         if context.params["print_unit"]:
-            from realtime_lrp.modes.kiosk.start import load
+            from realtime_lrp.commands.kiosk.start import load
 
             return load(*given)
-        from realtime_lrp.modes.kiosk.splash import load_behind_a_card
+        from realtime_lrp.commands.kiosk.splash import load_behind_a_card
 
         settings, context.obj = load_behind_a_card(*given)
         return settings
@@ -396,7 +396,7 @@ def kiosk(
     It ends when its key (kiosk.exit_key, q) or a corner of the screen is held for 5 seconds.
     """
     if print_unit:
-        from realtime_lrp.modes.kiosk.service import unit
+        from realtime_lrp.commands.kiosk.service import unit
 
         file, *others = settings.given
         if settings.complaint:
@@ -413,7 +413,7 @@ def kiosk(
         return
 
     def run() -> None:
-        from realtime_lrp.modes.kiosk.start import start
+        from realtime_lrp.commands.kiosk.start import start
 
         _say(start(settings, duration, stats, window=window))
 
@@ -437,7 +437,7 @@ def kiosk(
 @configured(*EXPLAIN, "--layout", "--stride", "--batch", "--codec", "--quality", "--audio")
 def video(settings: config.Settings, **request: Any) -> None:
     """Recorded files to overlaid files, with their times and their sound."""
-    from realtime_lrp.modes import video as mode
+    from realtime_lrp.commands.video import run as mode
 
     _say(mode.run(settings.config, mode.Request(**request)))
 
@@ -452,7 +452,7 @@ def video(settings: config.Settings, **request: Any) -> None:
 @configured(*EXPLAIN)
 def image(settings: config.Settings, **request: Any) -> None:
     """Pictures to overlaid pictures (.png, .jpg) or raw maps (.npz)."""
-    from realtime_lrp.modes import image as mode
+    from realtime_lrp.commands import image as mode
 
     _say(mode.run(settings.config, mode.Request(**request)))
 
@@ -474,7 +474,7 @@ def inspect(settings: config.Settings, picture: Path, logdir: Path, overwrite: b
     It also prints them as a table: what each layer gets, hands down and loses, and for each max
     pool the tensor that it reads and the one that it writes.
     """
-    from realtime_lrp.modes import inspect as mode
+    from realtime_lrp.commands import inspect as mode
 
     _say(mode.run(settings.config, picture, logdir, overwrite))
 
@@ -500,7 +500,7 @@ def evaluate(settings: config.Settings, **request: Any) -> None:
     photos, where FILE holds {"cat.jpg": {"box": [x0, y0, x1, y1], "label": "tabby"}}, the box in
     pixels, or a list of such boxes. Without a label the network's answer is explained.
     """
-    from realtime_lrp.modes import evaluate as mode
+    from realtime_lrp.commands.evaluate import run as mode
 
     _say(mode.run(settings.config, mode.Request(**request)))
 
@@ -517,7 +517,7 @@ def bench(settings: config.Settings, quick: bool, json_file: Path | None, overwr
 
     VGG16 with random weights unless --model says otherwise. Leave the machine alone meanwhile.
     """
-    from realtime_lrp.modes import bench as mode
+    from realtime_lrp.commands.bench import run as mode
 
     _say(mode.run(settings.config, quick, json_file, overwrite))
 
@@ -530,14 +530,14 @@ def doctor(settings: config.Settings) -> None:
     It ends with 0 where the demo runs and files can be processed, else with 69. A --source has to
     give pictures.
     """
-    from realtime_lrp.modes.doctor import run as mode
+    from realtime_lrp.commands.doctor import run as mode
 
     _say(mode.run(settings))
 
 
 def _print_schema(context: click.Context, option: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:
-        from realtime_lrp.modes.engine import LEGAL
+        from realtime_lrp.engine.engine import LEGAL
 
         click.echo(config.json_schema(LEGAL), nl=False)
         context.exit()
@@ -546,7 +546,7 @@ def _print_schema(context: click.Context, option: click.Parameter, asked: bool) 
 def _load_and_check_all(
     file: str | None, sets: tuple[str, ...], options: dict[str, Any]
 ) -> config.Settings:
-    from realtime_lrp.modes.kiosk.start import wrong_settings
+    from realtime_lrp.commands.kiosk.start import wrong_settings
 
     return config.load(file, sets, options, check=wrong_settings)
 
@@ -569,6 +569,6 @@ def config_command(settings: config.Settings) -> None:
 @cli.command()
 def models() -> None:
     """Lists the networks that have a name."""
-    from realtime_lrp.modes import models as mode
+    from realtime_lrp.commands import models as mode
 
     _say(mode.run())

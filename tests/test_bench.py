@@ -8,10 +8,11 @@ import pytest
 from test_relevance import largest_difference, vgg_like
 
 from realtime_lrp import Explainer, config
-from realtime_lrp.modes import bench, hardware
-from realtime_lrp.modes import engine as engines
-from realtime_lrp.modes.baseline import baseline
-from realtime_lrp.modes.bench_report import floor, lines
+from realtime_lrp.commands.bench import run as bench
+from realtime_lrp.commands.bench.baseline import baseline
+from realtime_lrp.commands.bench.report import floor, lines
+from realtime_lrp.engine import device as hardware
+from realtime_lrp.engine import engine as engines
 from realtime_lrp.relevance.graph import build_graph
 
 

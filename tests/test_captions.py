@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from realtime_lrp.commands.kiosk.captions import filled, load_captions
 from realtime_lrp.errors import ConfigError
 from realtime_lrp.models.drawing import SYMBOLS
-from realtime_lrp.modes.kiosk.captions import filled, load_captions
 from realtime_lrp.view.text import undrawable
 
 LANGUAGES = ("en", "de", "fr", "es", "zh")

@@ -15,10 +15,10 @@ from faults.clock import VirtualClock, until
 from faults.server import MjpegServer
 
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.video import capture as capture_module
-from realtime_lrp.video.capture import DARK, FROZEN, LOST, NO_PICTURE, WAITING, Capture
+from realtime_lrp.realtime import capture as capture_module
+from realtime_lrp.realtime.capture import DARK, FROZEN, LOST, NO_PICTURE, WAITING, Capture
+from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.video.isolated import Isolated
-from realtime_lrp.video.slot import Slot
 from realtime_lrp.video.source import Source
 from realtime_lrp.video.sources import open_source
 

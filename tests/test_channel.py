@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.video.channel import Channel, Failed
+from realtime_lrp.system.channel import Channel, Failed
 
 
 class Shown(msgspec.Struct, tag=True):

@@ -11,8 +11,8 @@ from click.shell_completion import get_completion_class
 from realtime_lrp import config
 from realtime_lrp.cli import cli
 from realtime_lrp.config import legal_values
+from realtime_lrp.engine.engine import LEGAL
 from realtime_lrp.models.names import NETWORKS
-from realtime_lrp.modes.engine import LEGAL
 
 VARIABLE = "_REALTIME_LRP_COMPLETE"
 RUN = "import sys; sys.argv[0] = 'realtime-lrp'; from realtime_lrp.__main__ import main; main()"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from realtime_lrp import config
+from realtime_lrp.engine.engine import wrong_names
 from realtime_lrp.errors import ConfigError, MissingInputError
-from realtime_lrp.modes.engine import wrong_names
 
 
 def refusal_of(file, kind=ConfigError):

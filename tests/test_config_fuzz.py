@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from realtime_lrp import config
+from realtime_lrp.commands.kiosk.captions import load_captions
+from realtime_lrp.commands.kiosk.start import wrong_in_kiosk, wrong_settings
+from realtime_lrp.engine.engine import LEGAL, wrong_names
 from realtime_lrp.errors import ConfigError, MissingInputError, UnavailableError, UsageError
-from realtime_lrp.modes.engine import LEGAL, wrong_names
-from realtime_lrp.modes.kiosk.captions import load_captions
-from realtime_lrp.modes.kiosk.start import wrong_in_kiosk, wrong_settings
 
 ROOT = Path(__file__).parents[1]
 MANUAL = (ROOT / "config.yaml").read_text(encoding="utf-8").splitlines(keepends=True)

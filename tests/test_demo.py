@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from realtime_lrp import config
-from realtime_lrp.modes.demo import CLIP
-from realtime_lrp.modes.engine import Engine
+from realtime_lrp.commands.demo import CLIP
+from realtime_lrp.engine.engine import Engine
 from realtime_lrp.video.reader import VideoReader
 
 
@@ -41,7 +41,7 @@ def test_the_demo_stays_the_demo_with_a_configuration_file(tmp_path):
     """The manual in the repository names no network, so the embedded one stays."""
     from pathlib import Path
 
-    from realtime_lrp.modes.engine import with_demo_network
+    from realtime_lrp.engine.engine import with_demo_network
 
     manual = config.load(Path(__file__).parents[1] / "config.yaml").config
     assert with_demo_network(manual).model.name == "shapes"

@@ -16,11 +16,7 @@ import pytest
 from faults.server import MjpegServer
 
 from realtime_lrp import config
-from realtime_lrp.errors import DamagedInputError, UnavailableError
-from realtime_lrp.models import downloads
-from realtime_lrp.models.names import NETWORKS
-from realtime_lrp.modes import hardware
-from realtime_lrp.modes.doctor import (
+from realtime_lrp.commands.doctor import (
     cameras,
     display,
     formats,
@@ -29,9 +25,13 @@ from realtime_lrp.modes.doctor import (
     source,
     system,
 )
-from realtime_lrp.modes.doctor import media as films
-from realtime_lrp.modes.doctor import run as doctor
-from realtime_lrp.modes.doctor.rows import Row, failed, page
+from realtime_lrp.commands.doctor import media as films
+from realtime_lrp.commands.doctor import run as doctor
+from realtime_lrp.commands.doctor.rows import Row, failed, page
+from realtime_lrp.engine import device as hardware
+from realtime_lrp.errors import DamagedInputError, UnavailableError
+from realtime_lrp.models import downloads
+from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.video.source import Source
 
 ROOT = Path(__file__).parents[1]
@@ -131,8 +131,8 @@ def test_errors_of_ours_say_what_to_do():
 
 FAULTS = """
 import os, signal, sys, time
-from realtime_lrp.modes.doctor import system
-from realtime_lrp.modes.doctor.rows import Row
+from realtime_lrp.commands.doctor import system
+from realtime_lrp.commands.doctor.rows import Row
 
 def good(settings):
     print("noise")
@@ -201,7 +201,7 @@ def test_a_library_that_cannot_be_loaded_is_one_row(group, words, advice, tmp_pa
 def test_the_program_itself_loads_nothing_that_may_be_missing():
     """`doctor` is for machines on which something is."""
     code = (
-        "import realtime_lrp.modes.doctor.run, sys\n"
+        "import realtime_lrp.commands.doctor.run, sys\n"
         "print({'tensorflow', 'keras', 'cv2', 'av', 'numpy'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -17,7 +17,7 @@ from media import plain, recording, write_picture
 
 from realtime_lrp import config
 from realtime_lrp.cli import cli
-from realtime_lrp.modes.engine import wrong_names
+from realtime_lrp.engine.engine import wrong_names
 
 HOME = Path(__file__).parents[1]
 DOCUMENTS = [HOME / "README.md", HOME / "CONTRIBUTING.md", *sorted((HOME / "docs").glob("*.md"))]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
+from clip import render_clip
 
-from realtime_lrp.models.clip import render_clip
 from realtime_lrp.models.drawing import CLASSES, NOTHING, draw_picture
 from realtime_lrp.models.drawing.batch import draw_batch, draw_batches
 

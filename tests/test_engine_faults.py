@@ -11,9 +11,9 @@ from faults.networks import Bounded, Failing, overflowing
 from keras import layers
 
 from realtime_lrp import Explainer, config
+from realtime_lrp.engine import engine as engines
+from realtime_lrp.engine.device import Device
 from realtime_lrp.errors import DamagedInputError, NotFiniteError, UnavailableError, UsageError
-from realtime_lrp.modes import engine as engines
-from realtime_lrp.modes.hardware import Device
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.methods import METHODS
 
@@ -142,7 +142,7 @@ def test_a_batch_that_is_too_large_is_explained_in_halves(tiny_model, rng):
 
 def test_what_fails_from_the_first_picture_on_is_told_and_tried_again(tiny_model, monkeypatch):
     """The viewer shows its camera and why there is no map; then the maps come."""
-    monkeypatch.setattr("realtime_lrp.modes.live.relevance.RETRY_S", 0.05)
+    monkeypatch.setattr("realtime_lrp.realtime.explaining.RETRY_S", 0.05)
     failing = Failing(settings(tiny_model), NotFiniteError("Inf in the layer 'x'."), times=5)
     with failing.thread as thread:
         told = failing.until(lambda: thread.maps.count)
@@ -155,7 +155,7 @@ def test_what_fails_from_the_first_picture_on_is_told_and_tried_again(tiny_model
 )
 def test_a_gpu_that_fails_three_times_is_left(tiny_model, monkeypatch, caplog, error, device):
     """Not for numbers, which would be the same elsewhere."""
-    monkeypatch.setattr("realtime_lrp.modes.live.relevance.RETRY_S", 0.05)
+    monkeypatch.setattr("realtime_lrp.realtime.explaining.RETRY_S", 0.05)
     monkeypatch.setattr(engines, "device", lambda: Device("/GPU:0", "Small GPU", "float32"))
     failing = Failing(settings(tiny_model), error, times=4)
     with failing.thread as thread:

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from realtime_lrp import config
+from realtime_lrp.commands.evaluate import report as evaluate_report
+from realtime_lrp.commands.evaluate import run as evaluate
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.drawing import CLASSES
 from realtime_lrp.models.drawing.batch import draw_batch
-from realtime_lrp.modes import evaluate, evaluate_report
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.methods import METHODS
 
@@ -178,8 +179,8 @@ def test_the_embedded_network(run, one_row, tmp_path):
 
 def test_drawn_pictures_hold_a_symbol_and_are_not_those_of_training():
     """No "nothing", every symbol equally often; no seed of the user's meets one of training."""
-    from realtime_lrp.models.train_shapes import STAGES
-    from realtime_lrp.modes.make_assets import HELD_OUT_SEED
+    from make_assets import HELD_OUT_SEED
+    from train_shapes import STAGES
 
     samples = evaluate.drawn(15, seed=1)
     assert samples.masks.any(axis=(1, 2)).all()

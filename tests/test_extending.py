@@ -16,8 +16,8 @@ import pytest
 
 from realtime_lrp import COLORMAPS, COMPOSITES, METHODS, RULES
 from realtime_lrp.config import legal_values
-from realtime_lrp.models.allowed import KINDS
 from realtime_lrp.models.names import NETWORKS
+from realtime_lrp.models.untrusted.allowed import KINDS
 from realtime_lrp.relevance.layers import ACTIVATIONS, LAYERS
 from realtime_lrp.video.sources import SOURCES
 

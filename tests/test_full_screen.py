@@ -15,14 +15,15 @@ import numpy as np
 import pytest
 from program import with_display, xdotool
 
-from realtime_lrp.view import desktop
+from realtime_lrp.view.window import desktop
 
 pytestmark = pytest.mark.gui
 
 EXHIBIT = """
 import logging, select, sys
 import cv2, numpy as np
-from realtime_lrp.view import desktop, full_screen
+from realtime_lrp.view.window import desktop
+from realtime_lrp.view.window import full_screen
 
 logging.basicConfig(level="INFO", format="%(message)s")
 if "--alone" in sys.argv:

@@ -250,7 +250,7 @@ def test_a_view_that_was_not_kept_by_us_is_not_drawn(run, tmp_path, monkeypatch)
         {"drawn": np.full((1, 8, 8), np.nan, np.float32)},
         {"picture": np.zeros((600, 600, 3), np.uint8)},
     ):
-        monkeypatch.setattr("realtime_lrp.modes.live.snapshot.MOST_BYTES", 10**6)
+        monkeypatch.setattr("realtime_lrp.results.snapshot.MOST_BYTES", 10**6)
         with np.load(io.BytesIO(snapshot())) as data:
             np.savez_compressed(path, **{**data, **change})
         code, _, err = run("image", path, "-o", shown, "--overwrite")

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from realtime_lrp import config
+from realtime_lrp.commands.bench import run as bench
+from realtime_lrp.engine import device as hardware
+from realtime_lrp.engine import engine as engines
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.modes import bench, hardware
-from realtime_lrp.modes import engine as engines
-from realtime_lrp.modes.live import relevance as relevance_thread
-from realtime_lrp.modes.live.controls import first_request
-from realtime_lrp.modes.stats import Stats
-from realtime_lrp.video.slot import Slot
+from realtime_lrp.realtime import explaining as relevance_thread
+from realtime_lrp.realtime.explaining import first_request
+from realtime_lrp.realtime.latest import Slot
+from realtime_lrp.realtime.stats import Stats
 
 AMX = "processor : 0\nmodel name : Some CPU\nflags : fpu avx512f avx512_bf16 amx_bf16 amx_tile\n"
 

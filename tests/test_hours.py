@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from realtime_lrp.hours import DAYS, parse_hours
+from realtime_lrp.config.hours import DAYS, parse_hours
 
 MONDAY = datetime(2026, 3, 2)
 MINUTE = timedelta(minutes=1)

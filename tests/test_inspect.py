@@ -11,8 +11,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.util import tensor_util
 
 from realtime_lrp import config
+from realtime_lrp.commands import inspect as mode
 from realtime_lrp.models.networks import load_network
-from realtime_lrp.modes import inspect as mode
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.view import tiles

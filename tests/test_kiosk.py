@@ -12,7 +12,7 @@ from faults.clock import until
 from faults.server import MjpegServer
 from program import opened_window, screenshot, start, xdotool
 
-from realtime_lrp.modes.kiosk.lock import hash_pin
+from realtime_lrp.commands.kiosk.lock import hash_pin
 from realtime_lrp.view.exhibit import ACCENT, BACKGROUND
 
 

@@ -22,22 +22,22 @@ from faults.clock import until
 from test_kiosk_parts import Thread
 
 from realtime_lrp import cli, config
+from realtime_lrp.commands.kiosk import loop, parts, splash, start
+from realtime_lrp.commands.kiosk import run as run_module
+from realtime_lrp.commands.kiosk.captions import load_captions
+from realtime_lrp.commands.kiosk.folder import alone
+from realtime_lrp.commands.kiosk.health import Health
+from realtime_lrp.commands.kiosk.lock import pin_fits
+from realtime_lrp.commands.kiosk.loop import Kiosk, Unseen
+from realtime_lrp.commands.kiosk.parts import Trouble
+from realtime_lrp.commands.kiosk.pictures import Clips, as_in_a_mirror
 from realtime_lrp.config import ASSETS
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.modes.kiosk import loop, parts, splash, start
-from realtime_lrp.modes.kiosk import run as run_module
-from realtime_lrp.modes.kiosk.captions import load_captions
-from realtime_lrp.modes.kiosk.folder import alone
-from realtime_lrp.modes.kiosk.health import Health
-from realtime_lrp.modes.kiosk.lock import pin_fits
-from realtime_lrp.modes.kiosk.loop import Kiosk, Unseen
-from realtime_lrp.modes.kiosk.parts import Trouble
-from realtime_lrp.modes.kiosk.pictures import Clips, as_in_a_mirror
-from realtime_lrp.modes.stats import Stats
+from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.view.exhibit import Page
 from realtime_lrp.view.scene import Finding, Panel
-from realtime_lrp.view.window import Mouse
+from realtime_lrp.view.window.window import Mouse
 
 LABELS = ["heart", "star", "nothing"]
 WORKDAY = datetime(2026, 11, 23, 12)
@@ -356,7 +356,7 @@ def test_the_lock_ends_with_the_process(monkeypatch, tmp_path):
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     code = (
         "import subprocess, time\n"
-        "from realtime_lrp.modes.kiosk.folder import alone\n"
+        "from realtime_lrp.commands.kiosk.folder import alone\n"
         "with alone():\n"
         "    print(subprocess.Popen(['sleep', '60']).pid, flush=True)\n"
         "    time.sleep(60)\n"

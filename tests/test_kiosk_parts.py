@@ -10,13 +10,13 @@ from faults.cameras import Flicker
 from faults.clock import until
 
 from realtime_lrp import config
+from realtime_lrp.commands.kiosk import parts
+from realtime_lrp.commands.kiosk.heat import Heat
+from realtime_lrp.commands.kiosk.parts import Budget, Network, Pictures, Trouble
 from realtime_lrp.errors import DamagedInputError, TemporaryError, UnavailableError
-from realtime_lrp.modes.kiosk import parts
-from realtime_lrp.modes.kiosk.heat import Heat
-from realtime_lrp.modes.kiosk.parts import Budget, Network, Pictures, Trouble
-from realtime_lrp.modes.stats import Stats
-from realtime_lrp.video.capture import DARK, FROZEN, LOST, NO_PICTURE, WAITING
-from realtime_lrp.video.slot import Slot
+from realtime_lrp.realtime.capture import DARK, FROZEN, LOST, NO_PICTURE, WAITING
+from realtime_lrp.realtime.latest import Slot
+from realtime_lrp.realtime.stats import Stats
 
 PICTURE = np.zeros((8, 8, 3), np.uint8)
 

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from realtime_lrp.modes.kiosk.captions import filled, load_captions
-from realtime_lrp.modes.kiosk.pages import Exhibit
-from realtime_lrp.modes.kiosk.parts import Trouble
-from realtime_lrp.modes.kiosk.stage import DRIFT, Stage, View, canvas_size
-from realtime_lrp.modes.kiosk.visitor import PRIVACY_S, Answer, Visitor
+from realtime_lrp.commands.kiosk.captions import filled, load_captions
+from realtime_lrp.commands.kiosk.pages import Exhibit
+from realtime_lrp.commands.kiosk.parts import Trouble
+from realtime_lrp.commands.kiosk.stage import DRIFT, Stage, View, canvas_size
+from realtime_lrp.commands.kiosk.visitor import PRIVACY_S, Answer, Visitor
 from realtime_lrp.view import exhibit as exhibit_module
 from realtime_lrp.view.exhibit import (
     ACCENT,
@@ -25,7 +25,7 @@ from realtime_lrp.view.exhibit import (
 )
 from realtime_lrp.view.scene import Finding, Look, Panel
 from realtime_lrp.view.text import text_width, wrapped
-from realtime_lrp.view.window import Mouse
+from realtime_lrp.view.window.window import Mouse
 
 LANGUAGES = ("en", "de", "fr", "es", "zh")
 SIZES = ((720, 1280), (1080, 1920), (1280, 720), (480, 640), (600, 1024), (1080, 1080))

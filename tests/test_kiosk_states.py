@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from realtime_lrp.commands.kiosk.states import TRANSITIONS, Machine, Seen, State, diagram
 from realtime_lrp.config import ASSETS
-from realtime_lrp.modes.kiosk.states import TRANSITIONS, Machine, Seen, State, diagram
 from realtime_lrp.video.presence import Presence
 from realtime_lrp.video.reader import VideoReader
 

@@ -14,9 +14,9 @@ from program import opened_window, screenshot, start, with_display, xdotool
 from viewer import Viewer, found, green_square
 
 from realtime_lrp import config
-from realtime_lrp.modes.live import figures
-from realtime_lrp.modes.live import run as live
-from realtime_lrp.video import capture
+from realtime_lrp.commands.live import figures
+from realtime_lrp.commands.live import run as live
+from realtime_lrp.realtime import capture
 
 NAMES = {
     "frames_captured", "frames_shown", "frames_dropped", "maps", "display_fps", "maps_per_s",
@@ -69,7 +69,7 @@ def test_a_frame_is_shown_at_once_and_a_dropped_one_is_counted():
 
 def moved(number, x):
     """A textured square at column x on a still ground, as a frame."""
-    from realtime_lrp.video.slot import Item
+    from realtime_lrp.realtime.latest import Item
 
     rng = np.random.default_rng(5)
     ground = np.repeat(rng.integers(60, 120, (60, 80, 3)), 4, 0).repeat(4, 1).astype(np.uint8)
@@ -214,7 +214,7 @@ def test_pyav_and_opencv_live_together(display):
     """The import order that hangs a window is not ours."""
     code = (
         "from realtime_lrp.video.reader import VideoReader\n"
-        "from realtime_lrp.view.window import Window\nimport numpy as np\n"
+        "from realtime_lrp.view.window.window import Window\nimport numpy as np\n"
         "with Window() as w:\n w.show(np.zeros((50, 50, 3), np.uint8)); w.events(); print(w.closed)"
     )
     done = subprocess.run(

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from realtime_lrp import Explainer, config
-from realtime_lrp.modes import engine as engines
-from realtime_lrp.modes.live import relevance as relevance_thread
-from realtime_lrp.modes.live import workshop as workshops
-from realtime_lrp.modes.live.controls import first_request
-from realtime_lrp.modes.live.probe import covered
-from realtime_lrp.modes.stats import Stats
+from realtime_lrp.engine import engine as engines
+from realtime_lrp.realtime import engine_cache as workshops
+from realtime_lrp.realtime import explaining as relevance_thread
+from realtime_lrp.realtime.explaining import first_request
+from realtime_lrp.realtime.faithfulness import covered
+from realtime_lrp.realtime.latest import Slot
+from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.video.reader import VideoReader
-from realtime_lrp.video.slot import Slot
 from realtime_lrp.view.overlay import drawn
 
 SETTINGS = {"--model": "shapes", "--target": "top1", "--precision": "float32"}

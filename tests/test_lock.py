@@ -5,10 +5,10 @@ import time
 import numpy as np
 import pytest
 
+from realtime_lrp.commands.kiosk.lock import Lock, check_key, hash_pin, pin_fits
 from realtime_lrp.errors import UsageError
-from realtime_lrp.modes.kiosk.lock import Lock, check_key, hash_pin, pin_fits
 from realtime_lrp.view.pad import draw_pad, places
-from realtime_lrp.view.window import Mouse
+from realtime_lrp.view.window.window import Mouse
 
 SIZE = (720, 1280)
 PIN = "204713"

@@ -22,10 +22,11 @@ import tensorflow as tf
 from keras import layers
 
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
-from realtime_lrp.models import allowed, hdf5, keras_files, size
-from realtime_lrp.models.allowed import check_description
-from realtime_lrp.models.keras_files import load_model, load_weights
+from realtime_lrp.models import size
 from realtime_lrp.models.networks import load_network
+from realtime_lrp.models.untrusted import allowed, hdf5, keras_files
+from realtime_lrp.models.untrusted.allowed import check_description
+from realtime_lrp.models.untrusted.keras_files import load_model, load_weights
 from realtime_lrp.relevance import layers as rules
 
 GIB = 1 << 30

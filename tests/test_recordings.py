@@ -20,8 +20,9 @@ import numpy as np
 import program
 import pytest
 
-from realtime_lrp.modes import video_job, video_process
-from realtime_lrp.video.channel import Channel
+from realtime_lrp.commands.video import job as video_job
+from realtime_lrp.commands.video import process as video_process
+from realtime_lrp.system.channel import Channel
 from realtime_lrp.video.colour import colour_of
 from realtime_lrp.video.reader import Span, VideoReader
 from realtime_lrp.view.colormaps import colormap_named
@@ -342,7 +343,7 @@ def test_maps_come_in_chunks(tmp_path, monkeypatch):
     """Two to a file here; a map of zeros has the scale 1."""
     from types import SimpleNamespace
 
-    from realtime_lrp.modes import records
+    from realtime_lrp.results import records
 
     monkeypatch.setattr(records, "CHUNK", 2)
     region = SimpleNamespace(box=(0, 0, 4, 4))
@@ -462,9 +463,9 @@ def test_a_file_that_cannot_be_done_does_not_end_the_batch(run, words, tmp_path,
 def test_batches_in_flight_do_not_wait_for_each_other(count, tiny_model, tmp_path, monkeypatch):
     """Two as on a GPU; signs of life between the batches change nothing."""
     from realtime_lrp import config
-    from realtime_lrp.modes.engine import Engine
-    from realtime_lrp.modes.stats import Stats
-    from realtime_lrp.modes.video import overlay_file
+    from realtime_lrp.commands.video.run import overlay_file
+    from realtime_lrp.engine.engine import Engine
+    from realtime_lrp.realtime.stats import Stats
 
     chosen = config.load(options={"--model": str(tiny_model), "--batch": "3"}).config
     engine = Engine(chosen, moving=True)
@@ -609,7 +610,7 @@ def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
 def scripted(monkeypatch, tmp_path, code):
     """Lets the process that decodes run some lines first."""
     script = tmp_path / "process.py"
-    script.write_text(f"from realtime_lrp.modes import video_process\n{code}\nvideo_process.main()")
+    script.write_text(f"from realtime_lrp.commands.video import process\n{code}\nprocess.main()")
     monkeypatch.setattr(video_job, "command", lambda: [sys.executable, str(script)])
 
 
@@ -905,7 +906,7 @@ def test_colour_of_frames_without_a_tag():
 def test_what_only_the_live_view_reads_does_not_make_another_film(tmp_path):
     """A film stays finished when the viewer's settings change; opacity makes another one."""
     from realtime_lrp.config import load
-    from realtime_lrp.modes.fingerprint import fingerprint
+    from realtime_lrp.results.fingerprint import fingerprint
 
     source = media.recording(tmp_path / "in.mp4", count=3)
     mark = lambda *sets: fingerprint(source, load(sets=sets).config, {})  # noqa: E731

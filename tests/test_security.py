@@ -20,9 +20,9 @@ from faults.server import MjpegServer
 from web import sends, serving
 
 from realtime_lrp import config
+from realtime_lrp.commands.inspect import _run_name
+from realtime_lrp.commands.live.keeper import Keeper
 from realtime_lrp.errors import OutputError, UnavailableError, masked
-from realtime_lrp.modes.inspect import _run_name
-from realtime_lrp.modes.live.keeper import Keeper
 from realtime_lrp.video.cameras import open_camera
 from realtime_lrp.video.files import outputs_for
 from realtime_lrp.video.isolated import Isolated

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from realtime_lrp.modes.kiosk.service import Service, unit
+from realtime_lrp.commands.kiosk.service import Service, unit
 
 
 @pytest.fixture(params=["path", "abstract"])

@@ -4,12 +4,12 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from clip import render_clip
+from make_assets import explain, naming, pointing
 
-from realtime_lrp.models.clip import render_clip
 from realtime_lrp.models.drawing import CLASSES, NOTHING
 from realtime_lrp.models.drawing.batch import draw_batch, draw_batches
 from realtime_lrp.models.shapes import SIZE, build_shapes
-from realtime_lrp.modes.make_assets import explain, naming, pointing
 from realtime_lrp.relevance.explainer import Explainer
 
 ASSETS = Path(__file__).parents[1] / "assets"

@@ -11,7 +11,6 @@ import media
 import numpy as np
 import pytest
 
-from realtime_lrp import outputs
 from realtime_lrp.errors import (
     DamagedInputError,
     MissingInputError,
@@ -19,7 +18,8 @@ from realtime_lrp.errors import (
     TransferError,
     UsageError,
 )
-from realtime_lrp.outputs import completed
+from realtime_lrp.system import outputs
+from realtime_lrp.system.outputs import completed
 from realtime_lrp.video.files import inputs_of, outputs_for
 from realtime_lrp.video.pictures import read_picture, write_picture
 from realtime_lrp.video.reader import Span, VideoReader
@@ -324,7 +324,7 @@ from fractions import Fraction
 from pathlib import Path
 import numpy as np
 from realtime_lrp.errors import TransferError
-from realtime_lrp.outputs import completed
+from realtime_lrp.system.outputs import completed
 from realtime_lrp.video.writer import VideoWriter
 noise = np.random.default_rng(0).integers(0, 255, (60, 240, 320, 3), np.uint8)
 try:

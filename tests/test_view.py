@@ -6,11 +6,11 @@ import pytest
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance import strength as strengths
 from realtime_lrp.relevance.strength import strength
-from realtime_lrp.view import window
 from realtime_lrp.view.colormaps import COLORMAPS, colormap_named, compile_colours
 from realtime_lrp.view.overlay import FULL, SOFTNESS, Painter, Scale, lay_over
 from realtime_lrp.view.sheet import contact_sheet
 from realtime_lrp.view.text import draw_lines, text_size
+from realtime_lrp.view.window import window
 
 BOX, INNER = (40, 0, 100, 60), (0, 0, 30, 30)
 

@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 from viewer import Viewer, engine_of, found
 
-from realtime_lrp.modes.live import figures
-from realtime_lrp.modes.live.controls import Controls, first_request
-from realtime_lrp.modes.live.figures import Rates
-from realtime_lrp.modes.live.probe import Flipped, Probe, covered
+from realtime_lrp.commands.live import figures
+from realtime_lrp.commands.live.controls import Controls
+from realtime_lrp.commands.live.figures import Rates
+from realtime_lrp.realtime.explaining import first_request
+from realtime_lrp.realtime.faithfulness import Flipped, Probe, covered
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.methods import METHODS
 from realtime_lrp.view import keys, menus
 from realtime_lrp.view.colormaps import COLORMAPS
 from realtime_lrp.view.hud import WARNING, Bar, Legend, Row, column_width, draw_column, percent
 from realtime_lrp.view.scene import Artist, Finding, Look, Panel, Scene, places
-from realtime_lrp.view.window import Mouse
+from realtime_lrp.view.window.window import Mouse
 
 GREY = np.full((120, 160, 3), 90, np.uint8)
 BOX = (20, 0, 140, 120)

@@ -13,8 +13,8 @@ from faults.server import MjpegServer
 from program import opened_window, screenshot, start, xdotool
 
 from realtime_lrp import config
-from realtime_lrp.modes.live import relevance as relevance_thread
-from realtime_lrp.modes.live import run as live
+from realtime_lrp.commands.live import run as live
+from realtime_lrp.realtime import explaining as relevance_thread
 from realtime_lrp.view.hud import WARNING
 from realtime_lrp.view.keys import BINDINGS
 

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 import numpy as np
 
 from realtime_lrp import config
-from realtime_lrp.modes.live.controls import Controls, first_request
-from realtime_lrp.modes.live.relevance import Map
-from realtime_lrp.modes.live.view import View
-from realtime_lrp.modes.stats import Stats
+from realtime_lrp.commands.live.controls import Controls
+from realtime_lrp.commands.live.view import View
+from realtime_lrp.realtime.capture import Capture
+from realtime_lrp.realtime.explaining import Map, first_request
+from realtime_lrp.realtime.latest import Slot
+from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.relevance.targets import TargetResolver
-from realtime_lrp.video.capture import Capture
-from realtime_lrp.video.slot import Slot
 from realtime_lrp.view.scene import Finding, Panel
 
 

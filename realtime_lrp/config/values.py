@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
+from realtime_lrp.config.hours import DAYS, parse_hours
 from realtime_lrp.config.words import MAX_LETTERS
-from realtime_lrp.hours import DAYS, parse_hours
 
 MAX_PIXELS = 8192
 MAX_BATCH = 256

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from realtime_lrp.errors import UnavailableError, first_line
-from realtime_lrp.outputs import left_over, part_of
+from realtime_lrp.system.outputs import left_over, part_of
 
 FOLDER = Path(os.environ.get("KERAS_HOME") or os.path.expanduser("~/.keras")) / "models"
 """Where Keras keeps what it downloads."""

@@ -13,8 +13,8 @@ import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction
 
 from realtime_lrp.errors import TransferError, UsageError, first_line
-from realtime_lrp.outputs import completed_folder
 from realtime_lrp.relevance import onednn
+from realtime_lrp.system.outputs import completed_folder
 
 NONE_OF_OURS = "/"
 """No file has this in its name: a folder that holds one is not replaced."""

@@ -25,9 +25,9 @@ from contextlib import suppress
 import msgspec
 import numpy as np
 
-from realtime_lrp import children
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.video.channel import Channel, Failed
+from realtime_lrp.system import children
+from realtime_lrp.system.channel import Channel, Failed
 from realtime_lrp.video.source import Source
 
 CLOSING_S = 1.0

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, MissingInputError, OutputError
-from realtime_lrp.native import held_back
-from realtime_lrp.outputs import completed
+from realtime_lrp.system.native import held_back
+from realtime_lrp.system.outputs import completed
 from realtime_lrp.video.libraries import cv2
 
 MOST_BYTES = 2**30

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 
 from realtime_lrp.errors import Error, OutputError, TransferError, UsageError, first_line
-from realtime_lrp.outputs import check_output, left_over, part_of, put_in_place, refuse_link
+from realtime_lrp.system.outputs import check_output, left_over, part_of, put_in_place, refuse_link
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.writer import CONTAINERS, VideoWriter, verify
 

@@ -1,7 +1,7 @@
 """The keys and the mouse of the live viewer, once: what they are called and what they do.
 
 The help screen and the table in docs/live.md are made of `BINDINGS`; what an action does is the
-method of that name in `modes/live/controls.py`.
+method of that name in `commands/live/controls.py`.
 """
 
 from collections.abc import Sequence

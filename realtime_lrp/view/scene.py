@@ -1,7 +1,7 @@
 """What stands on the screen, as data, and the one place that draws it.
 
 A `Scene` holds all that a canvas is made of: drawn twice it gives the same pixels, also in another
-process (`modes/live/snapshot.py`).
+process (`results/snapshot.py`).
 """
 
 from collections.abc import Sequence

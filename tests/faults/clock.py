@@ -5,7 +5,7 @@ import threading
 import time
 from math import inf
 
-from realtime_lrp.video.capture import Clock
+from realtime_lrp.realtime.capture import Clock
 
 NEVER = threading.Event()
 

@@ -149,14 +149,14 @@ class Exhibit:
 
 def main():
     """The process: runs the exhibit, does what stdin says, samples to stdout."""
-    from realtime_lrp.modes import memory
+    from realtime_lrp.system import memory
 
     memory.keep_little()
     from realtime_lrp.cli import _set_verbosity
+    from realtime_lrp.commands.kiosk import run as run_module
+    from realtime_lrp.commands.kiosk import start
+    from realtime_lrp.commands.kiosk.loop import Kiosk
     from realtime_lrp.errors import Error
-    from realtime_lrp.modes.kiosk import run as run_module
-    from realtime_lrp.modes.kiosk import start
-    from realtime_lrp.modes.kiosk.loop import Kiosk
     from realtime_lrp.video.isolated import Isolated
 
     folder, words = Path(sys.argv[1]), sys.argv[2:]

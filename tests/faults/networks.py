@@ -8,11 +8,10 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
-from realtime_lrp.modes.engine import Engine
-from realtime_lrp.modes.live.controls import first_request
-from realtime_lrp.modes.live.relevance import RelevanceThread
-from realtime_lrp.modes.stats import Stats
-from realtime_lrp.video.slot import Slot
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.realtime.explaining import RelevanceThread, first_request
+from realtime_lrp.realtime.latest import Slot
+from realtime_lrp.realtime.stats import Stats
 
 
 def overflowing():

@@ -22,7 +22,7 @@ from pathlib import Path
 import cv2
 import media
 
-from realtime_lrp.video.capture import Capture
+from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.video.sources import OPEN_TIMEOUT_S, open_source
 
 TOLD_S, BACK_S, CLOSED_S = 2.0, 5.0, 2.5

@@ -11,6 +11,9 @@ import numpy as np
 
 from realtime_lrp.models.drawing import NOTHING, SIZES, draw_picture
 
+REACH = 2
+"""How far outside the ink or the silhouette, in pixels, relevance still counts as on it."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -89,3 +92,9 @@ def draw_batches(
                 waiting.append(pool.apply_async(draw_batch, given))
             if k > workers:
                 yield waiting.popleft().get()
+
+
+def near(mask: np.ndarray) -> np.ndarray:
+    """The mask, bool [H, W], and all within `REACH` pixels of it."""
+    disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * REACH + 1, 2 * REACH + 1))
+    return cv2.dilate(mask.astype(np.uint8), disc) > 0

@@ -1,0 +1,1 @@
+"""`bench`: measures this machine."""

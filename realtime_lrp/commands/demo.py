@@ -1,0 +1,56 @@
+"""`demo`: the embedded network on the embedded clip, in a window or as a file."""
+
+from pathlib import Path
+
+import numpy as np
+
+from realtime_lrp.commands.live.run import run as run_live
+from realtime_lrp.commands.video.run import overlay_file
+from realtime_lrp.config import ASSETS, Config
+from realtime_lrp.engine.engine import VIEWER_COMPOSITE, Engine, with_demo_network
+from realtime_lrp.errors import UsageError
+from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.system.outputs import check_output
+from realtime_lrp.video.pictures import write_picture
+from realtime_lrp.video.writer import CONTAINERS
+from realtime_lrp.view.sheet import contact_sheet
+
+CLIP = ASSETS / "demo.mp4"
+SHEET_PICTURES = 12
+
+
+def in_window(config: Config, duration_s: float | None) -> list[str]:
+    """Plays the clip in a window, again and again; returns what `live` does."""
+    source = config.live.model_copy(update={"source": str(CLIP)})
+    return run_live(with_demo_network(config).model_copy(update={"live": source}), duration_s)
+
+
+def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
+    """Writes the overlaid clip and a contact sheet beside it.
+
+    Args:
+      config: the effective configuration.
+      target: .mp4, .mov or .mkv.
+      overwrite: whether both may be replaced.
+
+    Returns:
+      One line for each file.
+
+    Raises:
+      UsageError: the name has another ending.
+      OutputError: a file cannot be made.
+    """
+    if target.suffix.lower() not in CONTAINERS:
+        raise UsageError(f"{str(target)!r}: expected a name that ends in .mp4, .mov or .mkv.")
+    sheet = target.with_suffix(".png")
+    for made in (target, sheet):
+        check_output(made, overwrite)
+    engine = Engine(with_demo_network(config), VIEWER_COMPOSITE, moving=True)
+    figures = Stats(engine.device, engine.precision)
+    report = overlay_file(engine, config, CLIP, target, overwrite, figures)
+    small = [picture for _, picture in report.thumbnails]
+    chosen = np.linspace(0, len(small) - 1, min(SHEET_PICTURES, len(small))).round().astype(int)
+    write_picture(sheet, contact_sheet([small[n] for n in chosen]), overwrite)
+    return [
+        f"{report.frames} frames -> {target} ({engine.computed})", f"contact sheet -> {sheet}"
+    ]  # fmt: skip

@@ -1,0 +1,94 @@
+"""Every camera of this machine, opened and measured; on other systems than Linux the first one."""
+
+import getpass
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from realtime_lrp.commands.doctor.measuring import described, measured, trouble
+from realtime_lrp.commands.doctor.rows import Check, Row, failed
+from realtime_lrp.config import Settings
+from realtime_lrp.errors import Error
+from realtime_lrp.video import cameras
+
+NODES = Path("/dev")
+"""Where Linux has its cameras."""
+
+INSTEAD = "--source URL (http, rtsp), --source screen, a file, or --source synthetic"
+
+
+def every_camera(settings: Settings) -> Iterator[Row]:
+    """A row for each camera, or one that there is none."""
+    found = False
+    for node, name in (_nodes() if cameras.LINUX else {"0": "the first camera"}).items():
+        try:
+            offers = _offered(node)
+            if offers is None:
+                continue
+            yield _row(settings, node, name, offers)
+        except (Error, OSError) as error:
+            yield _refused(node, name, error)
+        found = True
+    if not found:
+        yield Row(
+            "warning", "camera", "none is there",
+            f"plug one in, or hand it to this virtual machine or container; without one: {INSTEAD}",
+        )  # fmt: skip
+
+
+def _nodes() -> dict[str, str]:
+    """The name of each camera by its path; also of those that the system does not tell of."""
+    found = cameras.names()
+    for node in sorted(NODES.glob("video[0-9]*")):
+        if not (cameras.SYSTEM / node.name).exists():
+            found[str(node)] = "a camera without a name"
+    return found
+
+
+def _offered(node: str) -> list[str] | None:
+    """The formats of a camera, as far as the system tells; None where it is no camera."""
+    if not cameras.LINUX:
+        return []
+    from realtime_lrp.commands.doctor import formats
+
+    return formats.offered(node)
+
+
+def _row(settings: Settings, node: str, name: str, offers: list[str]) -> Row:
+    taken = measured(node, settings)
+    mark, advice = trouble(taken, settings)
+    title = f"{name} ({node}): {described(taken)}"
+    if offers:
+        title += f"; it offers {', '.join(offers)}"
+    return Row(mark, "camera", title, advice)
+
+
+def _refused(node: str, name: str, error: Error | OSError) -> Row:
+    found = failed("warning", "camera", error).found
+    advice = f"close other programs that use it (fuser -v {node} names them), or plug it in anew"
+    if isinstance(error, PermissionError):
+        user = "USER"
+        with suppress(OSError, KeyError):  # a number without a name
+            user = getpass.getuser()
+        found = "you have no permission for it"
+        advice = f"sudo usermod -aG {_group(node)} {user}, then log out and in again"
+    elif isinstance(error, FileNotFoundError):
+        found = f"there is no {node}"
+        advice = f"hand it to this container, as with docker run --device {node}"
+    return Row("warning", "camera", f"{name} ({node}): {found}", advice)
+
+
+def _group(node: str) -> str:
+    """The group that may use a camera."""
+    with suppress(OSError, KeyError, ImportError):
+        import grp
+
+        status = os.stat(node)
+        if status.st_mode & stat.S_IRGRP and status.st_gid:
+            return grp.getgrgid(status.st_gid).gr_name
+    return "video"
+
+
+CHECKS: dict[str, Check] = {"camera": every_camera}

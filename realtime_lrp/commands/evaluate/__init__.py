@@ -1,0 +1,1 @@
+"""`evaluate`: measures how well maps point at the object."""

@@ -1,0 +1,1 @@
+"""`video`: recorded files to overlaid files."""

@@ -1,0 +1,57 @@
+"""The maps of a recording's pictures, of which single ones may fail."""
+
+import logging
+from collections.abc import Callable
+
+import numpy as np
+
+from realtime_lrp.commands.video.job import Map, Views
+from realtime_lrp.engine.engine import Engine, Result
+from realtime_lrp.errors import NotFiniteError
+from realtime_lrp.video.region import Region
+
+log = logging.getLogger(__name__)
+
+
+class Explained:
+    """The results of batches; None where the network computes NaN or Inf for a picture.
+
+    Args:
+      engine: what explains.
+      region: of the recording's pictures.
+
+    Attributes:
+      missing: how many pictures have no map.
+    """
+
+    def __init__(self, engine: Engine, region: Region):
+        self._engine, self._region = engine, region
+        self.missing, self._any = 0, False
+
+    def __call__(self, views: Views, results: Callable[[], list[Result]]) -> list[Result | None]:
+        """Raises `NotFiniteError` where there is no map from the beginning on."""
+        try:
+            done: list[Result | None] = [*results()]
+        except NotFiniteError as error:
+            done = [self._alone(picture) for picture in views.pictures]
+            if not (self._any or any(done)):
+                raise
+            if not self.missing:
+                log.warning("%s", error)
+            self.missing += done.count(None)
+        self._any = True
+        return done
+
+    def _alone(self, picture: np.ndarray) -> Result | None:
+        try:
+            (result,) = self._engine.begin_views(picture[None], [self._region])()
+        except NotFiniteError:
+            return None
+        return result
+
+
+def drawn_of(engine: Engine, result: Result | None) -> Map:
+    """What is drawn over a picture: a result, or nothing."""
+    if result is None:
+        return Map(np.zeros(engine.explainer.input_shape[:2], np.int8), 0.0, "no map")
+    return Map(result.maps[0].strength, result.maps[0].scale, engine.line(result))

@@ -1,0 +1,1 @@
+"""From pictures to results: a network, its explainer, the device they run on."""

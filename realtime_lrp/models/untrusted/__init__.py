@@ -1,0 +1,1 @@
+"""Files of networks that strangers made: looked through before Keras builds anything of them."""

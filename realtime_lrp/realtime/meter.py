@@ -1,0 +1,30 @@
+"""How often something happens a second."""
+
+import time
+from collections import deque
+
+
+class Meter:
+    """How often a number went up, a second, over the last seconds."""
+
+    def __init__(self, window_s: float = 3.0):
+        self._window_s = window_s
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def reached(self, number: int) -> None:
+        """Notes that the number is here now."""
+        now = time.monotonic()
+        if not self._seen or number != self._seen[-1][1]:
+            self._seen.append((now, number))
+        while len(self._seen) > 2 and now - self._seen[0][0] > self._window_s:
+            self._seen.popleft()
+
+    def rate(self) -> float:
+        """How far the number rose, a second; 0 before it did, and where it stands still."""
+        if len(self._seen) < 2:
+            return 0.0
+        (first, low), (last, high) = self._seen[0], self._seen[-1]
+        usual = (last - first) / (len(self._seen) - 1)
+        if time.monotonic() - last > max(self._window_s, 3 * usual):
+            return 0.0
+        return (high - low) / max(last - first, 1e-9)

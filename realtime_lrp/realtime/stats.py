@@ -1,0 +1,115 @@
+"""The figures that `--stats` writes, in the contract's names."""
+
+import json
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from realtime_lrp.system.outputs import completed
+
+KEPT = 10_000
+"""How many of the latest durations count for p50 and p99."""
+
+
+def _durations() -> deque[float]:
+    return deque(maxlen=KEPT)
+
+
+@dataclass
+class Stats:
+    """Counts and durations of one run; None is what has no meaning in the mode.
+
+    Attributes:
+      map_ms, frame_age_ms, map_age_ms: milliseconds.
+      first_map: `time.monotonic()` of the first map, or None before it.
+    """
+
+    device: str
+    precision: str
+    frames_captured: int = 0
+    frames_shown: int = 0
+    frames_dropped: int | None = 0
+    maps: int = 0
+    reconnects: int | None = None
+    traces: int = 0
+    map_ms: deque[float] = field(default_factory=_durations)
+    frame_age_ms: deque[float] = field(default_factory=_durations)
+    map_age_ms: deque[float] = field(default_factory=_durations)
+    first_map: float | None = None
+    _shown_before: int = field(default=0, init=False)
+    _maps_before: int = field(default=0, init=False)
+
+    def map_made(self, count: int, seconds: float) -> None:
+        """Counts maps that were finished together after `seconds`."""
+        self.maps += count
+        self.map_ms.extend([1000 * seconds / count] * count)
+        if self.first_map is None:
+            self.first_map = time.monotonic()
+            self._shown_before = self.frames_shown
+            self._maps_before = self.maps
+
+    def seconds(self) -> float:
+        """Seconds since the first map, 0 before it."""
+        return 0.0 if self.first_map is None else time.monotonic() - self.first_map
+
+    def display_fps(self) -> float | None:
+        """Frames shown a second since the first map."""
+        return self._rate(self.frames_shown - self._shown_before)
+
+    def maps_per_s(self) -> float | None:
+        """Maps finished a second since the first one."""
+        return self._rate(self.maps - self._maps_before)
+
+    def _rate(self, count: int) -> float | None:
+        seconds = self.seconds()
+        return count / seconds if seconds else None
+
+    def summary(self) -> str:
+        """One line for a person."""
+        fps, maps = self.display_fps() or 0.0, self.maps_per_s() or 0.0
+        dropped = "" if self.frames_dropped is None else f"{self.frames_dropped} dropped, "
+        return (
+            f"{self.frames_shown} frames shown ({fps:.1f} a second), "
+            f"{dropped}{self.maps} maps ({maps:.1f} a second), "
+            f"{self.precision} on {self.device}"
+        )
+
+    def as_dict(self, live: bool) -> dict[str, Any]:
+        """The figures by name; without `live`, what only a live view has is None."""
+        return {
+            "frames_captured": self.frames_captured,
+            "frames_shown": self.frames_shown,
+            "frames_dropped": self.frames_dropped,
+            "maps": self.maps,
+            "display_fps": self.display_fps() if live else None,
+            "maps_per_s": self.maps_per_s(),
+            "map_ms": _percentiles(self.map_ms),
+            "frame_age_ms": _percentiles(self.frame_age_ms),
+            "map_age_ms": _percentiles(self.map_age_ms),
+            "reconnects": self.reconnects,
+            "traces": self.traces,
+            "device": self.device,
+            "precision": self.precision,
+        }
+
+    def write(self, path: Path, live: bool) -> None:
+        """Writes the figures as JSON.
+
+        Raises:
+          OutputError: the file cannot be made.
+        """
+        with completed(path, overwrite=True) as part:
+            part.write_text(json.dumps(self.as_dict(live), indent=2) + "\n")
+
+
+def _percentiles(values: Iterable[float]) -> dict[str, float] | None:
+    values = list(values)
+    if not values:
+        return None
+    p50, p99 = np.percentile(values, [50, 99])
+    return {"p50": round(float(p50), 2), "p99": round(float(p99), 2)}

@@ -1,0 +1,1 @@
+"""What is written beside films and pictures: JSON lines, raw maps, summaries, snapshots."""

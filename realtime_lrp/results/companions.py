@@ -1,0 +1,102 @@
+"""What is made beside films and pictures: a line for each map, raw maps, a picture that sums up."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from realtime_lrp.engine.engine import Result
+from realtime_lrp.results.records import MAPS_MARK, Lines, Maps
+from realtime_lrp.system.outputs import (
+    check_folder,
+    check_output,
+    completed,
+    completed_folder,
+    refuse_link,
+)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Where it goes; None is not made.
+
+    Attributes:
+      sidecar: JSON lines.
+      summary: a picture.
+      maps: a folder.
+    """
+
+    sidecar: Path | None = None
+    summary: Path | None = None
+    maps: Path | None = None
+
+    @classmethod
+    def named_after(cls, target: Path, sidecar: bool, summary: bool, maps: Path | None) -> "Beside":
+        """What is wanted beside a target; `maps` is the folder that gets a folder of raw maps."""
+        return cls(
+            target.with_suffix(".jsonl") if sidecar else None,
+            target.with_suffix(".summary.png") if summary else None,
+            maps / target.stem if maps else None,
+        )
+
+    @property
+    def paths(self) -> list[Path]:
+        """All that is made."""
+        return [one for one in (self.sidecar, self.summary, self.maps) if one]
+
+    def check(self, replace: bool) -> None:
+        """Refuses what cannot be made, before any work is done.
+
+        Raises:
+          OutputError: it cannot be made, is a link, or would have to be replaced.
+        """
+        for one in self.paths:
+            refuse_link(one)
+            if one is self.maps:
+                check_folder(one, replace, MAPS_MARK)
+            else:
+                check_output(one, replace)
+
+    def opened(self, stack: ExitStack, replace: bool) -> "Opened":
+        """What is written until the stack is closed, and appears under its names then."""
+        made = Opened()
+        if self.sidecar:
+            made.parts.append(stack.enter_context(completed(self.sidecar, replace)))
+            made.lines = stack.enter_context(Lines(made.parts[-1]))
+        if self.maps:
+            made.parts.append(stack.enter_context(completed_folder(self.maps, replace, MAPS_MARK)))
+            made.maps = stack.enter_context(Maps(made.parts[-1]))
+        if self.summary:
+            made.summary = stack.enter_context(completed(self.summary, replace))
+        return made
+
+
+@dataclass
+class Opened:
+    """What is open for writing; None is not made.
+
+    Attributes:
+      parts: what grows while maps come.
+      summary: where the picture goes at the end.
+    """
+
+    lines: Lines | None = None
+    maps: Maps | None = None
+    summary: Path | None = None
+    parts: list[Path] = field(default_factory=list)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything is made."""
+        return bool(self.lines or self.maps or self.summary)
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Writes a line."""
+        if self.lines:
+            self.lines.write(dict(row))
+
+    def keep(self, result: Result, name: int | str, seconds: float = 0.0) -> None:
+        """Keeps a raw map."""
+        if self.maps:
+            self.maps.add(result, name, seconds)

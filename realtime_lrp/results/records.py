@@ -1,0 +1,133 @@
+"""What is kept of maps besides pictures: a line for each, the raw maps, in JSON and NumPy files."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from realtime_lrp.engine.engine import Engine, Result
+
+MAPS_MARK = "maps_"
+"""With this begins the name of every file of raw maps."""
+
+CHUNK = 256
+"""How many maps a file holds."""
+
+
+def described(engine: Engine, target: str, result: Result) -> dict[str, Any]:
+    """What is worth telling of a map.
+
+    Returns:
+      top5: label and probability, best first; target: what is explained; relevance_sum: the raw
+      map's; centre: [x, y] in pixels of the picture, where relevance lies on average, by its
+      amount whatever its sign; spread: pixels, the root of its mean squared distance from there.
+      Both are None where the map is zero everywhere.
+    """
+    relevance = result.relevance.sum(-1, dtype=np.float64)
+    centre, spread = _place(np.abs(relevance), result)
+    top = [{"label": name, "probability": round(p, 6)} for name, p in engine.top(result.scores)]
+    return {
+        "top5": top,
+        "target": target,
+        "relevance_sum": float(relevance.sum()),
+        "centre": centre,
+        "spread": spread,
+    }
+
+
+def raw_map(engine: Engine, target: str, result: Result) -> dict[str, Any]:
+    """What an .npz of one map holds.
+
+    Returns:
+      relevance: float32 [h, w, 3] at the network's input; scores: float32 [classes]; labels: the
+      five best; target: what is explained; box: x0, y0, x1, y1 of the region in the picture.
+    """
+    return {
+        "relevance": result.relevance,
+        "scores": result.scores,
+        "labels": np.array([name for name, _ in engine.top(result.scores)]),
+        "target": np.array(target),
+        "box": np.array(result.region.box),
+    }
+
+
+def _place(weight: np.ndarray, result: Result) -> tuple[list[float] | None, float | None]:
+    x0, y0, x1, y1 = result.region.inner
+    left, top, right, bottom = result.region.box
+    weight = weight[y0:y1, x0:x1]
+    total = weight.sum()
+    if not total > 0:
+        return None, None
+    y = top + (np.arange(y1 - y0) + 0.5) * (bottom - top) / (y1 - y0)
+    x = left + (np.arange(x1 - x0) + 0.5) * (right - left) / (x1 - x0)
+    of_rows, of_columns = weight.sum(1) / total, weight.sum(0) / total
+    centre = [float(of_columns @ x), float(of_rows @ y)]
+    squares = of_columns @ (x - centre[0]) ** 2 + of_rows @ (y - centre[1]) ** 2
+    return [round(one, 2) for one in centre], round(float(np.sqrt(squares)), 2)
+
+
+class Lines:
+    """A file of JSON lines."""
+
+    def __init__(self, path: Path):
+        self._file = path.open("w", encoding="utf-8", errors="backslashreplace")
+
+    def __enter__(self) -> "Lines":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._file.close()
+
+    def write(self, row: dict[str, Any]) -> None:
+        """Appends a line."""
+        self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+class Maps:
+    """A folder of raw maps, summed over the channels, `CHUNK` to a file.
+
+    Each .npz holds: relevance, float16 [n, h, w], the map at the network's input divided by its
+    scale; scale, float32 [n], powers of two, because raw relevance is too small for float16; names,
+    the frame's number or the picture's file; times, seconds (0 for pictures); box, [n, 4], the
+    region of the picture: x0, y0, x1, y1.
+
+    Args:
+      folder: exists.
+    """
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._held: list[tuple[np.ndarray, float, Any, float, Sequence[int]]] = []
+        self._written = 0
+
+    def __enter__(self) -> "Maps":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        if kind is None and self._held:
+            self._save()
+
+    def add(self, result: Result, name: int | str, seconds: float = 0.0) -> None:
+        """Appends a map."""
+        relevance = result.relevance.sum(-1, dtype=np.float32)
+        largest = float(np.abs(relevance).max())
+        scale = float(2.0 ** np.ceil(np.log2(largest))) if largest > 0 else 1.0
+        small = (relevance / np.float32(scale)).astype(np.float16)
+        self._held.append((small, scale, name, seconds, result.region.box))
+        if len(self._held) == CHUNK:
+            self._save()
+
+    def _save(self) -> None:
+        relevance, scale, names, times, boxes = zip(*self._held, strict=True)
+        np.savez(
+            self._folder / f"{MAPS_MARK}{self._written:06d}.npz",
+            relevance=np.stack(relevance),
+            scale=np.array(scale, np.float32),
+            names=np.array(names),
+            times=np.array(times),
+            box=np.array(boxes),
+        )
+        self._written += len(self._held)
+        self._held = []

@@ -601,7 +601,7 @@ def test_a_temporary_folder_that_is_not_the_one_asked_for_is_told(tmp_path, monk
     def none():
         raise FileNotFoundError(2, "No usable temporary directory found")
 
-    monkeypatch.setattr(system, "find_temporary_folder", lambda: None)
+    monkeypatch.setattr(system, "ensure_temporary_folder", lambda: None)
     monkeypatch.setattr(system.tempfile, "gettempdir", none)
     assert only(system.temporary(SETTINGS)).mark == "missing"
 

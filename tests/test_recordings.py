@@ -20,8 +20,7 @@ import numpy as np
 import program
 import pytest
 
-from realtime_lrp.commands.video import job as video_job
-from realtime_lrp.commands.video import process as video_process
+from realtime_lrp.commands.video import recode, recoding
 from realtime_lrp.system.channel import Channel
 from realtime_lrp.video.colour import colour_of
 from realtime_lrp.video.reader import Span, VideoReader
@@ -347,7 +346,7 @@ def test_maps_come_in_chunks(tmp_path, monkeypatch):
 
     monkeypatch.setattr(records, "CHUNK", 2)
     region = SimpleNamespace(box=(0, 0, 4, 4))
-    with records.Maps(tmp_path) as maps:
+    with records.RawMaps(tmp_path) as maps:
         for number in range(5):
             relevance = np.full((4, 4, 3), number * 1e-9, np.float32)
             maps.add(SimpleNamespace(relevance=relevance, region=region), number, 0.0)
@@ -470,7 +469,7 @@ def test_batches_in_flight_do_not_wait_for_each_other(count, tiny_model, tmp_pat
     chosen = config.load(options={"--model": str(tiny_model), "--batch": "3"}).config
     engine = Engine(chosen, moving=True)
     engine.in_flight = count
-    monkeypatch.setattr(video_job, "STALLED_S", 10.0)
+    monkeypatch.setattr(recoding, "STALLED_S", 10.0)
     source = media.recording(tmp_path / "in.mp4", count=31)
     for number in range(4):
         report = overlay_file(
@@ -585,20 +584,20 @@ def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
     """And takes its part with it."""
     source = media.recording(tmp_path / "in.mp4", count=100)
     part = tmp_path / "out.mp4.1.part"
-    process = subprocess.Popen(video_job.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    job = video_job.Job(
+    process = subprocess.Popen(recoding.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    job = recoding.Job(
         source=source, part=part, parts=(part,), container=".mp4", note="", span=None, stride=1,
         batch=4, layout="overlay", codec="h264", quality=None, sound=True, size=(32, 32),
         fit="crop", mirror=False, colormap=colormap_named("fire"), opacity=0.8, smoothing=0.9,
     )  # fmt: skip
-    channel = Channel(process.stdout, process.stdin, video_job.TOLD)
+    channel = Channel(process.stdout, process.stdin, recoding.TOLD)
     channel.send(job)
-    while not isinstance(message := channel.receive(), video_job.Views):
+    while not isinstance(message := channel.receive(), recoding.Views):
         pass
-    maps = (video_job.Map(np.ones((32, 32), np.int8), 1.0, "x"),) * len(message.pictures)
-    channel.send(video_job.Answer(maps))
+    maps = (recoding.Map(np.ones((32, 32), np.int8), 1.0, "x"),) * len(message.pictures)
+    channel.send(recoding.Answer(maps))
     sent = io.BytesIO()
-    Channel(sent, sent, video_job.ASKED).send(video_job.Answer(maps))
+    Channel(sent, sent, recoding.ASKED).send(recoding.Answer(maps))
     process.stdin.write(sent.getvalue()[:-20])
     process.stdin.flush()
     process.stdin.close()
@@ -610,8 +609,8 @@ def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
 def scripted(monkeypatch, tmp_path, code):
     """Lets the process that decodes run some lines first."""
     script = tmp_path / "process.py"
-    script.write_text(f"from realtime_lrp.commands.video import process\n{code}\nprocess.main()")
-    monkeypatch.setattr(video_job, "command", lambda: [sys.executable, str(script)])
+    script.write_text(f"from realtime_lrp.commands.video import recode\n{code}\nrecode.main()")
+    monkeypatch.setattr(recoding, "command", lambda: [sys.executable, str(script)])
 
 
 CRASH = """
@@ -642,7 +641,7 @@ def test_a_decoder_that_dies_or_hangs_takes_no_other_file_with_it(
     for name in ("a.mp4", "bad.mp4", "c.mp4"):
         media.recording(folder / name)
     scripted(monkeypatch, tmp_path, CRASH.format(what=what))
-    monkeypatch.setattr(video_job, "STALLED_S", 1.5)
+    monkeypatch.setattr(recoding, "STALLED_S", 1.5)
     code, _, err = run("video", folder, "-o", out, *words)
     assert code == 0 and "bad.mp4" in err and told in err
     assert sorted(os.listdir(out)) == ["a.mp4", "c.mp4"]
@@ -885,14 +884,14 @@ def test_frames_that_wait_for_maps_are_bounded(run, words, tmp_path, monkeypatch
     """Room for three frames: large pictures and a long stride do not lock up."""
     source = media.recording(tmp_path / "in.mp4", count=25, sound="aac")
     room = 3 * 48 * 64 * 3
-    scripted(monkeypatch, tmp_path, f"video_process.MOST_BYTES = {room}")
-    monkeypatch.setattr(video_job, "STALLED_S", 10.0)
+    scripted(monkeypatch, tmp_path, f"recode.MOST_BYTES = {room}")
+    monkeypatch.setattr(recoding, "STALLED_S", 10.0)
     for stride in (1, 4):
         target = tmp_path / f"{stride}.mp4"
         code, _, err = run("video", source, "-o", target, *words, "--stride", stride)
         assert (code, err) == (0, "")
         assert media.frame_times(target) == media.frame_times(source)
-    assert video_process.MOST_BYTES == 2**30
+    assert recode.MOST_BYTES == 2**30
 
 
 def test_colour_of_frames_without_a_tag():

@@ -17,7 +17,7 @@ from faults.server import MjpegServer
 
 from realtime_lrp.errors import DamagedInputError, MissingInputError, UnavailableError, masked
 from realtime_lrp.video import cameras, playback
-from realtime_lrp.video.cameras import Asked, Camera
+from realtime_lrp.video.cameras import Camera, CameraSettings
 from realtime_lrp.video.isolated import Isolated
 from realtime_lrp.video.playback import Playback
 from realtime_lrp.video.screen import Screen
@@ -106,7 +106,7 @@ def test_a_camera_is_asked_in_the_right_order(driver, stop, monkeypatch):
     """Format, size, rate, buffers; its pictures come out as RGB; it is given back."""
     monkeypatch.setattr(cameras, "LINUX", True)
     fake = driver(filmed(720, 1280), width=1280, height=720, format=1196444237.0)
-    with open_source("3", stop, Asked((1280, 720), 30, "MJPG")) as camera:
+    with open_source("3", stop, CameraSettings((1280, 720), 30, "MJPG")) as camera:
         assert fake.calls == [
             (3, cv2.CAP_V4L2),
             (cv2.CAP_PROP_FOURCC, cv2.VideoWriter.fourcc(*"MJPG")),
@@ -126,21 +126,21 @@ def test_a_camera_is_asked_in_the_right_order(driver, stop, monkeypatch):
     ("asked", "given", "level", "words"),
     [
         (
-            Asked((1280, 720), 30, "MJPG"),
+            CameraSettings((1280, 720), 30, "MJPG"),
             {"width": 1280, "height": 720},
             "WARNING",
             "asked 1280 x 720, 30 fps, MJPG; got 1280 x 720, 30 fps, YUYV",
         ),
         (
-            Asked((640, 480), 30, "YUYV"),
+            CameraSettings((640, 480), 30, "YUYV"),
             {"fps": 29.97},
             "INFO",
             "asked 640 x 480, 30 fps, YUYV; got 640 x 480, 29.97 fps, YUYV",
         ),
-        (Asked(fps=60), {}, "WARNING", "asked 60 fps; got 640 x 480, 30 fps, YUYV"),
+        (CameraSettings(fps=60), {}, "WARNING", "asked 60 fps; got 640 x 480, 30 fps, YUYV"),
         (None, {}, "INFO", "got 640 x 480, 30 fps, YUYV"),
         (
-            Asked((640, 480), 30, "MJPG"),
+            CameraSettings((640, 480), 30, "MJPG"),
             {"fps": -1, "format": -1},
             "INFO",
             "asked 640 x 480, 30 fps, MJPG; got 640 x 480",
@@ -164,7 +164,7 @@ def test_what_was_asked_and_what_came_is_one_line(asked, given, level, words, dr
 def test_the_first_picture_is_believed_not_the_driver(driver, stop, caplog):
     """The driver says 1280 x 720 and sends something else."""
     driver(filmed(600, 800), width=1280, height=720)
-    camera = Camera(0, stop, Asked((1280, 720)))
+    camera = Camera(0, stop, CameraSettings((1280, 720)))
     assert camera.described == "camera 0, 1280 x 720, 30 fps, YUYV"
     camera.read()
     assert camera.described == "camera 0, 800 x 600, 30 fps, YUYV"

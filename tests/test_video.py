@@ -18,8 +18,8 @@ from realtime_lrp.errors import (
     TransferError,
     UsageError,
 )
-from realtime_lrp.system import outputs
-from realtime_lrp.system.outputs import completed
+from realtime_lrp.system import atomic
+from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.video.files import inputs_of, outputs_for
 from realtime_lrp.video.pictures import read_picture, write_picture
 from realtime_lrp.video.reader import Span, VideoReader
@@ -253,12 +253,12 @@ def test_outputs_are_checked_before_any_work(tmp_path):
 def test_a_file_appears_complete_or_not_at_all(tmp_path):
     """An exception on the way leaves the old file and no rest."""
     target = tmp_path / "x.txt"
-    with completed(target) as part:
+    with atomic_file(target) as part:
         part.write_text("old")
-    with pytest.raises(RuntimeError), completed(target, overwrite=True) as part:
+    with pytest.raises(RuntimeError), atomic_file(target, overwrite=True) as part:
         part.write_text("half")
         raise RuntimeError
-    with pytest.raises(TransferError, match="room"), completed(target, overwrite=True) as part:
+    with pytest.raises(TransferError, match="room"), atomic_file(target, overwrite=True) as part:
         part.write_text("half")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert target.read_text() == "old"
@@ -269,7 +269,7 @@ def test_two_jobs_for_one_target_do_not_spoil_each_other(tmp_path):
     """The slower one finds the target taken; a user's own .part file is left alone."""
     target, own = tmp_path / "x.txt", tmp_path / "x.txt.part"
     own.write_text("mine")
-    with pytest.raises(OutputError, match="exists"), completed(target) as part:
+    with pytest.raises(OutputError, match="exists"), atomic_file(target) as part:
         part.write_text("slow")
         target.write_text("fast")
     assert (target.read_text(), own.read_text()) == ("fast", "mine")
@@ -279,7 +279,7 @@ def test_two_jobs_for_one_target_do_not_spoil_each_other(tmp_path):
 def test_two_jobs_that_are_done_at_once_do_not_replace_each_other(tmp_path, monkeypatch):
     """What comes between the last look and the renaming is not replaced."""
     file, folder = tmp_path / "x.txt", tmp_path / "maps"
-    look, looks = outputs.check_output, []
+    look, looks = atomic.check_output, []
 
     def then_it_is_there(target, overwrite):
         look(target, overwrite)
@@ -287,13 +287,13 @@ def test_two_jobs_that_are_done_at_once_do_not_replace_each_other(tmp_path, monk
         if len(looks) == 2:
             target.write_text("fast")
 
-    monkeypatch.setattr(outputs, "check_output", then_it_is_there)
-    with pytest.raises(OutputError, match=r"x\.txt' exists"), completed(file) as part:
+    monkeypatch.setattr(atomic, "check_output", then_it_is_there)
+    with pytest.raises(OutputError, match=r"x\.txt' exists"), atomic_file(file) as part:
         part.write_text("slow")
     assert file.read_text() == "fast" and os.listdir(tmp_path) == ["x.txt"]
 
-    monkeypatch.setattr(outputs, "check_folder", lambda *given: None)
-    done = outputs.completed_folder(folder, False, "maps")
+    monkeypatch.setattr(atomic, "check_folder", lambda *given: None)
+    done = atomic.atomic_folder(folder, False, "maps")
     with pytest.raises(OutputError, match="maps' exists"), done as part:
         (part / "maps_1").write_text("slow")
         folder.mkdir()
@@ -309,7 +309,7 @@ def test_a_file_system_without_links_gets_its_files_too(tmp_path, monkeypatch):
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", refuse)
-    with completed(tmp_path / "x.txt") as part:
+    with atomic_file(tmp_path / "x.txt") as part:
         part.write_text("whole")
     assert (tmp_path / "x.txt").read_text() == "whole" and os.listdir(tmp_path) == ["x.txt"]
 
@@ -324,11 +324,11 @@ from fractions import Fraction
 from pathlib import Path
 import numpy as np
 from realtime_lrp.errors import TransferError
-from realtime_lrp.system.outputs import completed
+from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.video.writer import VideoWriter
 noise = np.random.default_rng(0).integers(0, 255, (60, 240, 320, 3), np.uint8)
 try:
-    with completed(Path({str(tmp_path / "big.mp4")!r})) as part:
+    with atomic_file(Path({str(tmp_path / "big.mp4")!r})) as part:
         with VideoWriter(part, ".mp4", Fraction(30), Fraction(1, 90000)) as writer:
             for number, picture in enumerate(noise):
                 writer.write(picture, number * 3000)

@@ -23,7 +23,7 @@ import numpy as np
 from realtime_lrp.config import ASSETS
 from realtime_lrp.models.drawing import CLASSES, NOTHING
 from realtime_lrp.models.drawing.batch import Batch, draw_batches, near
-from realtime_lrp.system.outputs import completed
+from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.writer import VideoWriter
 
@@ -104,7 +104,7 @@ def make_clip(folder: Path) -> None:
     from clip import render_clip
 
     with (
-        completed(folder / "demo.mp4", overwrite=True) as part,
+        atomic_file(folder / "demo.mp4", overwrite=True) as part,
         VideoWriter(part, ".mp4", Fraction(CLIP_FPS), Fraction(1, CLIP_FPS)) as writer,
     ):
         for number, (frame, _, _) in enumerate(render_clip(fps=CLIP_FPS)):
@@ -166,7 +166,7 @@ def make_animation(folder: Path) -> None:
     made.frames = [cv2.cvtColor(canvas, cv2.COLOR_RGB2BGR) for canvas in canvases]
     made.durations = [1000 // ANIMATION_FPS] * len(canvases)
     quality = [cv2.IMWRITE_WEBP_QUALITY, 60]
-    with completed(folder / "live.webp", overwrite=True) as part:
+    with atomic_file(folder / "live.webp", overwrite=True) as part:
         done, data = cv2.imencodeanimation(".webp", made, quality)
         if not done:
             raise RuntimeError("the animation cannot be encoded")
@@ -252,7 +252,7 @@ def make_kiosk(folder: Path) -> None:
 
 
 def _write_jpeg(path: Path, picture: np.ndarray) -> None:
-    with completed(path, overwrite=True) as part:
+    with atomic_file(path, overwrite=True) as part:
         bgr = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
         part.write_bytes(cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, 85])[1].tobytes())
 

@@ -10,7 +10,7 @@ from realtime_lrp.config import ASSETS, Config
 from realtime_lrp.engine.engine import VIEWER_COMPOSITE, Engine, with_demo_network
 from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.system.outputs import check_output
+from realtime_lrp.system.atomic import check_output
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.writer import CONTAINERS
 from realtime_lrp.view.sheet import contact_sheet

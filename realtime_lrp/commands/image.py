@@ -17,12 +17,12 @@ from realtime_lrp.errors import (
     OutputError,
     UsageError,
 )
-from realtime_lrp.results.companions import Beside, Opened
-from realtime_lrp.results.records import described, raw_map
+from realtime_lrp.results.companions import Companions, OpenCompanions
+from realtime_lrp.results.records import map_record, raw_map_arrays
 from realtime_lrp.results.snapshot import redrawn
 from realtime_lrp.results.summary import Timeline, write_summary
-from realtime_lrp.system.outputs import (
-    completed,
+from realtime_lrp.system.atomic import (
+    atomic_file,
 )
 from realtime_lrp.video.files import PICTURES, inputs_of, outputs_for
 from realtime_lrp.video.pictures import read_picture, write_picture
@@ -77,7 +77,7 @@ def run(config: Config, request: Request) -> list[str]:
     beside = _beside(request, targets)
     engine, lines = None, []
     with ExitStack() as stack:
-        kept = _Kept(beside.opened(stack, request.overwrite))
+        kept = _Kept(beside.open(stack, request.overwrite))
         for source, target, picture in _readable(sources, targets):
             engine = engine or Engine(config)
             try:
@@ -98,14 +98,14 @@ def run(config: Config, request: Request) -> list[str]:
     return lines
 
 
-def _beside(request: Request, targets: Sequence[Path]) -> Beside:
+def _beside(request: Request, targets: Sequence[Path]) -> Companions:
     """What is made beside the pictures, once it is sure that it can be.
 
     Raises:
       OutputError: it cannot be made, or is the output of a picture.
     """
     together = targets[0].parent / TOGETHER if len(targets) > 1 else targets[0]
-    beside = Beside.named_after(together, request.sidecar, request.summary, request.maps)
+    beside = Companions.named_after(together, request.sidecar, request.summary, request.maps)
     beside.check(request.overwrite)
     for one in beside.paths:
         if one in targets:
@@ -137,7 +137,7 @@ def _readable(
 class _Kept:
     """What is kept of the maps besides their pictures."""
 
-    def __init__(self, opened: Opened):
+    def __init__(self, opened: OpenCompanions):
         self._opened = opened
         self._timeline = Timeline("pictures, in their order", "o")
         self._thumbnails: list[tuple[str, np.ndarray]] = []
@@ -149,7 +149,7 @@ class _Kept:
         """Takes a picture and its map."""
         if not self._opened.wanted:
             return
-        row = described(engine, config.lrp.target, result)
+        row = map_record(engine, config.lrp.target, result)
         self._opened.write({"file": str(source), **row})
         self._opened.keep(result, str(source))
         if self._opened.summary:
@@ -197,5 +197,5 @@ def _explained(
 def _write_map(
     config: Config, engine: Engine, result: Result, target: Path, overwrite: bool
 ) -> None:
-    with completed(target, overwrite) as part, part.open("wb") as file:
-        np.savez_compressed(file, **raw_map(engine, config.lrp.target, result))
+    with atomic_file(target, overwrite) as part, part.open("wb") as file:
+        np.savez_compressed(file, **raw_map_arrays(engine, config.lrp.target, result))

@@ -24,7 +24,7 @@ from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import DEFAULT_COMPOSITE, DEFAULT_MODEL, Engine, turned
 from realtime_lrp.errors import TransferError, first_line
 from realtime_lrp.relevance.explainer import LayerRecord
-from realtime_lrp.system.outputs import completed_folder
+from realtime_lrp.system.atomic import atomic_folder
 from realtime_lrp.video.pictures import read_picture
 from realtime_lrp.view import tiles
 
@@ -74,7 +74,7 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
       TransferError: a write failed.
     """
     target = logdir / _run_name(config, source)
-    with completed_folder(target, overwrite, EVENTS) as part:
+    with atomic_folder(target, overwrite, EVENTS) as part:
         picture = turned(read_picture(source), config.input.mirror)
         engine = Engine(config)
         x = engine.network.prepare(engine.region(picture.shape[:2]).extract(picture)[None]).numpy()

@@ -21,7 +21,7 @@ from realtime_lrp.errors import (
     UsageError,
     unknown,
 )
-from realtime_lrp.system.native import find_temporary_folder, held_back
+from realtime_lrp.system.quiet import captured_stderr, ensure_temporary_folder
 from realtime_lrp.video.region import Region, region_of
 from realtime_lrp.view.colormaps import COLORMAPS, by_sign, colormap_named
 from realtime_lrp.view.keys import key_names
@@ -30,9 +30,9 @@ from realtime_lrp.view.overlay import SMOOTHING, Layer, Painter
 log = logging.getLogger(__name__)
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-find_temporary_folder()
+ensure_temporary_folder()
 try:
-    with held_back() as said:
+    with captured_stderr() as said:
         import keras
         import tensorflow as tf
 

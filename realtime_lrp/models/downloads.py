@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from realtime_lrp.errors import UnavailableError, first_line
-from realtime_lrp.system.outputs import left_over, part_of
+from realtime_lrp.system.atomic import part_path, stale_parts
 
 FOLDER = Path(os.environ.get("KERAS_HOME") or os.path.expanduser("~/.keras")) / "models"
 """Where Keras keeps what it downloads."""
@@ -86,10 +86,10 @@ def _checksum(file: Path) -> str:
 
 def _download(wanted: Download) -> None:
     wanted.place.parent.mkdir(parents=True, exist_ok=True)
-    for old in left_over(wanted.place):
+    for old in stale_parts(wanted.place):
         with suppress(OSError):  # another process may be faster
             old.unlink()
-    part = part_of(wanted.place)
+    part = part_path(wanted.place)
     try:
         _receive(wanted, part)
         os.replace(part, wanted.place)

@@ -102,7 +102,7 @@ class Capture:
         self.trouble = ""
         self.reconnects = 0
         self._turned, self._clock = turned, clock
-        self._course = _Course(open_source, open_isolated)
+        self._course = SourceHistory(open_source, open_isolated)
         self._reader: _Reader | None = None
         self.next_try = 0.0
         self._starting, self._stopped = not patient, False
@@ -155,7 +155,7 @@ class Capture:
           open_isolated: opens it so that it can be closed even where it hangs.
         """
         with self._lock:
-            self._course = _Course(open_source, open_isolated)
+            self._course = SourceHistory(open_source, open_isolated)
             self._starting, self.trouble = False, ""
             self._leave_reader()
 
@@ -265,7 +265,7 @@ class Capture:
             self.next_try = self._clock.now() + pause_s
             return pause_s
 
-    def _miss(self, course: "_Course") -> None:
+    def _miss(self, course: "SourceHistory") -> None:
         """Tells that a source gives no picture."""
         course.lost = course.lost or course.missing == LOST
         self._tell(course.missing)
@@ -277,7 +277,7 @@ class Capture:
 
 
 @dataclass
-class _Course:
+class SourceHistory:
     """A source over all its readers.
 
     Attributes:
@@ -327,7 +327,7 @@ class _Reader(threading.Thread):
       ended: set at the end.
     """
 
-    def __init__(self, course: _Course, turned: Turn, frames: Slot[np.ndarray], clock: Clock):
+    def __init__(self, course: SourceHistory, turned: Turn, frames: Slot[np.ndarray], clock: Clock):
         super().__init__(name="reader", daemon=True)
         self.course, self._turned, self._frames, self._clock = course, turned, frames, clock
         self._open = course.opening()

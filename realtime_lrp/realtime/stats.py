@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from realtime_lrp.system.outputs import completed
+from realtime_lrp.system.atomic import atomic_file
 
 KEPT = 10_000
 """How many of the latest durations count for p50 and p99."""
@@ -103,7 +103,7 @@ class Stats:
         Raises:
           OutputError: the file cannot be made.
         """
-        with completed(path, overwrite=True) as part:
+        with atomic_file(path, overwrite=True) as part:
             part.write_text(json.dumps(self.as_dict(live), indent=2) + "\n")
 
 

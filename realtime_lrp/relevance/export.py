@@ -14,7 +14,7 @@ from tensorflow.types.experimental import ConcreteFunction
 
 from realtime_lrp.errors import TransferError, UsageError, first_line
 from realtime_lrp.relevance import onednn
-from realtime_lrp.system.outputs import completed_folder
+from realtime_lrp.system.atomic import atomic_folder
 
 NONE_OF_OURS = "/"
 """No file has this in its name: a folder that holds one is not replaced."""
@@ -65,7 +65,7 @@ def save(
     module = tf.Module()
     module.weights = list(weights.values())  # what the module holds is saved
     with (
-        completed_folder(folder, overwrite=True, mark=NONE_OF_OURS) as part,
+        atomic_folder(folder, overwrite=True, mark=NONE_OF_OURS) as part,
         tempfile.TemporaryDirectory() as lent,
     ):
         if labels is not None:

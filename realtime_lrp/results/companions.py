@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from realtime_lrp.engine.engine import Result
-from realtime_lrp.results.records import MAPS_MARK, Lines, Maps
-from realtime_lrp.system.outputs import (
+from realtime_lrp.results.records import MAPS_PREFIX, JsonLines, RawMaps
+from realtime_lrp.system.atomic import (
+    atomic_file,
+    atomic_folder,
     check_folder,
     check_output,
-    completed,
-    completed_folder,
     refuse_link,
 )
 
 
 @dataclass(frozen=True)
-class Beside:
+class Companions:
     """Where it goes; None is not made.
 
     Attributes:
@@ -32,7 +32,9 @@ class Beside:
     maps: Path | None = None
 
     @classmethod
-    def named_after(cls, target: Path, sidecar: bool, summary: bool, maps: Path | None) -> "Beside":
+    def named_after(
+        cls, target: Path, sidecar: bool, summary: bool, maps: Path | None
+    ) -> "Companions":
         """What is wanted beside a target; `maps` is the folder that gets a folder of raw maps."""
         return cls(
             target.with_suffix(".jsonl") if sidecar else None,
@@ -54,26 +56,26 @@ class Beside:
         for one in self.paths:
             refuse_link(one)
             if one is self.maps:
-                check_folder(one, replace, MAPS_MARK)
+                check_folder(one, replace, MAPS_PREFIX)
             else:
                 check_output(one, replace)
 
-    def opened(self, stack: ExitStack, replace: bool) -> "Opened":
+    def open(self, stack: ExitStack, replace: bool) -> "OpenCompanions":
         """What is written until the stack is closed, and appears under its names then."""
-        made = Opened()
+        made = OpenCompanions()
         if self.sidecar:
-            made.parts.append(stack.enter_context(completed(self.sidecar, replace)))
-            made.lines = stack.enter_context(Lines(made.parts[-1]))
+            made.parts.append(stack.enter_context(atomic_file(self.sidecar, replace)))
+            made.lines = stack.enter_context(JsonLines(made.parts[-1]))
         if self.maps:
-            made.parts.append(stack.enter_context(completed_folder(self.maps, replace, MAPS_MARK)))
-            made.maps = stack.enter_context(Maps(made.parts[-1]))
+            made.parts.append(stack.enter_context(atomic_folder(self.maps, replace, MAPS_PREFIX)))
+            made.maps = stack.enter_context(RawMaps(made.parts[-1]))
         if self.summary:
-            made.summary = stack.enter_context(completed(self.summary, replace))
+            made.summary = stack.enter_context(atomic_file(self.summary, replace))
         return made
 
 
 @dataclass
-class Opened:
+class OpenCompanions:
     """What is open for writing; None is not made.
 
     Attributes:
@@ -81,8 +83,8 @@ class Opened:
       summary: where the picture goes at the end.
     """
 
-    lines: Lines | None = None
-    maps: Maps | None = None
+    lines: JsonLines | None = None
+    maps: RawMaps | None = None
     summary: Path | None = None
     parts: list[Path] = field(default_factory=list)
 

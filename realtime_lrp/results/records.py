@@ -9,14 +9,14 @@ import numpy as np
 
 from realtime_lrp.engine.engine import Engine, Result
 
-MAPS_MARK = "maps_"
+MAPS_PREFIX = "maps_"
 """With this begins the name of every file of raw maps."""
 
 CHUNK = 256
 """How many maps a file holds."""
 
 
-def described(engine: Engine, target: str, result: Result) -> dict[str, Any]:
+def map_record(engine: Engine, target: str, result: Result) -> dict[str, Any]:
     """What is worth telling of a map.
 
     Returns:
@@ -37,7 +37,7 @@ def described(engine: Engine, target: str, result: Result) -> dict[str, Any]:
     }
 
 
-def raw_map(engine: Engine, target: str, result: Result) -> dict[str, Any]:
+def raw_map_arrays(engine: Engine, target: str, result: Result) -> dict[str, Any]:
     """What an .npz of one map holds.
 
     Returns:
@@ -68,13 +68,13 @@ def _place(weight: np.ndarray, result: Result) -> tuple[list[float] | None, floa
     return [round(one, 2) for one in centre], round(float(np.sqrt(squares)), 2)
 
 
-class Lines:
+class JsonLines:
     """A file of JSON lines."""
 
     def __init__(self, path: Path):
         self._file = path.open("w", encoding="utf-8", errors="backslashreplace")
 
-    def __enter__(self) -> "Lines":
+    def __enter__(self) -> "JsonLines":
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -85,7 +85,7 @@ class Lines:
         self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-class Maps:
+class RawMaps:
     """A folder of raw maps, summed over the channels, `CHUNK` to a file.
 
     Each .npz holds: relevance, float16 [n, h, w], the map at the network's input divided by its
@@ -102,7 +102,7 @@ class Maps:
         self._held: list[tuple[np.ndarray, float, Any, float, Sequence[int]]] = []
         self._written = 0
 
-    def __enter__(self) -> "Maps":
+    def __enter__(self) -> "RawMaps":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
@@ -122,7 +122,7 @@ class Maps:
     def _save(self) -> None:
         relevance, scale, names, times, boxes = zip(*self._held, strict=True)
         np.savez(
-            self._folder / f"{MAPS_MARK}{self._written:06d}.npz",
+            self._folder / f"{MAPS_PREFIX}{self._written:06d}.npz",
             relevance=np.stack(relevance),
             scale=np.array(scale, np.float32),
             names=np.array(names),

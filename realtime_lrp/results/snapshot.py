@@ -20,8 +20,8 @@ from realtime_lrp.config import Settings, as_yaml
 from realtime_lrp.engine.engine import target_words
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.realtime.explaining import Map
-from realtime_lrp.results.records import raw_map
-from realtime_lrp.system.outputs import completed
+from realtime_lrp.results.records import raw_map_arrays
+from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.reader import MOST_PIXELS
 from realtime_lrp.view.hud import Bar, Figure, Legend, Row
@@ -46,7 +46,7 @@ def keep(png: Path, scene: Scene, made: Map, settings: Settings) -> None:
       OutputError: a file cannot be made.
       TransferError: a write failed.
     """
-    with completed(png.with_suffix(".npz")) as part, part.open("wb") as file:
+    with atomic_file(png.with_suffix(".npz")) as part, part.open("wb") as file:
         np.savez_compressed(file, **_entries(scene, made, settings))
     write_picture(png, Artist().draw(scene), overwrite=False)
 
@@ -95,7 +95,9 @@ def _entries(scene: Scene, made: Map, settings: Settings) -> dict[str, Any]:
         "sums": [one.total for one in made.result.maps],
     }
     return {
-        **raw_map(engine, target_words(engine, made.request.target, made.scores), made.result),
+        **raw_map_arrays(
+            engine, target_words(engine, made.request.target, made.scores), made.result
+        ),
         "kind": KIND,
         "picture": scene.picture,
         "explained_picture": np.zeros(0) if same else finding.picture,

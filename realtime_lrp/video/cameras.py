@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Asked:
+class CameraSettings:
     """How a camera is to film; what is None is left to it.
 
     Attributes:
@@ -47,7 +47,7 @@ class Asked:
         ]
         return ", ".join(word for word in words if word)
 
-    def fulfilled_by(self, given: "Asked") -> bool:
+    def matches(self, given: "CameraSettings") -> bool:
         """Whether a camera films so; what it does not tell counts as right."""
         return (
             self.size in (None, given.size)
@@ -70,9 +70,11 @@ class Camera(Source):
 
     steady = alive = True
 
-    def __init__(self, device: int | str, stop: threading.Event, asked: Asked | None = None):
+    def __init__(
+        self, device: int | str, stop: threading.Event, asked: CameraSettings | None = None
+    ):
         super().__init__(stop)
-        self._name, self._asked = f"camera {device}", asked or Asked()
+        self._name, self._asked = f"camera {device}", asked or CameraSettings()
         self._capture = cv2.VideoCapture()
         node = device if isinstance(device, int) else node_of(device)
         try:
@@ -113,14 +115,16 @@ class Camera(Source):
             if value:
                 self._capture.set(name, value)
 
-    def _given(self, shape: tuple[int, ...] | None = None) -> Asked:
+    def _given(self, shape: tuple[int, ...] | None = None) -> CameraSettings:
         """How the camera films, as its driver says; the size of a picture is surer."""
         get = self._capture.get
         width, height = get(cv2.CAP_PROP_FRAME_WIDTH), get(cv2.CAP_PROP_FRAME_HEIGHT)
         size = (shape[1], shape[0]) if shape else (int(width), int(height))
         letters = (int(get(cv2.CAP_PROP_FOURCC)) & 0xFFFFFFFF).to_bytes(4, "little")
         format_ = letters.decode("latin-1").strip() if letters.isascii() else ""
-        return Asked(size, max(0.0, get(cv2.CAP_PROP_FPS)), format_ if format_.isalnum() else None)
+        return CameraSettings(
+            size, max(0.0, get(cv2.CAP_PROP_FPS)), format_ if format_.isalnum() else None
+        )
 
     def _tell(self, shape: tuple[int, ...]) -> None:
         """Logs, at the first picture, what was asked for and what came."""
@@ -129,7 +133,7 @@ class Camera(Source):
         self._told, given = True, self._given(shape)
         self.described = f"{self._name}, {given}"
         asked = f"asked {self._asked}; " if str(self._asked) else ""
-        tell = log.info if self._asked.fulfilled_by(given) else log.warning
+        tell = log.info if self._asked.matches(given) else log.warning
         tell("%s: %sgot %s", self._name, asked, given)
 
 
@@ -140,8 +144,8 @@ def open_camera(
     format: str | None,
     stop: threading.Event,
 ) -> Camera:
-    """A `Camera` that is asked for what `Asked` holds."""
-    return Camera(device, stop, Asked((size[0], size[1]) if size else None, fps, format))
+    """A `Camera` that is asked for what `CameraSettings` holds."""
+    return Camera(device, stop, CameraSettings((size[0], size[1]) if size else None, fps, format))
 
 
 def check_there(device: int | str) -> None:

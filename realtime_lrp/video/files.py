@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from realtime_lrp.errors import MissingInputError, OutputError, UsageError, masked
-from realtime_lrp.system.outputs import check_output, refuse_link
+from realtime_lrp.system.atomic import check_output, refuse_link
 
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff")
 VIDEOS = (".mp4", ".mkv", ".mov", ".avi", ".webm", ".m4v", ".mpg", ".mpeg", ".ts", ".wmv")

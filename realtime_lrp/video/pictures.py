@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, MissingInputError, OutputError
-from realtime_lrp.system.native import held_back
-from realtime_lrp.system.outputs import completed
+from realtime_lrp.system.atomic import atomic_file
+from realtime_lrp.system.quiet import captured_stderr
 from realtime_lrp.video.libraries import cv2
 
 MOST_BYTES = 2**30
@@ -25,7 +25,7 @@ def read_picture(path: Path) -> np.ndarray:
     """
     data = np.frombuffer(_bytes_of(path), np.uint8)
     try:
-        with held_back() as said:
+        with captured_stderr() as said:
             whole = data.size and _chunks_fit(data)
             picture = cv2.imdecode(data, cv2.IMREAD_COLOR_RGB) if whole else None
     except cv2.error as error:
@@ -74,7 +74,7 @@ def write_picture(path: Path, picture: np.ndarray, overwrite: bool = False) -> N
       OutputError: the file cannot be made.
       TransferError: the write failed.
     """
-    with completed(path, overwrite) as part:
+    with atomic_file(path, overwrite) as part:
         jpeg = path.suffix.lower() in (".jpg", ".jpeg")
         quality = [cv2.IMWRITE_JPEG_QUALITY, 95] if jpeg else []
         done, data = cv2.imencode(path.suffix, cv2.cvtColor(picture, cv2.COLOR_RGB2BGR), quality)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 
 from realtime_lrp.errors import Error, OutputError, TransferError, UsageError, first_line
-from realtime_lrp.system.outputs import check_output, left_over, part_of, put_in_place, refuse_link
+from realtime_lrp.system.atomic import check_output, part_path, publish, refuse_link, stale_parts
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.writer import CONTAINERS, VideoWriter, verify
 
@@ -243,7 +243,7 @@ class _Files:
         check_film(target, overwrite, sidecar)
         self.container = target.suffix.lower()
         self.target = target.resolve()
-        self.part = part_of(self.target)
+        self.part = part_path(self.target)
         self._sidecar = self.target.with_suffix(".jsonl") if sidecar else None
         self._overwrite = overwrite
         self._lines: TextIO | None = None
@@ -265,7 +265,7 @@ class _Files:
         if not self._sidecar:
             return
         if self._lines is None:
-            part = part_of(self._sidecar)
+            part = part_path(self._sidecar)
             self._lines = part.open("x", encoding="utf-8", errors="backslashreplace")
         self._lines.write(json.dumps(row, ensure_ascii=False) + "\n")
 
@@ -302,7 +302,7 @@ class _Files:
         for one in targets:
             check_output(one, self._overwrite)
         for one in targets:
-            put_in_place(part_of(one), one, self._overwrite)
+            publish(part_path(one), one, self._overwrite)
         return True
 
 
@@ -323,11 +323,11 @@ def check_film(target: Path, overwrite: bool, sidecar: bool = True) -> None:
 
 
 def _tell_left_over(target: Path) -> None:
-    for part in left_over(target):
+    for part in stale_parts(target):
         log.warning("%s is what a run that was ended left; rename it to keep it", part)
-    if part_of(target).exists():
+    if part_path(target).exists():
         raise OutputError(
-            f"{str(part_of(target))!r} is what an earlier recording left. Rename or delete it."
+            f"{str(part_path(target))!r} is what an earlier recording left. Rename or delete it."
         )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from realtime_lrp.errors import MissingInputError, UnavailableError, masked
 from realtime_lrp.video import cameras
-from realtime_lrp.video.cameras import Asked, Camera
+from realtime_lrp.video.cameras import Camera, CameraSettings
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
 from realtime_lrp.video.isolated import Isolated
 from realtime_lrp.video.libraries import av, cv2
@@ -162,7 +162,7 @@ waits (see `Source`)."""
 
 
 def open_source(
-    words: str, stop: threading.Event, asked: Asked | None = None, isolated: bool = False
+    words: str, stop: threading.Event, asked: CameraSettings | None = None, isolated: bool = False
 ) -> Source:
     """Opens what `--source` names.
 
@@ -197,10 +197,10 @@ def open_source(
 
 
 def _camera(
-    device: int | str, stop: threading.Event, asked: Asked | None, isolated: bool
+    device: int | str, stop: threading.Event, asked: CameraSettings | None, isolated: bool
 ) -> Camera | Isolated:
     if isolated:
         cameras.check_there(device)  # a process for each try is dear
-        words = [device, *dataclasses.astuple(asked or Asked())]
+        words = [device, *dataclasses.astuple(asked or CameraSettings())]
         return Isolated(cameras.open_camera, words, stop)
     return Camera(device, stop, asked)

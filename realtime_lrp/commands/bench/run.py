@@ -36,7 +36,7 @@ from realtime_lrp.engine.engine import (
 from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line
 from realtime_lrp.relevance.graph import build_graph
 from realtime_lrp.system import children
-from realtime_lrp.system.outputs import check_output, completed
+from realtime_lrp.system.atomic import atomic_file, check_output
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.sources import moving_picture
 from realtime_lrp.video.writer import VideoWriter
@@ -82,7 +82,7 @@ def run(config: Config, quick: bool, json_file: Path | None, overwrite: bool) ->
         check_output(json_file, overwrite)
     report = Bench(config, quick).run()
     if json_file:
-        with completed(json_file, overwrite) as part:
+        with atomic_file(json_file, overwrite) as part:
             part.write_text(json.dumps(report, indent=1) + "\n")
     return lines(report)
 

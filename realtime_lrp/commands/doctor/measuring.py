@@ -10,7 +10,7 @@ from realtime_lrp.commands.doctor.rows import Mark
 from realtime_lrp.config import Settings
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime.capture import BLACK, FIRST_FRAME_S
-from realtime_lrp.video.cameras import Asked
+from realtime_lrp.video.cameras import CameraSettings
 from realtime_lrp.video.source import Source
 from realtime_lrp.video.sources import open_source
 
@@ -44,7 +44,7 @@ def measured(words: str, settings: Settings) -> Measured:
       Error: what else `open_source` raises.
     """
     live, stop = settings.config.live, threading.Event()
-    asked = Asked(live.camera_size, live.camera_fps, live.camera_format)
+    asked = CameraSettings(live.camera_size, live.camera_fps, live.camera_format)
     alarm = threading.Timer(FIRST_FRAME_S + MEASURE_S, stop.set)
     alarm.start()
     taken: Measured | None = None

@@ -10,7 +10,7 @@ import numpy as np
 from realtime_lrp.commands.doctor.rows import Check, Row, failed
 from realtime_lrp.config import ASSETS, Settings
 from realtime_lrp.errors import TransferError
-from realtime_lrp.system.native import find_temporary_folder
+from realtime_lrp.system.quiet import ensure_temporary_folder
 from realtime_lrp.video.libraries import av
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.sources import moving_picture
@@ -29,7 +29,7 @@ AGAIN = "install PyAV again: pip install --force-reinstall av"
 
 def codecs(settings: Settings) -> Iterator[Row]:
     """A few frames, and a second of sound, through each of them."""
-    find_temporary_folder()
+    ensure_temporary_folder()
     good = []
     with tempfile.TemporaryDirectory() as folder:
         for name in (*CODECS, REENCODED):

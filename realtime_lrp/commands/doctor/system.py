@@ -11,7 +11,7 @@ from pathlib import Path
 from realtime_lrp import __version__
 from realtime_lrp.commands.doctor.rows import Check, Row
 from realtime_lrp.config import Settings
-from realtime_lrp.system.native import find_temporary_folder
+from realtime_lrp.system.quiet import ensure_temporary_folder
 
 PACKAGES = {
     "TensorFlow": "tensorflow",
@@ -92,7 +92,7 @@ def _room(name: str, folder: Path, otherwise: str) -> Row:
 def temporary(settings: Settings) -> Iterator[Row]:
     """The folder for temporary files, which TensorFlow needs as well."""
     asked = os.environ.get("TMPDIR")
-    find_temporary_folder()
+    ensure_temporary_folder()
     try:
         folder = tempfile.gettempdir()
     except FileNotFoundError as error:

@@ -27,7 +27,7 @@ from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.methods import METHODS
 from realtime_lrp.relevance.targets import TargetResolver
-from realtime_lrp.system.outputs import check_output, completed
+from realtime_lrp.system.atomic import atomic_file, check_output
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.pictures import write_picture
 
@@ -94,7 +94,7 @@ def run(config: Config, request: Request) -> list[str]:
     trial = Trial(engine, samples, request.seed)
     report = {"network": engine.network.name, "seed": request.seed, **trial.run()}
     if request.json:
-        with completed(request.json, request.overwrite) as part:
+        with atomic_file(request.json, request.overwrite) as part:
             part.write_text(json.dumps(report, indent=1) + "\n")
     if request.picture:
         write_picture(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from realtime_lrp.errors import Error, first_line
-from realtime_lrp.system.outputs import completed
+from realtime_lrp.system.atomic import atomic_file
 
 PERIOD_S = 5.0
 
@@ -43,7 +43,7 @@ class Health:
         """Writes the facts; `state` is what it is written at once for when it changes."""
         self._written_at, self._state = now, state
         try:
-            with completed(self._path, overwrite=True) as part:
+            with atomic_file(self._path, overwrite=True) as part:
                 part.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
         except (Error, OSError) as error:
             if not self._failing:
@@ -57,6 +57,6 @@ class Health:
 
 
 def why_not_written(error: Exception) -> str:
-    """The reason alone: `completed` also says that nothing is left, but the file before is."""
+    """The reason alone: `atomic_file` also says that nothing is left, but the file before is."""
     cause = error.__cause__ or error
     return (isinstance(cause, OSError) and cause.strerror) or first_line(cause)

@@ -11,7 +11,7 @@ from realtime_lrp.config import ASSETS, Config
 from realtime_lrp.engine.engine import turned
 from realtime_lrp.errors import Error, first_line
 from realtime_lrp.realtime.capture import OpenSource
-from realtime_lrp.video.cameras import Asked
+from realtime_lrp.video.cameras import CameraSettings
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
 from realtime_lrp.video.playback import Playback
 from realtime_lrp.video.source import Source
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 def camera_of(config: Config) -> OpenSource:
     """Opens the camera, read by a process of its own: one that hangs can be killed."""
     live = config.live
-    asked = Asked(live.camera_size, live.camera_fps, live.camera_format)
+    asked = CameraSettings(live.camera_size, live.camera_fps, live.camera_format)
     return functools.partial(open_source, live.source, asked=asked, isolated=True)
 
 

@@ -21,7 +21,7 @@ from realtime_lrp.config import Config
 from realtime_lrp.errors import Error, first_line, masked
 from realtime_lrp.realtime.meter import Meter
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.system.outputs import check_output
+from realtime_lrp.system.atomic import check_output
 from realtime_lrp.system.signals import stop_signals
 from realtime_lrp.view.window.full_screen import FullScreen
 

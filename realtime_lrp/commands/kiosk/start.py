@@ -23,8 +23,8 @@ from realtime_lrp.commands.kiosk.run import run
 from realtime_lrp.config import Config, Settings, Where, refusals
 from realtime_lrp.engine.engine import with_demo_network, wrong_names
 from realtime_lrp.errors import Error, UsageError, masked
+from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.system.messages import PlainFormatter
-from realtime_lrp.system.outputs import completed
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
 from realtime_lrp.view.window.full_screen import FullScreen
 
@@ -141,7 +141,7 @@ class _Attempt:
         try:
             for path, data in self._kept.items():
                 path.parent.mkdir(parents=True, exist_ok=True)
-                with completed(path, overwrite=True) as part:
+                with atomic_file(path, overwrite=True) as part:
                     part.touch(mode=0o600)  # addresses of cameras hold passwords
                     part.write_bytes(data)
         except (Error, OSError) as error:

@@ -17,8 +17,8 @@ from realtime_lrp.errors import Error, OutputError
 from realtime_lrp.realtime.explaining import Map
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.results import snapshot
-from realtime_lrp.results.records import described
-from realtime_lrp.system.outputs import check_output, left_in
+from realtime_lrp.results.records import map_record
+from realtime_lrp.system.atomic import check_output, stale_parts_in
 from realtime_lrp.video.recorder import Recorder, check_film
 
 STEM = "realtime_lrp"
@@ -61,7 +61,7 @@ class Keeper:
                 check_output(folder / f"{STEM}.png", overwrite=True)
             except Error as error:
                 log.warning("keys cannot keep anything: %s", error)
-        for part in left_in(folder, f"{STEM}-*.part"):
+        for part in stale_parts_in(folder, f"{STEM}-*.part"):
             log.warning("%s is what a run that was ended left; rename it to keep it", part)
         if record:
             check_film(record, overwrite)
@@ -176,7 +176,7 @@ class Keeper:
     def _described(self, frame: Item[np.ndarray], made: Map) -> dict[str, Any]:
         if self._row is None or self._row[0] is not made:
             target = target_words(made.engine, made.request.target, made.scores)
-            row = described(made.engine, target, made.result)
+            row = map_record(made.engine, target, made.result)
             row |= {
                 "method": made.engine.settings.lrp.method,
                 "map": made.engine.name,

@@ -16,9 +16,9 @@ from realtime_lrp.realtime.capture import Capture, OpenSource
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.system import memory
-from realtime_lrp.system.outputs import check_output
+from realtime_lrp.system.atomic import check_output
 from realtime_lrp.system.signals import stop_signals
-from realtime_lrp.video.cameras import Asked
+from realtime_lrp.video.cameras import CameraSettings
 from realtime_lrp.video.sources import open_source
 from realtime_lrp.view.window.window import Window, require_display
 
@@ -117,7 +117,7 @@ class _Sources:
 
     def __init__(self, config: Config):
         live = config.live
-        self._asked = Asked(live.camera_size, live.camera_fps, live.camera_format)
+        self._asked = CameraSettings(live.camera_size, live.camera_fps, live.camera_format)
         self._all = list(dict.fromkeys([live.source, *live.sources]))
         self._place = 0
 

@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 
 from realtime_lrp import __version__
-from realtime_lrp.commands.video.job import KEPT_FREE, Job, Recoding, Report, Views
-from realtime_lrp.commands.video.maps import Explained, drawn_of
+from realtime_lrp.commands.video.explain import Explained, drawn_of
+from realtime_lrp.commands.video.recoding import KEPT_FREE, Job, Recoding, Report, Views
 from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import DEFAULT_COMPOSITE, Engine, Result, label_line
 from realtime_lrp.errors import (
@@ -32,14 +32,14 @@ from realtime_lrp.errors import (
     UsageError,
 )
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.results.companions import Beside, Opened
+from realtime_lrp.results.companions import Companions, OpenCompanions
 from realtime_lrp.results.fingerprint import fingerprint, noted_beside
-from realtime_lrp.results.records import described
+from realtime_lrp.results.records import map_record
 from realtime_lrp.results.summary import Timeline, write_summary
-from realtime_lrp.system.outputs import (
+from realtime_lrp.system.atomic import (
+    atomic_file,
     check_output,
-    completed,
-    left_over,
+    stale_parts,
 )
 from realtime_lrp.system.progress import Progress
 from realtime_lrp.video.files import VIDEOS, inputs_of, outputs_for
@@ -157,7 +157,7 @@ class _Task:
 
     def __init__(self, config: Config, request: Request, source: Path, target: Path):
         self.source, self.target = source, target
-        self.beside = Beside.named_after(target, request.sidecar, request.summary, request.maps)
+        self.beside = Companions.named_after(target, request.sidecar, request.summary, request.maps)
         self.replace, self.done = request.overwrite, False
         self._request = request
         composite = config.lrp.composite or DEFAULT_COMPOSITE
@@ -182,7 +182,7 @@ class _Task:
           OutputError: something cannot be made, or would have to be replaced.
         """
         outputs = self.target, *self.beside.paths
-        for leftover in (part for one in outputs for part in left_over(one)):
+        for leftover in (part for one in outputs for part in stale_parts(one)):
             log.warning("%s is left of a run that was killed; it can be deleted", leftover)
         if self._request.resume and self.target.is_file():
             self._compare()
@@ -305,7 +305,7 @@ def overlay_file(
     span: Span | None = None,
     note: str = "",
     progress: Progress | None = None,
-    beside: Beside = Beside(),  # noqa: B008 # frozen
+    beside: Companions = Companions(),  # noqa: B008 # frozen
 ) -> Report:
     """Overlays one file.
 
@@ -331,8 +331,8 @@ def overlay_file(
     words += [engine.composite] if lrp.method == "lrp" else []
     comment = ", ".join(filter(None, [*words, f"target {lrp.target}", note]))
     with ExitStack() as stack:
-        part = stack.enter_context(completed(target, overwrite))
-        opened = beside.opened(stack, overwrite)
+        part = stack.enter_context(atomic_file(target, overwrite))
+        opened = beside.open(stack, overwrite)
         kept = _Kept(engine, config, opened)
         report = _recoded(
             engine, figures, kept, progress,
@@ -418,7 +418,7 @@ def _check_room(job: Job, size: tuple[int, int], frames: int) -> None:
 class _Kept:
     """What is kept of each map besides its picture."""
 
-    def __init__(self, engine: Engine, config: Config, opened: Opened) -> None:
+    def __init__(self, engine: Engine, config: Config, opened: OpenCompanions) -> None:
         self._opened = opened
         self.timeline = Timeline()
         self._engine, self._target = engine, config.lrp.target
@@ -444,7 +444,7 @@ class _Kept:
             result = next(newest)
             self._row = {"top5": [], "target": self._target, "relevance_sum": None}
             if result:
-                self._row = described(self._engine, self._target, result)
+                self._row = map_record(self._engine, self._target, result)
                 self.timeline.add(seconds, self._row)
                 self._opened.keep(result, self._frame, seconds)
         self._opened.write(

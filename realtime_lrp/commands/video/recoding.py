@@ -1,7 +1,7 @@
 """One recording in the hands of a process of its own, which decodes, draws and encodes it.
 
 A file that makes a decoder crash or hang takes that process with it and nothing else. Only what the
-network sees of a picture and what it makes of it travels between the two; `video_process` is the
+network sees of a picture and what it makes of it travels between the two; `recode` is the
 other side.
 """
 
@@ -276,4 +276,4 @@ class Recoding:
 
 def command() -> list[str]:
     """The words that start the process."""
-    return children.command("realtime_lrp.commands.video.process")
+    return children.command("realtime_lrp.commands.video.recode")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from realtime_lrp.commands.video.job import Map, Views
+from realtime_lrp.commands.video.recoding import Map, Views
 from realtime_lrp.engine.engine import Engine, Result
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.video.region import Region

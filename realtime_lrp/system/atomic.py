@@ -57,7 +57,7 @@ def refuse_link(path: Path) -> None:
 
 
 @contextmanager
-def completed(target: Path, overwrite: bool = False) -> Iterator[Path]:
+def atomic_file(target: Path, overwrite: bool = False) -> Iterator[Path]:
     """Lends the path `target.PID.part`; renames it to `target` on success, else removes it.
 
     A link is followed: the file that it names is replaced.
@@ -68,10 +68,10 @@ def completed(target: Path, overwrite: bool = False) -> Iterator[Path]:
     """
     check_output(target, overwrite)
     target = target.resolve()
-    part = part_of(target)
+    part = part_path(target)
     try:
         yield part
-        put_in_place(part, target, overwrite)
+        publish(part, target, overwrite)
     except OSError as error:
         _discard(part)
         raise _failed(target, error) from error
@@ -89,12 +89,12 @@ def _failed(target: Path, error: OSError) -> OutputError | TransferError:
     )
 
 
-def part_of(target: Path) -> Path:
+def part_path(target: Path) -> Path:
     """The name under which this process writes a target until it is whole."""
     return target.with_name(f"{target.name}.{os.getpid()}.part")
 
 
-def put_in_place(part: Path, target: Path, overwrite: bool) -> None:
+def publish(part: Path, target: Path, overwrite: bool) -> None:
     """Renames a part that is whole, once it is on the disk.
 
     Raises:
@@ -117,12 +117,12 @@ def put_in_place(part: Path, target: Path, overwrite: bool) -> None:
         part.unlink()
 
 
-def left_over(target: Path) -> list[Path]:
+def stale_parts(target: Path) -> list[Path]:
     """The parts of a target that runs left which are no longer there."""
-    return left_in(target.parent, f"{glob.escape(target.name)}.*.part")
+    return stale_parts_in(target.parent, f"{glob.escape(target.name)}.*.part")
 
 
-def left_in(folder: Path, pattern: str) -> list[Path]:
+def stale_parts_in(folder: Path, pattern: str) -> list[Path]:
     """The parts in a folder, of names like a pattern, which belong to no process that runs."""
     return [part for part in folder.glob(pattern) if not _runs(part.name.split(".")[-2])]
 
@@ -141,7 +141,7 @@ def _runs(number: str) -> bool:
 
 
 @contextmanager
-def completed_folder(target: str | os.PathLike[str], overwrite: bool, mark: str) -> Iterator[Path]:
+def atomic_folder(target: str | os.PathLike[str], overwrite: bool, mark: str) -> Iterator[Path]:
     """Lends the folder `target.PID.part`; renames it to `target` on success, else removes it.
 
     The folder that holds them is made where there is none.
@@ -156,7 +156,7 @@ def completed_folder(target: str | os.PathLike[str], overwrite: bool, mark: str)
       TransferError: it cannot be renamed, or the disk is full.
     """
     target = Path(target).resolve()
-    parent, part = target.parent, part_of(target)
+    parent, part = target.parent, part_path(target)
     try:
         new = not parent.exists()
         check_folder(target, overwrite, mark)

@@ -19,7 +19,7 @@ from contextlib import ExitStack, suppress
 import numpy as np
 
 from realtime_lrp import __version__
-from realtime_lrp.commands.video.job import (
+from realtime_lrp.commands.video.recoding import (
     ASKED,
     KEPT_FREE,
     Job,

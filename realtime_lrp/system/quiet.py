@@ -13,7 +13,7 @@ IN_MEMORY = "/dev/shm"
 """Where Linux keeps files in memory."""
 
 
-def find_temporary_folder() -> None:
+def ensure_temporary_folder() -> None:
     """Where no folder for temporary files can be written, memory is taken: the disk may be full.
 
     TensorFlow cannot be imported without one.
@@ -26,7 +26,7 @@ def find_temporary_folder() -> None:
 
 
 @contextmanager
-def held_back() -> Iterator[list[str]]:
+def captured_stderr() -> Iterator[list[str]]:
     """Holds back what is printed; yields a list that gets the lines once it has ended.
 
     Where there is no standard error stream, or no place to hold anything, nothing is held back.

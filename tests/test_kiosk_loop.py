@@ -36,7 +36,7 @@ from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.view.exhibit import Page
-from realtime_lrp.view.scene import Finding, Panel
+from realtime_lrp.view.scene import ExplainedPicture, Panel
 from realtime_lrp.view.window.window import Mouse
 
 LABELS = ["heart", "star", "nothing"]
@@ -95,7 +95,7 @@ class Turns:
             scores=np.array([scores.get(name, 0.0) for name in LABELS], np.float32)
         )
         empty = Panel("zplus", np.zeros((8, 8), np.float32), False)
-        finding = Finding(frame.value, (8, 0, 56, 48), (empty,))
+        finding = ExplainedPicture(frame.value, (8, 0, 56, 48), (empty,))
         thread.maps.put(
             SimpleNamespace(frame=frame, result=result, engine=thread.engine, finding=finding),
             frame.time,

@@ -23,7 +23,7 @@ from realtime_lrp.view.exhibit import (
     plan_of,
     visible_part,
 )
-from realtime_lrp.view.scene import Finding, Look, Panel
+from realtime_lrp.view.scene import ExplainedPicture, Look, Panel
 from realtime_lrp.view.text import text_width, wrapped
 from realtime_lrp.view.window.window import Mouse
 
@@ -155,7 +155,7 @@ def test_what_is_drawn_where(exhibit):
     strength[20:28, 20:28] = 1.0
     made = SimpleNamespace(
         frame=SimpleNamespace(value=picture),
-        finding=Finding(picture, (80, 0, 560, 480), (Panel("zplus", strength, False),)),
+        finding=ExplainedPicture(picture, (80, 0, 560, 480), (Panel("zplus", strength, False),)),
     )
     stage = Stage(Look("fire", 1.0, "heat", "hold"))
     view = View(picture, made, exhibit.attract(0, 0.0))

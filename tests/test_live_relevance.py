@@ -1,4 +1,4 @@
-"""The relevance thread and the workshop behind it, with the embedded network."""
+"""The relevance thread and the engine_cache behind it, with the embedded network."""
 
 import time
 from dataclasses import replace
@@ -8,14 +8,14 @@ import pytest
 
 from realtime_lrp import Explainer, config
 from realtime_lrp.engine import engine as engines
-from realtime_lrp.realtime import engine_cache as workshops
+from realtime_lrp.realtime import engine_cache as engine_caches
 from realtime_lrp.realtime import explaining as relevance_thread
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.faithfulness import covered
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.video.reader import VideoReader
-from realtime_lrp.view.overlay import drawn
+from realtime_lrp.view.overlay import intensity
 
 SETTINGS = {"--model": "shapes", "--target": "top1", "--precision": "float32"}
 
@@ -149,14 +149,14 @@ def test_what_cannot_be_prepared_is_told_once_and_the_rest_goes_on(frames, tiny_
         running.ask(choice=replace(choice, method="grad_cam"))
         running.explain(frames[1])
         refused = []
-        running.wait(lambda: refused.append(running.thread.workshop.refused()) or refused[-1])
+        running.wait(lambda: refused.append(running.thread.engine_cache.refused()) or refused[-1])
         assert refused[-1][0].method == "grad_cam" and "grad_cam needs" in refused[-1][1]
-        assert running.thread.workshop.refused() is None
+        assert running.thread.engine_cache.refused() is None
         assert running.explain(frames[2]).engine.name == "epsilon_plus_flat"
         assert running.thread.choice == choice and running.thread.doing == ""
         also = ("gradient", "grad_cam", "guided_backprop")
         running.ask(choice=replace(choice, also=also))
-        running.wait(lambda: running.thread.workshop.refused())
+        running.wait(lambda: running.thread.engine_cache.refused())
         running.wait(lambda: running.explain(frames[2]).engine.also)
         panels = running.thread.maps.newest().value.finding.panels
         assert [one.name for one in panels] == ["epsilon_plus_flat", "gradient"]
@@ -164,10 +164,10 @@ def test_what_cannot_be_prepared_is_told_once_and_the_rest_goes_on(frames, tiny_
 
 def test_only_so_many_engines_are_kept(engine, monkeypatch):
     """Two at least; the one used last stays."""
-    monkeypatch.setattr(workshops, "MOST_WEIGHTS", 1)
+    monkeypatch.setattr(engine_caches, "MOST_WEIGHTS", 1)
     chosen = settings()
     first = first_request(chosen).choice
-    shop = workshops.Workshop(chosen, engine, first)
+    shop = engine_caches.EngineCache(chosen, engine, first)
     choices = [replace(first, composite=name) for name in ("zplus", "epsilon", "epsilon_plus")]
     for choice in choices:
         shop._keep(choice, engine)
@@ -253,11 +253,11 @@ def test_scale_and_average_follow_the_maps_before_but_not_in_sync(frames, alone)
     inner = made[0].result.region.inner
     scale = 0.9 * maps[0].scale + 0.1 * maps[1].scale
     if alone:
-        expected = drawn(maps[1].strength, inner)
+        expected = intensity(maps[1].strength, inner)
     else:
-        first = drawn(maps[0].strength, inner)
-        expected = 0.5 * first + 0.5 * drawn(maps[1].strength, inner, maps[1].scale / scale)
-    np.testing.assert_allclose(made[1].finding.panels[0].drawn, expected, atol=1e-6)
+        first = intensity(maps[0].strength, inner)
+        expected = 0.5 * first + 0.5 * intensity(maps[1].strength, inner, maps[1].scale / scale)
+    np.testing.assert_allclose(made[1].finding.panels[0].intensity, expected, atol=1e-6)
     (right,) = made[1].engine.explain([frames[14]])
     np.testing.assert_allclose(made[1].result.relevance, right.relevance, atol=1e-6)
 

@@ -26,7 +26,7 @@ from realtime_lrp.video.colour import colour_of
 from realtime_lrp.video.reader import Span, VideoReader
 from realtime_lrp.view.colormaps import colormap_named
 from realtime_lrp.view.follow import Follower
-from realtime_lrp.view.overlay import Layer
+from realtime_lrp.view.overlay import Overlay
 
 PTS = [0, 3, 4, 10, 11, 30, 31, 33]
 
@@ -275,22 +275,22 @@ def test_a_carried_map_lies_on_what_moved():
         result[y : y + 60, x : x + 60] = texture
         return result
 
-    def centre(layer):
+    def centre(overlay):
         y, x = np.mgrid[0:200, 0:240]
-        shares = layer.alpha / layer.alpha.sum()
+        shares = overlay.alpha / overlay.alpha.sum()
         return np.array([(shares * x).sum() + 40, (shares * y).sum() + 20])
 
     alpha, colour = np.zeros((200, 240), np.float32), np.zeros((200, 240, 3), np.uint8)
     alpha[60:120, 60:120] = 1  # over the square at x = 100, y = 80
     colour[60:120, 60:120] = (255, 90, 0)
-    follower = Follower(picture(100, 80), [Layer(colour, alpha, (40, 20, 280, 220))])
+    follower = Follower(picture(100, 80), [Overlay(colour, alpha, (40, 20, 280, 220))])
     before = centre(*follower(picture(100, 80)))
     np.testing.assert_allclose(before, [129.5, 109.5], atol=1)
     for dx, dy in ((24, 0), (-12, 15), (3, -2)):
-        (layer,) = follower(picture(100 + dx, 80 + dy))
-        np.testing.assert_allclose(centre(layer) - before, [dx, dy], atol=2)
-        x, y = np.round(centre(layer)).astype(int) - (40, 20)
-        assert tuple(layer.colour[y, x]) == (255, 90, 0)
+        (overlay,) = follower(picture(100 + dx, 80 + dy))
+        np.testing.assert_allclose(centre(overlay) - before, [dx, dy], atol=2)
+        x, y = np.round(centre(overlay)).astype(int) - (40, 20)
+        assert tuple(overlay.colour[y, x]) == (255, 90, 0)
 
 
 def test_a_sidecar_and_raw_maps_hold_what_the_explainer_gives(run, words, tiny_model, tmp_path):

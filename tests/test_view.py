@@ -35,7 +35,7 @@ def test_signed_maps_have_zero_in_the_middle(name):
 
 
 def painted(relevance, colormap, opacity, box, inner, by_channel=False):
-    """A map as a layer, by its strengths."""
+    """A map as an overlay, by its strengths."""
     drawn, scale = (part.numpy()[0] for part in strength(relevance[None], by_channel))
     return Painter(colormap, opacity)(drawn, float(scale), box, inner)
 
@@ -53,8 +53,8 @@ def test_an_unknown_colour_map_is_refused_with_the_nearest():
 def test_zero_relevance_leaves_the_picture_untouched(style, colormap, rng):
     """But for the faint outline of the region."""
     picture = picture_of(rng)
-    layer = painted(np.zeros((30, 30, 3), np.float32), colormap, 1.0, BOX, INNER, style == "rgb")
-    drawn = lay_over(picture, layer)
+    overlay = painted(np.zeros((30, 30, 3), np.float32), colormap, 1.0, BOX, INNER, style == "rgb")
+    drawn = lay_over(picture, overlay)
     np.testing.assert_array_equal(drawn[1:-1, 41:99], picture[1:-1, 41:99])
     np.testing.assert_array_equal(drawn[:, :40], picture[:, :40])
     np.testing.assert_array_equal(drawn[:, 100:], picture[:, 100:])
@@ -85,8 +85,8 @@ def test_a_letterboxed_map_loses_its_borders(rng):
 def test_opacity_mixes_picture_and_colour():
     """Half opacity over black: half the colour."""
     relevance = np.ones((30, 30, 3), np.float32)
-    layer = painted(relevance, "hot", 0.5, BOX, INNER)
-    drawn = lay_over(np.zeros((60, 140, 3), np.uint8), layer)
+    overlay = painted(relevance, "hot", 0.5, BOX, INNER)
+    drawn = lay_over(np.zeros((60, 140, 3), np.uint8), overlay)
     assert np.abs(drawn[30, 70].astype(int) - 128).max() <= 1
 
 

@@ -12,13 +12,13 @@ from realtime_lrp.commands.live import figures
 from realtime_lrp.commands.live.controls import Controls
 from realtime_lrp.commands.live.figures import Rates
 from realtime_lrp.realtime.explaining import first_request
-from realtime_lrp.realtime.faithfulness import Flipped, Probe, covered
+from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.methods import METHODS
 from realtime_lrp.view import keys, menus
 from realtime_lrp.view.colormaps import COLORMAPS
 from realtime_lrp.view.hud import WARNING, Bar, Legend, Row, column_width, draw_column, percent
-from realtime_lrp.view.scene import Artist, Finding, Look, Panel, Scene, places
+from realtime_lrp.view.scene import Artist, ExplainedPicture, Look, Panel, Scene, places
 from realtime_lrp.view.window.window import Mouse
 
 GREY = np.full((120, 160, 3), 90, np.uint8)
@@ -388,7 +388,9 @@ def test_a_map_of_a_picture_of_another_size_is_not_drawn():
 def test_zero_relevance_leaves_the_canvas_as_the_picture(style, rng):
     """But for the faint outline of the region."""
     picture = rng.integers(0, 256, (120, 160, 3), np.uint8)
-    finding = Finding(picture, BOX, (Panel("zplus", np.zeros((60, 60), np.float32), False),))
+    finding = ExplainedPicture(
+        picture, BOX, (Panel("zplus", np.zeros((60, 60), np.float32), False),)
+    )
     scene = Scene((120, 160), picture, finding, False, Look(None, 1.0, style, "flow"))
     canvas = Artist().draw(scene)
     np.testing.assert_array_equal(canvas[1:-1, 21:139], picture[1:-1, 21:139])
@@ -400,7 +402,7 @@ def test_contours_run_around_what_is_strong():
     y, x = np.indices((100, 100)) - 49.5
     drawn = (np.hypot(x, y) < 20).astype(np.float32)
     picture = np.full((400, 400, 3), 90, np.uint8)
-    finding = Finding(picture, (0, 0, 400, 400), (Panel("zplus", drawn, False),))
+    finding = ExplainedPicture(picture, (0, 0, 400, 400), (Panel("zplus", drawn, False),))
     canvas = Artist().draw(
         Scene((400, 400), picture, finding, False, Look("hot", 1.0, "contour", "hold"))
     )
@@ -419,7 +421,7 @@ def test_panels_stand_side_by_side_with_the_figures_beside_them():
     )
     block = ((Row("age", "1 ms"),),)
     scene = Scene(
-        (720, 1280), picture, Finding(picture, BOX, panels), True,
+        (720, 1280), picture, ExplainedPicture(picture, BOX, panels), True,
         Look(None, 1.0, "heat", "hold"), block, block,
     )  # fmt: skip
     boxes = places(scene)
@@ -484,7 +486,7 @@ def test_a_full_column_gets_smaller_letters_and_a_long_value_a_line_of_its_own()
 def test_the_legend_shows_the_colours_from_end_to_end():
     """Against and for where the map is signed; nothing to most where it is not."""
     frame = Viewer().frame(GREY)
-    signed = Finding(GREY, BOX, (Panel("epsilon", np.zeros((9, 9), np.float32), True),))
+    signed = ExplainedPicture(GREY, BOX, (Panel("epsilon", np.zeros((9, 9), np.float32), True),))
     look = Look(None, 1.0, "heat", "flow")
     legend = figures.setting(replace(found(frame, drawn_at(30, 30), BOX), finding=signed), look)[-1]
     assert legend == Legend("icefire", "against", "for")
@@ -606,5 +608,5 @@ def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
     assert flipped.at_random == pytest.approx(0.9, abs=0.06)
     rows = figures.faithfulness(found(Viewer().frame(GREY), drawn, BOX, flipped=flipped))
     assert rows[-1].name == "faithfulness" and not rows[-1].warn
-    worse = Flipped(0, 0.9, 0.8, 0.7)
+    worse = ProbeResult(0, 0.9, 0.8, 0.7)
     assert figures.faithfulness(found(Viewer().frame(GREY), drawn, BOX, flipped=worse))[-1].warn

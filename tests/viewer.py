@@ -9,11 +9,11 @@ from realtime_lrp import config
 from realtime_lrp.commands.live.controls import Controls
 from realtime_lrp.commands.live.view import View
 from realtime_lrp.realtime.capture import Capture
-from realtime_lrp.realtime.explaining import Map, first_request
+from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.relevance.targets import TargetResolver
-from realtime_lrp.view.scene import Finding, Panel
+from realtime_lrp.view.scene import ExplainedPicture, Panel
 
 
 class Files(Capture):
@@ -91,11 +91,11 @@ def found(
         "uncovered": None, "explained": (0.7, 0.7), "totals": (0.7,), "flipped": None,
         "engine": engine_of(labels),
     }  # fmt: skip
-    return Map(
+    return ExplainedFrame(
         frame=frame,
         request=request or SimpleNamespace(target="top1", mask=None),
         result=SimpleNamespace(scores=scores),
-        finding=Finding(frame.value, box, (Panel("epsilon_plus_flat", drawn, False),)),
+        finding=ExplainedPicture(frame.value, box, (Panel("epsilon_plus_flat", drawn, False),)),
         scores=[(labels[n], float(scores[n])) for n in order],
         **(facts | more),
     )

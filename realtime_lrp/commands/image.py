@@ -173,8 +173,8 @@ class _Kept:
 
 
 def _drawn(config: Config, engine: Engine, picture: np.ndarray, result: Result) -> np.ndarray:
-    layer = engine.layer(engine.painter(0.0), result)
-    return lay_over(turned(picture, config.input.mirror), layer)
+    overlay = engine.layer(engine.painter(0.0), result)
+    return lay_over(turned(picture, config.input.mirror), overlay)
 
 
 def _explained(

@@ -25,7 +25,7 @@ from realtime_lrp.system.quiet import captured_stderr, ensure_temporary_folder
 from realtime_lrp.video.region import Region, region_of
 from realtime_lrp.view.colormaps import COLORMAPS, by_sign, colormap_named
 from realtime_lrp.view.keys import key_names
-from realtime_lrp.view.overlay import SMOOTHING, Layer, Painter
+from realtime_lrp.view.overlay import SMOOTHING, Overlay, Painter
 
 log = logging.getLogger(__name__)
 
@@ -367,7 +367,7 @@ class Engine:
         with tf.device(self._on.scope):
             return self.explainer.scores(self.network.prepare(tf.constant(pictures)))
 
-    def layer(self, painter: Painter, result: Result) -> Layer:
+    def layer(self, painter: Painter, result: Result) -> Overlay:
         """A result as a layer over its picture."""
         first, region = result.maps[0], result.region
         return painter(first.strength, first.scale, region.box, region.inner)

@@ -7,7 +7,7 @@ from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.relevance.strength import strength
 from realtime_lrp.video.region import region_of
 from realtime_lrp.view.colormaps import Colormap, by_sign
-from realtime_lrp.view.overlay import coloured, drawn, lay_over
+from realtime_lrp.view.overlay import coloured, intensity, lay_over
 
 FITS = ("crop", "squash", "letterbox")
 
@@ -55,6 +55,6 @@ def overlay(
         raise unknown("fit", fit, FITS)
     strengths, _ = strength(tf.constant(relevance[None], tf.float32))
     region = region_of(picture.shape[:2], relevance.shape[:2], fit)
-    shown = drawn(strengths[0].numpy(), region.inner)
-    layer = coloured(shown, colormap or by_sign(bool(shown.min() < 0)), opacity, region.box)
-    return lay_over(picture, layer)
+    shown = intensity(strengths[0].numpy(), region.inner)
+    coloured_map = coloured(shown, colormap or by_sign(bool(shown.min() < 0)), opacity, region.box)
+    return lay_over(picture, coloured_map)

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Choice:
+class EngineChoice:
     """What is computed of each picture, as far as it needs an engine of its own.
 
     Attributes:
@@ -55,7 +55,7 @@ class Choice:
         return config.model_copy(update=changed)
 
 
-class Workshop:
+class EngineCache:
     """Makes the engine of a choice and keeps the last ones.
 
     Args:
@@ -67,17 +67,17 @@ class Workshop:
       preparing: the choice that is being prepared, or None.
     """
 
-    def __init__(self, config: Config, first: Engine, choice: Choice):
-        self.preparing: Choice | None = None
+    def __init__(self, config: Config, first: Engine, choice: EngineChoice):
+        self.preparing: EngineChoice | None = None
         self._config = config
         self._first, self._first_random = first, choice.random
-        self._ready: OrderedDict[Choice, Engine] = OrderedDict({choice: first})
-        self._impossible: Choice | None = None
-        self._refused: tuple[Choice | None, str] | None = None
-        self._wanted: Choice | None = None
+        self._ready: OrderedDict[EngineChoice, Engine] = OrderedDict({choice: first})
+        self._impossible: EngineChoice | None = None
+        self._refused: tuple[EngineChoice | None, str] | None = None
+        self._wanted: EngineChoice | None = None
         self._changed = threading.Condition()
         self._stopped = False
-        self._thread = threading.Thread(target=self._run, name="workshop", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="engine_cache", daemon=True)
 
     def start(self) -> None:
         """Begins to wait for choices."""
@@ -89,7 +89,7 @@ class Workshop:
             self._stopped = True
             self._changed.notify()
 
-    def engine_for(self, choice: Choice) -> Engine | None:
+    def engine_for(self, choice: EngineChoice) -> Engine | None:
         """The engine of a choice; None while it is prepared, or where it was refused."""
         with self._changed:
             if choice in self._ready:
@@ -101,7 +101,7 @@ class Workshop:
                 self._changed.notify()
             return None
 
-    def refused(self) -> tuple[Choice | None, str] | None:
+    def refused(self) -> tuple[EngineChoice | None, str] | None:
         """The choice that could not be prepared, None where it lacks some maps; why; told once."""
         with self._changed:
             refused, self._refused = self._refused, None
@@ -119,14 +119,14 @@ class Workshop:
                     self._impossible = None if engine else choice
                     self._refused = (self._impossible, trouble) if trouble else None
 
-    def _next_choice(self) -> Choice | None:
+    def _next_choice(self) -> EngineChoice | None:
         """Waits for the next one to prepare; None where there is to be none any more."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._wanted)
             self.preparing = None if self._stopped else self._wanted
             return self.preparing
 
-    def _tried(self, choice: Choice) -> tuple[Engine | None, str]:
+    def _tried(self, choice: EngineChoice) -> tuple[Engine | None, str]:
         """The engine of a choice, without the further maps that the network cannot have."""
         try:
             return self._made(choice), ""
@@ -143,13 +143,13 @@ class Workshop:
                 possible = (*possible, name)
         return engine, trouble
 
-    def _made(self, choice: Choice) -> Engine:
+    def _made(self, choice: EngineChoice) -> Engine:
         settings = choice.settings(self._config)
         if choice.random == self._first_random:
             return self._first.with_settings(settings, choice.also)
         return Engine(settings, VIEWER_COMPOSITE, moving=True, also=choice.also)
 
-    def _keep(self, choice: Choice, engine: Engine) -> None:
+    def _keep(self, choice: EngineChoice, engine: Engine) -> None:
         self._ready[choice] = engine
         weights = sum(one.explainer.weights for one in self._ready.values())
         while len(self._ready) > 2 and (weights > MOST_WEIGHTS or len(self._ready) > MOST):

@@ -14,14 +14,14 @@ import numpy as np
 from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import VIEWER_COMPOSITE, Engine, Result, ResultMap
 from realtime_lrp.errors import NotFiniteError, first_line
-from realtime_lrp.realtime.engine_cache import Choice, Workshop
-from realtime_lrp.realtime.faithfulness import Flipped, Probe, covered
+from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
+from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.explainer import Explainer
-from realtime_lrp.view.overlay import SMOOTHING, Scale, drawn
-from realtime_lrp.view.scene import Box, Finding, Panel
+from realtime_lrp.view.overlay import SMOOTHING, Scale, intensity
+from realtime_lrp.view.scene import Box, ExplainedPicture, Panel
 
 STOP_S = 2.0
 IDLE_S = 0.1
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
+class MapRequest:
     """What is asked of the relevance thread; replaced as a whole.
 
     Attributes:
@@ -56,7 +56,7 @@ class Request:
       alone: whether each map is scaled by itself and not averaged with those before.
     """
 
-    choice: Choice
+    choice: EngineChoice
     target: str | int
     frame: Item[np.ndarray] | None = None
     mask: np.ndarray | None = None
@@ -65,7 +65,7 @@ class Request:
 
 
 @dataclass(frozen=True, eq=False)
-class Map:
+class ExplainedFrame:
     """A finished map, or several of the same frame.
 
     Attributes:
@@ -82,15 +82,15 @@ class Map:
     """
 
     frame: Item[np.ndarray]
-    request: Request
+    request: MapRequest
     engine: Engine
     result: Result
-    finding: Finding
+    finding: ExplainedPicture
     scores: list[tuple[str, float]]
     uncovered: list[float] | None
     explained: tuple[float, float]
     totals: tuple[float | None, ...]
-    flipped: Flipped | None
+    flipped: ProbeResult | None
 
     @functools.cached_property
     def conserved(self) -> list[bool]:
@@ -114,7 +114,7 @@ class _Drawing:
     def __call__(self, maps: tuple[ResultMap, ...], inner: Box) -> list[np.ndarray]:
         self.scales = self.scales or [Scale(self.smoothing) for _ in maps]
         made = [
-            drawn(one.strength, inner, one.scale / scale(one.scale))
+            intensity(one.strength, inner, one.scale / scale(one.scale))
             for one, scale in zip(maps, self.scales, strict=True)
         ]
         if self.average and self.before and self.before[0].shape == made[0].shape:
@@ -130,7 +130,7 @@ class _Drawing:
 class _Begun:
     frame: Item[np.ndarray]
     picture: np.ndarray
-    request: Request
+    request: MapRequest
     engine: Engine
     time: float
     results: Callable[[], list[Result]]
@@ -167,22 +167,22 @@ class RelevanceThread:
       request: what is asked; whoever wants something else puts another one here.
       choice: the one of that engine.
       failing: why there are no maps, where they cannot be computed at the moment; else "".
-      workshop: where other engines are made; None while the first is loaded.
+      engine_cache: where other engines are made; None while the first is loaded.
     """
 
     def __init__(
         self,
         config: Config,
         frames: Slot[np.ndarray],
-        request: Request,
+        request: MapRequest,
         stats: Stats,
         changeable: bool = False,
         engine: Engine | None = None,
     ):
-        self.maps: Slot[Map] = Slot()
+        self.maps: Slot[ExplainedFrame] = Slot()
         self.engine = engine
         self._failures = 0
-        self.workshop: Workshop | None = None
+        self.engine_cache: EngineCache | None = None
         self.request, self.choice = request, request.choice
         self._config = config
         self._changeable = changeable
@@ -193,7 +193,7 @@ class RelevanceThread:
         self._stop = threading.Event()
         self._in_flight: deque[_Begun] = deque()
         self._number = 0
-        self._last: tuple[int, Request, Engine] | None = None
+        self._last: tuple[int, MapRequest, Engine] | None = None
         self.failing = ""
         self._aimed: tuple[Explainer, str | int] | None = None
         self._drawing: _Drawing | None = None
@@ -211,8 +211,8 @@ class RelevanceThread:
     def end(self) -> None:
         """Begins no further map."""
         self._stop.set()
-        if self.workshop:
-            self.workshop.stop()
+        if self.engine_cache:
+            self.engine_cache.stop()
 
     def __exit__(self, *exception: object) -> None:
         self.end()
@@ -233,11 +233,11 @@ class RelevanceThread:
     @property
     def doing(self) -> str:
         """What is being prepared, or why there are no maps; else ""."""
-        if self.workshop is None:
+        if self.engine_cache is None:
             return "loading the network"
         if self.failing:
             return self.failing
-        preparing = self.workshop.preparing
+        preparing = self.engine_cache.preparing
         if preparing is None:
             return ""
         name = preparing.composite if preparing.method == "lrp" else preparing.method
@@ -256,13 +256,13 @@ class RelevanceThread:
             self._config, VIEWER_COMPOSITE, moving=True, keep_model=self._changeable,
             also=first.also,
         )  # fmt: skip
-        workshop = self.workshop = Workshop(self._config, engine, first)
-        workshop.start()
+        engine_cache = self.engine_cache = EngineCache(self._config, engine, first)
+        engine_cache.start()
         self.engine = engine
         self._number = self._frames.count
         while not self._stop.is_set():
             request = self.request
-            if ready := workshop.engine_for(request.choice):
+            if ready := engine_cache.engine_for(request.choice):
                 engine = self.engine = ready
                 self.choice = request.choice
             try:
@@ -279,7 +279,7 @@ class RelevanceThread:
                 if self._failures == TRIES and not isinstance(error, NotFiniteError):
                     engine.leave_gpu(f"{TRIES} failures in a row")
 
-    def _go_on(self, request: Request, engine: Engine) -> None:
+    def _go_on(self, request: MapRequest, engine: Engine) -> None:
         """Begins the next frame, if there is one, and finishes the oldest that was begun."""
         begun, frame = self._in_flight, request.frame
         if frame is None:
@@ -296,7 +296,7 @@ class RelevanceThread:
         if begun and (frame is None or len(begun) >= engine.in_flight):
             self._finish(begun.popleft())
 
-    def _begun(self, frame: Item[np.ndarray], request: Request, engine: Engine) -> _Begun:
+    def _begun(self, frame: Item[np.ndarray], request: MapRequest, engine: Engine) -> _Begun:
         begin = time.monotonic()
         aim = engine.explainer, request.target  # the CPU that takes over has another explainer
         if aim != self._aimed:
@@ -314,10 +314,10 @@ class RelevanceThread:
         self.failing, self._failures = "", 0
         self._stats.map_made(1, seconds)
         self.maps.put(made, begun.frame.time)
-        if self.workshop and self.workshop.preparing:
+        if self.engine_cache and self.engine_cache.preparing:
             self._stop.wait(seconds)  # half the time for what is waited for
 
-    def _made(self, begun: _Begun, result: Result) -> Map:
+    def _made(self, begun: _Begun, result: Result) -> ExplainedFrame:
         engine, request, region = begun.engine, begun.request, result.region
         kind = engine, request.target, request.alone
         if self._drawing is None or self._drawing.kind != kind:
@@ -331,12 +331,12 @@ class RelevanceThread:
         if begun.picture is not begun.frame.value:
             order = np.argsort(-result.scores)[:TOP]
             uncovered = engine.scores(region.extract(begun.frame.value)[None])[0, order].tolist()
-        return Map(
+        return ExplainedFrame(
             frame=begun.frame,
             request=request,
             engine=engine,
             result=result,
-            finding=Finding(begun.picture, region.box, panels),
+            finding=ExplainedPicture(begun.picture, region.box, panels),
             scores=engine.top(result.scores, TOP),
             uncovered=uncovered,
             explained=result.explained,
@@ -346,7 +346,7 @@ class RelevanceThread:
             flipped=self._flipped(begun, result) if request.probe else None,
         )
 
-    def _flipped(self, begun: _Begun, result: Result) -> Flipped:
+    def _flipped(self, begun: _Begun, result: Result) -> ProbeResult:
         region, request = result.region, begun.request
         first = str(begun.engine.explainer.canonical(request.target)).split(" - ")[0]
         asked = int(first) if first.isdecimal() else int(np.argmax(result.scores))
@@ -371,17 +371,17 @@ def _conserving(engine: Engine, names: tuple[str, ...]) -> list[bool]:
     return [name in COMPOSITES for name in names]
 
 
-def first_request(config: Config) -> Request:
+def first_request(config: Config) -> MapRequest:
     """What the configuration asks for."""
     lrp = config.lrp
-    choice = Choice(
+    choice = EngineChoice(
         lrp.method,
         lrp.composite or VIEWER_COMPOSITE,
         config.overlay.map,
         random=config.model.weights == "random",
         against=explained_against(config, lrp.target),
     )
-    return Request(choice, lrp.target, alone=config.overlay.follow == "sync")
+    return MapRequest(choice, lrp.target, alone=config.overlay.follow == "sync")
 
 
 def explained_against(config: Config, target: str | int) -> bool:

@@ -31,7 +31,7 @@ FOLLOWS = 0.2
 
 
 @dataclass(frozen=True)
-class Flipped:
+class ProbeResult:
     """Probabilities of the class that was asked about, means over the latest pictures.
 
     Attributes:
@@ -70,7 +70,7 @@ class Probe:
         class_: int,
         whole: float,
         scores: Callable[[np.ndarray], np.ndarray],
-    ) -> Flipped:
+    ) -> ProbeResult:
         """Asks about one picture.
 
         Args:
@@ -92,7 +92,7 @@ class Probe:
         new = np.array([whole, found[0], found[1:].mean()])
         old = new if self._means is None else self._means
         self._means = old + FOLLOWS * (new - old)
-        return Flipped(class_, *map(float, self._means))
+        return ProbeResult(class_, *map(float, self._means))
 
 
 def _flipped(

@@ -19,13 +19,13 @@ import numpy as np
 from realtime_lrp.config import Settings, as_yaml
 from realtime_lrp.engine.engine import target_words
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.realtime.explaining import Map
+from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.results.records import raw_map_arrays
 from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.reader import MOST_PIXELS
-from realtime_lrp.view.hud import Bar, Figure, Legend, Row
-from realtime_lrp.view.scene import Artist, Finding, Look, Panel, Scene
+from realtime_lrp.view.hud import Bar, Entry, Legend, Row
+from realtime_lrp.view.scene import Artist, ExplainedPicture, Look, Panel, Scene
 
 MOST_BYTES = 2**30
 """Of a kept view, unpacked."""
@@ -33,7 +33,7 @@ MOST_BYTES = 2**30
 KIND = "realtime_lrp snapshot"
 
 
-def keep(png: Path, scene: Scene, made: Map, settings: Settings) -> None:
+def keep(png: Path, scene: Scene, made: ExplainedFrame, settings: Settings) -> None:
     """Writes NAME.png and, beside it, NAME.npz.
 
     Args:
@@ -70,7 +70,7 @@ def redrawn(npz: Path) -> np.ndarray:
         ) from None
 
 
-def _entries(scene: Scene, made: Map, settings: Settings) -> dict[str, Any]:
+def _entries(scene: Scene, made: ExplainedFrame, settings: Settings) -> dict[str, Any]:
     finding, engine = made.finding, made.engine
     same = finding.picture is scene.picture
     shown = {
@@ -103,18 +103,18 @@ def _entries(scene: Scene, made: Map, settings: Settings) -> dict[str, Any]:
         "explained_picture": np.zeros(0) if same else finding.picture,
         "further": np.array([one.relevance for one in made.result.maps[1:]]),
         "names": np.array([panel.name for panel in finding.panels]),
-        "drawn": np.array([panel.drawn for panel in finding.panels]),
+        "drawn": np.array([panel.intensity for panel in finding.panels]),
         "asked": json.dumps(asked),
         "scene": json.dumps(shown),
         "config": as_yaml(settings),
     }
 
 
-def _plain(one: Figure) -> dict[str, Any]:
+def _plain(one: Entry) -> dict[str, Any]:
     return {"is": type(one).__name__, **asdict(one)}
 
 
-def _figure(plain: dict[str, Any]) -> Figure:
+def _figure(plain: dict[str, Any]) -> Entry:
     kind = {"Row": Row, "Bar": Bar, "Legend": Legend}[plain.pop("is")]
     return kind(**plain)
 
@@ -132,7 +132,7 @@ def _scene(data: Mapping[str, np.ndarray]) -> Scene:
         if not (inside and (np.abs(data["drawn"]) <= 1).all()):
             raise ValueError("no map of ours")
         panels = zip(shown["panels"], data["drawn"], strict=True)
-        finding = Finding(
+        finding = ExplainedPicture(
             picture if shown["same_picture"] else data["explained_picture"],
             tuple(data["box"].tolist()),
             tuple(Panel(name, drawn, signed) for (name, signed), drawn in panels),

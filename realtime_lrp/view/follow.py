@@ -1,34 +1,34 @@
-"""A layer carried along with what moves, from the picture it was made for to a later one."""
+"""A overlay carried along with what moves, from the picture it was made for to a later one."""
 
 from collections.abc import Sequence
 
 import cv2
 import numpy as np
 
-from realtime_lrp.view.overlay import Layer
+from realtime_lrp.view.overlay import Overlay
 
 WIDTH = 320
 """Columns of the small pictures between which motion is looked for."""
 
 
 class Follower:
-    """Moves layers by the optical flow between two pictures.
+    """Moves overlays by the optical flow between two pictures.
 
     Dense inverse search (Kroeger et al. 2016, "Fast Optical Flow using Dense Inverse Search").
 
     Args:
-      picture: uint8 [H, W, 3] RGB, the one that the layer explains.
-      layers: made for it, of one size and one box.
+      picture: uint8 [H, W, 3] RGB, the one that the overlay explains.
+      overlays: made for it, of one size and one box.
     """
 
-    def __init__(self, picture: np.ndarray, layers: Sequence[Layer]):
-        self._layers = layers
+    def __init__(self, picture: np.ndarray, overlays: Sequence[Overlay]):
+        self._overlays = overlays
         self._then = _small(picture)
-        self._places(picture.shape[:2], layers[0])
+        self._places(picture.shape[:2], overlays[0])
         self._flow = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
 
-    def __call__(self, picture: np.ndarray) -> list[Layer]:
-        """The layers where their content lies in a later picture of the same size."""
+    def __call__(self, picture: np.ndarray) -> list[Overlay]:
+        """The overlays where their content lies in a later picture of the same size."""
         now = _small(picture)
         flow = self._flow.calc(now, self._then, None)  # for each place now, where it was
         at_x, at_y = self._at
@@ -36,23 +36,23 @@ class Follower:
         moved = moved * self._scale
         where = self._columns + moved[..., 0], self._rows + moved[..., 1]
         return [
-            Layer(
-                cv2.remap(layer.colour, *where, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE),
-                cv2.remap(layer.alpha, *where, cv2.INTER_LINEAR),
-                layer.box,
+            Overlay(
+                cv2.remap(overlay.colour, *where, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE),
+                cv2.remap(overlay.alpha, *where, cv2.INTER_LINEAR),
+                overlay.box,
             )
-            for layer in self._layers
+            for overlay in self._overlays
         ]
 
-    def _places(self, size: tuple[int, int], layer: Layer) -> None:
-        """Where a layer's entries lie in themselves and in the small picture.
+    def _places(self, size: tuple[int, int], overlay: Overlay) -> None:
+        """Where a overlay's entries lie in themselves and in the small picture.
 
         Args:
           size: (rows, columns) of the picture.
-          layer: any of them.
+          overlay: any of them.
         """
-        x0, y0, x1, y1 = layer.box
-        rows, columns = layer.alpha.shape
+        x0, y0, x1, y1 = overlay.box
+        rows, columns = overlay.alpha.shape
         small = self._then.shape
         steps = np.array([size[1] / small[1], size[0] / small[0]], np.float32)
         scale = np.array([(x1 - x0) / columns, (y1 - y0) / rows], np.float32)

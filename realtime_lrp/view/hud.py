@@ -72,8 +72,8 @@ class Legend:
     high: str
 
 
-Figure = Row | Bar | Legend
-Block = tuple[Figure, ...]
+Entry = Row | Bar | Legend
+Block = tuple[Entry, ...]
 """Figures that stand together."""
 
 
@@ -131,7 +131,7 @@ def _block_height(block: Block, width: int, size: int) -> int:
     return sum(_height(one, width - size, size) for one in block) + size + size // 3
 
 
-def _height(one: Figure, width: int, size: int) -> int:
+def _height(one: Entry, width: int, size: int) -> int:
     lines = 1.35 if isinstance(one, Row) else 1.8
     return round(size * (2.7 if isinstance(one, Row) and _is_long(one, width, size) else lines))
 
@@ -141,7 +141,7 @@ def _is_long(row: Row, width: int, size: int) -> bool:
     return text_width(row.name, size) + text_width(row.value, size) + size > width
 
 
-def _draw(canvas: np.ndarray, one: Figure, x: int, y: int, width: int, size: int) -> None:
+def _draw(canvas: np.ndarray, one: Entry, x: int, y: int, width: int, size: int) -> None:
     base = y + size
     if isinstance(one, Bar):
         _draw_pair(canvas, one.name, percent(one.share), (x, base, width), size, (WHITE, WHITE))

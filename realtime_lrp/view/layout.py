@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from realtime_lrp.view.overlay import Layer, lay_over
+from realtime_lrp.view.overlay import Overlay, lay_over
 from realtime_lrp.view.text import draw_lines
 
 
-def laid_out(picture: np.ndarray, layer: Layer, line: str, layout: str) -> np.ndarray:
+def laid_out(picture: np.ndarray, overlay: Overlay, line: str, layout: str) -> np.ndarray:
     """A picture with its map, and the line that names its best label.
 
     Args:
       picture: uint8 [H, W, 3] RGB.
-      layer: made for it.
+      overlay: made for it.
       line: stands at the bottom of the explained region, not on the map alone.
       layout: "overlay"; "side-by-side", the picture and to its right the overlay; "map", on black;
         "original+map", the picture and to its right the map.
@@ -20,8 +20,8 @@ def laid_out(picture: np.ndarray, layer: Layer, line: str, layout: str) -> np.nd
       uint8 [H, W, 3] or [H, 2 W, 3].
     """
     if layout in ("map", "original+map"):
-        drawn = lay_over(np.zeros_like(picture), layer)
+        drawn = lay_over(np.zeros_like(picture), overlay)
     else:
-        drawn = lay_over(picture, layer)
-        draw_lines(drawn, [line], layer.box, bottom=True)
+        drawn = lay_over(picture, overlay)
+        draw_lines(drawn, [line], overlay.box, bottom=True)
     return drawn if layout in ("overlay", "map") else np.hstack([picture, drawn])

@@ -51,7 +51,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Layer:
+class Overlay:
     """A coloured map, ready to be laid over pictures of one geometry.
 
     Attributes:
@@ -71,7 +71,7 @@ class Layer:
         return cv2.resize(self.colour, size), cv2.resize(self.alpha, size)
 
 
-def drawn(strength: np.ndarray, inner: Box, relative: float = 1.0) -> np.ndarray:
+def intensity(strength: np.ndarray, inner: Box, relative: float = 1.0) -> np.ndarray:
     """How strongly each pixel of the region is drawn, float32 in [-1, 1].
 
     Args:
@@ -83,11 +83,11 @@ def drawn(strength: np.ndarray, inner: Box, relative: float = 1.0) -> np.ndarray
     return np.clip(strength[y0:y1, x0:x1] * np.float32(relative**SOFTNESS / FULL), -1, 1)
 
 
-def coloured(drawn: np.ndarray, colormap: str | Colormap, opacity: float, box: Box) -> Layer:
-    """A layer of what `drawn` gives; three channels are their own colours.
+def coloured(intensity: np.ndarray, colormap: str | Colormap, opacity: float, box: Box) -> Overlay:
+    """A overlay of what `intensity` gives; three channels are their own colours.
 
     Args:
-      drawn: float32 [h, w] or [h, w, 3] in [-1, 1].
+      intensity: float32 [h, w] or [h, w, 3] in [-1, 1].
       colormap: a colour map or its name.
       opacity: 0 to 1, of the strongest relevance.
       box: the explained region in the picture.
@@ -95,18 +95,18 @@ def coloured(drawn: np.ndarray, colormap: str | Colormap, opacity: float, box: B
     Raises:
       UsageError: there is no such colour map.
     """
-    if drawn.ndim == 3:
-        strength = np.abs(drawn)
+    if intensity.ndim == 3:
+        strength = np.abs(intensity)
         alpha = strength.max(axis=-1)
         colour = np.rint(255 * (strength / np.maximum(alpha, 1e-12)[..., None]))
-        return Layer(colour.astype(np.uint8), (alpha * opacity).astype(np.float32), box)
+        return Overlay(colour.astype(np.uint8), (alpha * opacity).astype(np.float32), box)
     table = colormap_named(colormap)
-    alpha = np.abs(drawn) if table.signed else np.maximum(drawn, 0)
-    return Layer(table(drawn), (alpha * opacity).astype(np.float32), box)
+    alpha = np.abs(intensity) if table.signed else np.maximum(intensity, 0)
+    return Overlay(table(intensity), (alpha * opacity).astype(np.float32), box)
 
 
 class Painter:
-    """Turns the maps of one video into layers.
+    """Turns the maps of one video into overlays.
 
     Args:
       colormap: a colour map or its name, for maps that are summed over the colour channels.
@@ -121,7 +121,7 @@ class Painter:
         self._colormap, self._opacity = colormap_named(colormap), opacity
         self._scale = Scale(smoothing)
 
-    def __call__(self, strength: np.ndarray, scale: float, box: Box, inner: Box) -> Layer:
+    def __call__(self, strength: np.ndarray, scale: float, box: Box, inner: Box) -> Overlay:
         """Colours a map.
 
         Args:
@@ -131,41 +131,41 @@ class Painter:
           box: the explained region in the picture.
           inner: where that region lies in the map.
         """
-        shown = drawn(strength, inner, scale / self._scale(scale))
+        shown = intensity(strength, inner, scale / self._scale(scale))
         return coloured(shown, self._colormap, self._opacity, box)
 
 
-def lay_over(picture: np.ndarray, layer: Layer, style: str = "heat") -> np.ndarray:
-    """A copy of the picture with the layer over its region, which is outlined faintly.
+def lay_over(picture: np.ndarray, overlay: Overlay, style: str = "heat") -> np.ndarray:
+    """A copy of the picture with the overlay over its region, which is outlined faintly.
 
     Args:
       picture: uint8 [H, W, 3] RGB.
-      layer: made for pictures of this size.
+      overlay: made for pictures of this size.
       style: "heat", or "contour": lines at LEVELS of the smoothed map's strongest place.
     """
     result = picture.copy()
-    lay_into(result, layer, style)
+    lay_into(result, overlay, style)
     return result
 
 
-def lay_into(picture: np.ndarray, layer: Layer, style: str = "heat") -> None:
+def lay_into(picture: np.ndarray, overlay: Overlay, style: str = "heat") -> None:
     """`lay_over` in place."""
-    x0, y0, x1, y1 = layer.box
+    x0, y0, x1, y1 = overlay.box
     region = picture[y0:y1, x0:x1]
-    colour, alpha = layer.stretched if style == "heat" else _lines(layer)
+    colour, alpha = overlay.stretched if style == "heat" else _lines(overlay)
     cv2.blendLinear(region, colour, 1 - alpha, alpha, region)
     if (x0, y0, x1, y1) != (0, 0, picture.shape[1], picture.shape[0]):
         _outline(region)
 
 
-def _lines(layer: Layer) -> tuple[np.ndarray, np.ndarray]:
+def _lines(overlay: Overlay) -> tuple[np.ndarray, np.ndarray]:
     """Contours as colour and alpha at the size of the box, drawn at LINES_AT pixels at most."""
-    box = (layer.box[2] - layer.box[0], layer.box[3] - layer.box[1])
+    box = (overlay.box[2] - overlay.box[0], overlay.box[3] - overlay.box[1])
     scale = min(1.0, LINES_AT / max(box))
     size = (max(1, round(box[0] * scale)), max(1, round(box[1] * scale)))
-    spread = max(layer.alpha.shape) * CONTOUR_BLUR
-    alpha = cv2.GaussianBlur(layer.alpha, (0, 0), spread)
-    weighted = cv2.GaussianBlur(layer.colour * layer.alpha[..., None], (0, 0), spread)
+    spread = max(overlay.alpha.shape) * CONTOUR_BLUR
+    alpha = cv2.GaussianBlur(overlay.alpha, (0, 0), spread)
+    weighted = cv2.GaussianBlur(overlay.colour * overlay.alpha[..., None], (0, 0), spread)
     colour = np.clip(weighted / np.maximum(alpha, 1e-6)[..., None], 0, 255).astype(np.uint8)
     smooth = cv2.resize(alpha, size, interpolation=cv2.INTER_CUBIC)
     lines = np.zeros(size[::-1], np.uint8)
@@ -174,7 +174,7 @@ def _lines(layer: Layer) -> tuple[np.ndarray, np.ndarray]:
         contours, _ = cv2.findContours(above, cv2.RETR_LIST, cv2.CHAIN_APPROX_NONE)
         width = max(1, round(min(size) / 300 * (1 + level)))
         cv2.drawContours(lines, contours, -1, 255, width, cv2.LINE_AA)
-    lines = lines * np.float32(min(1.0, layer.alpha.max()) / 255)
+    lines = lines * np.float32(min(1.0, overlay.alpha.max()) / 255)
     return cv2.resize(colour, box), cv2.resize(lines, box)
 
 

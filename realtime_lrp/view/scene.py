@@ -13,7 +13,7 @@ import numpy as np
 from realtime_lrp.view.colormaps import by_sign
 from realtime_lrp.view.follow import Follower
 from realtime_lrp.view.hud import Block, column_width, draw_column, draw_notice, figure_size
-from realtime_lrp.view.overlay import Box, Layer, coloured, lay_into
+from realtime_lrp.view.overlay import Box, Overlay, coloured, lay_into
 from realtime_lrp.view.text import darken, draw_text, fitted
 
 BACKGROUND = 24
@@ -43,17 +43,17 @@ class Panel:
 
     Attributes:
       name: the method or composite that it comes from.
-      drawn: float32 [h, w] or [h, w, 3] in [-1, 1], see `overlay.drawn`.
+      intensity: float32 [h, w] or [h, w, 3] in [-1, 1], see `overlay.intensity`.
       signed: whether it can be negative.
     """
 
     name: str
-    drawn: np.ndarray
+    intensity: np.ndarray
     signed: bool
 
 
 @dataclass(frozen=True, eq=False)
-class Finding:
+class ExplainedPicture:
     """What was found in a picture.
 
     Attributes:
@@ -84,7 +84,7 @@ class Scene:
 
     size: tuple[int, int]
     picture: np.ndarray
-    finding: Finding | None
+    finding: ExplainedPicture | None
     tiled: bool
     look: Look
     left: tuple[Block, ...] = ()
@@ -101,47 +101,47 @@ class Artist:
     """Draws scenes; keeps what the next one of the same finding needs again."""
 
     def __init__(self) -> None:
-        self._finding: Finding | None = None
+        self._finding: ExplainedPicture | None = None
         self._colours: tuple[str | None, float] | None = None
-        self._layers: list[Layer] = []
+        self._overlays: list[Overlay] = []
         self._follower: Follower | None = None
 
     def draw(self, scene: Scene) -> np.ndarray:
         """The canvas, uint8 [*size, 3] RGB."""
         rows, columns = scene.size
         canvas = np.full((rows, columns, 3), BACKGROUND, np.uint8)
-        layers = self._layers_of(scene)
+        overlays = self._overlays_of(scene)
         boxes = places(scene)
         names = [""] * len(boxes)
-        over: list[Layer | None] = [layers[0] if layers else None]
+        over: list[Overlay | None] = [overlays[0] if overlays else None]
         if scene.maps:
-            over = [None, *layers]
+            over = [None, *overlays]
             names = ["picture", *(panel.name for panel in scene.maps)]
         picture = _scaled(scene.picture, boxes[0])
         style = scene.look.style
-        for box, layer, name in zip(boxes, over, names, strict=True):
+        for box, overlay, name in zip(boxes, over, names, strict=True):
             x0, y0, x1, y1 = box
             tile = canvas[y0:y1, x0:x1]
             tile[:] = picture
-            if layer and style != "off":
-                lay_into(tile, _moved(layer, scene.picture.shape, box), style)
+            if overlay and style != "off":
+                lay_into(tile, _moved(overlay, scene.picture.shape, box), style)
             _caption(canvas, name, box)
         _columns(canvas, scene)
         draw_notice(canvas, scene.notice)
         return canvas
 
-    def _layers_of(self, scene: Scene) -> list[Layer]:
-        """The finding's layers where they belong on the scene's picture."""
+    def _overlays_of(self, scene: Scene) -> list[Overlay]:
+        """The finding's overlays where they belong on the scene's picture."""
         finding, look = scene.finding, scene.look
         if finding is None:
             return []
         colours = (look.colormap, look.opacity)
         if finding is not self._finding or colours != self._colours:
             self._finding, self._colours, self._follower = finding, colours, None
-            self._layers = [_layer(panel, finding.box, look) for panel in finding.panels]
+            self._overlays = [_overlay(panel, finding.box, look) for panel in finding.panels]
         if look.follow != "flow" or scene.picture is finding.picture or look.style == "off":
-            return self._layers
-        self._follower = self._follower or Follower(finding.picture, self._layers)
+            return self._overlays
+        self._follower = self._follower or Follower(finding.picture, self._overlays)
         return self._follower(scene.picture)
 
 
@@ -187,17 +187,17 @@ def _scaled(picture: np.ndarray, box: Box) -> np.ndarray:
     return cv2.resize(picture, size, interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
 
 
-def _moved(layer: Layer, shape: Sequence[int], box: Box) -> Layer:
-    """A layer made for a picture of this shape, for that picture scaled to a box."""
+def _moved(overlay: Overlay, shape: Sequence[int], box: Box) -> Overlay:
+    """A overlay made for a picture of this shape, for that picture scaled to a box."""
     across, down = (box[2] - box[0]) / shape[1], (box[3] - box[1]) / shape[0]
-    x0, y0, x1, y1 = layer.box
+    x0, y0, x1, y1 = overlay.box
     x0, x1 = round(x0 * across), max(round(x0 * across) + 1, round(x1 * across))
     y0, y1 = round(y0 * down), max(round(y0 * down) + 1, round(y1 * down))
-    return replace(layer, box=(x0, y0, x1, y1))
+    return replace(overlay, box=(x0, y0, x1, y1))
 
 
-def _layer(panel: Panel, box: Box, look: Look) -> Layer:
-    return coloured(panel.drawn, look.colormap or by_sign(panel.signed), look.opacity, box)
+def _overlay(panel: Panel, box: Box, look: Look) -> Overlay:
+    return coloured(panel.intensity, look.colormap or by_sign(panel.signed), look.opacity, box)
 
 
 def _caption(canvas: np.ndarray, name: str, box: Box) -> None:

@@ -41,7 +41,7 @@ from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.sources import moving_picture
 from realtime_lrp.video.writer import VideoWriter
 from realtime_lrp.view.follow import Follower
-from realtime_lrp.view.overlay import Layer, lay_over
+from realtime_lrp.view.overlay import Overlay, lay_over
 from realtime_lrp.view.window.window import display_reachable
 
 SIDE = 4096  # of the matrix product that shows the machine's peak
@@ -333,20 +333,20 @@ def _pictures(engine: Engine, turns: int) -> dict[str, dict[str, Figures]]:
     for name, size in PICTURES.items():
         region, picture = engine.region(size), np.zeros((*size, 3), np.uint8)
         result = replace(result, region=region)
-        layer = engine.layer(painter, result)
-        follower = Follower(picture, [layer])
+        overlay = engine.layer(painter, result)
+        follower = Follower(picture, [overlay])
         variants: dict[str, Run] = {
             "colour": partial(engine.layer, painter, result),
-            "overlay": partial(_laid_over, picture, layer),
+            "overlay": partial(_laid_over, picture, overlay),
             "carry": partial(follower, picture),
         }
         measured[name] = _in_turns(variants, turns, 1)
     return measured
 
 
-def _laid_over(picture: np.ndarray, layer: Layer) -> np.ndarray:
-    """With a layer of its own each time: a layer remembers what it stretched."""
-    return lay_over(picture, replace(layer))
+def _laid_over(picture: np.ndarray, overlay: Overlay) -> np.ndarray:
+    """Uses a new overlay each time, because an overlay remembers its stretched copy."""
+    return lay_over(picture, replace(overlay))
 
 
 def _files(count: int) -> dict[str, float]:

@@ -57,8 +57,8 @@ def sheet(config: Config, pictures: np.ndarray, maps: dict[str, np.ndarray]) -> 
         inner = (0, 0, shown.shape[2], shown.shape[1])
         drawn = strength(np.maximum(shown[:SHOWN, ..., None], 0))
         rows = zip(*(part.numpy() for part in drawn), strict=True)
-        layers = [painter(one, scale, (0, 0, TILE, TILE), inner) for one, scale in rows]
-        tiles = [lay_over(view, layer) for view, layer in zip(views, layers, strict=True)]
+        overlays = [painter(one, scale, (0, 0, TILE, TILE), inner) for one, scale in rows]
+        tiles = [lay_over(view, overlay) for view, overlay in zip(views, overlays, strict=True)]
         columns[name] = _column(name, tiles)
     composites = [columns[name] for name in columns if name in COMPOSITES]
     methods = [columns[name] for name in columns if name not in COMPOSITES]

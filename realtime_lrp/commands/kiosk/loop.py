@@ -21,7 +21,7 @@ from realtime_lrp.config import Config
 from realtime_lrp.config.hours import parse_hours
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.realtime.capture import OpenSource
-from realtime_lrp.realtime.explaining import Map
+from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.system import memory
@@ -309,7 +309,7 @@ class Kiosk:
         self._drawn_at = now
         self._stats.frames_shown += 1
 
-    def _made(self) -> Map | None:
+    def _made(self) -> ExplainedFrame | None:
         """The newest map of what is on the stage."""
         made = None if self._rests else self.network.newest(self._maps_after)
         if made is None or self._on_stage == "camera":
@@ -317,7 +317,7 @@ class Kiosk:
         behind = self.network.shown - made.frame.number
         return made if behind <= PAIR_S * self._config.kiosk.attract_fps else None
 
-    def _view(self, made: Map | None, now: float) -> View:
+    def _view(self, made: ExplainedFrame | None, now: float) -> View:
         # A clip's pictures are too far apart for a map to be carried along.
         shown = made.frame if made and self._on_stage == "clip" else self._shown
         return View(
@@ -338,7 +338,7 @@ class Kiosk:
             return exhibit.active(language, answer.name, answer.share, now - machine.since)
         return exhibit.attract(language, now)
 
-    def _count(self, made: Map | None) -> None:
+    def _count(self, made: ExplainedFrame | None) -> None:
         if self._on_stage == "camera" and self._shown and self.state != State.CARD:
             now = time.monotonic()
             self._stats.frame_age_ms.append(1000 * (now - self._shown.time))

@@ -23,7 +23,7 @@ from realtime_lrp.errors import (
     masked,
 )
 from realtime_lrp.realtime.capture import DARK, FROZEN, WAITING, Capture, OpenSource
-from realtime_lrp.realtime.explaining import Map, RelevanceThread, first_request
+from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread, first_request
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.stats import Stats
 
@@ -252,7 +252,7 @@ class Network:
         """How many pictures were handed over."""
         return self._frames.count
 
-    def newest(self, after: int) -> Map | None:
+    def newest(self, after: int) -> ExplainedFrame | None:
         """The newest map of a picture that has a number above `after`."""
         made = self._thread.maps.newest()
         return made.value if made and made.value.frame.number > after else None

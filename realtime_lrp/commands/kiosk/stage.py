@@ -8,7 +8,7 @@ import numpy as np
 from realtime_lrp.commands.kiosk.captions import Captions, filled
 from realtime_lrp.commands.kiosk.lock import Lock
 from realtime_lrp.commands.kiosk.parts import Trouble
-from realtime_lrp.realtime.explaining import Map
+from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.view.exhibit import (
     BACKGROUND,
     Box,
@@ -46,7 +46,7 @@ class View:
     """
 
     picture: np.ndarray | None
-    made: Map | None
+    made: ExplainedFrame | None
     page: Page
     trouble: Trouble | None = None
     privacy: bool = False
@@ -112,7 +112,7 @@ class Stage:
             draw_card(canvas, card.title, text, _drift(now, CARD_DRIFT * min(size)))
 
     def _draw_picture(
-        self, canvas: np.ndarray, box: Box, picture: np.ndarray, made: Map | None
+        self, canvas: np.ndarray, box: Box, picture: np.ndarray, made: ExplainedFrame | None
     ) -> None:
         finding = made.finding if made and made.frame.value.shape == picture.shape else None
         rows, columns = picture.shape[:2]

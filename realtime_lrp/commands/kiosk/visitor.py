@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from realtime_lrp.realtime.explaining import Map
+from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.view.exhibit import Box
 from realtime_lrp.view.window.window import Mouse
 
@@ -99,15 +99,15 @@ class Answer:
     def __init__(self) -> None:
         self.name, self.share = "", 0.0
         self._scores: np.ndarray | None = None
-        self._last: Map | None = None
+        self._last: ExplainedFrame | None = None
 
-    def is_of(self, made: Map | None) -> bool:
+    def is_of(self, made: ExplainedFrame | None) -> bool:
         """Whether a map explains the answer: that of a moment before may have been another."""
         if made is None or not self.name:
             return False
         return made.engine.label(int(np.argmax(made.result.scores))) == self.name
 
-    def hear(self, made: Map | None) -> None:
+    def hear(self, made: ExplainedFrame | None) -> None:
         """Takes in a map; None where there is none."""
         if made is None:
             self.name, self.share, self._scores, self._last = "", 0.0, None, None

@@ -1,7 +1,7 @@
 """What keys and the mouse change while the viewer runs; each action is a method named as in `keys`.
 
 The main thread alone calls these. What they change is read by the view at its next step, and by the
-relevance thread as a `Request`; nothing here waits for anything.
+relevance thread as a `MapRequest`; nothing here waits for anything.
 """
 
 import time
@@ -14,8 +14,13 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.realtime.capture import Capture
-from realtime_lrp.realtime.engine_cache import Choice
-from realtime_lrp.realtime.explaining import Map, RelevanceThread, Request, explained_against
+from realtime_lrp.realtime.engine_cache import EngineChoice
+from realtime_lrp.realtime.explaining import (
+    ExplainedFrame,
+    MapRequest,
+    RelevanceThread,
+    explained_against,
+)
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.relevance.methods import METHODS
 from realtime_lrp.view.colormaps import COLORMAPS
@@ -60,7 +65,7 @@ class Controls:
       version: rises with everything that changes.
     """
 
-    def __init__(self, config: Config, request: Request):
+    def __init__(self, config: Config, request: MapRequest):
         overlay = config.overlay
         self.request = request
         self.look = Look(overlay.colormap, overlay.opacity, overlay.style, overlay.follow)
@@ -79,7 +84,7 @@ class Controls:
         self._brush = BRUSH
         self._said, self._said_until = "", 0.0
         self._shown: Item[np.ndarray] | None = None
-        self._map: Map | None = None
+        self._map: ExplainedFrame | None = None
         self._places: Sequence[Box] = ()
         self._hinted = False
         self._before_versus: str | int = "top1"
@@ -88,7 +93,9 @@ class Controls:
         """Says what the actions work on."""
         self._capture, self._relevance, self._window = capture, relevance, window
 
-    def see(self, shown: Item[np.ndarray], newest: Map | None, places: Sequence[Box]) -> None:
+    def see(
+        self, shown: Item[np.ndarray], newest: ExplainedFrame | None, places: Sequence[Box]
+    ) -> None:
         """Notes what is on the screen, and where on the canvas the picture stands."""
         self._shown, self._map, self._places = shown, newest, places
         if newest and not self._hinted:
@@ -129,7 +136,7 @@ class Controls:
         """The line that is to be shown."""
         return self._said if time.monotonic() < self._said_until else ""
 
-    def refuse(self, choice: Choice | None, why: str, shown: Choice) -> None:
+    def refuse(self, choice: EngineChoice | None, why: str, shown: EngineChoice) -> None:
         """Says why; goes back to what is shown, if that is still the choice."""
         if self.request.choice == choice:
             self._ask(choice=shown)

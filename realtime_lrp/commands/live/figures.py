@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from realtime_lrp.engine.engine import target_words
-from realtime_lrp.realtime.explaining import Map
+from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.meter import Meter
 from realtime_lrp.relevance.methods import METHODS
 from realtime_lrp.view.colormaps import by_sign, colormap_named
@@ -55,7 +55,7 @@ class Rates:
         )
 
 
-def answer(made: Map) -> Block:
+def answer(made: ExplainedFrame) -> Block:
     """The five best classes, and the target where it is another one.
 
     With patches on the picture also what they were without.
@@ -72,7 +72,7 @@ def answer(made: Map) -> Block:
     return tuple(bars)
 
 
-def faithfulness(made: Map) -> Block:
+def faithfulness(made: ExplainedFrame) -> Block:
     """What the faithfulness probe says."""
     if made.flipped is None:
         return (Row("faithfulness", "..."),)
@@ -86,7 +86,7 @@ def faithfulness(made: Map) -> Block:
     )
 
 
-def setting(made: Map, look: Look) -> Block:
+def setting(made: ExplainedFrame, look: Look) -> Block:
     """What explains it, what its colours mean, and whether the relevance is all there."""
     engine = made.engine
     lrp = engine.settings.lrp
@@ -103,7 +103,7 @@ def setting(made: Map, look: Look) -> Block:
     return tuple(row for row in rows if row)
 
 
-def _sums(made: Map) -> list[Row]:
+def _sums(made: ExplainedFrame) -> list[Row]:
     """The sum of each map that has to be the explained score, against it."""
     explained, shown = made.explained[0], made.finding.panels
     several = sum(total is not None for total in made.totals) > 1
@@ -116,7 +116,7 @@ def _sums(made: Map) -> list[Row]:
             elif abs(total) <= TINY:
                 words = "about 0"
             rows.append(Row(panel.name if several else "relevance", words, warn=not kept))
-    if not any(panel.drawn.any() for panel in shown):
+    if not any(panel.intensity.any() for panel in shown):
         rows.append(Row("map", "zero everywhere", warn=True))
     return rows
 
@@ -125,10 +125,10 @@ def _short(value: float) -> str:
     return f"{value:.3g}" if abs(value) > TINY else "about 0"
 
 
-def _legend(made: Map, look: Look) -> Legend | None:
+def _legend(made: ExplainedFrame, look: Look) -> Legend | None:
     """What the colours of the chosen map mean; none where its channels are the colours."""
     panel = made.finding.panels[0]
-    if panel.drawn.ndim == 3:
+    if panel.intensity.ndim == 3:
         return None
     colormap = look.colormap or by_sign(panel.signed)
     if not colormap_named(colormap).signed:

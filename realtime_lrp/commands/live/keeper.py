@@ -14,7 +14,7 @@ from realtime_lrp.commands.live.view import View
 from realtime_lrp.config import Config, Settings
 from realtime_lrp.engine.engine import target_words
 from realtime_lrp.errors import Error, OutputError
-from realtime_lrp.realtime.explaining import Map
+from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.results import snapshot
 from realtime_lrp.results.records import map_record
@@ -54,7 +54,7 @@ class Keeper:
         self._lines: list[str] = []
         self._asked = record
         self.failure: Error | None = None
-        self._row: tuple[Map, dict[str, Any]] | None = None
+        self._row: tuple[ExplainedFrame, dict[str, Any]] | None = None
         folder = Path(config.live.folder)
         if by_key:
             try:
@@ -173,7 +173,7 @@ class Keeper:
                 return target
         raise OutputError(f"There is no free name in {str(folder)!r}.")
 
-    def _described(self, frame: Item[np.ndarray], made: Map) -> dict[str, Any]:
+    def _described(self, frame: Item[np.ndarray], made: ExplainedFrame) -> dict[str, Any]:
         if self._row is None or self._row[0] is not made:
             target = target_words(made.engine, made.request.target, made.scores)
             row = map_record(made.engine, target, made.result)

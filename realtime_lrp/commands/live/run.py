@@ -92,7 +92,7 @@ def run(
                 keeper.take(view, canvas)
             if news := keeper.news():
                 controls.say(news)
-            if refused := relevance.workshop and relevance.workshop.refused():
+            if refused := relevance.engine_cache and relevance.engine_cache.refused():
                 controls.refuse(*refused, relevance.choice)
             _do_wanted(controls, keeper, view, sources, capture)
             if duration_s is not None and figures.seconds() >= duration_s:

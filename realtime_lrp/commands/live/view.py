@@ -13,7 +13,7 @@ from realtime_lrp.commands.live import figures
 from realtime_lrp.commands.live.controls import Controls
 from realtime_lrp.commands.live.figures import Rates
 from realtime_lrp.realtime.capture import Capture
-from realtime_lrp.realtime.explaining import Map, RelevanceThread
+from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
 from realtime_lrp.realtime.faithfulness import covered
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.stats import Stats
@@ -60,7 +60,7 @@ class View:
         status: Callable[[], str] = lambda: "",
     ):
         self.scene: Scene | None = None
-        self.map: Map | None = None
+        self.map: ExplainedFrame | None = None
         self.frame: Item[np.ndarray] | None = None
         self._capture = capture
         self._relevance = relevance
@@ -113,7 +113,7 @@ class View:
         self._drop(count - (self.frame.number if self.frame else self._missed))
         self._stats.reconnects = self._capture.reconnects
 
-    def _newest(self, before: int) -> tuple[Item[np.ndarray] | None, Map | None]:
+    def _newest(self, before: int) -> tuple[Item[np.ndarray] | None, ExplainedFrame | None]:
         """The next frame to show, and the map for what is shown then."""
         controls, maps, frames = self._controls, self._relevance.maps, self._capture.frames
         newest = maps.newest()
@@ -202,7 +202,7 @@ class View:
         return "" if self.map else "preparing the first map"
 
     def _figures(
-        self, frame: Item[np.ndarray], made: Map | None
+        self, frame: Item[np.ndarray], made: ExplainedFrame | None
     ) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
         """The two columns; they change a few times a second at most, or with what is asked."""
         parts = frozenset(self._controls.parts)
@@ -213,7 +213,7 @@ class View:
         return self._columns
 
     def _made_columns(
-        self, frame: Item[np.ndarray], made: Map | None, parts: frozenset[str]
+        self, frame: Item[np.ndarray], made: ExplainedFrame | None, parts: frozenset[str]
     ) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
         now = time.monotonic()
         self._rates.picture_ms = 1000 * (now - frame.time)

@@ -220,12 +220,12 @@ class _Drawn:
         if self._follower is None or number % job.stride == 0:
             newest = self._maps.get()
             region = region_of(picture.shape[:2], job.size, job.fit)
-            layer = self._painter(newest.strength, newest.scale, region.box, region.inner)
+            overlay = self._painter(newest.strength, newest.scale, region.box, region.inner)
             self._line = newest.line
-            self._follower = Follower(picture, [layer]) if job.stride > 1 else None
+            self._follower = Follower(picture, [overlay]) if job.stride > 1 else None
         else:
-            (layer,) = self._follower(picture)
-        return laid_out(picture, layer, self._line, job.layout)
+            (overlay,) = self._follower(picture)
+        return laid_out(picture, overlay, self._line, job.layout)
 
 
 class _Thumbnails:

@@ -1,0 +1,100 @@
+"""What MkDocs lacks to build this site: collecting the pages, typesetting formulas, a last check.
+
+MkDocs calls the functions named `on_...`. README.md is the first page. Every file keeps its path in
+the repository, so that links work here as they do on GitHub.
+"""
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+from latex2mathml.converter import convert
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+HOME = Path(__file__).parents[2]
+SOURCES = ("*.md", "LICENSE", "config.yaml", "docs/**/*.md", "docs/site/site.css", "assets/**/*.*")
+"""Globs of the pages, and of the files that pages show or link to."""
+
+MATH_FONT = Path(find_spec("ziamath").origin).parent / "fonts" / "STIXTwoMath-Regular.ttf"
+"""The font for formulas: it has tall brackets and large sums, and few systems bring one."""
+
+NOT_SHOWN = {".py", ".keras", ".mp4"}
+
+CODE_OR_FORMULA = re.compile(
+    r"^(?P<indent> *)```(?P<language>\w*)\n(?P<block>.*?)^ *```$"
+    r"|`[^`]+`"
+    r"|\$(?P<inline>[^$]+)\$",
+    re.M | re.S,
+)
+LOADED = re.compile(
+    r"<(?:script|img|iframe|source|video|audio|embed)\b[^>]*?\ssrc=[\"']?(?:https?:)?//[^>]*>"
+    r"|<link\b(?![^>]*rel=[\"']?canonical)[^>]*?\shref=[\"']?(?:https?:)?//[^>]*>"
+    r"|@import\s+[^;]*//|url\([\"']?(?:https?:)?//[^)]*\)",
+)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """The pages and pictures of the repository, each under its path there."""
+    kept = [file for file in files if not (HOME / "docs" / file.src_uri).exists()]  # the theme's
+    for pattern in SOURCES:
+        for path in sorted(HOME.glob(pattern)):
+            if path.suffix not in NOT_SHOWN:
+                name = path.relative_to(HOME).as_posix()
+                kept.append(File.generated(config, name, abs_src_path=str(path)))
+    kept.append(
+        File.generated(config, f"assets/fonts/{MATH_FONT.name}", abs_src_path=str(MATH_FONT))
+    )
+    return Files(kept)
+
+
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
+    """Replaces formulas by marks, because Markdown would take them apart."""
+    text, page.meta["formulas"] = without_formulas(markdown)
+    return text
+
+
+def on_page_content(html: str, page: Page, **_: object) -> str:
+    """Puts the formulas back."""
+    for number, formula in enumerate(page.meta["formulas"]):
+        html = html.replace(mark(number), formula)
+    return html
+
+
+def without_formulas(markdown: str) -> tuple[str, list[str]]:
+    """Markdown with a mark in place of each formula, and the formulas as MathML.
+
+    Formulas are `$...$` and blocks of the language math, as on GitHub. Browsers typeset MathML
+    without a script.
+    """
+    formulas: list[str] = []
+
+    def replaced(found: re.Match[str]) -> str:
+        block = found["language"] == "math"
+        latex = found["block"] if block else found["inline"]
+        if latex is None:  # code
+            return found[0]
+        formulas.append(convert(latex.strip(), display="block" if block else "inline"))
+        return (found["indent"] or "") + mark(len(formulas) - 1)
+
+    return CODE_OR_FORMULA.sub(replaced, markdown), formulas
+
+
+def mark(number: int) -> str:
+    """What stands for a formula while Markdown is converted."""
+    return f"FORMULA{number}END"
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Fails where a page or a style sheet loads something from another server."""
+    site = Path(config.site_dir)
+    for file in sorted([*site.rglob("*.html"), *site.rglob("*.css")]):
+        for found in loaded_from_elsewhere(file.read_text(encoding="utf-8")):
+            raise PluginError(f"{file.relative_to(site)} loads from another server: {found}")
+
+
+def loaded_from_elsewhere(text: str) -> list[str]:
+    """What a page or style sheet makes a browser fetch from another server; links are fine."""
+    return [found[0] for found in LOADED.finditer(text)]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from realtime_lrp.commands.kiosk.captions import filled, load_captions
+from realtime_lrp.commands.kiosk.captions import load_captions, with_seconds
 from realtime_lrp.errors import ConfigError
 from realtime_lrp.models.drawing import SYMBOLS
 from realtime_lrp.view.text import undrawable
@@ -102,9 +102,9 @@ def test_a_text_is_what_stands_there(tmp_path):
 )
 def test_seconds_count_down_to_one(seconds, number):
     """Whole, rounded up, at least 1; a text without them stays."""
-    assert filled("in {seconds} s", seconds) == f"in {number}\xa0s"
-    assert filled("{seconds}秒", seconds) == f"{number}秒"
-    assert filled("soon", seconds) == "soon"
+    assert with_seconds("in {seconds} s", seconds) == f"in {number}\xa0s"
+    assert with_seconds("{seconds}秒", seconds) == f"{number}秒"
+    assert with_seconds("soon", seconds) == "soon"
 
 
 QUOTE = "expected a text, in quotes where it has a colon or a # in it"

@@ -22,15 +22,15 @@ from faults.clock import until
 from test_kiosk_parts import Thread
 
 from realtime_lrp import cli, config
-from realtime_lrp.commands.kiosk import loop, parts, splash, start
+from realtime_lrp.commands.kiosk import loop, relevance_part, splash, start
 from realtime_lrp.commands.kiosk import run as run_module
 from realtime_lrp.commands.kiosk.captions import load_captions
-from realtime_lrp.commands.kiosk.folder import alone
+from realtime_lrp.commands.kiosk.folder import single_instance
 from realtime_lrp.commands.kiosk.health import Health
 from realtime_lrp.commands.kiosk.lock import pin_fits
-from realtime_lrp.commands.kiosk.loop import Kiosk, Unseen
-from realtime_lrp.commands.kiosk.parts import Trouble
-from realtime_lrp.commands.kiosk.pictures import Clips, as_in_a_mirror
+from realtime_lrp.commands.kiosk.loop import Kiosk, NullWindow
+from realtime_lrp.commands.kiosk.restarts import Fault
+from realtime_lrp.commands.kiosk.sources import ClipSource, checked_and_mirrored
 from realtime_lrp.config import ASSETS
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime.stats import Stats
@@ -55,12 +55,12 @@ class Turns:
 
     def __init__(self, monkeypatch, *sets, wall=None):
         Thread.made = []
-        monkeypatch.setattr(parts, "RelevanceThread", Thread)
+        monkeypatch.setattr(relevance_part, "RelevanceThread", Thread)
         monkeypatch.setattr(loop, "POLL_S", 0.001)
         self.now, self.canvas, self.events = 100.0, None, []
         outer = self
 
-        class Screen(Unseen):
+        class Screen(NullWindow):
             size = (360, 640)
 
             def show(self, picture):
@@ -116,7 +116,7 @@ class Turns:
 @pytest.fixture
 def turns(monkeypatch):
     """An exhibit that attracts."""
-    monkeypatch.setattr(loop.Stage, "_draw_picture", lambda *words: None)
+    monkeypatch.setattr(loop.ScreenArtist, "_draw_picture", lambda *words: None)
     made = Turns(monkeypatch)
     made.turn(heart=1.0)
     until(lambda: made.turn(0.01) == "attract")
@@ -161,7 +161,7 @@ def test_a_class_called_nothing_is_nobody(turns):
 def test_a_hot_network_gets_no_pictures(turns):
     """The card lies over the camera's picture, which goes on; then the visit does."""
     until(lambda: turns.turn(0.05, present=True) == "active" and turns.kiosk._shown)
-    turns.kiosk._heat.trouble = lambda now: Trouble("hot", 60.0)
+    turns.kiosk._heat.trouble = lambda now: Fault("hot", 60.0)
     assert turns.turn() == "card (hot)"
     given = turns.kiosk.network.shown
     for _ in range(10):
@@ -176,7 +176,7 @@ def test_who_is_there_while_the_camera_comes_back_is_not_lost(turns):
     """A visitor's language stays over a short fault, and goes with the visitor."""
     turns.events = ["3"]
     until(lambda: turns.turn(0.05, present=True) == "active")
-    turns.kiosk.camera.trouble = lambda now: Trouble("camera", 1.0)
+    turns.kiosk.camera.trouble = lambda now: Fault("camera", 1.0)
     assert turns.turn() == "card (camera)"
     turns.kiosk.camera.trouble = lambda now: None
     assert turns.turn(present=True) == "active"
@@ -245,12 +245,12 @@ def test_what_is_held_on_a_window_that_was_gone_is_let_go(turns):
 def test_a_picture_that_is_none_is_a_fault_of_the_camera():
     """Not of the exhibit, which would end; every proper one is mirrored."""
     picture = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
-    assert (as_in_a_mirror(picture, True) == picture[:, ::-1]).all()
-    assert (as_in_a_mirror(picture, False) == picture).all()
+    assert (checked_and_mirrored(picture, True) == picture[:, ::-1]).all()
+    assert (checked_and_mirrored(picture, False) == picture).all()
     for bad in (np.zeros((4, 4), np.uint8), np.zeros((0, 0, 3), np.uint8), picture.astype(float),
                 np.zeros((4, 4, 4), np.uint8)):  # fmt: skip
         with pytest.raises(ValueError, match="no picture"):
-            as_in_a_mirror(bad, True)
+            checked_and_mirrored(bad, True)
 
 
 def test_clips_that_do_not_play_are_replaced(tmp_path, rng):
@@ -260,17 +260,17 @@ def test_clips_that_do_not_play_are_replaced(tmp_path, rng):
     damaged = tmp_path / "bad.mp4"
     damaged.write_text("this is no film")
     stop = threading.Event()
-    with Clips([str(own)], noted.append, stop) as clips:
+    with ClipSource([str(own)], noted.append, stop) as clips:
         assert clips.read().shape == (60, 80, 3) and noted == []
         own.unlink()
         clips._playing._due = 0.0
         assert clips.read().shape == (480, 640, 3) and "own.png" in noted[0]
     for names in ([str(damaged)], [str(tmp_path / "no.mp4")], [str(damaged), str(damaged)]):
         noted.clear()
-        with Clips(names, noted.append, stop) as clips:
+        with ClipSource(names, noted.append, stop) as clips:
             assert clips.read().shape == (480, 640, 3), names
             assert clips.read().shape == (480, 640, 3) and len(noted) == 1
-    with Clips([], noted.append, stop) as clips:
+    with ClipSource([], noted.append, stop) as clips:
         assert clips.read().shape == (480, 640, 3) and len(noted) == 1
 
 
@@ -301,7 +301,7 @@ def test_a_clip_is_shown_with_its_own_maps_unless_they_come_too_late(turns):
 def test_drawing_that_fails_is_tried_again_and_then_ends_the_process(run, monkeypatch, tmp_path):
     """Told in a line each; the sixth time within a minute it is 75, and never a traceback."""
     monkeypatch.setattr(run_module, "PAUSE_S", 0.01)
-    monkeypatch.setattr(loop.Stage, "draw", lambda *words: 1 / 0)
+    monkeypatch.setattr(loop.ScreenArtist, "draw", lambda *words: 1 / 0)
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     code, _, told = run("kiosk", "--source", "synthetic", "--display", "none")
     assert code == 75 and "Traceback" not in told
@@ -336,7 +336,7 @@ def test_a_second_exhibit_is_refused(run, monkeypatch, tmp_path):
     windows = []
     monkeypatch.setattr(splash, "FullScreen", lambda: windows.append("opened"))
     words = ("kiosk", "--source", "synthetic")
-    with alone():
+    with single_instance():
         for more in ((), ("--display", "none", "--duration", "0.3")):
             code, _, told = run(*words, *more)
             assert code == 69 and f"The exhibit already runs (process {os.getpid()})" in told
@@ -344,10 +344,10 @@ def test_a_second_exhibit_is_refused(run, monkeypatch, tmp_path):
             start.start(start.load(None, (), {"--source": "synthetic"}), 0.3, None)
         assert not windows and list(tmp_path.iterdir()) == []
         monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "another"))
-        with alone():
+        with single_instance():
             pass
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
-    with alone():
+    with single_instance():
         pass
 
 
@@ -356,20 +356,23 @@ def test_the_lock_ends_with_the_process(monkeypatch, tmp_path):
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     code = (
         "import subprocess, time\n"
-        "from realtime_lrp.commands.kiosk.folder import alone\n"
-        "with alone():\n"
+        "from realtime_lrp.commands.kiosk.folder import single_instance\n"
+        "with single_instance():\n"
         "    print(subprocess.Popen(['sleep', '60']).pid, flush=True)\n"
         "    time.sleep(60)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     child = int(process.stdout.readline())
     try:
-        with pytest.raises(UnavailableError, match=rf"\(process {process.pid}\)"), alone():
+        with (
+            pytest.raises(UnavailableError, match=rf"\(process {process.pid}\)"),
+            single_instance(),
+        ):
             pass
         process.kill()
         process.wait()
         process.stdout.close()
-        with alone():
+        with single_instance():
             os.kill(child, 0)  # it is there
     finally:
         process.kill()
@@ -381,7 +384,7 @@ def test_the_lock_ends_with_the_process(monkeypatch, tmp_path):
 def test_where_folders_cannot_be_locked_nothing_is_refused(monkeypatch, tmp_path, lacks):
     """On Windows, on some file systems, and where the folder cannot be made."""
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
-    with alone():
+    with single_instance():
         if lacks == "fcntl":
             monkeypatch.setitem(sys.modules, "fcntl", None)
         elif lacks == "locks":
@@ -389,7 +392,7 @@ def test_where_folders_cannot_be_locked_nothing_is_refused(monkeypatch, tmp_path
             monkeypatch.setattr(fcntl, "flock", Mock(side_effect=fails))
         else:
             monkeypatch.setenv("STATE_DIRECTORY", "/proc/none")
-        with alone():
+        with single_instance():
             pass
 
 
@@ -456,7 +459,7 @@ def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_pat
     (captions / "en.yaml").write_text(english.replace("name:", "nam:"))
     shown = []
     monkeypatch.setattr(
-        loop.Exhibit, "attract", lambda self, *words: shown.append(self) or Page(())
+        loop.PageBuilder, "attract", lambda self, *words: shown.append(self) or Page(())
     )
     code, _, told = run("kiosk", "--config", file, *words)
     assert code == 0 and "exhibit.yaml:4" in told and "'kiosk.languages'" in told
@@ -487,7 +490,7 @@ def test_the_last_good_one_is_shown_in_the_same_window(monkeypatch, tmp_path):
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
     file, done = tmp_path / "exhibit.yaml", []
 
-    class Screen(Unseen):
+    class Screen(NullWindow):
         def show(self, picture):
             done.append("shown")
 

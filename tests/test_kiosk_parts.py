@@ -10,9 +10,11 @@ from faults.cameras import Flicker
 from faults.clock import until
 
 from realtime_lrp import config
-from realtime_lrp.commands.kiosk import parts
-from realtime_lrp.commands.kiosk.heat import Heat
-from realtime_lrp.commands.kiosk.parts import Budget, Network, Pictures, Trouble
+from realtime_lrp.commands.kiosk import relevance_part, source_part
+from realtime_lrp.commands.kiosk.relevance_part import RelevancePart
+from realtime_lrp.commands.kiosk.restarts import Fault, RestartBudget
+from realtime_lrp.commands.kiosk.source_part import SourcePart
+from realtime_lrp.commands.kiosk.temperature import TemperatureWatch
 from realtime_lrp.errors import DamagedInputError, TemporaryError, UnavailableError
 from realtime_lrp.realtime.capture import DARK, FROZEN, LOST, NO_PICTURE, WAITING
 from realtime_lrp.realtime.latest import Slot
@@ -57,9 +59,9 @@ class Thread:
 def network(monkeypatch):
     """A network whose first map is made, at second 10."""
     Thread.made = []
-    monkeypatch.setattr(parts, "RelevanceThread", Thread)
-    made = Network(config.load().config, Stats("", ""), Budget(), now=0.0)
-    assert made.trouble(5.0) == Trouble("starting")
+    monkeypatch.setattr(relevance_part, "RelevanceThread", Thread)
+    made = RelevancePart(config.load().config, Stats("", ""), RestartBudget(), now=0.0)
+    assert made.trouble(5.0) == Fault("starting")
     made.show(PICTURE, 10.0, 10.0)
     Thread.made[0].finish()
     made.tend(10.0)
@@ -93,8 +95,8 @@ def test_a_dead_thread_is_started_again_with_its_engine(network):
     first = Thread.made[0]
     first.alive = False
     network.tend(11.0)
-    assert network.trouble(11.0) == Trouble("network", 2.0)
-    assert network.trouble(12.5) == Trouble("network", 0.5)
+    assert network.trouble(11.0) == Fault("network", 2.0)
+    assert network.trouble(12.5) == Fault("network", 0.5)
     network.tend(12.9)
     assert len(Thread.made) == 1
     network.tend(13.0)
@@ -107,12 +109,12 @@ def test_a_slow_network_is_told_and_a_hanging_one_given_up(network):
     network.show(PICTURE, 20.0, 20.0)
     run(network, 20.0, 5.0)
     assert network.trouble(25.0) is None
-    assert network.trouble(26.0) == Trouble("slow", 14.0)
+    assert network.trouble(26.0) == Fault("slow", 14.0)
     cards = run(network, 26.0, 15.0)
     assert cards == ["slow", "network"]
     network.tend(43.0)
     assert Thread.made[1].given is None and Thread.made[0].ended
-    assert network.trouble(43.0) == Trouble("starting")
+    assert network.trouble(43.0) == Fault("starting")
 
 
 def test_a_network_that_rests_is_not_slow(network):
@@ -141,7 +143,7 @@ def test_errors_are_told_and_the_network_is_loaded_again(network):
 
 def test_loading_may_take_a_quarter_of_an_hour(network, monkeypatch):
     """A download that stands still does not hold the exhibit for ever."""
-    fresh = Network(config.load().config, Stats("", ""), Budget(), now=0.0)
+    fresh = RelevancePart(config.load().config, Stats("", ""), RestartBudget(), now=0.0)
     assert run(fresh, 0.0, 900.0, step=1.0) == ["starting"]
     assert run(fresh, 901.0, 3.0, step=1.0)[0] == "network"
 
@@ -160,7 +162,7 @@ def fails_to_load(network, error, begin, seconds):
 
 def test_a_network_that_only_another_configuration_mends(network):
     """The error is raised at once."""
-    fresh = Network(config.load().config, Stats("", ""), Budget(), now=0.0)
+    fresh = RelevancePart(config.load().config, Stats("", ""), RestartBudget(), now=0.0)
     with pytest.raises(DamagedInputError, match="no model"):
         fails_to_load(fresh, DamagedInputError("no model"), 1.0, 1.0)
 
@@ -168,7 +170,7 @@ def test_a_network_that_only_another_configuration_mends(network):
 def test_a_network_that_never_loads(network):
     """Tried until it is enough."""
     fresh, before = (
-        Network(config.load().config, Stats("", ""), Budget(), now=0.0),
+        RelevancePart(config.load().config, Stats("", ""), RestartBudget(), now=0.0),
         len(Thread.made),
     )
     with pytest.raises(TemporaryError, match=r"5 times within 60 seconds .out of memory"):
@@ -178,8 +180,8 @@ def test_a_network_that_never_loads(network):
 
 def test_weights_that_cannot_be_downloaded_are_waited_for(network):
     """For ever, in the same process: after 10, 30, 60 and then each 300 s, told meanwhile."""
-    budget = Budget()
-    fresh = Network(config.load().config, Stats("", ""), budget, now=0.0)
+    budget = RestartBudget()
+    fresh = RelevancePart(config.load().config, Stats("", ""), budget, now=0.0)
     tries = fails_to_load(fresh, UnavailableError("no http://me:secret@x/w"), 0.0, 1200.0)
     pauses = np.diff([0.0, *tries])
     assert pauses == pytest.approx([10, 30, 60, 300, 300, 300], abs=1.1)
@@ -192,14 +194,14 @@ def test_a_network_that_always_needs_long_is_not_slow(monkeypatch, network):
     network._stats.map_ms.append(12_000.0)
     network.show(PICTURE, 20.0, 20.0)
     assert run(network, 20.0, 36.0, step=1.0) == [""]
-    assert network.trouble(57.0) == Trouble("slow", 96.0 - 37.0)
+    assert network.trouble(57.0) == Fault("slow", 96.0 - 37.0)
     assert run(network, 57.0, 58.0, step=1.0) == ["slow"] and len(Thread.made) == 1
     assert run(network, 115.0, 3.0, step=1.0)[-1] == "network"
 
 
 def test_five_restarts_a_minute_are_enough():
     """The sixth of a part within a minute ends the process."""
-    budget = Budget()
+    budget = RestartBudget()
     for k in range(5):
         budget.spend("network", "why", 10.0 * k)
     budget.spend("camera", "why", 41.0)
@@ -230,8 +232,8 @@ def test_what_is_wrong_with_the_camera(monkeypatch, told, count, after_s, card):
         start=lambda: None, supervised=True, frames=SimpleNamespace(count=count), trouble=told,
         next_try=102.0 + after_s, reconnects=0,
     )  # fmt: skip
-    monkeypatch.setattr(parts, "Capture", lambda *words, **options: capture)
-    camera = Pictures("camera", None, None, Budget())
+    monkeypatch.setattr(source_part, "Capture", lambda *words, **options: capture)
+    camera = SourcePart("camera", None, None, RestartBudget())
     assert camera.trouble(100.0) is None, "released"
     camera.tend(True, 100.0)
     trouble = camera.trouble(100.0 + after_s)
@@ -248,9 +250,9 @@ def test_an_error_that_comes_again_has_the_time_of_the_last_one(monkeypatch):
         start=lambda: None, supervised=True, frames=SimpleNamespace(count=1), trouble="",
         next_try=0.0, reconnects=0,
     )  # fmt: skip
-    monkeypatch.setattr(parts, "Capture", lambda *words, **options: capture)
-    budget = Budget()
-    camera = Pictures("camera", None, None, budget)
+    monkeypatch.setattr(source_part, "Capture", lambda *words, **options: capture)
+    budget = RestartBudget()
+    camera = SourcePart("camera", None, None, budget)
     camera.tend(True, 0.0)
     noted = []
     for now, capture.trouble in enumerate(("", LOST, LOST, "", LOST, LOST, DARK, LOST, "")):
@@ -262,7 +264,7 @@ def test_an_error_that_comes_again_has_the_time_of_the_last_one(monkeypatch):
 def test_the_camera_is_open_while_it_is_wanted():
     """Real threads: opened, released, opened again; its pictures are counted through all that."""
     Flicker.opened = Flicker.closed = 0
-    camera = Pictures("camera", Flicker, lambda picture: picture[:, ::-1], Budget())
+    camera = SourcePart("camera", Flicker, lambda picture: picture[:, ::-1], RestartBudget())
     for turn in (1, 2):
         camera.tend(True, 0.0)
         first = until(lambda: camera.newest(0.1))
@@ -277,8 +279,8 @@ def test_the_camera_is_open_while_it_is_wanted():
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_camera_whose_supervisor_died_is_started_again():
     """The part is made anew, and that is counted."""
-    budget = Budget()
-    camera = Pictures("camera", Flicker, lambda picture: picture, budget)
+    budget = RestartBudget()
+    camera = SourcePart("camera", Flicker, lambda picture: picture, budget)
     camera.tend(True, 0.0)
     until(lambda: camera.newest(0.1))
     dying = camera._capture
@@ -293,8 +295,8 @@ def test_a_camera_whose_supervisor_died_is_started_again():
 def test_heat_makes_the_network_rest_until_it_is_cooler():
     """From 95 degrees on, until 85; asked every 5 s; the card counts down."""
     measured = iter([80.0, 95.0, 94.0, 86.0, 84.9, 94.0])
-    heat = Heat(95.0, lambda: next(measured))
+    heat = TemperatureWatch(95.0, lambda: next(measured))
     told = [heat.trouble(float(now)) for now in range(0, 30, 5)]
     assert [one and one.card for one in told] == [None, "hot", "hot", "hot", None, None]
-    assert told[2] == Trouble("hot", 115.0) and heat.temperature == 94.0
-    assert Heat(95.0, lambda: None).trouble(0.0) is None
+    assert told[2] == Fault("hot", 115.0) and heat.temperature == 94.0
+    assert TemperatureWatch(95.0, lambda: None).trouble(0.0) is None

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from realtime_lrp.commands.kiosk.captions import filled, load_captions
-from realtime_lrp.commands.kiosk.pages import Exhibit
-from realtime_lrp.commands.kiosk.parts import Trouble
-from realtime_lrp.commands.kiosk.stage import DRIFT, Stage, View, canvas_size
-from realtime_lrp.commands.kiosk.visitor import PRIVACY_S, Answer, Visitor
+from realtime_lrp.commands.kiosk.captions import load_captions, with_seconds
+from realtime_lrp.commands.kiosk.pages import PageBuilder
+from realtime_lrp.commands.kiosk.restarts import Fault
+from realtime_lrp.commands.kiosk.screen import DRIFT, ScreenArtist, ScreenContent, canvas_size
+from realtime_lrp.commands.kiosk.visitor import PRIVACY_S, SmoothedAnswer, VisitorChoices
 from realtime_lrp.view import exhibit as exhibit_module
 from realtime_lrp.view.exhibit import (
     ACCENT,
@@ -17,10 +17,10 @@ from realtime_lrp.view.exhibit import (
     EDGE,
     Page,
     PageArtist,
-    Plan,
-    Words,
+    ScreenLayout,
+    TextBlock,
     draw_card,
-    plan_of,
+    layout_of,
     visible_part,
 )
 from realtime_lrp.view.scene import ExplainedPicture, Look, Panel
@@ -35,13 +35,13 @@ QUIET = SimpleNamespace(asking=False, held=0.0, typed=0, wrong=False, waits_s=0.
 @pytest.fixture(scope="module")
 def exhibit():
     """All pages in all languages, of a network that knows symbols."""
-    return Exhibit(load_captions(LANGUAGES, None), True, "fire", False)
+    return PageBuilder(load_captions(LANGUAGES, None), True, "fire", False)
 
 
 def pages_of(exhibit):
     """Every page in every language, with the longest of its texts."""
     for signed, drawing in ((False, True), (True, False)):
-        one = Exhibit(exhibit.captions, drawing, "fire", signed)
+        one = PageBuilder(exhibit.captions, drawing, "fire", signed)
         for language in range(len(LANGUAGES)):
             yield from (one.attract(language, 6.0 * n) for n in range(5))
             yield from (one.active(language, "lightning", 0.5, 12.0 * n) for n in range(5))
@@ -53,7 +53,7 @@ def pages_of(exhibit):
 def plan(size):
     """The page alone."""
     box = 0, 0, size[1], size[0]
-    return Plan((0, 0, 0, 0), box, box)
+    return ScreenLayout((0, 0, 0, 0), box, box)
 
 
 def drawn(page, size=(720, 460)):
@@ -72,7 +72,7 @@ def test_every_page_fits(exhibit, size, monkeypatch):
         return text
 
     monkeypatch.setattr(exhibit_module, "fitted", uncut)
-    x0, y0, x1, y1 = plan_of(size, swapped=False, far=round(DRIFT * min(size))).letters
+    x0, y0, x1, y1 = layout_of(size, swapped=False, far=round(DRIFT * min(size))).letters
     room = y1 - y0, x1 - x0
     for page in pages_of(exhibit):
         canvas, places = drawn(page, room)
@@ -85,7 +85,7 @@ def test_every_page_fits(exhibit, size, monkeypatch):
 
 def test_buttons_can_be_touched_apart(exhibit):
     """They do not overlap, and are as large as a fingertip: 40 pixels at 1080 rows."""
-    x0, y0, x1, y1 = plan_of((1080, 1920), swapped=False).page
+    x0, y0, x1, y1 = layout_of((1080, 1920), swapped=False).page
     _, places = drawn(exhibit.attract(0, 0.0), (y1 - y0, x1 - x0))
     touched = np.zeros((y1 - y0, x1 - x0), int)
     for left, top, right, bottom in places.values():
@@ -107,10 +107,10 @@ def test_the_answer_stands_large_in_the_language(exhibit):
 def test_without_an_answer_there_is_nothing_about_colours(exhibit):
     """Then no map is drawn either; what to try comes at once."""
     words = exhibit.captions[0]
-    told = [one.text for one in exhibit.active(0, "", 0.0, 0.0).top if isinstance(one, Words)]
+    told = [one.text for one in exhibit.active(0, "", 0.0, 0.0).top if isinstance(one, TextBlock)]
     assert told == [words.answer, words.nothing, words.try_, words.try_drawing[0]]
     assert words.colours in [
-        one.text for one in exhibit.active(0, "heart", 0.9, 0.0).top if isinstance(one, Words)
+        one.text for one in exhibit.active(0, "heart", 0.9, 0.0).top if isinstance(one, TextBlock)
     ]
 
 
@@ -145,7 +145,7 @@ def test_as_much_of_the_picture_as_fits(picture, must, room, part):
 def view_of(exhibit, now, made=None, **more):
     picture = np.full((480, 640, 3), 90, np.uint8)
     picture[:, :320] = (0, 255, 0)
-    return View(picture, made, exhibit.attract(0, now), **more)
+    return ScreenContent(picture, made, exhibit.attract(0, now), **more)
 
 
 def test_what_is_drawn_where(exhibit):
@@ -157,8 +157,8 @@ def test_what_is_drawn_where(exhibit):
         frame=SimpleNamespace(value=picture),
         finding=ExplainedPicture(picture, (80, 0, 560, 480), (Panel("zplus", strength, False),)),
     )
-    stage = Stage(Look("fire", 1.0, "heat", "hold"))
-    view = View(picture, made, exhibit.attract(0, 0.0))
+    stage = ScreenArtist(Look("fire", 1.0, "heat", "hold"))
+    view = ScreenContent(picture, made, exhibit.attract(0, 0.0))
     canvas = stage.draw((720, 1280), view, exhibit.captions[0], QUIET, 0.0)
     glow = (canvas[:, :819, 0] > 200).nonzero()
     assert np.mean(glow[0]) == pytest.approx(360, abs=4)
@@ -166,21 +166,21 @@ def test_what_is_drawn_where(exhibit):
     assert 100 < np.ptp(glow[0]) < 140  # 8 of 48 cells of 720 rows
     assert (canvas[5:100, 60:760] == 90).all()
     without = stage.draw(
-        (720, 1280), View(picture, None, view.page), exhibit.captions[0], QUIET, 0.0
+        (720, 1280), ScreenContent(picture, None, view.page), exhibit.captions[0], QUIET, 0.0
     )
     assert (without[5:, 5:810] == 90).all()
 
 
 def test_a_card_lies_over_what_goes_on(exhibit):
-    """In plain words, filled with its seconds; the picture behind stays to be seen, dark."""
-    stage = Stage(Look("fire", 1.0, "heat", "hold"))
+    """In plain words, with its seconds; the picture behind stays to be seen, dark."""
+    stage = ScreenArtist(Look("fire", 1.0, "heat", "hold"))
     words = exhibit.captions[0]
     plain = stage.draw((720, 1280), view_of(exhibit, 0.0), words, QUIET, 0.0)
     card = stage.draw(
-        (720, 1280), view_of(exhibit, 0.0, trouble=Trouble("camera", 2.2)), words, QUIET, 0.0
+        (720, 1280), view_of(exhibit, 0.0, trouble=Fault("camera", 2.2)), words, QUIET, 0.0
     )
     other = stage.draw(
-        (720, 1280), view_of(exhibit, 0.0, trouble=Trouble("camera", 7.2)), words, QUIET, 0.0
+        (720, 1280), view_of(exhibit, 0.0, trouble=Fault("camera", 7.2)), words, QUIET, 0.0
     )
     assert (card != other).any(), "another number of seconds"
     assert card[10, 10].tolist() == pytest.approx([0, 76, 0], abs=1)
@@ -193,7 +193,7 @@ def test_nothing_burns_in(exhibit):
 
     Picture and page change sides where the view says so.
     """
-    stage, words = Stage(Look("fire", 1.0, "heat", "hold")), exhibit.captions[0]
+    stage, words = ScreenArtist(Look("fire", 1.0, "heat", "hold")), exhibit.captions[0]
 
     def mask(now, **more):
         canvas = stage.draw((720, 1280), view_of(exhibit, 0.0, **more), words, QUIET, now)
@@ -204,7 +204,7 @@ def test_nothing_burns_in(exhibit):
         return np.ptp(where, axis=0)
 
     assert (places() > 5).all()
-    assert (places(trouble=Trouble("dark")) > 40).all()
+    assert (places(trouble=Fault("dark")) > 40).all()
     columns = [np.argwhere(mask(0.0, swapped=swapped)).mean(axis=0)[1] for swapped in (False, True)]
     assert columns[0] > 820 and columns[1] < 460
 
@@ -235,13 +235,13 @@ def test_a_number_and_its_unit_stand_in_one_line(exhibit):
     for words in exhibit.captions[:4]:
         for text in (words.wave, words.cards.camera.text, words.leave.wait):
             for width in range(120, 700, 20):
-                lines = wrapped(filled(text, 1.0), width, 24)
+                lines = wrapped(with_seconds(text, 1.0), width, 24)
                 assert sum("1\xa0s" in line for line in lines) == 1, lines
 
 
 def test_languages_go_on_until_one_is_chosen():
     """From the first one on; by number, by key in turn, by touch; with a visitor it stays."""
-    visitor = Visitor(5, 15.0, now=1000.0)
+    visitor = VisitorChoices(5, 15.0, now=1000.0)
     at = (1000.0, 1014.9, 1015.0, 1074.9, 1075.0)
     assert [visitor.language(now) for now in at] == [0, 0, 1, 4, 0]
     visitor.come(1020.0)
@@ -257,12 +257,12 @@ def test_languages_go_on_until_one_is_chosen():
     assert visitor.language(70.0) == 1
     visitor.go(60.0)
     assert [visitor.language(now) for now in (70.0, 80.0)] == [0, 1]
-    assert Visitor(5, 0.0, 0.0).language(1e6) == 0
+    assert VisitorChoices(5, 0.0, 0.0).language(1e6) == 0
 
 
 def test_the_privacy_card_comes_and_goes():
     """By key or touch, for 20 s; any key or touch takes it away; holding down does nothing more."""
-    visitor, places = Visitor(2, 0.0, 0.0), {"privacy": (50, 0, 100, 50)}
+    visitor, places = VisitorChoices(2, 0.0, 0.0), {"privacy": (50, 0, 100, 50)}
     visitor.handle(["p"], places, 10.0)
     assert visitor.privacy(10.0 + PRIVACY_S - 0.1) and not visitor.privacy(10.0 + PRIVACY_S)
     visitor.handle(["x"], places, 11.0)
@@ -288,7 +288,7 @@ def map_of(time_s, **scores):
 
 def test_the_answer_does_not_flicker():
     """One deviating map of many changes nothing; what stays is the answer within half a second."""
-    answer = Answer()
+    answer = SmoothedAnswer()
     for k in range(30):
         one_off = k == 15
         answer.hear(map_of(k / 30, heart=0.1 if one_off else 0.9, star=0.9 if one_off else 0.1))
@@ -300,7 +300,7 @@ def test_the_answer_does_not_flicker():
 
 def test_nothing_is_no_answer():
     """Neither the class of that name nor what is unlikely; nor what was seen before."""
-    answer = Answer()
+    answer = SmoothedAnswer()
     answer.hear(map_of(0.0, heart=0.2, nothing=0.8))
     assert (answer.name, answer.share) == ("", 0.0)
     answer.hear(None)
@@ -317,12 +317,12 @@ def test_nothing_is_no_answer():
 def test_a_page_that_did_not_change_is_not_drawn_again(exhibit):
     """The drawing of letters is the dear part of a turn."""
     artist, canvas = PageArtist(), np.zeros((200, 300, 3), np.uint8)
-    page = Page((Words("Herz"),))
+    page = Page((TextBlock("Herz"),))
     artist.draw(canvas, plan((200, 300)), page)
     patch = artist._patch
-    artist.draw(canvas, plan((200, 300)), Page((Words("Herz"),)))
+    artist.draw(canvas, plan((200, 300)), Page((TextBlock("Herz"),)))
     assert artist._patch is patch
-    artist.draw(canvas, plan((200, 300)), Page((Words("Stern"),)))
+    artist.draw(canvas, plan((200, 300)), Page((TextBlock("Stern"),)))
     assert artist._patch is not patch
 
 

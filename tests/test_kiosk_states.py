@@ -6,7 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from realtime_lrp.commands.kiosk.states import TRANSITIONS, Machine, Seen, State, diagram
+from realtime_lrp.commands.kiosk.states import (
+    TRANSITIONS,
+    Observation,
+    State,
+    StateMachine,
+    diagram,
+)
 from realtime_lrp.config import ASSETS
 from realtime_lrp.video.presence import Presence
 from realtime_lrp.video.reader import VideoReader
@@ -18,11 +24,11 @@ ATTRACT, ACTIVE, IDLE, CARD, CLOSED = (
 
 
 def machine():
-    return Machine(IDLE_S, COUNTDOWN_S, now=0.0)
+    return StateMachine(IDLE_S, COUNTDOWN_S, now=0.0)
 
 
 def seen(now, open_=True, trouble="", present=False):
-    return Seen(now, open_, trouble, present)
+    return Observation(now, open_, trouble, present)
 
 
 def test_it_begins_with_a_card():

@@ -5,9 +5,9 @@ import time
 import numpy as np
 import pytest
 
-from realtime_lrp.commands.kiosk.lock import Lock, check_key, hash_pin, pin_fits
+from realtime_lrp.commands.kiosk.lock import ExitLock, check_key, hash_pin, pin_fits
 from realtime_lrp.errors import UsageError
-from realtime_lrp.view.pad import draw_pad, places
+from realtime_lrp.view.pad import draw_pad, key_boxes
 from realtime_lrp.view.window.window import Mouse
 
 SIZE = (720, 1280)
@@ -21,7 +21,7 @@ class Staff:
     """Somebody at the exhibit, and a clock."""
 
     def __init__(self, key="q", corner="top-left", pin=None):
-        self.lock, self.now = Lock(key, corner, pin), 100.0
+        self.lock, self.now = ExitLock(key, corner, pin), 100.0
 
     def do(self, *events, after=0.1):
         """Something happens after some seconds; gives what is left for the exhibit."""
@@ -53,7 +53,7 @@ class Staff:
 
     def touch(self, name):
         """A finger on a key of the pad."""
-        x0, y0, x1, y1 = places(SIZE)[name]
+        x0, y0, x1, y1 = key_boxes(SIZE)[name]
         self.do(Mouse((x0 + x1) // 2, (y0 + y1) // 2, "left"))
         self.do(Mouse((x0 + x1) // 2, (y0 + y1) // 2, ""))
 
@@ -216,7 +216,7 @@ def test_the_right_pin_opens_by_touch(asked):
     for name in ("8", "back", *PIN):
         asked.touch(name)
     assert asked.lock.typed == 6
-    x0, y0, _, _ = places(SIZE)["1"]
+    x0, y0, _, _ = key_boxes(SIZE)["1"]
     asked.do(Mouse(0, 0, "left"), Mouse(x0 + 5, y0 + 5, "left"), Mouse(x0 + 5, y0 + 5, ""))
     assert asked.lock.typed == 6
     asked.touch("enter")
@@ -286,7 +286,7 @@ def test_a_finger_in_the_corner_types_nothing_on_the_pad():
     staff.do(IN_CORNER)
     staff.rest(5.2)
     assert staff.lock.asking
-    x0, y0, _, _ = places(SIZE)["leave"]
+    x0, y0, _, _ = key_boxes(SIZE)["leave"]
     staff.do(Mouse(x0 + 5, y0 + 5, "left"))
     assert staff.lock.asking
     staff.do(Mouse(x0 + 5, y0 + 5, ""))
@@ -344,7 +344,7 @@ def test_other_keys_are_refused(key, meant):
 )
 def test_the_keys_of_the_pad_are_large_and_apart(size):
     """All on the canvas, none over another, centred, as large as a finger needs."""
-    boxes = places(size)
+    boxes = key_boxes(size)
     assert set(boxes) == {*"0123456789", "back", "enter", "leave"}
     covered = np.zeros(size, int)
     for x0, y0, x1, y1 in boxes.values():
@@ -365,7 +365,7 @@ def test_the_pad_is_drawn(size):
         draw_pad(canvas, "Leave the exhibit", "请输入 PIN 码。", typed)
         canvases.append(canvas)
     assert canvases[0][0, 0].max() < 60
-    for x0, y0, x1, y1 in places(size).values():
+    for x0, y0, x1, y1 in key_boxes(size).values():
         assert (canvases[0][y0 + 4 : y1 - 4, x0 + 4 : x1 - 4].max(axis=2) > 150).any()
     lit = [int((canvas > 150).sum()) for canvas in canvases]
     assert all(np.diff(lit) > 0)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from realtime_lrp.commands.kiosk.service import Service, unit
+from realtime_lrp.commands.kiosk.service import ServiceNotifier, unit
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -37,7 +37,7 @@ def heard(listening):
 def test_what_is_told(manager):
     """Ready once, a status where it changed and in one line, the end."""
     address, listening = manager
-    service = Service({"NOTIFY_SOCKET": address})
+    service = ServiceNotifier({"NOTIFY_SOCKET": address})
     assert service.managed
     service.ready("nobody there")
     service.ready("somebody there")
@@ -55,7 +55,7 @@ def test_the_watchdog_is_fed_twice_in_its_time(manager):
     """A minute of 60 pictures a second, at 15 s: at 0, 7.5, 15 and so on."""
     address, listening = manager
     watch = {"WATCHDOG_USEC": "15000000", "WATCHDOG_PID": "1"}
-    service = Service({"NOTIFY_SOCKET": address, **watch})
+    service = ServiceNotifier({"NOTIFY_SOCKET": address, **watch})
     times = []
     for number in range(60 * 60 + 1):
         service.alive(1000 + number / 60)
@@ -67,7 +67,7 @@ def test_the_watchdog_is_fed_twice_in_its_time(manager):
 def test_without_a_watchdog_none_is_fed(manager, every):
     """No time, or none that can be read."""
     address, listening = manager
-    service = Service({"NOTIFY_SOCKET": address, **every})
+    service = ServiceNotifier({"NOTIFY_SOCKET": address, **every})
     for second in range(100):
         service.alive(second)
     assert heard(listening) == []
@@ -76,7 +76,7 @@ def test_without_a_watchdog_none_is_fed(manager, every):
 def test_a_manager_that_does_not_read_costs_nothing(manager):
     """Nothing waits on a full socket, and what was not told is told once there is room."""
     address, listening = manager
-    service = Service({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "2000000"})
+    service = ServiceNotifier({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "2000000"})
     for number in range(10_000):
         service.status(str(number))
     service.ready("done")
@@ -101,7 +101,7 @@ def test_a_manager_that_does_not_read_costs_nothing(manager):
 )
 def test_without_a_manager_nothing_happens(environ):
     """No socket is named, or none is there."""
-    service = Service(environ)
+    service = ServiceNotifier(environ)
     assert service.managed == bool(environ.get("NOTIFY_SOCKET"))
     service.ready("a")
     service.status("b")

@@ -180,7 +180,7 @@ def make_kiosk(folder: Path) -> None:
     """
     from realtime_lrp import config
     from realtime_lrp.commands.kiosk.captions import captions_of
-    from realtime_lrp.commands.kiosk.loop import Kiosk, Unseen
+    from realtime_lrp.commands.kiosk.loop import Kiosk, NullWindow
     from realtime_lrp.errors import UnavailableError
     from realtime_lrp.realtime.stats import Stats
     from realtime_lrp.video.reader import VideoReader
@@ -195,7 +195,7 @@ def make_kiosk(folder: Path) -> None:
     waits = {"attract": 3.0, "active": 1.5, "idle": 1.5, "card (camera)": 1.5}
     sees = {"attract": "house", "active": "heart", "card (camera)": "star"}
 
-    class Screen(Unseen):
+    class Screen(NullWindow):
         """Notes the canvas, and presses the key of a state once it is there."""
 
         size = EXHIBIT

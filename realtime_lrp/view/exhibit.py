@@ -30,7 +30,7 @@ CARD_SHADE = 0.3
 
 
 @dataclass(frozen=True)
-class Words:
+class TextBlock:
     """A text, wrapped.
 
     Attributes:
@@ -47,7 +47,7 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Share:
+class Bar:
     """A bar.
 
     Attributes:
@@ -75,7 +75,7 @@ class Buttons:
 
 
 @dataclass(frozen=True)
-class Space:
+class Gap:
     """Nothing.
 
     Attributes:
@@ -85,7 +85,7 @@ class Space:
     scale: float
 
 
-Element = Words | Share | Legend | Buttons | Space
+Element = TextBlock | Bar | Legend | Buttons | Gap
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ScreenLayout:
     """Where picture and page stand.
 
     Attributes:
@@ -116,9 +116,9 @@ class Plan:
     letters: Box
 
 
-def plan_of(
+def layout_of(
     size: tuple[int, int], swapped: bool, far: int = 0, shift: tuple[int, int] = (0, 0)
-) -> Plan:
+) -> ScreenLayout:
     """Where picture and page stand.
 
     Args:
@@ -143,7 +143,7 @@ def plan_of(
     else:
         y0, y1 = (y0 + dy, y1) if swapped else (y0, y1 + dy)
         x0, x1 = x0 + dx, x1 + dx
-    return Plan(picture, page, (x0 + far, y0 + far, x1 - far, y1 - far))
+    return ScreenLayout(picture, page, (x0 + far, y0 + far, x1 - far, y1 - far))
 
 
 class PageArtist:
@@ -159,7 +159,7 @@ class PageArtist:
         self._drawn: tuple[tuple[int, int], Page] | None = None
         self._patch: np.ndarray | None = None
 
-    def draw(self, canvas: np.ndarray, plan: Plan, page: Page) -> None:
+    def draw(self, canvas: np.ndarray, plan: ScreenLayout, page: Page) -> None:
         """Draws a page where a plan has it."""
         x0, y0, x1, y1 = plan.letters
         room = y1 - y0, x1 - x0
@@ -180,7 +180,7 @@ def draw_card(canvas: np.ndarray, title: str, text: str, shift: tuple[int, int] 
     rows, columns = canvas.shape[:2]
     darken(canvas, (0, 0, columns, rows), CARD_SHADE)
     size = max(LEAST, round(min(rows / 17, columns / 24)))
-    elements = (Words(title, 1.5, ACCENT), Space(0.5), Words(text))
+    elements = (TextBlock(title, 1.5, ACCENT), Gap(0.5), TextBlock(text))
     width = min(round(columns * 0.84), 26 * size)
     while True:
         inner = width - 2 * size
@@ -246,7 +246,7 @@ def _needed(page: Page, width: int, size: int) -> int:
     return sum(_height(one, width, size) for one in (*page.top, *page.bottom)) + size
 
 
-def _letters(words: Words, width: int, size: int) -> tuple[int, list[str]]:
+def _letters(words: TextBlock, width: int, size: int) -> tuple[int, list[str]]:
     """Size and lines of a text."""
     letters = max(LEAST, round(words.scale * size))
     while True:
@@ -257,25 +257,25 @@ def _letters(words: Words, width: int, size: int) -> tuple[int, list[str]]:
 
 
 def _height(one: Element, width: int, size: int) -> int:
-    if isinstance(one, Words):
+    if isinstance(one, TextBlock):
         letters, lines = _letters(one, width, size)
         return round(1.35 * letters * len(lines))
     if isinstance(one, Buttons):
         return len(_button_rows(one, width, size)) * _button_height(size)
     return round(
-        size * (one.scale if isinstance(one, Space) else 0.9 if isinstance(one, Share) else 1.9)
+        size * (one.scale if isinstance(one, Gap) else 0.9 if isinstance(one, Bar) else 1.9)
     )
 
 
 def _draw(
     canvas: np.ndarray, one: Element, x: int, y: int, width: int, size: int, places: dict[str, Box]
 ) -> None:
-    if isinstance(one, Words):
+    if isinstance(one, TextBlock):
         letters, lines = _letters(one, width, size)
         for number, line in enumerate(lines):
             base = y + round((1.35 * number + 1) * letters)
             draw_text(canvas, line, (x, base), letters, one.colour)
-    elif isinstance(one, Share):
+    elif isinstance(one, Bar):
         end = x + round(width * min(max(one.value, 0.0), 1.0))
         bottom = y + max(3, size // 3)
         cv2.rectangle(canvas, (x, y), (x + width, bottom), EDGE, -1)

@@ -14,7 +14,7 @@ ROWS = (
     ("7", "8", "9"),
     ("back", "0", "enter"),
 )
-"""The keys as they lie; the typed digits are shown in the free places."""
+"""The keys as they lie; the typed digits are shown in the free fields."""
 
 KEY, EDGE = (52, 52, 58), (130, 130, 140)
 
@@ -26,7 +26,7 @@ SIGNS: dict[str, list[list[tuple[float, float]]]] = {
 """What stands on the keys that are no digits: lines in fifths of the key from its middle."""
 
 
-def places(size: tuple[int, int]) -> dict[str, Box]:
+def key_boxes(size: tuple[int, int]) -> dict[str, Box]:
     """Where the keys lie.
 
     Args:
@@ -66,7 +66,7 @@ def draw_pad(canvas: np.ndarray, title: str, line: str, typed: int) -> None:
     _draw_centred(canvas, title, top - round(1.1 * step), round(0.4 * step), WARNING)
     _draw_centred(canvas, line, top - round(0.4 * step), round(0.3 * step), WHITE)
     _draw_dots(canvas, typed, (left, top, left + 2 * step, top + step))
-    for name, box in places((rows, columns)).items():
+    for name, box in key_boxes((rows, columns)).items():
         _draw_key(canvas, name, box)
 
 

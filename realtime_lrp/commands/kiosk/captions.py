@@ -184,7 +184,7 @@ def captions_of(chosen: config.Config) -> tuple[Captions, ...]:
     return load_captions(chosen.kiosk.languages, folder_of(chosen))
 
 
-def filled(text: str, seconds: float) -> str:
+def with_seconds(text: str, seconds: float) -> str:
     """A text with a number for `{seconds}`: whole, rounded up, at least 1.
 
     What stands behind it, its unit, stays in the same line.

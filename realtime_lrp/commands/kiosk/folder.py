@@ -26,7 +26,7 @@ def state_folder() -> Path:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def single_instance() -> Iterator[None]:
     """Lets no second exhibit use the state folder; the system ends that with the process.
 
     Where folders cannot be locked nothing is refused.

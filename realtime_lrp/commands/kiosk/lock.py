@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from realtime_lrp.errors import unknown
 from realtime_lrp.view.keys import key_names
-from realtime_lrp.view.pad import places
+from realtime_lrp.view.pad import key_boxes
 from realtime_lrp.view.window.window import Mouse
 
 HOLD_S = 5.0
@@ -77,7 +77,7 @@ class _Presses:
         return min((self.last - self.first) / HOLD_S, self.count / PRESSES)
 
 
-class Lock:
+class ExitLock:
     """Hears whether somebody holds the key or the corner, and asks for the PIN.
 
     Args:
@@ -151,7 +151,7 @@ class Lock:
         began, self._down = left and not self._down, left
         inside = left and not self.asking and self._in_corner(mouse, size)
         self._touched = (now if self._touched is None else self._touched) if inside else None
-        if began and self.asking and (name := mouse.over(places(size))):
+        if began and self.asking and (name := mouse.over(key_boxes(size))):
             self._type(name, now)
 
     def _in_corner(self, mouse: Mouse, size: tuple[int, int]) -> bool:

@@ -9,14 +9,16 @@ from datetime import datetime
 import numpy as np
 
 from realtime_lrp.commands.kiosk.captions import Captions
-from realtime_lrp.commands.kiosk.heat import Heat
-from realtime_lrp.commands.kiosk.lock import Lock
-from realtime_lrp.commands.kiosk.pages import Exhibit
-from realtime_lrp.commands.kiosk.parts import Budget, Network, Pictures, Trouble
-from realtime_lrp.commands.kiosk.pictures import Clips, as_in_a_mirror, camera_of
-from realtime_lrp.commands.kiosk.stage import Stage, View, canvas_size
-from realtime_lrp.commands.kiosk.states import Machine, Seen, State
-from realtime_lrp.commands.kiosk.visitor import NOTHING, Answer, Visitor
+from realtime_lrp.commands.kiosk.lock import ExitLock
+from realtime_lrp.commands.kiosk.pages import PageBuilder
+from realtime_lrp.commands.kiosk.relevance_part import RelevancePart
+from realtime_lrp.commands.kiosk.restarts import Fault, RestartBudget
+from realtime_lrp.commands.kiosk.screen import ScreenArtist, ScreenContent, canvas_size
+from realtime_lrp.commands.kiosk.source_part import SourcePart
+from realtime_lrp.commands.kiosk.sources import ClipSource, camera_opener, checked_and_mirrored
+from realtime_lrp.commands.kiosk.states import Observation, State, StateMachine
+from realtime_lrp.commands.kiosk.temperature import TemperatureWatch
+from realtime_lrp.commands.kiosk.visitor import NOTHING, SmoothedAnswer, VisitorChoices
 from realtime_lrp.config import Config
 from realtime_lrp.config.hours import parse_hours
 from realtime_lrp.engine.engine import Engine
@@ -58,7 +60,7 @@ BEHIND_CAMERA = ("network", "slow", "hot")
 log = logging.getLogger(__name__)
 
 
-class Unseen:
+class NullWindow:
     """Stands for the window where there is none."""
 
     size = (720, 1280)
@@ -101,7 +103,7 @@ class Kiosk:
         self,
         config: Config,
         captions: Sequence[Captions],
-        window: FullScreen | Unseen,
+        window: FullScreen | NullWindow,
         stats: Stats,
         open_camera: OpenSource | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -111,24 +113,28 @@ class Kiosk:
         self._config, self._captions, self._window, self._stats = config, captions, window, stats
         self._clock, self._wall = clock, wall
         self._hours = parse_hours(kiosk.hours)
-        self._machine = Machine(kiosk.idle_seconds, kiosk.countdown_seconds, now)
-        self._visitor = Visitor(len(captions), kiosk.language_seconds, now)
-        self._lock = Lock(kiosk.exit_key, kiosk.exit_corner, kiosk.pin)
-        self._presence, self._answer, self._heat = Presence(), Answer(), Heat(kiosk.hot)
-        self.budget = Budget()
-        self.camera = Pictures(
+        self._machine = StateMachine(kiosk.idle_seconds, kiosk.countdown_seconds, now)
+        self._visitor = VisitorChoices(len(captions), kiosk.language_seconds, now)
+        self._lock = ExitLock(kiosk.exit_key, kiosk.exit_corner, kiosk.pin)
+        self._presence, self._answer, self._heat = (
+            Presence(),
+            SmoothedAnswer(),
+            TemperatureWatch(kiosk.hot),
+        )
+        self.budget = RestartBudget()
+        self.camera = SourcePart(
             "camera",
-            open_camera or camera_of(config),
-            lambda picture: as_in_a_mirror(picture, config.input.mirror is not False),
+            open_camera or camera_opener(config),
+            lambda picture: checked_and_mirrored(picture, config.input.mirror is not False),
             self.budget,
         )
-        open_clips = functools.partial(Clips, kiosk.clips, self._note)
-        self._clip = Pictures("clip", open_clips, lambda picture: picture, self.budget)
-        self.network = Network(config, stats, self.budget, now)
+        open_clips = functools.partial(ClipSource, kiosk.clips, self._note)
+        self._clip = SourcePart("clip", open_clips, lambda picture: picture, self.budget)
+        self.network = RelevancePart(config, stats, self.budget, now)
         self._prepared_for: Engine | None = None
         self._stage, self._exhibit = self._prepared(signed=False)
         self.state, self.card = self._machine.state, "starting"
-        self._trouble: Trouble | None = Trouble("starting")
+        self._trouble: Fault | None = Fault("starting")
         self._on_stage, self._maps_after = "clip", 0
         self._shown: Item[np.ndarray] | None = None
         self._moved_at = -SYMBOL_S
@@ -230,7 +236,7 @@ class Kiosk:
     def _decide(self, now: float) -> None:
         self._trouble = self._what_is_wrong(now) if self._open else None
         card = self._trouble.card if self._trouble else ""
-        seen = Seen(now, self._open, card, self._is_somebody_there(now, card))
+        seen = Observation(now, self._open, card, self._is_somebody_there(now, card))
         before = self.state, self.card
         self.state = self._machine.step(seen)
         self.card = card if self.state == State.CARD else ""
@@ -239,7 +245,7 @@ class Kiosk:
         if self.state in (State.ATTRACT, State.CARD):
             self._swapped = bool(int(now / SWAP_S) % 2)
 
-    def _what_is_wrong(self, now: float) -> Trouble | None:
+    def _what_is_wrong(self, now: float) -> Fault | None:
         network, camera = self.network.trouble(now), self.camera.trouble(now)
         if network and network.card == "starting":
             return network
@@ -317,10 +323,10 @@ class Kiosk:
         behind = self.network.shown - made.frame.number
         return made if behind <= PAIR_S * self._config.kiosk.attract_fps else None
 
-    def _view(self, made: ExplainedFrame | None, now: float) -> View:
+    def _view(self, made: ExplainedFrame | None, now: float) -> ScreenContent:
         # A clip's pictures are too far apart for a map to be carried along.
         shown = made.frame if made and self._on_stage == "clip" else self._shown
-        return View(
+        return ScreenContent(
             picture=shown.value if shown else None,
             made=made if self._answer.is_of(made) else None,
             page=self._page(now),
@@ -356,10 +362,10 @@ class Kiosk:
             log.warning("%s", text)
             self._note(text)
 
-    def _prepared(self, signed: bool) -> tuple[Stage, Exhibit]:
+    def _prepared(self, signed: bool) -> tuple[ScreenArtist, PageBuilder]:
         """What draws maps that can be negative, or cannot."""
         overlay = self._config.overlay
         colormap = overlay.colormap or by_sign(signed)
-        stage = Stage(Look(colormap, overlay.opacity, overlay.style, overlay.follow))
+        stage = ScreenArtist(Look(colormap, overlay.opacity, overlay.style, overlay.follow))
         drawing = self._config.model.name == "shapes"
-        return stage, Exhibit(tuple(self._captions), drawing, colormap, signed)
+        return stage, PageBuilder(tuple(self._captions), drawing, colormap, signed)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from realtime_lrp.commands.kiosk.captions import Captions, filled
-from realtime_lrp.view.exhibit import ACCENT, SOFT, Buttons, Element, Page, Share, Space, Words
+from realtime_lrp.commands.kiosk.captions import Captions, with_seconds
+from realtime_lrp.view.exhibit import ACCENT, SOFT, Bar, Buttons, Element, Gap, Page, TextBlock
 from realtime_lrp.view.hud import Legend
 
 CAPTION_S = 6.0
@@ -18,7 +18,7 @@ HINT_S = 12.0
 
 
 @dataclass(frozen=True)
-class Exhibit:
+class PageBuilder:
     """What all pages depend on.
 
     Attributes:
@@ -39,7 +39,7 @@ class Exhibit:
         more = words.attract_drawing if self.drawing else words.attract_objects
         first, *others = words.attract
         caption = _nth([*more, *others], now, CAPTION_S)
-        top = Words(first, 2.0, ACCENT), Space(0.8), Words(caption, 1.3)
+        top = TextBlock(first, 2.0, ACCENT), Gap(0.8), TextBlock(caption, 1.3)
         return Page(top, self._foot(language))
 
     def active(self, language: int, name: str, share: float, seconds: float) -> Page:
@@ -54,23 +54,23 @@ class Exhibit:
         words = self.captions[language]
         if name:
             top: list[Element] = [
-                Words(words.answer, 0.9, SOFT),
-                Words(words.label(name), 2.4 if len(name) <= SHORT else 1.5, ACCENT),
-                Share(round(share, 2)),
-                Space(0.5),
-                Words(words.colours_signed if self.signed else words.colours, 0.9),
-                Space(0.3),
+                TextBlock(words.answer, 0.9, SOFT),
+                TextBlock(words.label(name), 2.4 if len(name) <= SHORT else 1.5, ACCENT),
+                Bar(round(share, 2)),
+                Gap(0.5),
+                TextBlock(words.colours_signed if self.signed else words.colours, 0.9),
+                Gap(0.3),
                 Legend(self.colormap, words.against if self.signed else words.little, words.much),
-                Space(0.6),
+                Gap(0.6),
             ]
         else:
             top = [
-                Words(words.answer, 0.9, SOFT),
-                Words(words.nothing, 1.5, one_line=True),
-                Space(2),
+                TextBlock(words.answer, 0.9, SOFT),
+                TextBlock(words.nothing, 1.5, one_line=True),
+                Gap(2),
             ]
         hints = words.try_drawing if self.drawing else words.try_objects
-        top += [Words(words.try_, 0.9, SOFT), Words(_nth(hints, seconds, HINT_S), 1.0)]
+        top += [TextBlock(words.try_, 0.9, SOFT), TextBlock(_nth(hints, seconds, HINT_S), 1.0)]
         return Page(tuple(top), self._foot(language))
 
     def idle(self, language: int, left_s: float, of_s: float) -> Page:
@@ -83,8 +83,9 @@ class Exhibit:
         """
         words = self.captions[language]
         top = (
-            Words(words.still_there, 2.0, ACCENT), Space(0.6),
-            Words(filled(words.wave, left_s), 1.2), Space(0.6), Share(round(left_s / of_s, 2)),
+            TextBlock(words.still_there, 2.0, ACCENT), Gap(0.6),
+            TextBlock(with_seconds(words.wave, left_s), 1.2), Gap(0.6),
+            Bar(round(left_s / of_s, 2)),
         )  # fmt: skip
         return Page(top, self._foot(language))
 

@@ -14,9 +14,9 @@ import psutil
 from realtime_lrp import __version__
 from realtime_lrp.commands.kiosk.captions import captions_of
 from realtime_lrp.commands.kiosk.health import Health
-from realtime_lrp.commands.kiosk.loop import Kiosk, Unseen
-from realtime_lrp.commands.kiosk.parts import PARTS
-from realtime_lrp.commands.kiosk.service import Service
+from realtime_lrp.commands.kiosk.loop import Kiosk, NullWindow
+from realtime_lrp.commands.kiosk.restarts import PARTS
+from realtime_lrp.commands.kiosk.service import ServiceNotifier
 from realtime_lrp.config import Config
 from realtime_lrp.errors import Error, first_line, masked
 from realtime_lrp.realtime.meter import Meter
@@ -68,11 +68,11 @@ def run(
         check_output(stats, overwrite=True)
     _forbid_core_dumps()
     threading.excepthook = _log_ended_thread
-    figures, service = Stats("", "", frames_dropped=None, reconnects=0), Service()
+    figures, service = Stats("", "", frames_dropped=None, reconnects=0), ServiceNotifier()
     report = _Report(Health(health), figures, config, complaint)
     with stop_signals() as stopped:
-        shown: FullScreen | Unseen = window or (
-            Unseen() if config.live.display == "none" else FullScreen()
+        shown: FullScreen | NullWindow = window or (
+            NullWindow() if config.live.display == "none" else FullScreen()
         )
         kiosk = Kiosk(config, captions, shown, figures, **parts)
         try:
@@ -95,7 +95,7 @@ def _go_on(
     kiosk: Kiosk,
     figures: Stats,
     stopped: threading.Event,
-    service: Service,
+    service: ServiceNotifier,
     report: "_Report",
     duration_s: float | None,
     works: Callable[[], None],

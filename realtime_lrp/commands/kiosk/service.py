@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 
-class Service:
+class ServiceNotifier:
     """Tells systemd how the exhibit is. Never raises, never blocks.
 
     Args:

@@ -11,7 +11,7 @@ import numpy as np
 
 from realtime_lrp import config
 from realtime_lrp.commands.kiosk.captions import Card, captions_of
-from realtime_lrp.commands.kiosk.folder import alone
+from realtime_lrp.commands.kiosk.folder import single_instance
 from realtime_lrp.config import Config, Settings
 from realtime_lrp.errors import Error
 from realtime_lrp.system import memory
@@ -32,7 +32,7 @@ def load_behind_a_card(*given: Any) -> tuple[Settings, FullScreen | None]:
       UnavailableError: there is no display, or the exhibit already runs.
     """
     memory.keep_little()
-    with alone():  # `start` locks it; here no window comes before the one that is there
+    with single_instance():  # `start` locks it; here no window comes before the one that is there
         pass
     card = _card(given)
     window = FullScreen() if card else None

@@ -16,7 +16,7 @@ from typing import Any
 
 from realtime_lrp import __version__, config
 from realtime_lrp.commands.kiosk.captions import folder_of, wrong_captions
-from realtime_lrp.commands.kiosk.folder import alone, state_folder
+from realtime_lrp.commands.kiosk.folder import single_instance, state_folder
 from realtime_lrp.commands.kiosk.health import why_not_written
 from realtime_lrp.commands.kiosk.lock import check_key
 from realtime_lrp.commands.kiosk.run import run
@@ -70,7 +70,7 @@ def start(
       Error: what `run` raises.
     """
     try:
-        with alone():
+        with single_instance():
             _log_to(state_folder() / "kiosk.log")
             return _run(settings, duration_s, stats, {**parts, "window": window})
     finally:

@@ -16,7 +16,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observation:
     """What decides, at a moment.
 
     Attributes:
@@ -45,11 +45,11 @@ class Transition:
 
     sources: tuple[State, ...]
     when: str
-    holds: Callable[["Machine", Seen], bool]
+    holds: Callable[["StateMachine", Observation], bool]
     target: State
 
 
-class Machine:
+class StateMachine:
     """The exhibit's state; it begins with the card of a network that is not loaded yet.
 
     Args:
@@ -67,7 +67,7 @@ class Machine:
         self.state = State.CARD
         self.since = self.last_present = now
 
-    def step(self, seen: Seen) -> State:
+    def step(self, seen: Observation) -> State:
         """Takes at most one transition; the state after it."""
         if seen.present:
             self.last_present = seen.now

@@ -21,7 +21,7 @@ LEAST, LEAST_KNOWN = 0.15, 0.5
 """An answer needs this much of the probability; the second where a class is called so."""
 
 
-class Visitor:
+class VisitorChoices:
     """Language and privacy card, by key or touch.
 
     Keys: 1 to 9 are the languages, "l" goes on to the next one, "p" shows the privacy card. While
@@ -88,7 +88,7 @@ class Visitor:
         return (mouse.over(places) or "elsewhere") if began else ""
 
 
-class Answer:
+class SmoothedAnswer:
     """The network's answer, averaged over the last maps.
 
     Attributes:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from realtime_lrp.commands.kiosk.captions import Captions, filled
-from realtime_lrp.commands.kiosk.lock import Lock
-from realtime_lrp.commands.kiosk.parts import Trouble
+from realtime_lrp.commands.kiosk.captions import Captions, with_seconds
+from realtime_lrp.commands.kiosk.lock import ExitLock
+from realtime_lrp.commands.kiosk.restarts import Fault
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.view.exhibit import (
     BACKGROUND,
@@ -16,7 +16,7 @@ from realtime_lrp.view.exhibit import (
     PageArtist,
     draw_card,
     draw_hold,
-    plan_of,
+    layout_of,
     visible_part,
 )
 from realtime_lrp.view.pad import draw_pad
@@ -33,7 +33,7 @@ ROUND_S = 420.0, 660.0
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class ScreenContent:
     """What is to be seen.
 
     Attributes:
@@ -48,7 +48,7 @@ class View:
     picture: np.ndarray | None
     made: ExplainedFrame | None
     page: Page
-    trouble: Trouble | None = None
+    trouble: Fault | None = None
     privacy: bool = False
     swapped: bool = False
 
@@ -59,7 +59,7 @@ def canvas_size(screen: tuple[int, int]) -> tuple[int, int]:
     return round(screen[0] * scale), round(screen[1] * scale)
 
 
-class Stage:
+class ScreenArtist:
     """Draws what is to be seen.
 
     Args:
@@ -76,7 +76,12 @@ class Stage:
         return self._pages.places
 
     def draw(
-        self, size: tuple[int, int], view: View | None, words: Captions, lock: Lock, now: float
+        self,
+        size: tuple[int, int],
+        view: ScreenContent | None,
+        words: Captions,
+        lock: ExitLock,
+        now: float,
     ) -> np.ndarray:
         """The canvas, uint8 [*size, 3] RGB.
 
@@ -96,11 +101,13 @@ class Stage:
             draw_hold(canvas, lock.held)
         return canvas
 
-    def _draw_view(self, canvas: np.ndarray, view: View, words: Captions, now: float) -> None:
+    def _draw_view(
+        self, canvas: np.ndarray, view: ScreenContent, words: Captions, now: float
+    ) -> None:
         canvas[:] = BACKGROUND
         size = canvas.shape[:2]
         far = round(DRIFT * min(size))
-        plan = plan_of(size, view.swapped, far, _drift(now, far))
+        plan = layout_of(size, view.swapped, far, _drift(now, far))
         if view.picture is not None:
             self._draw_picture(canvas, plan.picture, view.picture, view.made)
         self._pages.draw(canvas, plan, view.page)
@@ -108,7 +115,7 @@ class Stage:
             draw_card(canvas, words.privacy.title, words.privacy.text)
         elif view.trouble:
             card = getattr(words.cards, view.trouble.card)
-            text = filled(card.text, view.trouble.seconds)
+            text = with_seconds(card.text, view.trouble.seconds)
             draw_card(canvas, card.title, text, _drift(now, CARD_DRIFT * min(size)))
 
     def _draw_picture(
@@ -147,8 +154,8 @@ def _drift(now: float, far: float) -> tuple[int, int]:
     return round(x), round(y)
 
 
-def _draw_pad(canvas: np.ndarray, lock: Lock, words: Captions) -> None:
+def _draw_pad(canvas: np.ndarray, lock: ExitLock, words: Captions) -> None:
     line = words.leave.wrong if lock.wrong else words.leave.pin
     if lock.waits_s:
-        line = filled(words.leave.wait, lock.waits_s)
+        line = with_seconds(words.leave.wait, lock.waits_s)
     draw_pad(canvas, words.leave.title, line, lock.typed)

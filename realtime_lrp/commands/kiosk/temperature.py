@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import psutil
 
-from realtime_lrp.commands.kiosk.parts import Trouble
+from realtime_lrp.commands.kiosk.restarts import Fault
 
 COOLER = 10.0
 """Degrees below the limit at which the network works again."""
@@ -23,7 +23,7 @@ PROCESSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "cpu-thermal", "
 log = logging.getLogger(__name__)
 
 
-class Heat:
+class TemperatureWatch:
     """Whether the processor is too hot.
 
     Args:
@@ -37,7 +37,7 @@ class Heat:
         self._since: float | None = None
         self._asked = -math.inf
 
-    def trouble(self, now: float) -> Trouble | None:
+    def trouble(self, now: float) -> Fault | None:
         """The card of a processor that has to cool down."""
         if now - self._asked >= PERIOD_S:
             self._asked, self.temperature = now, self._measured()
@@ -49,7 +49,7 @@ class Heat:
                 log.warning("the processor has %.0f degrees: the network rests", self.temperature)
         if self._since is None:
             return None
-        return Trouble("hot", COOLING_S - (now - self._since) % COOLING_S)
+        return Fault("hot", COOLING_S - (now - self._since) % COOLING_S)
 
 
 def temperature() -> float | None:

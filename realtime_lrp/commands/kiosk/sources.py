@@ -22,14 +22,14 @@ CLIP = ASSETS / "demo.mp4"
 log = logging.getLogger(__name__)
 
 
-def camera_of(config: Config) -> OpenSource:
+def camera_opener(config: Config) -> OpenSource:
     """Opens the camera, read by a process of its own: one that hangs can be killed."""
     live = config.live
     asked = CameraSettings(live.camera_size, live.camera_fps, live.camera_format)
     return functools.partial(open_source, live.source, asked=asked, isolated=True)
 
 
-def as_in_a_mirror(picture: np.ndarray, mirror: bool) -> np.ndarray:
+def checked_and_mirrored(picture: np.ndarray, mirror: bool) -> np.ndarray:
     """A camera's picture with left and right changed, where `mirror` says so.
 
     Raises:
@@ -40,7 +40,7 @@ def as_in_a_mirror(picture: np.ndarray, mirror: bool) -> np.ndarray:
     return turned(picture, mirror)
 
 
-class Clips(Source):
+class ClipSource(Source):
     """The venue's clips in turn, again and again; the included one where they cannot be played.
 
     Args:

@@ -502,11 +502,11 @@ def test_weights_are_looked_at_and_never_downloaded(
     meant = replace(known, md5=hashlib.md5(b"all").hexdigest())
     monkeypatch.setitem(NETWORKS, "vgg16", replace(NETWORKS["vgg16"], download=meant))
     if there:
-        known.place.write_bytes(there)
+        known.path.write_bytes(there)
     options = {"--model": model} if model else {}
     row = only(network.weights(config.load(options=options)))
     assert row.mark == mark and row.found == f"{state}, vgg19: not yet"
-    assert ("528 MB" in row.advice and str(known.place) in row.advice) == (mark == "warning")
+    assert ("528 MB" in row.advice and str(known.path) in row.advice) == (mark == "warning")
 
 
 def test_little_memory_is_a_warning(monkeypatch):

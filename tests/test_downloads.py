@@ -17,7 +17,7 @@ from web import sends, serving
 
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.models import downloads, labels
-from realtime_lrp.models.downloads import Download, fetched
+from realtime_lrp.models.downloads import Download, fetch
 from realtime_lrp.models.labels import imagenet_labels
 from realtime_lrp.models.names import NETWORKS, application
 from realtime_lrp.models.networks import load_network
@@ -33,6 +33,16 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "models"
 
 
+def start_download(folder, address):
+    """Downloads w.h5 in a process of its own, in small chunks."""
+    code = (
+        "import realtime_lrp.models.downloads as d; "
+        f"d.CHUNK_BYTES = 1000; d.fetch(d.Download('{address}/w.h5', '{MD5}'))"
+    )
+    environment = {**os.environ, "KERAS_HOME": str(folder.parent)}
+    return subprocess.Popen([sys.executable, "-c", code], env=environment)
+
+
 def names(folder):
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
@@ -41,17 +51,17 @@ def test_the_right_file_is_downloaded_once(folder, caplog):
     """The second time nothing is asked for; the first time it says what comes and where to."""
     with serving(sends(BODY)) as (address, asked):
         for _ in range(2):
-            assert fetched(Download(f"{address}/w.h5", MD5)).read_bytes() == BODY
+            assert fetch(Download(f"{address}/w.h5", MD5)).read_bytes() == BODY
     assert asked == ["/w.h5"]
     assert names(folder) == ["w.h5"]
-    assert caplog.text.count("downloaded once (1.0 MB)") == 1
+    assert caplog.text.count("w.h5 once (1.0 MB)") == 1
 
 
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
         (sends(BODY[:-1]), MD5),
-        (sends(BODY[:500_000], len(BODY)), "500,000 of 1,048,576 bytes"),
+        (sends(BODY[:500_000], len(BODY)), r"500000 bytes read, 548576 more expected"),
         (sends(b"<html>Please log in</html>"), MD5),
         (sends(b"", status=404), "404"),
         (lambda handler: handler.wfile.write(b"no HTTP\r\n"), "could not be downloaded"),
@@ -61,7 +71,7 @@ def test_the_right_file_is_downloaded_once(folder, caplog):
 def test_what_is_not_the_file_is_never_kept(folder, answer, words):
     """Nothing is left in the folder, not even a part."""
     with serving(answer) as (address, _), pytest.raises(UnavailableError, match=words):
-        fetched(Download(f"{address}/w.h5", MD5))
+        fetch(Download(f"{address}/w.h5", MD5))
     assert names(folder) == []
 
 
@@ -76,7 +86,7 @@ def test_a_server_that_stands_still_is_given_up(folder, monkeypatch):
 
     begun = time.monotonic()
     with serving(answer) as (address, _), pytest.raises(UnavailableError, match="timed out"):
-        fetched(Download(f"{address}/w.h5", MD5))
+        fetch(Download(f"{address}/w.h5", MD5))
     hold.set()
     assert time.monotonic() - begun < 5
     assert names(folder) == []
@@ -86,7 +96,7 @@ def test_a_long_download_is_told(folder, monkeypatch, caplog):
     """Every few seconds how much has come."""
     monkeypatch.setattr(downloads, "REPORT_S", -1)
     with serving(sends(BODY)) as (address, _):
-        fetched(Download(f"{address}/w.h5", MD5))
+        fetch(Download(f"{address}/w.h5", MD5))
     assert "1.0 of 1.0 MB" in caplog.text
 
 
@@ -95,7 +105,7 @@ def test_a_part_in_the_place_of_the_file_is_downloaded_again(folder, caplog):
     folder.mkdir()
     (folder / "w.h5").write_bytes(BODY[:1000])
     with serving(sends(BODY)) as (address, asked):
-        assert fetched(Download(f"{address}/w.h5", MD5)).read_bytes() == BODY
+        assert fetch(Download(f"{address}/w.h5", MD5)).read_bytes() == BODY
     assert len(asked) == 1
     assert f"{folder / 'w.h5'} is damaged" in caplog.text
 
@@ -104,8 +114,8 @@ def test_a_damaged_file_without_a_server_is_named_and_kept(folder):
     """Offline: refused with its name; whose it is decides what becomes of it."""
     folder.mkdir()
     (folder / "w.h5").write_bytes(BODY[:1000])
-    with pytest.raises(UnavailableError, match=r"w\.h5 is not there, or damaged"):
-        fetched(Download("http://127.0.0.1:9/w.h5", MD5))
+    with pytest.raises(UnavailableError, match=r"w\.h5 is missing or damaged"):
+        fetch(Download("http://127.0.0.1:9/w.h5", MD5))
     assert names(folder) == ["w.h5"]
 
 
@@ -122,12 +132,7 @@ def test_a_killed_download_leaves_nothing_that_is_used(folder):
         hold.wait(30)
 
     with serving(answer) as (address, _):
-        code = (
-            "import realtime_lrp.models.downloads as d; "
-            f"d._CHUNK = 1000; d.fetched(d.Download('{address}/w.h5', '{MD5}'))"
-        )
-        environment = {**os.environ, "KERAS_HOME": str(folder.parent)}
-        child = subprocess.Popen([sys.executable, "-c", code], env=environment)
+        child = start_download(folder, address)
         assert arrived.wait(20)
         while not (parts := list(folder.glob("*.part"))) or not parts[0].stat().st_size:
             time.sleep(0.01)
@@ -135,15 +140,31 @@ def test_a_killed_download_leaves_nothing_that_is_used(folder):
         child.wait()
         hold.set()
         assert names(folder) == [parts[0].name]
-        assert fetched(Download(f"{address}/w.h5", MD5)).read_bytes() == BODY
+        assert fetch(Download(f"{address}/w.h5", MD5)).read_bytes() == BODY
     assert names(folder) == ["w.h5"]
+
+
+def test_two_processes_at_once_both_get_the_whole_file(folder):
+    """Each writes a part of its own; neither removes the other's."""
+    both_asked = threading.Barrier(2)
+
+    def answer(handler):
+        both_asked.wait(20)
+        sends(BODY)(handler)
+
+    with serving(answer) as (address, asked):
+        children = [start_download(folder, address) for _ in range(2)]
+        assert [child.wait(30) for child in children] == [0, 0]
+    assert len(asked) == 2
+    assert names(folder) == ["w.h5"]
+    assert (folder / "w.h5").read_bytes() == BODY
 
 
 def test_a_folder_that_cannot_be_written_is_named(folder):
     """Not a word about another place that Keras would take, /tmp/.keras."""
     folder.parent.joinpath("models").write_text("a file in its place")
     with pytest.raises(UnavailableError, match=r"w\.h5"):
-        fetched(Download("http://127.0.0.1:9/w.h5", MD5))
+        fetch(Download("http://127.0.0.1:9/w.h5", MD5))
 
 
 @pytest.mark.parametrize("name", ["vgg16", "vgg19"])
@@ -201,7 +222,7 @@ def test_a_class_index_with_another_checksum_is_not_used(folder, monkeypatch, ca
 def test_without_a_network_the_message_says_where_the_file_belongs(folder, monkeypatch):
     """Exit code 69, the file's name and its place."""
     right = NETWORKS["vgg16"].download
-    name = right.place.name
+    name = right.path.name
     wrong = Download(f"http://127.0.0.1:9/{name}", right.md5)
     monkeypatch.setitem(NETWORKS, "vgg16", application("VGG16", "large", wrong))
     with pytest.raises(UnavailableError) as refusal:

@@ -103,7 +103,7 @@ def test_unknown_models_are_refused(tmp_path):
 def test_random_vgg_needs_no_network(monkeypatch, tmp_path):
     """No download is tried, not even of the labels."""
     monkeypatch.setattr(downloads, "FOLDER", tmp_path)
-    monkeypatch.setattr(downloads, "_download", lambda wanted: pytest.fail("a download"))
+    monkeypatch.setattr(downloads, "_download", lambda download: pytest.fail("a download"))
     network = load_network("vgg16", "random")
     assert network.model.output_shape == (None, 1000)
     assert network.labels is None

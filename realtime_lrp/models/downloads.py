@@ -1,13 +1,12 @@
-"""Files of Keras that are downloaded once: whole, and the ones that were meant, or not used."""
+"""Weights and labels that are downloaded once into Keras's own cache folder.
 
-import functools
-import hashlib
-import http.client
+A file is used only if its checksum is the published one. Anything that replaces this must never
+leave an incomplete or changed file under its final name.
+"""
+
 import logging
 import os
 import time
-import urllib.error
-import urllib.request
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,102 +18,117 @@ FOLDER = Path(os.environ.get("KERAS_HOME") or os.path.expanduser("~/.keras")) / 
 """Where Keras keeps what it downloads."""
 
 TIMEOUT_S = 30
-"""Seconds without a byte until a download is given up."""
+"""A download fails after this many seconds without data."""
 
 REPORT_S = 10
-"""Seconds between two lines about a download that goes on."""
+"""Seconds between two progress lines."""
 
-_CHUNK = 1 << 20
-
-_md5 = functools.partial(hashlib.md5, usedforsecurity=False)
+CHUNK_BYTES = 1 << 20
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Download:
-    """A file that anybody can get.
+    """A public file with a known checksum.
 
     Attributes:
-      url: where it is; its last part is the file's name.
-      md5: its checksum as Keras publishes it; nobody knows how to make another file for a given
-        one.
+      url: its address; the last part is the file's name.
+      md5: its checksum, as Keras publishes it.
     """
 
     url: str
     md5: str
 
     @property
-    def place(self) -> Path:
-        """Where it is kept."""
+    def path(self) -> Path:
+        """Where the file is kept."""
         return FOLDER / self.url.rsplit("/", 1)[-1]
 
     @property
-    def intact(self) -> bool:
-        """Whether the right file is there."""
-        return self.place.exists() and _checksum(self.place) == self.md5
+    def is_intact(self) -> bool:
+        """Whether the file is there and has the right checksum."""
+        import pooch  # here, so that `--help` does not wait for it
+
+        return self.path.exists() and pooch.file_hash(str(self.path), "md5") == self.md5
 
 
-def fetched(wanted: Download) -> Path:
-    """The file's place, once the right file is there; it is downloaded where it is not.
-
-    A file with another checksum, such as a part that an earlier program left, is downloaded again.
+def fetch(download: Download) -> Path:
+    """Returns the path of the file; downloads it if it is missing or its checksum is wrong.
 
     Raises:
-      UnavailableError: it is not there and cannot be downloaded.
+      UnavailableError: the file is not there and cannot be downloaded.
     """
-    place = wanted.place
+    path = download.path
     try:
-        if wanted.intact:
-            return place
-        if place.exists():
-            log.warning("%s is damaged and is downloaded again", place)
-        _download(wanted)
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        cause = error.reason if type(error) is urllib.error.URLError else error
-        why = first_line(cause) if isinstance(cause, Exception) else cause
+        if not download.is_intact:
+            if path.exists():
+                log.warning("%s is damaged and will be downloaded again", path)
+            _download(download)
+    except (OSError, ValueError) as error:  # the errors of requests are OSErrors
         raise UnavailableError(
-            f"{place.name} is not there, or damaged, and could not be downloaded ({why})."
+            f"{path.name} is missing or damaged, and {download.url} could not be downloaded "
+            f"({_reason(error)})."
         ) from error
-    return place
+    return path
 
 
-def _checksum(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, _md5).hexdigest()
+def _download(download: Download) -> None:
+    import pooch
 
-
-def _download(wanted: Download) -> None:
-    wanted.place.parent.mkdir(parents=True, exist_ok=True)
-    for old in stale_parts(wanted.place):
-        with suppress(OSError):  # another process may be faster
-            old.unlink()
-    part = part_path(wanted.place)
+    path = download.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for stale in stale_parts(path):
+        with suppress(OSError):  # another process may have removed it
+            stale.unlink()
+    part = part_path(path)
+    receive = pooch.HTTPDownloader(_ProgressLog(path), CHUNK_BYTES, timeout=TIMEOUT_S)
     try:
-        _receive(wanted, part)
-        os.replace(part, wanted.place)
+        receive(download.url, str(part), None)
+        md5 = pooch.file_hash(str(part), "md5")
+        if md5 != download.md5:
+            raise ValueError(f"expected the MD5 checksum {download.md5}, received {md5}")
+        os.replace(part, path)
     finally:
-        with suppress(OSError):
-            part.unlink()
+        part.unlink(missing_ok=True)
 
 
-def _receive(wanted: Download, part: Path) -> None:
-    """Writes what the server sends, to the disk as well, and compares it."""
-    checksum, received, told = _md5(), 0, time.monotonic()
-    with urllib.request.urlopen(wanted.url, timeout=TIMEOUT_S) as server, part.open("wb") as file:
-        size = int(server.headers.get("Content-Length") or 0)
-        log.warning("%s is downloaded once (%.1f MB)", wanted.place, size / 1e6)
-        while chunk := server.read(_CHUNK):
-            file.write(chunk)
-            checksum.update(chunk)
-            received += len(chunk)
-            if time.monotonic() - told > REPORT_S:
-                log.warning("%.1f of %.1f MB", received / 1e6, size / 1e6)
-                told = time.monotonic()
-        file.flush()
-        os.fsync(file.fileno())
-    if checksum.hexdigest() != wanted.md5:
-        raise ValueError(
-            f"{received:,} of {size:,} bytes came with the checksum {checksum.hexdigest()}, "
-            f"not {wanted.md5}"
-        )
+class _ProgressLog:
+    """The progress bar that pooch calls: logs the size, then every `REPORT_S` what has come.
+
+    Attributes:
+      total: bytes in all, 0 if the server did not say; pooch sets it before the first `update`.
+    """
+
+    def __init__(self, path: Path):
+        self.total = 0
+        self._path = path
+        self._received = 0
+        self._reported = 0.0
+
+    def update(self, count: int) -> None:
+        """Counts bytes; pooch counts whole chunks, so the last one may be too many."""
+        now = time.monotonic()
+        if not self._reported:
+            log.warning("Downloading %s once (%.1f MB)", self._path, self.total / 1e6)
+            self._reported = now
+        self._received += count
+        if now - self._reported > REPORT_S:
+            received = min(self._received, self.total or self._received)
+            log.warning("%.1f of %.1f MB", received / 1e6, self.total / 1e6)
+            self._reported = now
+
+    def reset(self) -> None:
+        """Called once before the last update, which then counts the whole file."""
+        self._received = 0
+
+    def close(self) -> None:
+        """Called at the end."""
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong: the innermost of the errors that requests and urllib3 wrap."""
+    inner = getattr(error, "reason", None) or next(iter(error.args), None)
+    if isinstance(inner, BaseException):
+        return _reason(inner)
+    return inner if isinstance(inner, str) else first_line(error)

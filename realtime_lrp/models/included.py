@@ -8,7 +8,7 @@ import numpy as np
 
 from realtime_lrp.config import ASSETS
 from realtime_lrp.errors import UnavailableError, UsageError
-from realtime_lrp.models.downloads import Download, fetched
+from realtime_lrp.models.downloads import Download, fetch
 from realtime_lrp.models.labels import imagenet_labels
 from realtime_lrp.models.names import Loaded
 from realtime_lrp.models.size import built, start_at_zero
@@ -64,10 +64,10 @@ def _randomise(model: keras.Model) -> None:
 
 def _downloaded(weights: Download) -> Path:
     try:
-        return fetched(weights)
+        return fetch(weights)
     except UnavailableError as error:
         raise UnavailableError(
-            f"{error}\nConnect to the internet once, put the file at {weights.place}, add "
+            f"{error}\nConnect to the internet once, put the file at {weights.path}, add "
             "--weights FILE, or take --model shapes, which needs no download."
         ) from error
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from realtime_lrp.errors import DamagedInputError, MissingInputError, UnavailableError
-from realtime_lrp.models.downloads import Download, fetched
+from realtime_lrp.models.downloads import Download, fetch
 
 log = logging.getLogger(__name__)
 
@@ -77,13 +77,13 @@ def imagenet_labels(download: bool) -> list[str] | None:
     Args:
       download: whether the index may be downloaded; else only Keras's cache is looked at.
     """
-    if not download and not CLASS_INDEX.place.exists():
+    if not download and not CLASS_INDEX.path.exists():
         return None
     try:
-        return read_labels(fetched(CLASS_INDEX))
+        return read_labels(fetch(CLASS_INDEX))
     except UnavailableError as error:
         log.warning(
             "%s Classes are shown by index. Put the file at %s or add --labels FILE",
-            error, CLASS_INDEX.place,
+            error, CLASS_INDEX.path,
         )  # fmt: skip
         return None

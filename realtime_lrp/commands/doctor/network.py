@@ -145,12 +145,12 @@ def weights(settings: Settings) -> Iterator[Row]:
     for name, network in NETWORKS.items():
         if (download := network.download) is None:
             continue
-        state = "there" if download.intact else "damaged" if download.place.exists() else "not yet"
+        state = "there" if download.is_intact else "damaged" if download.path.exists() else "not yet"
         states.append(f"{name}: {state}")
         if name == needed and state != "there":
             advice = (
                 f"{network.description}: that happens by itself, with internet access. Without it: "
-                f"put them at {download.place}, or take --model shapes"
+                f"put them at {download.path}, or take --model shapes"
             )
     yield Row("warning" if advice else "ok", "weights", ", ".join(states), advice)
 

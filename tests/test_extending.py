@@ -17,7 +17,7 @@ import pytest
 from realtime_lrp import COLORMAPS, COMPOSITES, METHODS, RULES
 from realtime_lrp.config import legal_values
 from realtime_lrp.models.names import NETWORKS
-from realtime_lrp.models.untrusted.allowed import KINDS
+from realtime_lrp.models.untrusted.allowlist import ALLOWED_CLASSES
 from realtime_lrp.relevance.layers import ACTIVATIONS, LAYERS
 from realtime_lrp.video.sources import SOURCES
 
@@ -40,7 +40,7 @@ def blocks(title, language="python"):
 @pytest.fixture(autouse=True)
 def tables():
     """Every table is as it was once a test is over."""
-    changed = (*TABLES.values(), keras.saving.get_custom_objects(), KINDS["keras.layers"])
+    changed = (*TABLES.values(), keras.saving.get_custom_objects(), ALLOWED_CLASSES["keras.layers"])
     before = [copy.copy(table) for table in changed]
     yield
     for table, rows in zip(changed, before, strict=True):

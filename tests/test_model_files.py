@@ -24,9 +24,9 @@ from keras import layers
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
 from realtime_lrp.models import size
 from realtime_lrp.models.networks import load_network
-from realtime_lrp.models.untrusted import allowed, hdf5, keras_files
-from realtime_lrp.models.untrusted.allowed import check_description
-from realtime_lrp.models.untrusted.keras_files import load_model, load_weights
+from realtime_lrp.models.untrusted import allowlist, hdf5_check, loading
+from realtime_lrp.models.untrusted.allowlist import check_description
+from realtime_lrp.models.untrusted.loading import load_model, load_weights
 from realtime_lrp.relevance import layers as rules
 
 GIB = 1 << 30
@@ -248,17 +248,17 @@ def serialised(one):
 def test_every_layer_that_has_a_rule_is_allowed():
     """The two tables agree: a new row needs its name in the other one."""
     expected = {kind.__name__ for kind in rules.LAYERS} | {"InputLayer"}
-    assert set(allowed.LAYERS) == expected
-    assert set(allowed.ACTIVATIONS) == {*rules.NONNEGATIVE, *rules.SIGNED, "linear"}
+    assert set(allowlist.LAYERS) == expected
+    assert set(allowlist.ACTIVATIONS) == {*rules.NONNEGATIVE, *rules.SIGNED, "linear"}
     for operation in (*rules.OPERATIONS, *rules.FUNCTIONS, rules.DIVISION):
-        assert operation.__name__ in allowed.KINDS[operation.__module__]
-    names = set().union(*allowed.KINDS.values())
+        assert operation.__name__ in allowlist.ALLOWED_CLASSES[operation.__module__]
+    names = set().union(*allowlist.ALLOWED_CLASSES.values())
     assert names >= set(rules.BY_NAME)
 
 
 def test_nothing_that_is_allowed_runs_code_or_reads_files():
     """No class of the table has a way to code, files or other modules among its arguments."""
-    for module, kinds in allowed.KINDS.items():
+    for module, kinds in allowlist.ALLOWED_CLASSES.items():
         assert module is None or module.startswith("keras")
         assert not kinds & {
             "Lambda", "StringLookup", "IntegerLookup", "TextVectorization", "TorchModuleWrapper",
@@ -380,10 +380,10 @@ def test_damaged_model_files_are_refused(tiny_model, tmp_path, here, kind):
 
 def test_bombs_are_refused_before_they_are_unpacked(parts, tmp_path, here, monkeypatch):
     """A description and weights that are mostly zeros; limits made small for the test."""
-    monkeypatch.setattr(keras_files, "SMALL", 1 << 20)
+    monkeypatch.setattr(loading, "SMALL", 1 << 20)
     for name, size_ in (
-        ("config.json", keras_files.MOST_DESCRIPTION + 1),
-        (keras_files.WEIGHTS, 4 << 20),
+        ("config.json", loading.MOST_DESCRIPTION + 1),
+        (loading.WEIGHTS, 4 << 20),
     ):
         path = archived(tmp_path / "m.keras", {**parts, name: bytes(size_)}, zipfile.ZIP_DEFLATED)
         with pytest.raises(DamagedInputError, match=f"claims {size_:,} bytes"):
@@ -392,12 +392,12 @@ def test_bombs_are_refused_before_they_are_unpacked(parts, tmp_path, here, monke
 
 def test_bytes_that_an_archive_only_claims_to_hold_do_not_count(parts, tmp_path, here, monkeypatch):
     """Weights that are mostly zeros, with a packed size beyond the archive's."""
-    monkeypatch.setattr(keras_files, "SMALL", 1 << 20)
+    monkeypatch.setattr(loading, "SMALL", 1 << 20)
     path = tmp_path / "m.keras"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in {**parts, keras_files.WEIGHTS: bytes(4 << 20)}.items():
+        for name, data in {**parts, loading.WEIGHTS: bytes(4 << 20)}.items():
             archive.writestr(name, data)
-        archive.getinfo(keras_files.WEIGHTS).compress_size = 4 << 20
+        archive.getinfo(loading.WEIGHTS).compress_size = 4 << 20
     with pytest.raises(DamagedInputError, match=f"holds {path.stat().st_size:,}"):
         load_model(path)
 
@@ -513,7 +513,7 @@ def test_bytes_that_hang_or_crash_the_library_do_so_in_a_child(tmp_path, monkeyp
     path = tmp_path / "w.weights.h5"
     dense().save_weights(path)
     with monkeypatch.context() as patched:
-        patched.setattr(hdf5, "WAITED", 0.0)
+        patched.setattr(hdf5_check, "WAITED", 0.0)
         with pytest.raises(DamagedInputError, match=r"w\.weights\.h5.*does not end within 0 s"):
             load_weights(dense(), path)
     monkeypatch.setattr(sys, "executable", shutil.which("false"))

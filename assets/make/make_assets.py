@@ -81,7 +81,7 @@ def make_network(folder: Path) -> None:
 
 def measure_network(folder: Path) -> None:
     """Measures `shapes.keras` on pictures it has never seen, into `shapes.json`."""
-    from realtime_lrp.models.untrusted.keras_files import load_model
+    from realtime_lrp.models.untrusted.loading import load_model
     from realtime_lrp.relevance.explainer import Explainer
 
     model = load_model(folder / "shapes.keras")

@@ -10,9 +10,9 @@ from realtime_lrp.config import ASSETS
 from realtime_lrp.errors import UnavailableError, UsageError
 from realtime_lrp.models.downloads import Download, fetch
 from realtime_lrp.models.labels import imagenet_labels
-from realtime_lrp.models.names import Loaded
+from realtime_lrp.models.loaded import Loaded
 from realtime_lrp.models.size import built, start_at_zero
-from realtime_lrp.models.untrusted.keras_files import load_model, load_weights
+from realtime_lrp.models.untrusted.loading import load_model, load_weights
 
 log = logging.getLogger(__name__)
 

@@ -5,28 +5,11 @@ This module stays light: TensorFlow is imported once a network is loaded.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
 
 from realtime_lrp.models.downloads import Download
-
-if TYPE_CHECKING:
-    import keras
+from realtime_lrp.models.loaded import Loaded
 
 _KERAS = "https://storage.googleapis.com/tensorflow/keras-applications"
-
-
-class Loaded(NamedTuple):
-    """What a network consists of.
-
-    Attributes:
-      model: the Keras model.
-      preprocessing: what its pictures go through: "caffe", "tf", "torch", "rescale" or "none".
-      labels: class names in order, or None where they are not known.
-    """
-
-    model: "keras.Model"
-    preprocessing: str = "none"
-    labels: list[str] | None = None
 
 
 Load = Callable[[str | None, list[str] | None], Loaded]

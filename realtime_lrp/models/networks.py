@@ -17,9 +17,10 @@ from realtime_lrp.errors import (
 )
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import read_labels
-from realtime_lrp.models.names import NETWORKS, Loaded
+from realtime_lrp.models.loaded import Loaded
+from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.models.preprocessing import PREPROCESSING, preprocess
-from realtime_lrp.models.untrusted.keras_files import load_model
+from realtime_lrp.models.untrusted.loading import load_model
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ def command(module: str, *words: str) -> list[str]:
     that is called like a module of ours.
 
     Args:
-      module: such as "realtime_lrp.models.untrusted.hdf5".
+      module: such as "realtime_lrp.models.untrusted.hdf5_check".
       words: what follows on the command line.
     """
     return [sys.executable, "-P", "-c", _RUN, module, *words]

@@ -145,7 +145,9 @@ def weights(settings: Settings) -> Iterator[Row]:
     for name, network in NETWORKS.items():
         if (download := network.download) is None:
             continue
-        state = "there" if download.is_intact else "damaged" if download.path.exists() else "not yet"
+        state = (
+            "there" if download.is_intact else "damaged" if download.path.exists() else "not yet"
+        )
         states.append(f"{name}: {state}")
         if name == needed and state != "there":
             advice = (

@@ -34,7 +34,7 @@ _MODELS = {"Functional", "Sequential"}
 _POLICIES = {"DTypePolicy", "FloatDTypePolicy", "QuantizedDTypePolicy"}
 _NUMBERS = ("bool", "int", "uint", "float", "bfloat")
 
-KINDS: dict[str | None, set[str]] = {
+ALLOWED_CLASSES: dict[str | None, set[str]] = {
     None: {"__keras_tensor__", "__numpy__", "__tensor__"},
     "keras": _MODELS | _POLICIES,
     "keras.models": _MODELS,
@@ -163,7 +163,7 @@ def _known(part: dict[str, Any], kind: str | None, module: str | None) -> bool:
     if kind in ("__numpy__", "__tensor__"):
         config = part.get("config")
         return isinstance(config, dict) and str(config.get("dtype")).startswith(_NUMBERS)
-    return kind in KINDS.get(module, ())
+    return kind in ALLOWED_CLASSES.get(module, ())
 
 
 def _registered(name: Any) -> bool:
@@ -183,7 +183,7 @@ def _refusal(file: str, kind: str | None, module: str | None, name: str | None) 
             f"Layer {name!r} ({kind}) of {file} cannot be explained: relevance has no rule for "
             "this type. Replace the layer in the model, or add a row to LAYERS in "
             "realtime_lrp/relevance/layers.py and its name to "
-            "realtime_lrp/models/untrusted/allowed.py."
+            "realtime_lrp/models/untrusted/allowlist.py."
         )
     return (
         f"{file} needs code that is not in Keras or has no place in a network "

@@ -10,8 +10,8 @@ from typing import Any
 import keras
 
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.models.untrusted.allowed import MOST_SHOWN
-from realtime_lrp.models.untrusted.hdf5 import Held, Shapes, held_by
+from realtime_lrp.models.untrusted.allowlist import MOST_SHOWN
+from realtime_lrp.models.untrusted.hdf5_check import Held, Shapes, held_by
 
 
 def check_weights(path: Path, model: keras.Model, file: str) -> None:

@@ -22,8 +22,8 @@ import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError, Error, UnavailableError, first_line
 from realtime_lrp.models.size import built, start_at_zero, too_large
-from realtime_lrp.models.untrusted.allowed import check_description
-from realtime_lrp.models.untrusted.fitting import check_weights
+from realtime_lrp.models.untrusted.allowlist import check_description
+from realtime_lrp.models.untrusted.weight_shapes import check_weights
 
 DESCRIPTION, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"
 """The members of a .keras archive that are read; the last one only for an error's sake."""

@@ -73,7 +73,7 @@ def held_by(path: Path, file: str) -> Held:
     try:
         done = subprocess.run(
             children.command(
-                "realtime_lrp.models.untrusted.hdf5", str(path), str(math.ceil(most_s))
+                "realtime_lrp.models.untrusted.hdf5_check", str(path), str(math.ceil(most_s))
             ),
             stdin=subprocess.DEVNULL,
             capture_output=True,

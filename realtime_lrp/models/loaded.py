@@ -1,0 +1,20 @@
+"""What loading gives: the one type that the table of names and the loaders share."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import keras
+
+
+class Loaded(NamedTuple):
+    """A model with what is known about its pictures and classes.
+
+    Attributes:
+      model: the Keras model.
+      preprocessing: what its pictures go through: "caffe", "tf", "torch", "rescale" or "none".
+      labels: class names in order, or None if they are not known.
+    """
+
+    model: "keras.Model"
+    preprocessing: str = "none"
+    labels: list[str] | None = None

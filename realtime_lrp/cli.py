@@ -450,11 +450,11 @@ def video(settings: config.Settings, **request: Any) -> None:
 @click.option("--summary", is_flag=True, help="writes a picture of them all (.summary.png)")
 @_MAPS
 @configured(*EXPLAIN)
-def image(settings: config.Settings, **request: Any) -> None:
+def image(settings: config.Settings, **options: Any) -> None:
     """Pictures to overlaid pictures (.png, .jpg) or raw maps (.npz)."""
     from realtime_lrp.commands import image as mode
 
-    _say(mode.run(settings.config, mode.Request(**request)))
+    _say(mode.run(settings.config, mode.ImageOptions(**options)))
 
 
 @cli.command()
@@ -493,7 +493,7 @@ def inspect(settings: config.Settings, picture: Path, logdir: Path, overwrite: b
     "--model", "--weights", "--labels", "--preprocess", "--size", "--pool", "--precision",
     "--colormap", "--opacity",
 )  # fmt: skip
-def evaluate(settings: config.Settings, **request: Any) -> None:
+def evaluate(settings: config.Settings, **options: Any) -> None:
     """Measures how well the maps of every composite and method point at the object.
 
     Without --images: the embedded network on symbols drawn for it. With --images and --boxes:
@@ -502,7 +502,7 @@ def evaluate(settings: config.Settings, **request: Any) -> None:
     """
     from realtime_lrp.commands.evaluate import run as mode
 
-    _say(mode.run(settings.config, mode.Request(**request)))
+    _say(mode.run(settings.config, mode.EvaluateOptions(**options)))
 
 
 @cli.command()

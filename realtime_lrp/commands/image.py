@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Request:
+class ImageOptions:
     """What is asked for besides the configuration.
 
     Attributes:
@@ -61,7 +61,7 @@ class Request:
     maps: Path | None = None
 
 
-def run(config: Config, request: Request) -> list[str]:
+def run(config: Config, options: ImageOptions) -> list[str]:
     """Explains each picture and writes it; damaged ones among several are left out and named.
 
     Returns:
@@ -70,18 +70,18 @@ def run(config: Config, request: Request) -> list[str]:
     Raises:
       DamagedInputError: no picture can be read, or explained.
     """
-    sources = inputs_of(request.inputs, PICTURES, "picture")
-    targets = outputs_for(sources, request.output, ".png", OUTPUTS, request.overwrite)
+    sources = inputs_of(options.inputs, PICTURES, "picture")
+    targets = outputs_for(sources, options.output, ".png", OUTPUTS, options.overwrite)
     if all(source.suffix.lower() == ".npz" for source in sources):
-        return [_drawn_again(*pair, request) for pair in zip(sources, targets, strict=True)]
-    beside = _beside(request, targets)
+        return [_drawn_again(*pair, options) for pair in zip(sources, targets, strict=True)]
+    beside = _beside(options, targets)
     engine, lines = None, []
     with ExitStack() as stack:
-        kept = _Kept(beside.open(stack, request.overwrite))
+        kept = _Kept(beside.open(stack, options.overwrite))
         for source, target, picture in _readable(sources, targets):
             engine = engine or Engine(config)
             try:
-                result = _explained(config, engine, picture, target, request.overwrite)
+                result = _explained(config, engine, picture, target, options.overwrite)
             except NotFiniteError as error:
                 if len(sources) == 1:
                     raise
@@ -98,25 +98,25 @@ def run(config: Config, request: Request) -> list[str]:
     return lines
 
 
-def _beside(request: Request, targets: Sequence[Path]) -> Companions:
+def _beside(options: ImageOptions, targets: Sequence[Path]) -> Companions:
     """What is made beside the pictures, once it is sure that it can be.
 
     Raises:
       OutputError: it cannot be made, or is the output of a picture.
     """
     together = targets[0].parent / TOGETHER if len(targets) > 1 else targets[0]
-    beside = Companions.named_after(together, request.sidecar, request.summary, request.maps)
-    beside.check(request.overwrite)
+    beside = Companions.named_after(together, options.sidecar, options.summary, options.maps)
+    beside.check(options.overwrite)
     for one in beside.paths:
         if one in targets:
             raise OutputError(f"{str(one)!r} is the output of a picture. Rename that.")
     return beside
 
 
-def _drawn_again(source: Path, target: Path, request: Request) -> str:
+def _drawn_again(source: Path, target: Path, options: ImageOptions) -> str:
     if target.suffix.lower() not in PICTURES:
         raise UsageError(f"{str(target)!r}: a kept view becomes a picture, .png or .jpg.")
-    write_picture(target, redrawn(source), request.overwrite)
+    write_picture(target, redrawn(source), options.overwrite)
     return f"{source.name}: drawn again -> {target}"
 
 

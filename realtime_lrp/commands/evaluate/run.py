@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Request:
+class EvaluateOptions:
     """The command's own options.
 
     Attributes:
@@ -65,12 +65,12 @@ class Request:
     overwrite: bool = False
 
 
-def run(config: Config, request: Request) -> list[str]:
+def run(config: Config, options: EvaluateOptions) -> list[str]:
     """Measures every composite and method.
 
     Args:
       config: the effective configuration; its method, composite and target are not measured.
-      request: the command's own options.
+      options: the command's own options.
 
     Returns:
       A table and its explanation, as lines.
@@ -80,34 +80,34 @@ def run(config: Config, request: Request) -> list[str]:
       MissingInputError, DamagedInputError: photos or boxes that cannot be used.
       OutputError: a file cannot be made.
     """
-    _check_outputs(request)
-    images, boxes = request.images, request.boxes
+    _check_outputs(options)
+    images, boxes = options.images, options.boxes
     if (images is None) != (boxes is None):
         raise UsageError("--images DIR and --boxes FILE.json belong together. Give both or none.")
     if images and boxes:
         known = read_boxes(boxes, images)
         engine = Engine(config, keep_model=True)
-        samples = photos(images, known, engine, request.count)
+        samples = photos(images, known, engine, options.count)
     else:
         engine = Engine(_for_drawn_pictures(config), keep_model=True)
-        samples = drawn(request.count or COUNT, request.seed)
-    trial = Trial(engine, samples, request.seed)
-    report = {"network": engine.network.name, "seed": request.seed, **trial.run()}
-    if request.json:
-        with atomic_file(request.json, request.overwrite) as part:
+        samples = drawn(options.count or COUNT, options.seed)
+    trial = Trial(engine, samples, options.seed)
+    report = {"network": engine.network.name, "seed": options.seed, **trial.run()}
+    if options.json:
+        with atomic_file(options.json, options.overwrite) as part:
             part.write_text(json.dumps(report, indent=1) + "\n")
-    if request.picture:
+    if options.picture:
         write_picture(
-            request.picture, sheet(config, samples.pictures, trial.maps), request.overwrite
+            options.picture, sheet(config, samples.pictures, trial.maps), options.overwrite
         )
     return lines(report)
 
 
-def _check_outputs(request: Request) -> None:
-    for target in filter(None, (request.json, request.picture)):
-        check_output(target, request.overwrite)
-    if request.picture and request.picture.suffix.lower() not in (".png", ".jpg", ".jpeg"):
-        raise UsageError(f"{str(request.picture)!r}: expected a name that ends in .png or .jpg.")
+def _check_outputs(options: EvaluateOptions) -> None:
+    for target in filter(None, (options.json, options.picture)):
+        check_output(target, options.overwrite)
+    if options.picture and options.picture.suffix.lower() not in (".png", ".jpg", ".jpeg"):
+        raise UsageError(f"{str(options.picture)!r}: expected a name that ends in .png or .jpg.")
 
 
 def _for_drawn_pictures(config: Config) -> Config:

@@ -10,6 +10,7 @@ import pytest
 from realtime_lrp import config
 from realtime_lrp.commands.demo import CLIP
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.video.reader import VideoReader
 
 
@@ -62,7 +63,7 @@ def explained():
     moments = {second: frames[round(second * 30)] for second in SHOWN}
     results = engine.explain(list(moments.values()))
     return {
-        second: (picture, result, engine.top(result.scores, 1)[0])
+        second: (picture, result, top_scores(engine, result.scores, 1)[0])
         for (second, picture), result in zip(moments.items(), results, strict=True)
     }
 

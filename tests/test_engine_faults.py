@@ -131,11 +131,11 @@ def test_a_batch_that_is_too_large_is_explained_in_halves(tiny_model, rng):
     engine = engines.Engine(settings(tiny_model))
     pictures = rng.integers(0, 256, (7, 40, 50, 3), np.uint8)
     expected = [engine.explain([picture])[0] for picture in pictures]
-    engine._explain = bounded = Bounded(engine._explain, 2)
+    engine._pipeline = bounded = Bounded(engine._pipeline, 2)
     for result, right in zip(engine.explain(pictures), expected, strict=True):
         np.testing.assert_allclose(result.relevance, right.relevance, atol=1e-6)
     assert bounded.tried == [7, 3, 1, 2, 4, 2, 2]
-    engine._explain = Bounded(bounded._explain, 0)
+    engine._pipeline = Bounded(bounded._explain, 0)
     with pytest.raises(UnavailableError, match="memory does not suffice to explain one picture"):
         engine.explain(pictures)
 

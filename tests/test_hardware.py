@@ -11,6 +11,7 @@ from realtime_lrp import config
 from realtime_lrp.commands.bench import run as bench
 from realtime_lrp.engine import device as hardware
 from realtime_lrp.engine import engine as engines
+from realtime_lrp.engine import loading
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime import explaining as relevance_thread
 from realtime_lrp.realtime.explaining import first_request
@@ -142,11 +143,11 @@ def test_a_full_gpu_hands_over_to_the_cpu(tiny_model, on_gpu, caplog, monkeypatc
         """What a tensor does whose operation found no memory."""
 
         def numpy(self):
-            raise engines.tf.errors.ResourceExhaustedError(None, None, "OOM")
+            raise hardware.tf.errors.ResourceExhaustedError(None, None, "OOM")
 
-    loads, load = [], engines.load_network
-    monkeypatch.setattr(engines, "load_network", lambda *words: loads.append(1) or load(*words))
-    engine._explain = lambda batch: (Full(), Full(), [(Full(), Full(), Full())], [Full()])
+    loads, load = [], loading.load_network
+    monkeypatch.setattr(loading, "load_network", lambda *words: loads.append(1) or load(*words))
+    engine._pipeline = lambda batch: (Full(), Full(), [(Full(), Full(), Full())], [Full()])
     begun = [engine.begin([picture]) for picture in pictures]
     results = [one()[0] for one in begun]
     assert (engine.device, engine.in_flight, len(loads)) == ("CPU", 1, 1)
@@ -156,9 +157,9 @@ def test_a_full_gpu_hands_over_to_the_cpu(tiny_model, on_gpu, caplog, monkeypatc
         np.testing.assert_array_equal(result.maps[0].strength, right.maps[0].strength)
 
     def full(batch):
-        raise engines.tf.errors.ResourceExhaustedError(None, None, "OOM")
+        raise hardware.tf.errors.ResourceExhaustedError(None, None, "OOM")
 
-    engine._explain = full
+    engine._pipeline = full
     with pytest.raises(UnavailableError):  # the CPU has no one behind it
         engine.explain(pictures)
 
@@ -206,7 +207,7 @@ def test_so_many_frames_are_in_flight_and_maps_keep_their_order(in_flight, tiny_
 
 def test_a_processor_without_bfloat16_says_so(run, tiny_model, tmp_path, monkeypatch):
     """An explicit bfloat16 is refused in words; `bench` measures float32 alone."""
-    monkeypatch.setattr(engines, "computes_bfloat16", lambda: False)
+    monkeypatch.setattr(loading, "computes_bfloat16", lambda: False)
     words = ("--model", tiny_model, "--preprocess", "none", "--precision", "bfloat16")
     media.write_picture(tmp_path / "in.png", media.plain(size=(40, 40)))
     code, _, err = run("image", tmp_path / "in.png", "-o", tmp_path / "out.png", *words)

@@ -8,6 +8,7 @@ import pytest
 
 from realtime_lrp import Explainer, config
 from realtime_lrp.engine import engine as engines
+from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.realtime import engine_cache as engine_caches
 from realtime_lrp.realtime import explaining as relevance_thread
 from realtime_lrp.realtime.explaining import first_request
@@ -207,7 +208,7 @@ def test_patches_change_the_score_and_what_it_was_is_told(frames):
         np.testing.assert_allclose(made.result.scores, right.scores, atol=1e-5)
         assert made.scores[0][1] < clear.scores[0][1] or made.scores[0] != clear.scores[0]
         before = dict(zip((label for label, _ in made.scores), made.uncovered, strict=True))
-        for label, score in engine.top(clear.result.scores, 15):
+        for label, score in top_scores(engine, clear.result.scores, 15):
             if label in before:
                 assert before[label] == pytest.approx(score, abs=1e-5)
         assert clear.uncovered is None

@@ -26,10 +26,10 @@ def with_tiny(tiny_model, tmp_path):
 def seen(monkeypatch):
     """The tensors that the network gets."""
     tensors = []
-    between = Explainer.between
+    compile_pipeline = Explainer.compile_pipeline
 
     def spied(self, before, after):
-        run = between(self, before, after)
+        run = compile_pipeline(self, before, after)
 
         def spy(pictures):
             tensors.append(before(pictures).numpy())
@@ -37,7 +37,7 @@ def seen(monkeypatch):
 
         return spy
 
-    monkeypatch.setattr(Explainer, "between", spied)
+    monkeypatch.setattr(Explainer, "compile_pipeline", spied)
     return tensors
 
 

@@ -11,6 +11,7 @@ from viewer import Viewer, engine_of, found
 from realtime_lrp.commands.live import figures
 from realtime_lrp.commands.live.controls import Controls
 from realtime_lrp.commands.live.figures import Rates
+from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
 from realtime_lrp.relevance.composites import COMPOSITES
@@ -217,7 +218,7 @@ def test_a_target_by_name_is_the_locked_class():
     assert viewer.relevance.request.target == "top1"
     contrast = seen(Viewer(**{"--target": "cup - rest"}))
     assert contrast.relevance.request.target == "2 - rest"
-    assert figures.target_words(engine_of(("heart", "star", "cup")), "2 - rest") == "cup - rest"
+    assert describe_target(engine_of(("heart", "star", "cup")), "2 - rest") == "cup - rest"
 
 
 def test_the_settings_ask_for_what_is_shown():
@@ -569,9 +570,9 @@ def test_the_setting_says_what_explains_the_answer():
     little = setting_of(totals=(0.0,), explained=(3e-37, 3e-37))
     assert little["relevance"] == Row("relevance", "about 0")
     engine = engine_of(("heart", "star", "cup"))
-    assert figures.target_words(engine, "0 - 2") == "heart - cup"
-    assert figures.target_words(engine, 1) == "star"
-    assert figures.target_words(engine, "all") == "all classes"
+    assert describe_target(engine, "0 - 2") == "heart - cup"
+    assert describe_target(engine, 1) == "star"
+    assert describe_target(engine, "all") == "all classes"
 
 
 def test_the_answer_shows_what_patches_change_and_a_locked_class():

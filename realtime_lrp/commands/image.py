@@ -9,7 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.engine.engine import Engine, Result, label_line, turned
+from realtime_lrp.engine.colouring import colour, painter_for
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.result import Result
+from realtime_lrp.engine.wording import best_label, score_list, top_scores
 from realtime_lrp.errors import (
     DamagedInputError,
     MissingInputError,
@@ -25,7 +28,7 @@ from realtime_lrp.system.atomic import (
     atomic_file,
 )
 from realtime_lrp.video.files import PICTURES, inputs_of, outputs_for
-from realtime_lrp.video.pictures import read_picture, write_picture
+from realtime_lrp.video.pictures import mirrored, read_picture, write_picture
 from realtime_lrp.video.region import resize
 from realtime_lrp.view.overlay import lay_over
 
@@ -88,7 +91,7 @@ def run(config: Config, options: ImageOptions) -> list[str]:
                 log.warning("%s is left out: %s", source.name, error)
                 continue
             kept.take(config, engine, source, picture, result)
-            best = ", ".join(f"{name} {score:.2g}" for name, score in engine.top(result.scores, 3))
+            best = score_list(top_scores(engine, result.scores, 3))
             passes = engine.explainer.passes
             note = f" (mean of {passes} passes)" if passes else ""
             lines.append(f"{source.name}: {best} -> {target}{note}")
@@ -158,7 +161,7 @@ class _Kept:
             drawn = _drawn(config, engine, picture, result)
             scale = min(rows / side for rows, side in zip(THUMBNAIL, drawn.shape, strict=False))
             height, width = (max(1, round(side * scale)) for side in drawn.shape[:2])
-            best = label_line(engine.top(result.scores, 1))
+            best = best_label(top_scores(engine, result.scores, 1))
             self._thumbnails.append((f"{source.name}: {best}", resize(drawn, (height, width))))
 
     def finish(self, config: Config, engine: Engine) -> None:
@@ -173,8 +176,8 @@ class _Kept:
 
 
 def _drawn(config: Config, engine: Engine, picture: np.ndarray, result: Result) -> np.ndarray:
-    overlay = engine.layer(engine.painter(0.0), result)
-    return lay_over(turned(picture, config.input.mirror), overlay)
+    overlay = colour(painter_for(engine, 0.0), result)
+    return lay_over(mirrored(picture, config.input.mirror), overlay)
 
 
 def _explained(
@@ -184,7 +187,7 @@ def _explained(
     target: Path,
     overwrite: bool,
 ) -> Result:
-    (result,) = engine.explain([turned(picture, config.input.mirror)])
+    (result,) = engine.explain([mirrored(picture, config.input.mirror)])
     if not result.maps[0].scale:
         log.warning("%s: the map is zero everywhere; nothing is drawn", target.name)
     if target.suffix.lower() == ".npz":

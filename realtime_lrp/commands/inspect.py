@@ -21,11 +21,12 @@ from rich.table import Table
 from tensorboard.plugins.histogram import metadata
 
 from realtime_lrp.config import Config
-from realtime_lrp.engine.engine import DEFAULT_COMPOSITE, DEFAULT_MODEL, Engine, turned
+from realtime_lrp.engine.engine import DEFAULT_COMPOSITE, DEFAULT_MODEL, Engine
+from realtime_lrp.engine.wording import score_list, top_scores
 from realtime_lrp.errors import TransferError, first_line
 from realtime_lrp.relevance.explainer import LayerRecord
 from realtime_lrp.system.atomic import atomic_folder
-from realtime_lrp.video.pictures import read_picture
+from realtime_lrp.video.pictures import mirrored, read_picture
 from realtime_lrp.view import tiles
 
 import tensorflow as tf  # isort: skip - after the engine, which holds back what it prints
@@ -75,13 +76,13 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
     """
     target = logdir / _run_name(config, source)
     with atomic_folder(target, overwrite, EVENTS) as part:
-        picture = turned(read_picture(source), config.input.mirror)
+        picture = mirrored(read_picture(source), config.input.mirror)
         engine = Engine(config)
         x = engine.network.prepare(engine.region(picture.shape[:2]).extract(picture)[None]).numpy()
         explanation, records = engine.explainer(x), engine.explainer.layers(x)
         conserving = any(record.rule for record in records)  # else gradients are handed down
         _write_run(part, records, x, explanation.relevance, conserving)
-    best = ", ".join(f"{name} {score:.2g}" for name, score in engine.top(explanation.scores[0], 3))
+    best = score_list(top_scores(engine, explanation.scores[0], 3))
     return [
         *_table(records, conserving),
         *_about_pools(records, conserving, config.lrp.pool == "average"),

@@ -1,1 +1,1 @@
-"""From pictures to results: a network, its explainer, the device they run on."""
+"""From pictures to results: a network, its explainer and the device they run on."""

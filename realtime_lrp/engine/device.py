@@ -1,7 +1,4 @@
-"""The device that computes, what it multiplies fast, and how it is called.
-
-Imported after TensorFlow has been (see `engine`): GPUs are set up before anything runs on them.
-"""
+"""The device that computes: which one, its name, and the precision in which it is fastest."""
 
 import functools
 import logging
@@ -10,8 +7,7 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
-import tensorflow as tf
-
+from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import first_line
 
 CPU_INFO = Path("/proc/cpuinfo")

@@ -1,8 +1,8 @@
 """A raw map over its picture, for Python programs: as `image` draws it."""
 
 import numpy as np
-import tensorflow as tf
 
+from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.relevance.strength import strength
 from realtime_lrp.video.region import region_of

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.engine.engine import VIEWER_COMPOSITE, Engine, Result, ResultMap
+from realtime_lrp.engine.engine import VIEWER_COMPOSITE, Engine
+from realtime_lrp.engine.result import Result, ResultMap
+from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.errors import NotFiniteError, first_line
 from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
 from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
@@ -337,7 +339,7 @@ class RelevanceThread:
             engine=engine,
             result=result,
             finding=ExplainedPicture(begun.picture, region.box, panels),
-            scores=engine.top(result.scores, TOP),
+            scores=top_scores(engine, result.scores, TOP),
             uncovered=uncovered,
             explained=result.explained,
             totals=tuple(

@@ -54,8 +54,8 @@ POOLS = ("max", "average")
 Bound = float | Sequence[float] | np.ndarray
 """One value, one for each channel, or [H, W, C]."""
 
-Between = tuple[tf.Tensor, tf.Tensor, list[Any], list[tf.Tensor]]
-"""What `Explainer.between` makes of pictures."""
+PipelineOutput = tuple[tf.Tensor, tf.Tensor, list[Any], list[tf.Tensor]]
+"""scores, explained, what `after` made of each map, the maps; see `Explainer.compile_pipeline`."""
 
 log = logging.getLogger(__name__)
 
@@ -275,33 +275,34 @@ class Explainer:
         """
         return self._forward.get_concrete_function()(self._batch(x)).numpy()
 
-    def between(
+    def compile_pipeline(
         self,
         before: Callable[[tf.Tensor], tf.Tensor],
         after: Callable[[tf.Tensor], Any],
-    ) -> Callable[[np.ndarray | tf.Tensor], Between]:
-        """Explaining with something before and something behind it, as one compiled function.
+    ) -> Callable[[np.ndarray | tf.Tensor], PipelineOutput]:
+        """Compiles preprocessing, explaining and postprocessing into one function.
 
         Args:
           before: pictures uint8 [B, H, W, 3] -> x float32 [B, H, W, C].
           after: relevance float32 [B, H, W, C] -> tensors.
 
         Returns:
-          Pictures -> (scores, explained, what `after` makes of the map and of each of `also`, these
-          maps), as tensors that may still be on their way; the explainer's own target. `explained`
-          is float32 [B, 2]: the relevance at the output, summed, and summed by its magnitude.
+          A function of pictures that explains the explainer's own target. It returns (scores,
+          explained, what `after` made of the map and of each of `also`, these maps) as tensors that
+          the device may still be computing. `explained` is float32 [B, 2]: the relevance at the
+          output, its sum and the sum of its magnitude.
         """
         explain = self._run
         pictures = tf.TensorSpec([None, *self.input_shape[:2], 3], tf.uint8, name="pictures")
 
-        def between(pictures: tf.Tensor, *target: tf.Tensor) -> Between:
+        def pipeline(pictures: tf.Tensor, *target: tf.Tensor) -> PipelineOutput:
             scores, *maps = explain(before(pictures), *target)
-            begin = start_of_relevance(scores, *target)
-            explained = tf.stack([tf.reduce_sum(begin, -1), tf.reduce_sum(tf.abs(begin), -1)], -1)
+            start = start_of_relevance(scores, *target)
+            explained = tf.stack([tf.reduce_sum(start, -1), tf.reduce_sum(tf.abs(start), -1)], -1)
             return scores, explained, [after(relevance) for relevance in maps], maps
 
         signature = [pictures, *Target.signature(self.classes)]
-        function, run = self._compiled(between, signature)
+        function, run = self._compiled(pipeline, signature)
         self._further.append(function)
         return lambda pictures: run(tf.constant(pictures), *self._default)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from realtime_lrp.engine.engine import Result
+from realtime_lrp.engine.result import Result
 from realtime_lrp.results.records import MAPS_PREFIX, JsonLines, RawMaps
 from realtime_lrp.system.atomic import (
     atomic_file,

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from realtime_lrp.engine.engine import Engine, Result
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.result import Result
+from realtime_lrp.engine.wording import top_scores
 
 MAPS_PREFIX = "maps_"
 """With this begins the name of every file of raw maps."""
@@ -27,7 +29,9 @@ def map_record(engine: Engine, target: str, result: Result) -> dict[str, Any]:
     """
     relevance = result.relevance.sum(-1, dtype=np.float64)
     centre, spread = _place(np.abs(relevance), result)
-    top = [{"label": name, "probability": round(p, 6)} for name, p in engine.top(result.scores)]
+    top = [
+        {"label": name, "probability": round(p, 6)} for name, p in top_scores(engine, result.scores)
+    ]
     return {
         "top5": top,
         "target": target,
@@ -47,7 +51,7 @@ def raw_map_arrays(engine: Engine, target: str, result: Result) -> dict[str, Any
     return {
         "relevance": result.relevance,
         "scores": result.scores,
-        "labels": np.array([name for name, _ in engine.top(result.scores)]),
+        "labels": np.array([name for name, _ in top_scores(engine, result.scores)]),
         "target": np.array(target),
         "box": np.array(result.region.box),
     }

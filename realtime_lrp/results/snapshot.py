@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from realtime_lrp.config import Settings, as_yaml
-from realtime_lrp.engine.engine import target_words
+from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.results.records import raw_map_arrays
@@ -96,7 +96,7 @@ def _entries(scene: Scene, made: ExplainedFrame, settings: Settings) -> dict[str
     }
     return {
         **raw_map_arrays(
-            engine, target_words(engine, made.request.target, made.scores), made.result
+            engine, describe_target(engine, made.request.target, made.scores), made.result
         ),
         "kind": KIND,
         "picture": scene.picture,

@@ -16,6 +16,11 @@ MOST_BYTES = 2**30
 log = logging.getLogger(__name__)
 
 
+def mirrored(picture: np.ndarray, mirror: bool | None) -> np.ndarray:
+    """The picture, uint8 [H, W, 3], with left and right swapped where `mirror` is true."""
+    return np.ascontiguousarray(picture[:, ::-1]) if mirror else picture
+
+
 def read_picture(path: Path) -> np.ndarray:
     """A picture as uint8 [H, W, 3] RGB; turned upright as its EXIF says, transparency dropped.
 

@@ -6,9 +6,10 @@ TensorFlow offers to everyone.
 
 from dataclasses import dataclass
 
-from realtime_lrp.engine.engine import Explainer, tf
+from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.relevance import onednn
 from realtime_lrp.relevance.composites import Composite, any_layer
+from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.rules import Place, Propagate, Rule, positive

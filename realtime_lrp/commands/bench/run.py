@@ -25,14 +25,10 @@ from realtime_lrp import __version__
 from realtime_lrp.commands.bench.baseline import baseline
 from realtime_lrp.commands.bench.report import lines
 from realtime_lrp.config import Config, Settings, as_yaml
+from realtime_lrp.engine.colouring import colour, painter_for
 from realtime_lrp.engine.device import computes_bfloat16, device, machine
-from realtime_lrp.engine.engine import (
-    DEFAULT_COMPOSITE,
-    DEFAULT_MODEL,
-    Engine,
-    keras,
-    tf,
-)
+from realtime_lrp.engine.engine import DEFAULT_COMPOSITE, DEFAULT_MODEL, Engine
+from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line
 from realtime_lrp.relevance.graph import build_graph
 from realtime_lrp.system import children
@@ -151,9 +147,9 @@ class Bench:
         explainers = {"float32": engine.explainer}
         for precision in _precisions()[1:]:
             status(f"building in {precision}")
-            explainers[precision] = engine.variant(precision)
+            explainers[precision] = engine.variant(precision=precision)
         fast = device().fast_precision
-        compiled = engine.variant(fast, xla=True) if device().is_gpu else None
+        compiled = engine.variant(precision=fast, xla=True) if device().is_gpu else None
         rows = []
         for batch in (1, 8) if self._quick else (1, 2, 4, 8, 16):
             status(f"maps, batch {batch}")
@@ -181,11 +177,11 @@ class Bench:
         precision = device().fast_precision
         x = _noise(1, engine.explainer.input_shape)
         names: list[str] = []
-        explainers = [engine.variant(precision)]
+        explainers = [engine.variant(precision=precision)]
         for name in FURTHER:
             with suppress(UsageError):  # Grad-CAM needs places
                 if name != self._config.lrp.method:
-                    explainers.append(engine.variant(precision, also=[*names, name]))
+                    explainers.append(engine.variant(precision=precision, also=[*names, name]))
                     names.append(name)
         variants: dict[int | str, Run] = {n: partial(e, x) for n, e in enumerate(explainers)}
         variants["forward"] = partial(explainers[0].scores, x)
@@ -214,7 +210,7 @@ class Bench:
                 model = keras.models.clone_model(
                     engine.model, input_tensors=keras.Input((*size, channels))
                 )
-                explainer = engine.variant(precision, model, size=size)
+                explainer = engine.variant(model, precision=precision, size=size)
             except (Error, ValueError, TypeError) as error:
                 log.warning("not measured at %d x %d: %s", *size, first_line(error))
                 continue
@@ -326,17 +322,17 @@ def _floors(report: Mapping[str, Any]) -> dict[str, Figures]:
 
 def _pictures(engine: Engine, turns: int) -> dict[str, dict[str, Figures]]:
     """Colour of a map, and laying it over a picture, by the picture's size."""
-    painter = engine.painter()
+    painter = painter_for(engine)
     rows, columns, _ = engine.explainer.input_shape
     (result,) = engine.explain([moving_picture(0, (rows, columns), 30)])
     measured = {}
     for name, size in PICTURES.items():
         region, picture = engine.region(size), np.zeros((*size, 3), np.uint8)
         result = replace(result, region=region)
-        overlay = engine.layer(painter, result)
+        overlay = colour(painter, result)
         follower = Follower(picture, [overlay])
         variants: dict[str, Run] = {
-            "colour": partial(engine.layer, painter, result),
+            "colour": partial(colour, painter, result),
             "overlay": partial(_laid_over, picture, overlay),
             "carry": partial(follower, picture),
         }

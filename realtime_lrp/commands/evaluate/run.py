@@ -20,7 +20,8 @@ from rich.progress import track
 from realtime_lrp.commands.evaluate.report import lines, sheet
 from realtime_lrp.commands.evaluate.samples import OWN_SEED, Samples, drawn, photos, read_boxes
 from realtime_lrp.config import Config
-from realtime_lrp.engine.engine import DEFAULT_COMPOSITE, Engine, keras, tf, with_demo_network
+from realtime_lrp.engine.engine import DEFAULT_COMPOSITE, Engine, with_demo_network
+from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import DamagedInputError, Error, UsageError
 from realtime_lrp.relevance import measures
 from realtime_lrp.relevance.composites import COMPOSITES
@@ -266,7 +267,7 @@ def _names() -> list[str]:
 def _explainer(engine: Engine, name: str) -> Explainer:
     """An explainer of the engine's network as it is now, by the name of a composite or method."""
     method, composite = ("lrp", name) if name in COMPOSITES else (name, DEFAULT_COMPOSITE)
-    return engine.explainer_for(method, composite, "top1")
+    return engine.variant(method=method, composite=composite, target="top1")
 
 
 def _scorer(engine: Engine) -> Callable[[np.ndarray], np.ndarray]:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from realtime_lrp.config import ASSETS, Config
-from realtime_lrp.engine.engine import turned
 from realtime_lrp.errors import Error, first_line
 from realtime_lrp.realtime.capture import OpenSource
 from realtime_lrp.video.cameras import CameraSettings
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
+from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.playback import Playback
 from realtime_lrp.video.source import Source
 from realtime_lrp.video.sources import open_source
@@ -37,7 +37,7 @@ def checked_and_mirrored(picture: np.ndarray, mirror: bool) -> np.ndarray:
     """
     if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8 or not picture.size:
         raise ValueError(f"The camera gave no picture but {picture.dtype} {picture.shape}.")
-    return turned(picture, mirror)
+    return mirrored(picture, mirror)
 
 
 class ClipSource(Source):

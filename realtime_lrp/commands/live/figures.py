@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from realtime_lrp.engine.engine import target_words
+from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.meter import Meter
 from realtime_lrp.relevance.methods import METHODS
@@ -95,7 +95,7 @@ def setting(made: ExplainedFrame, look: Look) -> Block:
         Row("network", engine.network.name),
         Row("LRP" if by_rules else "method", engine.name),
         Row("weights", "random", warn=True) if engine.settings.model.weights == "random" else None,
-        Row("target", target_words(engine, made.request.target, made.scores)),
+        Row("target", describe_target(engine, made.request.target, made.scores)),
         *_sums(made),
         Row("runs in", f"{engine.precision} on {engine.device}"),
         _legend(made, look),

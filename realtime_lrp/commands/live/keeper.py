@@ -12,7 +12,7 @@ import numpy as np
 
 from realtime_lrp.commands.live.view import View
 from realtime_lrp.config import Config, Settings
-from realtime_lrp.engine.engine import target_words
+from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.errors import Error, OutputError
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.latest import Item
@@ -175,7 +175,7 @@ class Keeper:
 
     def _described(self, frame: Item[np.ndarray], made: ExplainedFrame) -> dict[str, Any]:
         if self._row is None or self._row[0] is not made:
-            target = target_words(made.engine, made.request.target, made.scores)
+            target = describe_target(made.engine, made.request.target, made.scores)
             row = map_record(made.engine, target, made.result)
             row |= {
                 "method": made.engine.settings.lrp.method,

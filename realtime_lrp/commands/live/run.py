@@ -10,7 +10,7 @@ from realtime_lrp.commands.live.controls import Controls
 from realtime_lrp.commands.live.keeper import Keeper
 from realtime_lrp.commands.live.view import View
 from realtime_lrp.config import Config
-from realtime_lrp.engine.engine import check_names, turned
+from realtime_lrp.engine.engine import check_names
 from realtime_lrp.errors import Error, UsageError, first_line, masked
 from realtime_lrp.realtime.capture import Capture, OpenSource
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request
@@ -19,6 +19,7 @@ from realtime_lrp.system import memory
 from realtime_lrp.system.atomic import check_output
 from realtime_lrp.system.signals import stop_signals
 from realtime_lrp.video.cameras import CameraSettings
+from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.sources import open_source
 from realtime_lrp.view.window.window import Window, require_display
 
@@ -65,7 +66,7 @@ def run(
     request, figures = first_request(config), Stats("", "", reconnects=0)
     controls, sources = Controls(config, request), _Sources(config)
     opened, isolated = sources.openers()
-    capture = Capture(opened, lambda picture: turned(picture, controls.mirror), isolated)
+    capture = Capture(opened, lambda picture: mirrored(picture, controls.mirror), isolated)
     relevance = RelevanceThread(config, capture.frames, request, figures, changeable=windowed)
     with stop_signals() as stopped, ExitStack() as stack:
         stack.callback(keeper.finish)

@@ -6,7 +6,9 @@ from collections.abc import Callable
 import numpy as np
 
 from realtime_lrp.commands.video.recoding import Map, Views
-from realtime_lrp.engine.engine import Engine, Result
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.result import Result
+from realtime_lrp.engine.wording import answer_line
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.video.region import Region
 
@@ -54,4 +56,4 @@ def drawn_of(engine: Engine, result: Result | None) -> Map:
     """What is drawn over a picture: a result, or nothing."""
     if result is None:
         return Map(np.zeros(engine.explainer.input_shape[:2], np.int8), 0.0, "no map")
-    return Map(result.maps[0].strength, result.maps[0].scale, engine.line(result))
+    return Map(result.maps[0].strength, result.maps[0].scale, answer_line(engine, result))

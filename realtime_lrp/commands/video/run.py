@@ -23,7 +23,10 @@ from realtime_lrp import __version__
 from realtime_lrp.commands.video.explain import Explained, drawn_of
 from realtime_lrp.commands.video.recoding import KEPT_FREE, Job, Recoding, Report, Views
 from realtime_lrp.config import Config
-from realtime_lrp.engine.engine import DEFAULT_COMPOSITE, Engine, Result, label_line
+from realtime_lrp.engine.colouring import colormap_for
+from realtime_lrp.engine.engine import DEFAULT_COMPOSITE, Engine
+from realtime_lrp.engine.result import Result
+from realtime_lrp.engine.wording import best_label, top_scores
 from realtime_lrp.errors import (
     DamagedInputError,
     Error,
@@ -341,7 +344,7 @@ def overlay_file(
                 container=target.suffix.lower(), note=comment, span=span,
                 thumbnails=THUMBNAILS, size=engine.explainer.input_shape[:2],
                 batch=_batch_of(config, engine), smoothing=SMOOTHING,
-                colormap=colormap_named(engine.colormap), opacity=config.overlay.opacity,
+                colormap=colormap_named(colormap_for(engine)), opacity=config.overlay.opacity,
                 fit=config.input.fit, mirror=bool(config.input.mirror),
                 sound=config.video.audio == "copy", layout=config.video.layout,
                 stride=config.video.stride, codec=config.video.codec,
@@ -379,7 +382,7 @@ def _recoded(
             recoding.answer([drawn_of(engine, one) for one in done])
             kept.take(views, done)
             if progress and done[-1]:
-                progress.step(recoding.written, label_line(engine.top(done[-1].scores, 1)))
+                progress.step(recoding.written, best_label(top_scores(engine, done[-1].scores, 1)))
 
         for views in recoding.views():
             regions = [region] * len(views.pictures)

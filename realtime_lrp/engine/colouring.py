@@ -1,0 +1,22 @@
+"""Colours an engine's maps as its configuration says."""
+
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.result import Result
+from realtime_lrp.view.colormaps import by_sign
+from realtime_lrp.view.overlay import SMOOTHING, Overlay, Painter
+
+
+def colormap_for(engine: Engine) -> str:
+    """The name of the configured colour map, else of the one that suits the maps' signs."""
+    return engine.settings.overlay.colormap or by_sign(engine.explainer.signed)
+
+
+def painter_for(engine: Engine, smoothing: float = SMOOTHING) -> Painter:
+    """A painter for the maps of an engine; `smoothing` as in `Painter`."""
+    return Painter(colormap_for(engine), engine.settings.overlay.opacity, smoothing)
+
+
+def colour(painter: Painter, result: Result) -> Overlay:
+    """The first map of a result, coloured, for its region of the picture."""
+    first, region = result.maps[0], result.region
+    return painter(first.strength, first.scale, region.box, region.inner)

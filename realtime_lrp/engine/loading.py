@@ -1,0 +1,118 @@
+"""Loads the network that a configuration names and builds its explainer."""
+
+import gc
+from dataclasses import replace
+from typing import Any
+
+from realtime_lrp.config import Config
+from realtime_lrp.engine.device import Device, computes_bfloat16
+from realtime_lrp.engine.tensorflow import keras, tf
+from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
+from realtime_lrp.models.networks import Network, load_network
+from realtime_lrp.models.preprocessing import COLOUR_ONLY
+from realtime_lrp.models.size import refuse_beyond_memory
+from realtime_lrp.relevance.explainer import Explainer
+from realtime_lrp.relevance.graph import Graph, build_graph
+
+DEFAULT_MODEL = "vgg16"
+
+
+def load(config: Config, keep_model: bool) -> tuple[Network, Graph]:
+    """Loads the configured network and turns its model into a graph.
+
+    Args:
+      config: the effective configuration.
+      keep_model: whether the Keras model stays in memory, as a second copy of the weights; else
+        `Network.model` is None.
+
+    Raises:
+      UsageError: the network or its weights do not exist, or `preprocess` does not suit it.
+      MissingInputError: a file does not exist.
+      DamagedInputError: a file is damaged, or the model cannot be explained.
+      UnavailableError: the weights cannot be had, or the memory does not suffice.
+    """
+    wanted = config.model
+    network = load_network(
+        wanted.name or DEFAULT_MODEL, wanted.weights, wanted.labels, wanted.preprocess
+    )
+    graph = build_graph(network.model, config.lrp.pool)
+    if wanted.size:
+        _check_memory(graph, wanted.size)
+    _check_channels(network)
+    if not keep_model:
+        network = replace(network, model=None)
+        gc.collect()  # reference cycles keep Keras models alive
+    return network, graph
+
+
+def build_explainer(
+    model: keras.Model | Graph, network: Network, config: Config, device: Device, **changes: Any
+) -> Explainer:
+    """Builds the explainer that a configuration describes.
+
+    Args:
+      model: the network's Keras model or graph.
+      network: gives the labels and the range of the input.
+      config: the effective configuration.
+      device: where it is going to run.
+      changes: arguments of `Explainer` that differ from the configuration.
+
+    Raises:
+      UsageError: what `Explainer` raises.
+      DamagedInputError: what `Explainer` raises.
+    """
+    lrp = config.lrp
+    arguments: dict[str, Any] = {
+        "method": lrp.method,
+        "target": lrp.target,
+        "layers": lrp.layers,
+        "absorb_bias": lrp.absorb_bias,
+        "keep": lrp.keep,
+        "guided": lrp.guided,
+        "samples": lrp.samples,
+        "pool": lrp.pool,
+        "labels": network.labels,
+        "size": config.model.size,
+        "fast": device.fast_precision,
+        "xla": lrp.xla,
+        **network.box(),
+    }
+    return Explainer(model, **arguments | changes)
+
+
+def choose_precision(config: Config, moving: bool) -> str:
+    """The precision to ask the explainer for; "auto" only for moving pictures.
+
+    Raises:
+      UnavailableError: bfloat16 is configured and the processor cannot compute in it.
+    """
+    precision = config.lrp.precision
+    if precision == "bfloat16" and not computes_bfloat16():
+        raise UnavailableError(
+            "This processor cannot compute in bfloat16. Use --precision float32 or auto."
+        )
+    if precision != "auto":
+        return precision
+    return "auto" if moving else "float32"
+
+
+def _check_channels(network: Network) -> None:
+    channels, preprocessing = network.channels, network.preprocessing
+    if channels not in (1, 3):
+        raise DamagedInputError(
+            f"The model reads {channels} channels. Expected 3 (RGB) or 1 (luminance)."
+        )
+    if channels == 1 and preprocessing in COLOUR_ONLY:
+        raise UsageError(
+            f"--preprocess {preprocessing} is for colour. This model reads luminance: use tf "
+            "(-1 to 1), rescale (0 to 1) or none (0 to 255).",
+            "preprocess",
+        )
+
+
+def _check_memory(graph: Graph, size: tuple[int, int]) -> None:
+    try:
+        activations = graph.activations(size)
+    except (ValueError, tf.errors.InvalidArgumentError):
+        return  # the explainer reports what is wrong with this size
+    refuse_beyond_memory(4 * activations, f"{graph.name!r} with pictures of {size[0]} x {size[1]}")

@@ -1,0 +1,81 @@
+"""What an engine returns for a picture: scores, and maps that are fetched when asked for."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from realtime_lrp.engine.tensorflow import tf
+from realtime_lrp.relevance.explainer import PipelineOutput
+from realtime_lrp.video.region import Region
+
+
+@dataclass(frozen=True)
+class ResultMap:
+    """One map of one picture.
+
+    Attributes:
+      strength: int8 [h, w] or [h, w, C] at the network's input, see `relevance.strength`.
+      scale: the relevance that is drawn at full strength.
+      total: the sum of the raw map.
+    """
+
+    strength: np.ndarray
+    scale: float
+    total: float
+    _fetch: Callable[[], np.ndarray]
+
+    @property
+    def relevance(self) -> np.ndarray:
+        """The raw map, float32 [h, w, C]; copied from the device at each access."""
+        return self._fetch()
+
+
+@dataclass(frozen=True)
+class Result:
+    """The explanation of one picture; all its numbers are finite.
+
+    Attributes:
+      scores: float32 [classes].
+      explained: the relevance at the output: its sum, and the sum of its magnitude.
+      region: the part of the picture that the network saw.
+      maps: the map, followed by the additional ones of the engine.
+    """
+
+    scores: np.ndarray
+    explained: tuple[float, float]
+    region: Region
+    maps: tuple[ResultMap, ...]
+
+    @property
+    def relevance(self) -> np.ndarray:
+        """The first raw map, float32 [h, w, C]."""
+        return self.maps[0].relevance
+
+
+def fetch_results(output: PipelineOutput, regions: Sequence[Region]) -> list[Result]:
+    """Waits for a batch and splits it into one result for each picture.
+
+    Args:
+      output: what the compiled pipeline returned; `after` gave strength, scale and total.
+      regions: the region of each picture.
+
+    Raises:
+      tf.errors.OpError: the device failed on the batch.
+    """
+    scores, explained, processed, relevance = output
+    by_map = [_result_maps(tensors, raw) for tensors, raw in zip(processed, relevance, strict=True)]
+    by_picture = zip(*by_map, strict=True)
+    sums = map(tuple, explained.numpy().tolist())
+    return list(map(Result, scores.numpy(), sums, regions, by_picture))
+
+
+def _result_maps(tensors: Sequence[tf.Tensor], raw: tf.Tensor) -> list[ResultMap]:
+    strengths, scales, totals = (tensor.numpy() for tensor in tensors)
+    rows = zip(strengths, scales.tolist(), totals.tolist(), strict=True)
+    return [ResultMap(*row, partial(_fetch, raw, number)) for number, row in enumerate(rows)]
+
+
+def _fetch(raw: tf.Tensor, number: int) -> np.ndarray:
+    return raw[number].numpy()

@@ -1,0 +1,65 @@
+"""Answers and targets in words, as they are shown to people."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.result import Result
+
+TARGETS = {"all": "all classes", "top1": "the best", "top5": "the five best"}
+
+
+def top_scores(engine: Engine, scores: np.ndarray, count: int = 5) -> list[tuple[str, float]]:
+    """The highest scores as (label, score), best first.
+
+    Args:
+      engine: knows the labels.
+      scores: float32 [classes] of one picture.
+      count: how many, at most.
+    """
+    best = np.argsort(-scores)[:count]
+    return [(engine.label(index), float(scores[index])) for index in best]
+
+
+def best_label(top: Sequence[tuple[str, float]]) -> str:
+    """The best label with its score in percent: "goldfish  93%".
+
+    Args:
+      top: what `top_scores` returns.
+    """
+    name, score = top[0]
+    percent = f"{score:.0%}" if score >= 0.01 else "<1%"
+    return f"{name.replace('_', ' ')}  {percent}"
+
+
+def score_list(top: Sequence[tuple[str, float]]) -> str:
+    """Labels with their scores: "goldfish 0.93, tench 0.02"; `top` as in `best_label`."""
+    return ", ".join(f"{name} {score:.2g}" for name, score in top)
+
+
+def answer_line(engine: Engine, result: Result) -> str:
+    """The line under a recording's picture: best label, score, number of perturbed passes."""
+    passes = engine.explainer.passes
+    best = best_label(top_scores(engine, result.scores, 1))
+    return f"{best}   (mean of {passes} passes)" if passes else best
+
+
+def describe_target(
+    engine: Engine, target: str | int, scores: Sequence[tuple[str, float]] = ()
+) -> str:
+    """A target in words, with class names in place of indices.
+
+    Args:
+      engine: knows the labels.
+      target: see `TargetResolver`.
+      scores: what `top_scores` returns; with it "top1" names the class.
+    """
+    if target == "top1" and scores:
+        return f"the best: {scores[0][0]}"
+    if known := TARGETS.get(str(target)):
+        return known
+    sides = [side.strip() for side in str(target).split(" - ")]
+    classes = engine.explainer.classes
+    named = [engine.label(int(s)) if s.isdecimal() and int(s) < classes else s for s in sides]
+    return " - ".join(named)

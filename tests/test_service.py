@@ -156,7 +156,7 @@ def test_the_unit_takes_nothing_away(settings, key):
 def test_a_comment_is_above_every_group_of_the_unit():
     """Whoever mends the computer has nothing else to read."""
     text = unit(None, "museum", "/usr/bin/realtime-lrp")
-    assert text.count("\n#") > 25
+    assert text.count("\n#") > 25 and not re.search("@[A-Z]+@", text)
     assert max(map(len, text.splitlines())) <= 100
 
 
@@ -183,7 +183,8 @@ def test_systemd_reads_the_unit(tmp_path, file):
 
 
 def test_odd_names_are_words_as_systemd_reads_them():
-    """Its signs for variables, specifiers and quotes stay what they are."""
+    """Its signs for variables, specifiers and quotes stay what they are, and so do placeholders."""
+    assert "User=@COMMAND@\n" in unit(None, "@COMMAND@", "/usr/bin/realtime-lrp")
     text = unit(Path('/srv/100% "art" $1/a\\b.yaml'), "museum", "/opt/my lrp/bin/realtime-lrp")
     command = (
         r'"/opt/my lrp/bin/realtime-lrp" "kiosk" "--config" "/srv/100%% \"art\" $$1/a\\b.yaml"'

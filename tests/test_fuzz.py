@@ -1,6 +1,5 @@
 """Bad inputs by the hundred, in children with limits; and what was found by them, one by one."""
 
-import io
 import json
 import logging
 import os
@@ -13,10 +12,9 @@ import zlib
 from pathlib import Path
 
 import media
-import numpy as np
 import pytest
 from fuzz import runner
-from fuzz.inputs import Cases, picture, snapshot
+from fuzz.inputs import Cases, picture
 from fuzz.runner import fuzz, plans, table
 from fuzz.streams import FLOODS, HOSTILE, UNTIL_OPENING_ENDS, Server
 from fuzz.structures import STRUCTURES
@@ -237,24 +235,6 @@ def test_a_name_of_a_class_is_short_enough_to_be_drawn(tmp_path):
         (tmp_path / "labels.json").write_text(text)
         with pytest.raises(DamagedInputError, match="at most 500 letters"):
             read_labels(tmp_path / "labels.json")
-
-
-def test_a_view_that_was_not_kept_by_us_is_not_drawn(run, tmp_path, monkeypatch):
-    """Sizes, maps and boxes that no view has; an archive that unpacks to gigabytes."""
-    path, shown = tmp_path / "kept.npz", tmp_path / "again.png"
-    path.write_bytes(snapshot())
-    assert run("image", path, "-o", shown)[0] == 0
-    assert read_picture(shown).shape == (120, 240, 3)
-    for change in (
-        {"box": np.array([8, 0, 60_000, 48])},
-        {"drawn": np.full((1, 8, 8), np.nan, np.float32)},
-        {"picture": np.zeros((600, 600, 3), np.uint8)},
-    ):
-        monkeypatch.setattr("realtime_lrp.results.snapshot.MOST_BYTES", 10**6)
-        with np.load(io.BytesIO(snapshot())) as data:
-            np.savez_compressed(path, **{**data, **change})
-        code, _, err = run("image", path, "-o", shown, "--overwrite")
-        assert code == 65 and "cannot be drawn again" in err
 
 
 def test_a_damaged_packet_of_sound_costs_itself(tmp_path):

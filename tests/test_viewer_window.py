@@ -127,35 +127,31 @@ def test_every_key_of_the_table_is_pressed(display, tmp_path):
 
 
 @pytest.mark.gui
-def test_a_kept_picture_is_drawn_again_pixel_by_pixel(display, tmp_path, run):
-    """The .npz alone gives the same picture, and holds what `image` writes."""
+def test_a_snapshot_is_what_the_window_shows_with_the_data_behind_it(display, tmp_path):
+    """The .png has the window's pixels, the .npz the maps of all panels, picture and settings."""
     with viewer(display, "--set", f"live.folder={tmp_path}", "-v") as process:
         while "first map" not in process.stderr.readline():
             assert process.poll() is None, process.communicate()
         screen = Screen(display, process, tmp_path)
-        screen.press("p", "8", "o", "k", pause_s=0.4)
+        screen.press("p", "i", "f", "k", pause_s=0.4)
         npz = kept_with_further_maps(screen, tmp_path)
+        time.sleep(0.3)
+        seen = screenshot(display, tmp_path / "s.png")
         screen.press("q")
         assert process.wait(10) == 0
-    png = npz.with_suffix(".png")
-    again = tmp_path / "again.png"
-    code, out, _ = run("image", npz, "-o", again)
-    assert code == 0 and "drawn again" in out
-    first = cv2.imread(str(png))
-    assert first.shape == (720, 1280, 3)
-    np.testing.assert_array_equal(cv2.imread(str(again)), first)
+    kept = cv2.imread(str(npz.with_suffix(".png")))[..., ::-1]
+    assert kept.shape == (720, 1280, 3)
+    middle = np.ascontiguousarray(kept[60:560, 60:1200])
+    _, _, (x, y), _ = cv2.minMaxLoc(cv2.matchTemplate(seen, middle, cv2.TM_SQDIFF))
+    np.testing.assert_array_equal(seen[y : y + 500, x : x + 1140], middle)
     with np.load(npz) as data:
         assert data["relevance"].shape == (128, 128, 3) and data["relevance"].any()
         assert data["further"].shape == (2, 128, 128, 3)
+        assert list(data["names"]) == ["epsilon_plus_flat", "guided_backprop", "grad_cam"]
         assert data["picture"].shape == (480, 640, 3)
-        assert json.loads(str(data["scene"]))["look"]["colormap"] == "bwr"
+        assert json.loads(str(data["asked"]))["device"] == "CPU"
         settings = config.load(write(tmp_path / "again.yaml", str(data["config"]))).config
-        assert settings.model.name == "shapes"
-    wrong = tmp_path / "wrong.npz"
-    np.savez(wrong, picture=np.zeros(3))
-    code, _, told = run("image", wrong, "-o", tmp_path / "none.png")
-    assert code == 65 and "cannot be drawn again" in told
-    assert not (tmp_path / "none.png").exists()
+        assert settings.model.name == "shapes" and settings.overlay.colormap == "bwr"
 
 
 def kept_with_further_maps(screen, folder):

@@ -18,11 +18,9 @@ from realtime_lrp.errors import (
     MissingInputError,
     NotFiniteError,
     OutputError,
-    UsageError,
 )
 from realtime_lrp.results.companions import Companions, OpenCompanions
 from realtime_lrp.results.records import map_record, raw_map_arrays
-from realtime_lrp.results.snapshot import redrawn
 from realtime_lrp.results.summary import Timeline, write_summary
 from realtime_lrp.system.atomic import (
     atomic_file,
@@ -75,8 +73,6 @@ def run(config: Config, options: ImageOptions) -> list[str]:
     """
     sources = inputs_of(options.inputs, PICTURES, "picture")
     targets = outputs_for(sources, options.output, ".png", OUTPUTS, options.overwrite)
-    if all(source.suffix.lower() == ".npz" for source in sources):
-        return [_drawn_again(*pair, options) for pair in zip(sources, targets, strict=True)]
     beside = _beside(options, targets)
     engine, lines = None, []
     with ExitStack() as stack:
@@ -114,13 +110,6 @@ def _beside(options: ImageOptions, targets: Sequence[Path]) -> Companions:
         if one in targets:
             raise OutputError(f"{str(one)!r} is the output of a picture. Rename that.")
     return beside
-
-
-def _drawn_again(source: Path, target: Path, options: ImageOptions) -> str:
-    if target.suffix.lower() not in PICTURES:
-        raise UsageError(f"{str(target)!r}: a kept view becomes a picture, .png or .jpg.")
-    write_picture(target, redrawn(source), options.overwrite)
-    return f"{source.name}: drawn again -> {target}"
 
 
 def _readable(

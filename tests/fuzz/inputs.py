@@ -73,24 +73,6 @@ def mjpeg() -> bytes:
     return head + one
 
 
-def snapshot() -> bytes:
-    """A view that was kept: a picture, a map over it, figures at both sides."""
-    shown = {
-        "size": [120, 240], "tiled": False, "notice": "kept", "has_map": True,
-        "same_picture": True, "panels": [["zplus", False]],
-        "look": {"colormap": "fire", "opacity": 0.7, "style": "heat", "follow": "hold"},
-        "left": [[{"is": "Bar", "name": "star", "share": 0.5, "before": None}]],
-        "right": [[{"is": "Row", "name": "map", "value": "zplus", "warn": False}]],
-    }  # fmt: skip
-    made = io.BytesIO()
-    np.savez_compressed(
-        made, kind="realtime_lrp snapshot", scene=json.dumps(shown), picture=media.plain(),
-        explained_picture=np.zeros(0), box=np.array([8, 0, 56, 48]),
-        drawn=np.ones((1, 8, 8), np.float32) / 2,
-    )  # fmt: skip
-    return made.getvalue()
-
-
 def network(folder: Path) -> None:
     """Saves a tiny network as tiny.keras, and its weights in both formats of HDF5."""
     import keras
@@ -134,11 +116,10 @@ class Cases:
         valid = self._valid(kind)
         if number == 0:
             return valid
-        if kind in ("keras", "npz") and chance.random() < 0.8:
+        if kind == "keras" and chance.random() < 0.8:
             return _repacked(valid, chance)
         shape = {
             "keras": "zip",
-            "npz": "zip",
             "weights.h5": "hdf5",
             "h5": "hdf5",
             "mjpeg": "text",
@@ -157,8 +138,6 @@ class Cases:
                 data = (
                     picture(kind)
                     if kind in PICTURES
-                    else snapshot()
-                    if kind == "npz"
                     else mjpeg() if kind == "mjpeg" else video(kind, self._folder)
                 )  # fmt: skip
                 path.write_bytes(data)

@@ -187,7 +187,7 @@ def plans(quick: int, slow: int) -> list[dict[str, int]]:
 
     return [
         {
-            **dict.fromkeys((*PICTURES, "npz"), quick),
+            **dict.fromkeys(PICTURES, quick),
             **dict.fromkeys(("labels", "keras", "weights.h5", "h5"), slow),
             "recoded": max(2, slow // 5),
             "odd-names": min(4 * len(ODD_NAMES), len(ODD_NAMES) + slow),

@@ -95,7 +95,7 @@ class Bench:
             "h5": ("--weights", self.input),
             "weights.h5": ("--weights", self.input),
         }.get(kind, ())
-        shown = self.input if kind in (*PICTURES, "npz") else self._good("png")
+        shown = self.input if kind in PICTURES else self._good("png")
         return lambda: self._command("image", shown, "png", *words)
 
     def _keep(self, kind: str, ending: str, number: int) -> None:

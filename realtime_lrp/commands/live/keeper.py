@@ -16,8 +16,8 @@ from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.errors import Error, OutputError
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.latest import Item
-from realtime_lrp.results import snapshot
 from realtime_lrp.results.records import map_record
+from realtime_lrp.results.snapshot import Snapshot, save_snapshot
 from realtime_lrp.system.atomic import check_output, stale_parts_in
 from realtime_lrp.video.recorder import Recorder, check_film
 
@@ -102,13 +102,14 @@ class Keeper:
 
     def snapshot(self, view: View, shown: Config) -> str:
         """Keeps what is shown, with the configuration that asks for it; a line for people."""
-        if view.scene is None or view.map is None:
+        if view.scene is None or view.canvas is None or view.map is None:
             return "there is no map yet"
         try:
             target = self._name(".png")
         except Error as error:
             return str(error)
-        self._in_the_background(self._kept, target, view.scene, view.map, Settings(shown, {}))
+        shot = _snapshot(view.canvas, view.scene.picture, view.map, Settings(shown, {}))
+        self._in_the_background(self._kept, target, shot)
         return f"keeping {target.name}"
 
     def status(self) -> str:
@@ -136,9 +137,9 @@ class Keeper:
         self._threads = [*filter(threading.Thread.is_alive, self._threads), thread]
         thread.start()
 
-    def _kept(self, target: Path, *words: Any) -> None:
+    def _kept(self, target: Path, shot: Snapshot) -> None:
         try:
-            snapshot.keep(target, *words)
+            save_snapshot(target, shot)
         except Error as error:
             self._news.append(str(error))
             return
@@ -191,3 +192,29 @@ class Keeper:
             "picture_age_ms": round(1000 * (now - frame.time), 1),
             "map_age_ms": round(1000 * (now - made.frame.time), 1),
         }
+
+
+def _snapshot(
+    canvas: np.ndarray, picture: np.ndarray, explained: ExplainedFrame, settings: Settings
+) -> Snapshot:
+    engine, drawn = explained.engine, explained.finding
+    return Snapshot(
+        canvas=canvas,
+        picture=picture,
+        explained_picture=None if drawn.picture is picture else drawn.picture,
+        engine=engine,
+        target=describe_target(engine, explained.request.target, explained.scores),
+        result=explained.result,
+        names=[panel.name for panel in drawn.panels],
+        computed={
+            "method": engine.settings.lrp.method,
+            "map": engine.name,
+            "precision": engine.precision,
+            "device": engine.device,
+            "weights": engine.settings.model.weights,
+            "probe": explained.request.probe,
+            "explained": explained.explained,
+            "sums": [one.total for one in explained.result.maps],
+        },
+        settings=settings,
+    )

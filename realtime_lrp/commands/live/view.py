@@ -44,7 +44,7 @@ class View:
       status: gives a line for the upper edge of the screen, about a recording; or "".
 
     Attributes:
-      scene: what was drawn last, without menus; None before that.
+      scene, canvas: what was drawn last, without menus; None before that.
       map: the newest map of what is shown, or None.
       frame: the one that is shown, or None.
     """
@@ -60,6 +60,7 @@ class View:
         status: Callable[[], str] = lambda: "",
     ):
         self.scene: Scene | None = None
+        self.canvas: np.ndarray | None = None
         self.map: ExplainedFrame | None = None
         self.frame: Item[np.ndarray] | None = None
         self._capture = capture
@@ -156,7 +157,7 @@ class View:
     def _draw(self, frame: Item[np.ndarray]) -> np.ndarray:
         controls = self._controls
         self.scene = scene = self._composed(frame)
-        canvas = self._artist.draw(scene)
+        self.canvas = canvas = self._artist.draw(scene)
         controls.see(frame, self.map, places(scene))
         status, passing = self._status(), "" if scene.notice else self._passing()
         shown = canvas

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import wraps
 from io import TextIOWrapper
@@ -124,17 +124,7 @@ def cli() -> None:
     """See, live, what a neural network looks at."""
 
 
-def _wrong_names(chosen: config.Config) -> Iterator[tuple[config.Where, Error]]:
-    from realtime_lrp.engine.engine import wrong_names
-
-    yield from wrong_names(chosen)
-
-
-def _load(file: str | None, sets: tuple[str, ...], options: dict[str, Any]) -> config.Settings:
-    return config.load(file, sets, options, check=_wrong_names)
-
-
-def configured(*names: str, load: Callable[..., config.Settings] = _load) -> Decorator:
+def configured(*names: str, load: Callable[..., config.Settings] = config.load) -> Decorator:
     """Adds the options that set a key; the command gets `settings: config.Settings`.
 
     Args:
@@ -522,8 +512,15 @@ def bench(settings: config.Settings, quick: bool, json_file: Path | None, overwr
     _say(mode.run(settings.config, quick, json_file, overwrite))
 
 
+def _load_unchecked(
+    file: str | None, sets: tuple[str, ...], options: dict[str, Any]
+) -> config.Settings:
+    """The settings; names that do not exist are one of the things that `doctor` reports."""
+    return config.load(file, sets, options, check=None)
+
+
 @cli.command()
-@configured("--source", "--display", load=config.load)
+@configured("--source", "--display", load=_load_unchecked)
 def doctor(settings: config.Settings) -> None:
     """Tells what works on this machine, and what to do about the rest.
 
@@ -537,16 +534,14 @@ def doctor(settings: config.Settings) -> None:
 
 def _print_schema(context: click.Context, option: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:
-        from realtime_lrp.engine.engine import LEGAL
-
-        click.echo(config.json_schema(LEGAL), nl=False)
+        click.echo(config.json_schema(), nl=False)
         context.exit()
 
 
 def _load_and_check_all(
     file: str | None, sets: tuple[str, ...], options: dict[str, Any]
 ) -> config.Settings:
-    from realtime_lrp.commands.kiosk.start import wrong_settings
+    from realtime_lrp.commands.kiosk.check import wrong_settings
 
     return config.load(file, sets, options, check=wrong_settings)
 

@@ -10,9 +10,6 @@ from click.shell_completion import get_completion_class
 
 from realtime_lrp import config
 from realtime_lrp.cli import cli
-from realtime_lrp.config import legal_values
-from realtime_lrp.engine.engine import LEGAL
-from realtime_lrp.models.names import NETWORKS
 
 VARIABLE = "_REALTIME_LRP_COMPLETE"
 RUN = "import sys; sys.argv[0] = 'realtime-lrp'; from realtime_lrp.__main__ import main; main()"
@@ -86,29 +83,6 @@ def test_other_shells_are_told_what_a_key_means(completed):
     assert answer == ["plain", "lrp.pool=", config.describe("lrp.pool")]
     (line,) = completed("live", "--set", "lrp.pool", shell="fish")
     assert line == f"plain,lrp.pool=\t{config.describe('lrp.pool')}"
-
-
-@pytest.mark.parametrize("key", ["model.name", "lrp.method", "lrp.composite", "overlay.colormap"])
-def test_the_names_are_those_that_rooms_know(key):
-    """They are found without TensorFlow."""
-    assert legal_values(key) == list({"model.name": NETWORKS, **LEGAL}[key])
-
-
-def test_a_completion_loads_nothing_heavy():
-    """Else every press of Tab took seconds."""
-    code = (
-        "import sys; sys.argv[0] = 'realtime-lrp'\nfrom realtime_lrp.cli import main\n"
-        "try: main()\nfinally: print({'tensorflow', 'keras', 'cv2', 'av', 'rich'} & {*sys.modules})"
-    )
-    words = {"COMP_WORDS": "realtime-lrp live --method grad_", "COMP_CWORD": "3"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **words, VARIABLE: "bash_complete"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "plain,grad_cam\nset()\n", "")
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="not installed: bash")

@@ -218,9 +218,9 @@ def test_files_and_folders_that_are_not_there_are_told(run, tmp_path, monkeypatc
     code, _, err = run("config", "--config", file)
     assert code == 66
     assert err.splitlines() == [
-        "realtime-lrp: my.yaml:3: model.weights: There are no weights 'no.h5'. Expected "
+        "realtime-lrp: my.yaml:3: model.weights: There is no weights file 'no.h5'. Expected "
         "imagenet, random or a file.",
-        "my.yaml:4: model.labels: There is no file of labels 'no.txt'. Expected class names.",
+        "my.yaml:4: model.labels: There is no labels file 'no.txt'. Expected class names.",
         "my.yaml:6: live.folder: There is no folder 'none'. Make it, or name another one.",
     ]
     Path("no.txt").touch()

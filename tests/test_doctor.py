@@ -424,7 +424,7 @@ def test_names_that_are_wrong_are_missing_with_their_place(tmp_path):
     """As `realtime-lrp config` tells them; without a file or --set there is no row."""
     file = tmp_path / "my.yaml"
     file.write_text("lrp:\n  composite: zpluss\nlive:\n  panels: [gradient, grad_came]\n")
-    rows = list(network.configuration(config.load(file)))
+    rows = list(network.configuration(config.load(file, check=None)))
     assert [row.mark for row in rows] == ["missing"] * 2
     assert rows[0].found.startswith(f"{file}:2: lrp.composite: ") and "'zplus'" in rows[0].found
     assert rows[1].found.startswith(f"{file}:4: live.panels")
@@ -568,7 +568,7 @@ def test_folders_without_room_or_permission_are_warnings(tmp_path, monkeypatch):
     """Films and downloads each with their folder; one that will be made counts as its parent."""
     folder = tmp_path / "films"
     folder.mkdir()
-    settings = config.load(sets=(f"live.folder={folder}",))
+    settings = config.load(sets=(f"live.folder={folder}",), check=None)
     monkeypatch.setattr(downloads, "FOLDER", tmp_path / "none" / "yet")
     monkeypatch.setattr(system.shutil, "disk_usage", lambda path: Usage(0, 0, 2e9))
     row = only(system.films(settings))

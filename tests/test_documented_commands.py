@@ -17,7 +17,6 @@ from media import plain, recording, write_picture
 
 from realtime_lrp import config
 from realtime_lrp.cli import cli
-from realtime_lrp.engine.engine import wrong_names
 
 HOME = Path(__file__).parents[1]
 DOCUMENTS = [HOME / "README.md", HOME / "CONTRIBUTING.md", *sorted((HOME / "docs").glob("*.md"))]
@@ -140,7 +139,7 @@ def check_program(words):
             for name, value in given.items()
             if name.startswith("key_") and value is not None
         }
-        config.load(given["config_file"], given["sets"], options, wrong_names)
+        config.load(given["config_file"], given["sets"], options)
 
 
 KNOWN = {

@@ -5,7 +5,8 @@ import time
 import numpy as np
 import pytest
 
-from realtime_lrp.commands.kiosk.lock import ExitLock, check_key, hash_pin, pin_fits
+from realtime_lrp.commands.kiosk.lock import ExitLock, hash_pin, pin_fits
+from realtime_lrp.config.names import KEYS
 from realtime_lrp.errors import UsageError
 from realtime_lrp.view.pad import draw_pad, key_boxes
 from realtime_lrp.view.window.window import Mouse
@@ -323,7 +324,7 @@ def test_a_pin_that_cannot_be_typed_is_refused(pin):
 @pytest.mark.parametrize("key", ["q", "Escape", "F11", "space", "0", "[", "Delete", "Page_Up"])
 def test_keys_that_the_window_tells_of(key):
     """Letters and names alike."""
-    check_key(key)
+    KEYS.check(key)
 
 
 @pytest.mark.parametrize(
@@ -332,7 +333,7 @@ def test_keys_that_the_window_tells_of(key):
 def test_other_keys_are_refused(key, meant):
     """With the nearest one that there is."""
     with pytest.raises(UsageError) as refused:
-        check_key(key)
+        KEYS.check(key)
     assert refused.value.about == "exit key"
     assert (
         f"Did you mean {meant!r}" in str(refused.value) if meant else "Known" in str(refused.value)

@@ -200,7 +200,7 @@ def test_a_rule_is_written_as_it_prints():
         ("epsilonn", "'epsilon'"),
         ("w_square", "'wsquare'"),
         ("epsilon(1, 2)", "epsilon(epsilon)"),
-        ("flat(3)", "flat alone"),
+        ("flat(3)", "flat without brackets"),
         ("gamma(x)", "gamma(gamma)"),
         ("gamma(,)", "gamma(gamma)"),
         ("epsilon(inf)", "from 0 upwards"),

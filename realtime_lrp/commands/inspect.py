@@ -21,7 +21,8 @@ from rich.table import Table
 from tensorboard.plugins.histogram import metadata
 
 from realtime_lrp.config import Config
-from realtime_lrp.engine.engine import DEFAULT_COMPOSITE, DEFAULT_MODEL, Engine
+from realtime_lrp.engine.engine import DEFAULT_COMPOSITE, Engine
+from realtime_lrp.engine.loading import DEFAULT_MODEL
 from realtime_lrp.engine.wording import score_list, top_scores
 from realtime_lrp.errors import TransferError, first_line
 from realtime_lrp.relevance.explainer import LayerRecord

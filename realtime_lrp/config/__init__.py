@@ -1,12 +1,13 @@
 """The configuration: one schema, read from YAML and the command line, printed for all to read.
 
 `schema` has every key, `files` reads YAML, `loading` puts the sources together, `printing` writes.
-Nothing here imports TensorFlow or OpenCV. Names that a room owns (composites, models, colour maps)
-are plain text here and checked where they live: `load` is given what checks them.
+`names` lists what a value may be called, `check` looks whether names and files exist.
+Nothing here imports TensorFlow or OpenCV.
 """
 
+from realtime_lrp.config.check import check_names, refusals, wrong_names
 from realtime_lrp.config.files import Problem, Tree, Where, key_of, read_file
-from realtime_lrp.config.loading import Settings, load, located_problems, refusal, refusals
+from realtime_lrp.config.loading import Settings, load, located_problems, refusal
 from realtime_lrp.config.names import legal_values
 from realtime_lrp.config.printing import as_yaml, json_schema, schema_line
 from realtime_lrp.config.schema import (
@@ -27,6 +28,7 @@ __all__ = [
     "Tree",
     "Where",
     "as_yaml",
+    "check_names",
     "describe",
     "json_schema",
     "key_of",
@@ -39,4 +41,5 @@ __all__ = [
     "refusal",
     "refusals",
     "schema_line",
+    "wrong_names",
 ]

@@ -1,6 +1,6 @@
 """Command line over `--set` over file over default: every value, and the place it came from."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from realtime_lrp.config.check import wrong_names
 from realtime_lrp.config.files import Problem, Tree, Where, key_of, read_file, read_text
 from realtime_lrp.config.keys import as_if_clear, clear_section, unknown_key
 from realtime_lrp.config.schema import OPTIONS, Config, field_of
@@ -66,7 +67,7 @@ def load(
     file: str | Path | None = None,
     sets: tuple[str, ...] = (),
     options: Mapping[str, Any] | None = None,
-    check: Check | None = None,
+    check: Check | None = wrong_names,
 ) -> Settings:
     """Command line over `--set` over file over default.
 
@@ -74,7 +75,8 @@ def load(
       file: a YAML file, or None.
       sets: assignments "section.key=value".
       options: option such as "--opacity" -> value.
-      check: also looks at the values; what the schema refuses is at its default then.
+      check: looks at the values too, where what the schema refuses is at its default; None checks
+        the schema alone.
 
     Raises:
       MissingInputError: all that is wrong is that files are not there.
@@ -98,16 +100,6 @@ def load(
         raise refusal(_in_order(problems, file))
     origins = {".".join(map(str, where)): place for where, place in tree.places.items() if where}
     return Settings(config, origins, (file, sets, options or {}))
-
-
-def refusals(
-    where: Where, check: Callable[..., object], *words: Any
-) -> Iterator[tuple[Where, Error]]:
-    """Yields (where, what `check` refuses of the words), or nothing."""
-    try:
-        check(*words)
-    except Error as error:
-        yield where, error
 
 
 def located_problems(

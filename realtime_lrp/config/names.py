@@ -1,30 +1,251 @@
-"""What a key may be called by name, for shells that complete words."""
+"""The names that settings may have: methods, composites, rules, networks, colour maps, keys.
 
-import json
+They are plain text here so that checking a configuration, `--help` and shell completion
+need neither TensorFlow nor Keras. The tables that implement the names are `METHODS`, `COMPOSITES`,
+... in other rooms; `tests/test_config_names.py` compares each with its list here. A new name
+belongs in both.
+"""
 
-from realtime_lrp.config.schema import ASSETS
+import re
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
-AMONG_OTHERS = {
-    "model.name": ("shapes", "vgg16", "vgg19"),
-    "model.weights": ("imagenet", "random"),
-    "lrp.target": ("all", "top1", "top5"),
-    "live.source": ("synthetic", "screen"),
+from realtime_lrp.config.schema import choices, legal_keys
+from realtime_lrp.errors import UsageError, unknown
+
+
+@dataclass(frozen=True)
+class Names:
+    """The legal names of one kind of thing.
+
+    Attributes:
+      kind: what they name, for messages, for example "composite".
+      included: the names that come with this package.
+      table: module and attribute of the table that implements them; "" where there is none. Once
+        that module is loaded the table is asked, because a Python program may have added rows.
+      aliases: names that other software uses -> ours.
+    """
+
+    kind: str
+    included: tuple[str, ...]
+    table: tuple[str, str] = ("", "")
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+    def known(self) -> list[str]:
+        """Every legal name, those that a Python program added included."""
+        module, attribute = self.table
+        return list(getattr(sys.modules.get(module), attribute, self.included))
+
+    def check(self, name: str) -> None:
+        """Refuses a name that does not exist.
+
+        Raises:
+          UsageError: the message gives the nearest legal name.
+        """
+        if name not in (known := self.known()):
+            raise unknown(self.kind, name, known, self.aliases)
+
+
+METHODS = Names(
+    "method",
+    (
+        "lrp", "gradient", "input_x_gradient", "guided_backprop", "deconvnet",
+        "excitation_backprop", "grad_cam", "smoothgrad", "integrated_gradients",
+    ),
+    ("realtime_lrp.relevance.methods", "METHODS"),
+    {
+        "input_t_gradient": "input_x_gradient", "inputxgrad": "input_x_gradient",
+        "integrads": "integrated_gradients", "ig": "integrated_gradients",
+        "gradcam": "grad_cam", "guided_gradient": "guided_backprop", "deconv": "deconvnet",
+        "saliency": "gradient",
+    },
+)  # fmt: skip
+
+COMPOSITES = Names(
+    "composite",
+    (
+        "zplus", "epsilon", "epsilon_plus", "epsilon_plus_flat", "epsilon_alpha2_beta1",
+        "epsilon_alpha2_beta1_flat", "epsilon_gamma_box",
+    ),
+    ("realtime_lrp.relevance.composites", "COMPOSITES"),
+    {
+        **dict.fromkeys(
+            ("z_plus", "zPlus", "z+", "lrp.z_plus", "lrp.z_plus_fast", "lrp.alpha_1_beta_0_IB",
+             "lrp.alpha_1_beta_0", "alpha_1_beta_0", "alpha1_beta0", "alpha1beta0"),
+            "zplus",
+        ),
+        "lrp.epsilon": "epsilon",
+        "lrp.epsilon_IB": "epsilon",
+        "lrp.sequential_preset_a": "epsilon_plus",
+        "lrp.sequential_preset_a_flat": "epsilon_plus_flat",
+        "lrp.sequential_preset_b": "epsilon_alpha2_beta1",
+        "lrp.sequential_preset_b_flat": "epsilon_alpha2_beta1_flat",
+        "lrp.alpha_2_beta_1": "epsilon_alpha2_beta1",
+        "lrp.alpha_2_beta_1_IB": "epsilon_alpha2_beta1",
+        "lrp.flat": "epsilon_plus_flat",
+        "deep_taylor.bounded": "epsilon_gamma_box",
+    },
+)  # fmt: skip
+"""Names are zennit's; the aliases are those of iNNvestigate and of this project's first version."""
+
+RULE_PARAMETERS: dict[str, tuple[str, ...]] = {
+    "zplus": (),
+    "epsilon": ("epsilon",),
+    "gamma": ("gamma",),
+    "alpha_beta": ("alpha", "beta"),
+    "zbox": (),
+    "wsquare": (),
+    "flat": (),
+    "zplus_input": (),
 }
-"""Names of keys that take other words as well: files, classes, cameras."""
+"""Rule -> the numbers that it takes in brackets, in this order."""
+
+RULES = Names(
+    "rule",
+    tuple(RULE_PARAMETERS),
+    ("realtime_lrp.relevance.rules", "RULES"),
+    {
+        "z_plus": "zplus", "alpha1_beta0": "alpha_beta(1, 0)", "alpha2_beta1": "alpha_beta",
+        "w_square": "wsquare", "w2": "wsquare", "z_box": "zbox", "bounded": "zbox", "zb": "zbox",
+        "eps": "epsilon",
+    },
+)  # fmt: skip
+
+MODELS = Names(
+    "model",
+    ("shapes", "vgg16", "vgg19"),
+    ("realtime_lrp.models.names", "NETWORKS"),
+)
+
+COLORMAPS = Names(
+    "colormap",
+    ("fire", "hot", "gray", "bwr", "coldnhot", "icefire"),
+    ("realtime_lrp.view.colormaps", "COLORMAPS"),
+    {"grey": "gray", "seismic": "bwr"},
+)
+
+SOURCES = Names(
+    "source",
+    ("synthetic", "screen"),
+    ("realtime_lrp.video.sources", "SOURCES"),
+)
+
+_NAMED_KEYS = (
+    "BackSpace", "Page_Down", "Page_Up", "Delete", "Escape", "Return", "Right", "space", "Down",
+    "Left", "F11", "Tab", "F1", "Up",
+)  # fmt: skip
+_LETTER_CODES = (*range(ord("!"), 127), *range(0xA0, 0x100))
+
+KEYS = Names(
+    "exit key",
+    (*_NAMED_KEYS, *sorted({chr(code).lower() for code in _LETTER_CODES})),
+)
+"""The keys that the window can report; letters are small."""
+
+
+def panels() -> Names:
+    """What a panel of the live viewer may show: a composite or a method."""
+    aliases = {**METHODS.aliases, **COMPOSITES.aliases}
+    return Names("panel", (*COMPOSITES.known(), *METHODS.known()), aliases=aliases)
+
+
+def parse_rule(
+    text: str, parameters: Mapping[str, Sequence[str]] = RULE_PARAMETERS
+) -> tuple[str, list[float]]:
+    """Reads a rule such as "epsilon" or "alpha_beta(1, 0)".
+
+    Args:
+      text: a name, alone or with numbers in brackets.
+      parameters: name -> the numbers that the rule takes.
+
+    Returns:
+      The name and the numbers given, perhaps fewer than the rule takes.
+
+    Raises:
+      UsageError: there is no such rule, or it does not take these numbers.
+    """
+    parts = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", str(text))
+    name = parts[1] if parts else str(text)
+    if not parts or name not in parameters:
+        raise unknown(RULES.kind, name, parameters, RULES.aliases)
+    takes = parameters[name]
+    try:
+        numbers = [float(number) for number in parts[2].split(",")] if parts[2] else []
+        if len(numbers) > len(takes):
+            raise ValueError
+    except ValueError:
+        expected = f"{name}({', '.join(takes)})" if takes else f"{name} without brackets"
+        raise UsageError(f"Expected the rule as {expected}. Received {text!r}.", "rule") from None
+    return name, numbers
+
+
+def check_rule_numbers(rule: str, numbers: Mapping[str, float]) -> None:
+    """Refuses numbers that a rule cannot work with.
+
+    Args:
+      rule: its name, for the message.
+      numbers: parameter -> number. Where there are both an alpha and a beta they must differ by 1.
+
+    Raises:
+      UsageError: a number is negative, infinite or NaN, or alpha - beta is not 1.
+    """
+    for parameter, number in numbers.items():
+        if not 0 <= number < float("inf"):
+            raise UsageError(
+                f"The rule {rule} needs {parameter} from 0 upwards. Received {number}.", "rule"
+            )
+    alpha, beta = numbers.get("alpha"), numbers.get("beta")
+    if alpha is not None and beta is not None and abs(alpha - beta - 1) > 1e-9:
+        raise UsageError(
+            f"The rule {rule} needs alpha - beta = 1, for example 2 and 1. "
+            f"Received alpha {alpha} and beta {beta}.",
+            "rule",
+        )
+
+
+def check_rule(text: str) -> None:
+    """Refuses a rule that does not exist or does not take its numbers.
+
+    Raises:
+      UsageError: as `parse_rule` and `check_rule_numbers` say.
+    """
+    module = sys.modules.get(RULES.table[0])
+    if named := getattr(module, "rule_named", None):  # knows the rules that a program added
+        named(text)
+        return
+    name, numbers = parse_rule(text)
+    given = dict(zip(RULE_PARAMETERS[name], numbers, strict=False))
+    check_rule_numbers(name, {**_DEFAULTS.get(name, {}), **given})
+
+
+_DEFAULTS = {"alpha_beta": {"alpha": 2.0, "beta": 1.0}}
+
+
+def names_of_keys() -> dict[str, Collection[str]]:
+    """Keys "section.key" whose names are listed here -> their legal names."""
+    return {
+        "lrp.method": METHODS.known(),
+        "lrp.composite": COMPOSITES.known(),
+        "lrp.layers": RULES.known(),
+        "overlay.colormap": COLORMAPS.known(),
+        "live.panels": panels().known(),
+        "kiosk.exit_key": KEYS.known(),
+    }
 
 
 def legal_values(key: str) -> list[str]:
-    """The names that a key "section.key" may have, none where it has no names.
+    """The names that a key "section.key" may have, for shell completion; empty where it has none.
 
-    The schema for editors has them all, also those of methods and composites, which a room owns.
+    Keys that also take other words (files, classes, cameras) have their names listed here.
     """
-    if key in AMONG_OTHERS:
-        return list(AMONG_OTHERS[key])
-    schema = json.loads((ASSETS / "config.schema.json").read_text(encoding="utf-8"))
-    for name in key.split("."):
-        schema = schema.get("properties", {}).get(name, {})
-    names: list[str] = []
-    for part in (schema, *schema.get("anyOf", ())):
-        names += ["true", "false"] if part.get("type") == "boolean" else part.get("enum", [])
-        names += [part["const"]] if "const" in part else []
-    return names
+    among_others = {
+        "model.name": MODELS.known(),
+        "model.weights": ["imagenet", "random"],
+        "lrp.target": ["all", "top1", "top5"],
+        "live.source": SOURCES.known(),
+    }
+    if key not in legal_keys() or key == "lrp.layers":
+        return []
+    names = names_of_keys()
+    return list(among_others.get(key) or names.get(key) or choices(key))

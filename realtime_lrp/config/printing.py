@@ -1,13 +1,14 @@
 """The configuration as a file to start from, and the schema for editors."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import yaml
 
 from realtime_lrp.config.files import Loader
 from realtime_lrp.config.loading import Settings
+from realtime_lrp.config.names import names_of_keys
 from realtime_lrp.config.schema import ASSETS, SECTIONS, Config, describe
 from realtime_lrp.config.words import unsecret
 from realtime_lrp.errors import masked
@@ -27,13 +28,9 @@ def schema_line() -> str:
     return f"# yaml-language-server: $schema={address}\n"
 
 
-def json_schema(names: Mapping[str, Collection[str]]) -> str:
-    """The schema as JSON Schema, draft 7.
-
-    Args:
-      names: the legal names of keys whose names a room owns, such as "lrp.method"; those of
-        "lrp.layers" are rules.
-    """
+def json_schema() -> str:
+    """The schema as JSON Schema, draft 7, with the legal names of every key."""
+    names = names_of_keys()
     made = Config.model_json_schema()
     for section, kind in SECTIONS.items():
         part = made["$defs"].pop(kind.__name__)

@@ -1,7 +1,9 @@
 """The schema of config.yaml: every key, default, unit and limit, once."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, get_args
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
@@ -363,6 +365,21 @@ def kind_of(key: str) -> type:
     """What a key "section.key" takes: int or float where it is nothing but a number, else str."""
     kinds = set(get_args(_FIELDS[key].annotation) or [_FIELDS[key].annotation]) - {type(None)}
     return next(iter(kinds)) if kinds in ({int}, {float}) else str
+
+
+def choices(key: str) -> list[str]:
+    """The words of a key with fixed choices, true and false included; empty for other keys."""
+    return list(_choices(_FIELDS[key].annotation))
+
+
+def _choices(kind: Any) -> Iterator[str]:
+    if kind is bool:
+        yield from ("true", "false")
+    elif get_origin(kind) is Literal:
+        yield from get_args(kind)
+    elif get_origin(kind) in (Union, UnionType):
+        for one in get_args(kind):
+            yield from _choices(one)
 
 
 def field_of(key: str) -> FieldInfo | None:

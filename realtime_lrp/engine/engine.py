@@ -4,30 +4,22 @@ Loading is in `loading.py`, colours in `colouring.py`, texts in `wording.py`.
 """
 
 import logging
-import os
-from collections import ChainMap
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any
 
 import numpy as np
 
-from realtime_lrp.config import Config, Where, refusals
+from realtime_lrp.config import Config, check_names
 from realtime_lrp.engine.device import Device, cpu, device
-from realtime_lrp.engine.loading import DEFAULT_MODEL, build_explainer, choose_precision, load
+from realtime_lrp.engine.loading import build_explainer, choose_precision, load
 from realtime_lrp.engine.result import Result, fetch_results
 from realtime_lrp.engine.tensorflow import keras, tf
-from realtime_lrp.errors import Error, MissingInputError, UnavailableError, unknown
-from realtime_lrp.models.networks import check_model_name
-from realtime_lrp.relevance.composites import COMPOSITES, composite_named
+from realtime_lrp.errors import UnavailableError
 from realtime_lrp.relevance.explainer import Explainer, PipelineOutput
 from realtime_lrp.relevance.graph import Graph, build_graph
-from realtime_lrp.relevance.methods import ELSEWHERE, METHODS
-from realtime_lrp.relevance.rules import RULES, rule_named
 from realtime_lrp.relevance.strength import strength
 from realtime_lrp.video.region import Region, region_of
-from realtime_lrp.view.colormaps import COLORMAPS, colormap_named
-from realtime_lrp.view.keys import key_names
 
 log = logging.getLogger(__name__)
 
@@ -35,17 +27,6 @@ DEFAULT_COMPOSITE = "zplus"
 VIEWER_COMPOSITE = "epsilon_plus_flat"
 """What `live` and `demo` use: by `evaluate` it points as well as z+ at the same cost, and depends
 on the class, which z+ does not (README, "Does the map point at the object?")."""
-
-
-LEGAL: dict[str, Collection[str]] = {
-    "lrp.method": METHODS,
-    "lrp.composite": COMPOSITES,
-    "lrp.layers": RULES,
-    "overlay.colormap": COLORMAPS,
-    "live.panels": ChainMap[str, Any](COMPOSITES, METHODS),
-    "kiosk.exit_key": key_names(),
-}
-"""Keys of the configuration -> the names that they may have; of `lrp.layers`, the rules."""
 
 
 class Engine:
@@ -263,56 +244,3 @@ def with_demo_network(config: Config) -> Config:
     """The configuration with the embedded network, unless it names another one."""
     model = config.model.model_copy(update={"name": config.model.name or "shapes"})
     return config.model_copy(update={"model": model})
-
-
-def check_names(config: Config) -> None:
-    """Refuses names that no room knows; the class needs the network and is not looked at.
-
-    Raises:
-      UsageError: an unknown method, composite, colour map or model.
-      MissingInputError: there is no such file of a model or of labels, or no such folder.
-      UnavailableError: there is no such file of weights.
-    """
-    for _, error in wrong_names(config):
-        raise error
-
-
-def wrong_names(config: Config) -> Iterator[tuple[Where, Error]]:
-    """Yields each name that `check_names` refuses: where it stands, and the refusal."""
-    lrp = config.lrp
-    yield from refusals(("model", "name"), check_model_name, config.model.name or DEFAULT_MODEL)
-    if config.model.weights not in (None, "", "imagenet", "random"):
-        yield from refusals(("model", "weights"), _check_weights, config.model.weights)
-    if config.model.labels:
-        yield from refusals(("model", "labels"), _check_labels, config.model.labels)
-    yield from refusals(("lrp", "method"), _check, "method", lrp.method, METHODS)
-    yield from refusals(("lrp", "composite"), composite_named, lrp.composite or DEFAULT_COMPOSITE)
-    for pattern, rule in lrp.layers.items():
-        yield from refusals(("lrp", "layers", pattern), rule_named, rule)
-    if config.overlay.colormap is not None:
-        yield from refusals(("overlay", "colormap"), colormap_named, config.overlay.colormap)
-    for place, name in enumerate(config.live.panels):
-        yield from refusals(("live", "panels", place), _check, "panel", name, LEGAL["live.panels"])
-    yield from refusals(("live", "folder"), _check_folder, config.live.folder)
-
-
-def _check_weights(name: str) -> None:
-    if not os.path.isfile(name):
-        raise UnavailableError(
-            f"There are no weights {name!r}. Expected imagenet, random or a file."
-        )
-
-
-def _check_labels(name: str) -> None:
-    if not os.path.isfile(name):
-        raise MissingInputError(f"There is no file of labels {name!r}. Expected class names.")
-
-
-def _check_folder(name: str) -> None:
-    if name and not os.path.isdir(name):
-        raise MissingInputError(f"There is no folder {name!r}. Make it, or name another one.")
-
-
-def _check(kind: str, name: str, legal: Collection[str]) -> None:
-    if name not in legal:
-        raise unknown(kind, name, legal, ELSEWHERE)

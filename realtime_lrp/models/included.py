@@ -75,7 +75,7 @@ def _downloaded(weights: Download) -> Path:
 def _existing_weights(weights: str) -> Path:
     if not Path(weights).is_file():
         raise UnavailableError(
-            f"There are no weights {weights!r}. Expected imagenet, random or a file."
+            f"There is no weights file {weights!r}. Expected imagenet, random or a file."
         )
     return Path(weights)
 

@@ -1,7 +1,6 @@
 """Names and files to networks: a Keras model with its preprocessing and labels."""
 
 import logging
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
@@ -10,11 +9,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.errors import (
-    DamagedInputError,
-    MissingInputError,
-    unknown,
-)
+from realtime_lrp.config.check import check_model_name
+from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import read_labels
 from realtime_lrp.models.loaded import Loaded
@@ -97,21 +93,6 @@ def load_network(
         preprocessing or found.preprocessing,
         own_labels or found.labels,
     )
-
-
-def check_model_name(name: str) -> None:
-    """Refuses what is neither a network's name nor a file's.
-
-    Raises:
-      UsageError: there is no such network.
-      MissingInputError: there is no such file.
-    """
-    if name.lower() in NETWORKS:
-        return
-    if not (Path(name).suffix or os.sep in name):
-        raise unknown("model", name, [*NETWORKS, "FILE.keras"])
-    if not os.path.isfile(name):
-        raise MissingInputError(f"There is no model file {name!r}. Expected a .keras file.")
 
 
 def _channels(model: keras.Model) -> int:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from realtime_lrp.errors import UsageError, nearest, unknown
+from realtime_lrp.config.names import COMPOSITES as COMPOSITE_NAMES
+from realtime_lrp.errors import UsageError, nearest
 from realtime_lrp.relevance.graph import Graph, Node
 from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.rules import (
@@ -91,25 +92,6 @@ COMPOSITES: dict[str, Composite] = {
 EXCITATION = Composite(((any_layer, ZPlus()),))
 """Excitation backprop (Zhang et al. 2016): z+ everywhere, pixel values included."""
 
-ELSEWHERE = {
-    **dict.fromkeys(
-        ("z_plus", "zPlus", "z+", "lrp.z_plus", "lrp.z_plus_fast", "lrp.alpha_1_beta_0_IB",
-         "lrp.alpha_1_beta_0", "alpha_1_beta_0", "alpha1_beta0", "alpha1beta0"),
-        "zplus",
-    ),
-    "lrp.epsilon": "epsilon",
-    "lrp.epsilon_IB": "epsilon",
-    "lrp.sequential_preset_a": "epsilon_plus",
-    "lrp.sequential_preset_a_flat": "epsilon_plus_flat",
-    "lrp.sequential_preset_b": "epsilon_alpha2_beta1",
-    "lrp.sequential_preset_b_flat": "epsilon_alpha2_beta1_flat",
-    "lrp.alpha_2_beta_1": "epsilon_alpha2_beta1",
-    "lrp.alpha_2_beta_1_IB": "epsilon_alpha2_beta1",
-    "lrp.flat": "epsilon_plus_flat",
-    "deep_taylor.bounded": "epsilon_gamma_box",
-}  # fmt: skip
-"""What the origin and iNNvestigate call them."""
-
 
 def composite_named(composite: "str | Composite") -> Composite:
     """A composite by name, or itself.
@@ -119,8 +101,7 @@ def composite_named(composite: "str | Composite") -> Composite:
     """
     if isinstance(composite, Composite):
         return composite
-    if composite not in COMPOSITES:
-        raise unknown("composite", composite, COMPOSITES, ELSEWHERE)
+    COMPOSITE_NAMES.check(composite)
     return COMPOSITES[composite]
 
 

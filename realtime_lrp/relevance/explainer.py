@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction, PolymorphicFunction
 
+from realtime_lrp.config import names
 from realtime_lrp.errors import (
     DamagedInputError,
     NotFiniteError,
@@ -36,7 +37,6 @@ from realtime_lrp.relevance.composites import (
 from realtime_lrp.relevance.graph import Graph, Node, build_graph, total
 from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.methods import (
-    ELSEWHERE,
     METHODS,
     Explain,
     Method,
@@ -577,7 +577,7 @@ class _Binder:
 def _method_named(method: str, composite: str | Composite) -> tuple[Method, Composite]:
     if method not in METHODS:
         hint = f"Use composite={method!r} with the method lrp. " if method in COMPOSITES else ""
-        error = unknown("method", method, METHODS, ELSEWHERE)
+        error = unknown("method", method, METHODS, names.METHODS.aliases)
         raise UsageError(f"{hint}{error}", "method") if hint else error
     return METHODS[method], composite_named(composite)
 
@@ -588,7 +588,7 @@ def _map_named(name: str, composite: str | Composite) -> tuple[Method, Composite
         return METHODS[name], composite_named(composite)
     if name in COMPOSITES:
         return METHODS["lrp"], COMPOSITES[name]
-    raise unknown("map", name, [*METHODS, *COMPOSITES], ELSEWHERE)
+    raise unknown("map", name, [*METHODS, *COMPOSITES], names.METHODS.aliases)
 
 
 def _box(

@@ -282,10 +282,3 @@ METHODS: dict[str, Method] = {
     "integrated_gradients": Method(start_of_gradient, _gradient, _times_input, _path),
 }
 """Every method by the name that configuration and documentation use."""
-
-ELSEWHERE = {
-    "input_t_gradient": "input_x_gradient", "inputxgrad": "input_x_gradient",
-    "integrads": "integrated_gradients", "gradcam": "grad_cam", "guided_gradient":
-    "guided_backprop", "deconv": "deconvnet", "saliency": "gradient", "ig": "integrated_gradients",
-}  # fmt: skip
-"""What others call them."""

@@ -13,13 +13,13 @@ A new rule is a class with `bind` and a row in `RULES`.
 """
 
 import functools
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
 
-from realtime_lrp.errors import UsageError, unknown
+from realtime_lrp.config.names import check_rule_numbers, parse_rule
+from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.linear import Linear, Weights
 from realtime_lrp.relevance.steps import STABILISER, stabilise
 
@@ -73,13 +73,7 @@ class Rule:
     keeps_sign = False
 
     def __post_init__(self) -> None:
-        for name, number in vars(self).items():
-            if not 0 <= number < float("inf"):
-                raise UsageError(
-                    f"The rule {type(self).__name__} needs {name} from 0 upwards. "
-                    f"Received {number}.",
-                    "rule",
-                )
+        check_rule_numbers(type(self).__name__, vars(self))
 
     def bind(self, layer: Linear, place: Place) -> Propagate:
         """Makes the modified weights of a layer; this happens once.
@@ -190,15 +184,6 @@ class AlphaBeta(Rule):
 
     alpha: float = 2.0
     beta: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if abs(self.alpha - self.beta - 1) > 1e-9:
-            raise UsageError(
-                "The rule alpha_beta needs alpha - beta = 1, for example 2 and 1. "
-                f"Received alpha {self.alpha} and beta {self.beta}.",
-                "rule",
-            )
 
     def bind(self, layer: Linear, place: Place) -> Propagate:
         raising = _one_sign(layer, place, positive, negative, 1)
@@ -366,13 +351,6 @@ RULES: dict[str, type[Rule]] = {
 }
 """Every rule by the name that configuration and documentation use."""
 
-ELSEWHERE = {
-    "z_plus": "zplus", "alpha1_beta0": "alpha_beta(1, 0)", "alpha2_beta1": "alpha_beta",
-    "w_square": "wsquare", "w2": "wsquare", "z_box": "zbox", "bounded": "zbox", "zb": "zbox",
-    "eps": "epsilon",
-}  # fmt: skip
-"""What others call them."""
-
 
 def rule_named(text: str) -> Rule:
     """A rule by its name, with its numbers where they differ.
@@ -383,16 +361,6 @@ def rule_named(text: str) -> Rule:
     Raises:
       UsageError: there is no such rule, or it does not take these numbers.
     """
-    parts = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", str(text))
-    name = parts[1] if parts else str(text)
-    if not parts or name not in RULES:
-        raise unknown("rule", name, RULES, ELSEWHERE)
-    fields = list(vars(RULES[name]()))
-    try:
-        numbers = [float(number) for number in parts[2].split(",")] if parts[2] else []
-        if len(numbers) > len(fields):
-            raise ValueError
-    except ValueError:
-        takes = f"{name}({', '.join(fields)})" if fields else f"{name} alone"
-        raise UsageError(f"Expected the rule as {takes}. Received {text!r}.", "rule") from None
+    parameters = {name: list(vars(rule())) for name, rule in RULES.items()}
+    name, numbers = parse_rule(text, parameters)
     return RULES[name](*numbers)

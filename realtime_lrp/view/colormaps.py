@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from realtime_lrp.errors import UsageError, unknown
+from realtime_lrp.config.names import COLORMAPS as COLORMAP_NAMES
+from realtime_lrp.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,5 @@ def colormap_named(name: str | Colormap) -> Colormap:
     """
     if isinstance(name, Colormap):
         return name
-    if name not in COLORMAPS:
-        raise unknown("colormap", name, COLORMAPS, {"grey": "gray", "seismic": "bwr"})
+    COLORMAP_NAMES.check(name)
     return COLORMAPS[name]

@@ -121,13 +121,6 @@ def name_of(code: int) -> str | None:
     return chr(letter).lower()
 
 
-def key_names() -> list[str]:
-    """Every name that `name_of` gives, the longest ones first."""
-    codes = (*range(0x100), *range(0xF700, 0x10000))
-    names = {name for code in codes if (name := name_of(code))}
-    return sorted(names, key=lambda key: (-len(key), key))
-
-
 def shown(keys: Sequence[str]) -> str:
     """Keys as people read them."""
     return ", ".join({"space": "Space", "Escape": "Esc"}.get(key, key) for key in keys)

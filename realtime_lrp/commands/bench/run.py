@@ -27,7 +27,8 @@ from realtime_lrp.commands.bench.report import lines
 from realtime_lrp.config import Config, Settings, as_yaml
 from realtime_lrp.engine.colouring import colour, painter_for
 from realtime_lrp.engine.device import computes_bfloat16, device, machine
-from realtime_lrp.engine.engine import DEFAULT_COMPOSITE, DEFAULT_MODEL, Engine
+from realtime_lrp.engine.engine import DEFAULT_COMPOSITE, Engine
+from realtime_lrp.engine.loading import DEFAULT_MODEL
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line
 from realtime_lrp.relevance.graph import build_graph

@@ -51,7 +51,7 @@ def main() -> None:
         tell(failed(msgspec.convert(mark, Mark), name, error, _advice(error, advice)))
 
     file, sets, options = msgspec.json.decode(sys.stdin.buffer.read(), type=Given)
-    settings = config.load(file, sets, options)
+    settings = config.load(file, sets, options, check=None)
     checks: dict[str, Check] = {}
     try:
         checks = importlib.import_module(f"realtime_lrp.commands.doctor.{group}").CHECKS

@@ -12,10 +12,11 @@ import psutil
 
 from realtime_lrp import config
 from realtime_lrp.commands.doctor.rows import Check, Row
-from realtime_lrp.commands.kiosk.start import wrong_settings
+from realtime_lrp.commands.kiosk.check import wrong_settings
 from realtime_lrp.config import Config, Settings, Where
 from realtime_lrp.engine import device as hardware
-from realtime_lrp.engine.engine import DEFAULT_MODEL, VIEWER_COMPOSITE, Engine
+from realtime_lrp.engine.engine import VIEWER_COMPOSITE, Engine
+from realtime_lrp.engine.loading import DEFAULT_MODEL
 from realtime_lrp.models.drawing import NOTHING, draw_picture
 from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.models.size import available_bytes

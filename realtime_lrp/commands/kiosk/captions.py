@@ -12,42 +12,60 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+)
 
 from realtime_lrp import config
 from realtime_lrp.config import Problem, Where, located_problems, read_file, refusal
 from realtime_lrp.errors import ConfigError, Error, nearest
-from realtime_lrp.view.text import undrawable
+
+INCLUDED = config.ASSETS / "captions"
 
 SECONDS = "{seconds}"
 """What a number of seconds is put for."""
 
 
-def _counted(value: Any) -> str:
+def _counted(value: Any, info: ValidationInfo) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError("expected a text, in quotes where it has a colon or a # in it")
     text = re.sub(r"[ \t\n]+", " ", value).strip(" ")
-    if troubles := "; ".join(_troubles(text)):
+    if troubles := "; ".join(_troubles(text, bool(info.context))):
         raise ValueError(troubles)
     return text
 
 
-def _plain(value: Any) -> str:
-    text = _counted(value)
+def _plain(value: Any, info: ValidationInfo) -> str:
+    text = _counted(value, info)
     if SECONDS in text:
         raise ValueError(f"there is no number to put for {SECONDS} here; write the text without it")
     return text
 
 
-def _troubles(text: str) -> Iterator[str]:
-    """What keeps a text from being shown as it is meant."""
+def _troubles(text: str, included: bool) -> Iterator[str]:
+    """What keeps a text from being shown as it is meant.
+
+    A test holds that the font draws the included texts, so OpenCV is not imported for them.
+    """
     if re.search("[{}\uff5b\uff5d]", text.replace(SECONDS, "")):
         yield f"expected no braces other than {SECONDS}"
     if any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in text):
         yield "lines are set from left to right; expected a script that is written so"
-    elif missing := undrawable(text):
+    elif not included and (missing := _missing_in_font(text)):
         named = ", ".join(map(_named, missing[:10])) + (", ..." if missing[10:] else "")
         yield f"the font cannot draw {named}; expected other characters"
+
+
+def _missing_in_font(text: str) -> str:
+    """The characters that the font cannot draw; OpenCV, which knows, is imported only here."""
+    from realtime_lrp.view.text import undrawable
+
+    return undrawable(text)
 
 
 def _named(letter: str) -> str:
@@ -210,7 +228,7 @@ def _each(
 
 
 def _captions(code: str, folder: Path | None) -> Captions:
-    folders = [one for one in (folder, config.ASSETS / "captions") if one]
+    folders = [one for one in (folder, INCLUDED) if one]
     if not re.fullmatch("[A-Za-z0-9_-]{1,40}", code):
         raise ConfigError(f"expected letters, digits, - and _; received {code!r}")
     file = next((f for one in folders if (f := one / f"{code}.yaml").is_file()), None)
@@ -232,7 +250,7 @@ def _read(file: Path) -> _File:
         words = "expected names such as 'nothing:' with texts behind them"
         raise refusal(problems or [Problem(places[()], words)])
     try:
-        texts = _File.model_validate(tree.values)
+        texts = _File.model_validate(tree.values, context=file.parent == INCLUDED)
     except ValidationError as error:
         problems += [_problem(detail, places) for detail in error.errors()]
     if problems:

@@ -13,8 +13,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from realtime_lrp.errors import unknown
-from realtime_lrp.view.keys import key_names
 from realtime_lrp.view.pad import key_boxes
 from realtime_lrp.view.window.window import Mouse
 
@@ -81,7 +79,7 @@ class ExitLock:
     """Hears whether somebody holds the key or the corner, and asks for the PIN.
 
     Args:
-      key: a name that `check_key` accepts.
+      key: a name out of `config.names.KEYS`.
       corner: "top-left", "top-right", "bottom-left", "bottom-right" or "none".
       pin: what `hash_pin` gave, or None: no PIN is asked for.
 
@@ -214,16 +212,6 @@ class ExitLock:
     def _leave(self) -> None:
         self.asking = self.wrong = False
         self._typed = ""
-
-
-def check_key(name: str) -> None:
-    """Refuses an exit key that the window never tells of.
-
-    Raises:
-      UsageError: there is no such key.
-    """
-    if name not in key_names():
-        raise unknown("exit key", name, key_names())
 
 
 def hash_pin(pin: str) -> str:

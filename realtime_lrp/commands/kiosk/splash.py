@@ -55,7 +55,8 @@ def load_behind_a_card(*given: Any) -> tuple[Settings, FullScreen | None]:
 def _card(given: tuple[Any, ...]) -> Card | None:
     """The card that is shown; None where there is no window, or nothing to write on it."""
     try:
-        chosen: Config = config.load(*given).config
+        file, sets, options = given
+        chosen: Config = config.load(file, sets, options, check=None).config
         if chosen.live.display == "none":
             return None
         return captions_of(chosen)[0].cards.starting

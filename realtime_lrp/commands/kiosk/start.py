@@ -7,7 +7,7 @@ and the fault told, so that the exhibit comes up after a typing error.
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from logging.handlers import RotatingFileHandler
@@ -15,17 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from realtime_lrp import __version__, config
-from realtime_lrp.commands.kiosk.captions import folder_of, wrong_captions
+from realtime_lrp.commands.kiosk.captions import folder_of
+from realtime_lrp.commands.kiosk.check import wrong_settings
 from realtime_lrp.commands.kiosk.folder import single_instance, state_folder
 from realtime_lrp.commands.kiosk.health import why_not_written
-from realtime_lrp.commands.kiosk.lock import check_key
 from realtime_lrp.commands.kiosk.run import run
-from realtime_lrp.config import Config, Settings, Where, refusals
-from realtime_lrp.engine.engine import with_demo_network, wrong_names
+from realtime_lrp.config import Config, Settings
+from realtime_lrp.engine.engine import with_demo_network
 from realtime_lrp.errors import Error, UsageError, masked
 from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.system.messages import PlainFormatter
-from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
 from realtime_lrp.view.window.full_screen import FullScreen
 
 LOG_BYTES = 256 * 1024
@@ -165,21 +164,6 @@ def health_file(config: Config) -> Path:
     return (Path(runtime) if runtime else state_folder()) / "health.json"
 
 
-def wrong_in_kiosk(chosen: Config) -> Iterator[tuple[Where, Error]]:
-    """Yields what the schema cannot see in the section `kiosk`, and where it stands there."""
-    yield from refusals(("kiosk", "exit_key"), check_key, chosen.kiosk.exit_key)
-    yield from wrong_captions(chosen)
-    for place, clip in enumerate(chosen.kiosk.clips):
-        where = ("kiosk", "clips", place)
-        yield from refusals(where, inputs_of, [clip], PICTURES + VIDEOS, "clip")
-
-
-def wrong_settings(chosen: Config) -> Iterator[tuple[Where, Error]]:
-    """Yields what the schema cannot see in any section."""
-    yield from wrong_names(chosen)
-    yield from wrong_in_kiosk(chosen)
-
-
 def _good_folder(file: str | Path) -> Path:
     """Where the copy of a configuration file is."""
     name = hashlib.sha256(str(Path(file).absolute()).encode()).hexdigest()[:12]
@@ -194,7 +178,7 @@ def _restored(
         return None
     folder = _good_folder(file)
     try:
-        settings = config.load(folder / "config.yaml", sets, options)
+        settings = config.load(folder / "config.yaml", sets, options, check=None)
     except Error:
         return None
     if settings.config.kiosk.captions:

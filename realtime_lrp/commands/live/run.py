@@ -9,8 +9,7 @@ import numpy as np
 from realtime_lrp.commands.live.controls import Controls
 from realtime_lrp.commands.live.keeper import Keeper
 from realtime_lrp.commands.live.view import View
-from realtime_lrp.config import Config
-from realtime_lrp.engine.engine import check_names
+from realtime_lrp.config import Config, check_names
 from realtime_lrp.errors import Error, UsageError, first_line, masked
 from realtime_lrp.realtime.capture import Capture, OpenSource
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request

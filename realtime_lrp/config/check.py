@@ -1,0 +1,89 @@
+"""What the schema cannot see: names that do not exist, and files and folders that are not there.
+
+Only `load` and who builds a `Config` by hand need this; it stays as light as the schema.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from realtime_lrp.config.files import Where
+from realtime_lrp.config.names import COLORMAPS, COMPOSITES, METHODS, MODELS, check_rule, panels
+from realtime_lrp.config.schema import Config
+from realtime_lrp.errors import Error, MissingInputError, UnavailableError, unknown
+
+
+def check_names(config: Config) -> None:
+    """Refuses the first name that does not exist; a class needs the network and is not looked at.
+
+    Raises:
+      UsageError: an unknown method, composite, rule, panel, colour map or model.
+      MissingInputError: there is no such model file, labels file or folder.
+      UnavailableError: there is no such weights file.
+    """
+    for _, error in wrong_names(config):
+        raise error
+
+
+def wrong_names(config: Config) -> Iterator[tuple[Where, Error]]:
+    """Yields each name that `check_names` refuses: where it stands, and the error."""
+    model, lrp = config.model, config.lrp
+    yield from refusals(("model", "name"), check_model_name, model.name or "vgg16")
+    if model.weights not in (None, "", "imagenet", "random"):
+        yield from refusals(("model", "weights"), _check_weights, model.weights)
+    if model.labels:
+        yield from refusals(("model", "labels"), _check_labels, model.labels)
+    yield from refusals(("lrp", "method"), METHODS.check, lrp.method)
+    yield from refusals(("lrp", "composite"), COMPOSITES.check, lrp.composite or "zplus")
+    for pattern, rule in lrp.layers.items():
+        yield from refusals(("lrp", "layers", pattern), check_rule, rule)
+    if config.overlay.colormap is not None:
+        yield from refusals(("overlay", "colormap"), COLORMAPS.check, config.overlay.colormap)
+    legal_panels = panels()
+    for number, name in enumerate(config.live.panels):
+        yield from refusals(("live", "panels", number), legal_panels.check, name)
+    yield from refusals(("live", "folder"), _check_folder, config.live.folder)
+
+
+def refusals(
+    where: Where, check: Callable[..., object], *arguments: Any
+) -> Iterator[tuple[Where, Error]]:
+    """Yields (where, the error) if `check(*arguments)` raises one, else nothing."""
+    try:
+        check(*arguments)
+    except Error as error:
+        yield where, error
+
+
+def check_model_name(name: str) -> None:
+    """Refuses a word that is neither a network's name (in any case) nor a file.
+
+    Raises:
+      UsageError: there is no such network.
+      MissingInputError: there is no such file.
+    """
+    known = MODELS.known()
+    if name.lower() in known:
+        return
+    if not (Path(name).suffix or os.sep in name):
+        raise unknown(MODELS.kind, name, [*known, "FILE.keras"])
+    if not os.path.isfile(name):
+        raise MissingInputError(f"There is no model file {name!r}. Expected a .keras file.")
+
+
+def _check_weights(name: str) -> None:
+    if not os.path.isfile(name):
+        raise UnavailableError(
+            f"There is no weights file {name!r}. Expected imagenet, random or a file."
+        )
+
+
+def _check_labels(name: str) -> None:
+    if not os.path.isfile(name):
+        raise MissingInputError(f"There is no labels file {name!r}. Expected class names.")
+
+
+def _check_folder(name: str) -> None:
+    if name and not os.path.isdir(name):
+        raise MissingInputError(f"There is no folder {name!r}. Make it, or name another one.")

@@ -1,0 +1,127 @@
+"""The light lists of names agree with the tables that implement them; nothing heavy is loaded."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from realtime_lrp.config import legal_values, names
+from realtime_lrp.errors import UsageError
+from realtime_lrp.models.names import NETWORKS
+from realtime_lrp.relevance.composites import COMPOSITES
+from realtime_lrp.relevance.methods import METHODS
+from realtime_lrp.relevance.rules import RULES, rule_named
+from realtime_lrp.video.sources import SOURCES
+from realtime_lrp.view.colormaps import COLORMAPS
+from realtime_lrp.view.keys import name_of
+
+ROOT = Path(__file__).parents[1]
+TABLES = [
+    (names.METHODS, METHODS),
+    (names.COMPOSITES, COMPOSITES),
+    (names.RULES, RULES),
+    (names.MODELS, NETWORKS),
+    (names.COLORMAPS, COLORMAPS),
+    (names.SOURCES, SOURCES),
+]
+
+
+@pytest.mark.parametrize(("listed", "table"), TABLES, ids=[one.kind for one, _ in TABLES])
+def test_each_list_agrees_with_its_table(listed, table):
+    """The same names in the same order, and the module where the table is looked for is right."""
+    assert list(listed.included) == list(table) == listed.known()
+    module, attribute = listed.table
+    assert getattr(sys.modules[module], attribute) is table
+    assert set(listed.aliases.values()) <= {*table, "alpha_beta(1, 0)"}
+
+
+def test_the_listed_keys_are_those_that_the_window_reports():
+    """Every code of `cv2.waitKeyEx` for letters and for keys with a name."""
+    reported = {name_of(code) for code in (*range(0x100), *range(0xF700, 0x10000))} - {None}
+    assert set(names.KEYS.known()) == reported
+    assert len(names.KEYS.known()) == len(reported)
+
+
+def test_each_rule_takes_the_listed_numbers():
+    """The parameters of its class, in their order, with the same defaults."""
+    for name, parameters in names.RULE_PARAMETERS.items():
+        rule = RULES[name]()
+        assert tuple(vars(rule)) == parameters
+        for parameter, default in names._DEFAULTS.get(name, {}).items():
+            assert getattr(rule, parameter) == default
+
+
+RULE_TEXTS = [
+    "zplus", " flat ", "epsilon", "epsilon(0.01)", "gamma(0.5)", "alpha_beta", "alpha_beta(1, 0)",
+    "alpha_beta(2)", "alpha_beta(3)", "alpha_beta(2, 2)", "epsilon(-1)", "epsilon(1, 2)",
+    "epsilon(x)", "epsilon(inf)", "epsilon(nan)", "zplus(1)", "flt", "w_square", "eps", "", "a b",
+]  # fmt: skip
+
+
+def outcome(check, text):
+    """The message of a refusal, or None."""
+    try:
+        check(text)
+    except UsageError as error:
+        return str(error).replace("AlphaBeta", "alpha_beta").replace("Epsilon", "epsilon")
+    return None
+
+
+@pytest.mark.parametrize("text", RULE_TEXTS)
+def test_rules_are_judged_alike_with_and_without_their_classes(text, monkeypatch):
+    """The same ones are refused, in the same words."""
+    expected = outcome(rule_named, text)
+    monkeypatch.delitem(sys.modules, names.RULES.table[0])
+    assert outcome(names.check_rule, text) == expected
+
+
+def test_rows_that_a_program_adds_are_known(monkeypatch):
+    """They may be configured and completed, and a slip is answered with them."""
+    monkeypatch.setitem(COMPOSITES, "mine", COMPOSITES["zplus"])
+    monkeypatch.setitem(RULES, "magnitude", RULES["zplus"])
+    names.COMPOSITES.check("mine")
+    names.panels().check("mine")
+    names.check_rule("magnitude")
+    assert "mine" in legal_values("lrp.composite")
+    with pytest.raises(UsageError, match="Did you mean 'mine'"):
+        names.COMPOSITES.check("mime")
+
+
+HEAVY = {"tensorflow", "keras", "cv2", "av"}
+SETS = ("--set", "lrp.layers={Dense: 'alpha_beta(1, 0)'}", "--set", "kiosk.languages=[en, zh]")
+
+
+@pytest.mark.parametrize(
+    ("words", "shell"),
+    [
+        (("--help",), None),
+        (("live", "--help"), None),
+        (("config", "--config", str(ROOT / "config.yaml"), *SETS), None),
+        (("config", "--schema"), None),
+        (("config", "--composite", "z_plus", "--set", "kiosk.exit_key=esc"), None),
+        (("models",), None),
+        ((), "realtime-lrp live --method grad_"),
+        ((), "realtime-lrp live --set lrp.composite=eps"),
+    ],
+)
+def test_checking_and_completing_load_nothing_heavy(words, shell):
+    """In a process of its own, right or wrong words alike."""
+    code = (
+        "import sys; sys.argv[0] = 'realtime-lrp'\nfrom realtime_lrp.cli import main\n"
+        f"try: main()\nfinally: print('loaded:', {HEAVY!r} & {{*sys.modules}}, file=sys.stderr)"
+    )
+    environment = dict(os.environ)
+    if shell:
+        environment |= {
+            "_REALTIME_LRP_COMPLETE": "bash_complete",
+            "COMP_WORDS": shell,
+            "COMP_CWORD": str(len(shell.split()) - 1),
+        }
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        env=environment, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stderr.endswith("loaded: set()\n"), done.stderr
+    assert done.stdout or "Did you mean" in done.stderr

@@ -212,11 +212,11 @@ def test_a_network_and_its_labels_come_from_the_server_and_then_from_the_disk(
 
 
 def test_a_class_index_with_another_checksum_is_not_used(folder, monkeypatch, caplog):
-    """What was changed on the way is refused; classes are then shown by index, and we say so."""
+    """A file that was changed on the way is refused; classes are then shown by number."""
     with serving(sends(b'["forged"]')) as (address, _):
         monkeypatch.setattr(labels, "CLASS_INDEX", Download(f"{address}/index.json", MD5))
         assert imagenet_labels(download=True) is None
-    assert "by index" in caplog.text
+    assert "by number" in caplog.text
 
 
 def test_without_a_network_the_message_says_where_the_file_belongs(folder, monkeypatch):

@@ -176,7 +176,7 @@ def test_what_is_no_file_is_not_waited_for(read, tmp_path):
     """A pipe into which nobody writes, a device without an end, a file of many gigabytes."""
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero")):
-        with pytest.raises(MissingInputError, match="is no file"):
+        with pytest.raises(MissingInputError, match=r"is (no|not a) file"):
             read(path)
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(64 << 30)
@@ -233,7 +233,7 @@ def test_a_name_of_a_class_is_short_enough_to_be_drawn(tmp_path):
     """A hundred thousand letters are no name, and brackets without an end no list."""
     for text in (json.dumps(["a", "b" * 100_000]), "[" * 3000):
         (tmp_path / "labels.json").write_text(text)
-        with pytest.raises(DamagedInputError, match="at most 500 letters"):
+        with pytest.raises(DamagedInputError, match="at most 500 characters"):
             read_labels(tmp_path / "labels.json")
 
 

@@ -1,1 +1,1 @@
-"""What is explained: a name or file gives a Keras model, its preprocessing and its labels."""
+"""Loads the network for a name or a file: a Keras model, its preprocessing and its labels."""

@@ -1,4 +1,7 @@
-"""The networks that are included: how each of them is built and gets its weights."""
+"""Builds the networks of the table in names.py and loads their weights.
+
+This file imports Keras, so names.py imports it only when a network is loaded.
+"""
 
 import logging
 from pathlib import Path
@@ -11,28 +14,32 @@ from realtime_lrp.errors import UnavailableError, UsageError
 from realtime_lrp.models.downloads import Download, fetch
 from realtime_lrp.models.labels import imagenet_labels
 from realtime_lrp.models.loaded import Loaded
-from realtime_lrp.models.size import built, start_at_zero
+from realtime_lrp.models.size import build_within_memory, initialise_with_zeros
 from realtime_lrp.models.untrusted.loading import load_model, load_weights
 
 log = logging.getLogger(__name__)
 
 
-def application(builder: str, download: Download, weights: str, labels: list[str] | None) -> Loaded:
-    """A network of keras.applications that knows ImageNet's classes.
+def load_application(
+    builder: str, download: Download, weights: str, labels: list[str] | None
+) -> Loaded:
+    """Loads a network of keras.applications that was trained on ImageNet.
 
     Args:
-      builder: its name there.
-      download: its weights.
-      weights: "imagenet", "random" or a file.
-      labels: those that the user brings, or None.
+      builder: its name in keras.applications, such as "VGG16".
+      download: its ImageNet weights.
+      weights: "imagenet", "random" or the path of a file.
+      labels: the user's class names, or None for ImageNet's.
 
     Raises:
-      UnavailableError: the weights are not there and cannot be downloaded.
-      DamagedInputError: the file holds other weights.
+      UnavailableError: the weights are missing and cannot be downloaded.
+      DamagedInputError: the weights in the file belong to another network.
     """
     file = _downloaded(download) if weights == "imagenet" else None
     build = getattr(keras.applications, builder)
-    model = built(lambda: build(weights=None), builder.lower(), _kernels_at_zero)
+    model = build_within_memory(
+        lambda: build(weights=None), builder.lower(), _initialise_kernels_with_zeros
+    )
     if weights == "random":
         _randomise(model)
     else:
@@ -40,22 +47,22 @@ def application(builder: str, download: Download, weights: str, labels: list[str
     if labels is None:
         labels = imagenet_labels(download=weights != "random")
         if labels is None and weights == "random":
-            log.warning("classes are shown by index: random weights download no class names")
+            log.warning("Classes are shown by number: random weights come without class names")
     return Loaded(model, "caffe", labels)
 
 
-def _kernels_at_zero(model: keras.Model) -> None:
-    """VGG16 starts at 0.6 GB instead of 1.4 GB."""
-    start_at_zero(weight for weight in model.weights if len(weight.shape) > 1)
+def _initialise_kernels_with_zeros(model: keras.Model) -> None:
+    """Saves memory at the start: VGG16 takes 0.6 GB instead of 1.4 GB."""
+    initialise_with_zeros(weight for weight in model.weights if len(weight.shape) > 1)
 
 
 def _randomise(model: keras.Model) -> None:
-    """Kernels uniform as by Glorot, Bengio 2010 (eq. 16), the same in every run; biases stay 0."""
+    """Glorot uniform kernels (Glorot & Bengio 2010, eq. 16) from a fixed seed; biases stay 0."""
     rng = np.random.default_rng(0)
     for weight in model.weights:
         if len(weight.shape) > 1:
-            *window, received, made = weight.shape
-            limit = np.sqrt(6 / (np.prod(window) * (received + made)))
+            *window, inputs, outputs = weight.shape
+            limit = np.sqrt(6 / (np.prod(window) * (inputs + outputs)))
             values = rng.random(weight.shape, dtype=np.float32)
             values -= 0.5
             values *= np.float32(2 * limit)
@@ -67,8 +74,8 @@ def _downloaded(weights: Download) -> Path:
         return fetch(weights)
     except UnavailableError as error:
         raise UnavailableError(
-            f"{error}\nConnect to the internet once, put the file at {weights.path}, add "
-            "--weights FILE, or take --model shapes, which needs no download."
+            f"{error}\nConnect to the internet once, put the file at {weights.path}, give "
+            "--weights FILE, or use --model shapes, which needs no download."
         ) from error
 
 
@@ -80,8 +87,8 @@ def _existing_weights(weights: str) -> Path:
     return Path(weights)
 
 
-def shapes(weights: str | None) -> Loaded:
-    """The embedded network for drawn symbols."""
+def load_shapes(weights: str | None) -> Loaded:
+    """Loads the embedded network, which knows hand-drawn symbols."""
     from realtime_lrp.models.drawing import CLASSES
 
     model = load_model(ASSETS / "shapes.keras")
@@ -89,16 +96,16 @@ def shapes(weights: str | None) -> Loaded:
 
 
 def with_weights(model: keras.Model, weights: str | None) -> keras.Model:
-    """A model with other weights than its own.
+    """Returns the model with the weights that the user asked for.
 
     Args:
-      model: may be used up.
-      weights: "random", a file, or None for its own.
+      model: the loaded model; its weights may be overwritten.
+      weights: "random", the path of a file, or None to keep the model's own.
 
     Raises:
-      UsageError: it is asked for the weights "imagenet".
+      UsageError: weights is "imagenet", which this model does not have.
       UnavailableError: there is no such file.
-      DamagedInputError: the file holds other weights.
+      DamagedInputError: the weights in the file belong to another network.
     """
     if weights is None:
         return model

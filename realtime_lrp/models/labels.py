@@ -1,4 +1,4 @@
-"""Class names: files that users bring, and ImageNet's from Keras."""
+"""Class names: from a user's file, or ImageNet's as Keras publishes them."""
 
 import json
 import logging
@@ -14,44 +14,44 @@ CLASS_INDEX = Download(
     "https://storage.googleapis.com/download.tensorflow.org/data/imagenet_class_index.json",
     "c2c37ea517e94d9795004a39431a14cb",
 )
-"""ImageNet's class names as Keras keeps them."""
+"""ImageNet's class names."""
 
-
-MOST_BYTES = 2**24
-MOST_LETTERS = 500
-"""Of a name; longer ones are something else, and take long to draw."""
+MAX_FILE_BYTES = 2**24
+MAX_NAME_LENGTH = 500
+"""Characters; what is longer is no class name, and would take long to draw."""
 
 
 def read_labels(path: Path) -> list[str]:
-    """Class names in order.
+    """Reads class names, in the order of the network's outputs.
 
     Args:
-      path: a JSON list of names, Keras's class index {"0": ["n01440764", "tench"], ...}, or one
-        name a line.
+      path: a JSON list of names, Keras's class index {"0": ["n01440764", "tench"], ...}, or a text
+        file with one name per line.
 
     Raises:
-      MissingInputError: there is no such file.
-      DamagedInputError: it holds no names.
+      MissingInputError: the file does not exist or cannot be read.
+      DamagedInputError: the file holds no names, or is too large.
     """
     try:
         if path.exists() and not path.is_file():
-            raise MissingInputError(f"{str(path)!r} is no file. Expected labels.")
-        if path.stat().st_size > MOST_BYTES:
+            raise MissingInputError(f"{str(path)!r} is not a file. Expected a file of class names.")
+        if path.stat().st_size > MAX_FILE_BYTES:
             raise DamagedInputError(
-                f"The labels {str(path)!r} are too large. Expected at most {MOST_BYTES >> 20} MiB."
+                f"The labels file {str(path)!r} is too large. "
+                f"Expected at most {MAX_FILE_BYTES >> 20} MiB."
             )
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise MissingInputError(
-            f"The labels {str(path)!r} cannot be read ({error.strerror}). Check the name."
+            f"The labels file {str(path)!r} cannot be read ({error.strerror}). Check the name."
         ) from None
     except UnicodeDecodeError:
-        raise DamagedInputError(f"The labels {str(path)!r} are not UTF-8 text.") from None
+        raise DamagedInputError(f"The labels file {str(path)!r} is not UTF-8 text.") from None
     names = _names(text)
-    if not names or not all(isinstance(n, str) and 0 < len(n) <= MOST_LETTERS for n in names):
+    if not names or not all(isinstance(n, str) and 0 < len(n) <= MAX_NAME_LENGTH for n in names):
         raise DamagedInputError(
-            f"The labels {str(path)!r} hold no list of names. Expected a JSON list, Keras's class "
-            f"index or one name a line, each of at most {MOST_LETTERS} letters."
+            f"The labels file {str(path)!r} holds no class names. Expected a JSON list, Keras's "
+            f"class index or one name per line, each at most {MAX_NAME_LENGTH} characters."
         )
     return names
 
@@ -72,10 +72,10 @@ def _names(text: str) -> list[Any]:
 
 
 def imagenet_labels(download: bool) -> list[str] | None:
-    """ImageNet's 1000 class names by Keras's class index, or None where they cannot be had.
+    """Returns ImageNet's 1000 class names, or None if they are not available.
 
     Args:
-      download: whether the index may be downloaded; else only Keras's cache is looked at.
+      download: whether they may be downloaded; otherwise only Keras's cache is used.
     """
     if not download and not CLASS_INDEX.path.exists():
         return None
@@ -83,7 +83,7 @@ def imagenet_labels(download: bool) -> list[str] | None:
         return read_labels(fetch(CLASS_INDEX))
     except UnavailableError as error:
         log.warning(
-            "%s Classes are shown by index. Put the file at %s or add --labels FILE",
+            "%s Classes are shown by number. Put the file at %s or give --labels FILE",
             error, CLASS_INDEX.path,
         )  # fmt: skip
         return None

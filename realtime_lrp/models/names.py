@@ -1,6 +1,6 @@
-"""Networks that have a name. A new one is a row in `NETWORKS`.
+"""The table of networks that have a name. To add one, add a row to `NETWORKS`.
 
-This module stays light: TensorFlow is imported once a network is loaded.
+Keep this file light: it must not import TensorFlow before a network is loaded.
 """
 
 from collections.abc import Callable
@@ -13,18 +13,20 @@ _KERAS = "https://storage.googleapis.com/tensorflow/keras-applications"
 
 
 Load = Callable[[str | None, list[str] | None], Loaded]
-"""(weights, labels) -> the network. Weights are "imagenet", "random", a file or None, its own;
-labels those that the user brings, or None."""
+"""(weights, labels) -> the network.
+
+weights is "imagenet", "random", the path of a file, or None for the network's own; labels are the
+user's class names or None."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """A network that has a name.
+    """A row of the table.
 
     Attributes:
-      description: what it is, in a line.
-      load: loads it.
-      download: the weights that it needs from elsewhere, or None.
+      description: one line for `realtime-lrp models`.
+      load: loads the network.
+      download: the weights file it needs, or None if nothing has to be downloaded.
     """
 
     description: str
@@ -35,31 +37,31 @@ class Named:
 def _shapes(weights: str | None, labels: list[str] | None) -> Loaded:
     from realtime_lrp.models import included
 
-    return included.shapes(weights)
+    return included.load_shapes(weights)
 
 
 def application(builder: str, description: str, download: Download) -> Named:
-    """A network of keras.applications that knows ImageNet's classes.
+    """A row for a network of keras.applications that was trained on ImageNet.
 
     Args:
-      builder: its name there.
-      description: what it is, in a line.
+      builder: its name in keras.applications, such as "VGG16".
+      description: one line for `realtime-lrp models`.
       download: its weights.
     """
 
     def load(weights: str | None, labels: list[str] | None) -> Loaded:
         from realtime_lrp.models import included
 
-        return included.application(builder, download, weights or "imagenet", labels)
+        return included.load_application(builder, download, weights or "imagenet", labels)
 
     return Named(description, load, download)
 
 
 NETWORKS: dict[str, Named] = {
-    "shapes": Named("hand-drawn symbols, embedded, no download", _shapes),
+    "shapes": Named("hand-drawn symbols; embedded, no download", _shapes),
     "vgg16": application(
         "VGG16",
-        "1000 classes of ImageNet, 528 MB are downloaded once",
+        "1000 ImageNet classes; downloads 528 MB once",
         Download(
             f"{_KERAS}/vgg16/vgg16_weights_tf_dim_ordering_tf_kernels.h5",
             "64373286793e3c8b2b4e3219cbf3544b",
@@ -67,11 +69,11 @@ NETWORKS: dict[str, Named] = {
     ),
     "vgg19": application(
         "VGG19",
-        "1000 classes of ImageNet, 549 MB are downloaded once",
+        "1000 ImageNet classes; downloads 549 MB once",
         Download(
             f"{_KERAS}/vgg19/vgg19_weights_tf_dim_ordering_tf_kernels.h5",
             "cbe5617147190e668d6c5d5026f83318",
         ),
     ),
 }
-"""Every network by its name, in small letters."""
+"""Lower-case name -> network."""

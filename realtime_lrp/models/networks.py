@@ -1,4 +1,4 @@
-"""Names and files to networks: a Keras model with its preprocessing and labels."""
+"""Loads a network by its name or from a file: a Keras model with its preprocessing and labels."""
 
 import logging
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ from realtime_lrp.models.untrusted.loading import load_model
 log = logging.getLogger(__name__)
 
 
-class Box(TypedDict):
-    """What rules need to know of pictures, as the words of an `Explainer`."""
+class PixelRange(TypedDict):
+    """The range of preprocessed pixels, as keyword arguments of `Explainer`; float32 [channels]."""
 
     low: np.ndarray
     high: np.ndarray
@@ -30,14 +30,14 @@ class Box(TypedDict):
 
 @dataclass(frozen=True)
 class Network:
-    """What is explained.
+    """A Keras model with what is needed to feed it pictures and to name its outputs.
 
     Attributes:
-      name: how it is called on the screen.
-      model: the Keras model, or None once its weights have been read.
-      channels: how many channels its pictures have.
-      preprocessing: what its pictures go through, see `preprocess`.
-      labels: class names in order, or None where they are not known.
+      name: the name shown on the screen.
+      model: the Keras model, or None after an explainer has taken its weights.
+      channels: channels of its input.
+      preprocessing: how pictures are prepared, see `preprocess`.
+      labels: class names in the order of the outputs, or None if they are not known.
     """
 
     name: str
@@ -47,15 +47,14 @@ class Network:
     labels: list[str] | None
 
     def prepare(self, pictures: np.ndarray | tf.Tensor) -> tf.Tensor:
-        """What the model reads of pictures uint8 [B, H, W, 3] RGB: float32 [B, H, W, channels]."""
+        """Turns pictures, uint8 [B, H, W, 3] RGB, into the input, float32 [B, H, W, channels]."""
         return preprocess(pictures, self.preprocessing, self.channels)
 
-    def box(self) -> Box:
-        """The lowest and highest values that `prepare` can give, float32 [channels] each."""
-        ends = self.prepare(np.array([[[[0, 0, 0]]], [[[255, 255, 255]]]], np.uint8))[
-            :, 0, 0
-        ].numpy()
-        return Box(low=ends.min(0), high=ends.max(0))
+    def box(self) -> PixelRange:
+        """The lowest and highest values that `prepare` can return."""
+        black_and_white = np.array([[[[0, 0, 0]]], [[[255, 255, 255]]]], np.uint8)
+        ends = self.prepare(black_and_white)[:, 0, 0].numpy()
+        return PixelRange(low=ends.min(0), high=ends.max(0))
 
 
 def load_network(
@@ -64,39 +63,39 @@ def load_network(
     labels: str | None = None,
     preprocessing: str | None = None,
 ) -> Network:
-    """Loads a network; what is None is the network's own.
+    """Loads a network. An argument that is None leaves the network's own.
 
     Args:
-      name: one of `NETWORKS` in any case, or a .keras file.
-      weights: "imagenet", "random" or a file.
-      labels: a file of class names.
+      name: a name in `NETWORKS`, upper or lower case, or the path of a .keras file.
+      weights: "imagenet", "random" or the path of a file.
+      labels: the path of a file of class names.
       preprocessing: see `preprocess`.
 
     Raises:
       UsageError: there is no such network, or it has no such weights.
-      MissingInputError: there is no such file.
-      DamagedInputError: a file does not hold what it should.
-      UnavailableError: the weights are not there and cannot be downloaded.
+      MissingInputError: a file does not exist.
+      DamagedInputError: a file is damaged, or is not what it should be.
+      UnavailableError: the weights are missing and cannot be downloaded.
     """
     check_model_name(name)
-    own_labels = read_labels(Path(labels)) if labels else None
+    given_labels = read_labels(Path(labels)) if labels else None
     if name.lower() in NETWORKS:
         name = name.lower()
-        found = NETWORKS[name].load(weights, own_labels)
+        loaded = NETWORKS[name].load(weights, given_labels)
     else:
-        found = _from_file(Path(name), weights, preprocessing)
+        loaded = _from_file(Path(name), weights, preprocessing)
         name = Path(name).stem
     return Network(
         name,
-        found.model,
-        _channels(found.model),
-        preprocessing or found.preprocessing,
-        own_labels or found.labels,
+        loaded.model,
+        _channels(loaded.model),
+        preprocessing or loaded.preprocessing,
+        given_labels or loaded.labels,
     )
 
 
 def _channels(model: keras.Model) -> int:
-    """The channels of its pictures; 3 where it reads something else, which explainers refuse."""
+    """The channels of its input; 3 if its input is no picture, which explainers refuse later."""
     inputs = getattr(model, "inputs", None)
     shape: tuple[int, ...] = inputs[0].shape if inputs else ()
     return shape[3] if len(shape) == 4 else 3
@@ -105,19 +104,19 @@ def _channels(model: keras.Model) -> int:
 def _from_file(path: Path, weights: str | None, preprocessing: str | None) -> Loaded:
     if path.suffix != ".keras":
         raise DamagedInputError(
-            f"{str(path)!r} is not a .keras file. Save the model again with "
-            "model.save('name.keras'), or give a file of weights with --weights."
+            f"{str(path)!r} is not a .keras file. Save the model with "
+            "model.save('name.keras'), or give a weights file with --weights."
         )
     model = load_model(path)
-    if preprocessing is None and not _prepares_itself(model):
+    if preprocessing is None and not _has_own_preprocessing(model):
         log.warning(
-            "%s: no --preprocess given (%s), the network gets RGB values from 0 to 255",
+            "%s: no --preprocess given (%s), so the network gets RGB values from 0 to 255",
             path.name,
             ", ".join(PREPROCESSING),
         )
     return Loaded(with_weights(model, weights))
 
 
-def _prepares_itself(model: keras.Model) -> bool:
-    kinds = (keras.layers.Rescaling, keras.layers.Normalization)
-    return any(isinstance(layer, kinds) for layer in model.layers[:3])
+def _has_own_preprocessing(model: keras.Model) -> bool:
+    types = (keras.layers.Rescaling, keras.layers.Normalization)
+    return any(isinstance(layer, types) for layer in model.layers[:3])

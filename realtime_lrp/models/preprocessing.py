@@ -1,4 +1,4 @@
-"""From a picture to what a network was trained on. Pictures come in RGB, 0 to 255."""
+"""Prepares pictures, RGB from 0 to 255, the way a network was trained."""
 
 import numpy as np
 import tensorflow as tf
@@ -6,20 +6,20 @@ from keras.applications import imagenet_utils
 
 PREPROCESSING = ("caffe", "tf", "torch", "rescale", "none")
 COLOUR_ONLY = ("caffe", "torch")
-"""What subtracts a mean for each colour channel and has no meaning for luminance."""
+"""Modes that subtract a mean per colour, so they make no sense for grey pictures."""
 
 LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
-"""The weights of red, green and blue (ITU-R BT.601)."""
+"""Weights of red, green and blue (ITU-R BT.601)."""
 
 
 def preprocess(pictures: np.ndarray | tf.Tensor, mode: str, channels: int = 3) -> tf.Tensor:
-    """Preprocesses a batch; also inside a compiled function.
+    """Preprocesses a batch. Works inside a `tf.function` too.
 
     Args:
       pictures: uint8 [B, H, W, 3] RGB.
-      mode: "caffe" (BGR, minus ImageNet's mean), "tf" (-1 to 1), "torch" (0 to 1, minus mean, by
-        deviation), "rescale" (0 to 1) or "none" (0 to 255).
-      channels: 3, or 1 for luminance, which "caffe" and "torch" do not know.
+      mode: "caffe" (BGR minus ImageNet's mean), "tf" (-1 to 1), "torch" (0 to 1, minus the mean,
+        divided by the deviation), "rescale" (0 to 1) or "none" (0 to 255).
+      channels: 3, or 1 for luminance, which "caffe" and "torch" do not support.
 
     Returns:
       float32 [B, H, W, channels].

@@ -1,4 +1,4 @@
-"""The embedded network `shapes`: hand-drawn symbols held up to a camera.
+"""The architecture of the embedded network `shapes`, which names symbols held up to a camera.
 
 Input: float32 [B, 128, 128, 3] RGB, 0..255. Output: softmax over
 `realtime_lrp.models.drawing.CLASSES`, float32 [B, classes].

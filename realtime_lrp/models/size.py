@@ -1,4 +1,8 @@
-"""Models too large for this machine: refused before they take any memory."""
+"""Refuses models that are too large for this machine before they allocate memory.
+
+A model file from somebody else may describe a layer of any size; nothing here may allocate its
+variables before the check.
+"""
 
 import math
 import threading
@@ -16,27 +20,27 @@ _CGROUPS = Path("/sys/fs/cgroup")
 _GIB = 1 << 30
 
 
-def built(
-    build: Callable[[], keras.Model], what: str, ready: Callable[[keras.Model], None]
+def build_within_memory(
+    build: Callable[[], keras.Model], name: str, check: Callable[[keras.Model], None]
 ) -> keras.Model:
-    """Builds a model; its variables get their memory once it is known that they fit.
+    """Builds a model and allocates its variables only after checking that they fit.
 
-    Keras keeps a list of variables without memory for each thread. The thread made here takes the
-    list of a model that is refused with it, so that nothing gives them memory later.
+    Keras keeps a list per thread of variables that are not allocated yet. The model is built in a
+    thread of its own, so that the list of a refused model disappears with the thread.
 
     Args:
       build: makes the model.
-      what: how messages call it.
-      ready: gets the model, whose variables have no memory yet; what it raises ends all.
+      name: the model's name in messages.
+      check: called with the model before its variables are allocated; may raise to refuse it.
 
     Raises:
-      UnavailableError: it is too large.
+      UnavailableError: the model is too large.
     """
     future: Future[keras.Model] = Future()
 
     def run() -> None:
         try:
-            future.set_result(_build(build, what, ready))
+            future.set_result(_build(build, name, check))
         except BaseException as error:
             future.set_exception(error)
 
@@ -45,69 +49,72 @@ def built(
 
 
 def _build(
-    build: Callable[[], keras.Model], what: str, ready: Callable[[keras.Model], None]
+    build: Callable[[], keras.Model], name: str, check: Callable[[keras.Model], None]
 ) -> keras.Model:
     with keras.StatelessScope(initialize_variables=False):
         model = build()
-        refuse_too_large(model, what)
-        ready(model)
+        refuse_too_large(model, name)
+        check(model)
     with keras.StatelessScope():
-        pass  # leaving it gives every variable its memory
+        pass  # leaving this scope allocates every variable
     return model
 
 
-def start_at_zero(weights: Iterable[keras.Variable]) -> None:
-    """Weights without memory get zeros with it; their layers keep the initialisers for copies.
+def initialise_with_zeros(weights: Iterable[keras.Variable]) -> None:
+    """Makes weights that are not allocated yet start as zeros.
 
-    Other values would be replaced at once. They need three times the memory, and TensorFlow keeps
-    the most that it ever had; a stranger's initialiser can compute for hours.
+    The real values are loaded right afterwards. Random ones would need three times the memory,
+    which TensorFlow then keeps, and an initialiser in an untrusted file can compute for hours. The
+    layers keep their initialisers, for copies of the model.
     """
     for weight in weights:
         weight._initializer = keras.initializers.Zeros()
 
 
-def refuse_too_large(model: keras.Model, what: str) -> None:
-    """Refuses a model whose weights and activations cannot be in memory together.
+def refuse_too_large(model: keras.Model, name: str) -> None:
+    """Raises an error if the model's weights and activations do not fit into memory together.
 
     Args:
-      model: may be one whose variables have no memory yet.
-      what: how messages call it.
+      model: its variables need not be allocated yet.
+      name: the model's name in messages.
 
     Raises:
-      UnavailableError: it needs more than there is.
+      UnavailableError: it needs more memory than is free.
     """
-    refuse_beyond_memory(needed_bytes(model), what)
+    refuse_beyond_memory(needed_bytes(model), name)
 
 
-def refuse_beyond_memory(needed: int, what: str) -> None:
-    """Refuses what needs more bytes than there are; not on a machine with a GPU.
+def refuse_beyond_memory(needed: int, name: str) -> None:
+    """Raises an error if more bytes are needed than are free; checks nothing if there is a GPU.
 
     Raises:
-      UnavailableError: it needs more than there is.
+      UnavailableError: more memory is needed than is free.
     """
-    there = available_bytes()
-    if needed > there and not tf.config.list_physical_devices("GPU"):
-        raise too_large(what, f"it needs {_size(needed)} of memory, {_size(there)} are free")
+    free = available_bytes()
+    if needed > free and not tf.config.list_physical_devices("GPU"):
+        raise too_large(name, f"it needs {_gib(needed)} of memory, {_gib(free)} are free")
 
 
-def too_large(what: str, why: str) -> UnavailableError:
-    """The refusal of a model that this machine has no memory for."""
+def too_large(name: str, reason: str) -> UnavailableError:
+    """The error for a model that does not fit into this machine's memory."""
     return UnavailableError(
-        f"{what} is too large for this machine: {why}.\n"
-        "Take a smaller network, or one for smaller pictures, or close other programs."
+        f"{name} is too large for this machine: {reason}.\n"
+        "Use a smaller network or smaller pictures, or close other programs."
     )
 
 
 def needed_bytes(model: keras.Model) -> int:
-    """The least memory of an explanation: every weight once, every activation of one picture.
+    """The least memory an explanation needs: all weights and the activations of one picture.
 
-    Outputs without a fixed size, and of layers that are called more than once, count nothing.
+    Outputs without a fixed size, and those of layers that are called more than once, are not
+    counted.
     """
     weights = sum(math.prod(w.shape) * tf.as_dtype(w.dtype).size for w in model.weights)
     return weights + sum(_output_bytes(layer) for layer in _layers(model))
 
 
 def _layers(model: keras.Model) -> Iterator[keras.Layer]:
+    """The layers of a model and of the models inside it."""
     for layer in model.layers:
         if isinstance(layer, keras.Model):
             yield from _layers(layer)
@@ -124,13 +131,13 @@ def _output_bytes(layer: keras.Layer) -> int:
 
 
 def available_bytes() -> int:
-    """The memory that this process may still take: the machine's, or what its cgroups leave."""
+    """The memory this process may still allocate: free on the machine, or left by its cgroups."""
     own = psutil.Process().memory_info().rss
     return min([psutil.virtual_memory().available, *(limit - own for limit in _cgroup_limits())])
 
 
 def _cgroup_limits() -> Iterator[int]:
-    """The limits of this process's control groups (version 2), in bytes."""
+    """The memory limits of this process's control groups (cgroup version 2), in bytes."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -152,5 +159,5 @@ def _limit(file: Path) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _size(count: int) -> str:
+def _gib(count: int) -> str:
     return f"{count / _GIB:,.2f} GiB"

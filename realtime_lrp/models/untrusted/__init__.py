@@ -1,1 +1,1 @@
-"""Files of networks that strangers made: looked through before Keras builds anything of them."""
+"""Loads model files from other people. They are checked before Keras builds anything from them."""

@@ -1,8 +1,12 @@
-"""What the description in a .keras file may name: nothing that is not listed here is ever built.
+"""The classes that a .keras file may name. Nothing else is ever built.
+
+This prevents a model file from running code, reading files or connecting to the internet: Keras
+builds whatever class the description names, with arguments from the file. Add a class only if none
+of its arguments can name a function, a file, a module or another class that is not listed.
 
 The layers are those that relevance has a rule for (`LAYERS` in relevance/layers.py; a test compares
-the two), and those that a program using this package has registered with Keras itself. The rest is
-what Keras writes around them: models, initialisers, constants.
+the two), and those that a Python program has registered with Keras itself. The rest is what Keras
+writes around layers: models, initialisers, constants.
 """
 
 import math
@@ -32,7 +36,7 @@ ACTIVATIONS = (
 
 _MODELS = {"Functional", "Sequential"}
 _POLICIES = {"DTypePolicy", "FloatDTypePolicy", "QuantizedDTypePolicy"}
-_NUMBERS = ("bool", "int", "uint", "float", "bfloat")
+_NUMBER_TYPES = ("bool", "int", "uint", "float", "bfloat")
 
 ALLOWED_CLASSES: dict[str | None, set[str]] = {
     None: {"__keras_tensor__", "__numpy__", "__tensor__"},
@@ -63,62 +67,67 @@ ALLOWED_CLASSES: dict[str | None, set[str]] = {
 }  # fmt: skip
 """Module -> classes that may be built; None: constants and tensors, which have no module."""
 
+MAX_LAYERS = 5000
+"""The networks of keras.applications have up to 1041."""
 
-MOST_LAYERS = 5000
-"""Of a network; those of keras.applications have up to 1041."""
+MAX_STEP = 2**16
+"""Pixels. Pictures have up to 8192 on a side."""
 
-MOST_STEP = 2**16
-"""Pixels; pictures have up to 8192."""
+_STEP_KEYS = ("strides", "dilation_rate", "pool_size", "kernel_size", "size", "output_padding")
 
-_STEPS = ("strides", "dilation_rate", "pool_size", "kernel_size", "size", "output_padding")
+MAX_NORMALISED = 2**24
+"""Values that a Normalization layer may hold: one for each channel, or for a whole picture."""
 
-MOST_NORMALISED = 2**24
-"""Numbers that a Normalization subtracts: channels, or a picture."""
-
-MOST_SHOWN = 100
-"""Characters of a name in a message."""
+MAX_NAME_SHOWN = 100
+"""Characters of a name that a message shows."""
 
 
 def check_description(described: Any, file: str) -> None:
-    """Refuses a description that names anything but what is known, before it is used.
+    """Raises an error if the description names anything that is not on the list.
 
     Args:
-      described: what config.json holds.
-      file: how messages call the file.
+      described: the parsed config.json of an archive.
+      file: the file's name in messages.
 
     Raises:
-      DamagedInputError: something in it is not known.
+      DamagedInputError: something in the description is not allowed.
     """
     layers = sum(part.get("module") == "keras.layers" for part in _objects(described))
-    if layers > MOST_LAYERS:
+    if layers > MAX_LAYERS:
         raise DamagedInputError(
-            f"{file} describes {layers:,} layers; no network needs more than {MOST_LAYERS:,}."
+            f"{file} describes {layers:,} layers. Expected at most {MAX_LAYERS:,}."
         )
     for part in _objects(described):
-        kind, module = part["class_name"], part.get("module")
-        name = part.get("name") or _own_name(part)
-        if not all(isinstance(word, str | None) for word in (kind, module, name)):
-            raise DamagedInputError(f"{file} describes no model: a name in it is no text.")
-        if name is not None and not name.isprintable():
-            raise DamagedInputError(
-                f"{file} has a layer with an unprintable name ({name[:MOST_SHOWN]!r})."
-            )
-        if wide := _beyond_pictures(part.get("config")):
-            raise DamagedInputError(
-                f"{file} has a layer whose {wide} is beyond any picture "
-                f"({str(name)[:MOST_SHOWN]!r}). Expected at most {MOST_STEP:,}."
-            )
-        if kind == "Normalization" and not _normalises_pictures(part):
-            raise DamagedInputError(
-                f"{file} gives {str(name)[:MOST_SHOWN]!r} no shape that a picture could have. "
-                f"Expected a layer that normalises {MOST_NORMALISED:,} numbers at most."
-            )
-        if not _known(part, kind, module):
-            shown = [word and word[:MOST_SHOWN] for word in (kind, module, name)]
-            raise DamagedInputError(_refusal(file, *shown))
+        _check_object(part, file)
+
+
+def _check_object(part: dict[str, Any], file: str) -> None:
+    class_name, module = part["class_name"], part.get("module")
+    name = part.get("name") or _name_in_config(part)
+    if not all(isinstance(text, str | None) for text in (class_name, module, name)):
+        raise DamagedInputError(f"{file} describes no model: a name in it is not text.")
+    if name is not None and not name.isprintable():
+        raise DamagedInputError(
+            f"{file} has a layer with an unprintable name ({name[:MAX_NAME_SHOWN]!r})."
+        )
+    shown_name = repr(str(name)[:MAX_NAME_SHOWN])
+    if key := _oversized_step(part.get("config")):
+        raise DamagedInputError(
+            f"The {key} of layer {shown_name} in {file} is larger than any picture. "
+            f"Expected at most {MAX_STEP:,}."
+        )
+    if class_name == "Normalization" and not _normalises_pictures(part):
+        raise DamagedInputError(
+            f"The Normalization layer {shown_name} in {file} has no shape that fits a picture. "
+            f"Expected at most {MAX_NORMALISED:,} values."
+        )
+    if not _is_allowed(part, class_name, module):
+        shown = [text and text[:MAX_NAME_SHOWN] for text in (class_name, module, name)]
+        raise DamagedInputError(_refusal(file, *shown))
 
 
 def _objects(part: Any) -> Iterator[dict[str, Any]]:
+    """Everything in the description that Keras would build, at any depth."""
     if isinstance(part, dict):
         if "class_name" in part:
             yield part
@@ -129,63 +138,64 @@ def _objects(part: Any) -> Iterator[dict[str, Any]]:
             yield from _objects(value)
 
 
-def _beyond_pictures(config: Any) -> str:
-    """What of a layer steps further than pictures reach; TensorFlow would end the process."""
-    for key in _STEPS if isinstance(config, dict) else ():
+def _oversized_step(config: Any) -> str:
+    """The key whose value exceeds `MAX_STEP`, or "". TensorFlow would abort the process."""
+    for key in _STEP_KEYS if isinstance(config, dict) else ():
         values = config.get(key)
         values = values if isinstance(values, list) else [values]
-        if any(isinstance(value, int | float) and abs(value) > MOST_STEP for value in values):
+        if any(isinstance(value, int | float) and abs(value) > MAX_STEP for value in values):
             return key
     return ""
 
 
 def _normalises_pictures(part: dict[str, Any]) -> bool:
-    """Whether a Normalization has a shape, and a small one: it computes as soon as it is built."""
+    """Whether a Normalization has a small shape; it allocates and computes when it is built."""
     try:
         shape, axis = part["build_config"]["input_shape"], part["config"].get("axis", -1)
-        kept = [shape[each] for each in (axis if isinstance(axis, list) else [axis])]
+        kept = [shape[index] for index in (axis if isinstance(axis, list) else [axis])]
     except (AttributeError, IndexError, KeyError, TypeError):
         return False
-    return all(isinstance(n, int) for n in kept) and 0 < math.prod(kept) <= MOST_NORMALISED
+    return all(isinstance(size, int) for size in kept) and 0 < math.prod(kept) <= MAX_NORMALISED
 
 
-def _own_name(part: dict[str, Any]) -> Any:
+def _name_in_config(part: dict[str, Any]) -> Any:
     config = part.get("config")
     return config.get("name") if isinstance(config, dict) else None
 
 
-def _known(part: dict[str, Any], kind: str | None, module: str | None) -> bool:
-    named = part.get("config") if kind == "function" else kind
-    if part.get("registered_name") not in (None, "function", named):
-        return kind != "function" and _registered(part["registered_name"])
-    if kind == "function":
-        return module in ("builtins", "keras.activations") and named in ACTIVATIONS
-    if kind in ("__numpy__", "__tensor__"):
+def _is_allowed(part: dict[str, Any], class_name: str | None, module: str | None) -> bool:
+    is_function = class_name == "function"
+    built = part.get("config") if is_function else class_name
+    if part.get("registered_name") not in (None, "function", built):
+        return not is_function and _is_registered_layer(part["registered_name"])
+    if is_function:
+        return module in ("builtins", "keras.activations") and built in ACTIVATIONS
+    if class_name in ("__numpy__", "__tensor__"):
         config = part.get("config")
-        return isinstance(config, dict) and str(config.get("dtype")).startswith(_NUMBERS)
-    return kind in ALLOWED_CLASSES.get(module, ())
+        return isinstance(config, dict) and str(config.get("dtype")).startswith(_NUMBER_TYPES)
+    return class_name in ALLOWED_CLASSES.get(module, ())
 
 
-def _registered(name: Any) -> bool:
-    """Whether it is a layer that Python code has registered in this process; no file can."""
+def _is_registered_layer(name: Any) -> bool:
+    """Whether Python code in this process has registered a layer by this name; no file can."""
     layer = keras.saving.get_registered_object(name) if isinstance(name, str) else None
     return isinstance(layer, type) and issubclass(layer, keras.Layer)
 
 
-def _refusal(file: str, kind: str | None, module: str | None, name: str | None) -> str:
-    if kind in ("Lambda", "__lambda__"):
+def _refusal(file: str, class_name: str | None, module: str | None, name: str | None) -> str:
+    if class_name in ("Lambda", "__lambda__"):
         return (
             f"{file} holds Lambda code, which is never run. "
             "Replace the Lambda layer by a Keras layer and save the model again."
         )
     if module == "keras.layers":
         return (
-            f"Layer {name!r} ({kind}) of {file} cannot be explained: relevance has no rule for "
-            "this type. Replace the layer in the model, or add a row to LAYERS in "
+            f"Layer {name!r} ({class_name}) of {file} cannot be explained: relevance has no rule "
+            "for this type. Replace the layer in the model, or add a row to LAYERS in "
             "realtime_lrp/relevance/layers.py and its name to "
             "realtime_lrp/models/untrusted/allowlist.py."
         )
     return (
-        f"{file} needs code that is not in Keras or has no place in a network "
-        f"({module}: {kind}). Build the model from Keras layers and save it again."
+        f"{file} needs code that is not in Keras or does not belong in a network "
+        f"({module}: {class_name}). Build the model from Keras layers and save it again."
     )

@@ -1,7 +1,9 @@
-"""HDF5 files of weights from strangers: looked through, in a process that may hang or crash.
+"""Checks an HDF5 weights file in a child process, before this process opens it.
 
-The library that reads HDF5 can loop for ever, or worse, on bytes that are wrong. So a child process
-looks first; what it got through is then read here. The child prints what the file holds as JSON.
+A damaged or hostile HDF5 file can make the HDF5 library loop for ever, crash, read other files
+through links, or allocate far more than the file holds. The child has limits on time and memory
+and prints as JSON what the file holds. Only a file that the child got through is opened here. Do
+not open weights with h5py or Keras anywhere else.
 """
 
 import json
@@ -21,146 +23,148 @@ import h5py
 from realtime_lrp.errors import DamagedInputError, first_line
 from realtime_lrp.system import children
 
-MOST_EXPANSION = 1000
-"""How many times larger than in the file data may be; gzip cannot do more."""
+MAX_EXPANSION = 1000
+"""How many times larger than in the file data may be; gzip cannot reach more."""
 
-SMALL = 64 << 20
-"""Bytes that data may have in any case."""
+SMALL_BYTES = 64 << 20
+"""Data of up to this size is accepted whatever its compression."""
 
-COMPUTING_S, BYTES_PER_S = 5.0, 20e6
-"""Seconds of computing that a look at a small file may take, and bytes a second of a large one."""
+BASE_CPU_S, BYTES_PER_CPU_S = 5.0, 20e6
+"""CPU time for a file: these seconds, and one more for so many bytes."""
 
-WAITED = 12
-"""So many times as long is waited, on a machine that does other things."""
+WALL_FACTOR = 12
+"""The child may take this many times its CPU time, because the machine may be busy."""
 
-MOST_MEMORY = 4 << 30
-"""Bytes of address space for the child, besides the file's own size."""
+MAX_MEMORY = 4 << 30
+"""Bytes of address space for the child, on top of the file's own size."""
 
-_REPAIR = "Expected what model.save_weights('name.weights.h5') writes, of the same network."
+_EXPECTED = "Expected what model.save_weights('name.weights.h5') writes, of the same network."
 
 Shapes = list[list[int]]
 
 
 @dataclass(frozen=True)
-class Held:
-    """What a file of weights holds.
+class StoredWeights:
+    """What a weights file holds.
 
     Attributes:
-      by_name: whether layers are called by their names, in order (.h5), and not by their places
-        such as "layers/conv2d_1" (.weights.h5).
-      layers: the shapes of each layer's weights.
-      numbers: how many there are in the whole file.
+      by_name: whether layers are stored by name and in order (.h5), not by a path such as
+        "layers/conv2d_1" (.weights.h5).
+      layers: name or path of each layer -> the shapes of its weights.
+      values: how many numbers the whole file holds.
     """
 
     by_name: bool
     layers: dict[str, Shapes]
-    numbers: int
+    values: int
 
 
-def held_by(path: Path, file: str) -> Held:
-    """What a file of weights holds, once it is known that it can be read without harm.
+def stored_weights(path: Path, name: str) -> StoredWeights:
+    """Returns what a weights file holds, once it is known to be safe to read.
 
     Args:
       path: the HDF5 file.
-      file: how messages call it.
+      name: the file's name in messages.
 
     Raises:
-      DamagedInputError: it cannot be read, holds a link, data that lies elsewhere, data that is no
-        number, or claims more than it holds.
+      DamagedInputError: the file cannot be read, holds a link, data from another file or data that
+        are not numbers, or claims more than it holds.
     """
-    most_s = COMPUTING_S + path.stat().st_size / BYTES_PER_S
-    patience_s = WAITED * most_s
+    answer = _examine_in_child(path, name)
+    if "problem" in answer:
+        raise DamagedInputError(f"{name} {answer['problem']}. {_EXPECTED}")
+    return StoredWeights(**answer)
+
+
+def _examine_in_child(path: Path, name: str) -> dict[str, Any]:
+    cpu_s = BASE_CPU_S + path.stat().st_size / BYTES_PER_CPU_S
+    timeout_s = WALL_FACTOR * cpu_s
+    words = children.command(
+        "realtime_lrp.models.untrusted.hdf5_check", str(path), str(math.ceil(cpu_s))
+    )
     try:
         done = subprocess.run(
-            children.command(
-                "realtime_lrp.models.untrusted.hdf5_check", str(path), str(math.ceil(most_s))
-            ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=patience_s,
+            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s
         )
-        answer = json.loads(done.stdout)
+        return dict(json.loads(done.stdout))
     except subprocess.TimeoutExpired:
-        why = f"reading it does not end within {patience_s:.0f} s"
-        raise DamagedInputError(f"{file} is damaged ({why}). {_REPAIR}") from None
+        problem = f"reading it does not end within {timeout_s:.0f} s"
     except ValueError:
         if done.returncode == -getattr(signal, "SIGKILL", 0):
-            why = f"reading it does not end within {most_s:.0f} s of computing"
-            raise DamagedInputError(f"{file} is damaged ({why}). {_REPAIR}") from None
-        why = f"the process that read it ended with {done.returncode}"
-        raise DamagedInputError(f"{file} is damaged ({why}). {_REPAIR}") from None
-    if "problem" in answer:
-        raise DamagedInputError(f"{file} {answer['problem']}. {_REPAIR}")
-    return Held(**answer)
+            problem = f"reading it does not end within {cpu_s:.0f} s of CPU time"
+        else:
+            problem = f"the process that read it ended with code {done.returncode}"
+    raise DamagedInputError(f"{name} is damaged ({problem}). {_EXPECTED}")
 
 
 def main() -> None:
-    """The child: looks at the file that the command line names."""
-    path, most_s = Path(sys.argv[1]), int(sys.argv[2])
+    """The child process: examines the file on the command line and prints the result."""
+    path, cpu_s = Path(sys.argv[1]), int(sys.argv[2])
     with suppress(ImportError, ValueError):
         import resource  # not on every system
 
-        # also where nobody is left who would end this process
-        resource.setrlimit(resource.RLIMIT_CPU, (most_s, most_s))
-        most = MOST_MEMORY + path.stat().st_size
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        # the child ends itself even if its parent is killed
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+        memory = MAX_MEMORY + path.stat().st_size
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    print(json.dumps(examine(path)))
+
+
+def examine(path: Path) -> dict[str, Any]:
+    """Reads the file in this process: the fields of `StoredWeights`, or {"problem": text}."""
     try:
-        answer = _looked_through(path)
+        with h5py.File(path, "r") as file:
+            values = _count_values(file)
+            root = file.get("model_weights", file)
+            by_name = "layer_names" in root.attrs
+            layers = _layers_by_name(root) if by_name else _layers_by_path(file)
+        return {"by_name": by_name, "layers": layers, "values": values}
     except _ProblemError as problem:
-        answer = {"problem": str(problem)}
-    except Exception as error:  # h5py raises whatever the library says
-        answer = {"problem": f"is damaged ({first_line(error)})"}
-    print(json.dumps(answer))
+        return {"problem": str(problem)}
+    except Exception as error:  # h5py raises anything on damaged files
+        return {"problem": f"is damaged ({first_line(error)})"}
 
 
 class _ProblemError(Exception):
-    """What is wrong with a file."""
+    """What is wrong with a file; the message continues a sentence that begins with its name."""
 
 
-def _looked_through(path: Path) -> dict[str, Any]:
-    with h5py.File(path, "r") as opened:
-        numbers = _checked_numbers(opened)
-        root = opened.get("model_weights", opened)
-        by_name = "layer_names" in root.attrs
-        layers = _by_name(root) if by_name else _by_place(opened)
-    return {"by_name": by_name, "layers": layers, "numbers": numbers}
-
-
-def _checked_numbers(opened: h5py.File) -> int:
-    """How many numbers the file holds, where it holds what it claims."""
-    numbers = claimed = stored = 0
-    for name, data in _data_sets(opened):
-        _check_kind(name, data)
-        numbers += math.prod(data.shape)
+def _count_values(file: h5py.File) -> int:
+    """How many numbers the file holds; raises an error if it claims more than it can hold."""
+    values = claimed = stored = 0
+    for name, data in _datasets(file):
+        _check_dataset(name, data)
+        values += math.prod(data.shape)
         claimed += data.nbytes
         stored += data.id.get_storage_size()
-        if claimed > max(SMALL, MOST_EXPANSION * stored):
-            raise _ProblemError(f"claims {claimed:,} bytes up to {name!r} and holds {stored:,}")
+        if claimed > max(SMALL_BYTES, MAX_EXPANSION * stored):
+            raise _ProblemError(f"claims {claimed:,} bytes up to {name!r} but holds {stored:,}")
         if data.chunks:
-            data[()]  # packed, or spread over the file
-    return numbers
+            data[()]  # compressed, or spread over the file: only reading shows whether it is intact
+    return values
 
 
-def _data_sets(opened: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
-    left, seen = [("", opened)], set()
-    while left:
-        place, group = left.pop()
-        dict(group.attrs)
+def _datasets(file: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
+    """Every dataset once, by its path; groups may contain each other."""
+    waiting, seen = [("", file)], set()
+    while waiting:
+        prefix, group = waiting.pop()
+        dict(group.attrs)  # reading them shows whether they are intact
         for key in group:
-            name = f"{place}{key}"
+            name = f"{prefix}{key}"
             if not isinstance(group.get(key, getlink=True), h5py.HardLink):
                 raise _ProblemError(f"has a link in place of {name!r}")
             item = group[key]
-            if item.id in seen:  # groups can hold each other, and data have several names
+            if item.id in seen:
                 continue
             seen.add(item.id)
             if isinstance(item, h5py.Dataset):
                 yield name, item
             elif isinstance(item, h5py.Group):
-                left.append((f"{name}/", item))
+                waiting.append((f"{name}/", item))
 
 
-def _check_kind(name: str, data: h5py.Dataset) -> None:
+def _check_dataset(name: str, data: h5py.Dataset) -> None:
     dict(data.attrs)
     if data.external or data.is_virtual:
         raise _ProblemError(f"takes {name!r} from another file")
@@ -168,28 +172,28 @@ def _check_kind(name: str, data: h5py.Dataset) -> None:
         raise _ProblemError(f"holds no numbers in {name!r}")
 
 
-def _by_name(root: h5py.Group) -> dict[str, Shapes]:
+def _layers_by_name(root: h5py.Group) -> dict[str, Shapes]:
     """The layers of an .h5 file that have weights, in order."""
-    held = {name: root[name] for name in map(_text, root.attrs["layer_names"])}
-    names = {name: list(map(_text, group.attrs["weight_names"])) for name, group in held.items()}
-    return {key: [held[key][name].shape for name in of] for key, of in names.items() if of}
+    layers = {}
+    for name in map(_text, root.attrs["layer_names"]):
+        group = root[name]
+        if shapes := [list(group[_text(weight)].shape) for weight in group.attrs["weight_names"]]:
+            layers[name] = shapes
+    return layers
 
 
-def _by_place(opened: h5py.File) -> dict[str, Shapes]:
-    """The layers of a .weights.h5 file by their place."""
-    held = {}
+def _layers_by_path(file: h5py.File) -> dict[str, Shapes]:
+    """The layers of a .weights.h5 file by their path."""
+    layers = {}
 
-    def take(name: str, item: h5py.HLObject) -> None:
-        if (
-            isinstance(item, h5py.Group)
-            and re.fullmatch("(layers/[^/]+/)+vars", name)
-            and len(item)
-        ):
+    def add(name: str, item: h5py.HLObject) -> None:
+        is_layer = isinstance(item, h5py.Group) and re.fullmatch("(layers/[^/]+/)+vars", name)
+        if is_layer and len(item):
             keys = sorted(item, key=lambda key: (len(key), key))
-            held[name.removesuffix("/vars")] = [item[key].shape for key in keys]
+            layers[name.removesuffix("/vars")] = [list(item[key].shape) for key in keys]
 
-    opened.visititems(take)
-    return held
+    file.visititems(add)
+    return layers
 
 
 def _text(name: str | bytes) -> str:

@@ -1,8 +1,10 @@
-"""Keras files from strangers: loaded without running code that they bring.
+"""Loads model and weight files that may come from an attacker.
 
-Keras's own loader would unpack whatever the archive holds and build whatever it describes. Here
-the description is checked first (allowed.py), then the memory that it asks for (size.py), then the
-weights (hdf5.py, fitting.py); only what passed gets memory and is filled.
+Keras's own loader can be made to run code from a file, to read other files, to download, and to
+allocate any amount of memory. Here nothing happens before it is checked, in this order: the
+archive (this file), the description of the model (allowlist.py), the memory it needs (size.py), the
+weights (hdf5_check.py, weight_shapes.py). Change the order, or open a file in another way, only
+with tests/test_model_files.py in hand: it holds every known attack.
 """
 
 import errno
@@ -21,98 +23,99 @@ import keras
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError, Error, UnavailableError, first_line
-from realtime_lrp.models.size import built, start_at_zero, too_large
+from realtime_lrp.models.size import build_within_memory, initialise_with_zeros, too_large
 from realtime_lrp.models.untrusted.allowlist import check_description
 from realtime_lrp.models.untrusted.weight_shapes import check_weights
 
 DESCRIPTION, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"
-"""The members of a .keras archive that are read; the last one only for an error's sake."""
+"""The members of a .keras archive that are read; METADATA only to explain an error."""
 
-MOST_DESCRIPTION = 32 << 20
-"""Bytes of a description; the largest of keras.applications has 2 MB."""
+MAX_DESCRIPTION_BYTES = 32 << 20
+"""The largest description in keras.applications has 2 MB."""
 
-MOST_EXPANSION, SMALL = 100, 256 << 20
-"""How many times larger than packed weights may be, and the bytes that they always may have.
+MAX_EXPANSION = 100
+"""How many times larger than in the archive the weights may be. Keras does not compress at all."""
 
-Keras does not pack at all.
-"""
+SMALL_BYTES = 256 << 20
+"""Weights up to this size may be unpacked whatever their compression."""
+
+_EXPECTED_MODEL = "Expected a file written by model.save('name.keras')."
+_EXPECTED_WEIGHTS = "Expected .h5, .weights.h5 or .keras of the same network."
 
 
 def load_model(path: Path) -> keras.Model:
-    """Loads a .keras file of layers that are known.
+    """Loads a .keras file whose layers are all on the allow-list.
 
     Raises:
-      DamagedInputError: the file is damaged, holds code, needs code from elsewhere, or claims more
-        than it holds.
-      UnavailableError: this machine has too little memory for it, or no room to unpack it.
+      DamagedInputError: the file is damaged, holds or needs code, or claims more than it holds.
+      UnavailableError: there is too little memory for it, or no disk space to unpack it.
     """
-    file = repr(str(path))
-    with _named(file, "{} is no Keras model that can be loaded", _MODEL), _archive(path) as archive:
-        described = _uncompiled(json.loads(_member(archive, DESCRIPTION, MOST_DESCRIPTION)))
-        check_description(described, file)
-        with _unpacked(archive, file) as weights:
-            model = built(
-                lambda: _deserialised(described, archive),
-                file,
-                lambda model: _proved(model, weights, file),
+    name = repr(str(path))
+    problem = f"{name} is not a Keras model that can be loaded"
+    with _naming_the_file(name, problem, _EXPECTED_MODEL), _open_archive(path) as archive:
+        description = _read_member(archive, DESCRIPTION, MAX_DESCRIPTION_BYTES)
+        described = _without_compile_config(json.loads(description))
+        check_description(described, name)
+        with _unpacked_weights(archive, name) as weights:
+            model = build_within_memory(
+                lambda: _deserialise(described, archive),
+                name,
+                lambda model: _check_before_allocation(model, weights, name),
             )
             _fill(model, weights)
     return model
 
 
 def load_weights(model: keras.Model, path: Path) -> None:
-    """Loads weights from .weights.h5, .h5 or .keras into a model of the same shape.
+    """Loads weights from .weights.h5, .h5 or .keras into a model of the same shapes.
 
     Raises:
       DamagedInputError: the file is damaged, or its weights have other shapes.
-      UnavailableError: there is no room to unpack it.
+      UnavailableError: there is no disk space to unpack it.
     """
-    file = repr(str(path))
-    with _named(file, "The weights {} do not fit the network or are damaged", _WEIGHTS):
+    name = repr(str(path))
+    problem = f"The weights {name} do not fit the network or are damaged"
+    with _naming_the_file(name, problem, _EXPECTED_WEIGHTS):
         if path.suffix == ".h5":
-            check_weights(path, model, file)
+            check_weights(path, model, name)
             _fill(model, path)
         elif path.suffix == ".keras":
-            with _archive(path) as archive, _unpacked(archive, file) as weights:
-                check_weights(weights, model, file)
+            with _open_archive(path) as archive, _unpacked_weights(archive, name) as weights:
+                check_weights(weights, model, name)
                 _fill(model, weights)
         else:
-            raise DamagedInputError(f"{file} is no file of weights. {_WEIGHTS}")
-
-
-_MODEL = "Expected a file written by model.save('name.keras')."
-_WEIGHTS = "Expected .h5, .weights.h5 or .keras of the same network."
+            raise DamagedInputError(f"{name} is not a weights file. {_EXPECTED_WEIGHTS}")
 
 
 @contextmanager
-def _named(file: str, what: str, expected: str) -> Iterator[None]:
-    """Whatever goes wrong inside becomes an error that names the file."""
+def _naming_the_file(name: str, problem: str, expected: str) -> Iterator[None]:
+    """Turns every error inside into one of ours that names the file."""
     try:
         yield
     except Error:
         raise
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
-        raise too_large(file, "the memory ran out") from error
-    except Exception as error:  # zipfile, json, h5py and Keras know many ways to be damaged
-        reason = first_line(error)
-        raise DamagedInputError(f"{what.format(file)} ({reason}). {expected}") from error
+        raise too_large(name, "the memory ran out") from error
+    except Exception as error:  # zipfile, json, h5py and Keras raise anything on damaged files
+        raise DamagedInputError(f"{problem} ({first_line(error)}). {expected}") from error
 
 
-def _deserialised(described: dict[str, Any], archive: zipfile.ZipFile) -> keras.Model:
+def _deserialise(described: dict[str, Any], archive: zipfile.ZipFile) -> keras.Model:
     try:
         with warnings.catch_warnings(action="ignore"):
             model = keras.saving.deserialize_keras_object(described, safe_mode=True)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{_versions(archive)}{first_line(error)}") from error
+        raise ValueError(f"{_version_hint(archive)}{first_line(error)}") from error
     if not isinstance(model, keras.Model):
         raise ValueError(f"it holds a {type(model).__name__}")
     return model
 
 
-def _versions(archive: zipfile.ZipFile) -> str:
-    """What is worth telling where a file was written by another Keras than ours."""
+def _version_hint(archive: zipfile.ZipFile) -> str:
+    """Both Keras versions, if the file was written by another one than ours."""
     try:
-        written = json.loads(_member(archive, METADATA, MOST_DESCRIPTION))["keras_version"]
+        metadata = json.loads(_read_member(archive, METADATA, MAX_DESCRIPTION_BYTES))
+        written = metadata["keras_version"]
     except (KeyError, TypeError, ValueError):
         return ""
     if written == keras.__version__:
@@ -120,70 +123,79 @@ def _versions(archive: zipfile.ZipFile) -> str:
     return f"it was written by Keras {str(written)[:20]!r}, this is Keras {keras.__version__}: "
 
 
-def _uncompiled(part: Any) -> Any:
-    """The description without optimisers, losses and metrics."""
+def _without_compile_config(part: Any) -> Any:
+    """The description without optimisers, losses and metrics, which are never needed here."""
     if isinstance(part, dict):
-        return {k: _uncompiled(value) for k, value in part.items() if k != "compile_config"}
-    return [_uncompiled(value) for value in part] if isinstance(part, list) else part
+        return {
+            key: _without_compile_config(value)
+            for key, value in part.items()
+            if key != "compile_config"
+        }
+    return [_without_compile_config(value) for value in part] if isinstance(part, list) else part
 
 
 @contextmanager
-def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """An archive whose members can be read no further than they claim: bzip2 and LZMA ignore it."""
+def _open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Opens the archive if each member stands there once and its size limit can be enforced.
+
+    A reader of bzip2 or LZMA unpacks everything, whatever size the archive claims. Of two members
+    with the same name, two readers could see different ones.
+    """
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
         for member in filter(names.count, (DESCRIPTION, WEIGHTS, METADATA)):
             if names.count(member) > 1:
-                raise DamagedInputError(f"{str(path)!r} holds {member} twice. {_MODEL}")
-            packing = archive.getinfo(member).compress_type
-            if packing not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise DamagedInputError(f"{str(path)!r} holds {member} twice. {_EXPECTED_MODEL}")
+            method = archive.getinfo(member).compress_type
+            if method not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise DamagedInputError(
-                    f"{str(path)!r} has {member} packed by method {packing}; Keras stores it, "
-                    f"zip deflates it. {_MODEL}"
+                    f"{member} in {str(path)!r} is compressed by zip method {method}. "
+                    f"Expected 0 (stored) or 8 (deflated). {_EXPECTED_MODEL}"
                 )
         yield archive
 
 
-def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+def _read_member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
     claimed = archive.getinfo(name).file_size
-    if claimed > most:
+    if claimed > limit:
         raise DamagedInputError(
-            f"{archive.filename!r} claims {claimed:,} bytes in {name}; "
-            f"no network needs more than {most:,}. {_MODEL}"
+            f"{name} in {archive.filename!r} claims {claimed:,} bytes. "
+            f"Expected at most {limit:,}. {_EXPECTED_MODEL}"
         )
-    with archive.open(name) as packed:
-        return packed.read(claimed)  # read() would unpack whatever is there before it cuts it
+    with archive.open(name) as member:
+        return member.read(claimed)  # read() without a limit would unpack everything first
 
 
 @contextmanager
-def _unpacked(archive: zipfile.ZipFile, file: str) -> Iterator[Path]:
-    """The archive's weights as a file, as long as they are needed."""
-    info = archive.getinfo(WEIGHTS)
-    held = min(info.compress_size, os.path.getsize(archive.filename or ""))
-    if info.file_size > max(SMALL, MOST_EXPANSION * held):
+def _unpacked_weights(archive: zipfile.ZipFile, name: str) -> Iterator[Path]:
+    """Unpacks the weights into a temporary file that exists as long as the context."""
+    member = archive.getinfo(WEIGHTS)
+    packed_bytes = min(member.compress_size, os.path.getsize(archive.filename or ""))
+    if member.file_size > max(SMALL_BYTES, MAX_EXPANSION * packed_bytes):
         raise DamagedInputError(
-            f"{file} claims {info.file_size:,} bytes of weights and holds {held:,}. {_MODEL}"
+            f"{name} claims {member.file_size:,} bytes of weights but holds only "
+            f"{packed_bytes:,}. {_EXPECTED_MODEL}"
         )
     with ExitStack() as stack:
         try:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="realtime-lrp-"))
             unpacked = Path(folder) / WEIGHTS
-            with archive.open(info) as packed, unpacked.open("wb") as target:
-                shutil.copyfileobj(packed, target, 1 << 20)
+            with archive.open(member) as source, unpacked.open("wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
         except OSError as error:
-            if error.errno in (None, errno.EINVAL):  # the archive's
+            if error.errno in (None, errno.EINVAL):  # raised for a damaged archive, not by the disk
                 raise
             raise UnavailableError(
-                f"There is no room to unpack {file}, {info.file_size:,} bytes "
+                f"There is no room to unpack {name}, {member.file_size:,} bytes "
                 f"({error.strerror}). Make room, or set TMPDIR to another folder."
             ) from error
         yield unpacked
 
 
-def _proved(model: keras.Model, weights: Path, file: str) -> None:
-    """What happens before a described model takes memory: the file has to hold its weights."""
-    check_weights(weights, model, file)
-    start_at_zero(model.weights)
+def _check_before_allocation(model: keras.Model, weights: Path, name: str) -> None:
+    """Refuses a model whose file does not hold the weights that it describes."""
+    check_weights(weights, model, name)
+    initialise_with_zeros(model.weights)
 
 
 def _fill(model: keras.Model, weights: Path) -> None:

@@ -1,4 +1,8 @@
-"""Whether weights in a file are those of a model: the first layer that differs is named."""
+"""Compares the weights in a file with a model, and names the first layer that differs.
+
+This runs before the model's variables are allocated: a description may claim a layer of any size,
+but memory is taken only for weights that the file really holds.
+"""
 
 import math
 import re
@@ -10,91 +14,95 @@ from typing import Any
 import keras
 
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.models.untrusted.allowlist import MOST_SHOWN
-from realtime_lrp.models.untrusted.hdf5_check import Held, Shapes, held_by
+from realtime_lrp.models.untrusted.allowlist import MAX_NAME_SHOWN
+from realtime_lrp.models.untrusted.hdf5_check import Shapes, StoredWeights, stored_weights
 
 
-def check_weights(path: Path, model: keras.Model, file: str) -> None:
-    """Refuses a file of weights that is dangerous to read, of another network, or incomplete.
+def check_weights(path: Path, model: keras.Model, name: str) -> None:
+    """Raises an error if the weights are unsafe to read, incomplete, or of another network.
 
     Args:
       path: the HDF5 file.
-      model: what the weights are for; its variables need no memory yet.
-      file: how messages call the file.
+      model: the model to fill; its variables need not be allocated yet.
+      name: the file's name in messages.
 
     Raises:
-      DamagedInputError: as `held_by`, or a layer differs.
+      DamagedInputError: as `stored_weights`, or a layer differs.
     """
-    held = held_by(path, file)
-    if problem := _difference(model, held):
+    stored = stored_weights(path, name)
+    if difference := _first_difference(model, stored):
         raise DamagedInputError(
-            f"The weights {file} do not fit {model.name}{problem}. Take those of the same network."
+            f"The weights {name} do not fit {model.name}{difference}. "
+            "Expected those of the same network."
         )
 
 
-def _difference(model: keras.Model, held: Held) -> str:
-    """The first difference in words, or nothing."""
-    places: dict[Any, tuple[str, Shapes]] = (
-        dict(zip(chain(held.layers, count()), _layers_by_name(model), strict=False))
-        if held.by_name
-        else dict(_places(model, set()))
+def _first_difference(model: keras.Model, stored: StoredWeights) -> str:
+    """The end of a sentence about the first layer that differs, or "" if all fit."""
+    expected: dict[Any, tuple[str, Shapes]] = (
+        dict(zip(chain(stored.layers, count()), _layers_in_order(model), strict=False))
+        if stored.by_name
+        else dict(_layers_by_path(model, set()))
     )
-    for place, (name, shapes) in places.items():
-        others = held.layers.get(place, [])
-        if shapes and not others:
-            return f": the file lacks those of layer {_cut(name)}, {_listed(shapes)}"
-        if shapes != others:
+    for key, (name, shapes) in expected.items():
+        found = stored.layers.get(key, [])
+        if shapes and not found:
+            return f": the file lacks those of layer {_short(name)}, {_listed(shapes)}"
+        if shapes != found:
             return (
-                f": layer {_cut(name)} has weights of {_listed(shapes)}, the file {_listed(others)}"
+                f": layer {_short(name)} has weights of {_listed(shapes)}, "
+                f"the file {_listed(found)}"
             )
-    if surplus := next((key for key in held.layers if key not in places), None):
-        return f", which has no layer for {_cut(surplus)}"
+    if surplus := next((key for key in stored.layers if key not in expected), None):
+        return f", which has no layer for {_short(surplus)}"
     needed = sum(math.prod(weight.shape) for weight in model.weights)
-    if needed > held.numbers:  # in layers within layers, which have no place of their own
-        return f": it has {needed:,} numbers, the file {held.numbers:,}"
+    if needed > stored.values:  # in layers inside layers, which have no path of their own
+        return f": it has {needed:,} values, the file {stored.values:,}"
     return ""
 
 
-def _layers_by_name(model: keras.Model) -> list[tuple[str, Shapes]]:
-    weights = [
-        (one.name, one.trainable_weights + one.non_trainable_weights) for one in model.layers
+def _layers_in_order(model: keras.Model) -> list[tuple[str, Shapes]]:
+    """Name and shapes of the layers with weights, in the order in which Keras writes .h5 files."""
+    layers = [
+        (layer.name, layer.trainable_weights + layer.non_trainable_weights)
+        for layer in model.layers
     ]
-    return [(name, _shapes(of)) for name, of in weights if of]
+    return [(name, _shapes(weights)) for name, weights in layers if weights]
 
 
-def _places(
-    model: keras.Model, seen: set[int], before: str = ""
+def _layers_by_path(
+    model: keras.Model, seen: set[int], prefix: str = ""
 ) -> Iterator[tuple[str, tuple[str, Shapes]]]:
-    """The place at which Keras writes each layer: its type in small letters and a number.
+    """The path in a .weights.h5 file of each layer: its type in snake case and a number.
 
-    A layer that several models have in common has its weights at the first of its places.
+    Keras writes a layer that several models share at the first of its paths only.
     """
     counts: dict[str, int] = {}
     for layer in model.layers:
-        kind = _small(type(layer).__name__)
+        kind = _snake_case(type(layer).__name__)
         counts[kind] = counts.get(kind, -1) + 1
-        place = f"{before}layers/{kind}_{counts[kind]}".removesuffix("_0")
+        path = f"{prefix}layers/{kind}_{counts[kind]}".removesuffix("_0")
         if id(layer) in seen:
             continue
         seen.add(id(layer))
         if isinstance(layer, keras.Model):
-            yield from _places(layer, seen, f"{place}/")
+            yield from _layers_by_path(layer, seen, f"{path}/")
         else:
-            own = layer._trainable_variables + layer._non_trainable_variables
-            yield place, (layer.name, _shapes(own))
+            weights = layer._trainable_variables + layer._non_trainable_variables
+            yield path, (layer.name, _shapes(weights))
 
 
 def _shapes(weights: list[keras.Variable]) -> Shapes:
     return [list(weight.shape) for weight in weights]
 
 
-def _small(kind: str) -> str:
-    words = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", kind)
+def _snake_case(name: str) -> str:
+    words = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub("([a-z])([A-Z])", r"\1_\2", words).lower()
 
 
-def _cut(name: str) -> str:
-    return repr(name[:MOST_SHOWN])
+def _short(name: str) -> str:
+    return repr(name[:MAX_NAME_SHOWN])
 
 
 def _listed(shapes: Shapes) -> str:

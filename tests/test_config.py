@@ -146,7 +146,7 @@ def test_every_key_has_a_comment():
         assert len(config.describe(key)) > 2, key
 
 
-def test_descriptions_and_readme_name_every_row_of_the_tables():
+def test_descriptions_and_methods_md_name_every_row_of_the_tables():
     """The words of the registries are the words that users read."""
     from realtime_lrp.models.names import NETWORKS
     from realtime_lrp.relevance.composites import COMPOSITES
@@ -155,14 +155,14 @@ def test_descriptions_and_readme_name_every_row_of_the_tables():
     from realtime_lrp.video.sources import SOURCES
     from realtime_lrp.view.colormaps import COLORMAPS
 
-    readme = (ROOT / "README.md").read_text()
+    page = (ROOT / "docs" / "methods.md").read_text()
     others = {"overlay.colormap": COLORMAPS, "model.name": NETWORKS, "live.source": SOURCES}
     for key, names in others.items():
         assert set(names) <= set(re.findall(r"\w+", config.describe(key))), key
     for key, names in (("composite", COMPOSITES), ("layers", RULES), ("method", METHODS)):
         words = re.findall(r"\w+", config.describe(f"lrp.{key}"))
         assert set(names) <= set(words), key
-        assert all(f"`{name}" in readme for name in names), key
+        assert all(f"`{name}" in page for name in names), key
 
 
 def test_rules_for_layers_survive_the_way_through_yaml(tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-TABLE = (TESTS.parent / "docs" / "faults.md").read_text()
+TABLE = (TESTS.parent / "docs" / "faults.md").read_text().split("## What was tried")[0]
 ROWS = [line for line in TABLE.splitlines() if re.match(r"\| (?!fault|-)", line)]
 
 

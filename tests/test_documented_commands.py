@@ -82,9 +82,11 @@ def check_pytest(words):
 
 
 def check_python(words):
-    """The module that it runs is there; of a script of the reader's own, the command."""
+    """The module or script that it runs is there; of a script of the reader's own, the command."""
     if words[1] == OWN:
         assert words[2] in INSTEAD, words
+    elif words[1].endswith(".py"):
+        assert (HOME / words[1]).exists(), words
     else:
         assert words[1] == "-m" and importlib.util.find_spec(words[2]), words
 
@@ -93,6 +95,17 @@ def check_developer_tool(words):
     """It is one of those that the group dev installs."""
     tools = " ".join(PYPROJECT["dependency-groups"]["dev"])
     assert f"{words[0]}>=" in tools, words
+
+
+def check_lint_imports(words):
+    """The group dev installs the package that brings it."""
+    assert any(line.startswith("import-linter>=") for line in PYPROJECT["dependency-groups"]["dev"])
+
+
+def check_mkdocs(words):
+    """The site's configuration is there, and the group docs installs the program."""
+    assert (HOME / words[words.index("-f") + 1]).exists(), words
+    assert any(line.startswith("mkdocs>=") for line in PYPROJECT["dependency-groups"]["docs"])
 
 
 def check_system(words):
@@ -152,7 +165,9 @@ KNOWN = {
     "tensorboard": check_tensorboard,
     "ruff": check_developer_tool,
     "mypy": check_developer_tool,
+    "mkdocs": check_mkdocs,
     "pre-commit": check_developer_tool,
+    "lint-imports": check_lint_imports,
     ".ci/run": check_ci,
     **dict.fromkeys(SYSTEM, check_system),
 }
@@ -174,7 +189,7 @@ def workshop(tmp_path, tiny_model, monkeypatch):
     box = {"cat.jpg": {"box": [10, 10, 30, 30]}}
     (tmp_path / "boxes.json").write_text(json.dumps(box))
     shutil.copy(tiny_model, tmp_path / "mine.keras")
-    (tmp_path / "names.txt").write_text("tench\nshark\ncock\nhen\n")
+    (tmp_path / "names.txt").write_text("tabby\ntiger cat\ncock\nhen\n")
     (tmp_path / "my.yaml").write_text("overlay: {opacity: 0.5}\n")
     (tmp_path / "exhibit.yaml").write_text("model: {name: shapes}\n")
     monkeypatch.chdir(tmp_path)
@@ -207,7 +222,7 @@ INSTEAD = {
     "demo": ("-o", "film.mp4"),
     "doctor": NO_CAMERA[:4],
     "evaluate": ("--count", "1"),
-    "image": TINY,
+    "image": (*TINY, "--labels", "names.txt"),
     "inspect": TINY,
     "kiosk": ("--model", "shapes", *NO_CAMERA),
     "live": (*TINY, *NO_CAMERA),

@@ -52,7 +52,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Replaces formulas by marks, because Markdown would take them apart."""
-    text, page.meta["formulas"] = without_formulas(markdown)
+    text, page.meta["formulas"] = without_formulas(with_tables_for_diagrams(markdown))
     return text
 
 
@@ -80,6 +80,21 @@ def without_formulas(markdown: str) -> tuple[str, list[str]]:
         return (found["indent"] or "") + mark(len(formulas) - 1)
 
     return CODE_OR_FORMULA.sub(replaced, markdown), formulas
+
+
+def with_tables_for_diagrams(markdown: str) -> str:
+    """Markdown with a table in place of each Mermaid diagram of states.
+
+    GitHub draws these diagrams; here a script from another server would have to.
+    """
+
+    def table(found: re.Match[str]) -> str:
+        rows = re.findall(r"^ *(\S+) --> (\S+?)(?:: (.*))?$", found[1], re.M)
+        names = {"[*]": "start"}
+        cells = [f"| {names.get(a, a)} | {names.get(b, b)} | {when} |" for a, b, when in rows]
+        return "\n".join(["| from | to | when |", "|---|---|---|", *cells])
+
+    return re.sub(r"^```mermaid\nstateDiagram-v2\n(.*?)^```$", table, markdown, flags=re.M | re.S)
 
 
 def mark(number: int) -> str:

@@ -1,0 +1,122 @@
+"""Makes the pictures of docs/gallery.md: strips of drawn pictures under every method.
+
+`python assets/make/gallery.py` writes them into `assets/gallery`, `-o FOLDER` elsewhere. Only the
+public Python API computes maps here. The pictures are drawn at 256 x 256 pixels from a fixed seed;
+the network sees them at 128 x 128.
+"""
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from realtime_lrp import COLORMAPS, COMPOSITES, METHODS, Explainer, Network, load_network, overlay
+from realtime_lrp.config import ASSETS
+from realtime_lrp.models.drawing import CLASSES, draw_picture
+from realtime_lrp.video.libraries import cv2
+from realtime_lrp.video.reader import VideoReader
+from realtime_lrp.view.sheet import contact_sheet
+
+SYMBOLS = ("star", "house", "smiley", "flower")
+SEED = 7
+SIDE = 256
+"""Pixels: height and width of each picture of a strip."""
+
+CLIP_FRAME = 90
+"""The frame of the demo clip that ends each strip: somebody holds up a drawing."""
+
+SANITY = ("zplus", "epsilon_plus_flat", "gradient", "guided_backprop")
+CONTRASTED = ("zplus", "epsilon_alpha2_beta1_flat", "input_x_gradient")
+
+
+def main(words: list[str] | None = None) -> None:
+    """The command line: the folder to write to."""
+    parser = argparse.ArgumentParser(prog="gallery", description=__doc__.split("\n\n")[0])
+    parser.add_argument("-o", "--output", type=Path, default=ASSETS / "gallery")
+    folder = parser.parse_args(words).output
+    folder.mkdir(parents=True, exist_ok=True)
+
+    network = load_network("shapes")
+    pictures = drawn_pictures()
+    names = [*COMPOSITES, *(name for name in METHODS if name != "lrp")]
+    write_strip(folder / "pictures.webp", pictures)
+    for name in names:
+        write_strip(folder / f"{name}.webp", overlaid(network, pictures, name, "top1"))
+
+    for name in CONTRASTED:
+        strip = overlaid(network, pictures, name, "top1 - rest")
+        write_strip(folder / f"{name}_contrast.webp", strip)
+
+    unlearnt = load_network("shapes", weights="random")
+    for name in SANITY:
+        strip = overlaid(unlearnt, pictures, name, "top1")
+        write_strip(folder / f"{name}_random.webp", strip)
+
+    write_strip(folder / "colormaps.webp", in_every_colormap(network, pictures[0]))
+
+
+def drawn_pictures() -> np.ndarray:
+    """A picture of each of `SYMBOLS`, and one frame of the clip: uint8 [N, SIDE, SIDE, 3] RGB."""
+    rng = np.random.default_rng(SEED)
+    drawn = [
+        draw_picture(rng, CLASSES.index(name), SIDE, sizes=(0.45, 0.7)).pixels for name in SYMBOLS
+    ]
+    with VideoReader(ASSETS / "demo.mp4") as reader:
+        frame = next(f.picture for number, f in enumerate(reader) if number == CLIP_FRAME)
+    edge = (frame.shape[1] - frame.shape[0]) // 2
+    square = frame[:, edge : edge + frame.shape[0]]
+    return np.stack([*drawn, cv2.resize(square, (SIDE, SIDE), interpolation=cv2.INTER_AREA)])
+
+
+def overlaid(
+    network: Network, pictures: np.ndarray, name: str, target: str, colormap: str | None = None
+) -> list[np.ndarray]:
+    """The pictures with the map of a composite or method.
+
+    Args:
+      network: what is explained.
+      pictures: uint8 [N, SIDE, SIDE, 3] RGB.
+      name: a name out of `COMPOSITES` or `METHODS`.
+      target: a target, or "top1 - rest" for each picture's own answer against all other classes.
+      colormap: None chooses by the map's signs.
+    """
+    chosen = {"composite": name} if name in COMPOSITES else {"method": name}
+    explainer = Explainer(network.model, **chosen, labels=network.labels, **network.box())
+    height, width, _ = explainer.input_shape
+    seen = [cv2.resize(one, (width, height), interpolation=cv2.INTER_AREA) for one in pictures]
+    x = network.prepare(np.stack(seen))
+    targets: Iterable[str] = [target] * len(pictures)
+    if target == "top1 - rest":
+        answers = explainer.scores(x).argmax(1)
+        targets = [f"{network.labels[answer]} - rest" for answer in answers]
+    return [
+        overlay(picture, explainer(x[n : n + 1], target=each).relevance[0], colormap=colormap)
+        for n, (picture, each) in enumerate(zip(pictures, targets, strict=True))
+    ]
+
+
+def in_every_colormap(network: Network, picture: np.ndarray) -> list[np.ndarray]:
+    """One picture in each of `COLORMAPS`: a signed map in those that have two ends."""
+    return [
+        overlaid(
+            network,
+            picture[None],
+            "epsilon_alpha2_beta1_flat" if colormap.signed else "zplus",
+            "top1",
+            name,
+        )[0]
+        for name, colormap in COLORMAPS.items()
+    ]
+
+
+def write_strip(path: Path, pictures: Iterable[np.ndarray]) -> None:
+    """Pictures side by side as one WebP file."""
+    pictures = list(pictures)
+    strip = contact_sheet(pictures, columns=len(pictures))
+    bgr = cv2.cvtColor(strip, cv2.COLOR_RGB2BGR)
+    path.write_bytes(cv2.imencode(".webp", bgr, [cv2.IMWRITE_WEBP_QUALITY, 75])[1].tobytes())
+
+
+if __name__ == "__main__":
+    main()

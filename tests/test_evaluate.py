@@ -9,22 +9,24 @@ import numpy as np
 import pytest
 
 from realtime_lrp import config
-from realtime_lrp.commands.evaluate import report as evaluate_report
-from realtime_lrp.commands.evaluate import run as evaluate
+from realtime_lrp.commands.evaluate import measuring, report, samples
+from realtime_lrp.commands.evaluate.randomising import layers_with_weights, randomise_in_stages
+from realtime_lrp.commands.evaluate.samples import SEED_OFFSET, Samples
+from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.drawing import CLASSES
 from realtime_lrp.models.drawing.batch import draw_batch
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.methods import METHODS
 
-FIGURES = [*evaluate_report.COLUMNS]
+FIGURES = [*report.COLUMNS]
 
 
 @pytest.fixture
 def one_row(monkeypatch):
     """One composite, for speed."""
-    monkeypatch.setattr(evaluate, "_names", lambda: ["zplus"])
-    monkeypatch.setattr(evaluate, "RANDOM_ORDERS", 1)
+    monkeypatch.setattr(measuring, "measured_names", lambda: ["zplus"])
+    monkeypatch.setattr(measuring, "RANDOM_ORDERS", 1)
 
 
 @pytest.fixture(scope="module")
@@ -79,14 +81,14 @@ LEFT, RIGHT = [8, 0, 24, 32], [24, 0, 40, 32]
 
 def test_a_network_whose_maps_are_known(run, halves, with_boxes, one_row, tmp_path):
     """The map of a class is its half: perfect on it, zero on the other, opposite of each other."""
-    report = tmp_path / "r.json"
+    file = tmp_path / "r.json"
     expected = {"left": 1, "right": 0}
     for side, box in (("left", LEFT), ("right", RIGHT)):
         words = with_boxes({n: {"box": box, "label": 0} for n in ("a.png", "b.jpg", "c.png")})
-        words = (*words, "--model", halves, "--json", report, "--overwrite")
+        words = (*words, "--model", halves, "--json", file, "--overwrite")
         code, out, err = run("evaluate", *words)
         assert (code, err) == (0, "")
-        rows = by_name(report)
+        rows = by_name(file)
         zplus = rows["zplus"]
         for figure in ("pointing", "mass", "rank"):
             assert zplus[figure] == expected[side]
@@ -106,12 +108,12 @@ def test_a_label_by_name_and_several_boxes(run, halves, with_boxes, one_row, tmp
         "a.png": [{"box": upper, "label": "left"}, {"box": lower, "label": "left"}],
         "b.jpg": [{"box": LEFT, "label": "left"}, {"box": RIGHT, "label": "Right"}],
     }
-    report = tmp_path / "r.json"
+    file = tmp_path / "r.json"
     words = (*with_boxes(boxes), "--model", halves, "--labels", tmp_path / "names.txt")
-    assert run("evaluate", *words, "--json", report)[0] == 0
-    assert json.loads(report.read_text())["pictures"] == 3
-    assert by_name(report)["zplus"]["mass"] == by_name(report)["zplus"]["rank"] == 1
-    assert by_name(report)["chance"]["mass"] == 0.5
+    assert run("evaluate", *words, "--json", file)[0] == 0
+    assert json.loads(file.read_text())["pictures"] == 3
+    assert by_name(file)["zplus"]["mass"] == by_name(file)["zplus"]["rank"] == 1
+    assert by_name(file)["chance"]["mass"] == 0.5
 
 
 @pytest.mark.release
@@ -119,10 +121,10 @@ def test_every_composite_and_method_is_a_row(run, tiny_model, with_boxes, tmp_pa
     """All figures are there, within their bounds; the same seed gives the same file."""
     words = with_boxes({"a.png": {"box": LEFT}, "c.png": {"box": [10, 4, 30, 20]}})
     words = (*words, "--model", tiny_model, "--preprocess", "rescale")
-    report, picture = tmp_path / "r.json", tmp_path / "p.png"
-    code, out, err = run("evaluate", *words, "--json", report, "--picture", picture)
+    file, picture = tmp_path / "r.json", tmp_path / "p.png"
+    code, out, err = run("evaluate", *words, "--json", file, "--picture", picture)
     assert (code, err) == (0, "realtime-lrp: left out, no boxes: b.jpg\n")
-    rows = by_name(report)
+    rows = by_name(file)
     assert list(rows) == [*COMPOSITES, *(m for m in METHODS if m != "lrp"), "chance"]
     for name, row in rows.items():
         assert any(line.split()[:1] == [name] for line in out.splitlines())
@@ -131,10 +133,10 @@ def test_every_composite_and_method_is_a_row(run, tiny_model, with_boxes, tmp_pa
             value = row.get(figure)
             assert value is None or -likeness <= value <= 1, (name, figure)
             assert likeness or value is not None
-        assert len(row["deletion_curve"]) == len(evaluate.TAKEN)
+        assert len(row["deletion_curve"]) == len(measuring.REPLACED)
     width = 1 + max(len(COMPOSITES), len(METHODS) - 1)
     bands = 1 + (len(METHODS) > 1)
-    tall = 56 + 2 * (4 + evaluate_report.TILE)
+    tall = 56 + 2 * (4 + report.TILE)
     assert cv2.imread(str(picture)).shape == (bands * (tall + 4) + 4, width * 164 + 4, 3)
 
 
@@ -154,12 +156,12 @@ def test_the_same_seed_gives_the_same_figures(run, halves, with_boxes, one_row, 
 
 def test_the_embedded_network(run, one_row, tmp_path):
     """Golden ranges over 15 symbols: on the ink, above chance, and z+ hardly asks for the class."""
-    report = tmp_path / "r.json"
-    code, _, err = run("evaluate", "--count", 15, "--json", report)
+    file = tmp_path / "r.json"
+    code, _, err = run("evaluate", "--count", 15, "--json", file)
     assert (code, err) == (0, "")
-    rows = by_name(report)
+    rows = by_name(file)
     zplus, chance = rows["zplus"], rows["chance"]
-    assert json.loads(report.read_text())["network"] == "shapes"
+    assert json.loads(file.read_text())["network"] == "shapes"
     assert 0.03 < chance["pointing"] < 0.3
     assert zplus["pointing"] >= 0.85
     assert zplus["mass"] >= 0.75
@@ -171,7 +173,7 @@ def test_the_embedded_network(run, one_row, tmp_path):
     assert zplus["last_layer"] > 0.95
     assert zplus["all_layers"] < 0.8
     assert zplus["other_class"] > 0.95
-    stages = json.loads(report.read_text())["forgetting"]
+    stages = json.loads(file.read_text())["forgetting"]
     assert [s["layers"] for s in stages] == [1, 3, 5, 7, 9, 11]
     assert (stages[0]["down_to"], stages[-1]["down_to"]) == ("predictions", "block1_conv1")
     assert np.ptp(zplus["forgetting"]) > 0.2
@@ -182,12 +184,12 @@ def test_drawn_pictures_hold_a_symbol_and_are_not_those_of_training():
     from make_assets import HELD_OUT_SEED
     from train_shapes import STAGES
 
-    samples = evaluate.drawn(15, seed=1)
-    assert samples.masks.any(axis=(1, 2)).all()
-    drawn = draw_batch((evaluate.OWN_SEED, 1), 15, nothings=0)
-    np.testing.assert_array_equal(samples.pictures, drawn.pixels)
+    drawn_samples = samples.drawn_samples(15, seed=1)
+    assert drawn_samples.masks.any(axis=(1, 2)).all()
+    drawn = draw_batch((SEED_OFFSET, 1), 15, nothings=0)
+    np.testing.assert_array_equal(drawn_samples.pictures, drawn.pixels)
     assert sorted(drawn.labels) == list(range(len(CLASSES) - 1))
-    assert evaluate.OWN_SEED not in {HELD_OUT_SEED, *(plan.seed for plan in STAGES)}
+    assert SEED_OFFSET not in {HELD_OUT_SEED, *(plan.seed for plan in STAGES)}
 
 
 def test_forgetting_goes_from_the_output_down():
@@ -206,11 +208,11 @@ def test_forgetting_goes_from_the_output_down():
         ]
     )
     network.build()
-    before = {layer.name: layer.get_weights()[0] for layer in evaluate._learning_layers(network)}
+    before = {layer.name: layer.get_weights()[0] for layer in layers_with_weights(network)}
     assert list(before) == ["first", "inner", "hidden", "last"]
     stages = []
-    for stage in evaluate._forgetting(network, seed=0):
-        now = {layer.name: layer.get_weights()[0] for layer in evaluate._learning_layers(network)}
+    for stage in randomise_in_stages(network, seed=0):
+        now = {layer.name: layer.get_weights()[0] for layer in layers_with_weights(network)}
         changed = [name for name in before if not np.array_equal(before[name], now[name])]
         assert changed == list(before)[-stage["layers"] :]
         assert stage["down_to"] == changed[0]
@@ -224,7 +226,7 @@ def test_what_is_drawn_anew_are_not_the_weights_that_training_began_with():
 
     keras.utils.set_random_seed(1)
     begin, network = build_shapes(), build_shapes()
-    (stage, *_) = evaluate._forgetting(network, seed=1)
+    (stage, *_) = randomise_in_stages(network, seed=1)
     assert stage["down_to"] == "predictions"
     kernels = (
         model.get_layer("predictions").get_weights()[0].ravel() for model in (begin, network)
@@ -232,22 +234,20 @@ def test_what_is_drawn_anew_are_not_the_weights_that_training_began_with():
     assert abs(np.corrcoef(*kernels)[0, 1]) < 0.1
 
 
-def test_a_saturated_network_is_calmed(halves, rng):
-    """Outputs in the thousands: halved until the class that is asked for is probable enough."""
-    network = evaluate.Engine(
-        config.load(options={"--model": str(halves), "--preprocess": "none"}).config,
-        keep_model=True,
-    )
-    kernel, bias = network.network.model.layers[-1].get_weights()
-    network.network.model.layers[-1].set_weights([1000 * kernel, bias])
+def test_the_output_of_a_saturated_network_is_weakened(halves):
+    """Outputs in the thousands are halved until the explained class is probable enough."""
+    options = {"--model": str(halves), "--preprocess": "none"}
+    engine = Engine(config.load(options=options).config, keep_model=True)
+    kernel, bias = engine.model.layers[-1].get_weights()
+    engine.model.layers[-1].set_weights([1000 * kernel, bias])
     pictures = np.zeros((2, 16, 16, 3), np.uint8)
-    pictures[:, :, 8:] = 255  # the right half: class 1, and class 0 is asked for
-    samples = evaluate.Samples(pictures, np.ones((2, 16, 16), bool), [0, 0], "")
-    trial = evaluate.Trial(network, samples, 0)
-    asked = np.zeros(2, int)
-    assert trial._probability(pictures, asked).max() == 0
-    trial._calm()
-    assert evaluate.FAINT <= trial._probability(pictures, asked).min() < 0.5
+    pictures[:, :, 8:] = 255  # the right half: class 1, while class 0 is explained
+    saturated = Samples(pictures, np.ones((2, 16, 16), bool), [0, 0], "")
+    evaluation = measuring.Evaluation(engine, saturated, 0)
+    classes = np.zeros(2, int)
+    assert evaluation._probability(pictures, classes).max() == 0
+    evaluation._keep_classes_probable()
+    assert measuring.LEAST_PROBABILITY <= evaluation._probability(pictures, classes).min() < 0.5
 
 
 def test_scores_are_the_explainers(tmp_path, rng):
@@ -257,21 +257,21 @@ def test_scores_are_the_explainers(tmp_path, rng):
         h = keras.layers.Flatten()(keras.layers.Rescaling(1 / 255)(x))
         keras.Model(x, keras.layers.Dense(3, activation)(h)).save(tmp_path / "m.keras")
         chosen = config.load(options={"--model": str(tmp_path / "m.keras")}).config
-        engine = evaluate.Engine(chosen, keep_model=True)
-        pictures = rng.integers(0, 256, (evaluate.BATCH + 3, 8, 8, 3), np.uint8)
+        engine = Engine(chosen, keep_model=True)
+        pictures = rng.integers(0, 256, (measuring.BATCH + 3, 8, 8, 3), np.uint8)
         expected = engine.explainer(engine.network.prepare(pictures)).scores
-        np.testing.assert_allclose(evaluate._scorer(engine)(pictures), expected, atol=1e-6)
+        np.testing.assert_allclose(measuring.score_function(engine)(pictures), expected, atol=1e-6)
 
 
 def test_the_other_class_is_the_most_probable_that_is_not_asked_for():
     """Whether the network's answer is asked for or not."""
     scores = np.array([[0.5, 0.3, 0.2]] * 3)
-    samples = evaluate.Samples(None, None, [None, 1, "c"], "")
-    asked, other = evaluate._classes(samples, scores, ["a", "b", "c"])
-    np.testing.assert_array_equal(asked, [0, 1, 2])
+    labelled = Samples(None, None, [None, 1, "c"], "")
+    classes, other = measuring.choose_classes(labelled, scores, ["a", "b", "c"])
+    np.testing.assert_array_equal(classes, [0, 1, 2])
     np.testing.assert_array_equal(other, [1, 0, 0])
-    with pytest.raises(DamagedInputError, match="label of the boxes: There is no"):
-        evaluate._classes(evaluate.Samples(None, None, ["z"], ""), scores[:1], ["a", "b", "c"])
+    with pytest.raises(DamagedInputError, match="label in the boxes is wrong: There is no"):
+        measuring.choose_classes(Samples(None, None, ["z"], ""), scores[:1], ["a", "b", "c"])
 
 
 def test_what_cannot_be_used_among_several_is_named_and_left_out(
@@ -281,13 +281,13 @@ def test_what_cannot_be_used_among_several_is_named_and_left_out(
     (photos / "d.png").write_text("no picture")
     (photos / "e.png").write_text("not asked for")
     boxes = {"a.png": {"box": LEFT}, "b.jpg": {"box": [0, 0, 8, 32]}, "d.png": {"box": LEFT}}
-    report = tmp_path / "r.json"
-    code, _, err = run("evaluate", *with_boxes(boxes), "--model", halves, "--json", report)
+    file = tmp_path / "r.json"
+    code, _, err = run("evaluate", *with_boxes(boxes), "--model", halves, "--json", file)
     assert code == 0
-    assert json.loads(report.read_text())["pictures"] == 1
+    assert json.loads(file.read_text())["pictures"] == 1
     assert "d.png" in err
     assert "left out, no boxes: c.png, e.png" in err
-    assert "b.jpg: box (0.0, 0.0, 8.0, 32.0) lies outside" in err
+    assert "b.jpg: box (0.0, 0.0, 8.0, 32.0) is outside" in err
     squashed = (*with_boxes(boxes), "--model", halves, "--set", "input.fit=squash")
     assert "2 pictures" in run("evaluate", *squashed)[1]
     assert "1 pictures" in run("evaluate", *squashed, "--count", 1)[1]

@@ -22,7 +22,7 @@ import numpy as np
 
 from realtime_lrp.config import ASSETS
 from realtime_lrp.models.drawing import CLASSES, NOTHING
-from realtime_lrp.models.drawing.batch import Batch, draw_batches, near
+from realtime_lrp.models.drawing.batch import Batch, draw_batches, with_margin
 from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.writer import VideoWriter
@@ -310,12 +310,13 @@ def pointing(relevance: np.ndarray, batch: Batch) -> dict[str, float]:
 
     Returns:
         Shares of 0..1: how often the largest relevance is on the ink and in the silhouette (both
-        with a margin of `REACH`), and how much of the relevance is there, on average.
+        with a margin of `MARGIN`), and how much of the relevance is there, on average.
     """
     shown = batch.labels != NOTHING
     maps = relevance[shown]
     ink, silhouette = (
-        np.stack([near(mask) for mask in masks[shown]]) for masks in (batch.mask, batch.silhouette)
+        np.stack([with_margin(mask) for mask in masks[shown]])
+        for masks in (batch.mask, batch.silhouette)
     )
     return {
         "peak_on_ink": round(float(_at_peak(maps, ink).mean()), 4),

@@ -1,4 +1,4 @@
-"""What `evaluate` shows: its table and its picture."""
+"""What `evaluate` shows: its table of figures and its picture of maps."""
 
 import textwrap
 from collections.abc import Mapping
@@ -17,51 +17,58 @@ from realtime_lrp.view.overlay import Painter, lay_over
 from realtime_lrp.view.sheet import contact_sheet
 from realtime_lrp.view.text import draw_lines
 
-SHOWN = 3  # pictures in --picture
-TILE = 160  # their side there
+PICTURES_SHOWN = 3
+TILE = 160
+"""Side of a picture on the sheet, in pixels."""
+
+HEADING_ROWS, GAP = 56, 4
+"""Pixels above a column for its name, and between its pictures."""
 
 COLUMNS = {
-    "pointing": ("point", "the largest entry is on the object: share of pictures"),
+    "pointing": ("point", "share of pictures whose largest relevance is on the object"),
     "mass": ("mass", "share of the relevance that is on the object"),
-    "rank": ("rank", "of as many largest entries as the object has pixels, the share on it"),
-    "deletion": ("delete", "probability left while patches blur, most relevant first: low is good"),
-    "insertion": ("insert", "probability while they come back, most relevant first: high is good"),
-    "last_layer": ("last", "likeness to the map of a network whose last layer has forgotten"),
-    "all_layers": ("all", "... whose layers have all forgotten: 1 is a map that shows no learning"),
-    "other_class": ("other", "likeness to the map of the next class: 1 is a map that names none"),
+    "rank": ("rank", "share of the N largest entries on the object, which has N pixels"),
+    "deletion": ("delete", "mean probability as patches blur, most relevant first: low is good"),
+    "insertion": ("insert", "mean probability as they come back, same order: high is good"),
+    "last_layer": ("last", "similarity to the map after the last layer has been randomised"),
+    "all_layers": ("all", "... after all layers: near 1, the map ignores what was learned"),
+    "other_class": ("other", "similarity to the next class's map: near 1, it ignores the class"),
 }
-"""Figure of a row -> (head of its column, what it is)."""
+"""Key in the JSON file -> (heading in the table, explanation below it)."""
 
 
-def lines(report: Mapping[str, Any]) -> list[str]:
-    """The report as a table and its explanation, plain text."""
+def table_lines(report: Mapping[str, Any]) -> list[str]:
+    """The report as plain text: the table and the explanation of its columns."""
     table = Table("", box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    for head, _ in COLUMNS.values():
-        table.add_column(head, justify="right")
+    for heading, _ in COLUMNS.values():
+        table.add_column(heading, justify="right")
     for row in report["rows"]:
-        figures = [row.get(name) for name in COLUMNS]
+        figures = [row.get(key) for key in COLUMNS]
         table.add_row(row["name"], *("-" if f is None else f"{f:.3f}" for f in figures))
     text = StringIO()
     Console(file=text, width=120).print(table)
     rows = [line.rstrip() for line in text.getvalue().splitlines()]
-    first = f"{report['network']}, {report['pictures']} pictures; the object: {report['object']}"
-    return [first, "", *rows, "", *(f"{head:7} {what}" for head, what in COLUMNS.values())]
+    title = f"{report['network']}, {report['pictures']} pictures; the object: {report['object']}"
+    explanations = [f"{heading:7} {meaning}" for heading, meaning in COLUMNS.values()]
+    return [title, "", *rows, "", *explanations]
 
 
-def sheet(config: Config, pictures: np.ndarray, maps: dict[str, np.ndarray]) -> np.ndarray:
-    """The first pictures and every row's maps over them; composites above, methods below."""
+def map_sheet(config: Config, pictures: np.ndarray, maps: dict[str, np.ndarray]) -> np.ndarray:
+    """Draws the first pictures with the maps of every row: composites above, methods below.
+
+    Args:
+      config: its colour map and opacity are used.
+      pictures: uint8 [N, h, w, 3] RGB.
+      maps: name of a row -> float32 [n, h, w].
+
+    Returns:
+      uint8 [height, width, 3] RGB.
+    """
     painter = Painter(config.overlay.colormap or "fire", config.overlay.opacity, 0.0)
-    views = [resize(picture, (TILE, TILE)) for picture in pictures[:SHOWN]]
-    columns = {}
-    for name, shown in maps.items():
-        inner = (0, 0, shown.shape[2], shown.shape[1])
-        drawn = strength(np.maximum(shown[:SHOWN, ..., None], 0))
-        rows = zip(*(part.numpy() for part in drawn), strict=True)
-        overlays = [painter(one, scale, (0, 0, TILE, TILE), inner) for one, scale in rows]
-        tiles = [lay_over(view, overlay) for view, overlay in zip(views, overlays, strict=True)]
-        columns[name] = _column(name, tiles)
-    composites = [columns[name] for name in columns if name in COMPOSITES]
-    methods = [columns[name] for name in columns if name not in COMPOSITES]
+    views = [resize(picture, (TILE, TILE)) for picture in pictures[:PICTURES_SHOWN]]
+    columns = {name: _map_column(name, painter, views, shown) for name, shown in maps.items()}
+    composites = [column for name, column in columns.items() if name in COMPOSITES]
+    methods = [column for name, column in columns.items() if name not in COMPOSITES]
     width = 1 + max(len(composites), len(methods))
     tiles = []
     for band in filter(None, (composites, methods)):
@@ -70,8 +77,22 @@ def sheet(config: Config, pictures: np.ndarray, maps: dict[str, np.ndarray]) -> 
     return contact_sheet(tiles, width)
 
 
+def _map_column(
+    name: str, painter: Painter, views: list[np.ndarray], maps: np.ndarray
+) -> np.ndarray:
+    inner = (0, 0, maps.shape[2], maps.shape[1])
+    compressed = strength(np.maximum(maps[: len(views), ..., None], 0))
+    strengths, scales = (tensor.numpy() for tensor in compressed)
+    tiles = [
+        lay_over(view, painter(one, scale, (0, 0, TILE, TILE), inner))
+        for view, one, scale in zip(views, strengths, scales, strict=True)
+    ]
+    return _column(name, tiles)
+
+
 def _column(name: str, tiles: list[np.ndarray]) -> np.ndarray:
-    head = np.zeros((56, TILE, 3), np.uint8)
-    draw_lines(head, textwrap.wrap(name.replace("_", " "), 16), (0, 0, TILE, 450), bottom=False)
-    gap = np.full((4, TILE, 3), 255, np.uint8)
-    return np.concatenate([head, *(part for tile in tiles for part in (gap, tile))])
+    heading = np.zeros((HEADING_ROWS, TILE, 3), np.uint8)
+    lines = textwrap.wrap(name.replace("_", " "), 16)
+    draw_lines(heading, lines, (0, 0, TILE, 450), bottom=False)
+    gap = np.full((GAP, TILE, 3), 255, np.uint8)
+    return np.concatenate([heading, *(part for tile in tiles for part in (gap, tile))])

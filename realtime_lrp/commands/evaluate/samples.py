@@ -1,7 +1,8 @@
-"""What `evaluate` measures on: drawn pictures with exact masks, or photos with boxes."""
+"""The pictures that `evaluate` measures on: drawn ones with exact masks, or photos with boxes."""
 
 import logging
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -18,80 +19,90 @@ from pydantic import (
 
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError, MissingInputError
-from realtime_lrp.models.drawing.batch import REACH, draw_batch, near
+from realtime_lrp.models.drawing.batch import MARGIN, draw_batch, with_margin
 from realtime_lrp.relevance import measures
 from realtime_lrp.video.files import PICTURES
 from realtime_lrp.video.pictures import read_picture
 
-OWN_SEED = 90210  # keeps pictures and weights apart from those of training, which uses 1, 2 and 3
+SEED_OFFSET = 90210
+"""Keeps pictures and weights apart from those of the training, whose seeds are 1, 2 and 3."""
 
 log = logging.getLogger(__name__)
 
 Corners = tuple[float, float, float, float]
-"""x0, y0, x1, y1."""
+"""x0, y0, x1, y1 in pixels."""
+
+Label = str | int | None
+"""A class by its name or index; None: the network's answer."""
 
 
 @dataclass(frozen=True)
 class Samples:
-    """What is measured on; a photo with objects of two classes is two samples.
+    """Pictures whose objects are known; a photo with objects of two classes is two samples.
 
     Attributes:
-      pictures, masks: one of each per sample.
-      labels: the class that is explained, by name or index; None: the network's answer.
-      object: what the masks show, in words.
+      pictures: uint8 [N, h, w, 3] RGB, as the network sees them.
+      masks: bool [N, h, w], True on the object.
+      labels: the class that is explained, of each sample.
+      object: what the masks show, for the report.
     """
 
     pictures: np.ndarray
     masks: np.ndarray
-    labels: list[str | int | None]
+    labels: list[Label]
     object: str
 
 
-class Box(BaseModel):
-    """An object on a photo: x0, y0, x1, y1 in its pixels, and the class that is explained."""
+class BoxEntry(BaseModel):
+    """An object on a photo in the JSON file: its box and the class that is explained."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     box: Corners
-    label: str | int | None = None
+    label: Label = None
 
     @field_validator("box")
     @classmethod
-    def _has_an_inside(cls, box: Corners) -> Corners:
+    def _check_order(cls, box: Corners) -> Corners:
         if not (box[0] < box[2] and box[1] < box[3]):
             raise ValueError("expected [x0, y0, x1, y1] with x0 < x1 and y0 < y1")
         return box
 
 
-Boxes = dict[
-    str, Annotated[list[Box], BeforeValidator(lambda v: v if isinstance(v, list) else [v])]
+BoxesByFile = dict[
+    str, Annotated[list[BoxEntry], BeforeValidator(lambda v: v if isinstance(v, list) else [v])]
 ]
-"""File name -> its boxes."""
+"""File name -> the objects on that photo."""
 
 
-def drawn(count: int, seed: int) -> Samples:
-    """Pictures of symbols that training never uses, with the ink as object."""
-    batch = draw_batch((OWN_SEED, seed), count, nothings=0)
-    masks = np.stack([near(mask) for mask in batch.mask])
-    what = f"the ink of the symbol with {REACH} pixels of margin"
-    return Samples(batch.pixels, masks, [None] * count, what)
+def drawn_samples(count: int, seed: int) -> Samples:
+    """Draws symbols that the training never used; the object is the ink."""
+    batch = draw_batch((SEED_OFFSET, seed), count, nothings=0)
+    masks = np.stack([with_margin(mask) for mask in batch.mask])
+    description = f"the ink of the symbol with {MARGIN} pixels of margin"
+    return Samples(batch.pixels, masks, [None] * count, description)
 
 
-def read_boxes(path: Path, folder: Path) -> Boxes:
-    """The boxes of a JSON file, whose photos are all there."""
+def read_boxes(path: Path, folder: Path) -> BoxesByFile:
+    """Reads the boxes of the photos in a folder.
+
+    Raises:
+      MissingInputError: the file, the folder or a photo does not exist.
+      DamagedInputError: the file is not what is expected.
+    """
     if not folder.is_dir():
         raise MissingInputError(f"There is no folder {str(folder)!r}.")
     try:
-        boxes = TypeAdapter(Boxes).validate_json(path.read_bytes())
+        boxes = TypeAdapter(BoxesByFile).validate_json(path.read_bytes())
     except OSError as error:
         raise MissingInputError(
             f"The boxes {str(path)!r} cannot be read ({error.strerror})."
         ) from None
     except ValidationError as error:
         first = error.errors()[0]
-        where = ": ".join([str(path), *map(str, first["loc"])])
+        location = ": ".join([str(path), *map(str, first["loc"])])
         raise DamagedInputError(
-            f"{where}: {first['msg']}.\n"
+            f"{location}: {first['msg']}.\n"
             'Expected {"cat.jpg": {"box": [x0, y0, x1, y1], "label": "tabby"}}, label optional; '
             'several: {"cat.jpg": [{"box": [...]}, {"box": [...]}]}.'
         ) from None
@@ -101,42 +112,61 @@ def read_boxes(path: Path, folder: Path) -> Boxes:
     return boxes
 
 
-def _check_within(name: str, box: tuple[float, ...], shape: tuple[int, ...]) -> None:
+def photo_samples(folder: Path, boxes: BoxesByFile, engine: Engine, count: int | None) -> Samples:
+    """Reads the photos as the network sees them; leaves out and names what cannot be used.
+
+    Args:
+      folder: the photos.
+      boxes: the objects on them.
+      engine: knows what the network sees of a picture.
+      count: how many samples at most; None for all.
+
+    Raises:
+      DamagedInputError: no photo can be used, or a box reaches beyond its photo.
+    """
+    files = {file.name for file in folder.iterdir() if file.suffix.lower() in PICTURES}
+    if unnamed := files - {*boxes}:
+        log.warning("left out, no boxes: %s", ", ".join(sorted(unnamed)))
+    samples = [
+        sample
+        for name, entries in boxes.items()
+        for sample in _samples_of_photo(folder / name, entries, engine)
+    ]
+    if not samples:
+        raise DamagedInputError(
+            f"No box on a photo in {str(folder)!r} can be used. Expected photos that can be read "
+            "and boxes within what the network sees of them (--set input.fit=squash: all)."
+        )
+    pictures, masks, labels = zip(*samples[:count], strict=True)
+    return Samples(np.stack(pictures), np.stack(masks), list(labels), "the inside of the boxes")
+
+
+def _samples_of_photo(
+    path: Path, entries: list[BoxEntry], engine: Engine
+) -> Iterator[tuple[np.ndarray, np.ndarray, Label]]:
+    """A picture, a mask and a label for each class that has boxes on the photo."""
+    try:
+        picture = read_picture(path)
+    except DamagedInputError as error:
+        log.warning("%s", error)
+        return
+    region = engine.region(picture.shape[:2])
+    boxes_by_label = defaultdict(list)
+    for entry in entries:
+        _check_inside(path.name, entry.box, picture.shape)
+        boxes_by_label[entry.label].append(entry.box)
+    for label, boxes in boxes_by_label.items():
+        mask = measures.mask_of(boxes, region.box, region.inner, region.size)
+        if mask.any():
+            yield region.extract(picture), mask, label
+        else:
+            log.warning("%s: box %s is outside what the network sees", path.name, boxes[0])
+
+
+def _check_inside(name: str, box: Corners, shape: tuple[int, ...]) -> None:
     rows, columns = shape[:2]
     if min(box) < 0 or box[2] > columns or box[3] > rows:
         raise DamagedInputError(
             f"{name}: box {list(box)} reaches beyond the photo. Expected [x0, y0, x1, y1] in its "
             f"pixels, {columns} wide and {rows} high."
         )
-
-
-def photos(folder: Path, boxes: Boxes, engine: Engine, count: int | None) -> Samples:
-    """Photos as the network sees them; what cannot be used among several is left out and named."""
-    without = {file.name for file in folder.iterdir() if file.suffix.lower() in PICTURES} - {*boxes}
-    if without:
-        log.warning("left out, no boxes: %s", ", ".join(sorted(without)))
-    found = []
-    for name, entries in boxes.items():
-        try:
-            picture = read_picture(folder / name)
-        except DamagedInputError as error:
-            log.warning("%s", error)
-            continue
-        region = engine.region(picture.shape[:2])
-        by_label = defaultdict(list)
-        for entry in entries:
-            _check_within(name, entry.box, picture.shape)
-            by_label[entry.label].append(entry.box)
-        for label, corners in by_label.items():
-            mask = measures.mask_of(corners, region.box, region.inner, region.size)
-            if mask.any():
-                found.append((region.extract(picture), mask, label))
-            else:
-                log.warning("%s: box %s lies outside what the network sees", name, corners[0])
-    if not found:
-        raise DamagedInputError(
-            f"No box on a photo in {str(folder)!r} can be used. Expected photos that can be read "
-            "and boxes within what the network sees of them (--set input.fit=squash: all)."
-        )
-    pictures, masks, labels = zip(*found[:count], strict=True)
-    return Samples(np.stack(pictures), np.stack(masks), list(labels), "the inside of the boxes")

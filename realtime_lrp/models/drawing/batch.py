@@ -11,7 +11,7 @@ import numpy as np
 
 from realtime_lrp.models.drawing import NOTHING, SIZES, draw_picture
 
-REACH = 2
+MARGIN = 2
 """How far outside the ink or the silhouette, in pixels, relevance still counts as on it."""
 
 
@@ -94,7 +94,7 @@ def draw_batches(
                 yield waiting.popleft().get()
 
 
-def near(mask: np.ndarray) -> np.ndarray:
-    """The mask, bool [H, W], and all within `REACH` pixels of it."""
-    disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * REACH + 1, 2 * REACH + 1))
+def with_margin(mask: np.ndarray) -> np.ndarray:
+    """The mask, bool [H, W], and all within `MARGIN` pixels of it."""
+    disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * MARGIN + 1, 2 * MARGIN + 1))
     return cv2.dilate(mask.astype(np.uint8), disc) > 0

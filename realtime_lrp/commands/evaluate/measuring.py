@@ -1,0 +1,248 @@
+"""Measures the maps of every composite and method over the same pictures and classes.
+
+Two questions: do the maps point at the object, and do they depend on what the network has learned?
+Shapes: pictures uint8 [N, h, w, 3] RGB as the network sees them, maps float32 [N, h, w], masks
+bool [N, h, w]. The names of the figures are the keys of the JSON file: do not change them.
+"""
+
+import gc
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+
+from realtime_lrp.commands.evaluate.randomising import randomise_in_stages, weaken_output_layer
+from realtime_lrp.commands.evaluate.samples import Samples
+from realtime_lrp.engine.engine import DEFAULT_COMPOSITE, Engine
+from realtime_lrp.engine.tensorflow import tf
+from realtime_lrp.errors import DamagedInputError, Error, UsageError
+from realtime_lrp.relevance import measures
+from realtime_lrp.relevance.composites import COMPOSITES
+from realtime_lrp.relevance.explainer import Explainer
+from realtime_lrp.relevance.methods import METHODS
+from realtime_lrp.relevance.targets import TargetResolver
+from realtime_lrp.video.libraries import cv2
+
+BATCH = 32
+
+GRID = 16
+"""Patches per row and per column, for deletion and insertion."""
+
+REPLACED = np.unique([0, *np.geomspace(1, GRID * GRID, 16).round()])
+"""How many patches are replaced at each step of deletion and insertion; dense at the start."""
+
+BLUR_SHARE = 1 / 16
+"""Deviation of the blur that replaces a patch, as a share of the picture's shorter side."""
+
+RANDOM_ORDERS = 3
+"""How many random orders of the patches the row "chance" averages."""
+
+COMPARED = 16
+"""How many pictures are compared between the trained and the randomised network."""
+
+LEAST_PROBABILITY = 1e-20
+"""Below this probability float32 cannot hold the relevance of a class."""
+
+log = logging.getLogger(__name__)
+
+Row = dict[str, Any]
+"""The figures of one composite or method, by their names in the JSON file."""
+
+
+class Evaluation:
+    """Measures one network on one set of samples. The network is randomised by `run`.
+
+    Attributes:
+      maps: name of a row -> float32 [COMPARED, h, w], the maps of the first samples.
+    """
+
+    def __init__(self, engine: Engine, samples: Samples, seed: int):
+        self._engine, self._samples, self._seed = engine, samples, seed
+        self._rng = np.random.default_rng(seed)
+        self._scores = score_function(engine)
+        deviation = min(samples.masks.shape[1:]) * BLUR_SHARE
+        blurred = [cv2.GaussianBlur(picture, (0, 0), deviation) for picture in samples.pictures]
+        self._blurred = np.stack(blurred)
+        scores = self._scores(samples.pictures)
+        self._classes, self._others = choose_classes(samples, scores, engine.network.labels)
+        probabilities = scores[np.arange(len(scores)), self._others]
+        self._other_has_relevance = probabilities >= LEAST_PROBABILITY
+        self.maps: dict[str, np.ndarray] = {}
+
+    def run(self) -> dict[str, Any]:
+        """Measures everything; returns the figures by their names in the JSON file."""
+        rows = {}
+        for name in _with_progress(measured_names(), "maps"):
+            try:
+                rows[name] = self._measure(name)
+            except Error as error:
+                log.warning("%s is left out: %s", name, error)
+        chance = self._measure_chance()
+        return {
+            "pictures": len(self._classes),
+            "object": self._samples.object,
+            "patches_taken": REPLACED.astype(int).tolist(),
+            "forgetting": self._compare_with_randomised(rows),
+            "rows": [*rows.values(), chance],
+        }
+
+    def _measure(self, name: str) -> Row:
+        explainer = self._explainer(name)
+        maps, other = (self._maps(explainer, name, c) for c in (self._classes, self._others))
+        self.maps[name] = maps[:COMPARED]
+        masks = self._samples.masks
+        return {
+            "name": name,
+            "pointing": _mean(measures.pointing_game(maps, masks)),
+            "mass": _mean(measures.mass_accuracy(maps, masks)),
+            "rank": _mean(measures.rank_accuracy(maps, masks)),
+            **self._curves(measures.patch_turns(maps, GRID, self._rng)),
+            "other_class": _mean(measures.spearman(maps, other)[self._other_has_relevance]),
+            "forgetting": [],
+        }
+
+    def _measure_chance(self) -> Row:
+        """What noise would score: the object's share of the area, and random patch orders."""
+        masks = self._samples.masks
+        area = _mean(masks.mean(axis=(1, 2)))
+        orders = [
+            self._curves(measures.patch_turns(np.zeros(masks.shape), GRID, self._rng))
+            for _ in range(RANDOM_ORDERS)
+        ]
+        curves = {
+            name: np.mean([order[name] for order in orders], axis=0).round(4).tolist()
+            for name in orders[0]
+        }
+        return {"name": "chance", "pointing": area, "mass": area, "rank": area, **curves}
+
+    def _compare_with_randomised(self, rows: dict[str, Row]) -> list[dict[str, Any]]:
+        """Randomises the network layer by layer; adds to each row how similar its maps remain.
+
+        Returns:
+          The stages: how many layers are randomised and which one is the last.
+        """
+        stages = []
+        for stage in randomise_in_stages(self._engine.model, self._seed):
+            stages.append(stage)
+            self._keep_classes_probable()
+            gc.collect()  # frees explainers and their copies of the weights
+            for name in _with_progress(rows, f"without {stage['down_to']}"):
+                maps = self._maps(self._explainer(name), name, self._classes[:COMPARED])
+                similarity = _mean(measures.spearman(self.maps[name], maps))
+                rows[name]["forgetting"].append(similarity)
+        for row in rows.values():
+            row["last_layer"], row["all_layers"] = row["forgetting"][0], row["forgetting"][-1]
+        return stages
+
+    def _keep_classes_probable(self) -> None:
+        """Halves the output layer's weights until each explained class is probable enough.
+
+        The large outputs of a randomised network saturate its softmax. Half the weights give each
+        class the same map at half the strength.
+        """
+        pictures, classes = self._samples.pictures[:COMPARED], self._classes[:COMPARED]
+        for _ in range(64):
+            if self._probability(pictures, classes).min() >= LEAST_PROBABILITY:
+                return
+            weaken_output_layer(self._engine.model)
+
+    def _curves(self, turns: np.ndarray) -> Row:
+        """Deletion and insertion: the mean probability of the class, and the area under it."""
+        pictures, blurred = self._samples.pictures, self._blurred
+        figures: Row = {}
+        for name, ends in (("deletion", (pictures, blurred)), ("insertion", (blurred, pictures))):
+            steps = (measures.exchanged(*ends, turns, count) for count in REPLACED)
+            curve = np.array([self._probability(step, self._classes).mean() for step in steps])
+            figures[name] = round(measures.area_under(REPLACED / REPLACED[-1], curve), 4)
+            figures[f"{name}_curve"] = curve.astype(float).round(4).tolist()
+        return figures
+
+    def _probability(self, pictures: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        return self._scores(pictures)[np.arange(len(classes)), classes]
+
+    def _explainer(self, name: str) -> Explainer:
+        """An explainer of the network as it is now, for a composite or a method."""
+        method, composite = ("lrp", name) if name in COMPOSITES else (name, DEFAULT_COMPOSITE)
+        return self._engine.variant(method=method, composite=composite, target="top1")
+
+    def _maps(self, explainer: Explainer, name: str, classes: np.ndarray) -> np.ndarray:
+        """The maps of the first samples, each for its class; only the part that counts."""
+        maps = np.empty(self._samples.masks[: len(classes)].shape, np.float32)
+        for class_index in np.unique(classes):
+            (samples,) = np.nonzero(classes == class_index)
+            for batch in np.split(samples, range(BATCH, len(samples), BATCH)):
+                x = self._engine.network.prepare(self._samples.pictures[batch])
+                relevance = explainer(x, target=int(class_index)).relevance
+                maps[batch] = measures.counted(relevance, name)
+        return maps
+
+
+def measured_names() -> list[str]:
+    """The rows: every composite of LRP, then every other method."""
+    return [*COMPOSITES, *(method for method in METHODS if method != "lrp")]
+
+
+def choose_classes(
+    samples: Samples, scores: np.ndarray, names: list[str] | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Chooses what is explained: for each sample its class and the most probable other class.
+
+    Args:
+      samples: their labels; a sample without one is explained for the network's answer.
+      scores: float32 [N, classes].
+      names: the names of the classes, or None.
+
+    Returns:
+      Two int arrays [N].
+
+    Raises:
+      UsageError: the network has only one output.
+      DamagedInputError: a label names no class.
+    """
+    if scores.shape[1] < 2:
+        raise UsageError("The network has one output. Expected at least two classes to compare.")
+    class_index = TargetResolver(scores.shape[1], names).index
+    order = np.argsort(-scores, axis=1)
+    try:
+        classes = np.array([
+            best if label is None else class_index(label)
+            for label, best in zip(samples.labels, order[:, 0], strict=True)
+        ])  # fmt: skip
+    except UsageError as error:
+        raise DamagedInputError(f"A label in the boxes is wrong: {error}") from None
+    return classes, np.where(order[:, 0] == classes, order[:, 1], order[:, 0])
+
+
+def score_function(engine: Engine) -> Callable[[np.ndarray], np.ndarray]:
+    """Returns a function from pictures to scores, float32 [N, classes], of the model as it is.
+
+    It runs the Keras model alone, so that it follows when the weights change.
+    """
+    network, model = engine.network, engine.model
+    forward = tf.function(lambda x: model(x, training=False), reduce_retracing=True)
+    blank = network.prepare(np.zeros((1, *engine.explainer.input_shape[:2], 3), np.uint8))
+    expected, outputs = engine.explainer(blank).scores, forward(blank)
+    is_logits = np.abs(tf.nn.softmax(outputs) - expected).max() < np.abs(outputs - expected).max()
+
+    def scores(pictures: np.ndarray) -> np.ndarray:
+        batches = np.split(pictures, range(BATCH, len(pictures), BATCH))
+        outputs = np.concatenate([forward(network.prepare(batch)) for batch in batches])
+        return tf.nn.softmax(outputs).numpy() if is_logits else outputs
+
+    return scores
+
+
+def _mean(values: np.ndarray) -> float | None:
+    """The mean of the values that are not NaN, or None if all are."""
+    known = values[~np.isnan(values)]
+    return round(float(known.mean()), 4) if known.size else None
+
+
+def _with_progress(names: Iterable[str], description: str) -> Iterable[str]:
+    """Yields the names; shows a progress bar in a terminal, unless --quiet."""
+    console = Console(stderr=True)
+    shown = console.is_terminal and log.isEnabledFor(logging.WARNING)
+    return track(list(names), description, console=console, transient=True, disable=not shown)

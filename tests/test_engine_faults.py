@@ -68,7 +68,11 @@ def test_a_batch_that_is_not_finite_is_refused(value):
         Explainer(overflowing())(x)
 
 
-@pytest.mark.parametrize("x", ["abc", None, [[1.0], [2.0, 3.0]], np.array([object()])], ids=repr)
+@pytest.mark.parametrize(
+    "x",
+    ["abc", None, [[1.0], [2.0, 3.0]], np.array([object()])],
+    ids=["text", "None", "ragged", "objects"],
+)
 def test_a_batch_that_is_no_array_of_numbers_is_refused(x):
     """In a sentence."""
     with pytest.raises(UsageError, match="Expected a batch of pictures"):

@@ -61,8 +61,8 @@ def test_a_gpu_that_does_not_work_is_named_and_left(monkeypatch, caplog):
         patch.setattr(hardware.tf, "device", lambda scope: contextlib.nullcontext())
         found = hardware.device.__wrapped__()
     assert found == hardware.Device("/GPU:0", "Big GPU", "bfloat16") and found.is_gpu
-    assert [hardware._of_gpu(c) for c in ((6, 1), (7, 5), (9, 0))] == [
-        "float32", "float16", "bfloat16"
+    assert [hardware._of_gpu(c) for c in ((6, 1), (7, 0), (7, 5), (8, 0), (9, 0))] == [
+        "float32", "float16", "float16", "bfloat16", "bfloat16"
     ]  # fmt: skip
 
 

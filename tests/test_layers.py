@@ -14,6 +14,7 @@ from realtime_lrp.relevance.steps import (
     Add,
     Affine,
     Cropping,
+    GlobalMaxPool,
     Permute,
     Product,
     Upsample,
@@ -339,3 +340,15 @@ def test_folding_gives_the_maps_of_the_folded_network(rng):
             Explainer(m, composite=composite)(picture).relevance for m in (normed, merged)
         )
         assert np.abs(got - expected).max() < 1e-5 * np.abs(expected).max()
+
+
+def test_a_global_max_pool_gives_all_to_the_first_of_equal_maxima():
+    """Row by row, for each channel by itself; the others get nothing."""
+    a = np.zeros((1, 2, 3, 2), np.float32)
+    a[0, 0, 2, 0] = a[0, 1, 1, 0] = 5
+    a[0, 1, 0, 1] = a[0, 1, 2, 1] = 3
+    pool, relevance = GlobalMaxPool(share=False), tf.constant([[[[7.0, 2.0]]]])
+    (given,) = pool.relevance([tf.constant(a)], pool.forward(tf.constant(a)), relevance)
+    expected = np.zeros_like(a)
+    expected[0, 0, 2, 0], expected[0, 1, 0, 1] = 7, 2
+    np.testing.assert_array_equal(given, expected)

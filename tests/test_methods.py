@@ -176,6 +176,14 @@ def test_integrated_gradients_account_for_the_whole_difference(rng):
     np.testing.assert_allclose(got.sum((1, 2, 3)), difference, rtol=0.01)
 
 
+def test_integrated_gradients_look_at_the_middle_of_each_step(rng):
+    """Of one step from 0 to the picture: the gradient at half the picture, times the picture."""
+    model, x = vgg_like(), rng.normal(size=(2, 16, 16, 3)).astype("float32")
+    got = Explainer(model, method="integrated_gradients", target=2, samples=1)(x).relevance
+    expected = x * gradient_of(logits_of(model), x / 2, factors(np.ones((2, 5)), 2))
+    assert largest_difference(got, expected) < 1e-5
+
+
 def test_smoothgrad_is_the_mean_gradient_under_noise(rng):
     """Of one sample: the gradient at picture + noise; the same noise at every call."""
     x = keras.Input((4, 4, 3))

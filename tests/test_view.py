@@ -153,6 +153,13 @@ def test_strengths_by_hand():
     assert (strengths.FULL, strengths.SOFTNESS) == (FULL, SOFTNESS)
 
 
+def test_five_of_a_thousand_entries_are_above_the_scale():
+    """Of 1, 2, ... 1000 the scale is 995: 99.5 % of the entries are below or equal to it."""
+    relevance = np.arange(1, 1001, dtype=np.float32).reshape(1, 25, 40, 1)
+    drawn, scale = (part.numpy() for part in strength(relevance))
+    assert scale == 995 and drawn.max() == FULL
+
+
 def test_text_is_readable_on_white_and_on_black():
     """White letters on a darkened strip; accents and CJK leave ink."""
     for background in (0, 255):

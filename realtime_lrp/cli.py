@@ -140,7 +140,7 @@ def configured(*names: str, load: Callable[..., config.Settings] = config.load) 
             _set_verbosity(verbose, quiet)
             options = {n: given.pop(_variable(n)) for n in names}
             chosen = {n: value for n, value in options.items() if value is not None}
-            settings = load(config_file, sets, chosen)
+            settings = load(config_file, sets, chosen, command=_command())
             try:
                 return command(settings, **given)
             except UsageError as error:
@@ -152,6 +152,13 @@ def configured(*names: str, load: Callable[..., config.Settings] = config.load) 
         return made
 
     return decorate
+
+
+def _command() -> str:
+    """The command whose defaults hold; photos are evaluated with those of no command."""
+    context = click.get_current_context()
+    name = context.info_name or ""
+    return "" if name == "evaluate" and context.params["images"] else name
 
 
 def _variable(name: str) -> str:
@@ -333,7 +340,9 @@ def _hash_pin(context: click.Context, option: click.Parameter, asked: bool) -> N
         context.exit()
 
 
-def _load_for_kiosk(*given: Any) -> config.Settings:
+def _load_for_kiosk(
+    file: str | None, sets: tuple[str, ...], options: dict[str, Any], command: str
+) -> config.Settings:
     """The settings; the window that shows the first card meanwhile becomes the context's object."""
     context = click.get_current_context()
 
@@ -341,10 +350,10 @@ def _load_for_kiosk(*given: Any) -> config.Settings:
         if context.params["print_unit"]:
             from realtime_lrp.commands.kiosk.start import load
 
-            return load(*given)
+            return load(file, sets, options)
         from realtime_lrp.commands.kiosk.splash import load_behind_a_card
 
-        settings, context.obj = load_behind_a_card(*given)
+        settings, context.obj = load_behind_a_card(file, sets, options)
         return settings
 
     return _ends_with_0(load_checked)
@@ -513,10 +522,10 @@ def bench(settings: config.Settings, quick: bool, json_file: Path | None, overwr
 
 
 def _load_unchecked(
-    file: str | None, sets: tuple[str, ...], options: dict[str, Any]
+    file: str | None, sets: tuple[str, ...], options: dict[str, Any], command: str
 ) -> config.Settings:
     """The settings; names that do not exist are one of the things that `doctor` reports."""
-    return config.load(file, sets, options, check=None)
+    return config.load(file, sets, options, check=None, command=command)
 
 
 @cli.command()
@@ -539,7 +548,7 @@ def _print_schema(context: click.Context, option: click.Parameter, asked: bool) 
 
 
 def _load_and_check_all(
-    file: str | None, sets: tuple[str, ...], options: dict[str, Any]
+    file: str | None, sets: tuple[str, ...], options: dict[str, Any], command: str
 ) -> config.Settings:
     from realtime_lrp.commands.kiosk.check import wrong_settings
 

@@ -38,18 +38,6 @@ def test_the_demo_writes_a_video_and_a_contact_sheet_without_a_network(run, tmp_
     assert sorted(p.name for p in tmp_path.iterdir()) == ["demo.mp4", "demo.png"]
 
 
-def test_the_demo_stays_the_demo_with_a_configuration_file(tmp_path):
-    """The manual in the repository names no network, so the embedded one stays."""
-    from pathlib import Path
-
-    from realtime_lrp.engine.engine import with_demo_network
-
-    manual = config.load(Path(__file__).parents[1] / "config.yaml").config
-    assert with_demo_network(manual).model.name == "shapes"
-    other = config.load(options={"--model": "vgg19"}).config
-    assert with_demo_network(other).model.name == "vgg19"
-
-
 # second of the clip -> symbol in it
 SHOWN = {1.5: "star", 2.0: "star", 4.0: "heart", 4.5: "heart", 6.0: "house", 8.5: "fish"}
 

@@ -463,8 +463,9 @@ def test_the_gpu_and_why_it_does_not_compute(
 class Blind:
     """An engine that calls everything a circle."""
 
-    def __init__(self, settings, composite, moving):
+    def __init__(self, settings, moving):
         assert settings.model.name == "shapes" and moving
+        assert settings.lrp.composite == "epsilon_plus_flat"
         self.computed = f"{settings.lrp.precision} on CPU"
 
     def scores(self, pictures):

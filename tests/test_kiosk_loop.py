@@ -70,7 +70,7 @@ class Turns:
                 happened, outer.events = outer.events, []
                 return happened
 
-        chosen = config.load(sets=("kiosk.language_seconds=0", *sets)).config
+        chosen = config.load(sets=("kiosk.language_seconds=0", *sets), command="kiosk").config
         captions = load_captions(chosen.kiosk.languages, None)
         self.kiosk = Kiosk(
             chosen, captions, Screen(), Stats("", ""), Flag, clock=lambda: self.now,

@@ -60,7 +60,9 @@ def network(monkeypatch):
     """A network whose first map is made, at second 10."""
     Thread.made = []
     monkeypatch.setattr(relevance_part, "RelevanceThread", Thread)
-    made = RelevancePart(config.load().config, Stats("", ""), RestartBudget(), now=0.0)
+    made = RelevancePart(
+        config.load(command="kiosk").config, Stats("", ""), RestartBudget(), now=0.0
+    )
     assert made.trouble(5.0) == Fault("starting")
     made.show(PICTURE, 10.0, 10.0)
     Thread.made[0].finish()
@@ -143,7 +145,9 @@ def test_errors_are_told_and_the_network_is_loaded_again(network):
 
 def test_loading_may_take_a_quarter_of_an_hour(network, monkeypatch):
     """A download that stands still does not hold the exhibit for ever."""
-    fresh = RelevancePart(config.load().config, Stats("", ""), RestartBudget(), now=0.0)
+    fresh = RelevancePart(
+        config.load(command="kiosk").config, Stats("", ""), RestartBudget(), now=0.0
+    )
     assert run(fresh, 0.0, 900.0, step=1.0) == ["starting"]
     assert run(fresh, 901.0, 3.0, step=1.0)[0] == "network"
 
@@ -162,7 +166,9 @@ def fails_to_load(network, error, begin, seconds):
 
 def test_a_network_that_only_another_configuration_mends(network):
     """The error is raised at once."""
-    fresh = RelevancePart(config.load().config, Stats("", ""), RestartBudget(), now=0.0)
+    fresh = RelevancePart(
+        config.load(command="kiosk").config, Stats("", ""), RestartBudget(), now=0.0
+    )
     with pytest.raises(DamagedInputError, match="no model"):
         fails_to_load(fresh, DamagedInputError("no model"), 1.0, 1.0)
 
@@ -170,7 +176,7 @@ def test_a_network_that_only_another_configuration_mends(network):
 def test_a_network_that_never_loads(network):
     """Tried until it is enough."""
     fresh, before = (
-        RelevancePart(config.load().config, Stats("", ""), RestartBudget(), now=0.0),
+        RelevancePart(config.load(command="kiosk").config, Stats("", ""), RestartBudget(), now=0.0),
         len(Thread.made),
     )
     with pytest.raises(TemporaryError, match=r"5 times within 60 seconds .out of memory"):
@@ -181,7 +187,7 @@ def test_a_network_that_never_loads(network):
 def test_weights_that_cannot_be_downloaded_are_waited_for(network):
     """For ever, in the same process: after 10, 30, 60 and then each 300 s, told meanwhile."""
     budget = RestartBudget()
-    fresh = RelevancePart(config.load().config, Stats("", ""), budget, now=0.0)
+    fresh = RelevancePart(config.load(command="kiosk").config, Stats("", ""), budget, now=0.0)
     tries = fails_to_load(fresh, UnavailableError("no http://me:secret@x/w"), 0.0, 1200.0)
     pauses = np.diff([0.0, *tries])
     assert pauses == pytest.approx([10, 30, 60, 300, 300, 300], abs=1.1)

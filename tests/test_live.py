@@ -27,7 +27,7 @@ NAMES = {
 def settings(model, source, **more):
     """A configuration without a window."""
     options = {"--model": str(model), "--source": source, "--display": "none", **more}
-    return config.load(options={"--preprocess": "tf", **options}).config
+    return config.load(options={"--preprocess": "tf", **options}, command="live").config
 
 
 def test_the_picture_keeps_its_rate_while_maps_come_at_their_own(monkeypatch, tmp_path):

@@ -23,7 +23,7 @@ SETTINGS = {"--model": "shapes", "--target": "top1", "--precision": "float32"}
 
 def settings(**options):
     """A configuration of the embedded network."""
-    return config.load(options={**SETTINGS, **options}).config
+    return config.load(options={**SETTINGS, **options}, command="live").config
 
 
 @pytest.fixture(scope="module")

@@ -222,7 +222,7 @@ def test_the_picture_comes_at_its_rate_under_a_slow_network(tmp_path, monkeypatc
     monkeypatch.setattr(relevance_thread, "Engine", Slow)
     words = {"--source": "synthetic", "--model": "shapes", "--display": "none"}
     stats = tmp_path / "s.json"
-    live.run(config.load(options=words).config, duration_s=4, stats=stats)
+    live.run(config.load(options=words, command="live").config, duration_s=4, stats=stats)
     figures = json.loads(stats.read_text())
     assert figures["maps_per_s"] < 5.1
     assert 0.9 * figures["frames_captured"] < figures["frames_shown"] <= figures["frames_captured"]
@@ -261,7 +261,7 @@ def run_scripted(script, tmp_path, **words):
     window = Scripted(script)
     options = {"--source": "synthetic", "--model": "shapes"}
     sets = (f"live.folder={tmp_path}", "live.sources=['synthetic:15']")
-    chosen = config.load(sets=sets, options=options).config
+    chosen = config.load(sets=sets, options=options, command="live").config
     return window.shown, live.run(chosen, window=lambda: window, **words)
 
 

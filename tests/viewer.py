@@ -32,7 +32,7 @@ class Viewer:
     """
 
     def __init__(self, captured_before=0, size=None, figures=False, **options):
-        chosen = config.load(options=options).config
+        chosen = config.load(options=options, command="live").config
         self.capture, self.maps = Files(lambda stop: None), Slot()
         for _ in range(captured_before):
             self.capture.frames.put(np.zeros((8, 8, 3), np.uint8), time.monotonic())
@@ -66,7 +66,7 @@ class Viewer:
 
 def engine_of(labels, precision="float32", **settings):
     """What figures and controls ask of an engine."""
-    chosen = config.load(options=settings).config
+    chosen = config.load(options=settings, command="live").config
     return SimpleNamespace(
         label=lambda index: labels[index],
         explainer=SimpleNamespace(

@@ -7,7 +7,7 @@ import numpy as np
 from realtime_lrp.commands.live.run import run as run_live
 from realtime_lrp.commands.video.run import overlay_file
 from realtime_lrp.config import ASSETS, Config
-from realtime_lrp.engine.engine import VIEWER_COMPOSITE, Engine, with_demo_network
+from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.system.atomic import check_output
@@ -22,7 +22,7 @@ SHEET_PICTURES = 12
 def in_window(config: Config, duration_s: float | None) -> list[str]:
     """Plays the clip in a window, again and again; returns what `live` does."""
     source = config.live.model_copy(update={"source": str(CLIP)})
-    return run_live(with_demo_network(config).model_copy(update={"live": source}), duration_s)
+    return run_live(config.model_copy(update={"live": source}), duration_s)
 
 
 def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
@@ -45,7 +45,7 @@ def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
     sheet = target.with_suffix(".png")
     for made in (target, sheet):
         check_output(made, overwrite)
-    engine = Engine(with_demo_network(config), VIEWER_COMPOSITE, moving=True)
+    engine = Engine(config, moving=True)
     figures = Stats(engine.device, engine.precision)
     report = overlay_file(engine, config, CLIP, target, overwrite, figures)
     small = [picture for _, picture in report.thumbnails]

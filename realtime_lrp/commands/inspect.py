@@ -21,8 +21,7 @@ from rich.table import Table
 from tensorboard.plugins.histogram import metadata
 
 from realtime_lrp.config import Config
-from realtime_lrp.engine.engine import DEFAULT_COMPOSITE, Engine
-from realtime_lrp.engine.loading import DEFAULT_MODEL
+from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.wording import score_list, top_scores
 from realtime_lrp.errors import TransferError, first_line
 from realtime_lrp.relevance.explainer import LayerRecord
@@ -101,8 +100,8 @@ def _run_name(config: Config, source: Path) -> str:
     }
     words = [
         source.stem,
-        Path(model.name or DEFAULT_MODEL).stem,
-        lrp.composite or DEFAULT_COMPOSITE if lrp.method == "lrp" else lrp.method,
+        Path(model.name).stem,
+        lrp.composite if lrp.method == "lrp" else lrp.method,
         lrp.target,
         *(f"{key}={value}" for key, value in further.items()),
     ]

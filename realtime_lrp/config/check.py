@@ -29,13 +29,13 @@ def check_names(config: Config) -> None:
 def wrong_names(config: Config) -> Iterator[tuple[Where, Error]]:
     """Yields each name that `check_names` refuses: where it stands, and the error."""
     model, lrp = config.model, config.lrp
-    yield from refusals(("model", "name"), check_model_name, model.name or "vgg16")
+    yield from refusals(("model", "name"), check_model_name, model.name)
     if model.weights not in (None, "", "imagenet", "random"):
         yield from refusals(("model", "weights"), _check_weights, model.weights)
     if model.labels:
         yield from refusals(("model", "labels"), _check_labels, model.labels)
     yield from refusals(("lrp", "method"), METHODS.check, lrp.method)
-    yield from refusals(("lrp", "composite"), COMPOSITES.check, lrp.composite or "zplus")
+    yield from refusals(("lrp", "composite"), COMPOSITES.check, lrp.composite)
     for pattern, rule in lrp.layers.items():
         yield from refusals(("lrp", "layers", pattern), check_rule, rule)
     if config.overlay.colormap is not None:

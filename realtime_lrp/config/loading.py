@@ -1,5 +1,6 @@
 """Command line over `--set` over file over default: every value, and the place it came from."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -9,9 +10,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from realtime_lrp.config.check import wrong_names
+from realtime_lrp.config.defaults import COMMAND_DEFAULTS, COMMAND_KEYS
 from realtime_lrp.config.files import Problem, Tree, Where, key_of, read_file, read_text
 from realtime_lrp.config.keys import as_if_clear, clear_section, unknown_key
-from realtime_lrp.config.schema import OPTIONS, Config, field_of
+from realtime_lrp.config.schema import OPTIONS, Config, field_of, legal_keys
 from realtime_lrp.config.words import expectation, misplaced, printable, shown
 from realtime_lrp.errors import (
     ConfigError,
@@ -22,9 +24,14 @@ from realtime_lrp.errors import (
     masked,
 )
 
+DEFAULT = "default"
+"""The origin of a value that nobody set."""
+
 MOST_PROBLEMS = 100
 MOST_LETTERS = 400
 """How many problems are told, and how much of each."""
+
+log = logging.getLogger(__name__)
 
 _ABOUT = {
     "model": "model.name", "weights": "model.weights", "method": "lrp.method",
@@ -40,27 +47,34 @@ Check = Callable[[Config], Iterable[tuple[Where, Error]]]
 
 @dataclass(frozen=True)
 class Settings:
-    """A valid configuration, and where each value that is not a default came from.
+    """A valid configuration in which every value is decided, and where each value came from.
 
     Attributes:
       config: the values.
-      origins: key "section.key" -> place, for example "my.yaml:12" or "--opacity".
-      given: what `load` was given.
-      complaint: what is wrong with the file in whose place another one was taken; else "".
+      origins: key "section.key" -> "my.yaml:12", "--set", "--opacity", "default" or "default of
+        live".
+      given: file, assignments and options that `load` was given.
+      complaint: what is wrong with the file that this configuration replaces; else "".
+      command: whose defaults hold.
     """
 
     config: Config
     origins: Mapping[str, str]
     given: tuple[str | Path | None, tuple[str, ...], Mapping[str, Any]] = (None, (), {})
     complaint: str = ""
+    command: str = ""
+
+    def is_set(self, key: str) -> bool:
+        """Whether a file or the command line sets a key "section.key"."""
+        defaults = (DEFAULT, f"{DEFAULT} of {self.command}")
+        return self.origins.get(key, DEFAULT) not in defaults
 
     def located(self, error: UsageError) -> Error:
         """The error as a `ConfigError` with its place, where a file or `--set` caused it."""
         key = _ABOUT.get(error.about or "", "")
-        place = self.origins.get(key)
-        if place is None or place in OPTIONS:
+        if not self.is_set(key) or self.origins[key] in OPTIONS:
             return error
-        return ConfigError(f"{place}: {key}: {error}")
+        return ConfigError(f"{self.origins[key]}: {key}: {error}")
 
 
 def load(
@@ -68,6 +82,7 @@ def load(
     sets: tuple[str, ...] = (),
     options: Mapping[str, Any] | None = None,
     check: Check | None = wrong_names,
+    command: str = "",
 ) -> Settings:
     """Command line over `--set` over file over default.
 
@@ -77,6 +92,7 @@ def load(
       options: option such as "--opacity" -> value.
       check: looks at the values too, where what the schema refuses is at its default; None checks
         the schema alone.
+      command: whose defaults hold, see `COMMAND_DEFAULTS`; "" are those of the schema.
 
     Raises:
       MissingInputError: all that is wrong is that files are not there.
@@ -89,6 +105,8 @@ def load(
         _assign(tree, assignment)
     for name, value in (options or {}).items():
         _put(tree, tuple(OPTIONS[name].split(".")), value, name)
+    defaults = COMMAND_DEFAULTS.get(command, {})
+    _apply_defaults(tree, defaults)
     config, wrong = _validated(as_if_clear(tree.values))
     for where in list(tree.places):
         if where and (close := clear_section(str(where[0]))):
@@ -98,8 +116,12 @@ def load(
         problems += located_problems(where, error, tree.places)
     if problems:
         raise refusal(_in_order(problems, file))
-    origins = {".".join(map(str, where)): place for where, place in tree.places.items() if where}
-    return Settings(config, origins, (file, sets, options or {}))
+    origins = dict.fromkeys(legal_keys(), DEFAULT)
+    origins |= dict.fromkeys(defaults, f"{DEFAULT} of {command}")
+    origins |= {".".join(map(str, where)): place for where, place in tree.places.items() if where}
+    settings = Settings(config, origins, (file, sets, options or {}), command=command)
+    _warn_of_unused(settings)
+    return settings
 
 
 def located_problems(
@@ -156,6 +178,27 @@ def _assign(tree: Tree, assignment: str) -> None:
     if not value.problems:
         _put(tree, where, value.values, "--set")
         tree.places |= value.places
+
+
+def _apply_defaults(tree: Tree, defaults: Mapping[str, Any]) -> None:
+    """Puts a command's defaults where nothing is set; null stands for nothing set."""
+    for key in COMMAND_KEYS:
+        section, name = key.split(".")
+        keys = tree.values.get(section, {})
+        if isinstance(keys, dict) and keys.get(name, 0) is None:
+            del keys[name]
+            tree.places.pop((section, name), None)
+    for key, value in defaults.items():
+        section, name = key.split(".")
+        keys = tree.values.setdefault(section, {})
+        if isinstance(keys, dict):
+            keys.setdefault(name, value)
+
+
+def _warn_of_unused(settings: Settings) -> None:
+    lrp = settings.config.lrp
+    if lrp.method != "lrp" and (lrp.layers or settings.is_set("lrp.composite")):
+        log.warning("the method %s uses neither composite nor layers", lrp.method)
 
 
 def _put(tree: Tree, where: tuple[str, ...], value: Any, place: str) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import yaml
 
+from realtime_lrp.config.defaults import COMMAND_KEYS
 from realtime_lrp.config.files import Loader
-from realtime_lrp.config.loading import Settings
+from realtime_lrp.config.loading import DEFAULT, Settings
 from realtime_lrp.config.names import names_of_keys
 from realtime_lrp.config.schema import ASSETS, SECTIONS, Config, describe
 from realtime_lrp.config.words import unsecret
@@ -38,6 +39,8 @@ def json_schema() -> str:
             del value["title"]
             value.get("items", {}).pop("default", None)  # which pydantic 2.10 leaves there
             _add_names(value, names.get(f"{section}.{key}"))
+            if f"{section}.{key}" in COMMAND_KEYS:
+                part["properties"][key] = _or_null(value)
         made["properties"][section] = {
             "description": kind.__doc__,
             "type": ["object", "null"],
@@ -62,6 +65,12 @@ def _add_names(value: dict[str, Any], names: Collection[str] | None) -> None:
     for part in (value, value.get("items", {}), *value.get("anyOf", ())):
         if part.get("type") == "string":
             part["enum"] = list(names)
+
+
+def _or_null(value: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a key for which null stands for the default of the command."""
+    notes = {name: value.pop(name) for name in ("default", "description")}
+    return {"anyOf": [value, {"type": "null"}], **notes}
 
 
 class _Dumper(yaml.SafeDumper):
@@ -91,11 +100,15 @@ def _yaml_lines(settings: Settings) -> Iterator[str]:
         yield f"\n{section}:  # {kind.__doc__}\n"
         for key, value in getattr(settings.config, section):
             path = f"{section}.{key}"
-            shown, place = _without_secrets(value, path), settings.origins.get(path)
-            notes = f" [from {place}]" if place else ""
+            shown, origin = _without_secrets(value, path), settings.origins.get(path, DEFAULT)
+            notes = f" [from {origin}]" if settings.is_set(path) else ""
+            if not notes and origin != DEFAULT:
+                notes = f" [{origin}]"
             if shown != value:
                 notes += " [*** is left out: write the whole address]"
-            yield f"  {key}: {written(shown)}  # {describe(path)}{notes}\n"
+            # a default that depends on the command must not become a setting of the file
+            mark = "# " if path in COMMAND_KEYS and settings.origins.get(path) == DEFAULT else ""
+            yield f"  {mark}{key}: {written(shown)}  # {describe(path)}{notes}\n"
 
 
 def _without_secrets(value: Any, key: str) -> Any:

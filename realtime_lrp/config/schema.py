@@ -33,9 +33,10 @@ class _Section(BaseModel):
 class Model(_Section):
     """Which network is explained."""
 
-    name: Word | None = Field(
-        default=None,
-        description="shapes, vgg16, vgg19, or a file FILE.keras; null: vgg16 (demo: shapes)",
+    name: Word = Field(
+        default="vgg16",
+        description="shapes, vgg16, vgg19, or a model file FILE.keras; default: vgg16, in demo, "
+        "kiosk and evaluate (drawn pictures) shapes",
     )
     weights: Word | None = Field(
         default=None, description="imagenet, random or a file; null: the network's own"
@@ -61,11 +62,11 @@ class Lrp(_Section):
         description="lrp, gradient, input_x_gradient, guided_backprop, deconvnet, "
         "excitation_backprop, grad_cam, smoothgrad or integrated_gradients",
     )
-    composite: Word | None = Field(
-        default=None,
-        description="which rule for which layer (lrp): zplus, epsilon, epsilon_plus, "
+    composite: Word = Field(
+        default="zplus",
+        description="which rule for which layer (method lrp): zplus, epsilon, epsilon_plus, "
         "epsilon_plus_flat, epsilon_alpha2_beta1, epsilon_alpha2_beta1_flat or epsilon_gamma_box; "
-        "null: zplus (live, demo: epsilon_plus_flat)",
+        "default: zplus, in live, demo and kiosk epsilon_plus_flat",
     )
     layers: Rules = Field(
         default={},
@@ -97,7 +98,8 @@ class Lrp(_Section):
     )
     target: Target = Field(
         default="all",
-        description='all, top1, top5 (any number), a class by name or index, "A - B" or "A - rest"',
+        description='all, top1, top5 (any number), a class by name or index, "A - B" or '
+        '"A - rest"; default: all, in kiosk top1',
     )
     pool: Literal["max", "average"] = Field(
         default="max",
@@ -122,9 +124,10 @@ class Input(_Section):
     fit: Literal["crop", "squash", "letterbox"] = Field(
         default="crop", description="crop (largest centred region), squash or letterbox"
     )
-    mirror: bool | None = Field(
-        default=None,
-        description="true or false: left and right swapped, like a mirror; null: only in kiosk",
+    mirror: bool = Field(
+        default=False,
+        description="true or false: swap left and right, like a mirror; default: false, in kiosk "
+        "true",
     )
 
 

@@ -23,18 +23,12 @@ from realtime_lrp.video.region import Region, region_of
 
 log = logging.getLogger(__name__)
 
-DEFAULT_COMPOSITE = "zplus"
-VIEWER_COMPOSITE = "epsilon_plus_flat"
-"""What `live` and `demo` use: by `evaluate` it points as well as z+ at the same cost, and depends
-on the class, which z+ does not (README, "Does the map point at the object?")."""
-
 
 class Engine:
     """A network with its explainer on a device, ready for pictures.
 
     Args:
       config: the effective configuration.
-      composite: which one to use where the configuration names none.
       moving: whether the maps are watched as a moving picture. Only then may `auto` precision be
         the quicker one.
       keep_model: whether the Keras model stays, a second copy of the weights, for `variant` and
@@ -46,7 +40,6 @@ class Engine:
       also: the additional maps, methods or composites.
       network: what is explained.
       explainer: explains it as configured.
-      composite: the one that LRP uses.
       device: "CPU" or the GPU's name.
       in_flight: how many batches may be begun before the results of the first are asked for. A GPU
         copies one batch while it computes the next; a CPU is done when `begin` returns.
@@ -58,16 +51,12 @@ class Engine:
     def __init__(
         self,
         config: Config,
-        composite: str = DEFAULT_COMPOSITE,
         moving: bool = False,
         keep_model: bool = False,
         also: Sequence[str] = (),
     ):
         check_names(config)
-        if config.lrp.method != "lrp" and (config.lrp.composite or config.lrp.layers):
-            log.warning("composite and layers play no part in the method %s", config.lrp.method)
         self.settings = config
-        self.composite = config.lrp.composite or composite
         self._moving = moving
         self._keep_model = keep_model
         self.also = tuple(also)
@@ -82,7 +71,6 @@ class Engine:
         check_names(config)
         other = copy(self)
         other.settings, other.also = config, tuple(also)
-        other.composite = config.lrp.composite or self.composite
         other._prepare(build_graph(self.model, config.lrp.pool), self._device)
         return other
 
@@ -128,6 +116,11 @@ class Engine:
     def model(self) -> keras.Model:
         """The kept Keras model."""
         return self.network.model
+
+    @property
+    def composite(self) -> str:
+        """The composite that LRP uses."""
+        return self.settings.lrp.composite
 
     @property
     def precision(self) -> str:
@@ -238,9 +231,3 @@ class Engine:
         if not np.isfinite(sums).all():
             raise self.explainer.not_finite(self.network.prepare(batch))
         return results
-
-
-def with_demo_network(config: Config) -> Config:
-    """The configuration with the embedded network, unless it names another one."""
-    model = config.model.model_copy(update={"name": config.model.name or "shapes"})
-    return config.model_copy(update={"model": model})

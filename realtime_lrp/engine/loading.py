@@ -14,8 +14,6 @@ from realtime_lrp.models.size import refuse_beyond_memory
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.graph import Graph, build_graph
 
-DEFAULT_MODEL = "vgg16"
-
 
 def load(config: Config, keep_model: bool) -> tuple[Network, Graph]:
     """Loads the configured network and turns its model into a graph.
@@ -32,9 +30,7 @@ def load(config: Config, keep_model: bool) -> tuple[Network, Graph]:
       UnavailableError: the weights cannot be had, or the memory does not suffice.
     """
     wanted = config.model
-    network = load_network(
-        wanted.name or DEFAULT_MODEL, wanted.weights, wanted.labels, wanted.preprocess
-    )
+    network = load_network(wanted.name, wanted.weights, wanted.labels, wanted.preprocess)
     graph = build_graph(network.model, config.lrp.pool)
     if wanted.size:
         _check_memory(graph, wanted.size)

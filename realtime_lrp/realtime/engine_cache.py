@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from realtime_lrp.config import Config
-from realtime_lrp.engine.engine import VIEWER_COMPOSITE, Engine
+from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import Error, first_line
 
 MOST_WEIGHTS = 300e6
@@ -42,7 +42,7 @@ class EngineChoice:
         """The configuration with this choice."""
         lrp = {
             "method": self.method,
-            "composite": self.composite if self.method == "lrp" else None,
+            "composite": self.composite,
             "target": "0 - 1" if self.against else "all",
         }
         changed = {
@@ -147,7 +147,7 @@ class EngineCache:
         settings = choice.settings(self._config)
         if choice.random == self._first_random:
             return self._first.with_settings(settings, choice.also)
-        return Engine(settings, VIEWER_COMPOSITE, moving=True, also=choice.also)
+        return Engine(settings, moving=True, also=choice.also)
 
     def _keep(self, choice: EngineChoice, engine: Engine) -> None:
         self._ready[choice] = engine

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.engine.engine import VIEWER_COMPOSITE, Engine
+from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.result import Result, ResultMap
 from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.errors import NotFiniteError, first_line
@@ -255,7 +255,7 @@ class RelevanceThread:
         first = self.request.choice
         gc.collect()  # what an earlier try left: Keras models hold on to themselves
         engine = self.engine or Engine(
-            self._config, VIEWER_COMPOSITE, moving=True, keep_model=self._changeable,
+            self._config, moving=True, keep_model=self._changeable,
             also=first.also,
         )  # fmt: skip
         engine_cache = self.engine_cache = EngineCache(self._config, engine, first)
@@ -378,7 +378,7 @@ def first_request(config: Config) -> MapRequest:
     lrp = config.lrp
     choice = EngineChoice(
         lrp.method,
-        lrp.composite or VIEWER_COMPOSITE,
+        lrp.composite,
         config.overlay.map,
         random=config.model.weights == "random",
         against=explained_against(config, lrp.target),

@@ -27,8 +27,7 @@ from realtime_lrp.commands.bench.report import lines
 from realtime_lrp.config import Config, Settings, as_yaml
 from realtime_lrp.engine.colouring import colour, painter_for
 from realtime_lrp.engine.device import computes_bfloat16, device, machine
-from realtime_lrp.engine.engine import DEFAULT_COMPOSITE, Engine
-from realtime_lrp.engine.loading import DEFAULT_MODEL
+from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line
 from realtime_lrp.relevance.graph import build_graph
@@ -89,14 +88,12 @@ class Bench:
 
     def __init__(self, config: Config, quick: bool):
         self._quick = quick
-        name = config.model.name or DEFAULT_MODEL
+        name = config.model.name
         weights = config.model.weights
         if weights is None and name.lower() != "shapes" and not Path(name).suffix:
             weights = "random"  # the speed is the same, and nothing has to be downloaded
-        model = config.model.model_copy(update={"name": name, "weights": weights})
-        named = config.lrp.composite or DEFAULT_COMPOSITE
-        composite = named if config.lrp.method == "lrp" else None
-        lrp = config.lrp.model_copy(update={"precision": "float32", "composite": composite})
+        model = config.model.model_copy(update={"weights": weights})
+        lrp = config.lrp.model_copy(update={"precision": "float32"})
         self._config = config.model_copy(update={"model": model, "lrp": lrp})
 
     def run(self) -> dict[str, Any]:
@@ -120,7 +117,7 @@ class Bench:
             report |= {
                 "model": engine.network.name,
                 "weights": self._config.model.weights or "its own",
-                "map": lrp.composite or lrp.method,
+                "map": lrp.composite if lrp.method == "lrp" else lrp.method,
                 "gflops": engine.explainer.flops / 1e9,
                 "million_weights": engine.explainer.weights / 1e6,
             }

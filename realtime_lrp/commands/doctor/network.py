@@ -13,10 +13,9 @@ import psutil
 from realtime_lrp import config
 from realtime_lrp.commands.doctor.rows import Check, Row
 from realtime_lrp.commands.kiosk.check import wrong_settings
-from realtime_lrp.config import Config, Settings, Where
+from realtime_lrp.config import Settings, Where
 from realtime_lrp.engine import device as hardware
-from realtime_lrp.engine.engine import VIEWER_COMPOSITE, Engine
-from realtime_lrp.engine.loading import DEFAULT_MODEL
+from realtime_lrp.engine.engine import Engine
 from realtime_lrp.models.drawing import NOTHING, draw_picture
 from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.models.size import available_bytes
@@ -108,10 +107,8 @@ def _warnings() -> Iterator[list[str]]:
 
 def network(settings: Settings) -> Iterator[Row]:
     """The embedded network names drawn symbols; the time of a map in the precision asked for."""
-    chosen = Config()
-    lrp = chosen.lrp.model_copy(update={"precision": settings.config.lrp.precision})
-    model = chosen.model.model_copy(update={"name": "shapes"})
-    engine = Engine(Config(lrp=lrp, model=model), VIEWER_COMPOSITE, moving=True)
+    options = {"--precision": settings.config.lrp.precision}
+    engine = Engine(config.load(options=options, command="demo").config, moving=True)
     rng = np.random.default_rng(SEED)
     pictures = [draw_picture(rng, label, sizes=SIZES).pixels for label in range(NOTHING)]
     answers = engine.scores(np.stack(pictures)).argmax(1)
@@ -140,7 +137,7 @@ def _milliseconds(engine: Engine, picture: np.ndarray) -> float:
 def weights(settings: Settings) -> Iterator[Row]:
     """Those that are downloaded at their first use; they are not downloaded here."""
     model = settings.config.model
-    chosen = (model.name or DEFAULT_MODEL).lower()
+    chosen = model.name.lower()
     needed = chosen if model.weights in (None, "imagenet") else ""
     states, advice = [], ""
     for name, network in NETWORKS.items():

@@ -94,8 +94,9 @@ def run(settings: Settings) -> Iterator[str]:
 
 def _groups(settings: Settings) -> list[Group]:
     pictures = CAMERAS
-    if place := settings.origins.get("live.source"):
-        mark: Mark = "missing" if place in ON_COMMAND_LINE else "warning"
+    if settings.is_set("live.source"):
+        origin = settings.origins["live.source"]
+        mark: Mark = "missing" if origin in ON_COMMAND_LINE else "warning"
         pictures = Group(SOURCE.name, SOURCE.seconds, mark, SOURCE.advice)
     return [SYSTEM, pictures, DISPLAY, NETWORK, MEDIA]
 

@@ -16,7 +16,7 @@ from rich.progress import track
 
 from realtime_lrp.commands.evaluate.randomising import randomise_in_stages, weaken_output_layer
 from realtime_lrp.commands.evaluate.samples import Samples
-from realtime_lrp.engine.engine import DEFAULT_COMPOSITE, Engine
+from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import DamagedInputError, Error, UsageError
 from realtime_lrp.relevance import measures
@@ -165,8 +165,9 @@ class Evaluation:
 
     def _explainer(self, name: str) -> Explainer:
         """An explainer of the network as it is now, for a composite or a method."""
-        method, composite = ("lrp", name) if name in COMPOSITES else (name, DEFAULT_COMPOSITE)
-        return self._engine.variant(method=method, composite=composite, target="top1")
+        if name in COMPOSITES:
+            return self._engine.variant(method="lrp", composite=name, target="top1")
+        return self._engine.variant(method=name, target="top1")
 
     def _maps(self, explainer: Explainer, name: str, classes: np.ndarray) -> np.ndarray:
         """The maps of the first samples, each for its class; only the part that counts."""

@@ -16,7 +16,7 @@ from realtime_lrp.commands.evaluate.samples import (
     read_boxes,
 )
 from realtime_lrp.config import Config
-from realtime_lrp.engine.engine import Engine, with_demo_network
+from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import UsageError
 from realtime_lrp.system.atomic import atomic_file, check_output
 from realtime_lrp.video.pictures import write_picture
@@ -91,15 +91,15 @@ def _load(config: Config, options: EvaluateOptions) -> tuple[Engine, Samples]:
         boxes = read_boxes(options.boxes, options.images)
         engine = Engine(config, keep_model=True)
         return engine, photo_samples(options.images, boxes, engine, options.count)
-    engine = Engine(_for_drawn_pictures(config), keep_model=True)
+    _check_network_for_drawn_pictures(config)
+    engine = Engine(config, keep_model=True)
     return engine, drawn_samples(options.count or DRAWN_PICTURES, options.seed)
 
 
-def _for_drawn_pictures(config: Config) -> Config:
-    if (config.model.name or "shapes").lower() != "shapes":
+def _check_network_for_drawn_pictures(config: Config) -> None:
+    if config.model.name.lower() != "shapes":
         raise UsageError(
             f"The drawn pictures suit only the network shapes, not {config.model.name!r}. "
             "Give photos with --images DIR --boxes FILE.json, or leave --model out.",
             "model",
         )
-    return with_demo_network(config)

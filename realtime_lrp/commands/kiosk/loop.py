@@ -125,7 +125,7 @@ class Kiosk:
         self.camera = SourcePart(
             "camera",
             open_camera or camera_opener(config),
-            lambda picture: checked_and_mirrored(picture, config.input.mirror is not False),
+            lambda picture: checked_and_mirrored(picture, config.input.mirror),
             self.budget,
         )
         open_clips = functools.partial(ClipSource, kiosk.clips, self._note)

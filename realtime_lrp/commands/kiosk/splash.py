@@ -56,7 +56,7 @@ def _card(given: tuple[Any, ...]) -> Card | None:
     """The card that is shown; None where there is no window, or nothing to write on it."""
     try:
         file, sets, options = given
-        chosen: Config = config.load(file, sets, options, check=None).config
+        chosen: Config = config.load(file, sets, options, check=None, command="kiosk").config
         if chosen.live.display == "none":
             return None
         return captions_of(chosen)[0].cards.starting

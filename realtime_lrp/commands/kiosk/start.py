@@ -21,7 +21,6 @@ from realtime_lrp.commands.kiosk.folder import single_instance, state_folder
 from realtime_lrp.commands.kiosk.health import why_not_written
 from realtime_lrp.commands.kiosk.run import run
 from realtime_lrp.config import Config, Settings
-from realtime_lrp.engine.engine import with_demo_network
 from realtime_lrp.errors import Error, UsageError, masked
 from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.system.messages import PlainFormatter
@@ -46,7 +45,7 @@ def load(
       Error: the configuration is wrong and there is no last good one.
     """
     try:
-        return config.load(file, sets, options, wrong_settings)
+        return config.load(file, sets, options, wrong_settings, command="kiosk")
     except Error as error:
         if restored := _restored(file, sets, options):
             return replace(restored, complaint=str(error))
@@ -107,10 +106,7 @@ class _Attempt:
         self._kept = _copies(file, settings.config) if file and not settings.complaint else {}
 
     def run(self, duration_s: float | None, stats: Path | None, parts: dict[str, Any]) -> list[str]:
-        settings, chosen = self._settings, with_demo_network(self._settings.config)
-        if "lrp.target" not in settings.origins:  # what is explained is the answer that is shown
-            lrp = chosen.lrp.model_copy(update={"target": "top1"})
-            chosen = chosen.model_copy(update={"lrp": lrp})
+        settings, chosen = self._settings, self._settings.config
         if settings.complaint:
             log.error(
                 "%s\nThe last good configuration is used instead.", masked(settings.complaint)
@@ -178,7 +174,7 @@ def _restored(
         return None
     folder = _good_folder(file)
     try:
-        settings = config.load(folder / "config.yaml", sets, options, check=None)
+        settings = config.load(folder / "config.yaml", sets, options, check=None, command="kiosk")
     except Error:
         return None
     if settings.config.kiosk.captions:

@@ -71,7 +71,7 @@ class Controls:
         self.look = Look(overlay.colormap, overlay.opacity, overlay.style, overlay.follow)
         self.parts: set[str] = set(config.live.figures)
         self.tiled = False
-        self.mirror = bool(config.input.mirror)
+        self.mirror = config.input.mirror
         self.frozen: Item[np.ndarray] | None = None
         self.stepping = False
         self.mask: np.ndarray | None = None

@@ -24,7 +24,7 @@ from realtime_lrp.commands.video.explain import Explained, drawn_of
 from realtime_lrp.commands.video.recoding import KEPT_FREE, Job, Recoding, Report, Views
 from realtime_lrp.config import Config
 from realtime_lrp.engine.colouring import colormap_for
-from realtime_lrp.engine.engine import DEFAULT_COMPOSITE, Engine
+from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import best_label, top_scores
 from realtime_lrp.errors import (
@@ -163,8 +163,7 @@ class _Task:
         self.beside = Companions.named_after(target, request.sidecar, request.summary, request.maps)
         self.replace, self.done = request.overwrite, False
         self._request = request
-        composite = config.lrp.composite or DEFAULT_COMPOSITE
-        span = {"start": request.start, "end": request.end, "composite": composite}
+        span = {"start": request.start, "end": request.end}
         self._shaping = config, span
 
     @property
@@ -345,7 +344,7 @@ def overlay_file(
                 thumbnails=THUMBNAILS, size=engine.explainer.input_shape[:2],
                 batch=_batch_of(config, engine), smoothing=SMOOTHING,
                 colormap=colormap_named(colormap_for(engine)), opacity=config.overlay.opacity,
-                fit=config.input.fit, mirror=bool(config.input.mirror),
+                fit=config.input.fit, mirror=config.input.mirror,
                 sound=config.video.audio == "copy", layout=config.video.layout,
                 stride=config.video.stride, codec=config.video.codec,
                 quality=config.video.quality,

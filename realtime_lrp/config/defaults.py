@@ -1,0 +1,27 @@
+"""Defaults that depend on the command. The schema has those that hold everywhere else.
+
+They are applied once, in `load`; a command gets a configuration in which every value is decided.
+`null` in a file stands for the default of the command.
+"""
+
+from typing import Any
+
+VIEWER_COMPOSITE = "epsilon_plus_flat"
+"""In `evaluate` it points at the object as well as zplus, takes as long, and depends on the class,
+which zplus does not."""
+
+COMMAND_DEFAULTS: dict[str, dict[str, Any]] = {
+    "live": {"lrp.composite": VIEWER_COMPOSITE},
+    "demo": {"lrp.composite": VIEWER_COMPOSITE, "model.name": "shapes"},
+    "kiosk": {
+        "lrp.composite": VIEWER_COMPOSITE,
+        "model.name": "shapes",
+        "lrp.target": "top1",  # the exhibit shows one answer: that one is explained
+        "input.mirror": True,
+    },
+    "evaluate": {"model.name": "shapes"},
+}
+"""Command -> key "section.key" -> its default there. `evaluate` on photos has none."""
+
+COMMAND_KEYS = frozenset(key for defaults in COMMAND_DEFAULTS.values() for key in defaults)
+"""The keys whose default depends on the command."""

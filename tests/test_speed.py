@@ -112,7 +112,7 @@ def test_a_thousand_frames_are_one_trace(rng):
 
 def test_kernels_are_kept_where_tensorflow_can(rng):
     """On this processor every convolution of a map is the one that keeps its kernel."""
-    if not onednn.available():
+    if not onednn.available(tf.float32):
         pytest.skip("this TensorFlow has no such operation")
     operations = Explainer(rectified(None))._run.graph.get_operations()
     kept = [op for op in operations if op.type == "_MklNativeFusedConv2D"]

@@ -67,9 +67,14 @@ def cpu() -> Device:
 
 @functools.cache
 def computes_bfloat16() -> bool:
-    """Whether convolutions in bfloat16 run here at all; older processors refuse them."""
+    """Whether convolutions and their adjoints run in bfloat16 here; older processors refuse."""
     a, kernel = tf.ones([1, 8, 8, 16], tf.bfloat16), tf.ones([3, 3, 16, 16], tf.bfloat16)
-    run = tf.function(lambda a: tf.nn.relu(tf.nn.conv2d(a, kernel, 1, "SAME")), autograph=False)
+
+    def there_and_back(a: tf.Tensor) -> tf.Tensor:
+        z = tf.nn.relu(tf.nn.conv2d(a, kernel, 2, "SAME"))
+        return tf.nn.conv2d_transpose(z, kernel, a.shape, 2)
+
+    run = tf.function(there_and_back, autograph=False)
     try:
         return bool(run(a).numpy().any())
     except tf.errors.OpError:

@@ -35,7 +35,7 @@ class HalfWeights(Weights):
             )
         )
         half = layer.ready(tf.cast(scaled, tf.float16))
-        super().__init__(half.kernel, lambda _: half.turned)
+        super().__init__(half.kernel, lambda _: half.adjoint)
 
     def product(self, v: tf.Tensor, multiply: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
         """Of v in float32: it can neither overflow nor lose its largest entries."""

@@ -8,9 +8,10 @@ import pytest
 from test_relevance import largest_difference, vgg_like
 
 from realtime_lrp import Explainer, config
+from realtime_lrp.commands.bench import live, machine, maps, pictures
 from realtime_lrp.commands.bench import run as bench
 from realtime_lrp.commands.bench.baseline import baseline
-from realtime_lrp.commands.bench.report import floor, lines
+from realtime_lrp.commands.bench.report import floor, report_lines
 from realtime_lrp.engine import device as hardware
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.relevance.graph import build_graph
@@ -34,16 +35,16 @@ def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
     rows = {(r["what"], r["precision"], r["batch"]): r for r in report["maps"]}
     assert set(rows) == {
         ("origin", "float32", 1),
-        *((what, p, 1) for what in ("map", "forward") for p in bench._precisions()),
+        *((what, p, 1) for what in ("map", "forward") for p in machine.precisions()),
         *((what, hardware.device().fast_precision, 8) for what in ("map", "forward")),
     }
     assert all(0 < row["p10"] <= row["ms"] <= row["p90"] for row in rows.values())
-    (live,) = report["live"]
-    assert live["fps"] == 30 and live["frames_shown"] > 20 and live["traces"] == 1
-    captured, shown, dropped = (live[f"frames_{n}"] for n in ("captured", "shown", "dropped"))
+    (run_30,) = report["live"]
+    assert run_30["fps"] == 30 and run_30["frames_shown"] > 20 and run_30["traces"] == 1
+    captured, shown, dropped = (run_30[f"frames_{n}"] for n in ("captured", "shown", "dropped"))
     assert 0 <= captured - shown - dropped <= 2
-    assert live["start_s"] > 0.5
-    assert 100 < live["memory_mib"] <= live["peak_memory_mib"]
+    assert run_30["start_s"] > 0.5
+    assert 100 < run_30["memory_mib"] <= run_30["peak_memory_mib"]
     assert report["machine"] in out and report["tensorflow"] in out
     origin = rows["origin", "float32", 1]["ms"]
     faster = origin / rows["map", "float32", 1]["ms"]
@@ -64,41 +65,41 @@ def test_bench_measures_other_sizes_and_methods(run, tmp_path):
     model.save(tmp_path / "free.keras")
     chosen = {"--model": str(tmp_path / "free.keras"), "--size": "64", "--preprocess": "none"}
     chosen = config.load(options=chosen).config
-    measured = bench.Bench(chosen, quick=True)
-    engine = bench.Engine(measured._config, keep_model=True)
+    chosen = bench.benchmark_config(chosen)
+    engine = bench.Engine(chosen, keep_model=True)
     status = lambda what: None  # noqa: E731
-    assert len(measured._maps(engine, status)) == 1 + 2 * len(bench._precisions()) + 2
-    sizes = [row["size"] for row in measured._resolution(engine, status)]
+    assert len(maps.time_maps(engine, True, status)) == 1 + 2 * len(machine.precisions()) + 2
+    sizes = [row["size"] for row in maps.time_sizes(engine)]
     assert sizes == [[32, 32], [48, 48], [64, 64]]
-    further = [row["further"] for row in measured._methods(engine, status)]
-    assert further == [[], ["gradient"], ["gradient", "grad_cam"], list(bench.FURTHER)]
-    assert measured._live_run(30, "none")["precision"] == hardware.device().fast_precision
+    further = [row["further"] for row in maps.time_methods(engine)]
+    assert further == [[], ["gradient"], ["gradient", "grad_cam"], list(maps.ADDED_METHODS)]
+    run_30 = live.measure_run(chosen, 30, "none", live.QUICK_DURATION_S)
+    assert run_30["precision"] == hardware.device().fast_precision
     flat = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Flatten()])
     flat.add(keras.layers.Dense(3, activation="softmax"))
     flat.save(tmp_path / "flat.keras")
     chosen = config.load(options={"--model": str(tmp_path / "flat.keras")}).config
-    measured = bench.Bench(chosen, quick=True)
-    engine = bench.Engine(measured._config, keep_model=True)
-    further = [row["further"] for row in measured._methods(engine, status)]
+    engine = bench.Engine(bench.benchmark_config(chosen), keep_model=True)
+    further = [row["further"] for row in maps.time_methods(engine)]
     assert further[-1] == ["gradient", "excitation_backprop"]
 
 
 def test_bench_compares_xla_on_a_gpu(tiny_model, monkeypatch):
     """A device described as a GPU: a row more for each batch, and the way there and back."""
     older = hardware.Device("/GPU:0", "Small GPU", "float16")
-    for module in (bench, engines):
+    for module in (bench, machine, maps, pictures, engines):
         monkeypatch.setattr(module, "device", lambda: older)
     chosen = config.load(options={"--model": str(tiny_model), "--preprocess": "none"}).config
-    measured = bench.Bench(chosen, quick=True)
-    monkeypatch.setattr(measured, "_live", list)
-    monkeypatch.setattr(bench, "_peak_in", lambda dtype: {"gflops_per_s": 1e3, "gb_per_s": 1.0})
-    report = measured.run()
+    monkeypatch.setattr(bench, "measure_live", lambda config, quick: [])
+    peak = {"gflops_per_s": 1e3, "gb_per_s": 1.0}
+    monkeypatch.setattr(bench, "measure_peak", lambda precision: peak)
+    report = bench.measure(bench.benchmark_config(chosen), quick=True)
     rows = [(row["what"], row["precision"], row["batch"]) for row in report["maps"]]
     assert sorted(rows) == sorted(
         [("origin", "float32", 1), *((what, "float32", 1) for what in ("map", "forward"))]
         + [(what, "float16", b) for what in ("map", "forward", "xla") for b in (1, 8)]
     )
-    text = "\n".join(lines(report))
+    text = "\n".join(report_lines(report))
     assert text.count("map through XLA") == 2
     assert f"map back: {report['transfer']['ms']:.2f} ms" in text
 
@@ -152,7 +153,7 @@ def test_the_floor_is_three_passes_over_arithmetic_and_weights():
         "million_weights": 50.0,
         "peak": {"bfloat16": {"gflops_per_s": 1000.0, "gb_per_s": 20.0}},
     }
-    report["floor"] = bench._floors(report)
+    report["floor"] = machine.floors(report)
     assert report["floor"]["bfloat16"]["arithmetic_ms"] == pytest.approx(30)
     assert floor(report, "bfloat16", 1) == pytest.approx(30 + 15)
     assert floor(report, "bfloat16", 5) == pytest.approx(30 + 3)
@@ -179,7 +180,7 @@ def test_growth_tables_show_one_forward_pass_for_several_maps():
         "pictures": {"720p": {"colour": times, "overlay": times, "carry": times}},
         "files": {"encode_ms": 1.0, "decode_ms": 1.0},
     }  # fmt: skip
-    text = "\n".join(lines(report))
+    text = "\n".join(report_lines(report))
     assert "zplus + gradient" in text and "32 x 48" in text
     assert "75%" in text  # 1.5 of 2 ms
     assert "1.33" not in text and "1.00" in text  # map / forward pass

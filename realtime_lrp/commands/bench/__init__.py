@@ -1,1 +1,1 @@
-"""`bench`: measures this machine."""
+"""`bench`: measures how fast this machine explains pictures."""

@@ -1,7 +1,7 @@
-"""The origin's arithmetic, for `bench` to compare with: z+ as it was first written down.
+"""The arithmetic of the original implementation of z+, for `bench` to compare with.
 
-Float32; max(w, 0) anew for each picture, and z of the input layer too; each step an operation that
-TensorFlow offers to everyone.
+It computes in float32, takes max(w, 0) and z of the input layer again for each picture, and uses
+only plain TensorFlow operations. Do not make it faster.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from realtime_lrp.relevance.steps import stabilise
 
 
 @dataclass(frozen=True)
-class AsTheOrigin(Rule):
-    """z+ by w' = max(w, 0), and a' = 1 at input layers; nothing is made beforehand."""
+class OriginalZPlus(Rule):
+    """z+ with w' = max(w, 0), and a' = 1 at input layers; nothing is prepared in advance."""
 
     keeps_sign = True
 
@@ -33,6 +33,6 @@ class AsTheOrigin(Rule):
 
 
 def baseline(graph: Graph, size: tuple[int, int] | None = None) -> Explainer:
-    """The explainer that computes as the origin did; the graph is used up."""
+    """Builds an explainer that computes as the original did; the graph cannot be used again."""
     with onednn.disabled():
-        return Explainer(graph, composite=Composite(((any_layer, AsTheOrigin()),)), size=size)
+        return Explainer(graph, composite=Composite(((any_layer, OriginalZPlus()),)), size=size)

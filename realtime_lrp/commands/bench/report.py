@@ -1,4 +1,4 @@
-"""What `bench` prints: its figures as tables, with the ratios that matter."""
+"""What `bench` prints: its figures as tables, with ratios."""
 
 from collections.abc import Mapping
 from io import StringIO
@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 Report = Mapping[str, Any]
-"""Every figure of a measurement by name."""
+"""The figures of a measurement, by their names in the JSON file."""
 
 NAMES = {
     "origin": "origin's arithmetic", "map": "map", "xla": "map through XLA",
@@ -16,7 +16,7 @@ NAMES = {
 }  # fmt: skip
 
 
-def lines(report: Report) -> list[str]:
+def report_lines(report: Report) -> list[str]:
     """The report as plain text."""
     parts = [_head(report), _maps(report), _floor(report)]
     if "methods" in report:
@@ -36,19 +36,19 @@ def _head(report: Report) -> list[str]:
 
 def _maps(report: Report) -> list[str]:
     origin = next(row["ms"] for row in report["maps"] if row["what"] == "origin")
-    table = _table("", "precision", "batch", "ms a picture", "10 to 90 %", "a second", "x origin",
+    table = _table("", "precision", "batch", "ms/picture", "10 to 90 %", "pictures/s", "x origin",
                    "x forward", "of the floor")  # fmt: skip
     for row in sorted(report["maps"], key=lambda r: (r["what"] != "origin", r["precision"])):
-        share = faster = passes = ""
+        share_of_floor = speed_up = passes = ""
         if row["what"] in ("map", "xla"):
             passes = f"{row['ms'] / _forward(report, row):.2f}"
-            share = f"{floor(report, row['precision'], row['batch']) / row['ms']:.0%}"
+            share_of_floor = f"{floor(report, row['precision'], row['batch']) / row['ms']:.0%}"
         if row["what"] != "forward":
-            faster = f"{origin / row['ms']:.1f}"
+            speed_up = f"{origin / row['ms']:.1f}"
         table.add_row(
             NAMES[row["what"]], row["precision"], str(row["batch"]), f"{row['ms']:.1f}",
-            f"{row['p10']:.1f} to {row['p90']:.1f}", f"{1e3 / row['ms']:.1f}", faster, passes,
-            share,
+            f"{row['p10']:.1f} to {row['p90']:.1f}", f"{1e3 / row['ms']:.1f}", speed_up, passes,
+            share_of_floor,
         )  # fmt: skip
     return _text(table)
 
@@ -63,9 +63,9 @@ def _forward(report: Report, row: Mapping[str, Any]) -> float:
 
 
 def floor(report: Report, precision: str, batch: int) -> float:
-    """The least milliseconds for a picture: three passes at the machine's peak.
+    """The least milliseconds for a picture: three passes at the machine's peak speed.
 
-    The arithmetic, and the weights read three times for each batch.
+    It is the time of the arithmetic, and of reading the weights three times for each batch.
     """
     least = report["floor"][precision]
     return least["arithmetic_ms"] + least["weights_ms"] / batch
@@ -75,14 +75,14 @@ def _floor(report: Report) -> list[str]:
     return [
         f"floor in {precision}: {least['arithmetic_ms']:.1f} ms of arithmetic for three passes "
         f"({report['peak'][precision]['gflops_per_s']:.0f} GFLOP/s in a product of 4096 x 4096) + "
-        f"{least['weights_ms']:.1f} ms for reading the weights three times, shared by a batch "
+        f"{least['weights_ms']:.1f} ms to read the weights three times for each batch "
         f"({report['peak'][precision]['gb_per_s']:.0f} GB/s)"
         for precision, least in report["floor"].items()
     ]
 
 
 def _methods(report: Report) -> list[str]:
-    table = _table("maps of one picture", "ms", "10 to 90 %", "one forward pass of it")
+    table = _table("maps of one picture", "ms", "10 to 90 %", "forward pass of it")
     for row in report["methods"]:
         names = [report["map"], *row["further"]]
         table.add_row(
@@ -103,8 +103,8 @@ def _resolution(report: Report) -> list[str]:
 
 
 def _live(report: Report) -> list[str]:
-    table = _table("live", "shown", "dropped", "maps/s", "picture's age", "map's age",
-                   "first map", "memory", "at most")  # fmt: skip
+    table = _table("live", "shown", "dropped", "maps/s", "picture age", "map age",
+                   "first map", "memory", "peak")  # fmt: skip
     for row in report["live"]:
         table.add_row(
             f"{row['fps']} fps, display {row['display']}, {row['precision']}",
@@ -116,14 +116,14 @@ def _live(report: Report) -> list[str]:
 
 
 def _memory(mib: float | None) -> str:
-    return "not known" if mib is None else f"{mib / 1024:.2f} GiB"
+    return "unknown" if mib is None else f"{mib / 1024:.2f} GiB"
 
 
 def _pictures(report: Report) -> list[str]:
     lines = [
-        f"{name}: colour of a map {figures['colour']['ms']:.1f} ms, "
-        f"carried along {figures['carry']['ms']:.1f} ms, "
-        f"laid over a picture {figures['overlay']['ms']:.1f} ms"
+        f"{name}: colouring a map {figures['colour']['ms']:.1f} ms, "
+        f"moving it along {figures['carry']['ms']:.1f} ms, "
+        f"laying it over the picture {figures['overlay']['ms']:.1f} ms"
         for name, figures in report["pictures"].items()
     ]
     files = report["files"]

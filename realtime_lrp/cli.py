@@ -24,6 +24,7 @@ from click.shell_completion import CompletionItem
 from realtime_lrp import __version__, config
 from realtime_lrp.errors import ConfigError, Error, UsageError
 from realtime_lrp.system.messages import PlainFormatter, plain
+from realtime_lrp.system.signals import discarded_stop, raise_on_signals
 
 if TYPE_CHECKING:
     from realtime_lrp.view.window.full_screen import FullScreen
@@ -43,15 +44,16 @@ _verbosity = 0
 
 def main() -> None:
     """Runs a command and ends the process with the contract's exit code."""
-    for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), lambda number, frame: sys.exit(128 + number))
+    raise_on_signals()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # names of files may hold what no encoding knows
             stream.reconfigure(errors="backslashreplace")
     logging.raiseExceptions = False  # nobody reads that the log cannot be written
     try:
-        sys.exit(_ran())
+        code = _ran()
+        if number := discarded_stop():  # the command was done before it could be raised again
+            sys.exit(128 + number)
+        sys.exit(code)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(error.exit_code)

@@ -1,0 +1,146 @@
+"""SIGTERM, SIGHUP and Ctrl-C end a command wherever it is, after its clean-up, with their code."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+SCRIPT = """
+import ctypes, gc, os, signal, sys, time, weakref
+from realtime_lrp.cli import cli, process
+
+def hit():
+    os.kill(os.getpid(), {number})
+    for _ in range(1000):  # the handler runs between these steps
+        pass
+
+class Hit:
+    def __del__(self):
+        hit()
+
+class Cleaned:
+    def __del__(self):
+        try:
+            hit()
+        finally:
+            raise ValueError("over the stop")
+
+def in_del():
+    Hit()
+
+def in_del_under_another_error():
+    Cleaned()
+
+def in_gc_callback():
+    def callback(phase, info):
+        gc.callbacks.remove(callback)
+        hit()
+    gc.callbacks.append(callback)
+    gc.collect()
+
+def in_weakref_callback():
+    held = type("Plain", (), {{}})()
+    reference = weakref.ref(held, lambda gone: hit())
+    del held
+
+def in_ctypes_callback():
+    ctypes.CFUNCTYPE(None)(hit)()
+
+def three_times():
+    for _ in range(3):
+        in_del()
+
+def nowhere_special():
+    hit()
+
+@cli.command()
+def wait():
+    try:
+        {where}()
+        print("goes on", flush=True)
+        time.sleep(20)
+        print("was never stopped")
+    finally:
+        print("cleans up", flush=True)
+        time.sleep({cleaning_s})
+        print("cleaned up", flush=True)
+
+sys.argv = ["realtime-lrp", "wait"]
+process()
+"""
+PLACES = [
+    "in_del", "in_del_under_another_error", "in_gc_callback", "in_weakref_callback",
+    "in_ctypes_callback", "three_times", "nowhere_special",
+]  # fmt: skip
+CODES = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
+
+
+def ended(where, number, cleaning_s=0.2, send=()):
+    """Exit code, lines on stdout, stderr and seconds of a command that is stopped somewhere."""
+    code = SCRIPT.format(where=where, number=int(number), cleaning_s=cleaning_s)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    begun = time.monotonic()
+    lines = []
+    for line in process.stdout:
+        lines.append(line.strip())
+        if lines[-1] in send:
+            process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    return process.returncode, lines, err, time.monotonic() - begun
+
+
+@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+@pytest.mark.parametrize("where", PLACES)
+def test_a_signal_ends_a_command_wherever_it_comes(where, number):
+    """Also where Python discards exceptions; the clean-up runs once, and to its end."""
+    code, lines, err, seconds = ended(where, number)
+    assert code == CODES[number]
+    assert lines[-2:] == ["cleans up", "cleaned up"]
+    assert "was never stopped" not in lines and lines.count("cleans up") == 1
+    assert ("goes on" in lines) is (where != "nowhere_special")
+    assert "SystemExit" not in err and "KeyboardInterrupt" not in err
+    assert seconds < 10
+
+
+def test_the_second_signal_of_a_user_ends_at_once():
+    """It interrupts the clean-up, which may hang."""
+    code, lines, _, seconds = ended("in_del", signal.SIGTERM, 20, send=["cleans up"])
+    assert code == 143 and lines[-1] == "cleans up"
+    assert seconds < 10
+
+
+def test_a_stop_that_took_effect_is_not_raised_again():
+    """A second signal takes effect while the discarded first one waits to be raised again."""
+    code, lines, _, _ = ended("in_del", signal.SIGTERM, 0.5, send=["goes on"])
+    assert code == 143
+    assert lines[-2:] == ["cleans up", "cleaned up"]
+
+
+def test_an_exception_that_is_no_stop_is_reported_as_ever():
+    """The hook takes away nothing else."""
+    code = (
+        "from realtime_lrp.system.signals import raise_on_signals\nraise_on_signals()\n"
+        "class A:\n    def __del__(self): raise SystemExit(5)\nA()\nprint('goes on')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert done.stdout == "goes on\n" and "SystemExit: 5" in done.stderr and done.returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT], ids=lambda number: number.name)
+def test_what_is_ignored_stays_ignored(number):
+    """As with nohup, or for a background job of a shell script."""
+    code = (
+        f"import os, signal\nsignal.signal({int(number)}, signal.SIG_IGN)\n"
+        "from realtime_lrp.system.signals import raise_on_signals\nraise_on_signals()\n"
+        f"os.kill(os.getpid(), {int(number)})\nprint('goes on')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, env=os.environ
+    )
+    assert done.stdout == "goes on\n" and done.returncode == 0

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import wraps
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import click
 from click.shell_completion import CompletionItem
@@ -25,9 +25,6 @@ from realtime_lrp import __version__, config
 from realtime_lrp.errors import ConfigError, Error, UsageError
 from realtime_lrp.system.messages import PlainFormatter, plain
 from realtime_lrp.system.signals import discarded_stop, raise_on_signals
-
-if TYPE_CHECKING:
-    from realtime_lrp.view.window.full_screen import FullScreen
 
 EXPLAIN = (
     "--model", "--weights", "--labels", "--preprocess", "--size", "--method", "--composite",
@@ -342,23 +339,11 @@ def _hash_pin(context: click.Context, option: click.Parameter, asked: bool) -> N
         context.exit()
 
 
-def _load_for_kiosk(
-    file: str | None, sets: tuple[str, ...], options: dict[str, Any], command: str
-) -> config.Settings:
-    """The settings; the window that shows the first card meanwhile becomes the context's object."""
-    context = click.get_current_context()
+def _load_for_kiosk(*given: Any, command: str) -> config.Settings:
+    """The exhibit's settings: the last good ones if the file is wrong."""
+    from realtime_lrp.commands.kiosk.start import load
 
-    def load_checked() -> config.Settings:
-        if context.params["print_unit"]:
-            from realtime_lrp.commands.kiosk.start import load
-
-            return load(file, sets, options)
-        from realtime_lrp.commands.kiosk.splash import load_behind_a_card
-
-        settings, context.obj = load_behind_a_card(file, sets, options)
-        return settings
-
-    return _ends_with_0(load_checked)
+    return load(*given)
 
 
 def _program() -> str:
@@ -384,9 +369,7 @@ def _program() -> str:
     help="asks for a PIN and prints what kiosk.pin needs",
 )
 @configured("--source", *EXPLAIN, "--follow", "--display", load=_load_for_kiosk)
-@click.pass_obj
 def kiosk(
-    window: "FullScreen | None",
     settings: config.Settings,
     duration: float | None,
     stats: Path | None,
@@ -416,7 +399,7 @@ def kiosk(
     def run() -> None:
         from realtime_lrp.commands.kiosk.start import start
 
-        _say(start(settings, duration, stats, window=window))
+        _say(start(settings, duration, stats))
 
     _ends_with_0(run)
 

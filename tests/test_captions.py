@@ -125,8 +125,7 @@ BRACES = "wave: expected no braces other than {seconds}"
         (
             "title: Thinking takes",
             "title: Thinking {seconds}",
-            "cards.slow.title: there is no number to put for {seconds} here; "
-            "write the text without it",
+            "cards.slow.title: there is no number for {seconds} here; write the text without it",
         ),
         (
             "button: Privacy",
@@ -146,7 +145,7 @@ BRACES = "wave: expected no braces other than {seconds}"
         (
             "heart: heart",
             "heart: \u05dc\u05d1",
-            "labels.heart: lines are set from left to right; expected a script that is written so",
+            "labels.heart: text is drawn left to right; expected a script written that way",
         ),
         ("star: star", "heart: sun", "labels.heart: stands here a second time; keep one of them"),
     ],
@@ -190,8 +189,8 @@ def test_all_mistakes_of_all_files_are_told_at_once(tmp_path):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "en.yaml:1: expected names such as 'nothing:' with texts behind them"),
-        (b"- a\n- b\n", "en.yaml:1: expected names such as 'nothing:' with texts behind them"),
+        (b"", "en.yaml:1: expected keys such as 'nothing:' followed by texts"),
+        (b"- a\n- b\n", "en.yaml:1: expected keys such as 'nothing:' followed by texts"),
         (b"name: \xff", "en.yaml:1: is not UTF-8 text"),
         (b"name: a\nwave: {seconds} s", "en.yaml:2: is not YAML"),
         (b"name: &a b\nwave: *a", "aliases"),

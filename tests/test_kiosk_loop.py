@@ -22,13 +22,14 @@ from faults.clock import until
 from test_kiosk_parts import Thread
 
 from realtime_lrp import cli, config
-from realtime_lrp.commands.kiosk import loop, relevance_part, splash, start
+from realtime_lrp.commands.kiosk import loop, pages, relevance_part, screen, start
 from realtime_lrp.commands.kiosk import run as run_module
 from realtime_lrp.commands.kiosk.captions import load_captions
 from realtime_lrp.commands.kiosk.folder import single_instance
-from realtime_lrp.commands.kiosk.health import Health
+from realtime_lrp.commands.kiosk.health import HealthFile
 from realtime_lrp.commands.kiosk.lock import pin_fits
-from realtime_lrp.commands.kiosk.loop import Kiosk, NullWindow
+from realtime_lrp.commands.kiosk.loop import Kiosk
+from realtime_lrp.commands.kiosk.null_window import NullWindow
 from realtime_lrp.commands.kiosk.restarts import Fault
 from realtime_lrp.commands.kiosk.sources import ClipSource, checked_and_mirrored
 from realtime_lrp.config import ASSETS
@@ -74,7 +75,7 @@ class Turns:
         captions = load_captions(chosen.kiosk.languages, None)
         self.kiosk = Kiosk(
             chosen, captions, Screen(), Stats("", ""), Flag, clock=lambda: self.now,
-            wall=wall or datetime.now,
+            wall_clock=wall or datetime.now,
         )  # fmt: skip
         until(self._a_picture_came)
 
@@ -116,7 +117,7 @@ class Turns:
 @pytest.fixture
 def turns(monkeypatch):
     """An exhibit that attracts."""
-    monkeypatch.setattr(loop.ScreenArtist, "_draw_picture", lambda *words: None)
+    monkeypatch.setattr(screen.ScreenArtist, "_draw_picture", lambda *words: None)
     made = Turns(monkeypatch)
     made.turn(heart=1.0)
     until(lambda: made.turn(0.01) == "attract")
@@ -161,14 +162,14 @@ def test_a_class_called_nothing_is_nobody(turns):
 def test_a_hot_network_gets_no_pictures(turns):
     """The card lies over the camera's picture, which goes on; then the visit does."""
     until(lambda: turns.turn(0.05, present=True) == "active" and turns.kiosk._shown)
-    turns.kiosk._heat.trouble = lambda now: Fault("hot", 60.0)
+    turns.kiosk._processor.fault = lambda now: Fault("hot", 60.0)
     assert turns.turn() == "card (hot)"
-    given = turns.kiosk.network.shown
+    given = turns.kiosk.network.submitted
     for _ in range(10):
         turns.turn(3.0)
-    assert turns.kiosk.network.shown - given <= 1 and turns.kiosk._on_stage == "camera"
+    assert turns.kiosk.network.submitted - given <= 1 and turns.kiosk._shown_source == "camera"
     assert turns.kiosk.described == "card (hot)", "it is not blamed for being slow"
-    turns.kiosk._heat.trouble = lambda now: None
+    turns.kiosk._processor.fault = lambda now: None
     assert turns.turn(present=True) == "active"
 
 
@@ -176,9 +177,9 @@ def test_who_is_there_while_the_camera_comes_back_is_not_lost(turns):
     """A visitor's language stays over a short fault, and goes with the visitor."""
     turns.events = ["3"]
     until(lambda: turns.turn(0.05, present=True) == "active")
-    turns.kiosk.camera.trouble = lambda now: Fault("camera", 1.0)
+    turns.kiosk.camera.fault = lambda now: Fault("camera", 1.0)
     assert turns.turn() == "card (camera)"
-    turns.kiosk.camera.trouble = lambda now: None
+    turns.kiosk.camera.fault = lambda now: None
     assert turns.turn(present=True) == "active"
     assert turns.kiosk._visitor.language(turns.now) == 2
     turns.turn(31.0, present=False)
@@ -196,11 +197,11 @@ def test_outside_the_hours_the_screen_is_black_and_the_camera_off(monkeypatch):
     assert turns.canvas.max() > 200
     moment = datetime(2026, 11, 23, 18, 0)
     turns.turn()
-    given, captured = turns.kiosk.network.shown, turns.kiosk.camera.captured
+    given, captured = turns.kiosk.network.submitted, turns.kiosk.camera.captured
     for _ in range(5):
         assert turns.turn(60.0) == "closed"
     assert turns.canvas.shape == (360, 640, 3) and turns.canvas.max() == 0
-    assert turns.kiosk.network.shown == given
+    assert turns.kiosk.network.submitted == given
     assert turns.kiosk.camera.captured - captured <= 1 and turns.kiosk.camera.newest(0.1) is None
     moment = datetime(2026, 11, 24, 10, 0)
     until(lambda: turns.turn(0.2, heart=1.0) == "attract")
@@ -212,7 +213,7 @@ def test_staff_leave_also_while_it_is_closed(monkeypatch):
     pin = 'kiosk.pin="scrypt:' + 32 * "0" + ":" + 64 * "0" + '"'
     hours = 'kiosk.hours={daily: "10:00-18:00"}'
     turns = Turns(monkeypatch, hours, pin, wall=lambda: WORKDAY)
-    turns.kiosk._wall = lambda: datetime(2026, 11, 23, 20)
+    turns.kiosk._wall_clock = lambda: datetime(2026, 11, 23, 20)
     turns.turn(heart=1.0)
     turns.turn()
     assert turns.turn(0.6) == "closed"
@@ -249,7 +250,7 @@ def test_a_picture_that_is_none_is_a_fault_of_the_camera():
     assert (checked_and_mirrored(picture, False) == picture).all()
     for bad in (np.zeros((4, 4), np.uint8), np.zeros((0, 0, 3), np.uint8), picture.astype(float),
                 np.zeros((4, 4, 4), np.uint8)):  # fmt: skip
-        with pytest.raises(ValueError, match="no picture"):
+        with pytest.raises(ValueError, match="Expected a picture"):
             checked_and_mirrored(bad, True)
 
 
@@ -263,7 +264,7 @@ def test_clips_that_do_not_play_are_replaced(tmp_path, rng):
     with ClipSource([str(own)], noted.append, stop) as clips:
         assert clips.read().shape == (60, 80, 3) and noted == []
         own.unlink()
-        clips._playing._due = 0.0
+        clips._playback._due = 0.0
         assert clips.read().shape == (480, 640, 3) and "own.png" in noted[0]
     for names in ([str(damaged)], [str(tmp_path / "no.mp4")], [str(damaged), str(damaged)]):
         noted.clear()
@@ -277,7 +278,7 @@ def test_clips_that_do_not_play_are_replaced(tmp_path, rng):
 def test_names_that_the_fonts_lack_are_told(turns):
     """Once, with their letters; also in the health file."""
     turns.kiosk.network.engine.network.labels = ["heart", "snow \u2603\u0e01"]
-    turns.kiosk._prepared_for = None
+    turns.kiosk._presentation._engine = None
     turns.turn()
     assert turns.kiosk.budget.last_error[0].startswith("labels: the fonts have no ")
     assert "\u0e01" in turns.kiosk.budget.last_error[0]
@@ -286,33 +287,35 @@ def test_names_that_the_fonts_lack_are_told(turns):
 def test_a_clip_is_shown_with_its_own_maps_unless_they_come_too_late(turns):
     """A map of the picture before would lie beside what moves."""
     shown = []
-    turns.kiosk._stage.draw = lambda size, view, *words: shown.append(view) or np.zeros((9, 9, 3))
-    until(lambda: turns.turn(0.2) and turns.kiosk.network.shown > 3)
+    turns.kiosk._presentation.draw = lambda size, view, *rest: (
+        shown.append(view) or np.zeros((9, 9, 3))
+    )
+    until(lambda: turns.turn(0.2) and turns.kiosk.network.submitted > 3)
     turns.answer(heart=1.0)
     pair = Thread.made[-1].maps.newest().value
     turns.turn(0.2)
-    assert shown[-1].picture is pair.frame.value and shown[-1].made is pair
-    turns.kiosk.network._waiting = None
+    assert shown[-1].picture is pair.frame.value and shown[-1].explained is pair
+    turns.kiosk.network._waiting_since = None
     number = pair.frame.number
-    until(lambda: turns.turn(0.2) and turns.kiosk.network.shown > number + 13)
-    assert shown[-1].made is None and shown[-1].picture is turns.kiosk._shown.value
+    until(lambda: turns.turn(0.2) and turns.kiosk.network.submitted > number + 13)
+    assert shown[-1].explained is None and shown[-1].picture is turns.kiosk._shown.value
 
 
 def test_drawing_that_fails_is_tried_again_and_then_ends_the_process(run, monkeypatch, tmp_path):
     """Told in a line each; the sixth time within a minute it is 75, and never a traceback."""
-    monkeypatch.setattr(run_module, "PAUSE_S", 0.01)
-    monkeypatch.setattr(loop.ScreenArtist, "draw", lambda *words: 1 / 0)
+    monkeypatch.setattr(run_module, "RETRY_S", 0.01)
+    monkeypatch.setattr(screen.ScreenArtist, "draw", lambda *words: 1 / 0)
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     code, _, told = run("kiosk", "--source", "synthetic", "--display", "none")
     assert code == 75 and "Traceback" not in told
-    assert told.count("the screen could not be drawn: division by zero") == 6
-    assert told.strip().splitlines()[-1].endswith("The service manager starts us again.")
+    assert told.count("drawing the screen failed: division by zero") == 6
+    assert told.strip().splitlines()[-1].endswith("The service manager will restart the exhibit.")
 
 
 def test_a_full_disk_leaves_the_health_file_as_it_was(monkeypatch, tmp_path, caplog):
     """Told once and truly: what stood there stays, and it goes on by itself."""
     file = tmp_path / "health.json"
-    health = Health(file)
+    health = HealthFile(file)
     health.write({"state": "attract"}, "attract", 0.0)
 
     def full(*words):
@@ -334,13 +337,13 @@ def test_a_second_exhibit_is_refused(run, monkeypatch, tmp_path):
     """It names the process that runs, and leaves its window, log and health file alone."""
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     windows = []
-    monkeypatch.setattr(splash, "FullScreen", lambda: windows.append("opened"))
+    monkeypatch.setattr(start, "FullScreen", lambda: windows.append("opened"))
     words = ("kiosk", "--source", "synthetic")
     with single_instance():
         for more in ((), ("--display", "none", "--duration", "0.3")):
             code, _, told = run(*words, *more)
-            assert code == 69 and f"The exhibit already runs (process {os.getpid()})" in told
-        with pytest.raises(UnavailableError, match="already runs"):
+            assert code == 69 and f"The exhibit is already running (process {os.getpid()})" in told
+        with pytest.raises(UnavailableError, match="already running"):
             start.start(start.load(None, (), {"--source": "synthetic"}), 0.3, None)
         assert not windows and list(tmp_path.iterdir()) == []
         monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "another"))
@@ -452,18 +455,18 @@ def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_pat
 
     log = (tmp_path / "state" / "kiosk.log").read_text()
     assert "shapes, camera synthetic" in log and "card (starting) -> attract" in log
-    assert log.strip().endswith("ends: left by the staff, or told to stop")
+    assert log.strip().endswith("ended: by staff, a signal or --duration")
     assert json.loads((tmp_path / "state" / "health.json").read_text())["state"] == "ended"
 
     file.write_text(good + "  langauges: [de]\n")
     (captions / "en.yaml").write_text(english.replace("name:", "nam:"))
     shown = []
     monkeypatch.setattr(
-        loop.PageBuilder, "attract", lambda self, *words: shown.append(self) or Page(())
+        pages.PageBuilder, "attract", lambda self, *words: shown.append(self) or Page(())
     )
     code, _, told = run("kiosk", "--config", file, *words)
     assert code == 0 and "exhibit.yaml:4" in told and "'kiosk.languages'" in told
-    assert "The last good configuration is used instead." in told
+    assert "Using the last good configuration instead." in told
     assert shown[0].captions[0].attract[0] == "Step up"
     health = json.loads((tmp_path / "state" / "health.json").read_text())
     assert "exhibit.yaml:4" in health["configuration"]

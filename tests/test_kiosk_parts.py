@@ -63,11 +63,11 @@ def network(monkeypatch):
     made = RelevancePart(
         config.load(command="kiosk").config, Stats("", ""), RestartBudget(), now=0.0
     )
-    assert made.trouble(5.0) == Fault("starting")
-    made.show(PICTURE, 10.0, 10.0)
+    assert made.fault(5.0) == Fault("starting")
+    made.submit(PICTURE, 10.0, 10.0)
     Thread.made[0].finish()
-    made.tend(10.0)
-    assert made.trouble(10.0) is None and made.engine is Thread.made[0].engine
+    made.update(10.0)
+    assert made.fault(10.0) is None and made.engine is Thread.made[0].engine
     return made
 
 
@@ -77,9 +77,9 @@ def run(network, begin, seconds, step=0.5, showing=True):
     for k in range(round(seconds / step)):
         now = begin + k * step
         if showing:
-            network.show(PICTURE, now, now)
-        network.tend(now)
-        trouble = network.trouble(now)
+            network.submit(PICTURE, now, now)
+        network.update(now)
+        trouble = network.fault(now)
         card = trouble.card if trouble else ""
         if not cards or cards[-1] != card:
             cards.append(card)
@@ -89,49 +89,49 @@ def run(network, begin, seconds, step=0.5, showing=True):
 def test_only_maps_of_the_present_stage_count(network):
     """A map of an earlier picture is not shown."""
     assert network.newest(0) is not None
-    assert network.newest(network.shown) is None
+    assert network.newest(network.submitted) is None
 
 
 def test_a_dead_thread_is_started_again_with_its_engine(network):
     """After 2 s, told meanwhile; nothing is loaded or compiled again."""
     first = Thread.made[0]
     first.alive = False
-    network.tend(11.0)
-    assert network.trouble(11.0) == Fault("network", 2.0)
-    assert network.trouble(12.5) == Fault("network", 0.5)
-    network.tend(12.9)
+    network.update(11.0)
+    assert network.fault(11.0) == Fault("network", 2.0)
+    assert network.fault(12.5) == Fault("network", 0.5)
+    network.update(12.9)
     assert len(Thread.made) == 1
-    network.tend(13.0)
+    network.update(13.0)
     assert len(Thread.made) == 2 and Thread.made[1].given is first.engine
-    assert first.ended and network.trouble(13.0) is None
+    assert first.ended and network.fault(13.0) is None
 
 
 def test_a_slow_network_is_told_and_a_hanging_one_given_up(network):
     """No map for 5 s: a card with the time until 20 s, then another thread with a new engine."""
-    network.show(PICTURE, 20.0, 20.0)
+    network.submit(PICTURE, 20.0, 20.0)
     run(network, 20.0, 5.0)
-    assert network.trouble(25.0) is None
-    assert network.trouble(26.0) == Fault("slow", 14.0)
+    assert network.fault(25.0) is None
+    assert network.fault(26.0) == Fault("slow", 14.0)
     cards = run(network, 26.0, 15.0)
     assert cards == ["slow", "network"]
-    network.tend(43.0)
+    network.update(43.0)
     assert Thread.made[1].given is None and Thread.made[0].ended
-    assert network.trouble(43.0) == Fault("starting")
+    assert network.fault(43.0) == Fault("starting")
 
 
 def test_a_network_that_rests_is_not_slow(network):
     """Without pictures there is nothing to wait for."""
-    network.show(PICTURE, 20.0, 20.0)
-    network.rest()
+    network.submit(PICTURE, 20.0, 20.0)
+    network.pause()
     assert run(network, 20.0, 60.0, showing=False) == [""]
 
 
 def test_a_process_that_stood_still_does_not_blame_the_network(network):
     """After SIGSTOP, or a laptop's sleep, waiting begins anew."""
-    network.show(PICTURE, 20.0, 20.0)
-    network.tend(20.1)
-    network.tend(900.0)
-    assert network.trouble(900.0) is None and len(Thread.made) == 1
+    network.submit(PICTURE, 20.0, 20.0)
+    network.update(20.1)
+    network.update(900.0)
+    assert network.fault(900.0) is None and len(Thread.made) == 1
 
 
 def test_errors_are_told_and_the_network_is_loaded_again(network):
@@ -157,7 +157,7 @@ def fails_to_load(network, error, begin, seconds):
     tries, known = [], len(Thread.made)
     for k in range(round(2 * seconds)):
         Thread.made[-1].alive, Thread.made[-1].error = False, error
-        network.tend(begin + 0.5 * k)
+        network.update(begin + 0.5 * k)
         if len(Thread.made) > known:
             tries.append(begin + 0.5 * k)
             known = len(Thread.made)
@@ -191,16 +191,16 @@ def test_weights_that_cannot_be_downloaded_are_waited_for(network):
     tries = fails_to_load(fresh, UnavailableError("no http://me:secret@x/w"), 0.0, 1200.0)
     pauses = np.diff([0.0, *tries])
     assert pauses == pytest.approx([10, 30, 60, 300, 300, 300], abs=1.1)
-    assert fresh.trouble(1110.0).card == "network" and 0 < fresh.trouble(1110.0).seconds < 300
-    assert budget.spent == {} and budget.last_error[0] == "network: no http://***@x/w"
+    assert fresh.fault(1110.0).card == "network" and 0 < fresh.fault(1110.0).remaining_s < 300
+    assert budget.restarts == {} and budget.last_error[0] == "network: no http://***@x/w"
 
 
 def test_a_network_that_always_needs_long_is_not_slow(monkeypatch, network):
     """Slow is three times what the last map took, and hanging eight times."""
     network._stats.map_ms.append(12_000.0)
-    network.show(PICTURE, 20.0, 20.0)
+    network.submit(PICTURE, 20.0, 20.0)
     assert run(network, 20.0, 36.0, step=1.0) == [""]
-    assert network.trouble(57.0) == Fault("slow", 96.0 - 37.0)
+    assert network.fault(57.0) == Fault("slow", 96.0 - 37.0)
     assert run(network, 57.0, 58.0, step=1.0) == ["slow"] and len(Thread.made) == 1
     assert run(network, 115.0, 3.0, step=1.0)[-1] == "network"
 
@@ -209,13 +209,13 @@ def test_five_restarts_a_minute_are_enough():
     """The sixth of a part within a minute ends the process."""
     budget = RestartBudget()
     for k in range(5):
-        budget.spend("network", "why", 10.0 * k)
-    budget.spend("camera", "why", 41.0)
-    budget.spend("network", "why", 60.5)  # the first is more than a minute ago
+        budget.count_restart("network", "why", 10.0 * k)
+    budget.count_restart("camera", "why", 41.0)
+    budget.count_restart("network", "why", 60.5)  # the first is more than a minute ago
     with pytest.raises(TemporaryError, match=r"network .* more than 5 times") as raised:
-        budget.spend("network", "http://me:secret@cam/ fails", 61.0)
+        budget.count_restart("network", "http://me:secret@cam/ fails", 61.0)
     assert raised.value.exit_code == 75 and "secret" not in str(raised.value)
-    assert budget.spent == {"network": 6, "camera": 1}
+    assert budget.restarts == {"network": 6, "camera": 1}
     assert budget.last_error == ("network: http://***@cam/ fails", 61.0)
 
 
@@ -240,14 +240,14 @@ def test_what_is_wrong_with_the_camera(monkeypatch, told, count, after_s, card):
     )  # fmt: skip
     monkeypatch.setattr(source_part, "Capture", lambda *words, **options: capture)
     camera = SourcePart("camera", None, None, RestartBudget())
-    assert camera.trouble(100.0) is None, "released"
-    camera.tend(True, 100.0)
-    trouble = camera.trouble(100.0 + after_s)
+    assert camera.fault(100.0) is None, "released"
+    camera.update(True, 100.0)
+    trouble = camera.fault(100.0 + after_s)
     assert (trouble and trouble.card) == card
     if card == "camera" and told != WAITING:
-        assert trouble.seconds == pytest.approx(2.0)
-        assert camera.trouble(159.9).card == "camera"
-        assert camera.trouble(161.1).card == "staff", "for more than a minute"
+        assert trouble.remaining_s == pytest.approx(2.0)
+        assert camera.fault(159.9).card == "camera"
+        assert camera.fault(161.1).card == "staff", "for more than a minute"
 
 
 def test_an_error_that_comes_again_has_the_time_of_the_last_one(monkeypatch):
@@ -259,10 +259,10 @@ def test_an_error_that_comes_again_has_the_time_of_the_last_one(monkeypatch):
     monkeypatch.setattr(source_part, "Capture", lambda *words, **options: capture)
     budget = RestartBudget()
     camera = SourcePart("camera", None, None, budget)
-    camera.tend(True, 0.0)
+    camera.update(True, 0.0)
     noted = []
     for now, capture.trouble in enumerate(("", LOST, LOST, "", LOST, LOST, DARK, LOST, "")):
-        camera.trouble(float(now))
+        camera.fault(float(now))
         noted.append(budget.last_error and budget.last_error[1])
     assert noted == [None, 1.0, 1.0, 1.0, 4.0, 4.0, 6.0, 7.0, 7.0]
 
@@ -272,11 +272,11 @@ def test_the_camera_is_open_while_it_is_wanted():
     Flicker.opened = Flicker.closed = 0
     camera = SourcePart("camera", Flicker, lambda picture: picture[:, ::-1], RestartBudget())
     for turn in (1, 2):
-        camera.tend(True, 0.0)
+        camera.update(True, 0.0)
         first = until(lambda: camera.newest(0.1))
         assert camera.newest(0.5).number > first.number
-        assert Flicker.opened == turn and camera.trouble(0.0) is None
-        camera.tend(False, 1.0)
+        assert Flicker.opened == turn and camera.fault(0.0) is None
+        camera.update(False, 1.0)
         until(lambda turn=turn: Flicker.closed == turn)
         assert camera.newest(0.0) is None
     assert camera.captured >= 4 and camera.reconnects == 0
@@ -287,13 +287,13 @@ def test_a_camera_whose_supervisor_died_is_started_again():
     """The part is made anew, and that is counted."""
     budget = RestartBudget()
     camera = SourcePart("camera", Flicker, lambda picture: picture, budget)
-    camera.tend(True, 0.0)
+    camera.update(True, 0.0)
     until(lambda: camera.newest(0.1))
     dying = camera._capture
     dying._judge = lambda reader: sys.exit()
     until(lambda: not dying.supervised)
-    camera.tend(True, 1.0)
-    assert budget.spent == {"camera": 1}
+    camera.update(True, 1.0)
+    assert budget.restarts == {"camera": 1}
     until(lambda: camera.newest(0.1))
     camera.release()
 
@@ -302,7 +302,7 @@ def test_heat_makes_the_network_rest_until_it_is_cooler():
     """From 95 degrees on, until 85; asked every 5 s; the card counts down."""
     measured = iter([80.0, 95.0, 94.0, 86.0, 84.9, 94.0])
     heat = TemperatureWatch(95.0, lambda: next(measured))
-    told = [heat.trouble(float(now)) for now in range(0, 30, 5)]
+    told = [heat.fault(float(now)) for now in range(0, 30, 5)]
     assert [one and one.card for one in told] == [None, "hot", "hot", "hot", None, None]
     assert told[2] == Fault("hot", 115.0) and heat.temperature == 94.0
-    assert TemperatureWatch(95.0, lambda: None).trouble(0.0) is None
+    assert TemperatureWatch(95.0, lambda: None).fault(0.0) is None

@@ -29,7 +29,7 @@ from realtime_lrp.view.window.window import Mouse
 
 LANGUAGES = ("en", "de", "fr", "es", "zh")
 SIZES = ((720, 1280), (1080, 1920), (1280, 720), (480, 640), (600, 1024), (1080, 1080))
-QUIET = SimpleNamespace(asking=False, held=0.0, typed=0, wrong=False, waits_s=0.0)
+QUIET = SimpleNamespace(asking=False, held=0.0, typed=0, wrong=False, wait_s=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def drawn(page, size=(720, 460)):
     """A page on a canvas of its own, and its buttons."""
     canvas, artist = np.zeros((*size, 3), np.uint8), PageArtist()
     artist.draw(canvas, plan(size), page)
-    return canvas, artist.places
+    return canvas, artist.buttons
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s[1]}x{s[0]}")
@@ -72,7 +72,7 @@ def test_every_page_fits(exhibit, size, monkeypatch):
         return text
 
     monkeypatch.setattr(exhibit_module, "fitted", uncut)
-    x0, y0, x1, y1 = layout_of(size, swapped=False, far=round(DRIFT * min(size))).letters
+    x0, y0, x1, y1 = layout_of(size, swapped=False, margin=round(DRIFT * min(size))).text
     room = y1 - y0, x1 - x0
     for page in pages_of(exhibit):
         canvas, places = drawn(page, room)
@@ -177,10 +177,10 @@ def test_a_card_lies_over_what_goes_on(exhibit):
     words = exhibit.captions[0]
     plain = stage.draw((720, 1280), view_of(exhibit, 0.0), words, QUIET, 0.0)
     card = stage.draw(
-        (720, 1280), view_of(exhibit, 0.0, trouble=Fault("camera", 2.2)), words, QUIET, 0.0
+        (720, 1280), view_of(exhibit, 0.0, fault=Fault("camera", 2.2)), words, QUIET, 0.0
     )
     other = stage.draw(
-        (720, 1280), view_of(exhibit, 0.0, trouble=Fault("camera", 7.2)), words, QUIET, 0.0
+        (720, 1280), view_of(exhibit, 0.0, fault=Fault("camera", 7.2)), words, QUIET, 0.0
     )
     assert (card != other).any(), "another number of seconds"
     assert card[10, 10].tolist() == pytest.approx([0, 76, 0], abs=1)
@@ -204,7 +204,7 @@ def test_nothing_burns_in(exhibit):
         return np.ptp(where, axis=0)
 
     assert (places() > 5).all()
-    assert (places(trouble=Fault("dark")) > 40).all()
+    assert (places(fault=Fault("dark")) > 40).all()
     columns = [np.argwhere(mask(0.0, swapped=swapped)).mean(axis=0)[1] for swapped in (False, True)]
     assert columns[0] > 820 and columns[1] < 460
 
@@ -244,9 +244,9 @@ def test_languages_go_on_until_one_is_chosen():
     visitor = VisitorChoices(5, 15.0, now=1000.0)
     at = (1000.0, 1014.9, 1015.0, 1074.9, 1075.0)
     assert [visitor.language(now) for now in at] == [0, 0, 1, 4, 0]
-    visitor.come(1020.0)
+    visitor.visitor_came(1020.0)
     assert visitor.language(1090.0) == 1
-    visitor.go(0.0)
+    visitor.visitor_left(0.0)
     visitor.handle(["3"], {}, 1.0)
     assert visitor.language(70.0) == 2
     visitor.handle(["l"], {}, 1.0)
@@ -255,7 +255,7 @@ def test_languages_go_on_until_one_is_chosen():
     places = {"language 1": (0, 0, 50, 50), "privacy": (50, 0, 100, 50)}
     visitor.handle([Mouse(10, 10, "left"), Mouse(10, 10, "")], places, 1.0)
     assert visitor.language(70.0) == 1
-    visitor.go(60.0)
+    visitor.visitor_left(60.0)
     assert [visitor.language(now) for now in (70.0, 80.0)] == [0, 1]
     assert VisitorChoices(5, 0.0, 0.0).language(1e6) == 0
 
@@ -291,27 +291,29 @@ def test_the_answer_does_not_flicker():
     answer = SmoothedAnswer()
     for k in range(30):
         one_off = k == 15
-        answer.hear(map_of(k / 30, heart=0.1 if one_off else 0.9, star=0.9 if one_off else 0.1))
+        answer.update(map_of(k / 30, heart=0.1 if one_off else 0.9, star=0.9 if one_off else 0.1))
         assert answer.name == "heart"
     for k in range(30, 45):
-        answer.hear(map_of(k / 30, heart=0.1, star=0.9))
+        answer.update(map_of(k / 30, heart=0.1, star=0.9))
     assert answer.name == "star" and 0.5 < answer.share < 0.9
 
 
 def test_nothing_is_no_answer():
     """Neither the class of that name nor what is unlikely; nor what was seen before."""
     answer = SmoothedAnswer()
-    answer.hear(map_of(0.0, heart=0.2, nothing=0.8))
+    answer.update(map_of(0.0, heart=0.2, nothing=0.8))
     assert (answer.name, answer.share) == ("", 0.0)
-    answer.hear(None)
-    answer.hear(map_of(1.0, cup=0.12, bottle=0.10))
+    answer.update(None)
+    answer.update(map_of(1.0, cup=0.12, bottle=0.10))
     assert answer.name == ""
     last = map_of(9.0, cup=0.6, bottle=0.10)
-    answer.hear(last)
-    assert answer.name == "cup" and answer.is_of(last)
-    assert not answer.is_of(map_of(9.1, cup=0.1, bottle=0.7)), "the map explains something else"
-    answer.hear(None)
-    assert answer.name == "" and not answer.is_of(last)
+    answer.update(last)
+    assert answer.name == "cup" and answer.belongs_to(last)
+    assert not answer.belongs_to(map_of(9.1, cup=0.1, bottle=0.7)), (
+        "the map explains something else"
+    )
+    answer.update(None)
+    assert answer.name == "" and not answer.belongs_to(last)
 
 
 def test_a_page_that_did_not_change_is_not_drawn_again(exhibit):
@@ -319,11 +321,11 @@ def test_a_page_that_did_not_change_is_not_drawn_again(exhibit):
     artist, canvas = PageArtist(), np.zeros((200, 300, 3), np.uint8)
     page = Page((TextBlock("Herz"),))
     artist.draw(canvas, plan((200, 300)), page)
-    patch = artist._patch
+    patch = artist._pixels
     artist.draw(canvas, plan((200, 300)), Page((TextBlock("Herz"),)))
-    assert artist._patch is patch
+    assert artist._pixels is patch
     artist.draw(canvas, plan((200, 300)), Page((TextBlock("Stern"),)))
-    assert artist._patch is not patch
+    assert artist._pixels is not patch
 
 
 def test_a_card_with_much_text_stays_on_the_screen():

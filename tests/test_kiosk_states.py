@@ -27,8 +27,8 @@ def machine():
     return StateMachine(IDLE_S, COUNTDOWN_S, now=0.0)
 
 
-def seen(now, open_=True, trouble="", present=False):
-    return Observation(now, open_, trouble, present)
+def seen(now, open_=True, fault="", present=False):
+    return Observation(now, open_, fault, present)
 
 
 def test_it_begins_with_a_card():
@@ -40,7 +40,7 @@ def test_a_visit_goes_through_every_state():
     """Attract, active, idle after 30 s, back after 10 s more; the seconds left are told."""
     one = machine()
     course = [
-        (1.0, {"trouble": "starting"}, CARD),
+        (1.0, {"fault": "starting"}, CARD),
         (2.0, {}, ATTRACT),
         (50.0, {}, ATTRACT),
         (60.0, {"present": True}, ACTIVE),
@@ -72,8 +72,8 @@ def test_a_card_interrupts_and_goes(before):
     for present, after in ((True, ACTIVE), (False, ATTRACT)):
         one = machine()
         one.state = before
-        assert one.step(seen(5.0, trouble="camera", present=True)) == CARD
-        assert one.step(seen(6.0, trouble="hot")) == CARD
+        assert one.step(seen(5.0, fault="camera", present=True)) == CARD
+        assert one.step(seen(6.0, fault="hot")) == CARD
         assert one.step(seen(7.0, present=present)) == after
 
 
@@ -82,9 +82,9 @@ def test_outside_the_opening_hours_it_is_closed(before):
     """Whatever is shown; in the morning it starts with a card until the camera is there."""
     one = machine()
     one.state = before
-    assert one.step(seen(5.0, open_=False, trouble="camera", present=True)) == CLOSED
+    assert one.step(seen(5.0, open_=False, fault="camera", present=True)) == CLOSED
     assert one.step(seen(9e3, open_=False, present=True)) == CLOSED
-    assert one.step(seen(9e4, trouble="starting")) == CARD
+    assert one.step(seen(9e4, fault="starting")) == CARD
     assert one.step(seen(9e4 + 1)) == ATTRACT
 
 
@@ -96,7 +96,7 @@ def test_whatever_is_seen_the_state_fits(rng):
         fact = seen(
             now,
             open_=rng.random() < 0.9,
-            trouble=rng.choice(["", "", "", "camera"]),
+            fault=rng.choice(["", "", "", "camera"]),
             present=rng.random() < 0.3,
         )
         before = one.state
@@ -104,9 +104,9 @@ def test_whatever_is_seen_the_state_fits(rng):
         visited.add(state)
         taken.add((before, state))
         assert (state == CLOSED) == (not fact.open)
-        if fact.trouble and fact.open:
+        if fact.fault and fact.open:
             assert state == CARD
-        if fact.present and fact.open and not fact.trouble and before != CLOSED:
+        if fact.present and fact.open and not fact.fault and before != CLOSED:
             assert state == ACTIVE
     assert visited == set(State)
     drawn = {(source, one.target) for one in TRANSITIONS for source in one.sources}
@@ -115,7 +115,7 @@ def test_whatever_is_seen_the_state_fits(rng):
 
 def test_two_transitions_never_have_the_same_reason():
     """From each state every arrow has words of its own."""
-    ways = [(source, one.when) for one in TRANSITIONS for source in one.sources]
+    ways = [(source, one.reason) for one in TRANSITIONS for source in one.sources]
     assert len(ways) == len(set(ways))
     assert diagram().count("-->") == len(ways) + 1
 

@@ -187,7 +187,7 @@ def test_a_finger_on_a_window_that_was_gone_holds_nothing():
     staff = Staff()
     staff.do(IN_CORNER)
     staff.rest(2)
-    staff.lock.let_go()
+    staff.lock.release_all()
     staff.rest(10)
     assert staff.lock.held == 0 and not staff.lock.opened
 
@@ -253,13 +253,13 @@ def test_waiting_doubles_up_to_a_quarter_of_an_hour(asked):
     """Three wrong ones and a pause, in which the right one does not open either."""
     for wait in (60, 120, 240, 480, 900, 900):
         for _ in range(3):
-            assert asked.lock.waits_s == 0
+            assert asked.lock.wait_s == 0
             asked.enter("0000")
-        assert asked.lock.waits_s in (wait, wait + 1)  # the clock is no exact number
+        assert asked.lock.wait_s in (wait, wait + 1)  # the clock is no exact number
         asked.enter(PIN)
         assert not asked.lock.opened and asked.lock.typed == 0
         asked.rest(wait - 0.5)
-        assert asked.lock.waits_s == 1 and not asked.lock.asking
+        assert asked.lock.wait_s == 1 and not asked.lock.asking
         asked.hold()
         asked.rest(1.5)
     asked.enter(PIN)

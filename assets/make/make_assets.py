@@ -180,7 +180,8 @@ def make_kiosk(folder: Path) -> None:
     """
     from realtime_lrp import config
     from realtime_lrp.commands.kiosk.captions import captions_of
-    from realtime_lrp.commands.kiosk.loop import Kiosk, NullWindow
+    from realtime_lrp.commands.kiosk.loop import Kiosk
+    from realtime_lrp.commands.kiosk.null_window import NullWindow
     from realtime_lrp.errors import UnavailableError
     from realtime_lrp.realtime.stats import Stats
     from realtime_lrp.video.reader import VideoReader

@@ -1,7 +1,7 @@
 """The exhibit's screen: a picture, a page of large type beside or below it, cards over both.
 
-What stands where depends on the canvas alone, so that a touch finds what was drawn. All positions
-are boxes x0, y0, x1, y1 in pixels of the canvas, uint8 [H, W, 3] RGB.
+Positions depend on the canvas only, so that a touch finds what was drawn. All boxes are x0, y0, x1,
+y1 in pixels of the canvas, which is uint8 [H, W, 3] RGB.
 """
 
 from dataclasses import dataclass
@@ -19,25 +19,28 @@ SOFT = (188, 196, 208)
 ACCENT = (255, 214, 90)
 EDGE = (70, 78, 92)
 
-WIDE, HIGH = 0.36, 0.42
-"""Share of the screen that the page has: of the width beside the picture, of the height below."""
+PAGE_WIDTH, PAGE_HEIGHT = 0.36, 0.42
+"""The page's share of a wide screen's width, and of a tall screen's height."""
 
-LEAST = 9
+MIN_FONT = 9
 """Pixels of the smallest letters."""
 
+LINE_HEIGHT = 1.35
+"""Height of a line as a multiple of the font size."""
+
 CARD_SHADE = 0.3
-"""How bright the screen stays behind a card."""
+"""Brightness of the screen behind a card."""
 
 
 @dataclass(frozen=True)
 class TextBlock:
-    """A text, wrapped.
+    """A text, wrapped into lines.
 
     Attributes:
       text: what it says.
-      scale: its size, of the page's letters.
+      scale: font size as a multiple of the page's.
       colour: RGB.
-      one_line: smaller letters rather than a second line.
+      one_line: shrink the letters instead of wrapping.
     """
 
     text: str
@@ -48,7 +51,7 @@ class TextBlock:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar.
+    """A horizontal bar.
 
     Attributes:
       value: 0 to 1.
@@ -61,25 +64,25 @@ class Bar:
 
 @dataclass(frozen=True)
 class Buttons:
-    """Words that can be touched.
+    """A row of buttons, wrapped into several rows if needed.
 
     Attributes:
-      names: what is told of a touch.
-      words: what stands there.
-      chosen: the name of the one that stands out, or "".
+      names: reported when a button is touched.
+      texts: shown on the buttons.
+      chosen: name of the highlighted button, or "".
     """
 
     names: tuple[str, ...]
-    words: tuple[str, ...]
+    texts: tuple[str, ...]
     chosen: str = ""
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Nothing.
+    """Empty space.
 
     Attributes:
-      scale: its height, of the page's letters.
+      scale: its height as a multiple of the page's font size.
     """
 
     scale: float
@@ -90,11 +93,11 @@ Element = TextBlock | Bar | Legend | Buttons | Gap
 
 @dataclass(frozen=True)
 class Page:
-    """What stands beside the picture.
+    """What is shown beside the picture.
 
     Attributes:
-      top: from the upper edge on.
-      bottom: down to the lower edge.
+      top: elements from the upper edge down.
+      bottom: elements that end at the lower edge.
     """
 
     top: tuple[Element, ...]
@@ -103,120 +106,120 @@ class Page:
 
 @dataclass(frozen=True)
 class ScreenLayout:
-    """Where picture and page stand.
+    """Where picture and page are.
 
     Attributes:
       picture: the picture's box.
       page: the page's box.
-      letters: the box in it that holds the page's elements; its size does not change as it wanders.
+      text: the box of the page's elements; it drifts without changing its size.
     """
 
     picture: Box
     page: Box
-    letters: Box
+    text: Box
 
 
 def layout_of(
-    size: tuple[int, int], swapped: bool, far: int = 0, shift: tuple[int, int] = (0, 0)
+    size: tuple[int, int], swapped: bool, margin: int = 0, shift: tuple[int, int] = (0, 0)
 ) -> ScreenLayout:
-    """Where picture and page stand.
+    """Where picture and page are.
 
     Args:
       size: rows and columns of the canvas.
-      swapped: whether the page comes first, so that no edge burns in.
-      far: pixels by which anything is moved at most.
-      shift: pixels by which what lies between the two, and the page's letters, are moved.
+      swapped: whether the page comes first, against burn-in.
+      margin: pixels kept free around the page's elements: the largest shift.
+      shift: pixels, across and down, by which the edge between the two and the elements are moved.
     """
     rows, columns = size
     if columns >= rows:
-        edge = round(columns * (WIDE if swapped else 1 - WIDE)) + shift[0]
+        edge = round(columns * (PAGE_WIDTH if swapped else 1 - PAGE_WIDTH)) + shift[0]
         first, second = (0, 0, edge, rows), (edge, 0, columns, rows)
     else:
-        edge = round(rows * (HIGH if swapped else 1 - HIGH)) + shift[1]
+        edge = round(rows * (PAGE_HEIGHT if swapped else 1 - PAGE_HEIGHT)) + shift[1]
         first, second = (0, 0, columns, edge), (0, edge, columns, rows)
     picture, page = (second, first) if swapped else (first, second)
     x0, y0, x1, y1 = page
     dx, dy = shift
-    if columns >= rows:  # the edge between the two has moved across already
+    if columns >= rows:  # the edge between the two has been shifted already
         x0, x1 = (x0 + dx, x1) if swapped else (x0, x1 + dx)
         y0, y1 = y0 + dy, y1 + dy
     else:
         y0, y1 = (y0 + dy, y1) if swapped else (y0, y1 + dy)
         x0, x1 = x0 + dx, x1 + dx
-    return ScreenLayout(picture, page, (x0 + far, y0 + far, x1 - far, y1 - far))
+    return ScreenLayout(picture, page, (x0 + margin, y0 + margin, x1 - margin, y1 - margin))
 
 
 class PageArtist:
-    """Draws pages; one that did not change is not drawn again.
+    """Draws pages; a page that did not change is copied, not drawn again.
 
     Attributes:
-      places: the buttons of the page that was drawn last.
+      buttons: name -> box of each button of the last page, on the canvas.
     """
 
     def __init__(self) -> None:
-        self.places: dict[str, Box] = {}
-        self._places: dict[str, Box] = {}
+        self.buttons: dict[str, Box] = {}
+        self._buttons: dict[str, Box] = {}  # on the page
         self._drawn: tuple[tuple[int, int], Page] | None = None
-        self._patch: np.ndarray | None = None
+        self._pixels: np.ndarray | None = None
 
-    def draw(self, canvas: np.ndarray, plan: ScreenLayout, page: Page) -> None:
-        """Draws a page where a plan has it."""
-        x0, y0, x1, y1 = plan.letters
-        room = y1 - y0, x1 - x0
-        if (room, page) != self._drawn:
-            self._drawn = room, page
-            self._patch = np.full((*room, 3), BACKGROUND, np.uint8)
-            self._places = _draw_page(self._patch, page)
-        self.places = {
-            name: (a + x0, b + y0, c + x0, d + y0) for name, (a, b, c, d) in self._places.items()
+    def draw(self, canvas: np.ndarray, layout: ScreenLayout, page: Page) -> None:
+        """Draws a page into a canvas, in place."""
+        x0, y0, x1, y1 = layout.text
+        size = y1 - y0, x1 - x0
+        if (size, page) != self._drawn:
+            self._drawn = size, page
+            self._pixels = np.full((*size, 3), BACKGROUND, np.uint8)
+            self._buttons = _draw_page(self._pixels, page)
+        self.buttons = {
+            name: (left + x0, top + y0, right + x0, bottom + y0)
+            for name, (left, top, right, bottom) in self._buttons.items()
         }
-        left, top, right, bottom = plan.page
+        left, top, right, bottom = layout.page
         canvas[top:bottom, left:right] = BACKGROUND
-        canvas[y0:y1, x0:x1] = self._patch
+        canvas[y0:y1, x0:x1] = self._pixels
 
 
 def draw_card(canvas: np.ndarray, title: str, text: str, shift: tuple[int, int] = (0, 0)) -> None:
-    """Draws a card in the middle, moved by some pixels, over what becomes dark, in place."""
+    """Darkens a canvas and draws a card in its middle, moved by some pixels, in place."""
     rows, columns = canvas.shape[:2]
     darken(canvas, (0, 0, columns, rows), CARD_SHADE)
-    size = max(LEAST, round(min(rows / 17, columns / 24)))
+    font = max(MIN_FONT, round(min(rows / 17, columns / 24)))
     elements = (TextBlock(title, 1.5, ACCENT), Gap(0.5), TextBlock(text))
-    width = min(round(columns * 0.84), 26 * size)
+    width = min(round(columns * 0.84), 26 * font)
     while True:
-        inner = width - 2 * size
-        height = sum(_height(one, inner, size) for one in elements) + 2 * size
-        if height <= 0.84 * rows or size == LEAST:
+        inner = width - 2 * font
+        height = sum(_height(element, inner, font) for element in elements) + 2 * font
+        if height <= 0.84 * rows or font == MIN_FONT:
             break
-        size -= 1
+        font -= 1
     x, y = (columns - width) // 2 + shift[0], (rows - height) // 2 + shift[1]
     cv2.rectangle(canvas, (x, y), (x + width, y + height), BACKGROUND, -1)
-    cv2.rectangle(canvas, (x, y), (x + width, y + height), EDGE, max(1, size // 12))
-    y += size
-    for one in elements:
-        _draw(canvas, one, x + size, y, inner, size, {})
-        y += _height(one, inner, size)
+    cv2.rectangle(canvas, (x, y), (x + width, y + height), EDGE, max(1, font // 12))
+    y += font
+    for element in elements:
+        _draw(canvas, element, x + font, y, inner, font, {})
+        y += _height(element, inner, font)
 
 
 def draw_hold(canvas: np.ndarray, share: float) -> None:
     """Draws how much of a hold is done, as a line at the upper edge, in place."""
     rows, columns = canvas.shape[:2]
-    thick = max(3, rows // 120)
-    cv2.rectangle(canvas, (0, 0), (round(columns * share), thick), ACCENT, -1)
+    cv2.rectangle(canvas, (0, 0), (round(columns * share), max(3, rows // 120)), ACCENT, -1)
 
 
-def visible_part(picture: tuple[int, int], must: Box, room: tuple[int, int]) -> Box:
-    """The part of a picture that is shown in a room.
+def visible_part(picture: tuple[int, int], region: Box, room: tuple[int, int]) -> Box:
+    """The part of a picture that is shown.
 
-    It has the room's proportions where the picture is large enough, and always holds what must be
-    seen.
+    It has the proportions of the room if the picture is large enough, and always contains the
+    region.
 
     Args:
       picture: rows and columns of the picture.
-      must: what must be seen of it.
-      room: rows and columns of the room.
+      region: what has to be visible of it.
+      room: rows and columns that there are on the screen.
     """
     rows, columns = picture
-    x0, y0, x1, y1 = must
+    x0, y0, x1, y1 = region
     scale = min(rows / room[0], columns / room[1])
     width = min(columns, max(round(room[1] * scale), x1 - x0))
     height = min(rows, max(round(room[0] * scale), y1 - y0))
@@ -226,105 +229,132 @@ def visible_part(picture: tuple[int, int], must: Box, room: tuple[int, int]) -> 
 
 
 def _draw_page(canvas: np.ndarray, page: Page) -> dict[str, Box]:
+    """Draws a page in the largest font that fits; returns the boxes of its buttons."""
     rows, columns = canvas.shape[:2]
-    size = max(LEAST, round(min(rows / 17, columns / 14)))
-    while size > LEAST and _needed(page, columns - 2 * size, size) > rows - 2 * size:
-        size -= 1
-    places: dict[str, Box] = {}
-    inner, x, y = columns - 2 * size, size, size
-    for one in page.top:
-        _draw(canvas, one, x, y, inner, size, places)
-        y += _height(one, inner, size)
-    y = rows - size - sum(_height(one, inner, size) for one in page.bottom)
-    for one in page.bottom:
-        _draw(canvas, one, x, y, inner, size, places)
-        y += _height(one, inner, size)
-    return places
+    font = max(MIN_FONT, round(min(rows / 17, columns / 14)))
+    while font > MIN_FONT and _page_height(page, columns - 2 * font, font) > rows - 2 * font:
+        font -= 1
+    buttons: dict[str, Box] = {}
+    width, x, y = columns - 2 * font, font, font
+    for element in page.top:
+        _draw(canvas, element, x, y, width, font, buttons)
+        y += _height(element, width, font)
+    y = rows - font - sum(_height(element, width, font) for element in page.bottom)
+    for element in page.bottom:
+        _draw(canvas, element, x, y, width, font, buttons)
+        y += _height(element, width, font)
+    return buttons
 
 
-def _needed(page: Page, width: int, size: int) -> int:
-    return sum(_height(one, width, size) for one in (*page.top, *page.bottom)) + size
+def _page_height(page: Page, width: int, font: int) -> int:
+    return sum(_height(element, width, font) for element in (*page.top, *page.bottom)) + font
 
 
-def _letters(words: TextBlock, width: int, size: int) -> tuple[int, list[str]]:
-    """Size and lines of a text."""
-    letters = max(LEAST, round(words.scale * size))
+def _lines(block: TextBlock, width: int, font: int) -> tuple[int, list[str]]:
+    """Font size and lines of a text."""
+    size = max(MIN_FONT, round(block.scale * font))
     while True:
-        lines = [words.text] if words.one_line else wrapped(words.text, width, letters)
-        if letters == LEAST or all(text_width(line, letters) <= width for line in lines):
-            return letters, [fitted(line, width, letters) for line in lines]
-        letters -= 1
+        lines = [block.text] if block.one_line else wrapped(block.text, width, size)
+        if size == MIN_FONT or all(text_width(line, size) <= width for line in lines):
+            return size, [fitted(line, width, size) for line in lines]
+        size -= 1
 
 
-def _height(one: Element, width: int, size: int) -> int:
-    if isinstance(one, TextBlock):
-        letters, lines = _letters(one, width, size)
-        return round(1.35 * letters * len(lines))
-    if isinstance(one, Buttons):
-        return len(_button_rows(one, width, size)) * _button_height(size)
-    return round(
-        size * (one.scale if isinstance(one, Gap) else 0.9 if isinstance(one, Bar) else 1.9)
-    )
+def _height(element: Element, width: int, font: int) -> int:
+    """Pixels that an element needs."""
+    match element:
+        case TextBlock():
+            size, lines = _lines(element, width, font)
+            return round(LINE_HEIGHT * size * len(lines))
+        case Buttons():
+            return len(_button_rows(element, width, font)) * _button_height(font)
+        case Gap():
+            return round(font * element.scale)
+        case Bar():
+            return round(font * 0.9)
+        case Legend():
+            return round(font * 1.9)
 
 
 def _draw(
-    canvas: np.ndarray, one: Element, x: int, y: int, width: int, size: int, places: dict[str, Box]
+    canvas: np.ndarray,
+    element: Element,
+    x: int,
+    y: int,
+    width: int,
+    font: int,
+    buttons: dict[str, Box],
 ) -> None:
-    if isinstance(one, TextBlock):
-        letters, lines = _letters(one, width, size)
-        for number, line in enumerate(lines):
-            base = y + round((1.35 * number + 1) * letters)
-            draw_text(canvas, line, (x, base), letters, one.colour)
-    elif isinstance(one, Bar):
-        end = x + round(width * min(max(one.value, 0.0), 1.0))
-        bottom = y + max(3, size // 3)
-        cv2.rectangle(canvas, (x, y), (x + width, bottom), EDGE, -1)
-        if end > x:
-            cv2.rectangle(canvas, (x, y), (end, bottom), one.colour, -1)
-    elif isinstance(one, Legend):
-        _draw_legend(canvas, one, x, y, width, size)
-    elif isinstance(one, Buttons):
-        _draw_buttons(canvas, one, x, y, width, size, places)
+    """Draws an element at x, y; adds its buttons to `buttons`."""
+    match element:
+        case TextBlock():
+            size, lines = _lines(element, width, font)
+            for number, line in enumerate(lines):
+                baseline = y + round((LINE_HEIGHT * number + 1) * size)
+                draw_text(canvas, line, (x, baseline), size, element.colour)
+        case Bar():
+            _draw_bar(canvas, element, x, y, width, font)
+        case Legend():
+            _draw_legend(canvas, element, x, y, width, font)
+        case Buttons():
+            _draw_buttons(canvas, element, x, y, width, font, buttons)
 
 
-def _draw_legend(canvas: np.ndarray, one: Legend, x: int, y: int, width: int, size: int) -> None:
-    thick, letters = max(4, size // 2), max(LEAST, round(0.75 * size))
-    draw_colours(canvas, one.colormap, x, y, width, thick)
-    base = y + thick + round(1.2 * letters)
-    draw_text(canvas, one.low, (x, base), letters, SOFT)
-    draw_text(canvas, one.high, (x + width - text_width(one.high, letters), base), letters, SOFT)
+def _draw_bar(canvas: np.ndarray, bar: Bar, x: int, y: int, width: int, font: int) -> None:
+    end, bottom = x + round(width * min(max(bar.value, 0.0), 1.0)), y + max(3, font // 3)
+    cv2.rectangle(canvas, (x, y), (x + width, bottom), EDGE, -1)
+    if end > x:
+        cv2.rectangle(canvas, (x, y), (end, bottom), bar.colour, -1)
 
 
-def _button_height(size: int) -> int:
-    return round(2.0 * size)
+def _draw_legend(canvas: np.ndarray, legend: Legend, x: int, y: int, width: int, font: int) -> None:
+    thickness, size = max(4, font // 2), max(MIN_FONT, round(0.75 * font))
+    draw_colours(canvas, legend.colormap, x, y, width, thickness)
+    baseline = y + thickness + round(1.2 * size)
+    draw_text(canvas, legend.low, (x, baseline), size, SOFT)
+    right = x + width - text_width(legend.high, size)
+    draw_text(canvas, legend.high, (right, baseline), size, SOFT)
 
 
-def _button_rows(one: Buttons, width: int, size: int) -> list[list[tuple[str, str, int]]]:
-    """Name, words and width of each button, row by row."""
-    letters = max(LEAST, round(0.72 * size))
+def _button_font(font: int) -> int:
+    return max(MIN_FONT, round(0.72 * font))
+
+
+def _button_height(font: int) -> int:
+    return round(2.0 * font)
+
+
+def _button_rows(buttons: Buttons, width: int, font: int) -> list[list[tuple[str, str, int]]]:
+    """Name, text and width of each button, row by row."""
+    size = _button_font(font)
     rows: list[list[tuple[str, str, int]]] = [[]]
-    for name, words in zip(one.names, one.words, strict=True):
-        wide = text_width(words, letters) + round(1.1 * size)
-        if rows[-1] and sum(w for _, _, w in rows[-1]) + wide > width:
+    for name, text in zip(buttons.names, buttons.texts, strict=True):
+        button_width = text_width(text, size) + round(1.1 * font)
+        if rows[-1] and sum(used for _, _, used in rows[-1]) + button_width > width:
             rows.append([])
-        rows[-1].append((name, words, wide))
+        rows[-1].append((name, text, button_width))
     return rows
 
 
 def _draw_buttons(
-    canvas: np.ndarray, one: Buttons, x: int, y: int, width: int, size: int, places: dict[str, Box]
+    canvas: np.ndarray,
+    buttons: Buttons,
+    x: int,
+    y: int,
+    width: int,
+    font: int,
+    boxes: dict[str, Box],
 ) -> None:
-    letters, height = max(LEAST, round(0.72 * size)), _button_height(size)
-    gap = max(2, size // 5)
-    for number, row in enumerate(_button_rows(one, width, size)):
+    size, height = _button_font(font), _button_height(font)
+    gap = max(2, font // 5)
+    for number, row in enumerate(_button_rows(buttons, width, font)):
         left, top = x, y + number * height
-        for name, words, wide in row:
-            box = left, top, left + wide, top + height
-            frame = (left, top + gap), (left + wide - gap, top + height - gap)
-            chosen = name == one.chosen
+        for name, text, button_width in row:
+            boxes[name] = left, top, left + button_width, top + height
+            frame = (left, top + gap), (left + button_width - gap, top + height - gap)
+            chosen = name == buttons.chosen
             cv2.rectangle(canvas, *frame, WHITE if chosen else EDGE, -1 if chosen else 1)
-            at = left + (wide - gap - text_width(words, letters)) // 2
-            base = top + (height + round(0.7 * letters)) // 2
-            draw_text(canvas, words, (at, base), letters, BACKGROUND if chosen else SOFT)
-            places[name] = box
-            left += wide
+            text_x = left + (button_width - gap - text_width(text, size)) // 2
+            baseline = top + (height + round(0.7 * size)) // 2
+            draw_text(canvas, text, (text_x, baseline), size, BACKGROUND if chosen else SOFT)
+            left += button_width

@@ -1,4 +1,4 @@
-"""The keys on the screen for a PIN, for fingers."""
+"""The PIN pad: keys on the screen, large enough for fingers."""
 
 import cv2
 import numpy as np
@@ -14,27 +14,27 @@ ROWS = (
     ("7", "8", "9"),
     ("back", "0", "enter"),
 )
-"""The keys as they lie; the typed digits are shown in the free fields."""
+"""The grid of keys; the typed digits are shown in the empty cells."""
 
-KEY, EDGE = (52, 52, 58), (130, 130, 140)
+KEY_COLOUR, EDGE = (52, 52, 58), (130, 130, 140)
 
-SIGNS: dict[str, list[list[tuple[float, float]]]] = {
+ICONS: dict[str, list[list[tuple[float, float]]]] = {
     "leave": [[(-1, -1), (1, 1)], [(-1, 1), (1, -1)]],
     "back": [[(1.2, 0), (-1.2, 0)], [(-0.4, -0.8), (-1.2, 0), (-0.4, 0.8)]],
     "enter": [[(-1.1, 0.1), (-0.3, 0.9), (1.1, -0.8)]],
 }
-"""What stands on the keys that are no digits: lines in fifths of the key from its middle."""
+"""Icons of the other keys: lines of points from the key's middle, in fifths of its side."""
 
 
 def key_boxes(size: tuple[int, int]) -> dict[str, Box]:
-    """Where the keys lie.
+    """The boxes of the keys.
 
     Args:
       size: rows and columns of the canvas, from 240 on.
 
     Returns:
-      "0" to "9", "back", "enter", "leave" -> x0, y0, x1, y1; an eighth of the canvas's height or a
-      quarter of its width with the gap between them.
+      "0" to "9", "back", "enter", "leave" -> x0, y0, x1, y1. With its gap, a key is an eighth of
+      the canvas's height or a quarter of its width.
     """
     step, left, top = _grid(size)
     gap = max(2, step // 16)
@@ -51,27 +51,27 @@ def key_boxes(size: tuple[int, int]) -> dict[str, Box]:
     }
 
 
-def draw_pad(canvas: np.ndarray, title: str, line: str, typed: int) -> None:
-    """Draws the keys over a darkened canvas, in place.
+def draw_pad(canvas: np.ndarray, title: str, message: str, typed: int) -> None:
+    """Darkens a canvas and draws the keys over it, in place.
 
     Args:
       canvas: uint8 [H, W, 3] RGB.
-      title: stands at the top.
-      line: a message under it.
-      typed: how many digits were typed, shown as dots.
+      title: the line at the top.
+      message: the line below it.
+      typed: how many digits were typed; each is shown as a dot.
     """
     rows, columns = canvas.shape[:2]
     step, left, top = _grid((rows, columns))
     darken(canvas, (0, 0, columns, rows), 0.15)
     _draw_centred(canvas, title, top - round(1.1 * step), round(0.4 * step), WARNING)
-    _draw_centred(canvas, line, top - round(0.4 * step), round(0.3 * step), WHITE)
+    _draw_centred(canvas, message, top - round(0.4 * step), round(0.3 * step), WHITE)
     _draw_dots(canvas, typed, (left, top, left + 2 * step, top + step))
     for name, box in key_boxes((rows, columns)).items():
         _draw_key(canvas, name, box)
 
 
 def _grid(size: tuple[int, int]) -> tuple[int, int, int]:
-    """The side of a place, and the left and the upper edge of all."""
+    """Side of a cell, and the grid's left and upper edge."""
     rows, columns = size
     step = min(rows // 8, columns // 4)
     height = (len(ROWS) + 2) * step
@@ -81,7 +81,7 @@ def _grid(size: tuple[int, int]) -> tuple[int, int, int]:
 def _draw_centred(
     canvas: np.ndarray, text: str, base: int, size: int, colour: tuple[int, int, int]
 ) -> None:
-    """Draws a line in the middle, smaller where it would not fit."""
+    """Draws a centred line, smaller if it would not fit."""
     columns = canvas.shape[1]
     room = round(0.94 * columns)
     while size > 6 and text_width(text, size) > room:
@@ -90,25 +90,25 @@ def _draw_centred(
 
 
 def _draw_dots(canvas: np.ndarray, typed: int, box: Box) -> None:
-    """Draws up to six dots in a line, the further ones below."""
+    """Draws up to six dots in a row, further ones in a second row."""
     x0, y0, x1, y1 = box
     step = (x1 - x0) / 6
-    lines = 1 if typed <= 6 else 2
+    rows = 1 if typed <= 6 else 2
     for number in range(typed):
         x = x0 + (number % 6 + 0.5) * step
-        y = (y0 + y1) / 2 + (number // 6 - (lines - 1) / 2) * step
+        y = (y0 + y1) / 2 + (number // 6 - (rows - 1) / 2) * step
         cv2.circle(canvas, (round(x), round(y)), max(2, round(step / 4)), WHITE, -1, cv2.LINE_AA)
 
 
 def _draw_key(canvas: np.ndarray, name: str, box: Box) -> None:
     x0, y0, x1, y1 = box
     side = x1 - x0
-    cv2.rectangle(canvas, (x0, y0), (x1 - 1, y1 - 1), KEY, -1)
+    cv2.rectangle(canvas, (x0, y0), (x1 - 1, y1 - 1), KEY_COLOUR, -1)
     cv2.rectangle(canvas, (x0, y0), (x1 - 1, y1 - 1), EDGE, max(1, side // 60))
     x, y = (x0 + x1) // 2, (y0 + y1) // 2
-    if name in SIGNS:
-        for line in SIGNS[name]:
-            points = np.array([(x + side * a / 5, y + side * b / 5) for a, b in line])
+    if name in ICONS:
+        for line in ICONS[name]:
+            points = np.array([(x + side * dx / 5, y + side * dy / 5) for dx, dy in line])
             points = points.round().astype(np.int32)
             cv2.polylines(canvas, [points], False, DIM, max(2, side // 22), cv2.LINE_AA)
     else:

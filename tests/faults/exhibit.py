@@ -182,7 +182,7 @@ def main():
     try:
         settings = start.load(file, tuple(words))
         film = functools.partial(Isolated, Film, [str(folder)])
-        start.start(settings, None, None, open_camera=film, wall=wall)
+        start.start(settings, None, None, open_camera=film, wall_clock=wall)
     except Error as error:
         print(error, file=sys.stderr)
         os._exit(error.exit_code)
@@ -192,7 +192,7 @@ def main():
 def sample_of(kiosk, now):
     """What is reported of a moment."""
     process = psutil.Process()
-    live = kiosk._on_stage == "camera" and kiosk._shown
+    live = kiosk._shown_source == "camera" and kiosk._shown
     return {
         "now": now,
         "state": kiosk.state,

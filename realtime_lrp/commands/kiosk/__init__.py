@@ -1,14 +1,13 @@
-"""`kiosk`: an exhibit that needs no keeper.
+"""`kiosk`: an exhibit that runs for months without anybody looking after it.
 
-    camera -> presence -> states <- opening hours, what parts say is wrong
+    camera -> presence -> states <- opening hours, faults of the parts
        |                    |
-       +---- or clip ----> network -> stage (pages, captions, cards) -> window
+       +---- or clip ----> network -> screen (pages, captions, cards) -> window
 
-`start` finds the configuration that holds and prepares what stays on the disk: a log, the health
-file, the last good configuration, and nothing else. `run` keeps it going, turn by turn of `loop`;
-`states` decides what is shown, `parts` are watched and started again, `stage` draws `pages`,
-`visitor` and `lock` answer keys and touches, `service` talks to systemd; `folder` keeps a second
-exhibit away.
+`start` prepares what is kept on the disk: a log, the health file, the last good configuration, and
+nothing else. `run` runs the loop and reports; `loop` is one turn of it. `states` decides what is
+shown. `source_part` and `relevance_part` watch what can fail and start it again. `presentation`,
+`screen` and `pages` draw, `visitor` and `lock` handle keys and touches, `service` talks to systemd.
 
-No picture, map or answer is ever written: nothing here imports what could.
+No picture, map or answer is ever written: nothing here imports code that could.
 """

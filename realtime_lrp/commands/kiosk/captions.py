@@ -1,7 +1,7 @@
-"""The captions of the exhibit: one file of texts for each language, checked before they are shown.
+"""The captions of the exhibit: one YAML file for each language, checked when they are loaded.
 
-A text is what stands in the file, whatever YAML would make of it ("no" is a word), with each run
-of spaces and line ends as one space. assets/captions/en.yaml says what each text is for.
+All values are read as text ("no" is a word, not false); spaces and line ends become one space.
+assets/captions/en.yaml says what each text is for.
 """
 
 import math
@@ -28,37 +28,38 @@ from realtime_lrp.errors import ConfigError, Error, nearest
 INCLUDED = config.ASSETS / "captions"
 
 SECONDS = "{seconds}"
-"""What a number of seconds is put for."""
+"""Placeholder for a number of seconds."""
 
 
-def _counted(value: Any, info: ValidationInfo) -> str:
+def _text_with_seconds(value: Any, info: ValidationInfo) -> str:
+    """A text that may contain the placeholder."""
     if not isinstance(value, str) or not value.strip():
         raise ValueError("expected a text, in quotes where it has a colon or a # in it")
     text = re.sub(r"[ \t\n]+", " ", value).strip(" ")
-    if troubles := "; ".join(_troubles(text, bool(info.context))):
-        raise ValueError(troubles)
+    if problems := "; ".join(_text_problems(text, bool(info.context))):
+        raise ValueError(problems)
     return text
 
 
-def _plain(value: Any, info: ValidationInfo) -> str:
-    text = _counted(value, info)
+def _text(value: Any, info: ValidationInfo) -> str:
+    text = _text_with_seconds(value, info)
     if SECONDS in text:
-        raise ValueError(f"there is no number to put for {SECONDS} here; write the text without it")
+        raise ValueError(f"there is no number for {SECONDS} here; write the text without it")
     return text
 
 
-def _troubles(text: str, included: bool) -> Iterator[str]:
-    """What keeps a text from being shown as it is meant.
+def _text_problems(text: str, included: bool) -> Iterator[str]:
+    """Yields why a text cannot be shown.
 
-    A test holds that the font draws the included texts, so OpenCV is not imported for them.
+    A test checks that the font draws the included texts, so OpenCV is not imported for them.
     """
     if re.search("[{}\uff5b\uff5d]", text.replace(SECONDS, "")):
         yield f"expected no braces other than {SECONDS}"
     if any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in text):
-        yield "lines are set from left to right; expected a script that is written so"
+        yield "text is drawn left to right; expected a script written that way"
     elif not included and (missing := _missing_in_font(text)):
-        named = ", ".join(map(_named, missing[:10])) + (", ..." if missing[10:] else "")
-        yield f"the font cannot draw {named}; expected other characters"
+        names = ", ".join(map(_character, missing[:10])) + (", ..." if missing[10:] else "")
+        yield f"the font cannot draw {names}; expected other characters"
 
 
 def _missing_in_font(text: str) -> str:
@@ -68,7 +69,7 @@ def _missing_in_font(text: str) -> str:
     return undrawable(text)
 
 
-def _named(letter: str) -> str:
+def _character(letter: str) -> str:
     number = f"U+{ord(letter):04X}"
     return f"{letter} ({number})" if letter.isprintable() else number
 
@@ -79,59 +80,59 @@ def _list(value: Any) -> Any:
     return tuple(value)
 
 
-Text = Annotated[str, BeforeValidator(_plain)]
-Counted = Annotated[str, BeforeValidator(_counted)]
+Text = Annotated[str, BeforeValidator(_text)]
+TextWithSeconds = Annotated[str, BeforeValidator(_text_with_seconds)]
 Texts = Annotated[tuple[Text, ...], BeforeValidator(_list)]
 
 
-class _Part(BaseModel):
+class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Card(_Part):
-    """What is wrong, in plain words, and when it will be over."""
+class Card(_Section):
+    """Explains a fault: what is wrong, and when it should be over."""
 
     title: Text
     text: Text
 
 
-class CountedCard(Card):
-    """A card whose text may have `{seconds}`."""
+class CountdownCard(Card):
+    """A card whose text may contain `{seconds}`."""
 
-    text: Counted
+    text: TextWithSeconds
 
 
-class Cards(_Part):
-    """The card of each trouble."""
+class Cards(_Section):
+    """The card of each fault."""
 
     starting: Card
-    camera: CountedCard
+    camera: CountdownCard
     staff: Card
     frozen: Card
     dark: Card
-    slow: CountedCard
-    hot: CountedCard
-    network: CountedCard
+    slow: CountdownCard
+    hot: CountdownCard
+    network: CountdownCard
 
 
-class Privacy(_Part):
-    """The privacy card, and the words that lead to it."""
+class Privacy(_Section):
+    """The privacy card, and the button that shows it."""
 
     button: Text
     title: Text
     text: Text
 
 
-class Leave(_Part):
-    """What the staff reads."""
+class Leave(_Section):
+    """The texts of the PIN pad."""
 
     title: Text
     pin: Text
     wrong: Text
-    wait: Counted
+    wait: TextWithSeconds
 
 
-class _File(_Part):
+class _CaptionFile(_Section):
     name: Text
     attract: Texts
     attract_drawing: Texts
@@ -147,49 +148,50 @@ class _File(_Part):
     try_drawing: Texts
     try_objects: Texts
     still_there: Text
-    wave: Counted
+    wave: TextWithSeconds
     cards: Cards
     privacy: Privacy
     leave: Leave
     labels: dict[str, Text]
 
 
-class Captions(_File):
-    """The captions of a language; `try` of the file is `try_`.
+class Captions(_CaptionFile):
+    """The captions of one language; the file's key `try` is `try_`.
 
     Attributes:
-      code: the language, as its file is called.
+      code: the language, the name of its file.
     """
 
     code: str
 
     def label(self, name: str) -> str:
-        """The name of a class in this language, or as it is, underscores as spaces."""
+        """A class name in this language; untranslated ones as they are, underscores as spaces."""
         return self.labels.get(name, name.replace("_", " "))
 
 
 def load_captions(languages: Sequence[str], folder: Path | None) -> tuple[Captions, ...]:
-    """The captions of some languages, in their order.
+    """The captions of some languages, in the same order.
 
     Args:
       languages: their codes, such as "en".
-      folder: where LANGUAGE.yaml is looked for first; None, or a language that it lacks: among
-        the included ones.
+      folder: searched first for LANGUAGE.yaml; the included captions are used for languages that it
+        lacks, or if it is None.
 
     Raises:
       ConfigError: a language or a text cannot be used; the message lists every problem.
     """
-    found = list(_each(languages, folder))
-    if wrong := [(where, one) for where, one in found if isinstance(one, Error)]:
-        raise refusal([problem for one in wrong for problem in located_problems(*one)])
-    return tuple(one for _, one in found if isinstance(one, Captions))
+    loaded = list(_load_each(languages, folder))
+    wrong = [(where, result) for where, result in loaded if isinstance(result, Error)]
+    if wrong:
+        raise refusal([problem for item in wrong for problem in located_problems(*item)])
+    return tuple(result for _, result in loaded if isinstance(result, Captions))
 
 
 def wrong_captions(chosen: config.Config) -> Iterator[tuple[Where, Error]]:
-    """Yields what `captions_of` refuses, and where that stands in the configuration."""
-    for where, one in _each(chosen.kiosk.languages, folder_of(chosen)):
-        if isinstance(one, Error):
-            yield where, one
+    """Yields what is wrong with a configuration's captions: the key, and the error."""
+    for where, result in _load_each(chosen.kiosk.languages, folder_of(chosen)):
+        if isinstance(result, Error):
+            yield where, result
 
 
 def folder_of(chosen: config.Config) -> Path | None:
@@ -198,59 +200,60 @@ def folder_of(chosen: config.Config) -> Path | None:
 
 
 def captions_of(chosen: config.Config) -> tuple[Captions, ...]:
-    """`load_captions` of what a configuration names."""
+    """The captions that a configuration names; see `load_captions`."""
     return load_captions(chosen.kiosk.languages, folder_of(chosen))
 
 
 def with_seconds(text: str, seconds: float) -> str:
-    """A text with a number for `{seconds}`: whole, rounded up, at least 1.
+    """Replaces `{seconds}` by a number: whole, rounded up, at least 1.
 
-    What stands behind it, its unit, stays in the same line.
+    A no-break space keeps the number and its unit in one line.
     """
     number = str(max(1, math.ceil(seconds)))
     return text.replace(f"{SECONDS} ", f"{number}\xa0").replace(SECONDS, number)
 
 
-def _each(
+def _load_each(
     languages: Sequence[str], folder: Path | None
 ) -> Iterator[tuple[Where, Captions | Error]]:
-    """Yields where a language stands in the configuration, and its captions or their refusal."""
+    """Yields the configuration's key for each language, and its captions or the error."""
     if folder and not (folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)):
         error = ConfigError(f"expected a folder that can be read; received {folder}")
         yield ("kiosk", "captions"), error
         return
     for number, code in enumerate(languages):
         try:
-            captions: Captions | Error = _captions(code, folder)
+            result: Captions | Error = _captions(code, folder)
         except Error as error:
-            captions = error
-        yield ("kiosk", "languages", number), captions
+            result = error
+        yield ("kiosk", "languages", number), result
 
 
 def _captions(code: str, folder: Path | None) -> Captions:
-    folders = [one for one in (folder, INCLUDED) if one]
+    folders = [folder, INCLUDED] if folder else [INCLUDED]
     if not re.fullmatch("[A-Za-z0-9_-]{1,40}", code):
         raise ConfigError(f"expected letters, digits, - and _; received {code!r}")
-    file = next((f for one in folders if (f := one / f"{code}.yaml").is_file()), None)
+    files = [searched / f"{code}.yaml" for searched in folders]
+    file = next(filter(Path.is_file, files), None)
     if not file:
-        known = sorted({one.stem for folder in folders for one in folder.glob("*.yaml")})
+        known = sorted({path.stem for searched in folders for path in searched.glob("*.yaml")})
         raise ConfigError(f"there is no {code}.yaml in {folders[0]}; there are {', '.join(known)}")
     return Captions.model_construct(code=code, **dict(_read(file)))
 
 
-def _read(file: Path) -> _File:
-    """The texts of a file.
+def _read(file: Path) -> _CaptionFile:
+    """Reads and checks a file.
 
     Raises:
-      ConfigError: it lists all that is wrong with them.
+      ConfigError: something is wrong; the message lists every problem.
     """
     tree = read_file(file, texts=True)
     problems, places = tree.problems, tree.places
     if not isinstance(tree.values, dict):
-        words = "expected names such as 'nothing:' with texts behind them"
-        raise refusal(problems or [Problem(places[()], words)])
+        message = "expected keys such as 'nothing:' followed by texts"
+        raise refusal(problems or [Problem(places[()], message)])
     try:
-        texts = _File.model_validate(tree.values, context=file.parent == INCLUDED)
+        texts = _CaptionFile.model_validate(tree.values, context=file.parent == INCLUDED)
     except ValidationError as error:
         problems += [_problem(detail, places) for detail in error.errors()]
     if problems:
@@ -259,11 +262,11 @@ def _read(file: Path) -> _File:
 
 
 def _problem(detail: Mapping[str, Any], places: Mapping[Where, str]) -> Problem:
-    """One error of pydantic's."""
+    """Translates one of pydantic's errors."""
     at, key = detail["loc"], config.key_of(detail["loc"])
     place = next(places[at[:n]] for n in range(len(at), -1, -1) if at[:n] in places)
     if detail["type"] == "extra_forbidden":
-        close = nearest(key, _legal_keys(_File))
+        close = nearest(key, _legal_keys(_CaptionFile))
         hint = f"; did you mean {close!r}?" if close else ""
         return Problem(place, f"there is no key {key!r}{hint}")
     if detail["type"] == "missing":

@@ -1,4 +1,4 @@
-"""The folder that the exhibit keeps what it knows in, which is that of one process at a time."""
+"""The folder of the exhibit's log and health file, which only one process may use."""
 
 import os
 import tempfile
@@ -12,10 +12,7 @@ from realtime_lrp.errors import UnavailableError
 
 
 def state_folder() -> Path:
-    """Where log, health file and last good configuration are: the service's folder, or the user's.
-
-    It is made where there is none.
-    """
+    """The folder of the service, or the user's own when started by hand; created if missing."""
     try:
         folder = Path(os.environ.get("STATE_DIRECTORY") or user_state_path("realtime-lrp"))
     except RuntimeError:  # a user without a home
@@ -27,14 +24,14 @@ def state_folder() -> Path:
 
 @contextmanager
 def single_instance() -> Iterator[None]:
-    """Lets no second exhibit use the state folder; the system ends that with the process.
+    """Locks the state folder, so that only one exhibit uses it; the lock ends with the process.
 
-    Where folders cannot be locked nothing is refused.
+    Where folders cannot be locked (Windows, some file systems), nothing is refused.
 
     Raises:
-      UnavailableError: another one uses it.
+      UnavailableError: another exhibit is using the folder.
     """
-    lock = _locked(state_folder())
+    lock = _lock(state_folder())
     try:
         yield
     finally:
@@ -42,8 +39,8 @@ def single_instance() -> Iterator[None]:
             os.close(lock)
 
 
-def _locked(folder: Path) -> int | None:
-    """The lock of a folder, which no program that is started gets; None where there is none."""
+def _lock(folder: Path) -> int | None:
+    """A descriptor that holds the lock and is not inherited; None if locking is impossible."""
     try:
         import fcntl  # not on every system
 
@@ -55,8 +52,8 @@ def _locked(folder: Path) -> int | None:
     except BlockingIOError:
         os.close(lock)
         raise UnavailableError(
-            f"The exhibit already runs{_process_with(folder)}. "
-            "Leave that one first, with its key or SIGTERM."
+            f"The exhibit is already running{_process_using(folder)}. "
+            "Stop that one first, with its exit key or SIGTERM."
         ) from None
     except OSError:  # a file system without locks
         os.close(lock)
@@ -64,8 +61,8 @@ def _locked(folder: Path) -> int | None:
     return lock
 
 
-def _process_with(folder: Path) -> str:
-    """The process that has a folder open, in words; "" where the system does not tell."""
+def _process_using(folder: Path) -> str:
+    """Names the process that has the folder open, in brackets; "" if the system hides it."""
     for link in Path("/proc").glob("[0-9]*/fd/*"):
         with suppress(OSError):
             if link.readlink() == folder.resolve():

@@ -1,13 +1,26 @@
-"""The health file: how the exhibit is, for the technician. Nothing in it is about visitors."""
+"""The health file: the exhibit's state as JSON, for the technician; nothing about visitors.
+
+docs/kiosk.md lists its keys.
+"""
 
 import json
 import logging
+import time
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from realtime_lrp.errors import Error, first_line
+import psutil
+
+from realtime_lrp import __version__
+from realtime_lrp.commands.kiosk.loop import Kiosk
+from realtime_lrp.commands.kiosk.restarts import PARTS
+from realtime_lrp.config import Config
+from realtime_lrp.errors import Error, first_line, masked
+from realtime_lrp.realtime.meter import Meter
+from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.system.atomic import atomic_file
 
 PERIOD_S = 5.0
@@ -15,11 +28,11 @@ PERIOD_S = 5.0
 log = logging.getLogger(__name__)
 
 
-class Health:
-    """Replaces a JSON file as a whole, every few seconds and when the state changes.
+class HealthFile:
+    """Replaces a JSON file every few seconds, and when the state changes.
 
-    Its folder is made where there is none. A file that cannot be written stays as it was, which is
-    told once, and is tried again: the exhibit goes on.
+    Its folder is created if missing. If the file cannot be written, the old one stays, the log says
+    so once, and the exhibit goes on; the next write is tried as usual.
 
     Args:
       path: the file.
@@ -28,19 +41,19 @@ class Health:
     def __init__(self, path: Path):
         self._path = path
         self._written_at: float | None = None
-        self._state: object = None
+        self._state = ""
         self._failing = False
         with suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
 
-    def due(self, state: object, now: float) -> bool:
-        """Whether it has to be written."""
+    def is_due(self, state: str, now: float) -> bool:
+        """Whether the file has to be written."""
         if self._written_at is None or state != self._state:
             return True
         return now - self._written_at >= PERIOD_S
 
-    def write(self, facts: Mapping[str, Any], state: object, now: float) -> None:
-        """Writes the facts; `state` is what it is written at once for when it changes."""
+    def write(self, facts: Mapping[str, Any], state: str, now: float) -> None:
+        """Writes the facts; a later `state` that differs from this one is written at once."""
         self._written_at, self._state = now, state
         try:
             with atomic_file(self._path, overwrite=True) as part:
@@ -48,15 +61,73 @@ class Health:
         except (Error, OSError) as error:
             if not self._failing:
                 log.warning(
-                    "the health file is not replaced until it can be written again: %s",
-                    why_not_written(error),
+                    "the health file stays as it is until it can be written again: %s",
+                    write_failure(error),
                 )
             self._failing = True
         else:
             self._failing = False
 
 
-def why_not_written(error: Exception) -> str:
-    """The reason alone: `atomic_file` also says that nothing is left, but the file before is."""
+class HealthReport:
+    """Collects what the health file says.
+
+    Args:
+      path: the health file.
+      stats: the counts.
+      config: the effective configuration.
+      complaint: what is wrong with the configuration that should have been used, or "".
+    """
+
+    def __init__(self, path: Path, stats: Stats, config: Config, complaint: str):
+        self._file, self._stats, self._config = HealthFile(path), stats, config
+        self._complaint = complaint
+        self._frames, self._maps = Meter(), Meter()
+        self._started_at, self._process = time.monotonic(), psutil.Process()
+
+    def write(self, kiosk: Kiosk, ended: bool = False) -> None:
+        """Writes the file if it is due."""
+        now, state = time.monotonic(), "ended" if ended else kiosk.described
+        self._frames.reached(self._stats.frames_shown)
+        self._maps.reached(self._stats.maps)
+        if self._file.is_due(state, now):
+            facts = self._facts(kiosk, now)
+            self._file.write({**facts, "state": "ended"} if ended else facts, state, now)
+
+    def _facts(self, kiosk: Kiosk, now: float) -> dict[str, Any]:
+        config, engine, opens = self._config, kiosk.network.engine, kiosk.opens
+        error = None
+        if kiosk.budget.last_error:
+            text, at = kiosk.budget.last_error
+            error = {"what": text, "when": _timestamp(now - at)}
+        return {
+            "state": str(kiosk.state),
+            "card": kiosk.card or None,
+            "opens": opens and opens.isoformat(timespec="minutes"),
+            "uptime_s": round(now - self._started_at, 1),
+            "fps": round(self._frames.rate(), 1),
+            "maps_per_s": round(self._maps.rate(), 1),
+            "restarts": {part: kiosk.budget.restarts[part] for part in PARTS},
+            "reconnects": kiosk.camera.reconnects,
+            "last_error": error,
+            "camera": f"{masked(config.live.source)}: {masked(kiosk.camera.described)}",
+            "network": config.model.name,
+            "computes": f"{engine.precision} on {engine.device}" if engine else None,
+            "configuration": masked(self._complaint) or "as written",
+            "temperature_c": kiosk.temperature,
+            "memory_mib": round(self._process.memory_info().rss / 2**20),
+            "version": __version__,
+            "pid": self._process.pid,
+            "written": _timestamp(0.0),
+        }
+
+
+def write_failure(error: Exception) -> str:
+    """Why an atomic write failed, without its remark that nothing is left: the old file is."""
     cause = error.__cause__ or error
     return (isinstance(cause, OSError) and cause.strerror) or first_line(cause)
+
+
+def _timestamp(seconds_ago: float) -> str:
+    moment = datetime.fromtimestamp(time.time() - seconds_ago).astimezone()
+    return moment.isoformat(timespec="seconds")

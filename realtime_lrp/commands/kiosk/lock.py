@@ -1,8 +1,8 @@
-"""How staff leave the exhibit: a key or a corner that is held, and a PIN where one is set.
+"""How staff leave the exhibit: they hold a key or a corner, then type a PIN if one is set.
 
-OpenCV's window tells of no key that is let go: one that is held comes again and again, and of what
-comes while a picture is drawn the last one is kept. So only time in which it was asked for, and did
-not come, counts against it. A mouse or finger that is held still tells nothing until it is let go.
+OpenCV reports no key release: a held key is repeated, and of the keys that come while a picture is
+drawn only the last is kept. So a hold ends only when the key was polled for and did not come. A
+mouse or finger that is held still reports nothing until it is released.
 """
 
 import hashlib
@@ -17,138 +17,140 @@ from realtime_lrp.view.pad import key_boxes
 from realtime_lrp.view.window.window import Mouse
 
 HOLD_S = 5.0
-"""How long the key or the corner is held."""
+"""Seconds for which the key or the corner has to be held."""
 
 FIRST_GAP_S, GAP_S, PRESSES = 1.0, 0.4, 40
-"""A key that comes again within this is held: the first time, then each time, and so often in all.
+"""A key counts as held if it repeats within the first gap, then within the second, this often.
 
-Desktops repeat a held key after 0.2 to 0.7 s, then 20 to 40 times a second; nobody taps so fast.
+Desktops repeat a held key after 0.2 to 0.7 s, then 20 to 40 times a second; nobody taps that fast.
 """
 
-REPEATS, DRAWING_S = 10, 2.0
-"""A press that comes after a long turn stands for so many a second: one is kept of each turn.
+REPEATS_PER_S, MAX_TURN_S = 10, 2.0
+"""A press after a long turn counts as this many a second, since only one is kept for each turn.
 
-At most so much of the time between two turns counts as held: beyond, the process stood still.
+At most this much of a turn counts as held: in a longer one the process was stopped.
 """
 
 CORNER = 0.12
-"""Side of the corner as a share of the shorter side of the canvas."""
+"""Side of the corner as a share of the canvas's shorter side."""
 
-PAD_S = 20.0
-"""Without input the pad goes away after this."""
+PAD_TIMEOUT_S = 20.0
+"""The PIN pad disappears after this many seconds without input."""
 
 TRIES = 3
-"""Wrong PINs until none is taken for a while."""
+"""Wrong PINs before the next try has to wait."""
 
-WAIT_S, LONGEST_WAIT_S = 60.0, 900.0
-"""How long none is taken the first time, doubled each time, up to the longest."""
+WAIT_S, MAX_WAIT_S = 60.0, 900.0
+"""Seconds of the first wait, doubled each time, and of the longest."""
 
-DIGITS = 4, 12
-"""The shortest and the longest PIN."""
+PIN_DIGITS = 4, 12
+"""The least and the most digits of a PIN."""
 
 _PAD_KEYS = {"BackSpace": "back", "Delete": "back", "Return": "enter", "Escape": "leave"}
 _PAD_KEYS |= {digit: digit for digit in "0123456789"}
 
 
 @dataclass(frozen=True)
-class _Presses:
-    """A key that comes again and again.
+class _Hold:
+    """Repeats of one key that belong together.
 
     Attributes:
-      first, last: since when it may have been held, to a turn, and when it came last.
-      count: how often it came, or would have come if each turn had kept all.
-      again: whether it came more than once.
+      first: earliest time at which the key may have gone down.
+      last: when it last came.
+      count: how often it came, or would have come if no turn had dropped any.
+      repeated: whether it came more than once.
     """
 
     first: float
     last: float
     count: float
-    again: bool
+    repeated: bool
 
-    def goes_on(self, asked: float) -> bool:
-        """Whether it is still held after it was asked for, and did not come, until a moment."""
-        return asked - self.last <= (GAP_S if self.again else FIRST_GAP_S)
+    def lasts_until(self, polled: float) -> bool:
+        """Whether the key still counts as held when it was polled for in vain."""
+        return polled - self.last <= (GAP_S if self.repeated else FIRST_GAP_S)
 
     @property
-    def held(self) -> float:
-        """0 to 1, how much of the hold is done."""
+    def progress(self) -> float:
+        """Share of the hold that is done, 0 to 1."""
         return min((self.last - self.first) / HOLD_S, self.count / PRESSES)
 
 
 class ExitLock:
-    """Hears whether somebody holds the key or the corner, and asks for the PIN.
+    """Notices when the key or the corner is held, and asks for the PIN.
 
     Args:
       key: a name out of `config.names.KEYS`.
       corner: "top-left", "top-right", "bottom-left", "bottom-right" or "none".
-      pin: what `hash_pin` gave, or None: no PIN is asked for.
+      pin: what `hash_pin` returned, or None: no PIN is asked for.
 
     Attributes:
-      held: 0 to 1, how much of the hold is done.
-      asking: whether the pad is shown.
+      held: share of the hold that is done, 0 to 1.
+      asking: whether the PIN pad is shown.
       wrong: whether the last PIN was wrong.
-      waits_s: whole seconds for which no PIN is taken, 0 where one is.
+      wait_s: whole seconds until a PIN is accepted again, 0 if one is.
       opened: whether the exhibit may end.
     """
 
     def __init__(self, key: str, corner: str, pin: str | None):
         self.held = 0.0
         self.asking = self.wrong = self.opened = False
-        self.waits_s = 0
+        self.wait_s = 0
         self._key, self._corner, self._pin = key, corner, pin
-        self._pressed: _Presses | None = None
-        self._heard = math.inf  # when it was asked last what happened
-        self._touched: float | None = None  # the corner: since when
-        self._down = False
-        self._typed = ""
-        self._used = 0.0
-        self._wrong_ones, self._waits = 0, 0
-        self._waits_until = -math.inf
+        self._hold: _Hold | None = None
+        self._polled_at = math.inf
+        self._corner_since: float | None = None
+        self._button_down = False
+        self._digits = ""
+        self._used_at = 0.0
+        self._wrong_count, self._waits = 0, 0
+        self._wait_until = -math.inf
 
     @property
     def typed(self) -> int:
-        """How many digits of a PIN stand there."""
-        return len(self._typed)
+        """How many digits have been typed."""
+        return len(self._digits)
 
     def handle(
         self, events: Sequence[str | Mouse], size: tuple[int, int], now: float
     ) -> list[str | Mouse]:
-        """Takes in what happened; to be called also where nothing did, for time passes.
+        """Processes events; has to be called without events as well, because time passes.
 
         Args:
           events: keys and the mouse, oldest first.
           size: rows and columns of the canvas.
-          now: seconds of a clock that never goes back.
+          now: seconds of a monotonic clock.
 
         Returns:
-          The events that are for the exhibit: none while the PIN is asked for.
+          The events for the exhibit: none while the PIN is asked for.
         """
-        asked = self.asking
+        asking = self.asking
         for event in events:
             if isinstance(event, Mouse):
-                self._move(event, size, now)
+                self._handle_mouse(event, size, now)
             else:
-                self._press(event, now)
-        if self._pressed and not self._pressed.goes_on(now):
-            self._pressed = None
-        self._heard = now
+                self._handle_key(event, now)
+        if self._hold and not self._hold.lasts_until(now):
+            self._hold = None
+        self._polled_at = now
         if not self.asking:
-            self._look(now)
-        elif now - self._used >= PAD_S:
-            self._leave()
-        self.waits_s = math.ceil(max(0.0, self._waits_until - now))
-        return [] if asked else list(events)
+            self._check_hold(now)
+        elif now - self._used_at >= PAD_TIMEOUT_S:
+            self._close_pad()
+        self.wait_s = math.ceil(max(0.0, self._wait_until - now))
+        return [] if asking else list(events)
 
-    def let_go(self) -> None:
-        """Nothing is held any more: the window was gone, which is not told of what is let go."""
-        self._pressed = self._touched = None
-        self._down = False
+    def release_all(self) -> None:
+        """Ends all holds; for a window that was lost, and never reports the release."""
+        self._hold = self._corner_since = None
+        self._button_down = False
 
-    def _move(self, mouse: Mouse, size: tuple[int, int], now: float) -> None:
-        left = mouse.button == "left"
-        began, self._down = left and not self._down, left
-        inside = left and not self.asking and self._in_corner(mouse, size)
-        self._touched = (now if self._touched is None else self._touched) if inside else None
+    def _handle_mouse(self, mouse: Mouse, size: tuple[int, int], now: float) -> None:
+        down = mouse.button == "left"
+        began, self._button_down = down and not self._button_down, down
+        in_corner = down and not self.asking and self._in_corner(mouse, size)
+        since = now if self._corner_since is None else self._corner_since
+        self._corner_since = since if in_corner else None
         if began and self.asking and (name := mouse.over(key_boxes(size))):
             self._type(name, now)
 
@@ -158,64 +160,63 @@ class ExitLock:
         y = size[0] - 1 - mouse.y if self._corner.startswith("bottom") else mouse.y
         return self._corner != "none" and max(x, y) < side
 
-    def _press(self, key: str, now: float) -> None:
-        pressed = self._pressed
-        again = pressed if pressed and pressed.goes_on(self._heard) else None
-        since = max(self._heard, again.last if again else -math.inf, now - DRAWING_S)
-        count = max(1.0, REPEATS * (now - since))
+    def _handle_key(self, key: str, now: float) -> None:
+        hold = self._hold if self._hold and self._hold.lasts_until(self._polled_at) else None
+        since = max(self._polled_at, hold.last if hold else -math.inf, now - MAX_TURN_S)
+        count = max(1.0, REPEATS_PER_S * (now - since))
         if key != self._key:
-            self._pressed = None
-        elif again:
-            self._pressed = _Presses(again.first, now, again.count + count, True)
+            self._hold = None
+        elif hold:
+            self._hold = _Hold(hold.first, now, hold.count + count, True)
         elif not self.asking:
-            self._pressed = _Presses(min(since, now), now, count, False)
-        # The key that opened the pad goes on coming until it is let go: it is no input.
-        if self.asking and key in _PAD_KEYS and not (key == self._key and again):
+            self._hold = _Hold(min(since, now), now, count, False)
+        # The key that opened the pad repeats until it is released: that is no input.
+        if self.asking and key in _PAD_KEYS and not (key == self._key and hold):
             self._type(_PAD_KEYS[key], now)
 
-    def _look(self, now: float) -> None:
-        """Looks whether the hold is done."""
-        by_key = self._pressed.held if self._pressed else 0.0
-        by_touch = (now - self._touched) / HOLD_S if self._touched is not None else 0.0
-        self.held = min(1.0, max(by_key, by_touch))
+    def _check_hold(self, now: float) -> None:
+        """Opens the lock, or the PIN pad, when the hold is done."""
+        by_key = self._hold.progress if self._hold else 0.0
+        by_corner = (now - self._corner_since) / HOLD_S if self._corner_since is not None else 0.0
+        self.held = min(1.0, max(by_key, by_corner))
         if self.held == 1.0:
-            self.held, self._touched, self._used = 0.0, None, now
+            self.held, self._corner_since, self._used_at = 0.0, None, now
             self.asking = self._pin is not None
             self.opened = not self.asking
 
     def _type(self, name: str, now: float) -> None:
-        self._used = now
+        self._used_at = now
         if name == "leave":
-            self._leave()
-        elif now < self._waits_until:
+            self._close_pad()
+        elif now < self._wait_until:
             return
         elif name == "enter":
-            self._try(now)
+            self._try_pin(now)
         elif name == "back":
-            self._typed = self._typed[:-1]
-        elif self.typed < DIGITS[1]:
-            self._typed, self.wrong = self._typed + name, False
+            self._digits = self._digits[:-1]
+        elif self.typed < PIN_DIGITS[1]:
+            self._digits, self.wrong = self._digits + name, False
 
-    def _try(self, now: float) -> None:
-        if not self._typed:
+    def _try_pin(self, now: float) -> None:
+        if not self._digits:
             return
-        pin, self._typed = self._typed, ""
+        pin, self._digits = self._digits, ""
         if self._pin and pin_fits(pin, self._pin):
             self.opened, self.asking = True, False
             return
         self.wrong = True
-        self._wrong_ones += 1
-        if self._wrong_ones % TRIES == 0:
-            self._waits_until = now + min(WAIT_S * 2**self._waits, LONGEST_WAIT_S)
+        self._wrong_count += 1
+        if self._wrong_count % TRIES == 0:
+            self._wait_until = now + min(WAIT_S * 2**self._waits, MAX_WAIT_S)
             self._waits += 1
 
-    def _leave(self) -> None:
+    def _close_pad(self) -> None:
         self.asking = self.wrong = False
-        self._typed = ""
+        self._digits = ""
 
 
 def hash_pin(pin: str) -> str:
-    """What the configuration keeps of a PIN: "scrypt:SALT:HASH".
+    """The hash of a PIN for the configuration: "scrypt:SALT:HASH".
 
     Args:
       pin: 4 to 12 digits.
@@ -223,17 +224,17 @@ def hash_pin(pin: str) -> str:
     Raises:
       ValueError: it is something else.
     """
-    if not re.fullmatch(rf"[0-9]{{{DIGITS[0]},{DIGITS[1]}}}", pin):
-        raise ValueError(f"Expected a PIN of {DIGITS[0]} to {DIGITS[1]} digits.")
+    if not re.fullmatch(rf"[0-9]{{{PIN_DIGITS[0]},{PIN_DIGITS[1]}}}", pin):
+        raise ValueError(f"Expected a PIN of {PIN_DIGITS[0]} to {PIN_DIGITS[1]} digits.")
     salt = os.urandom(16)
-    return f"scrypt:{salt.hex()}:{_hashed(pin, salt).hex()}"
+    return f"scrypt:{salt.hex()}:{_scrypt(pin, salt).hex()}"
 
 
 def pin_fits(pin: str, hashed: str) -> bool:
-    """Whether a PIN is the one of which `hash_pin` made `hashed`; takes some 50 ms."""
+    """Whether `hashed` is the hash of a PIN; takes about 50 ms."""
     _, salt, expected = hashed.split(":")
-    return hmac.compare_digest(_hashed(pin, bytes.fromhex(salt)), bytes.fromhex(expected))
+    return hmac.compare_digest(_scrypt(pin, bytes.fromhex(salt)), bytes.fromhex(expected))
 
 
-def _hashed(pin: str, salt: bytes) -> bytes:
+def _scrypt(pin: str, salt: bytes) -> bytes:
     return hashlib.scrypt(pin.encode(), salt=salt, n=2**14, r=8, p=1, dklen=32)

@@ -1,4 +1,7 @@
-"""The exhibit, turn by turn, on the main thread: it listens, looks, decides and draws."""
+"""The exhibit's main loop, one turn at a time: read input, take pictures, decide, draw.
+
+`Kiosk` decides what is shown, on the main thread; how it looks is decided in `presentation`.
+"""
 
 import functools
 import logging
@@ -10,74 +13,51 @@ import numpy as np
 
 from realtime_lrp.commands.kiosk.captions import Captions
 from realtime_lrp.commands.kiosk.lock import ExitLock
-from realtime_lrp.commands.kiosk.pages import PageBuilder
+from realtime_lrp.commands.kiosk.null_window import NullWindow
+from realtime_lrp.commands.kiosk.presentation import Presentation
 from realtime_lrp.commands.kiosk.relevance_part import RelevancePart
 from realtime_lrp.commands.kiosk.restarts import Fault, RestartBudget
-from realtime_lrp.commands.kiosk.screen import ScreenArtist, ScreenContent, canvas_size
+from realtime_lrp.commands.kiosk.screen import ScreenContent, canvas_size
 from realtime_lrp.commands.kiosk.source_part import SourcePart
 from realtime_lrp.commands.kiosk.sources import ClipSource, camera_opener, checked_and_mirrored
 from realtime_lrp.commands.kiosk.states import Observation, State, StateMachine
 from realtime_lrp.commands.kiosk.temperature import TemperatureWatch
-from realtime_lrp.commands.kiosk.visitor import NOTHING, SmoothedAnswer, VisitorChoices
+from realtime_lrp.commands.kiosk.visitor import SmoothedAnswer, VisitorChoices, knows_nothing
 from realtime_lrp.config import Config
 from realtime_lrp.config.hours import parse_hours
-from realtime_lrp.engine.engine import Engine
 from realtime_lrp.realtime.capture import OpenSource
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.system import memory
 from realtime_lrp.video.presence import Presence
-from realtime_lrp.view.colormaps import by_sign
 from realtime_lrp.view.exhibit import Page
-from realtime_lrp.view.scene import Look
-from realtime_lrp.view.text import undrawable
 from realtime_lrp.view.window.full_screen import FullScreen
 from realtime_lrp.view.window.window import Mouse
 
 CLOSED_FPS = 2.0
 POLL_S = 0.02
-"""So long a turn of the loop waits for a picture, or for the next drawing."""
+"""Seconds that a turn waits for a picture, or until the next drawing."""
 
-TYPING_S = 0.001
-"""The same while a PIN is typed: OpenCV keeps one key of those that come between two turns."""
+TYPING_POLL_S = 0.001
+"""The same while a PIN is typed: OpenCV keeps only the last key that came between two turns."""
 
-PAIR_S = 2.0
-"""Of a clip the pictures are shown with their own maps, unless these come later than this."""
+MAX_CLIP_LAG_S = 2.0
+"""A clip's picture is shown together with its own map, unless that is further behind than this."""
 
 SYMBOL_S = 300.0
-"""A symbol counts as somebody for so long after the last motion: one may be left lying about."""
+"""Seconds after the last motion for which a symbol counts as a visitor; it may be left behind."""
 
 SWAP_S = 600.0
-"""Seconds after which picture and page change sides, while nobody is there."""
+"""Seconds after which picture and page change sides while nobody is there."""
 
 BLIND = ("starting", "camera", "staff", "frozen", "dark")
-"""Cards of a camera that sees nobody."""
+"""Cards during which the camera cannot see anybody."""
 
-BEHIND_CAMERA = ("network", "slow", "hot")
-"""Cards that have the camera's picture behind them if it was there before."""
+OVER_CAMERA = ("network", "slow", "hot")
+"""Cards that keep the camera's picture behind them, if it was there before."""
 
 log = logging.getLogger(__name__)
-
-
-class NullWindow:
-    """Stands for the window where there is none."""
-
-    size = (720, 1280)
-    reopened = 0
-
-    def events(self) -> list[str | Mouse]:
-        """Nothing happens."""
-        return []
-
-    def show(self, picture: np.ndarray) -> None:
-        """Shows nothing."""
-
-    def tend(self) -> None:
-        """Nothing is to be done."""
-
-    def close(self) -> None:
-        """Nothing is to be taken away."""
 
 
 class Kiosk:
@@ -85,12 +65,12 @@ class Kiosk:
 
     Args:
       config: the effective configuration.
-      captions: in every language.
-      window: where it is shown, like `FullScreen`.
+      captions: those of each language.
+      window: where it is shown.
       stats: counts pictures and maps.
       open_camera: opens the camera; None: the one of the configuration.
-      clock: seconds that never go back.
-      wall: date and time, for the opening hours.
+      clock: a monotonic clock in seconds.
+      wall_clock: date and time, for the opening hours.
 
     Attributes:
       state: what is shown.
@@ -107,20 +87,17 @@ class Kiosk:
         stats: Stats,
         open_camera: OpenSource | None = None,
         clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], datetime] = datetime.now,
+        wall_clock: Callable[[], datetime] = datetime.now,
     ):
         kiosk, now = config.kiosk, clock()
-        self._config, self._captions, self._window, self._stats = config, captions, window, stats
-        self._clock, self._wall = clock, wall
+        self._config, self._window, self._stats = config, window, stats
+        self._clock, self._wall_clock = clock, wall_clock
         self._hours = parse_hours(kiosk.hours)
         self._machine = StateMachine(kiosk.idle_seconds, kiosk.countdown_seconds, now)
         self._visitor = VisitorChoices(len(captions), kiosk.language_seconds, now)
         self._lock = ExitLock(kiosk.exit_key, kiosk.exit_corner, kiosk.pin)
-        self._presence, self._answer, self._heat = (
-            Presence(),
-            SmoothedAnswer(),
-            TemperatureWatch(kiosk.hot),
-        )
+        self._presence, self._answer = Presence(), SmoothedAnswer()
+        self._processor = TemperatureWatch(kiosk.hot)
         self.budget = RestartBudget()
         self.camera = SourcePart(
             "camera",
@@ -128,53 +105,54 @@ class Kiosk:
             lambda picture: checked_and_mirrored(picture, config.input.mirror),
             self.budget,
         )
-        open_clips = functools.partial(ClipSource, kiosk.clips, self._note)
+        open_clips = functools.partial(ClipSource, kiosk.clips, self._note_error)
         self._clip = SourcePart("clip", open_clips, lambda picture: picture, self.budget)
         self.network = RelevancePart(config, stats, self.budget, now)
-        self._prepared_for: Engine | None = None
-        self._stage, self._exhibit = self._prepared(signed=False)
+        self._presentation = Presentation(config, captions, self._note_error)
         self.state, self.card = self._machine.state, "starting"
-        self._trouble: Fault | None = Fault("starting")
-        self._on_stage, self._maps_after = "clip", 0
+        self._open = True
+        self._fault: Fault | None = Fault("starting")
+        self._shown_source = "clip"  # or "camera", or "" while closed
         self._shown: Item[np.ndarray] | None = None
+        self._maps_after = 0  # maps of earlier pictures belong to another source
         self._moved_at = -SYMBOL_S
         self._swapped = False
         self._drawn_at = -1.0
 
     @property
     def left(self) -> bool:
-        """Whether the staff left it."""
+        """Whether staff ended the exhibit."""
         return self._lock.opened
 
     def step(self) -> bool:
-        """One turn of the loop; whether the screen was drawn.
+        """One turn; returns whether the screen was drawn.
 
         Raises:
-          Error: the network cannot be loaded, and never was.
-          TemporaryError: a part had to be started again too often.
+          Error: the network never loaded, and only another configuration can mend that.
+          TemporaryError: a part was restarted too often.
         """
         now = self._clock()
-        self._listen(now)
-        self._tend(now)
-        fresh = self._look(now)
+        self._handle_input(now)
+        self._update_parts(now)
+        fresh = self._take_picture(now)
         self._decide(now)
-        if not self._due(now, fresh):
+        if not self._is_drawing_due(now, fresh):
             return False
         self._draw(now)
         return True
 
     def end(self) -> None:
-        """Closes the account and gives the camera back."""
+        """Completes the stats and releases the camera."""
         self._stats.frames_captured = self.camera.captured
         self._stats.reconnects = self.camera.reconnects
         for part in (self.camera, self._clip):
             part.release()
-        self.network.end()
+        self.network.stop()
 
     @property
     def temperature(self) -> float | None:
-        """Degrees Celsius of the processor, None where that is not known."""
-        return self._heat.temperature
+        """Degrees Celsius of the processor; None if no sensor gives it."""
+        return self._processor.temperature
 
     @property
     def answer(self) -> str:
@@ -183,189 +161,175 @@ class Kiosk:
 
     @property
     def opens(self) -> datetime | None:
-        """When it opens; None while it is open."""
-        now = self._wall()
+        """When it opens next; None while it is open."""
+        now = self._wall_clock()
         return None if self._hours.is_open(now) else self._hours.next_change(now)
-
-    def _listen(self, now: float) -> None:
-        size = canvas_size(self._window.size)
-        events = self._window.events()
-        if self._window.reopened > self.budget.spent["window"]:  # what was held there is let go
-            self.budget.spent["window"] = self._window.reopened
-            self._lock.let_go()
-            events = [*events, Mouse(0, 0, "")]
-        events = self._lock.handle(events, size, now)
-        self._visitor.handle(events, self._stage.places, now)
-
-    def _tend(self, now: float) -> None:
-        self._open = self._hours.is_open(self._wall())
-        self.camera.tend(self._open, now)
-        self._clip.tend(self._on_stage == "clip", now)
-        self.network.tend(now)
-        engine = self.network.engine
-        if engine and engine is not self._prepared_for:
-            self._prepared_for = engine
-            self._stage, self._exhibit = self._prepared(engine.explainer.signed)
-            self._check_labels(engine)
-
-    def _look(self, now: float) -> bool:
-        """Takes in the newest pictures; whether the one on the stage is new."""
-        live = self._on_stage == "camera"
-        wait_s = POLL_S if live and not self._lock.asking else 0.0
-        frame = self.camera.newest(wait_s)
-        if frame and self._presence.look(frame.value, now):
-            self._moved_at = now
-        if not live:
-            frame = None
-            if self._is_time(now) and self._on_stage == "clip":
-                frame = self._clip.newest(0.0)
-        if frame is None:
-            return False
-        self._shown = frame
-        if self._rests:
-            self.network.rest()
-        else:
-            self.network.show(frame.value, frame.time, now)
-        return True
-
-    @property
-    def _rests(self) -> bool:
-        """Whether the network has to cool down."""
-        return self._trouble is not None and self._trouble.card == "hot"
-
-    def _decide(self, now: float) -> None:
-        self._trouble = self._what_is_wrong(now) if self._open else None
-        card = self._trouble.card if self._trouble else ""
-        seen = Observation(now, self._open, card, self._is_somebody_there(now, card))
-        before = self.state, self.card
-        self.state = self._machine.step(seen)
-        self.card = card if self.state == State.CARD else ""
-        if (self.state, self.card) != before:
-            self._changed(*before, now)
-        if self.state in (State.ATTRACT, State.CARD):
-            self._swapped = bool(int(now / SWAP_S) % 2)
-
-    def _what_is_wrong(self, now: float) -> Fault | None:
-        network, camera = self.network.trouble(now), self.camera.trouble(now)
-        if network and network.card == "starting":
-            return network
-        return self._heat.trouble(now) or camera or network
-
-    def _is_somebody_there(self, now: float, card: str) -> bool:
-        if self._presence.present and card not in BLIND:
-            return True
-        knows_nothing = self.network.engine and NOTHING in (
-            self.network.engine.network.labels or ()
-        )
-        symbol = bool(knows_nothing and self._answer.name and self._on_stage == "camera")
-        return symbol and now - self._moved_at < SYMBOL_S
-
-    def _changed(self, state: State, card: str, now: float) -> None:
-        words = (f"{state} ({card})" if card else state, self.described)
-        log.info("%s -> %s", *words)
-        if self.state == State.CLOSED:
-            self._presence.forget()
-        elif self.state == State.ATTRACT:
-            self._visitor.go(now)
-            memory.give_back()
-        elif self.state == State.ACTIVE:
-            self._visitor.come(now)
-        on_stage = self._what_is_on_stage()
-        if on_stage != self._on_stage:
-            self._on_stage, self._shown = on_stage, None
-            self._maps_after = self.network.shown
-            self._answer.hear(None)
-            self.network.rest()
 
     @property
     def described(self) -> str:
-        """The state, and the card."""
+        """The state, with the card."""
         return f"{self.state} ({self.card})" if self.card else str(self.state)
 
-    def _what_is_on_stage(self) -> str:
+    def _handle_input(self, now: float) -> None:
+        size = canvas_size(self._window.size)
+        events = self._window.events()
+        if self._window.reopened > self.budget.restarts["window"]:
+            self.budget.restarts["window"] = self._window.reopened
+            self._lock.release_all()  # the old window reported no release
+            events = [*events, Mouse(0, 0, "")]
+        events = self._lock.handle(events, size, now)
+        self._visitor.handle(events, self._presentation.buttons, now)
+
+    def _update_parts(self, now: float) -> None:
+        self._open = self._hours.is_open(self._wall_clock())
+        self.camera.update(self._open, now)
+        self._clip.update(self._shown_source == "clip", now)
+        self.network.update(now)
+        self._presentation.use(self.network.engine)
+
+    def _take_picture(self, now: float) -> bool:
+        """Takes the newest pictures; returns whether the one that is shown is new."""
+        live = self._shown_source == "camera"
+        frame = self.camera.newest(POLL_S if live and not self._lock.asking else 0.0)
+        if frame and self._presence.look(frame.value, now):
+            self._moved_at = now
+        if not live:
+            clip_due = self._shown_source == "clip" and self._is_next_drawing_due(now)
+            frame = self._clip.newest(0.0) if clip_due else None
+        if frame is None:
+            return False
+        self._shown = frame
+        if self._is_cooling:
+            self.network.pause()
+        else:
+            self.network.submit(frame.value, frame.time, now)
+        return True
+
+    @property
+    def _is_cooling(self) -> bool:
+        """Whether the network rests because the processor is too hot."""
+        return self._fault is not None and self._fault.card == "hot"
+
+    def _decide(self, now: float) -> None:
+        """Decides what is shown: state, card, sides."""
+        self._fault = self._find_fault(now) if self._open else None
+        card = self._fault.card if self._fault else ""
+        before = self.state, self.card
+        self.state = self._machine.step(
+            Observation(now, self._open, card, self._is_visitor_there(now, card))
+        )
+        self.card = card if self.state == State.CARD else ""
+        if (self.state, self.card) != before:
+            self._enter_state(*before, now)
+        if self.state in (State.ATTRACT, State.CARD):
+            self._swapped = bool(int(now / SWAP_S) % 2)
+
+    def _find_fault(self, now: float) -> Fault | None:
+        network, camera = self.network.fault(now), self.camera.fault(now)
+        if network and network.card == "starting":
+            return network
+        return self._processor.fault(now) or camera or network
+
+    def _is_visitor_there(self, now: float, card: str) -> bool:
+        if self._presence.present and card not in BLIND:
+            return True
+        engine = self.network.engine
+        if engine is None or not knows_nothing(engine):
+            return False
+        symbol_seen = bool(self._answer.name) and self._shown_source == "camera"
+        return symbol_seen and now - self._moved_at < SYMBOL_S
+
+    def _enter_state(self, old_state: State, old_card: str, now: float) -> None:
+        old = f"{old_state} ({old_card})" if old_card else str(old_state)
+        log.info("%s -> %s", old, self.described)
+        if self.state == State.CLOSED:
+            self._presence.forget()
+        elif self.state == State.ATTRACT:
+            self._visitor.visitor_left(now)
+            memory.give_back()
+        elif self.state == State.ACTIVE:
+            self._visitor.visitor_came(now)
+        source = self._choose_source()
+        if source != self._shown_source:
+            self._shown_source, self._shown = source, None
+            self._maps_after = self.network.submitted
+            self._answer.reset()
+            self.network.pause()
+
+    def _choose_source(self) -> str:
+        """Whose pictures the present state shows: "camera", "clip" or ""."""
         if self.state == State.CLOSED:
             return ""
         if self.state in (State.ACTIVE, State.IDLE):
             return "camera"
-        keeps = self.state == State.CARD and self.card in BEHIND_CAMERA
-        return "camera" if keeps and self._on_stage == "camera" else "clip"
+        stays = self.card in OVER_CAMERA and self._shown_source == "camera"
+        return "camera" if stays else "clip"
 
-    def _is_time(self, now: float) -> bool:
-        """Whether the screen is drawn although nothing is new."""
-        rests = self.state == State.CLOSED and not (self._lock.asking or self._lock.held)
-        fps = CLOSED_FPS if rests else self._config.kiosk.attract_fps
+    def _is_next_drawing_due(self, now: float) -> bool:
+        """Whether the screen has to be drawn even if no picture is new."""
+        dark = self.state == State.CLOSED and not (self._lock.asking or self._lock.held)
+        fps = CLOSED_FPS if dark else self._config.kiosk.attract_fps
         return now - self._drawn_at >= 1 / fps
 
-    def _due(self, now: float, fresh: bool) -> bool:
-        if (fresh and self._on_stage == "camera") or self._is_time(now):
+    def _is_drawing_due(self, now: float, fresh: bool) -> bool:
+        live = self._shown_source == "camera"
+        if (fresh and live) or self._is_next_drawing_due(now):
             return True
-        if self._on_stage != "camera":
-            time.sleep(TYPING_S if self._lock.asking else POLL_S)
+        if not live:
+            time.sleep(TYPING_POLL_S if self._lock.asking else POLL_S)
         return False
 
     def _draw(self, now: float) -> None:
-        size, made = canvas_size(self._window.size), self._made()
-        self._answer.hear(made)
-        view = None if self.state == State.CLOSED else self._view(made, now)
-        words = self._captions[0 if self._lock.asking else self._visitor.language(now)]
-        canvas = self._stage.draw(size, view, words, self._lock, now)
-        self._count(made)
+        explained = self._newest_map()
+        self._answer.update(explained)
+        content = None if self.state == State.CLOSED else self._content(explained, now)
+        language = 0 if self._lock.asking else self._visitor.language(now)
+        size = canvas_size(self._window.size)
+        canvas = self._presentation.draw(size, content, language, self._lock, now)
+        self._count_ages(explained)
         self._window.show(canvas)
         self._window.tend()
         self._drawn_at = now
         self._stats.frames_shown += 1
 
-    def _made(self) -> ExplainedFrame | None:
-        """The newest map of what is on the stage."""
-        made = None if self._rests else self.network.newest(self._maps_after)
-        if made is None or self._on_stage == "camera":
-            return made
-        behind = self.network.shown - made.frame.number
-        return made if behind <= PAIR_S * self._config.kiosk.attract_fps else None
+    def _newest_map(self) -> ExplainedFrame | None:
+        """The newest map of the source that is shown."""
+        explained = None if self._is_cooling else self.network.newest(self._maps_after)
+        if explained is None or self._shown_source == "camera":
+            return explained
+        behind = self.network.submitted - explained.frame.number
+        return explained if behind <= MAX_CLIP_LAG_S * self._config.kiosk.attract_fps else None
 
-    def _view(self, made: ExplainedFrame | None, now: float) -> ScreenContent:
-        # A clip's pictures are too far apart for a map to be carried along.
-        shown = made.frame if made and self._on_stage == "clip" else self._shown
+    def _content(self, explained: ExplainedFrame | None, now: float) -> ScreenContent:
+        # A clip's pictures are too far apart for a map to follow the motion between them.
+        with_own_map = explained is not None and self._shown_source == "clip"
+        shown = explained.frame if explained and with_own_map else self._shown
         return ScreenContent(
             picture=shown.value if shown else None,
-            made=made if self._answer.is_of(made) else None,
+            explained=explained if self._answer.belongs_to(explained) else None,
             page=self._page(now),
-            trouble=self._trouble if self.state == State.CARD else None,
+            fault=self._fault if self.state == State.CARD else None,
             privacy=self._visitor.privacy(now),
             swapped=self._swapped,
         )
 
     def _page(self, now: float) -> Page:
-        language, machine, exhibit = self._visitor.language(now), self._machine, self._exhibit
+        language, machine = self._visitor.language(now), self._machine
+        pages = self._presentation.pages
         if self.state == State.IDLE:
-            return exhibit.idle(language, machine.countdown(now), machine.countdown_s)
-        if self._on_stage == "camera":
+            return pages.idle(language, machine.countdown(now), machine.countdown_s)
+        if self._shown_source == "camera":
             answer = self._answer
-            return exhibit.active(language, answer.name, answer.share, now - machine.since)
-        return exhibit.attract(language, now)
+            return pages.active(language, answer.name, answer.share, now - machine.since)
+        return pages.attract(language, now)
 
-    def _count(self, made: ExplainedFrame | None) -> None:
-        if self._on_stage == "camera" and self._shown and self.state != State.CARD:
+    def _count_ages(self, explained: ExplainedFrame | None) -> None:
+        """Notes how old the picture and the map on the screen are."""
+        if self._shown_source == "camera" and self._shown and self.state != State.CARD:
             now = time.monotonic()
             self._stats.frame_age_ms.append(1000 * (now - self._shown.time))
-            if made:
-                self._stats.map_age_ms.append(1000 * (now - made.frame.time))
+            if explained:
+                self._stats.map_age_ms.append(1000 * (now - explained.frame.time))
 
-    def _note(self, error: str) -> None:
-        self.budget.note(error, self._clock())
-
-    def _check_labels(self, engine: Engine) -> None:
-        """Tells which letters of the network's own names the fonts lack."""
-        letters = dict.fromkeys("".join(engine.network.labels or ()))
-        if lacking := undrawable("".join(letters)):
-            text = f"labels: the fonts have no {' '.join(lacking)}; translate them in the captions"
-            log.warning("%s", text)
-            self._note(text)
-
-    def _prepared(self, signed: bool) -> tuple[ScreenArtist, PageBuilder]:
-        """What draws maps that can be negative, or cannot."""
-        overlay = self._config.overlay
-        colormap = overlay.colormap or by_sign(signed)
-        stage = ScreenArtist(Look(colormap, overlay.opacity, overlay.style, overlay.follow))
-        drawing = self._config.model.name == "shapes"
-        return stage, PageBuilder(tuple(self._captions), drawing, colormap, signed)
+    def _note_error(self, error: str) -> None:
+        self.budget.note_error(error, self._clock())

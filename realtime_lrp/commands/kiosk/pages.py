@@ -1,4 +1,4 @@
-"""What the exhibit says in each state, as pages for `view/exhibit`."""
+"""The text of each state, as pages that `view.exhibit` draws."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,23 +8,23 @@ from realtime_lrp.view.exhibit import ACCENT, SOFT, Bar, Buttons, Element, Gap, 
 from realtime_lrp.view.hud import Legend
 
 CAPTION_S = 6.0
-"""Seconds for which each caption stands."""
+"""Seconds for which each caption is shown."""
 
-SHORT = 12
-"""Letters of a name that stands in the largest type."""
+SHORT_NAME = 12
+"""Names of up to this many letters are set in the largest type."""
 
 HINT_S = 12.0
-"""Seconds for which each thing to try stands."""
+"""Seconds for which each thing to try is shown."""
 
 
 @dataclass(frozen=True)
 class PageBuilder:
-    """What all pages depend on.
+    """Builds the pages.
 
     Attributes:
-      captions: in every language.
-      drawing: whether the network knows drawn symbols, else everyday objects.
-      colormap: of the maps.
+      captions: those of each language.
+      drawing: whether the network knows drawn symbols; else everyday objects.
+      colormap: name of the maps' colour map.
       signed: whether maps can be negative.
     """
 
@@ -34,68 +34,67 @@ class PageBuilder:
     signed: bool
 
     def attract(self, language: int, now: float) -> Page:
-        """Nobody is there."""
-        words = self.captions[language]
-        more = words.attract_drawing if self.drawing else words.attract_objects
-        first, *others = words.attract
-        caption = _nth([*more, *others], now, CAPTION_S)
-        top = TextBlock(first, 2.0, ACCENT), Gap(0.8), TextBlock(caption, 1.3)
-        return Page(top, self._foot(language))
+        """The page while nobody is there."""
+        captions = self.captions[language]
+        ideas = captions.attract_drawing if self.drawing else captions.attract_objects
+        headline, *others = captions.attract
+        caption = _in_turn([*ideas, *others], now, CAPTION_S)
+        top = TextBlock(headline, 2.0, ACCENT), Gap(0.8), TextBlock(caption, 1.3)
+        return Page(top, self._footer(language))
 
     def active(self, language: int, name: str, share: float, seconds: float) -> Page:
-        """Somebody is there.
+        """The page while a visitor is there.
 
         Args:
-          language: number of the captions.
+          language: index of the captions.
           name: the network's answer, "" for none.
           share: its probability.
-          seconds: since somebody came.
+          seconds: time since the visitor came.
         """
-        words = self.captions[language]
+        captions = self.captions[language]
+        top: list[Element] = [TextBlock(captions.answer, 0.9, SOFT)]
         if name:
-            top: list[Element] = [
-                TextBlock(words.answer, 0.9, SOFT),
-                TextBlock(words.label(name), 2.4 if len(name) <= SHORT else 1.5, ACCENT),
+            low = captions.against if self.signed else captions.little
+            top += [
+                TextBlock(captions.label(name), 2.4 if len(name) <= SHORT_NAME else 1.5, ACCENT),
                 Bar(round(share, 2)),
                 Gap(0.5),
-                TextBlock(words.colours_signed if self.signed else words.colours, 0.9),
+                TextBlock(captions.colours_signed if self.signed else captions.colours, 0.9),
                 Gap(0.3),
-                Legend(self.colormap, words.against if self.signed else words.little, words.much),
+                Legend(self.colormap, low, captions.much),
                 Gap(0.6),
             ]
         else:
-            top = [
-                TextBlock(words.answer, 0.9, SOFT),
-                TextBlock(words.nothing, 1.5, one_line=True),
-                Gap(2),
-            ]
-        hints = words.try_drawing if self.drawing else words.try_objects
-        top += [TextBlock(words.try_, 0.9, SOFT), TextBlock(_nth(hints, seconds, HINT_S), 1.0)]
-        return Page(tuple(top), self._foot(language))
+            top += [TextBlock(captions.nothing, 1.5, one_line=True), Gap(2)]
+        hints = captions.try_drawing if self.drawing else captions.try_objects
+        hint = _in_turn(hints, seconds, HINT_S)
+        top += [TextBlock(captions.try_, 0.9, SOFT), TextBlock(hint, 1.0)]
+        return Page(tuple(top), self._footer(language))
 
-    def idle(self, language: int, left_s: float, of_s: float) -> Page:
-        """Nobody was seen for a while.
+    def idle(self, language: int, remaining_s: float, total_s: float) -> Page:
+        """The page that asks whether anybody is still there.
 
         Args:
-          language: number of the captions.
-          left_s: seconds until it starts again.
-          of_s: seconds that it waits in all.
+          language: index of the captions.
+          remaining_s: seconds until the exhibit starts again.
+          total_s: seconds of the whole countdown.
         """
-        words = self.captions[language]
+        captions = self.captions[language]
         top = (
-            TextBlock(words.still_there, 2.0, ACCENT), Gap(0.6),
-            TextBlock(with_seconds(words.wave, left_s), 1.2), Gap(0.6),
-            Bar(round(left_s / of_s, 2)),
+            TextBlock(captions.still_there, 2.0, ACCENT), Gap(0.6),
+            TextBlock(with_seconds(captions.wave, remaining_s), 1.2), Gap(0.6),
+            Bar(round(remaining_s / total_s, 2)),
         )  # fmt: skip
-        return Page(top, self._foot(language))
+        return Page(top, self._footer(language))
 
-    def _foot(self, language: int) -> tuple[Buttons]:
-        several = self.captions if len(self.captions) > 1 else ()
-        names = [f"language {n}" for n in range(len(several))]
-        words = [one.name for one in several]
+    def _footer(self, language: int) -> tuple[Buttons]:
+        """The buttons: a language each if there are several, and the privacy card."""
+        choices = self.captions if len(self.captions) > 1 else ()
+        names = [f"language {index}" for index in range(len(choices))]
+        texts = [captions.name for captions in choices]
         privacy = self.captions[language].privacy.button
-        return (Buttons((*names, "privacy"), (*words, privacy), f"language {language}"),)
+        return (Buttons((*names, "privacy"), (*texts, privacy), f"language {language}"),)
 
 
-def _nth(texts: Sequence[str], seconds: float, each_s: float) -> str:
+def _in_turn(texts: Sequence[str], seconds: float, each_s: float) -> str:
     return texts[int(seconds / each_s) % len(texts)]

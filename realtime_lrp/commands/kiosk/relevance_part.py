@@ -1,4 +1,4 @@
-"""The network: its relevance thread, watched, and started again when it ends or hangs."""
+"""The network: its relevance thread, restarted when it ends, hangs or keeps failing."""
 
 import logging
 
@@ -56,14 +56,14 @@ class RelevancePart:
       now: the time.
 
     Attributes:
-      engine: the one that explained last, None before the first map.
+      engine: the engine of the newest map; None before the first one.
     """
 
     def __init__(self, config: Config, stats: Stats, budget: RestartBudget, now: float):
         self.engine: Engine | None = None
         self._config, self._stats, self._budget = config, stats, budget
         self._frames: Slot[np.ndarray] = Slot()
-        self._offline = 0
+        self._failed_downloads = 0
         self._start(now)
 
     def _start(self, now: float) -> None:
@@ -72,98 +72,99 @@ class RelevancePart:
             engine=self.engine,
         )  # fmt: skip
         self._thread.start()
-        self._since = self._looked = now
-        self._again: float | None = None
-        self._waiting: float | None = None
-        self._failing: float | None = None
-        self._count = 0
+        self._started_at = self._updated_at = now
+        self._restart_at: float | None = None
+        self._waiting_since: float | None = None  # for a map of a submitted picture
+        self._failing_since: float | None = None
+        self._maps = 0
 
-    def show(self, picture: np.ndarray, captured: float, now: float) -> None:
+    def submit(self, picture: np.ndarray, captured: float, now: float) -> None:
         """Hands over a picture to be explained."""
         self._frames.put(picture, captured)
-        if self._waiting is None:
-            self._waiting = now
+        if self._waiting_since is None:
+            self._waiting_since = now
 
     @property
-    def shown(self) -> int:
+    def submitted(self) -> int:
         """How many pictures were handed over."""
         return self._frames.count
 
     def newest(self, after: int) -> ExplainedFrame | None:
-        """The newest map of a picture that has a number above `after`."""
-        made = self._thread.maps.newest()
-        return made.value if made and made.value.frame.number > after else None
+        """The newest map, if its picture's number is above `after`."""
+        item = self._thread.maps.newest()
+        return item.value if item and item.value.frame.number > after else None
 
-    def rest(self) -> None:
-        """No picture will come for a while."""
-        self._waiting = None
+    def pause(self) -> None:
+        """Says that no picture will be submitted for a while: a missing map is no fault."""
+        self._waiting_since = None
 
-    def tend(self, now: float) -> None:
-        """Notes what was finished; starts the thread again where it ended or hangs.
+    def update(self, now: float) -> None:
+        """Notes new maps and errors; restarts the thread if it ended or hangs.
 
         Raises:
-          Error: the network cannot be loaded, and never was.
-          TemporaryError: the thread had to be started too often.
+          Error: the network never loaded, and only another configuration can mend that.
+          TemporaryError: the thread was restarted too often.
         """
-        if self._again is not None:
-            if now >= self._again:
+        if self._restart_at is not None:
+            if now >= self._restart_at:
                 self._start(now)
             return
         self._note_progress(now)
         if not self._thread.alive:
-            self._ended(now)
-        elif why := self._stuck(now):
+            self._handle_end(now)
+        elif why := self._why_stuck(now):
             self._give_up(why, now, keep_engine=False)
 
-    def trouble(self, now: float) -> Fault | None:
-        """What keeps maps from coming."""
-        if self._again is not None:
-            return Fault("network", self._again - now)
+    def fault(self, now: float) -> Fault | None:
+        """What keeps maps from coming, or None."""
+        if self._restart_at is not None:
+            return Fault("network", self._restart_at - now)
         if self._thread.failing:
             return Fault("network", 1.0)
         if not self._thread.maps.count and self.engine is None:
             return Fault("starting")
-        waited = now - self._waiting if self._waiting is not None else 0.0
-        slow = waited > max(SLOW_S, SLOW_FACTOR * self._usual_s)
+        waited = now - self._waiting_since if self._waiting_since is not None else 0.0
+        slow = waited > max(SLOW_S, SLOW_FACTOR * self._last_map_s)
         return Fault("slow", self._hung_s - waited) if slow else None
 
     @property
-    def _usual_s(self) -> float:
+    def _last_map_s(self) -> float:
         """Seconds that the last map took."""
         return self._stats.map_ms[-1] / 1000 if self._stats.map_ms else 0.0
 
     @property
     def _hung_s(self) -> float:
-        return max(HUNG_S, HUNG_FACTOR * self._usual_s)
+        return max(HUNG_S, HUNG_FACTOR * self._last_map_s)
 
-    def end(self) -> None:
-        """Begins no further map."""
+    def stop(self) -> None:
+        """Starts no further map."""
         self._thread.end()
 
     def _note_progress(self, now: float) -> None:
-        if now - self._looked > ASLEEP_S and self._waiting is not None:
-            self._waiting = now
-        self._looked = now
-        if self._thread.maps.count != self._count:
-            self._count = self._thread.maps.count
+        if now - self._updated_at > ASLEEP_S and self._waiting_since is not None:
+            self._waiting_since = now
+        self._updated_at = now
+        if self._thread.maps.count != self._maps:
+            self._maps = self._thread.maps.count
             self.engine = self._thread.engine
-            self._waiting = None
+            self._waiting_since = None
         if not self._thread.failing:
-            self._failing = None
-        elif self._failing is None:
-            self._failing = now
-            self._budget.note(self._thread.failing, now)
+            self._failing_since = None
+        elif self._failing_since is None:
+            self._failing_since = now
+            self._budget.note_error(self._thread.failing, now)
 
-    def _stuck(self, now: float) -> str:
-        """Why the thread is given up; "" where it is not."""
-        if self._failing is not None:
-            return "it fails again and again" if now - self._failing > FAILING_S else ""
-        if not self._count and self.engine is None:
-            return "loading takes too long" if now - self._since > LOADING_S else ""
-        hung = self._waiting is not None and now - self._waiting > self._hung_s
+    def _why_stuck(self, now: float) -> str:
+        """Why the running thread must be given up; "" if it need not."""
+        if self._failing_since is not None:
+            return "it keeps failing" if now - self._failing_since > FAILING_S else ""
+        if not self._maps and self.engine is None:
+            return "loading takes too long" if now - self._started_at > LOADING_S else ""
+        hung = self._waiting_since is not None and now - self._waiting_since > self._hung_s
         return "it hangs" if hung else ""
 
-    def _ended(self, now: float) -> None:
+    def _handle_end(self, now: float) -> None:
+        """The thread ended: restarts it, waits for weights, or raises."""
         why = "its thread ended"
         try:
             self._thread.check()
@@ -177,16 +178,16 @@ class RelevancePart:
         self._give_up(why, now, keep_engine=True)
 
     def _wait_for_weights(self, why: str, now: float) -> None:
-        """Tries again later, for ever: another process would fare no better."""
-        pause_s = OFFLINE_S[min(self._offline, len(OFFLINE_S) - 1)]
-        self._offline += 1
-        self._budget.note(f"network: {why}", now)
+        """Tries again later, without limit: restarting the process would not help."""
+        pause_s = OFFLINE_S[min(self._failed_downloads, len(OFFLINE_S) - 1)]
+        self._failed_downloads += 1
+        self._budget.note_error(f"network: {why}", now)
         log.warning("the network cannot be loaded, next try in %.0f s: %s", pause_s, masked(why))
-        self._again = now + pause_s
+        self._restart_at = now + pause_s
 
     def _give_up(self, why: str, now: float, keep_engine: bool) -> None:
         self._thread.end()
         if not keep_engine:
             self.engine = None
-        self._budget.spend("network", why, now)
-        self._again = now + PAUSE_S
+        self._budget.count_restart("network", why, now)
+        self._restart_at = now + PAUSE_S

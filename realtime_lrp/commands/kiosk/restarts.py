@@ -1,4 +1,7 @@
-"""What a watched part has in common: its fault, and how often it may be started again."""
+"""What the watched parts share: the fault that a card shows, and the limit on restarts.
+
+A part that needs too many restarts ends the process, and systemd starts it again.
+"""
 
 import logging
 from collections import Counter, deque
@@ -17,49 +20,50 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong.
+    """Something that keeps the exhibit from showing pictures with maps.
 
     Attributes:
-      card: the name of its card.
-      seconds: until it is tried again, or is over.
+      card: the name of the card that explains it to visitors.
+      remaining_s: seconds until the next try, or until it should be over.
     """
 
     card: str
-    seconds: float = 0.0
+    remaining_s: float = 0.0
 
 
 class RestartBudget:
-    """Counts how often parts were started again.
+    """Counts restarts, and ends the process when there are too many.
 
     Attributes:
-      spent: by part.
-      last_error: what happened last, and when, by the clock that `spend` is told; or None.
+      restarts: how often each part was started again.
+      last_error: (text, time) of the newest error, by the clock that the callers use; or None.
     """
 
     def __init__(self) -> None:
-        self.spent: Counter[str] = Counter()
+        self.restarts: Counter[str] = Counter()
         self.last_error: tuple[str, float] | None = None
         self._recent: dict[str, deque[float]] = {}
 
-    def note(self, error: str, now: float) -> None:
-        """Notes what happened, without what may be secret in it."""
+    def note_error(self, error: str, now: float) -> None:
+        """Remembers an error, with passwords masked."""
         self.last_error = masked(error), now
 
-    def spend(self, part: str, why: str, now: float) -> None:
-        """Counts a restart.
+    def count_restart(self, part: str, why: str, now: float) -> None:
+        """Counts a restart of a part.
 
         Raises:
-          TemporaryError: there were too many.
+          TemporaryError: the part was restarted too often.
         """
-        self.note(f"{part}: {why}", now)
+        self.note_error(f"{part}: {why}", now)
         recent = self._recent.setdefault(part, deque())
         while recent and now - recent[0] > WITHIN_S:
             recent.popleft()
         if len(recent) >= RESTARTS:
             raise TemporaryError(
-                f"The {part} had to be started again more than {RESTARTS} times within "
-                f"{WITHIN_S:.0f} seconds ({masked(why)}). The service manager starts us again."
+                f"The {part} had to be restarted more than {RESTARTS} times within "
+                f"{WITHIN_S:.0f} seconds ({masked(why)}). The service manager will restart the "
+                "exhibit."
             )
         recent.append(now)
-        self.spent[part] += 1
-        log.warning("%s is started again: %s", part, masked(why))
+        self.restarts[part] += 1
+        log.warning("restarting the %s: %s", part, masked(why))

@@ -1,4 +1,7 @@
-"""Composes the exhibit's screen: picture with map, page, cards; always moving a little."""
+"""Draws the exhibit's screen: picture with map, page, cards; everything moves a little.
+
+What is drawn is a `ScreenContent`; where, is decided by `view.exhibit`.
+"""
 
 import math
 from dataclasses import dataclass
@@ -22,45 +25,48 @@ from realtime_lrp.view.exhibit import (
 from realtime_lrp.view.pad import draw_pad
 from realtime_lrp.view.scene import Artist, Look, Scene
 
-MOST_ROWS = 1080
-"""Pixels of the canvas's shorter side, at most: larger screens stretch it."""
+MAX_ROWS = 1080
+"""Pixels of the canvas's shorter side, at most; it is stretched to larger screens."""
 
 DRIFT, CARD_DRIFT = 0.008, 0.06
-"""How far pages and cards wander, of the canvas's shorter side, so that nothing burns in."""
+"""How far pages and cards move against burn-in, as a share of the canvas's shorter side."""
 
-ROUND_S = 420.0, 660.0
-"""Seconds of one round across and down."""
+DRIFT_PERIOD_S = 420.0, 660.0
+"""Seconds of one cycle across and down."""
+
+HOLD_SHOWN = 0.2
+"""The bar of a held key or corner appears after this share of the hold."""
 
 
 @dataclass(frozen=True, eq=False)
 class ScreenContent:
-    """What is to be seen.
+    """What is shown.
 
     Attributes:
       picture: uint8 [H, W, 3] RGB, or None.
-      made: its newest map, or None.
-      page: what stands beside it.
-      trouble: the card over it, or None.
+      explained: its newest map, or None.
+      page: what is shown beside it.
+      fault: whose card is laid over both, or None.
       privacy: whether the privacy card is shown.
       swapped: whether page and picture change sides.
     """
 
     picture: np.ndarray | None
-    made: ExplainedFrame | None
+    explained: ExplainedFrame | None
     page: Page
-    trouble: Fault | None = None
+    fault: Fault | None = None
     privacy: bool = False
     swapped: bool = False
 
 
 def canvas_size(screen: tuple[int, int]) -> tuple[int, int]:
-    """Rows and columns of the canvas for a screen."""
-    scale = min(1.0, MOST_ROWS / min(screen))
+    """Rows and columns of the canvas for a screen of these rows and columns."""
+    scale = min(1.0, MAX_ROWS / min(screen))
     return round(screen[0] * scale), round(screen[1] * scale)
 
 
 class ScreenArtist:
-    """Draws what is to be seen.
+    """Draws the screen.
 
     Args:
       look: how maps are drawn.
@@ -71,15 +77,15 @@ class ScreenArtist:
         self._artist, self._pages = Artist(), PageArtist()
 
     @property
-    def places(self) -> dict[str, Box]:
-        """The buttons on the screen."""
-        return self._pages.places
+    def buttons(self) -> dict[str, Box]:
+        """Boxes of the buttons on the canvas that was drawn last."""
+        return self._pages.buttons
 
     def draw(
         self,
         size: tuple[int, int],
-        view: ScreenContent | None,
-        words: Captions,
+        content: ScreenContent | None,
+        captions: Captions,
         lock: ExitLock,
         now: float,
     ) -> np.ndarray:
@@ -87,46 +93,48 @@ class ScreenArtist:
 
         Args:
           size: its rows and columns.
-          view: what is to be seen; None is a black screen.
-          words: the captions in the present language.
-          lock: what is asked of who wants to leave.
-          now: the time.
+          content: what is shown; None: a black screen.
+          captions: those of the present language.
+          lock: its PIN pad and its bar are drawn over everything.
+          now: the time, which decides how far things have moved.
         """
         canvas = np.zeros((*size, 3), np.uint8)
-        if view:
-            self._draw_view(canvas, view, words, now)
+        if content:
+            self._draw_content(canvas, content, captions, now)
         if lock.asking:
-            _draw_pad(canvas, lock, words)
-        if lock.held > 0.2:
+            _draw_pad(canvas, lock, captions)
+        if lock.held > HOLD_SHOWN:
             draw_hold(canvas, lock.held)
         return canvas
 
-    def _draw_view(
-        self, canvas: np.ndarray, view: ScreenContent, words: Captions, now: float
+    def _draw_content(
+        self, canvas: np.ndarray, content: ScreenContent, captions: Captions, now: float
     ) -> None:
         canvas[:] = BACKGROUND
         size = canvas.shape[:2]
-        far = round(DRIFT * min(size))
-        plan = layout_of(size, view.swapped, far, _drift(now, far))
-        if view.picture is not None:
-            self._draw_picture(canvas, plan.picture, view.picture, view.made)
-        self._pages.draw(canvas, plan, view.page)
-        if view.privacy:
-            draw_card(canvas, words.privacy.title, words.privacy.text)
-        elif view.trouble:
-            card = getattr(words.cards, view.trouble.card)
-            text = with_seconds(card.text, view.trouble.seconds)
+        margin = round(DRIFT * min(size))
+        layout = layout_of(size, content.swapped, margin, _drift(now, margin))
+        if content.picture is not None:
+            self._draw_picture(canvas, layout.picture, content.picture, content.explained)
+        self._pages.draw(canvas, layout, content.page)
+        if content.privacy:
+            draw_card(canvas, captions.privacy.title, captions.privacy.text)
+        elif content.fault:
+            card = getattr(captions.cards, content.fault.card)
+            text = with_seconds(card.text, content.fault.remaining_s)
             draw_card(canvas, card.title, text, _drift(now, CARD_DRIFT * min(size)))
 
     def _draw_picture(
-        self, canvas: np.ndarray, box: Box, picture: np.ndarray, made: ExplainedFrame | None
+        self, canvas: np.ndarray, box: Box, picture: np.ndarray, explained: ExplainedFrame | None
     ) -> None:
-        finding = made.finding if made and made.frame.value.shape == picture.shape else None
+        if explained and explained.frame.value.shape != picture.shape:
+            explained = None
+        finding = explained.finding if explained else None
         rows, columns = picture.shape[:2]
-        must = finding.box if finding else _square(rows, columns)
+        region = finding.box if finding else _square(rows, columns)
         x0, y0, x1, y1 = box
         room = y1 - y0, x1 - x0
-        part = visible_part((rows, columns), must, room)
+        part = visible_part((rows, columns), region, room)
         scale = min(room[0] / (part[3] - part[1]), room[1] / (part[2] - part[0]))
         drawn = self._artist.draw(
             Scene(
@@ -137,25 +145,27 @@ class ScreenArtist:
                 look=self._look,
             )
         )
-        a, b = round(part[0] * scale), round(part[1] * scale)
-        drawn = drawn[b : b + room[0], a : a + room[1]]
+        left, top = round(part[0] * scale), round(part[1] * scale)
+        drawn = drawn[top : top + room[0], left : left + room[1]]
         y, x = y0 + (room[0] - drawn.shape[0]) // 2, x0 + (room[1] - drawn.shape[1]) // 2
         canvas[y : y + drawn.shape[0], x : x + drawn.shape[1]] = drawn
 
 
 def _square(rows: int, columns: int) -> Box:
+    """The largest centred square of a picture."""
     side = min(rows, columns)
     x, y = (columns - side) // 2, (rows - side) // 2
     return x, y, x + side, y + side
 
 
-def _drift(now: float, far: float) -> tuple[int, int]:
-    x, y = (far * math.sin(2 * math.pi * now / round_s) for round_s in ROUND_S)
+def _drift(now: float, distance: float) -> tuple[int, int]:
+    """Pixels across and down by which something has moved, at most `distance`."""
+    x, y = (distance * math.sin(2 * math.pi * now / period_s) for period_s in DRIFT_PERIOD_S)
     return round(x), round(y)
 
 
-def _draw_pad(canvas: np.ndarray, lock: ExitLock, words: Captions) -> None:
-    line = words.leave.wrong if lock.wrong else words.leave.pin
-    if lock.waits_s:
-        line = with_seconds(words.leave.wait, lock.waits_s)
-    draw_pad(canvas, words.leave.title, line, lock.typed)
+def _draw_pad(canvas: np.ndarray, lock: ExitLock, captions: Captions) -> None:
+    message = captions.leave.wrong if lock.wrong else captions.leave.pin
+    if lock.wait_s:
+        message = with_seconds(captions.leave.wait, lock.wait_s)
+    draw_pad(canvas, captions.leave.title, message, lock.typed)

@@ -1,4 +1,4 @@
-"""Where the exhibit's pictures come from: the camera, as a mirror, and the clips."""
+"""Where the exhibit's pictures come from: the camera, like a mirror, and the clips."""
 
 import functools
 import logging
@@ -23,55 +23,60 @@ log = logging.getLogger(__name__)
 
 
 def camera_opener(config: Config) -> OpenSource:
-    """Opens the camera, read by a process of its own: one that hangs can be killed."""
+    """A function that opens the configuration's camera, read in a child process."""
     live = config.live
-    asked = CameraSettings(live.camera_size, live.camera_fps, live.camera_format)
-    return functools.partial(open_source, live.source, asked=asked, isolated=True)
+    settings = CameraSettings(live.camera_size, live.camera_fps, live.camera_format)
+    return functools.partial(open_source, live.source, asked=settings, isolated=True)
 
 
 def checked_and_mirrored(picture: np.ndarray, mirror: bool) -> np.ndarray:
-    """A camera's picture with left and right changed, where `mirror` says so.
+    """A camera's picture, with left and right swapped if `mirror` is set.
 
     Raises:
-      ValueError: it is none: not uint8 [H, W, 3].
+      ValueError: it is not uint8 [H, W, 3]; the camera is then opened again.
     """
     if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8 or not picture.size:
-        raise ValueError(f"The camera gave no picture but {picture.dtype} {picture.shape}.")
+        raise ValueError(
+            f"Expected a picture uint8 [H, W, 3]; the camera gave {picture.dtype} {picture.shape}."
+        )
     return mirrored(picture, mirror)
 
 
 class ClipSource(Source):
-    """The venue's clips in turn, again and again; the included one where they cannot be played.
+    """The configured clips in a loop; the included clip if they cannot be played.
 
     Args:
-      own: files, folders or globs; none: the included clip.
-      note: is told why they cannot be played.
+      clips: files, folders or globs; empty: the included clip.
+      note_error: is told why the clips cannot be played.
       stop: ends every wait.
     """
 
-    def __init__(self, own: Sequence[str], note: Callable[[str], None], stop: threading.Event):
+    def __init__(
+        self, clips: Sequence[str], note_error: Callable[[str], None], stop: threading.Event
+    ):
         super().__init__(stop)
-        self._own, self._note = bool(own), note
+        self._has_fallback, self._note_error = bool(clips), note_error
         try:
-            self._playing = Playback(inputs_of(own or [str(CLIP)], PICTURES + VIDEOS, "clip"), stop)
+            files = inputs_of(clips or [str(CLIP)], PICTURES + VIDEOS, "clip")
+            self._playback = Playback(files, stop)
         except Error as error:
             self._fall_back(error)
-        self.described = self._playing.described
+        self.described = self._playback.described
 
     def read(self) -> np.ndarray | None:
         try:
-            return self._playing.read()
+            return self._playback.read()
         except Error as error:
-            if not self._own:
+            if not self._has_fallback:
                 raise
-            self._playing.close()
+            self._playback.close()
             self._fall_back(error)
-        return self._playing.read()
+        return self._playback.read()
 
     def close(self) -> None:
-        self._playing.close()
+        self._playback.close()
 
     def _fall_back(self, error: Error) -> None:
-        self._own, self._playing = False, Playback([CLIP], self.stop)
-        self._note(f"clips: {first_line(error)}")
-        log.warning("the clips cannot be played, the included one is: %s", first_line(error))
+        self._has_fallback, self._playback = False, Playback([CLIP], self.stop)
+        self._note_error(f"clips: {first_line(error)}")
+        log.warning("the clips cannot be played, using the included one: %s", first_line(error))

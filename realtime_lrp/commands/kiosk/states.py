@@ -1,4 +1,4 @@
-"""What the exhibit does: a state machine as data, without a camera, a screen or a clock."""
+"""What is on the screen: a state machine as a table, without camera, screen or clock."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,49 +17,50 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Observation:
-    """What decides, at a moment.
+    """What the next state depends on.
 
     Attributes:
-      now: seconds of a clock that never goes back.
-      open: whether it is an opening hour.
-      trouble: the card that is to be shown, "" for none.
-      present: whether somebody is there.
+      now: seconds of a monotonic clock.
+      open: whether it is within the opening hours.
+      fault: name of the card that has to be shown, "" for none.
+      present: whether a visitor is there.
     """
 
     now: float
     open: bool
-    trouble: str
+    fault: str
     present: bool
 
 
 @dataclass(frozen=True)
 class Transition:
-    """A way from one state to another.
+    """An arrow of the diagram.
 
     Attributes:
-      sources: the states that it leads away from.
-      when: the reason, in words for the documentation.
-      holds: whether the reason is there.
+      sources: the states that it leads from.
+      reason: when it is taken, in words for the documentation.
+      applies: whether it is taken now.
       target: the state that it leads to.
     """
 
     sources: tuple[State, ...]
-    when: str
-    holds: Callable[["StateMachine", Observation], bool]
+    reason: str
+    applies: Callable[["StateMachine", Observation], bool]
     target: State
 
 
 class StateMachine:
-    """The exhibit's state; it begins with the card of a network that is not loaded yet.
+    """The exhibit's state; it starts with the card of a network that is being loaded.
 
     Args:
-      idle_s: seconds without anybody until it asks who is there.
+      idle_s: seconds without a visitor until the exhibit asks whether anybody is there.
       countdown_s: seconds that it waits for an answer.
+      now: the time.
 
     Attributes:
-      state: the present one.
+      state: the present state.
       since: when it began.
-      last_present: when somebody was last there.
+      last_present: when a visitor was last there.
     """
 
     def __init__(self, idle_s: float, countdown_s: float, now: float):
@@ -67,18 +68,18 @@ class StateMachine:
         self.state = State.CARD
         self.since = self.last_present = now
 
-    def step(self, seen: Observation) -> State:
-        """Takes at most one transition; the state after it."""
-        if seen.present:
-            self.last_present = seen.now
-        for one in TRANSITIONS:
-            if self.state in one.sources and one.holds(self, seen):
-                self.state, self.since = one.target, seen.now
+    def step(self, observation: Observation) -> State:
+        """Takes at most one transition and returns the state after it."""
+        if observation.present:
+            self.last_present = observation.now
+        for transition in TRANSITIONS:
+            if self.state in transition.sources and transition.applies(self, observation):
+                self.state, self.since = transition.target, observation.now
                 break
         return self.state
 
     def countdown(self, now: float) -> float:
-        """Seconds until an unanswered question ends."""
+        """Seconds that are left of the countdown in the state idle."""
         return max(0.0, self.countdown_s - (now - self.since))
 
 
@@ -86,39 +87,39 @@ _SHOWING = (State.ATTRACT, State.ACTIVE, State.IDLE)
 
 TRANSITIONS = (
     Transition(
-        (*_SHOWING, State.CARD), "outside the opening hours", lambda m, s: not s.open, State.CLOSED
+        (*_SHOWING, State.CARD), "outside the opening hours", lambda m, o: not o.open, State.CLOSED
     ),
-    Transition((State.CLOSED,), "opening hour", lambda m, s: s.open, State.CARD),
-    Transition(_SHOWING, "something is missing", lambda m, s: bool(s.trouble), State.CARD),
+    Transition((State.CLOSED,), "opening hours begin", lambda m, o: o.open, State.CARD),
+    Transition(_SHOWING, "something fails", lambda m, o: bool(o.fault), State.CARD),
     Transition(
         (State.CARD,),
-        "it is back, somebody is there",
-        lambda m, s: not s.trouble and s.present,
+        "it works again, a visitor is there",
+        lambda m, o: not o.fault and o.present,
         State.ACTIVE,
     ),
     Transition(
-        (State.CARD,), "it is back, nobody is there", lambda m, s: not s.trouble, State.ATTRACT
+        (State.CARD,), "it works again, nobody is there", lambda m, o: not o.fault, State.ATTRACT
     ),
-    Transition((State.ATTRACT,), "somebody comes", lambda m, s: s.present, State.ACTIVE),
+    Transition((State.ATTRACT,), "a visitor comes", lambda m, o: o.present, State.ACTIVE),
     Transition(
         (State.ACTIVE,),
         "nobody for idle_seconds",
-        lambda m, s: s.now - m.last_present >= m.idle_s,
+        lambda m, o: o.now - m.last_present >= m.idle_s,
         State.IDLE,
     ),
-    Transition((State.IDLE,), "somebody is there", lambda m, s: s.present, State.ACTIVE),
+    Transition((State.IDLE,), "the visitor is there", lambda m, o: o.present, State.ACTIVE),
     Transition(
         (State.IDLE,),
         "countdown_seconds are over",
-        lambda m, s: s.now - m.since >= m.countdown_s,
+        lambda m, o: o.now - m.since >= m.countdown_s,
         State.ATTRACT,
     ),
 )
-"""Every transition; the first one whose reason is there is taken."""
+"""All transitions; the first one that applies is taken."""
 
 
 def diagram() -> str:
-    """The machine as a Mermaid diagram, for the documentation."""
-    ways = [(source, one) for one in TRANSITIONS for source in one.sources]
-    lines = [f"    {source} --> {one.target}: {one.when}" for source, one in ways]
+    """The state machine as a Mermaid diagram, for the documentation."""
+    arrows = [(source, way) for way in TRANSITIONS for source in way.sources]
+    lines = [f"    {source} --> {way.target}: {way.reason}" for source, way in arrows]
     return "\n".join(["stateDiagram-v2", f"    [*] --> {State.CARD}", *lines])

@@ -8,57 +8,60 @@ import psutil
 
 from realtime_lrp.commands.kiosk.restarts import Fault
 
-COOLER = 10.0
-"""Degrees below the limit at which the network works again."""
+HYSTERESIS = 10.0
+"""The network works again once the processor is this many degrees below the limit."""
 
 COOLING_S = 120.0
-"""About how long that takes."""
+"""Rough time that cooling down takes; the card counts it down."""
 
 PERIOD_S = 5.0
-"""So often the sensors are asked."""
+"""Seconds between two readings."""
 
-PROCESSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "cpu-thermal", "soc_thermal")
-"""The sensors that sit in a processor, by Linux's names."""
+SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "cpu-thermal", "soc_thermal")
+"""Linux's names of the sensors in a processor."""
 
 log = logging.getLogger(__name__)
 
 
 class TemperatureWatch:
-    """Whether the processor is too hot.
+    """Tells whether the processor is too hot.
 
     Args:
       limit: degrees Celsius.
-      measured: gives the present temperature, or None where no sensor tells it.
+      measure: returns the present temperature, or None if no sensor gives one.
+
+    Attributes:
+      temperature: the last reading, or None.
     """
 
-    def __init__(self, limit: float, measured: Callable[[], float | None] | None = None):
+    def __init__(self, limit: float, measure: Callable[[], float | None] | None = None):
         self.temperature: float | None = None
-        self._limit, self._measured = limit, measured or temperature
-        self._since: float | None = None
-        self._asked = -math.inf
+        self._limit, self._measure = limit, measure or processor_temperature
+        self._hot_since: float | None = None
+        self._measured_at = -math.inf
 
-    def trouble(self, now: float) -> Fault | None:
-        """The card of a processor that has to cool down."""
-        if now - self._asked >= PERIOD_S:
-            self._asked, self.temperature = now, self._measured()
-            limit = self._limit - (0 if self._since is None else COOLER)
+    def fault(self, now: float) -> Fault | None:
+        """The card to show while the processor cools down."""
+        if now - self._measured_at >= PERIOD_S:
+            self._measured_at, self.temperature = now, self._measure()
+            limit = self._limit - (0 if self._hot_since is None else HYSTERESIS)
             if self.temperature is None or self.temperature < limit:
-                self._since = None
-            elif self._since is None:
-                self._since = now
-                log.warning("the processor has %.0f degrees: the network rests", self.temperature)
-        if self._since is None:
+                self._hot_since = None
+            elif self._hot_since is None:
+                self._hot_since = now
+                log.warning("the processor is at %.0f degrees: the network rests", self.temperature)
+        if self._hot_since is None:
             return None
-        return Fault("hot", COOLING_S - (now - self._since) % COOLING_S)
+        return Fault("hot", COOLING_S - (now - self._hot_since) % COOLING_S)
 
 
-def temperature() -> float | None:
-    """The hottest place of the processor in degrees Celsius; None where that is not known."""
-    if not hasattr(psutil, "sensors_temperatures"):  # on other systems
+def processor_temperature() -> float | None:
+    """The hottest reading in the processor in degrees Celsius; None if no sensor gives one."""
+    if not hasattr(psutil, "sensors_temperatures"):  # Windows and macOS
         return None
     try:
-        read = psutil.sensors_temperatures()
+        readings = psutil.sensors_temperatures()
     except (OSError, ValueError):
         return None
-    found = [one.current for name in PROCESSORS for one in read.get(name, ()) if one.current]
-    return max(found, default=None)
+    known = [entry.current for name in SENSORS for entry in readings.get(name, ()) if entry.current]
+    return max(known, default=None)

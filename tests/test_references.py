@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from realtime_lrp import config, errors
+from realtime_lrp.config import names
 from realtime_lrp.config.manual import manual
 
 HOME = Path(__file__).parents[1]
@@ -125,3 +126,11 @@ def test_every_link_leads_somewhere(document):
         assert file.exists(), target
         if anchor:
             assert anchor in anchors(file.read_text(encoding="utf-8")), target
+
+
+def test_the_gallery_shows_every_composite_and_method():
+    """A heading and a picture of each (`python assets/make/gallery.py` makes them)."""
+    page = (HOME / "docs" / "gallery.md").read_text(encoding="utf-8")
+    for name in [*names.COMPOSITES.included, *names.METHODS.included]:
+        if name != "lrp":
+            assert f"### `{name}`\n" in page and f"gallery/{name}.webp)" in page, name

@@ -458,7 +458,7 @@ def inspect(settings: config.Settings, picture: Path, logdir: Path, overwrite: b
     It also prints them as a table: what each layer gets, hands down and loses, and for each max
     pool the tensor that it reads and the one that it writes.
     """
-    from realtime_lrp.commands import inspect as mode
+    from realtime_lrp.commands.inspect import run as mode
 
     _say(mode.run(settings.config, picture, logdir, overwrite))
 

@@ -11,7 +11,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.util import tensor_util
 
 from realtime_lrp import config
-from realtime_lrp.commands import inspect as mode
+from realtime_lrp.commands.inspect import events, table
+from realtime_lrp.commands.inspect.run import run as run_inspect
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.video.libraries import cv2
@@ -54,7 +55,7 @@ def inspected(branched, picture, tmp_path_factory):
     """A run without options: its folder, its events, what is printed."""
     options = {"--model": str(branched), "--preprocess": "rescale"}
     logdir = tmp_path_factory.mktemp("log")
-    lines = mode.run(config.load(options=options).config, picture, logdir, False)
+    lines = run_inspect(config.load(options=options).config, picture, logdir, False)
     (folder,) = logdir.iterdir()
     return folder, events_of(folder), "\n".join(lines)
 
@@ -216,7 +217,7 @@ def test_the_curves_are_the_sums_of_relevance_and_losses_are_marked(
     np.testing.assert_allclose([float(lost[n]) for n in range(1, 7)], arrived - sums, atol=1e-6)
     for record, gone in zip(explainer.layers(explained[1]), arrived - sums, strict=True):
         assert ("!" in row(out, record.name)) == (gone > 0.001)
-    assert "more than 0.1% of what began" in out
+    assert "more than 0.1% of the relevance at the output" in out
 
 
 def test_gradients_lose_nothing(run, words, tmp_path):
@@ -281,14 +282,14 @@ def test_bad_words_leave_nothing_behind(
 def test_a_full_disk_is_noticed(inspected, run, words, tmp_path, monkeypatch):
     """TensorFlow's writer cuts the file off and says nothing: exit code 74, nothing is left."""
     (complete,) = inspected[0].iterdir()
-    data, check = complete.read_bytes(), mode._check_complete
+    data, check = complete.read_bytes(), events._check_complete
     for size in (len(data) // 2, 0):
 
         def cut_off(part, last, size=size):
             next(part.iterdir()).write_bytes(data[:size])
             check(part, last)
 
-        monkeypatch.setattr(mode, "_check_complete", cut_off)
+        monkeypatch.setattr(events, "_check_complete", cut_off)
         code, _, err = run(*words)
         assert code == 74
         assert "cut off" in err
@@ -301,11 +302,11 @@ def test_the_table_fits_the_terminal_and_nothing_is_cut_off(columns, explained, 
     explainer, x = explained
     name = "a_layer_with_a_name_that_fills_a_line"
     records = [replace(record, name=f"{name}_{record.name}") for record in explainer.layers(x)]
-    wide = mode._table(records, conserving=True)
-    monkeypatch.setattr(mode.sys, "stdout", Terminal())
+    wide = table.layer_table(records, conserving=True)
+    monkeypatch.setattr(table.sys, "stdout", Terminal())
     monkeypatch.setenv("COLUMNS", str(columns))
-    lines = mode._table(records, conserving=True)
-    assert max(map(len, lines)) <= max(columns, mode.NARROWEST)
+    lines = table.layer_table(records, conserving=True)
+    assert max(map(len, lines)) <= max(columns, table.MIN_WIDTH)
     assert (lines == wide) == (columns == 200)
     folded = "".join(line[4:].split("  ")[0] for line in lines)
     shown = "\n".join(lines)

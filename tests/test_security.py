@@ -20,7 +20,7 @@ from faults.server import MjpegServer
 from web import sends, serving
 
 from realtime_lrp import config
-from realtime_lrp.commands.inspect import _run_name
+from realtime_lrp.commands.inspect.run import run_name
 from realtime_lrp.commands.live.keeper import Keeper
 from realtime_lrp.errors import OutputError, UnavailableError, masked
 from realtime_lrp.video.cameras import open_camera
@@ -377,7 +377,7 @@ def test_a_run_stays_in_its_folder(tmp_path):
     options = {"--model": f"{far}/m.keras", "--target": far, "--weights": "/etc/w.h5"}
     chosen = config.load(sets=("lrp.layers={'/a/*': epsilon(0.5)}",), options=options).config
     for name in ("..png", "...png", "a\nb.png", "\x00.png", "/etc/..", ".."):
-        made = tmp_path / _run_name(chosen, Path(name))
+        made = tmp_path / run_name(chosen, Path(name))
         assert made.resolve().parent == tmp_path.resolve()
         assert made.name not in ("", ".", "..")
         assert made.name.isprintable()

@@ -1,0 +1,1 @@
+"""`inspect`: shows what every layer of a network held for one picture."""

@@ -1,0 +1,120 @@
+"""The table of layers that `inspect` prints, and its lines about max pools."""
+
+import shutil
+import sys
+from collections.abc import Sequence
+from io import StringIO
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from realtime_lrp.relevance.explainer import LayerRecord
+
+MAX_POOLS = ("MaxPooling2D", "GlobalMaxPooling2D")
+
+MARKED_LOSS = 1e-3
+"""A larger loss is marked; a share of the relevance at the output."""
+
+LEGEND = (
+    f"! more than {MARKED_LOSS:.1%} of the relevance at the output is lost (below 0: gained): "
+    "neurons with nothing to share it by, or epsilon, keep, absorb_bias."
+)
+TEXT_COLUMNS = ("layer", "type", "rule", "input -> output")
+NUMBER_COLUMNS = ("largest\nactivation", "sum\narrived", "handed\ndown", "lost")
+
+MIN_WIDTH = 60
+"""Characters; a narrower terminal gets lines of this width all the same."""
+
+Row = tuple[list[str], list[str]]
+"""The cells of the text columns and of the number columns."""
+
+
+def layer_table(records: Sequence[LayerRecord], conserving: bool) -> list[str]:
+    """One row for each layer; stacks the text cells if the terminal is too narrow.
+
+    Args:
+      records: every layer, from the output to the input.
+      conserving: whether layers hand down relevance, not gradients.
+    """
+    limit = MARKED_LOSS * float(np.abs(records[0].arrived).sum()) if conserving else None
+    rows = [_row(record, limit) for record in records]
+    lines = _render(rows, TEXT_COLUMNS, 10_000)
+    width = shutil.get_terminal_size().columns
+    if sys.stdout.isatty() and max(map(len, lines)) > width:
+        rows = [(["\n".join(filter(None, texts))], numbers) for texts, numbers in rows]
+        lines = _render(rows, ["\n".join(TEXT_COLUMNS)], max(width, MIN_WIDTH))
+    marked = any("!" in numbers[-1] for _, numbers in rows)
+    return [*lines, *([LEGEND] if marked else []), ""]
+
+
+def max_pool_lines(records: Sequence[LayerRecord], conserving: bool, shares: bool) -> list[str]:
+    """Explains why a max pool has two tensors, with the numbers of this network's pools.
+
+    Args:
+      records: every layer.
+      conserving: whether layers hand down relevance, not gradients.
+      shares: whether a pool shares relevance over its window.
+    """
+    pools = [record for record in records if record.kind in MAX_POOLS]
+    if not pools:
+        return []
+    quantity = "relevance" if conserving else "gradient"
+    action = "is shared out over its window"
+    if not (conserving and shares):
+        action = "goes to the first maximum of its window (MaxPoolGrad: orig_input, orig_output)"
+    return [
+        "A max pool has two tensors: the one it reads and the one it writes. What arrives is the "
+        f"{quantity} of the written one. Each entry {action} in the read one, so both are needed.",
+        *map(_max_pool_line, pools),
+        "",
+    ]
+
+
+def total(*tensors: np.ndarray) -> float:
+    """The sum of all entries, added in float64."""
+    return float(sum(tensor.sum(dtype=np.float64) for tensor in tensors))
+
+
+def lost(record: LayerRecord) -> float:
+    """What arrived at a layer less what it handed down."""
+    return total(record.arrived) - total(*record.handed_down)
+
+
+def shape_text(tensor: np.ndarray) -> str:
+    """The shape of one picture's tensor, such as "7x7x512"."""
+    return "x".join(map(str, tensor.shape[1:]))
+
+
+def _row(record: LayerRecord, limit: float | None) -> Row:
+    """The cells of a layer; a loss above the limit is marked, None means there are no losses."""
+    shapes = f"{' + '.join(map(shape_text, record.inputs))} -> {shape_text(record.output)}"
+    numbers = record.output.max(), total(record.arrived), total(*record.handed_down)
+    mark = "! " if limit is not None and abs(lost(record)) > limit else ""
+    loss = "-" if limit is None else f"{mark}{lost(record):.2g}"
+    return [record.name, record.kind, record.rule, shapes], [*(f"{n:.4g}" for n in numbers), loss]
+
+
+def _render(rows: Sequence[Row], text_columns: Sequence[str], width: int) -> list[str]:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("no", justify="right", no_wrap=True)
+    for heading in text_columns:
+        table.add_column(heading, overflow="fold")
+    for heading in NUMBER_COLUMNS:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for number, (texts, numbers) in enumerate(rows, 1):
+        table.add_row(str(number), *texts, *numbers)
+    text = StringIO()
+    Console(file=text, width=width, markup=False, emoji=False, highlight=False).print(table)
+    return [line.rstrip() for line in text.getvalue().splitlines()]
+
+
+def _max_pool_line(record: LayerRecord) -> str:
+    (read,), (handed_down,) = record.inputs, record.handed_down
+    arrived_at = np.count_nonzero(record.arrived)
+    return (
+        f"{record.name} reads {shape_text(read)} and writes {shape_text(record.output)}: "
+        f"what arrived at {arrived_at} of the {record.output.size} entries written went to "
+        f"{np.count_nonzero(handed_down)} of the {read.size} entries read; "
+        f"sum written {total(record.arrived):.6g}, read {total(handed_down):.6g}."
+    )

@@ -1,4 +1,4 @@
-"""`demo`: the embedded network on the embedded clip, in a window or as a file."""
+"""`demo`: shows the embedded network on the embedded clip, in a window or as a file."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ SHEET_PICTURES = 12
 
 
 def in_window(config: Config, duration_s: float | None) -> list[str]:
-    """Plays the clip in a window, again and again; returns what `live` does."""
+    """Plays the clip in a loop in a window; returns what `live` returns."""
     source = config.live.model_copy(update={"source": str(CLIP)})
     return run_live(config.model_copy(update={"live": source}), duration_s)
 
@@ -29,28 +29,29 @@ def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
     """Writes the overlaid clip and a contact sheet beside it.
 
     Args:
-      config: the effective configuration.
-      target: .mp4, .mov or .mkv.
-      overwrite: whether both may be replaced.
+      config: the configuration.
+      target: a .mp4, .mov or .mkv file.
+      overwrite: whether both files may be replaced.
 
     Returns:
       One line for each file.
 
     Raises:
       UsageError: the name has another ending.
-      OutputError: a file cannot be made.
+      OutputError: a file cannot be written.
     """
     if target.suffix.lower() not in CONTAINERS:
         raise UsageError(f"{str(target)!r}: expected a name that ends in .mp4, .mov or .mkv.")
     sheet = target.with_suffix(".png")
-    for made in (target, sheet):
-        check_output(made, overwrite)
+    for path in (target, sheet):
+        check_output(path, overwrite)
     engine = Engine(config, moving=True)
     figures = Stats(engine.device, engine.precision)
     report = overlay_file(engine, config, CLIP, target, overwrite, figures)
-    small = [picture for _, picture in report.thumbnails]
-    chosen = np.linspace(0, len(small) - 1, min(SHEET_PICTURES, len(small))).round().astype(int)
-    write_picture(sheet, contact_sheet([small[n] for n in chosen]), overwrite)
+    thumbnails = [picture for _, picture in report.thumbnails]
+    count = min(SHEET_PICTURES, len(thumbnails))
+    chosen = np.linspace(0, len(thumbnails) - 1, count).round().astype(int)
+    write_picture(sheet, contact_sheet([thumbnails[n] for n in chosen]), overwrite)
     return [
         f"{report.frames} frames -> {target} ({engine.computed})", f"contact sheet -> {sheet}"
     ]  # fmt: skip

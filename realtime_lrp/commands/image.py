@@ -1,4 +1,4 @@
-"""`image`: pictures to overlaid pictures or raw maps, and what is kept beside them."""
+"""`image`: explains pictures and writes overlaid pictures or raw maps, and files beside them."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -22,36 +22,35 @@ from realtime_lrp.errors import (
 from realtime_lrp.results.companions import Companions, OpenCompanions
 from realtime_lrp.results.records import map_record, raw_map_arrays
 from realtime_lrp.results.summary import Timeline, write_summary
-from realtime_lrp.system.atomic import (
-    atomic_file,
-)
+from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.video.files import PICTURES, inputs_of, outputs_for
 from realtime_lrp.video.pictures import mirrored, read_picture, write_picture
 from realtime_lrp.video.region import resize
 from realtime_lrp.view.overlay import lay_over
 
 OUTPUTS = (".png", ".jpg", ".jpeg", ".npz")
-TOGETHER = "pictures"
-"""The name of what is kept of several pictures together."""
+COMPANION_NAME = "pictures"
+"""The name, without ending, of the files beside several pictures."""
 
 THUMBNAIL = (240, 320)
 """Rows and columns at most."""
-MOST_THUMBNAILS = 48
+
+MAX_THUMBNAILS = 48
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """What is asked for besides the configuration.
+    """The command's own options.
 
     Attributes:
-      inputs: files, folders, globs.
-      output: .png, .jpg, .npz, or a folder, which gets PNG files.
-      overwrite: existing outputs may be replaced.
-      sidecar: JSON lines beside the outputs.
-      summary: a picture of them all beside the outputs.
-      maps: the folder that gets a folder of raw maps, or None.
+      inputs: files, folders or glob patterns.
+      output: a .png, .jpg or .npz file, or a folder for PNG files.
+      overwrite: whether existing files may be replaced.
+      sidecar: whether JSON lines are written beside the outputs.
+      summary: whether a picture of all results is written beside the outputs.
+      maps: the folder in which a folder of raw maps is created, or None.
     """
 
     inputs: Sequence[str]
@@ -63,58 +62,57 @@ class ImageOptions:
 
 
 def run(config: Config, options: ImageOptions) -> list[str]:
-    """Explains each picture and writes it; damaged ones among several are left out and named.
+    """Explains each picture and writes the result.
+
+    Of several pictures, those that are damaged or cannot be explained are named and left out.
 
     Returns:
       One line for each picture: its name, its best labels, where the output is.
 
     Raises:
-      DamagedInputError: no picture can be read, or explained.
+      DamagedInputError: no picture can be read or explained.
+      OutputError: an output cannot be written.
     """
     sources = inputs_of(options.inputs, PICTURES, "picture")
     targets = outputs_for(sources, options.output, ".png", OUTPUTS, options.overwrite)
-    beside = _beside(options, targets)
-    engine, lines = None, []
+    companions = _checked_companions(options, targets)
+    lines: list[str] = []
     with ExitStack() as stack:
-        kept = _Kept(beside.open(stack, options.overwrite))
+        open_companions = companions.open(stack, options.overwrite)
+        job: _Job | None = None
         for source, target, picture in _readable(sources, targets):
-            engine = engine or Engine(config)
+            job = job or _Job(config, options.overwrite, open_companions)
             try:
-                result = _explained(config, engine, picture, target, options.overwrite)
+                lines.append(job.process(source, target, picture))
             except NotFiniteError as error:
                 if len(sources) == 1:
                     raise
                 log.warning("%s is left out: %s", source.name, error)
-                continue
-            kept.take(config, engine, source, picture, result)
-            best = score_list(top_scores(engine, result.scores, 3))
-            passes = engine.explainer.passes
-            note = f" (mean of {passes} passes)" if passes else ""
-            lines.append(f"{source.name}: {best} -> {target}{note}")
-        if engine is None or not lines:
+        if job is None or not lines:
             raise DamagedInputError(f"None of the {len(sources)} pictures can be explained.")
-        kept.finish(config, engine)
+        job.write_summary()
     return lines
 
 
-def _beside(options: ImageOptions, targets: Sequence[Path]) -> Companions:
-    """What is made beside the pictures, once it is sure that it can be.
+def _checked_companions(options: ImageOptions, targets: Sequence[Path]) -> Companions:
+    """The files beside the pictures, after checking that they can be written.
 
     Raises:
-      OutputError: it cannot be made, or is the output of a picture.
+      OutputError: one of them cannot be written, or is the output of a picture.
     """
-    together = targets[0].parent / TOGETHER if len(targets) > 1 else targets[0]
-    beside = Companions.named_after(together, options.sidecar, options.summary, options.maps)
-    beside.check(options.overwrite)
-    for one in beside.paths:
-        if one in targets:
-            raise OutputError(f"{str(one)!r} is the output of a picture. Rename that.")
-    return beside
+    name = targets[0].parent / COMPANION_NAME if len(targets) > 1 else targets[0]
+    companions = Companions.named_after(name, options.sidecar, options.summary, options.maps)
+    companions.check(options.overwrite)
+    for path in companions.paths:
+        if path in targets:
+            raise OutputError(f"{str(path)!r} is also the output of a picture. Rename the picture.")
+    return companions
 
 
 def _readable(
     sources: Sequence[Path], targets: Sequence[Path]
 ) -> Iterator[tuple[Path, Path, np.ndarray]]:
+    """Source, target and picture; of several sources, those that cannot be read are left out."""
     for source, target in zip(sources, targets, strict=True):
         try:
             picture = read_picture(source)
@@ -126,68 +124,72 @@ def _readable(
         yield source, target, picture
 
 
-class _Kept:
-    """What is kept of the maps besides their pictures."""
+class _Job:
+    """Explains pictures one after the other and writes what belongs to each."""
 
-    def __init__(self, opened: OpenCompanions):
-        self._opened = opened
+    def __init__(self, config: Config, overwrite: bool, companions: OpenCompanions):
+        self._config = config
+        self._overwrite = overwrite
+        self._companions = companions
+        self._engine = Engine(config)
         self._timeline = Timeline("pictures, in their order", "o")
         self._thumbnails: list[tuple[str, np.ndarray]] = []
         self._count = 0
 
-    def take(
-        self, config: Config, engine: Engine, source: Path, picture: np.ndarray, result: Result
-    ) -> None:
-        """Takes a picture and its map."""
-        if not self._opened.wanted:
-            return
-        row = map_record(engine, config.lrp.target, result)
-        self._opened.write({"file": str(source), **row})
-        self._opened.keep(result, str(source))
-        if self._opened.summary:
-            self._count += 1
-            self._timeline.add(self._count, row)
-            drawn = _drawn(config, engine, picture, result)
-            scale = min(rows / side for rows, side in zip(THUMBNAIL, drawn.shape, strict=False))
-            height, width = (max(1, round(side * scale)) for side in drawn.shape[:2])
-            best = best_label(top_scores(engine, result.scores, 1))
-            self._thumbnails.append((f"{source.name}: {best}", resize(drawn, (height, width))))
+    def process(self, source: Path, target: Path, picture: np.ndarray) -> str:
+        """Explains a picture, writes its outputs and returns the line that reports it.
 
-    def finish(self, config: Config, engine: Engine) -> None:
-        """Draws the summary."""
-        if self._opened.summary:
-            how = engine.composite if config.lrp.method == "lrp" else config.lrp.method
-            title = f"{self._count} pictures, {engine.network.name}, {how}"
-            title += f", target {config.lrp.target}"
+        Raises:
+          NotFiniteError: the network computes NaN or Inf.
+        """
+        picture = mirrored(picture, self._config.input.mirror)
+        (result,) = self._engine.explain([picture])
+        if not result.maps[0].scale:
+            log.warning("%s: the map is zero everywhere; nothing is drawn", target.name)
+        if target.suffix.lower() == ".npz":
+            self._write_map(target, result)
+        else:
+            write_picture(target, self._overlaid(picture, result), self._overwrite)
+        if self._companions.wanted:
+            self._add_to_companions(source, picture, result)
+        best = score_list(top_scores(self._engine, result.scores, 3))
+        passes = self._engine.explainer.passes
+        note = f" (mean of {passes} passes)" if passes else ""
+        return f"{source.name}: {best} -> {target}{note}"
+
+    def write_summary(self) -> None:
+        """Draws the picture of all results, if it is wanted."""
+        if self._companions.summary:
+            title = (
+                f"{self._count} pictures, {self._engine.network.name}, {self._engine.name}, "
+                f"target {self._config.lrp.target}"
+            )
             write_summary(
-                self._opened.summary, title, self._thumbnails, self._timeline, MOST_THUMBNAILS
+                self._companions.summary, title, self._thumbnails, self._timeline, MAX_THUMBNAILS
             )
 
+    def _write_map(self, target: Path, result: Result) -> None:
+        arrays = raw_map_arrays(self._engine, self._config.lrp.target, result)
+        with atomic_file(target, self._overwrite) as part, part.open("wb") as file:
+            np.savez_compressed(file, **arrays)
 
-def _drawn(config: Config, engine: Engine, picture: np.ndarray, result: Result) -> np.ndarray:
-    overlay = colour(painter_for(engine, 0.0), result)
-    return lay_over(mirrored(picture, config.input.mirror), overlay)
+    def _overlaid(self, picture: np.ndarray, result: Result) -> np.ndarray:
+        return lay_over(picture, colour(painter_for(self._engine, 0.0), result))
 
-
-def _explained(
-    config: Config,
-    engine: Engine,
-    picture: np.ndarray,
-    target: Path,
-    overwrite: bool,
-) -> Result:
-    (result,) = engine.explain([mirrored(picture, config.input.mirror)])
-    if not result.maps[0].scale:
-        log.warning("%s: the map is zero everywhere; nothing is drawn", target.name)
-    if target.suffix.lower() == ".npz":
-        _write_map(config, engine, result, target, overwrite)
-    else:
-        write_picture(target, _drawn(config, engine, picture, result), overwrite)
-    return result
+    def _add_to_companions(self, source: Path, picture: np.ndarray, result: Result) -> None:
+        record = map_record(self._engine, self._config.lrp.target, result)
+        self._companions.write({"file": str(source), **record})
+        self._companions.keep(result, str(source))
+        if self._companions.summary:
+            self._count += 1
+            self._timeline.add(self._count, record)
+            best = best_label(top_scores(self._engine, result.scores, 1))
+            thumbnail = _thumbnail(self._overlaid(picture, result))
+            self._thumbnails.append((f"{source.name}: {best}", thumbnail))
 
 
-def _write_map(
-    config: Config, engine: Engine, result: Result, target: Path, overwrite: bool
-) -> None:
-    with atomic_file(target, overwrite) as part, part.open("wb") as file:
-        np.savez_compressed(file, **raw_map_arrays(engine, config.lrp.target, result))
+def _thumbnail(picture: np.ndarray) -> np.ndarray:
+    """The picture made to fit into `THUMBNAIL`."""
+    scale = min(most / side for most, side in zip(THUMBNAIL, picture.shape, strict=False))
+    rows, columns = (max(1, round(side * scale)) for side in picture.shape[:2])
+    return resize(picture, (rows, columns))

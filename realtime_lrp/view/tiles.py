@@ -1,4 +1,4 @@
-"""Tensors as pictures: every channel a tile, all tiles of a sheet on one scale.
+"""Draws tensors: one tile for each channel, all tiles of a sheet on one scale.
 
 Maps are float32 [rows, columns, channels], coloured maps uint8 [rows, columns, channels, 3] RGB.
 """
@@ -15,81 +15,82 @@ from realtime_lrp.view.sheet import contact_sheet
 from realtime_lrp.view.text import draw_lines, text_size
 
 PERCENTILE = 99.5
-"""The share of entries below the end of the scale, so that single ones do not darken the rest."""
+"""The scale ends at this percentile, so that a few large entries do not darken the rest."""
 
-MOST = 64
-"""Tiles on one sheet, at most."""
+MAX_TILES = 64
+"""On one sheet."""
 
-SIDE = 1024
-"""Pixels: so far large tiles may fill a sheet's side; fewer of them are shown instead."""
+MAX_SIDE = 1024
+"""Pixels. A sheet of large tiles gets fewer of them, so that its side is not longer."""
 
-SHOWN = 768
-"""Pixels: small tiles are enlarged until they fill about so much of a sheet's side."""
+SMALL_SIDE = 768
+"""Pixels. Small tiles are enlarged until the side of the sheet is about this long."""
 
 
 def as_maps(tensor: np.ndarray) -> np.ndarray:
-    """One picture's tensor [C], [n, C], [H, W, C] or [D, H, W, C] as maps, depth below depth.
+    """Reshapes the tensor of one picture, [C], [n, C], [H, W, C] or [D, H, W, C], to maps.
 
-    What is not finite is drawn as 0.
+    Slices of D stand below each other. NaN and Inf become 0.
     """
     columns = tensor.shape[-2] if tensor.ndim > 1 else 1
     maps = tensor.reshape(-1, columns, tensor.shape[-1]).astype(np.float32)
     return np.nan_to_num(maps, copy=False, posinf=0.0, neginf=0.0)
 
 
-def strongest(relevance: np.ndarray, most: int = MOST) -> np.ndarray:
-    """The channels with the largest relevance by magnitude, largest first.
+def strongest(relevance: np.ndarray, most: int = MAX_TILES) -> np.ndarray:
+    """The channels with the largest sums of |relevance|, largest first.
 
     Args:
       relevance: maps.
-      most: how many, at most; large maps get fewer, so that a sheet stays within `SIDE`.
+      most: how many at most; fewer if the maps are large, see `MAX_SIDE`.
     """
-    fitting = max(1, SIDE // max(relevance.shape[:2])) ** 2
+    fitting = max(1, MAX_SIDE // max(relevance.shape[:2])) ** 2
     strength = np.abs(relevance).sum((0, 1))
     return np.argsort(-strength, kind="stable")[: min(most, fitting)]
 
 
 def activation_colours(maps: Sequence[np.ndarray]) -> tuple[list[np.ndarray], str]:
-    """Maps in grey on one scale, and what its ends mean.
+    """Colours maps in grey on one scale; also returns what black and white mean.
 
-    Black is 0, or the lowest entry where some are negative; white is reached by one entry in 200.
+    Black is 0, or the lowest entry if some are negative. One entry in 200 is white.
     """
-    entries = np.concatenate([one.ravel() for one in maps])
+    entries = np.concatenate([tensor.ravel() for tensor in maps])
     low = min(0.0, float(entries.min()))
     high = float(np.percentile(entries, PERCENTILE))
     if high <= low:
         high = float(entries.max())
     grey = colormap_named("gray")
-    coloured = [grey((one - low) / ((high - low) or 1.0)) for one in maps]
+    coloured = [grey((tensor - low) / ((high - low) or 1.0)) for tensor in maps]
     return coloured, f"black {low:.3g}, white {high:.3g}"
 
 
 def relevance_colours(maps: Sequence[np.ndarray]) -> tuple[list[np.ndarray], str]:
-    """Maps in cold (negative) and hot (positive) on one scale, 0 in black; and what its ends mean.
+    """Colours maps cold (negative) to hot (positive) on one scale; also returns its legend.
 
-    Weak relevance is raised as in the overlay, so that it stays visible.
+    0 is black. Weak relevance is raised as in the overlay, so that it stays visible.
     """
-    magnitude = np.abs(np.concatenate([one.ravel() for one in maps]))
+    magnitude = np.abs(np.concatenate([tensor.ravel() for tensor in maps]))
     scale = float(np.percentile(magnitude, PERCENTILE)) or float(magnitude.max()) or 1.0
     colours = colormap_named("coldnhot")
     coloured = []
-    for one in maps:
-        strength = np.clip(np.abs(one) / scale, 0, 1) ** SOFTNESS
-        coloured.append(colours(np.copysign(strength, one)))
+    for tensor in maps:
+        strength = np.clip(np.abs(tensor) / scale, 0, 1) ** SOFTNESS
+        coloured.append(colours(np.copysign(strength, tensor)))
     return coloured, f"black 0, yellow {scale:.3g}, light blue {-scale:.3g}"
 
 
 def tiled(coloured: np.ndarray, size: tuple[int, int] | None = None) -> np.ndarray:
-    """Coloured maps as tiles of a square sheet, uint8 [h, w, 3], first channel top left.
+    """Arranges coloured maps as tiles of a square sheet, uint8 [h, w, 3], first one top left.
 
     Args:
       coloured: coloured maps.
-      size: the (rows, columns) that the maps are taken for; nearest neighbour.
+      size: (rows, columns) to which the maps are resized first, without smoothing; None keeps
+        them.
     """
     rows, columns = size or coloured.shape[:2]
     count = coloured.shape[2]
     across = math.isqrt(count - 1) + 1
-    factor = max(1, SHOWN // (across * max(rows, columns)))
+    factor = max(1, SMALL_SIDE // (across * max(rows, columns)))
     shape = (columns * factor, rows * factor)
     tiles = [
         cv2.resize(np.ascontiguousarray(coloured[:, :, n]), shape, interpolation=cv2.INTER_NEAREST)
@@ -99,11 +100,11 @@ def tiled(coloured: np.ndarray, size: tuple[int, int] | None = None) -> np.ndarr
 
 
 def side_by_side(left: np.ndarray, right: np.ndarray, captions: tuple[str, str]) -> np.ndarray:
-    """Two coloured maps of the same channels, tiles of the same size, each under its caption.
+    """Puts two sheets of the same channels side by side, each under its caption.
 
-    The right ones are enlarged or shrunk to the size of the left ones, nearest neighbour.
+    The right maps are resized to the size of the left ones, without smoothing.
     """
-    sheets = [tiled(one, left.shape[:2]) for one in (left, right)]
+    sheets = [tiled(coloured, left.shape[:2]) for coloured in (left, right)]
     height, width = sheets[0].shape[:2]
     band = 2 * text_size(height)
     both = np.pad(np.hstack(sheets), [(band, 0), (0, 0), (0, 0)])

@@ -454,7 +454,7 @@ def test_a_file_that_cannot_be_done_does_not_end_the_batch(run, words, tmp_path,
     media.recording(folder / "a.mkv", codec="ffv1", pixels="bgr0", size=(1, 1), count=2)
     media.recording(folder / "b.mp4", count=2)
     code, stdout, err = run("video", folder, "-o", out, *words, "--codec", "hevc")
-    assert code == 73 and "1 x 1 pixels" in err and "b.mp4: 2 frames" in stdout
+    assert code == 73 and "1 x 1 pixels" in err, err and "b.mp4: 2 frames" in stdout
     assert os.listdir(out) == ["b.mp4"]
 
 

@@ -31,56 +31,49 @@ from realtime_lrp.video.sources import open_source
 PACKAGE = Path(__file__).parents[1] / "realtime_lrp"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-FORBIDDEN_CALLS = {
-    "eval", "exec", "compile", "__import__", "os.system", "os.popen", "tempfile.mktemp",
-    "yaml.load", "yaml.load_all", "yaml.unsafe_load", "yaml.unsafe_load_all", "yaml.full_load",
-    "yaml.full_load_all", "keras.config.enable_unsafe_deserialization", "keras.saving.load_model",
-    "keras.models.load_model", "keras.utils.get_file", "tf.saved_model.load", "tf.keras",
-}  # fmt: skip
-FORBIDDEN_MODULES = {
-    "pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "requests", "httpx", "ftplib",
-    "smtplib", "telnetlib", "xmlrpc", "pty", "code", "codeop", "aiohttp",
-}  # fmt: skip
-NETWORK_MODULES = {"urllib.request": "downloads.py", "http.client": "downloads.py"}
-
-
-def dotted(node):
-    """A name as it is written, such as "os.system"."""
-    if isinstance(node, ast.Attribute):
-        return f"{dotted(node.value)}.{node.attr}"
-    return node.id if isinstance(node, ast.Name) else ""
-
 
 def option(call, name):
     """The value of a call's option as it is written, or None."""
     return next((ast.unparse(word.value) for word in call.keywords if word.arg == name), None)
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(PACKAGE)))
-def test_nothing_here_can_run_what_it_reads(file):
-    """No eval, pickle or yaml.load, no shell, no array that holds objects, no other downloads."""
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            names = [alias.name for alias in node.names]
-            if isinstance(node, ast.ImportFrom):
-                names = [node.module, *(f"{node.module}.{name}" for name in names)]
-            for name in names:
-                assert name.split(".")[0] not in FORBIDDEN_MODULES, (file, name)
-                assert NETWORK_MODULES.get(name, file.name) == file.name, (file, name)
-        elif isinstance(node, ast.Call):
-            called = dotted(node.func)
-            assert called not in FORBIDDEN_CALLS, (file, node.lineno, called)
-            assert option(node, "allow_pickle") in (None, "False"), (file, node.lineno)
-            assert option(node, "shell") in (None, "False"), (file, node.lineno)
-            assert option(node, "safe_mode") in (None, "True"), (file, node.lineno)
-
-
-def test_the_search_finds_what_it_looks_for():
-    """A call that is forbidden is seen as such."""
-    call = ast.parse("yaml.load(text); np.load(f, allow_pickle=True)").body
-    assert dotted(call[0].value.func) in FORBIDDEN_CALLS
-    assert option(call[1].value, "allow_pickle") == "True"
+def test_nothing_here_can_run_what_it_reads():
+    """No arrays of objects, no model with code, no text compiled: what ruff has no rule for."""
+    for file in FILES:
+        for call in (n for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Call)):
+            assert option(call, "allow_pickle") in (None, "False"), (file, call.lineno)
+            assert option(call, "safe_mode") in (None, "True"), (file, call.lineno)
+            assert ast.unparse(call.func) not in ("compile", "__import__"), (file, call.lineno)
     assert len(FILES) > 80
+
+
+BANNED = {
+    "import pickle": "TID251",
+    "import av": "TID251",
+    "from urllib import request": "TID251",
+    "import keras\n\nkeras.models.load_model('x')": "TID251",
+    "from realtime_lrp.engine.tensorflow import tf\n\ntf.saved_model.load('x')": "TID251",
+    "import yaml\n\nyaml.load('x')": "TID251",
+    "import marshal\n\nmarshal.loads(b'')": "S302",
+    "import tempfile\n\ntempfile.mktemp()": "S306",
+    "import os\n\nos.system('x')": "S605",
+    "import subprocess\n\nsubprocess.run('x', shell=True)": "S602",
+    "eval('1')": "S307",
+    "exec('1')": "S102",
+}
+"""What ruff must find in a file of the package."""
+
+
+@pytest.mark.parametrize("text", BANNED, ids=lambda text: text.splitlines()[-1])
+def test_ruff_finds_what_must_not_be_used(text):
+    """The rules of pyproject.toml hold for the package, whatever else is excepted."""
+    pytest.importorskip("ruff")
+    words = ["check", "--output-format", "concise", "--no-cache"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", *words, "--stdin-filename", PACKAGE / "probe.py", "-"],
+        input=text, capture_output=True, text=True, cwd=PACKAGE.parent,
+    )  # fmt: skip
+    assert f" {BANNED[text]} " in done.stdout, done.stdout + done.stderr
 
 
 # --- Addresses and what is secret in them

@@ -56,3 +56,11 @@ def test_the_reference_has_every_public_name_once():
     """In docs/site/api.md."""
     listed = re.findall(r"^::: realtime_lrp\.(\w+)$", (SITE / "api.md").read_text(), re.M)
     assert sorted(listed) == sorted(realtime_lrp.__all__)
+
+
+def test_a_diagram_of_states_becomes_a_table(hooks):
+    """GitHub draws it; the site has a row for each change of state."""
+    page = "before\n\n```mermaid\nstateDiagram-v2\n    [*] --> a\n    a --> b: why\n```\n\nafter\n"
+    assert hooks.with_tables_for_diagrams(page) == (
+        "before\n\n| from | to | when |\n|---|---|---|\n| start | a |  |\n| a | b | why |\n\nafter\n"
+    )

@@ -21,6 +21,14 @@ SOURCES = ("*.md", "LICENSE", "config.yaml", "docs/**/*.md", "docs/site/site.css
 MATH_FONT = Path(find_spec("ziamath").origin).parent / "fonts" / "STIXTwoMath-Regular.ttf"
 """The font for formulas: it has tall brackets and large sums, and few systems bring one."""
 
+FOR_BROWSERS = {
+    "<mi>&#x02032;</mi>": '<mi class="prime">&#x02032;</mi>',
+    "<mi>&#x000B1;</mi>": "<mo>&#x000B1;</mo>",  # plus-minus, with the space of an operator
+    '<mn mathvariant="double-struck">1</mn>': "<mn>&#x1D7D9;</mn>",
+    '<mi mathvariant="script">N</mi>': "<mi>&#x1D4A9;</mi>",
+}
+"""What latex2mathml writes -> what browsers draw: they know no `mathvariant`."""
+
 NOT_SHOWN = {".py", ".keras", ".mp4"}
 
 CODE_OR_FORMULA = re.compile(
@@ -76,10 +84,18 @@ def without_formulas(markdown: str) -> tuple[str, list[str]]:
         latex = found["block"] if block else found["inline"]
         if latex is None:  # code
             return found[0]
-        formulas.append(convert(latex.strip(), display="block" if block else "inline"))
+        formulas.append(mathml(latex, "block" if block else "inline"))
         return (found["indent"] or "") + mark(len(formulas) - 1)
 
     return CODE_OR_FORMULA.sub(replaced, markdown), formulas
+
+
+def mathml(latex: str, display: str) -> str:
+    """A formula as MathML; `display` is "inline" or "block"."""
+    text = convert(latex.strip(), display=display)
+    for written, drawn in FOR_BROWSERS.items():
+        text = text.replace(written, drawn)
+    return text
 
 
 def with_tables_for_diagrams(markdown: str) -> str:

@@ -61,6 +61,5 @@ def test_the_reference_has_every_public_name_once():
 def test_a_diagram_of_states_becomes_a_table(hooks):
     """GitHub draws it; the site has a row for each change of state."""
     page = "before\n\n```mermaid\nstateDiagram-v2\n    [*] --> a\n    a --> b: why\n```\n\nafter\n"
-    assert hooks.with_tables_for_diagrams(page) == (
-        "before\n\n| from | to | when |\n|---|---|---|\n| start | a |  |\n| a | b | why |\n\nafter\n"
-    )
+    rows = ["| from | to | when |", "|---|---|---|", "| start | a |  |", "| a | b | why |"]
+    assert hooks.with_tables_for_diagrams(page).split("\n\n")[1].splitlines() == rows

@@ -183,7 +183,7 @@ def test_so_many_frames_are_in_flight_and_maps_keep_their_order(in_flight, tiny_
 
             return wait
 
-    monkeypatch.setattr(relevance_thread, "Engine", Scripted)
+    monkeypatch.setattr(engines, "Engine", Scripted)
     request = first_request(settings(tiny_model))
     with relevance_thread.RelevanceThread(
         settings(tiny_model), frames, request, Stats("", "")

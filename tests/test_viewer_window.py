@@ -14,7 +14,7 @@ from program import opened_window, screenshot, start, xdotool
 
 from realtime_lrp import config
 from realtime_lrp.commands.live import run as live
-from realtime_lrp.realtime import explaining as relevance_thread
+from realtime_lrp.engine import engine as engines
 from realtime_lrp.view.hud import WARNING
 from realtime_lrp.view.keys import BINDINGS
 
@@ -214,12 +214,12 @@ def test_closing_ends_within_3_s_with_the_recording_whole(way, display, tmp_path
 def test_the_picture_comes_at_its_rate_under_a_slow_network(tmp_path, monkeypatch):
     """30 of 30 with a network that takes 200 ms; no frame is counted twice."""
 
-    class Slow(relevance_thread.Engine):
+    class Slow(engines.Engine):
         def begin(self, pictures):
             time.sleep(0.2)
             return super().begin(pictures)
 
-    monkeypatch.setattr(relevance_thread, "Engine", Slow)
+    monkeypatch.setattr(engines, "Engine", Slow)
     words = {"--source": "synthetic", "--model": "shapes", "--display": "none"}
     stats = tmp_path / "s.json"
     live.run(config.load(options=words, command="live").config, duration_s=4, stats=stats)

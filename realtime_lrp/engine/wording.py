@@ -1,11 +1,15 @@
 """Answers and targets in words, as they are shown to people."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.result import Result
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
+    from realtime_lrp.engine.result import Result
 
 TARGETS = {"all": "all classes", "top1": "the best", "top5": "the five best"}
 

@@ -1,14 +1,19 @@
 """Prepares engines in the background, so that what is shown goes on while another is made."""
 
+from __future__ import annotations
+
 import logging
 import threading
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from realtime_lrp.config import Config
-from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import Error, first_line
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
 
 MOST_WEIGHTS = 300e6
 MOST = 8
@@ -147,6 +152,8 @@ class EngineCache:
         settings = choice.settings(self._config)
         if choice.random == self._first_random:
             return self._first.with_settings(settings, choice.also)
+        from realtime_lrp.engine.engine import Engine
+
         return Engine(settings, moving=True, also=choice.also)
 
     def _keep(self, choice: EngineChoice, engine: Engine) -> None:

@@ -1,4 +1,9 @@
-"""The relevance thread: explains the newest frame again and again, as it was last asked to."""
+"""The relevance thread: explains the newest frame again and again, as it was last asked to.
+
+TensorFlow is imported by that thread, not with this module: a window is open before, and answers.
+"""
+
+from __future__ import annotations
 
 import functools
 import gc
@@ -8,22 +13,25 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.result import Result, ResultMap
+from realtime_lrp.config.names import COMPOSITES
 from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.errors import NotFiniteError, first_line
 from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
 from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.relevance.composites import COMPOSITES
-from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.view.overlay import SMOOTHING, Scale, intensity
 from realtime_lrp.view.scene import Box, ExplainedPicture, Panel
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
+    from realtime_lrp.engine.result import Result, ResultMap
+    from realtime_lrp.relevance.explainer import Explainer
 
 STOP_S = 2.0
 IDLE_S = 0.1
@@ -206,7 +214,7 @@ class RelevanceThread:
         """Begins to load the network."""
         self._thread.start()
 
-    def __enter__(self) -> "RelevanceThread":
+    def __enter__(self) -> RelevanceThread:
         self.start()
         return self
 
@@ -252,6 +260,8 @@ class RelevanceThread:
             self._error = error
 
     def _explain_frames(self) -> None:
+        from realtime_lrp.engine.engine import Engine
+
         first = self.request.choice
         gc.collect()  # what an earlier try left: Keras models hold on to themselves
         engine = self.engine or Engine(
@@ -370,7 +380,7 @@ def _conserving(engine: Engine, names: tuple[str, ...]) -> list[bool]:
     lrp = engine.settings.lrp
     if lrp.absorb_bias or lrp.keep < 1:
         return [False] * len(names)
-    return [name in COMPOSITES for name in names]
+    return [name in COMPOSITES.known() for name in names]
 
 
 def first_request(config: Config) -> MapRequest:

@@ -1,7 +1,10 @@
 """Captions, pages and the artist that draws them, matched to the network that is loaded."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,11 +13,13 @@ from realtime_lrp.commands.kiosk.lock import ExitLock
 from realtime_lrp.commands.kiosk.pages import PageBuilder
 from realtime_lrp.commands.kiosk.screen import ScreenArtist, ScreenContent
 from realtime_lrp.config import Config
-from realtime_lrp.engine.engine import Engine
 from realtime_lrp.view.colormaps import by_sign
 from realtime_lrp.view.exhibit import Box
 from realtime_lrp.view.scene import Look
 from realtime_lrp.view.text import undrawable
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 

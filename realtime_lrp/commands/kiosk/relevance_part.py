@@ -1,12 +1,14 @@
 """The network: its relevance thread, restarted when it ends, hangs or keeps failing."""
 
+from __future__ import annotations
+
 import logging
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from realtime_lrp.commands.kiosk.restarts import Fault, RestartBudget
 from realtime_lrp.config import Config
-from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import (
     DamagedInputError,
     MissingInputError,
@@ -18,6 +20,9 @@ from realtime_lrp.errors import (
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread, first_request
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Stats
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
 
 PAUSE_S = 2.0
 """Seconds from the end of the relevance thread to the next one."""
@@ -40,8 +45,8 @@ ASLEEP_S = 2.0
 OFFLINE_S = (10.0, 30.0, 60.0, 300.0)
 """Seconds until the next try after a failed download of weights, each time longer."""
 
-PERMANENT = (UsageError, DamagedInputError, MissingInputError)
-"""Loading errors that only another configuration mends."""
+PERMANENT = (UsageError, DamagedInputError, MissingInputError, ImportError)
+"""Loading errors that no retry mends."""
 
 log = logging.getLogger(__name__)
 

@@ -1,13 +1,18 @@
 """What a visitor chose (language, privacy card), and the answer of the network that is shown."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from realtime_lrp.engine.engine import Engine
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.view.exhibit import Box
 from realtime_lrp.view.window.window import Mouse
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
 
 PRIVACY_S = 20.0
 """Seconds for which the privacy card is shown."""

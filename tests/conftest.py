@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 import subprocess
+import tempfile
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -43,6 +44,16 @@ def tiny_model(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "tiny.keras"
     model.save(path)
     return path
+
+
+@pytest.fixture
+def temporary_folder(tmp_path, monkeypatch):
+    """An empty folder for all temporary files; nothing may be left in it."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    assert list(folder.iterdir()) == []
 
 
 @pytest.fixture(scope="session")

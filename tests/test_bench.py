@@ -17,8 +17,10 @@ from realtime_lrp.engine import engine as engines
 from realtime_lrp.relevance.graph import build_graph
 
 
-def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
+def test_bench_measures_a_users_network(run, tiny_model, tmp_path, monkeypatch):
     """The table on stdout, every figure in the file; the live path really ran."""
+    monkeypatch.setattr(machine, "SIDE", 512)
+    monkeypatch.setattr(machine, "VECTORS", 512)
     target = tmp_path / "b.json"
     code, out, err = run(
         "bench",

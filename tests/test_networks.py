@@ -101,9 +101,21 @@ def test_unknown_models_are_refused(tmp_path):
 
 
 def test_random_vgg_needs_no_network(monkeypatch, tmp_path):
-    """No download is tried, not even of the labels."""
+    """No download is tried, not even of the labels; kernels fill Glorot's range, biases are 0."""
+
+    def small(weights):
+        assert weights is None
+        return keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Conv2D(64, 3)])
+
+    monkeypatch.setattr(keras.applications, "VGG16", small)
     monkeypatch.setattr(downloads, "FOLDER", tmp_path)
     monkeypatch.setattr(downloads, "_download", lambda download: pytest.fail("a download"))
     network = load_network("vgg16", "random")
-    assert network.model.output_shape == (None, 1000)
+    kernel, bias = network.model.get_weights()
+    limit = np.sqrt(6 / (9 * (3 + 64)))
+    assert 0.99 * limit < np.abs(kernel).max() <= limit
+    assert abs(kernel.mean()) < 0.05 * limit
+    assert not bias.any()
     assert network.labels is None
+    again = load_network("vgg16", "random").model.get_weights()
+    np.testing.assert_array_equal(kernel, again[0])

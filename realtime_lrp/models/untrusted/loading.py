@@ -4,7 +4,7 @@ Keras's own loader can be made to run code from a file, to read other files, to 
 allocate any amount of memory. Here nothing happens before it is checked, in this order: the
 archive (this file), the description of the model (allowlist.py), the memory it needs (size.py), the
 weights (hdf5_check.py, weight_shapes.py). Change the order, or open a file in another way, only
-with tests/test_model_files.py in hand: it holds every known attack.
+with tests/test_model_files.py and tests/test_weight_files.py in hand: they hold the known attacks.
 """
 
 import errno

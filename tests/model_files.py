@@ -1,0 +1,43 @@
+"""Small models, and archives whose members are changed, for tests of model files."""
+
+import zipfile
+
+import keras
+from keras import layers
+
+from realtime_lrp.models.untrusted import hdf5_check
+
+
+def check_in_this_process(monkeypatch):
+    """Runs the check of HDF5 files without its child process, which takes a fifth of a second.
+
+    tests/test_hdf5_child.py proves the child.
+    """
+    monkeypatch.setattr(
+        hdf5_check, "_examine_in_child", lambda path, name: hdf5_check.examine(path)
+    )
+
+
+def members(path):
+    """What an archive holds, by name."""
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def archived(path, contents, packing=zipfile.ZIP_STORED):
+    """Writes an archive of (name, data) pairs or a dictionary."""
+    pairs = contents.items() if isinstance(contents, dict) else contents
+    with zipfile.ZipFile(path, "w", packing) as archive:
+        for name, data in pairs:
+            archive.writestr(name, data)
+    return path
+
+
+def dense(units=2, inputs=3):
+    """A network of one Dense layer, `d`."""
+    return keras.Sequential([keras.Input((inputs,)), layers.Dense(units, name="d")], name="net")
+
+
+def serialise(one):
+    """What Keras writes of a layer."""
+    return keras.saving.serialize_keras_object(one)

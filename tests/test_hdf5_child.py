@@ -1,0 +1,62 @@
+"""The child process that reads HDF5 files first: what it says, and what it protects from."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import h5py
+import pytest
+from model_files import dense
+
+from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.models.untrusted import hdf5_check
+from realtime_lrp.models.untrusted.loading import load_weights
+
+
+@pytest.mark.parametrize("suffix", [".weights.h5", ".h5"])
+def test_the_child_says_what_the_check_in_this_process_says(tmp_path, suffix):
+    """Layers, shapes and numbers of a good file, in both of its forms."""
+    path = tmp_path / f"w{suffix}"
+    model = dense()
+    (model.save_weights if suffix == ".weights.h5" else model.save)(path)
+    answer = hdf5_check._examine_in_child(path, "it")
+    assert answer == hdf5_check.examine(path)
+    assert list(answer["layers"].values()) == [[[3, 2], [2]]]
+    load_weights(dense(), path)
+
+
+def test_what_the_child_refuses_is_refused(tmp_path):
+    """A link, and a file that is no HDF5 file."""
+    path = tmp_path / "w.weights.h5"
+    dense().save_weights(path)
+    with h5py.File(path, "r+") as file:
+        del file["layers/dense/vars/0"]
+        file["layers/dense/vars/0"] = h5py.ExternalLink("/x.h5", "/d")
+    with pytest.raises(DamagedInputError, match=r"w\.weights\.h5' has a link"):
+        load_weights(dense(), path)
+    path.write_bytes(b"nothing")
+    with pytest.raises(DamagedInputError, match=r"w\.weights\.h5' is damaged"):
+        load_weights(dense(), path)
+
+
+def test_bytes_that_hang_or_crash_the_library_do_so_in_a_child(tmp_path, monkeypatch):
+    """HDF5 has such faults: a child that does not end, or ends oddly, is a damaged file."""
+    path = tmp_path / "w.weights.h5"
+    dense().save_weights(path)
+    with monkeypatch.context() as patched:
+        patched.setattr(hdf5_check, "WALL_FACTOR", 0.0)
+        with pytest.raises(DamagedInputError, match=r"w\.weights\.h5.*does not end within 0 s"):
+            load_weights(dense(), path)
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    with pytest.raises(DamagedInputError, match=r"w\.weights\.h5.*ended with code 1"):
+        load_weights(dense(), path)
+
+
+def test_a_folder_of_strangers_files_brings_no_modules(tmp_path, monkeypatch):
+    """What lies where the program was started is not imported by the child."""
+    monkeypatch.chdir(tmp_path)
+    dense().save_weights("w.weights.h5")
+    for name in ("h5py", "json", "realtime_lrp"):
+        Path(f"{name}.py").write_text("open('ran', 'w')")
+    load_weights(dense(), Path("w.weights.h5"))
+    assert not Path("ran").exists()

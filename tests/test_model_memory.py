@@ -1,0 +1,133 @@
+"""Models that are too large for this machine are refused before they take memory."""
+
+import io
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import h5py
+import keras
+import psutil
+import pytest
+import tensorflow as tf
+from keras import layers
+from model_files import archived, check_in_this_process, dense, serialise
+
+from realtime_lrp.errors import UnavailableError
+from realtime_lrp.models import size
+from realtime_lrp.models.networks import load_network
+from realtime_lrp.models.untrusted.loading import load_model
+
+GIB = 1 << 30
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch):
+    """HDF5 files are checked without a child process."""
+    check_in_this_process(monkeypatch)
+
+
+@pytest.fixture
+def without_gpu(monkeypatch):
+    """A machine whose only memory is its own."""
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
+
+
+def huge(tmp_path, model_of):
+    """A model file that claims more than it holds: built without memory, then its weights cut."""
+
+    def described_only():
+        with keras.StatelessScope(initialize_variables=False):
+            return serialise(model_of())
+
+    with ThreadPoolExecutor(1) as thread:  # with it goes Keras's list of what has no memory yet
+        described = thread.submit(described_only).result()
+    with io.BytesIO() as file, h5py.File(file, "w"):
+        empty = file.getvalue()
+    return archived(
+        tmp_path / "huge.keras",
+        {"metadata.json": "{}", "config.json": json.dumps(described), "model.weights.h5": empty},
+    )
+
+
+HUGE = {
+    "units": lambda: keras.Sequential([keras.Input((1000,)), layers.Dense(10**9)]),
+    "picture": lambda: keras.Sequential([keras.Input((10**6, 10**6, 3)), layers.ReLU()]),
+    "padding": lambda: keras.Sequential(
+        [keras.Input((8, 8, 3)), layers.ZeroPadding2D(10**6), layers.GlobalAveragePooling2D()]
+    ),
+    "filters": lambda: keras.Sequential([keras.Input((8, 8, 3)), layers.Conv2D(10**11, 3)]),
+}
+
+
+@pytest.mark.parametrize("kind", HUGE)
+def test_a_model_that_is_too_large_is_refused_before_it_takes_memory(
+    tmp_path, temporary_folder, without_gpu, kind
+):
+    """With what it needs and what is there; exit code 69."""
+    path = huge(tmp_path, HUGE[kind])
+    before = psutil.Process().memory_info().rss
+    with pytest.raises(UnavailableError, match=r"too large.*needs [\d,.]+ GiB.*GiB are free"):
+        load_model(path)
+    assert psutil.Process().memory_info().rss - before < 64 << 20
+    assert load_model_again_works(tmp_path)
+
+
+def load_model_again_works(tmp_path):
+    """What was refused leaves nothing that gets memory later."""
+    path = tmp_path / "small.keras"
+    dense().save(path)
+    return load_model(path).name == "net"
+
+
+def test_the_limit_is_where_it_should_be(without_gpu, monkeypatch):
+    """Weights once and the activations of one picture, to the byte."""
+    model = keras.Sequential(
+        [keras.Input((10, 10, 3)), layers.Conv2D(4, 3), layers.Flatten(), layers.Dense(5)]
+    )
+    weights = 4 * (3 * 3 * 3 * 4 + 4 + 256 * 5 + 5)
+    activations = 4 * (300 + 256 + 256 + 5)
+    assert size.needed_bytes(model) in (weights + activations, weights + activations - 4 * 300)
+    needed = size.needed_bytes(model)
+    monkeypatch.setattr(size, "available_bytes", lambda: needed)
+    size.refuse_too_large(model, "it")
+    monkeypatch.setattr(size, "available_bytes", lambda: needed - 1)
+    with pytest.raises(UnavailableError, match="it is too large"):
+        size.refuse_too_large(model, "it")
+
+
+def test_named_networks_are_measured_as_well(without_gpu, monkeypatch):
+    """VGG16's weights are 528 MiB."""
+    monkeypatch.setattr(size, "available_bytes", lambda: 528 << 20)
+    with pytest.raises(UnavailableError, match=r"vgg16 is too large.*0\.\d\d GiB"):
+        load_network("vgg16", "random")
+
+
+def test_the_memory_of_a_control_group_counts(tmp_path, monkeypatch):
+    """The smallest limit of the group and of those above it, less what this process has."""
+    group = tmp_path / "system.slice" / "kiosk.service"
+    group.mkdir(parents=True)
+    (group / "memory.max").write_text("max\n")
+    own = psutil.Process().memory_info().rss
+    (group.parent / "memory.max").write_text(f"{own + GIB}\n")
+    real = Path.read_text
+    monkeypatch.setattr(size, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(
+        Path,
+        "read_text",
+        lambda path: (
+            "0::/system.slice/kiosk.service\n" if str(path) == "/proc/self/cgroup" else real(path)
+        ),
+    )
+    assert abs(size.available_bytes() - GIB) < 64 << 20
+
+
+def test_memory_that_runs_out_all_the_same_is_named(tiny_model, monkeypatch):
+    """Where the estimate was too low: exit code 69, not "damaged"."""
+
+    def full(*words, **options):
+        raise MemoryError
+
+    monkeypatch.setattr(keras.Model, "load_weights", full)
+    with pytest.raises(UnavailableError, match=r"tiny\.keras.*too large"):
+        load_model(tiny_model)

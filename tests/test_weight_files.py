@@ -1,0 +1,287 @@
+"""Weight files from other people: what is refused, what fits, and what is never computed."""
+
+import json
+
+import h5py
+import keras
+import numpy as np
+import psutil
+import pytest
+import tensorflow as tf
+from keras import layers
+from model_files import archived, check_in_this_process, dense, members
+
+from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
+from realtime_lrp.models.networks import load_network
+from realtime_lrp.models.untrusted.loading import load_model, load_weights
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch):
+    """HDF5 files are checked without a child process."""
+    check_in_this_process(monkeypatch)
+
+
+def with_data(tmp_path, write):
+    """A good file of weights of `dense`, its kernel replaced by what `write(file, name)` makes."""
+    path = tmp_path / "w.weights.h5"
+    dense().save_weights(path)
+    with h5py.File(path, "r+") as file:
+        del file["layers/dense/vars/0"]
+        write(file, "layers/dense/vars/0")
+    return path
+
+
+def external_storage(file, name):
+    file.create_dataset(name, (3, 2), "f4", external=[("/etc/passwd", 0, 24)])
+
+
+def virtual(file, name):
+    layout = h5py.VirtualLayout((3, 2), "f4")
+    layout[:] = h5py.VirtualSource("/etc/passwd", "x", (3, 2))
+    file.create_virtual_dataset(name, layout)
+
+
+HOSTILE = {
+    "an external link": lambda file, name: file.__setitem__(name, h5py.ExternalLink("/x.h5", "/d")),
+    "a soft link": lambda file, name: file.__setitem__(name, h5py.SoftLink("/layers/dense/vars/1")),
+    "external storage": external_storage,
+    "virtual data": virtual,
+    "text": lambda file, name: file.create_dataset(name, data=np.array(["a"] * 6, "S5")),
+    "references": lambda file, name: file.create_dataset(name, (3, 2), h5py.ref_dtype),
+    "a claim of 4 TB": lambda file, name: file.create_dataset(name, (10**6, 10**6), "f4"),
+    "a packed claim": lambda file, name: file.create_dataset(
+        name, (10**5, 10**5), "f4", chunks=(1000, 1000), compression="gzip"
+    ),
+    "two claims that are small": lambda file, name: (
+        [file.create_dataset(one, (10**7,), "f4") for one in ("one", "two")]
+        and file.create_dataset(name, (3, 2), "f4")
+    ),
+    "another shape": lambda file, name: file.create_dataset(name, (2, 3), "f4"),
+    "a group": lambda file, name: file.create_group(name),
+    "nothing": lambda file, name: None,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrapped"),
+    [*((kind, False) for kind in HOSTILE), ("external storage", True), ("another shape", True)],
+)
+def test_hostile_weights_are_refused(tmp_path, temporary_folder, kind, wrapped):
+    """What would read other files, what is no number, what claims more than it holds."""
+    path = with_data(tmp_path, HOSTILE[kind])
+    used = psutil.Process().memory_info().rss
+    if wrapped:
+        dense().save(tmp_path / "m.keras")
+        content = {**members(tmp_path / "m.keras"), "model.weights.h5": path.read_bytes()}
+        with pytest.raises(DamagedInputError, match=r"m\.keras"):
+            load_model(archived(tmp_path / "m.keras", content))
+    else:
+        with pytest.raises(DamagedInputError, match=r"w\.weights\.h5"):
+            load_weights(dense(), path)
+    assert psutil.Process().memory_info().rss - used < 64 << 20
+
+
+def test_groups_that_hold_each_other_do_not_hang(tmp_path):
+    """HDF5 allows circles."""
+    path = tmp_path / "w.weights.h5"
+    dense().save_weights(path)
+    with h5py.File(path, "r+") as file:
+        file["layers/dense/again"] = file["layers"]
+    load_weights(dense(), path)
+
+
+def test_data_of_several_names_count_once(tmp_path):
+    """Two layers whose weights are the same bytes of the file."""
+    path = tmp_path / "w.weights.h5"
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(3), layers.Dense(3)])
+    model.save_weights(path)
+    with h5py.File(path, "r+") as file:
+        del file["layers/dense_1/vars/0"]
+        file["layers/dense_1/vars/0"] = file["layers/dense/vars/0"]
+    with pytest.raises(DamagedInputError, match="it has 24 values, the file 15"):
+        load_weights(model, path)
+
+
+@pytest.mark.parametrize("name", ["w.weights.h5", "w.keras", "w.h5"])
+def test_weights_come_from_local_files(tiny_model, tmp_path, name):
+    """Each of Keras's formats."""
+    source = keras.models.load_model(tiny_model)
+    source.set_weights([weight + 1 for weight in source.get_weights()])
+    path = tmp_path / name
+    if name.endswith(".weights.h5"):
+        source.save_weights(path)
+    else:
+        source.save(path)
+    loaded = load_network(str(tiny_model), str(path), preprocessing="tf").model
+    for got, expected in zip(loaded.get_weights(), source.get_weights(), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_weights_that_do_not_fit_are_refused(tiny_model, tmp_path):
+    """Another shape, a damaged file, no file, a network without imagenet weights."""
+    other = keras.Sequential([keras.Input((3,)), layers.Dense(2)])
+    other.save_weights(tmp_path / "o.weights.h5")
+    other.save(tmp_path / "o.keras")
+    (tmp_path / "bad.h5").write_bytes(b"nothing")
+    for name in ("o.weights.h5", "o.keras", "bad.h5"):
+        with pytest.raises(DamagedInputError, match=name):
+            load_network(str(tiny_model), str(tmp_path / name), preprocessing="tf")
+    with pytest.raises(UnavailableError, match="no weights"):
+        load_network(str(tiny_model), str(tmp_path / "none.h5"), preprocessing="tf")
+    with pytest.raises(UsageError, match="imagenet"):
+        load_network(str(tiny_model), "imagenet", preprocessing="tf")
+
+
+@pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])
+def test_the_first_layer_that_differs_is_named_with_both_shapes(tmp_path, suffix):
+    """Another network's weights, in each of Keras's formats."""
+    path = tmp_path / f"w{suffix}"
+    model, other = dense(), dense(units=5)
+    (other.save_weights if suffix == ".weights.h5" else other.save)(path)
+    with pytest.raises(DamagedInputError) as refusal:
+        load_weights(model, path)
+    assert "layer 'd' has weights of 3 x 2, 2, the file 3 x 5, 5" in str(refusal.value)
+    assert path.name in str(refusal.value)
+
+
+@pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])
+def test_a_layer_that_lacks_its_weights_is_named(tmp_path, suffix):
+    """With their shapes, in one line."""
+    one, two = layers.Dense(2, name="one"), layers.Dense(4, name="two")
+    path = tmp_path / f"w{suffix}"
+    other = keras.Sequential([keras.Input((3,)), one])
+    (other.save_weights if suffix == ".weights.h5" else other.save)(path)
+    with pytest.raises(DamagedInputError) as refusal:
+        load_weights(keras.Sequential([keras.Input((3,)), one, two]), path)
+    assert "the file lacks those of layer 'two', 2 x 4, 4." in str(refusal.value)
+    assert path.name in str(refusal.value)
+
+
+@pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])
+@pytest.mark.parametrize("more", [True, False], ids=["more", "fewer"])
+def test_weights_of_more_or_fewer_layers_are_refused(tmp_path, suffix, more):
+    """Also where those that are there fit."""
+
+    def network(deep):
+        tail = [layers.Dense(2)] if deep else []
+        return keras.Sequential([keras.Input((3,)), layers.Dense(2), *tail])
+
+    path = tmp_path / f"w{suffix}"
+    other = network(more)
+    (other.save_weights if suffix == ".weights.h5" else other.save)(path)
+    with pytest.raises(DamagedInputError, match="do not fit"):
+        load_weights(network(not more), path)
+
+
+@pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])
+def test_truncated_weights_are_refused(tmp_path, temporary_folder, suffix):
+    """At every quarter of the file; each time the file is named."""
+    path = tmp_path / f"w{suffix}"
+    model = dense()
+    (model.save_weights if suffix == ".weights.h5" else model.save)(path)
+    data = path.read_bytes()
+    for quarter in range(4):
+        path.write_bytes(data[: len(data) * quarter // 4])
+        with pytest.raises(DamagedInputError, match=path.name):
+            load_weights(model, path)
+
+
+@pytest.mark.parametrize("name", ["w.weights.json", "w.npz", "w"])
+def test_other_files_of_weights_are_refused(tmp_path, name):
+    """A list of shards names further files; arrays of NumPy are not what is expected."""
+    path = tmp_path / name
+    path.write_text('{"weight_map": {"/layers/dense/vars": "../../secret.weights.h5"}}')
+    with pytest.raises(DamagedInputError, match=r"Expected \.h5"):
+        load_weights(dense(), path)
+
+
+# --- Nothing is computed, and takes no memory, before the file has shown that it holds the weights
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """The names of the initialisers that computed values, which is not where shapes are found."""
+    names = []
+
+    def watch(kind):
+        before = kind.__call__
+
+        def call(self, *words, **options):
+            if tf.executing_eagerly():
+                names.append(kind.__name__)
+            return before(self, *words, **options)
+
+        monkeypatch.setattr(kind, "__call__", call)
+
+    for kind in vars(keras.initializers).values():
+        if isinstance(kind, type) and "__call__" in vars(kind):
+            watch(kind)
+    return names
+
+
+@keras.saving.register_keras_serializable("mine")
+class Composite(layers.Layer):
+    """A layer with a layer in it."""
+
+    def __init__(self, units, **options):
+        super().__init__(**options)
+        self.inner = layers.Dense(units)
+
+    def build(self, shape):
+        self.inner.build(shape)
+        self.scale = self.add_weight(shape=(), initializer="ones")
+
+    def call(self, x):
+        return self.scale * self.inner(x)
+
+    def get_config(self):
+        return {**super().get_config(), "units": self.inner.units}
+
+
+def test_initialisers_of_a_description_never_compute(tmp_path, computed):
+    """Their values would be replaced; Orthogonal takes time by the third power."""
+    model = keras.Sequential(
+        [
+            keras.Input((8, 8, 3)),
+            layers.Conv2D(4, 3, kernel_initializer="orthogonal", bias_initializer="normal"),
+            layers.PReLU(alpha_initializer="he_normal"),
+            layers.BatchNormalization(gamma_initializer=keras.initializers.Constant(3.0)),
+            layers.Flatten(),
+            Composite(5),
+            layers.Dense(5, kernel_initializer="identity"),
+        ]
+    )
+    model.save(tmp_path / "m.keras")
+    assert "Orthogonal" in computed
+    computed.clear()
+    loaded = load_model(tmp_path / "m.keras")
+    assert set(computed) == {"Zeros"}
+    for one, other in zip(model.weights, loaded.weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+    picture = np.random.default_rng(0).random((2, 8, 8, 3), np.float32)
+    np.testing.assert_array_equal(model(picture), loaded(picture))
+    assert isinstance(loaded.layers[0].kernel_initializer, keras.initializers.Orthogonal)
+
+
+@pytest.mark.parametrize("kind", ["missing", "other", "within"])
+def test_no_layer_takes_memory_that_the_file_has_no_weights_for(tmp_path, computed, kind):
+    """No weights, those of a smaller layer, or of one that has a layer in it."""
+    made = Composite(3) if kind == "within" else layers.Dense(3, name="d")
+    keras.Sequential([keras.Input((8,)), made], name="net").save(tmp_path / "m.keras")
+    held = members(tmp_path / "m.keras")
+    described = json.loads(held["config.json"])
+    described["config"]["layers"][1]["config"]["units"] = 10**7
+    held["config.json"] = json.dumps(described)
+    if kind == "missing":
+        keras.Sequential([keras.Input((8,)), layers.ReLU()]).save(tmp_path / "none.keras")
+        held["model.weights.h5"] = members(tmp_path / "none.keras")["model.weights.h5"]
+    computed.clear()
+    problem = {
+        "missing": "lacks those of layer 'd', 8 x 10000000, 10000000",
+        "other": "'d' has weights of 8 x 10000000, 10000000, the file 8 x 3, 3",
+        "within": "has 90,000,001 values, the file 28",
+    }[kind]
+    with pytest.raises(DamagedInputError, match=problem):
+        load_model(archived(tmp_path / "m.keras", held))
+    assert computed == []

@@ -256,8 +256,7 @@ def films_so(monkeypatch):
     monkeypatch.setattr(measuring, "time", SimpleNamespace(monotonic=lambda: Filmed.now))
 
     def give(level=90, each_s=1 / 32, error=None):
-        def opened(words, stop, asked, isolated):
-            assert isolated
+        def opened(words, stop, camera):
             if error:
                 raise error
             return Filmed(level, each_s, stop)

@@ -24,7 +24,7 @@ from realtime_lrp.models.labels import read_labels
 from realtime_lrp.video.libraries import av
 from realtime_lrp.video.pictures import read_picture
 from realtime_lrp.video.reader import TimedFrame, VideoReader
-from realtime_lrp.video.sources import open_source
+from realtime_lrp.video.stream import Stream
 from realtime_lrp.video.writer import VideoWriter
 
 
@@ -316,11 +316,12 @@ def test_what_a_file_says_is_told_at_limited_length(run, tmp_path):
 
 def test_a_frame_beyond_the_limit_is_not_decoded(monkeypatch):
     """Nor one whose size changes in the middle of a stream."""
-    monkeypatch.setattr("realtime_lrp.video.sources.MOST_PIXELS", 100 * 100)
-    with Server(HOSTILE["another size each time"]) as server:
-        stop = threading.Event()
-        with open_source(server.url, stop) as source:
-            sizes = {source.read().shape[:2] for _ in range(8)}
+    monkeypatch.setattr("realtime_lrp.video.stream.MOST_PIXELS", 100 * 100)
+    with (
+        Server(HOSTILE["another size each time"]) as server,
+        Stream(server.url, threading.Event()) as source,
+    ):
+        sizes = {source.read().shape[:2] for _ in range(8)}
     assert len(sizes) > 3
     assert all(rows * columns <= 100 * 100 for rows, columns in sizes)
     assert (16 + 48 * 8, 32 + 7 * 3) not in sizes

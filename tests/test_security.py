@@ -24,8 +24,8 @@ from realtime_lrp.commands.inspect.run import run_name
 from realtime_lrp.commands.live.keeper import Keeper
 from realtime_lrp.errors import OutputError, UnavailableError, masked
 from realtime_lrp.video.cameras import open_camera
+from realtime_lrp.video.child import ChildSource
 from realtime_lrp.video.files import outputs_for
-from realtime_lrp.video.isolated import Isolated
 from realtime_lrp.video.sources import open_source
 
 PACKAGE = Path(__file__).parents[1] / "realtime_lrp"
@@ -399,7 +399,7 @@ def test_no_process_of_ours_takes_modules_from_the_current_folder(
     words = ("--model", tiny_model, "--preprocess", "none")
     assert run("video", "in.mp4", "-o", "out.mp4", *words)[0] == 0
     with pytest.raises(UnavailableError, match="Camera 97 cannot be opened"):
-        Isolated(open_camera, [97, None, None, None], threading.Event())
+        ChildSource(open_camera, [97, None, None, None], threading.Event())
     assert not (tmp_path / "ran").exists()
 
 

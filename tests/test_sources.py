@@ -1,7 +1,9 @@
 """What `--source` names: cameras, screens, streams and files."""
 
+import io
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -16,12 +18,16 @@ from faults.cameras import Device
 from faults.server import MjpegServer
 
 from realtime_lrp.errors import DamagedInputError, MissingInputError, UnavailableError, masked
+from realtime_lrp.system.channel import Channel, Failed
+from realtime_lrp.system.shared import SharedPicture
 from realtime_lrp.video import cameras, playback
 from realtime_lrp.video.cameras import Camera, CameraSettings
-from realtime_lrp.video.isolated import Isolated
+from realtime_lrp.video.child import FROM_CHILD, ChildSource, Next, Sent, Shared
 from realtime_lrp.video.playback import Playback
 from realtime_lrp.video.screen import Screen
-from realtime_lrp.video.sources import Synthetic, open_source
+from realtime_lrp.video.source import Source
+from realtime_lrp.video.sources import open_source, synthetic
+from realtime_lrp.video.synthetic import Synthetic
 
 
 @pytest.fixture
@@ -106,7 +112,7 @@ def test_a_camera_is_asked_in_the_right_order(driver, stop, monkeypatch):
     """Format, size, rate, buffers; its pictures come out as RGB; it is given back."""
     monkeypatch.setattr(cameras, "LINUX", True)
     fake = driver(filmed(720, 1280), width=1280, height=720, format=1196444237.0)
-    with open_source("3", stop, CameraSettings((1280, 720), 30, "MJPG")) as camera:
+    with Camera(3, stop, CameraSettings((1280, 720), 30, "MJPG")) as camera:
         assert fake.calls == [
             (3, cv2.CAP_V4L2),
             (cv2.CAP_PROP_FOURCC, cv2.VideoWriter.fourcc(*"MJPG")),
@@ -188,7 +194,7 @@ def test_a_damaged_picture_of_a_camera_is_not_a_loss(driver, stop):
 def test_a_camera_is_found_by_a_part_of_its_name(words, node, system, driver, stop):
     """In whatever case; nodes that carry no pictures do not count."""
     fake = driver(filmed(480, 640))
-    camera = open_source(words, stop)
+    camera = Camera(words, stop)
     assert fake.calls[0][0] == node
     assert camera.described == f"camera {words}, 640 x 480, 30 fps, YUYV"
 
@@ -205,7 +211,7 @@ def test_names_that_do_not_say_which_camera_are_refused(system, driver, stop, mo
     """The message lists what there is."""
     listed = r"Cameras here: HD Pro Webcam C920 \(/dev/video0\), Integrated Webcam: front \(/dev/v"
     with pytest.raises(UnavailableError, match=f"2 cameras can be called 'webcam'. {listed}"):
-        open_source("webcam", stop)
+        Camera("webcam", stop)
     with pytest.raises(UnavailableError, match=f"No camera can be called 'c270'. {listed}"):
         Camera("c270", stop)
     with pytest.raises(MissingInputError, match=f"(?s)'c270'.*no such file.*no camera.*{listed}"):
@@ -221,7 +227,8 @@ def test_a_file_comes_before_a_camera(system, driver, stop, tmp_path, monkeypatc
     media.write_picture(tmp_path / "c920.png", media.plain())
     (tmp_path / "c920.png").rename(tmp_path / "c920")
     monkeypatch.chdir(tmp_path)
-    assert isinstance(open_source("c920", stop), Playback)
+    with open_source("c920", stop) as source:
+        assert source.controllable
 
 
 def test_a_dead_camera_does_not_hold_a_read_for_long():
@@ -303,7 +310,7 @@ def test_a_screen_is_a_source(display, stop, monkeypatch):
         assert screen.read() is None
     for number in (0, 2):
         with pytest.raises(UnavailableError, match=f"no screen {number}. There is 1, numbered"):
-            open_source(f"screen:{number}", stop)
+            open_source(f"screen:{number}", threading.Event())
 
 
 @pytest.mark.parametrize("display", ["", ":987", "nonsense"])
@@ -312,6 +319,25 @@ def test_without_a_screen_the_message_says_so(display, stop, monkeypatch):
     monkeypatch.setenv("DISPLAY", display)
     with pytest.raises(UnavailableError, match="No screen can be read"):
         Screen(1, stop)
+
+
+class Faulty(Source):
+    """Its reading is an error in the program."""
+
+    described = "a fault"
+
+    def read(self):
+        return 1 // 0
+
+
+class Growing(Source):
+    """Five pictures, each larger than the one before and of its number."""
+
+    count = 0
+
+    def read(self):
+        self.count += 1
+        return None if self.count > 5 else media.plain((self.count,) * 3, (10 * self.count, 700))
 
 
 def waits(source):
@@ -429,7 +455,7 @@ def test_a_picture_is_skipped_at_once(tmp_path, stop, monkeypatch):
     monkeypatch.setattr(playback, "PICTURE_S", 0.8)
     for name, colour in [("a.png", (255, 0, 0)), ("b.png", (0, 255, 0))]:
         media.write_picture(tmp_path / name, media.plain(colour))
-    with open_source(str(tmp_path), stop) as source:
+    with Playback([tmp_path / "a.png", tmp_path / "b.png"], stop) as source:
         source.read()
         begin = time.monotonic()
         reading, came = waits(source)
@@ -478,37 +504,109 @@ def children(monkeypatch):
 def test_a_child_gives_the_frames_that_the_device_gives(tmp_path, stop, children):
     """The same numbers; its errors are errors here; it does not outlive the source."""
     expected = np.random.default_rng(1).integers(100, 200, (48, 64, 3), np.uint8)
-    with Isolated(Device, [str(tmp_path)], stop) as source:
+    with ChildSource(Device, [str(tmp_path)], stop) as source:
         assert (source.described, source.steady, source.alive) == ("device", True, True)
         np.testing.assert_array_equal(source.read(), expected)
         assert source.described == "device, read"
         with pytest.raises(UnavailableError, match=r"The device is in use\."):
-            Isolated(Device, [str(tmp_path)], stop)
+            ChildSource(Device, [str(tmp_path)], stop)
     assert [child.poll() is not None for child in children] == [True, True]
     with pytest.raises(UnavailableError, match="Camera 97 cannot be opened"):
-        open_source("97", stop, isolated=True)
+        ChildSource(cameras.open_camera, [97, None, None, None], stop)
 
 
 def test_a_child_that_hangs_is_killed_and_frees_the_device(tmp_path, stop, children):
     """Its reading ends as soon as the source is told to stop."""
-    source = Isolated(Device, [str(tmp_path)], stop)
+    source = ChildSource(Device, [str(tmp_path)], stop)
     source.read()
     (tmp_path / "hang").touch()
     threading.Timer(0.5, stop.set).start()
     begin = time.monotonic()
-    with pytest.raises(UnavailableError, match="process that reads the camera ended"):
-        while True:
-            source.read()
+    while source.read() is not None:
+        pass
     assert 0.4 < time.monotonic() - begin < 2
     source.close()
     assert children[0].returncode == -9
     Device(tmp_path, stop).close()
 
 
+def test_a_child_that_crashes_is_an_error(tmp_path, stop, children):
+    """With the name of what it read and the signal that ended it."""
+    with ChildSource(Device, [str(tmp_path)], stop) as source:
+        source.read()
+        children[0].send_signal(signal.SIGSEGV)
+        with pytest.raises(UnavailableError, match=r"reads device, read ended \(SIGSEGV\)"):
+            source.read()
+
+
+def test_what_a_source_raises_is_an_error_in_words(stop, children):
+    """Also what is no error of ours."""
+    refusal = pytest.raises(UnavailableError, match=r"Reading a fault failed \(ZeroDivisionError")
+    with ChildSource(Faulty, [], stop) as source, refusal:
+        source.read()
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["shared memory", "pipe"])
+def test_pictures_of_a_child_are_not_overwritten(shared, stop, children, monkeypatch):
+    """Each is its own, whatever comes after it, also when their size changes."""
+    if not shared:
+        monkeypatch.setattr(SharedPicture, "create", lambda size: None)
+    with ChildSource(Growing, [], stop) as source:
+        pictures = [source.read() for _ in range(5)]
+        assert source.read() is None, "its end"
+    for number, picture in enumerate(pictures, 1):
+        assert picture.shape == (10 * number, 700, 3) and (picture == number).all()
+        picture[:] = 0  # which may be written to
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        (Shared((1 << 20, 1 << 20, 3)), "no picture"),
+        (Sent(np.zeros((4, 4), np.uint8)), "no picture"),
+        (Sent(np.zeros((4, 4, 3), np.float32)), "no picture"),
+        (Failed("SystemExit", "a bad word"), "failed .a bad word"),
+        (Next(), "ended .it sends what is no message"),
+    ],
+    ids=["too large", "flat", "floats", "no error of ours", "no message"],
+)
+def test_a_child_that_was_taken_over_can_do_no_more_than_fail(sent, told, stop, monkeypatch):
+    """What it sends is refused in words, and nothing of it runs."""
+    source = ChildSource(synthetic, [""], stop)
+    with source, monkeypatch.context() as patch:
+        data = io.BytesIO()
+        Channel(data, data, FROM_CHILD).send(sent)
+        data.seek(0)
+        patch.setattr(source._child, "_channel", Channel(data, io.BytesIO(), FROM_CHILD))
+        with pytest.raises(UnavailableError, match=told):
+            source.read()
+
+
+def test_a_recording_in_a_child_is_controlled(two_films, stop):
+    """Paused, stepped and skipped by messages; what it is follows."""
+    paths, a, b = two_films
+    with open_source(str(paths[0].parent), stop) as source:
+        assert np.array_equal(source.read(), a[0])
+        assert (source.described, source.controllable) == ("a.mp4 (1 of 2)", True)
+        source.pause(True)
+        reading, came = waits(source)
+        assert reading.is_alive()
+        source.step()
+        reading.join(5)
+        assert np.array_equal(came[0], a[1])
+        source.skip(1)
+        assert np.array_equal(source.read(), b[0])
+        assert source.described == "b.mp4 (2 of 2)"
+        source.pause(False)
+        assert np.array_equal(source.read(), b[1])
+    source.pause(True), source.step(), source.skip(1)  # of no use, and no error
+
+
 def test_a_child_ends_with_its_parent(tmp_path, stop, children):
     """Its standard input is closed when the parent dies, even while it hangs."""
-    Isolated(Device, [str(tmp_path)], stop)
+    source = ChildSource(Device, [str(tmp_path)], stop)
     (tmp_path / "hang").touch()
+    source._send(Next())
     while (tmp_path / "hang").exists():
         time.sleep(0.01)
     children[0].stdin.close()
@@ -517,7 +615,7 @@ def test_a_child_ends_with_its_parent(tmp_path, stop, children):
 
 def test_a_child_does_not_load_tensorflow():
     """It is there in a moment."""
-    code = "import realtime_lrp.video.isolated, sys; print(*sys.modules)"
+    code = "import realtime_lrp.video.read_source, sys; print(*sys.modules)"
     words = [sys.executable, "-c", code]
     loaded = subprocess.run(words, capture_output=True, text=True).stdout.split()
     assert "numpy" in loaded

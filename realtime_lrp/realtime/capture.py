@@ -1,9 +1,8 @@
-"""The supervised source: readers that may be given up, and a thread that watches them.
+"""Keeps a live source going: a thread that reads it, and a supervisor that replaces that thread.
 
-A reader is the only one that touches its source; it puts frames into a slot. The supervisor says
-what is wrong with the picture, gives up a reader that hangs in its driver, and opens the source
-again, for ever. A source that cannot be opened at the start is an error, unless the capture is
-patient.
+Only the reader touches its source; it puts frames into a slot. The supervisor says what is wrong
+with the picture, leaves a reader behind that hangs, and opens the source again, for ever. A source
+that cannot be opened at the start is an error, unless the capture is patient.
 """
 
 import logging
@@ -22,49 +21,56 @@ from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.video.source import Source
 
 PAUSES_S = (0.5, 1.0, 2.0, 3.0)
+"""Pauses before the first, second, ... attempt to open a lost source, in seconds."""
 JITTER = 0.2
+"""Pauses vary at random by this share."""
 HEALTHY_S = 30.0
-"""After so long with pictures the pauses begin anew."""
+"""After this long with pictures the pauses begin again with the shortest."""
 
 FIRST_FRAME_S = 12.0
+"""Maximum wait for the first frame at the start."""
 STALLED_S = 1.5
-"""A source that gives no picture for so long is lost; after GIVEN_UP_S its reader is given up."""
+"""A steady source that gives no picture for this long counts as lost."""
 GIVEN_UP_S = 3.0
+"""After this long its reader is left behind and the source is opened again."""
 OPENING_S = 15.0
-"""How long opening may take."""
+"""Maximum time for opening a source."""
 STILL_S = 5.0
-"""After so long the same picture, or a black one, is told."""
+"""After this long the user is told that the picture stands still, or is black."""
 BLACK = 2.0
+"""Pictures whose mean is not above this are black."""
 WATCH_S = 0.05
+"""How often the supervisor looks at the reader."""
 CLOSING_S = 0.5
-"""How long the next reader waits for the one before; at the end of the program JOIN_S."""
+"""How long the next reader waits for the previous one to end."""
 JOIN_S = 2.0
+"""How long the end of the program waits for the reader."""
 
 LOST = "picture lost, trying to get it back"
 FROZEN = "the picture stands still"
 DARK = "the picture is black"
 WAITING = "waiting for the picture"
 NO_PICTURE = "no picture: "
-"""Before the reason why a source gives none: it was switched to, or cannot be opened again."""
+"""Stands before the reason why a source cannot be opened (again)."""
 
 log = logging.getLogger(__name__)
 
 OpenSource = Callable[[threading.Event], Source]
 """Opens a source; gets the event that ends its waits."""
 
-Turn = Callable[[np.ndarray], np.ndarray]
-"""What a frame goes through."""
+Transform = Callable[[np.ndarray], np.ndarray]
+"""What is done with each picture before it is handed over, for example mirroring."""
 
 
 class Clock:
-    """The time that a capture lives by."""
+    """The clock of a capture; tests have one of their own."""
 
     def now(self) -> float:
-        """Seconds since some moment."""
+        """Monotonic time in seconds."""
         return time.monotonic()
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Waits until an event is set, at most so long; whether it is."""
+        """Waits at most this long for an event; returns whether it is set."""
         return event.wait(seconds)
 
 
@@ -72,42 +78,39 @@ CLOCK = Clock()
 
 
 class Capture:
-    """Keeps a source alive.
+    """Reads a source and opens it again whenever it is lost.
 
     Args:
       open_source: opens the source.
-      turned: what each frame goes through, for example a mirror.
-      open_isolated: opens it so that it can be closed even where it hangs; used instead once a
-        reader hung.
-      clock: the time it lives by.
-      patient: whether a source that cannot be opened at the start is tried again like any other.
+      transform: what is done with each picture, for example mirroring.
+      clock: what tells the time.
+      patient: whether a source that cannot be opened at the start is retried like any other.
 
     Attributes:
-      frames: the slot that holds the newest frame, uint8 [H, W, 3] RGB.
-      trouble: what is wrong with the picture at the moment: LOST, FROZEN, DARK, WAITING, or
-        NO_PICTURE and the reason once opening it has failed; else "".
+      frames: the slot that holds the newest picture, uint8 [H, W, 3] RGB.
+      trouble: what is wrong with the picture now: LOST, FROZEN, DARK, WAITING, or NO_PICTURE and
+        the reason once opening has failed; "" if nothing is.
       reconnects: how often the source gave pictures again after a loss.
-      next_try: when a lost source is opened again, by the clock.
+      next_try: when a lost source is opened again, in the clock's time.
     """
 
     def __init__(
         self,
         open_source: OpenSource,
-        turned: Turn = lambda picture: picture,
-        open_isolated: OpenSource | None = None,
+        transform: Transform = lambda picture: picture,
         clock: Clock = CLOCK,
         patient: bool = False,
     ):
         self.frames: Slot[np.ndarray] = Slot()
         self.trouble = ""
         self.reconnects = 0
-        self._turned, self._clock = turned, clock
-        self._course = SourceHistory(open_source, open_isolated)
+        self._transform, self._clock = transform, clock
+        self._history = SourceHistory(open_source)
         self._reader: _Reader | None = None
         self.next_try = 0.0
         self._starting, self._stopped = not patient, False
         self._error: Exception | None = None
-        self._lock = threading.Lock()  # held where any of these changes
+        self._lock = threading.Lock()  # guards all of the above
         self._wake, self._ended = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="capture", daemon=True)
         self._started = clock.now()
@@ -126,10 +129,10 @@ class Capture:
         self._clock.wait(self._ended, JOIN_S)
 
     def end(self) -> None:
-        """Lets no further frame come."""
+        """Stops the source; no further frame comes."""
         with self._lock:
             self._stopped = True
-            self._leave_reader()
+            self._drop_reader()
 
     def check(self) -> None:
         """Raises what ended the supervisor.
@@ -145,28 +148,24 @@ class Capture:
                 "Check it, or choose another with --source."
             )
 
-    def switch(self, open_source: OpenSource, open_isolated: OpenSource | None = None) -> None:
-        """Goes over to another source; no frame of the present one comes any more.
+    def switch(self, open_source: OpenSource) -> None:
+        """Changes to another source; no further frame of the present one comes.
 
-        It is opened until it gives pictures; why it does not is told by `trouble`.
-
-        Args:
-          open_source: opens the source.
-          open_isolated: opens it so that it can be closed even where it hangs.
+        It is retried until it gives pictures; `trouble` says why it does not.
         """
         with self._lock:
-            self._course = SourceHistory(open_source, open_isolated)
+            self._history = SourceHistory(open_source)
             self._starting, self.trouble = False, ""
-            self._leave_reader()
+            self._drop_reader()
 
     @property
     def supervised(self) -> bool:
-        """Whether its supervisor runs."""
+        """Whether the supervisor runs."""
         return self._thread.is_alive()
 
     @property
     def described(self) -> str:
-        """What the present source is; "" where none is open."""
+        """What the present source is; "" if none is open."""
         return self._source().described
 
     @property
@@ -175,15 +174,15 @@ class Capture:
         return self._source().controllable
 
     def pause(self, paused: bool) -> None:
-        """Keeps the next frames of a recording back, or lets them come again."""
+        """Pauses a recording, or lets it go on."""
         self._source().pause(paused)
 
     def step(self) -> None:
-        """Lets one further frame of a recording come while it is paused."""
+        """Shows one more frame of a paused recording."""
         self._source().step()
 
     def skip(self, files: int) -> None:
-        """Goes so many files on, or back where it is negative."""
+        """Skips this many files; backwards if negative."""
         self._source().skip(files)
 
     def _source(self) -> Source:
@@ -194,83 +193,82 @@ class Capture:
         while reader := self._next_reader():
             while self._goes_on(reader):
                 self._clock.wait(self._wake, WATCH_S)
-            reader.cut_off()
+            reader.stop()
             self._clock.wait(reader.ended, JOIN_S if self._stopped else CLOSING_S)
             self._clock.wait(self._wake, self._pause_after(reader))
         self._ended.set()
 
     def _next_reader(self) -> "_Reader | None":
-        """Starts a reader; None where the capture ends."""
+        """Starts a reader; None if the capture is to end."""
         with self._lock:
             if self._stopped:
                 return None
             self._wake.clear()
-            self._reader = _Reader(self._course, self._turned, self.frames, self._clock)
+            self._reader = _Reader(self._history, self._transform, self.frames, self._clock)
             self._reader.start()
             return self._reader
 
-    def _leave_reader(self) -> None:
-        """Lets the present reader's frames come no more; `_lock` is held."""
+    def _drop_reader(self) -> None:
+        """Ignores all further frames of the present reader; `_lock` is held."""
         if self._reader:
-            self._reader.cut_off()
+            self._reader.stop()
             self._reader = None
         self._wake.set()
 
     def _goes_on(self, reader: "_Reader") -> bool:
-        ended = reader.ended.is_set()  # asked first: its last frame is judged below
+        ended = reader.ended.is_set()  # asked before its last frame is judged
         with self._lock:
             return self._reader is reader and self._judge(reader) and not ended
 
     def _judge(self, reader: "_Reader") -> bool:
-        """Tells what is wrong with the picture; whether the reader may go on."""
-        now, source, course = self._clock.now(), reader.source, reader.course
+        """Sets `trouble`; returns whether the reader may go on."""
+        now, source, history = self._clock.now(), reader.source, reader.history
         if reader.count:
-            self._starting, course.missing = False, LOST
+            self._starting, history.missing = False, LOST
         if not source or not reader.count or source.steady:
             silent = now - reader.newest
             if silent > STALLED_S and not self._starting:
-                self._miss(course)
+                self._set_missing(history)
                 return silent <= (GIVEN_UP_S if source else OPENING_S)
         if not source or not reader.count:
             return True
-        self.reconnects += course.lost
-        course.lost = False
-        black = reader.bright < reader.newest  # which does not stand still
+        self.reconnects += history.lost
+        history.lost = False
+        black = reader.bright < reader.newest  # a black picture does not count as still
         if source.alive and not black and now - reader.changed > STILL_S:
-            self._tell(FROZEN)
-            known, course.reopened = course.reopened == reader.changed, reader.changed
+            self._set_trouble(FROZEN)
+            known, history.reopened = history.reopened == reader.changed, reader.changed
             return known
-        self._tell(DARK if source.alive and now - reader.bright > STILL_S else "")
+        self._set_trouble(DARK if source.alive and now - reader.bright > STILL_S else "")
         return True
 
     def _pause_after(self, reader: "_Reader") -> float:
-        """Notes how a reader ended; seconds until the next one begins."""
+        """Notes how a reader ended; returns the seconds until the next one begins."""
         with self._lock:
-            if self._reader is not reader:  # the capture ends, or goes over to another source
+            if self._reader is not reader:  # the capture ends, or another source was chosen
                 return 0.0
-            self._reader, course = None, reader.course
+            self._reader, history = None, reader.history
             error = reader.error or UnavailableError("The source opened but gave no picture.")
             if self._starting:
                 self._error, self._stopped = error, True
                 return 0.0
             if not reader.ended.is_set():
                 log.warning("the source hangs: its reader is left behind")
-                course.hung = True
             if reader.lost:
                 log.info("%s", reader.error or "the source ended")
                 if not reader.count:
-                    course.missing = NO_PICTURE + _reason(error)
-                self._miss(course)
-            pause_s = course.pause_after(reader.newest - reader.since)
+                    history.missing = NO_PICTURE + _reason(error)
+                self._set_missing(history)
+            pause_s = history.pause_after(reader.newest - reader.since)
             self.next_try = self._clock.now() + pause_s
             return pause_s
 
-    def _miss(self, course: "SourceHistory") -> None:
-        """Tells that a source gives no picture."""
-        course.lost = course.lost or course.missing == LOST
-        self._tell(course.missing)
+    def _set_missing(self, history: "SourceHistory") -> None:
+        """Says that the source gives no picture."""
+        history.lost = history.lost or history.missing == LOST
+        self._set_trouble(history.missing)
 
-    def _tell(self, trouble: str) -> None:
+    def _set_trouble(self, trouble: str) -> None:
         if trouble != self.trouble:
             log.warning("%s", trouble or "the picture is back")
             self.trouble = trouble
@@ -278,33 +276,26 @@ class Capture:
 
 @dataclass
 class SourceHistory:
-    """A source over all its readers.
+    """What is known of a source over all its readers.
 
     Attributes:
-      open, open_isolated: how it is opened.
-      missing: what is told while it gives no picture.
+      open: opens it.
+      missing: what `trouble` says while it gives no picture.
       lost: it gave pictures, and gives none now.
-      hung: a reader of it hung.
-      tries: how often it was opened since it was healthy.
-      reopened: since when the picture stood still that it was opened again for.
-      last: the fingerprint of its last picture, and when the first like it came.
+      tries: how often it was opened since it was last healthy.
+      reopened: when the still picture began for which it was last opened again.
+      last: checksum of its last picture, and when the first picture with that checksum came.
     """
 
     open: OpenSource
-    open_isolated: OpenSource | None
     missing: str = WAITING
     lost: bool = False
-    hung: bool = False
     tries: int = 0
     reopened: float | None = None
     last: tuple[int, float] = (-1, 0.0)
 
-    def opening(self) -> OpenSource:
-        """How the next reader opens it."""
-        return self.open_isolated if self.hung and self.open_isolated else self.open
-
     def pause_after(self, lasted_s: float) -> float:
-        """Seconds until it is opened again after pictures came for so long."""
+        """Seconds until it is opened again, after pictures came for `lasted_s`."""
         if lasted_s > HEALTHY_S:
             self.tries = 0
         pause_s = PAUSES_S[min(self.tries, len(PAUSES_S) - 1)]
@@ -313,25 +304,31 @@ class SourceHistory:
 
 
 class _Reader(threading.Thread):
-    """Opens a source and reads it, until it is lost or cut off.
+    """Opens a source and reads it until it is lost or stopped.
 
     Attributes:
-      course: what it reads.
+      history: of the source.
       source: once it is open.
       count: how many frames came.
-      since: when opening began, then when it was done.
-      newest, changed, bright: when the last frame came, the first one like it (of whatever
-        reader), the last one that is not black; until the first one came, `since`.
-      error: what ended it, if it was an exception.
+      since: when opening began; once it is open, when it was.
+      newest: when the last frame came; before the first one, `since`.
+      changed: when the first frame like the last one came, of whatever reader.
+      bright: when the last frame came that is not black.
+      error: the exception that ended it.
       lost: it ended by itself.
       ended: set at the end.
     """
 
-    def __init__(self, course: SourceHistory, turned: Turn, frames: Slot[np.ndarray], clock: Clock):
+    def __init__(
+        self,
+        history: SourceHistory,
+        transform: Transform,
+        frames: Slot[np.ndarray],
+        clock: Clock,
+    ):
         super().__init__(name="reader", daemon=True)
-        self.course, self._turned, self._frames, self._clock = course, turned, frames, clock
-        self._open = course.opening()
-        self._stop, self._lock = threading.Event(), threading.Lock()
+        self.history, self._transform, self._frames, self._clock = history, transform, frames, clock
+        self._stopping, self._lock = threading.Event(), threading.Lock()
         self.source: Source | None = None
         self.count = 0
         self.since = self.newest = self.changed = self.bright = clock.now()
@@ -340,37 +337,38 @@ class _Reader(threading.Thread):
 
     def run(self) -> None:
         try:
-            with self._open(self._stop) as source:
+            with self.history.open(self._stopping) as source:
                 self.since = self.newest = self.bright = self._clock.now()
                 self.source = source
                 while (picture := source.read()) is not None:
                     self._hand_over(picture, self._clock.now())
-                    if self._stop.is_set():
+                    if self._stopping.is_set():
                         break
         except Exception as error:
             self.error = error
-        self.lost = not self._stop.is_set()
+        self.lost = not self._stopping.is_set()
         self.ended.set()
 
-    def cut_off(self) -> None:
-        """Lets it end; what it still reads is thrown away."""
+    def stop(self) -> None:
+        """Asks it to end; what it still reads is thrown away."""
         with self._lock:
-            self._stop.set()
+            self._stopping.set()
 
     def _hand_over(self, picture: np.ndarray, captured: float) -> None:
-        turned = self._turned(picture)
+        transformed = self._transform(picture)
         with self._lock:
-            if not self._stop.is_set():
-                self._look_at(picture, captured)
-                self._frames.put(turned, captured)
+            if not self._stopping.is_set():
+                self._examine(picture, captured)
+                self._frames.put(transformed, captured)
 
-    def _look_at(self, picture: np.ndarray, now: float) -> None:
+    def _examine(self, picture: np.ndarray, now: float) -> None:
+        """Notes whether a picture is new, and whether it is black."""
         rows, columns = picture.shape[:2]
         small = picture[:: max(1, rows // 36), :: max(1, columns // 64)]
-        print_ = zlib.crc32(small.tobytes())
-        if print_ != self.course.last[0]:
-            self.course.last = print_, now
-        self.changed = self.course.last[1]
+        checksum = zlib.crc32(small.tobytes())
+        if checksum != self.history.last[0]:
+            self.history.last = checksum, now
+        self.changed = self.history.last[1]
         if small.mean() > BLACK:
             self.bright = now
         self.newest = now
@@ -378,7 +376,7 @@ class _Reader(threading.Thread):
 
 
 def _reason(error: Exception) -> str:
-    """The first sentence of an error, without what may be secret in it."""
+    """The first sentence of an error, without secrets."""
     return masked(re.split(r"(?<=[.!?]) (?=[A-Z])", first_line(error))[0])
 
 

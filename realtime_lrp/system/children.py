@@ -1,4 +1,4 @@
-"""How a child process that runs a module of ours is started."""
+"""The command line of child processes that run a module of this package; light to import."""
 
 import subprocess
 import sys
@@ -9,24 +9,24 @@ _ROOT = str(Path(__file__).parents[2])
 _RUN = f"""
 import runpy, sys
 del sys.argv[0]
-sys.path.insert(0, {_ROOT!r})  # the same package as here, though another one may be installed
+sys.path.insert(0, {_ROOT!r})  # the same package as here, even if another one is installed
 import realtime_lrp
 del sys.path[0]
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 
 
-def command(module: str, *words: str) -> list[str]:
-    """The words that run a module in a process of its own.
+def command(module: str, *arguments: str) -> list[str]:
+    """The command line that runs a module in a child process.
 
-    Unlike `python -m` it takes nothing from the current folder, where somebody may have put a file
-    that is called like a module of ours.
+    Unlike `python -m` it imports nothing from the current folder, where somebody may have put a
+    file with the name of a module.
 
     Args:
-      module: such as "realtime_lrp.models.untrusted.hdf5_check".
-      words: what follows on the command line.
+      module: for example "realtime_lrp.models.untrusted.hdf5_check".
+      arguments: what follows on the command line.
     """
-    return [sys.executable, "-P", "-c", _RUN, module, *words]
+    return [sys.executable, "-P", "-c", _RUN, module, *arguments]
 
 
 def pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:

@@ -157,7 +157,7 @@ def main():
     from realtime_lrp.commands.kiosk import start
     from realtime_lrp.commands.kiosk.loop import Kiosk
     from realtime_lrp.errors import Error
-    from realtime_lrp.video.isolated import Isolated
+    from realtime_lrp.video.child import ChildSource
 
     folder, words = Path(sys.argv[1]), sys.argv[2:]
     file = words.pop(0) if words and words[0].endswith(".yaml") else None
@@ -181,7 +181,7 @@ def main():
     _set_verbosity(0, False)
     try:
         settings = start.load(file, tuple(words))
-        film = functools.partial(Isolated, Film, [str(folder)])
+        film = functools.partial(ChildSource, Film, [str(folder)])
         start.start(settings, None, None, open_camera=film, wall_clock=wall)
     except Error as error:
         print(error, file=sys.stderr)

@@ -23,7 +23,8 @@ import cv2
 import media
 
 from realtime_lrp.realtime.capture import Capture
-from realtime_lrp.video.sources import OPEN_TIMEOUT_S, open_source
+from realtime_lrp.video.sources import open_source
+from realtime_lrp.video.stream import OPEN_TIMEOUT_S
 
 TOLD_S, BACK_S, CLOSED_S = 2.0, 5.0, 2.5
 """A loss is told, pictures are back, and a capture is closed within so long."""
@@ -259,8 +260,9 @@ def _until(holds: Callable[[], bool], at_most_s: float) -> float:
 
 
 def memory_mib() -> int:
-    """The most that this process ever had in use, in MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    """The most that this process, or one that reads a source for it, ever had in use, in MiB."""
+    whose = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+    return max(resource.getrusage(who).ru_maxrss for who in whose) >> 10
 
 
 def main(names: list[str]) -> None:

@@ -20,7 +20,7 @@ from realtime_lrp import cli
 from realtime_lrp.errors import Error
 from realtime_lrp.video.pictures import read_picture
 from realtime_lrp.video.reader import VideoReader
-from realtime_lrp.video.sources import open_source
+from realtime_lrp.video.stream import Stream
 
 CODES = {0, 2, 65, 66, 69, 73, 78}
 """Not 74: no disk is full here."""
@@ -215,7 +215,7 @@ def _read(path: Path) -> Outcome:
 def _streamed(data: bytes) -> Outcome:
     """All pictures of a server that sends these bytes and closes."""
     try:
-        with serving(data) as url, open_source(url, threading.Event()) as source:
+        with serving(data) as url, Stream(url, threading.Event()) as source:
             for _ in range(MOST_PICTURES):
                 if source.read() is None:
                     return 0, []

@@ -14,7 +14,7 @@ from realtime_lrp.engine.device import device
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.video.reader import VideoReader
-from realtime_lrp.video.sources import moving_picture
+from realtime_lrp.video.synthetic import moving_picture
 from realtime_lrp.video.writer import VideoWriter
 from realtime_lrp.view.follow import Follower
 from realtime_lrp.view.overlay import Overlay, lay_over

@@ -44,15 +44,15 @@ def measured(words: str, settings: Settings) -> Measured:
       Error: what else `open_source` raises.
     """
     live, stop = settings.config.live, threading.Event()
-    asked = CameraSettings(live.camera_size, live.camera_fps, live.camera_format)
+    camera = CameraSettings(live.camera_size, live.camera_fps, live.camera_format)
     alarm = threading.Timer(FIRST_FRAME_S + MEASURE_S, stop.set)
     alarm.start()
     taken: Measured | None = None
     try:
-        with open_source(words, stop, asked, isolated=True) as source:
+        with open_source(words, stop, camera) as source:
             taken = _measured(source)
     except UnavailableError:
-        if not stop.is_set():  # else the process that reads the camera was ended
+        if not stop.is_set():  # else opening was ended
             raise
     finally:
         alarm.cancel()

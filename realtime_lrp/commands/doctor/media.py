@@ -13,7 +13,7 @@ from realtime_lrp.errors import TransferError
 from realtime_lrp.system.quiet import ensure_temporary_folder
 from realtime_lrp.video.libraries import av
 from realtime_lrp.video.reader import VideoReader
-from realtime_lrp.video.sources import moving_picture
+from realtime_lrp.video.synthetic import moving_picture
 from realtime_lrp.video.writer import CODECS, REENCODED, VideoWriter
 from realtime_lrp.view.text import undrawable
 

@@ -13,9 +13,8 @@ from realtime_lrp.realtime.capture import OpenSource
 from realtime_lrp.video.cameras import CameraSettings
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
 from realtime_lrp.video.pictures import mirrored
-from realtime_lrp.video.playback import Playback
 from realtime_lrp.video.source import Source
-from realtime_lrp.video.sources import open_source
+from realtime_lrp.video.sources import open_files, open_source
 
 CLIP = ASSETS / "demo.mp4"
 
@@ -26,7 +25,7 @@ def camera_opener(config: Config) -> OpenSource:
     """A function that opens the configuration's camera, read in a child process."""
     live = config.live
     settings = CameraSettings(live.camera_size, live.camera_fps, live.camera_format)
-    return functools.partial(open_source, live.source, asked=settings, isolated=True)
+    return functools.partial(open_source, live.source, camera=settings)
 
 
 def checked_and_mirrored(picture: np.ndarray, mirror: bool) -> np.ndarray:
@@ -58,7 +57,7 @@ class ClipSource(Source):
         self._has_fallback, self._note_error = bool(clips), note_error
         try:
             files = inputs_of(clips or [str(CLIP)], PICTURES + VIDEOS, "clip")
-            self._playback = Playback(files, stop)
+            self._playback = open_files(files, stop)
         except Error as error:
             self._fall_back(error)
         self.described = self._playback.described
@@ -77,6 +76,6 @@ class ClipSource(Source):
         self._playback.close()
 
     def _fall_back(self, error: Error) -> None:
-        self._has_fallback, self._playback = False, Playback([CLIP], self.stop)
+        self._has_fallback, self._playback = False, open_files([CLIP], self.stop)
         self._note_error(f"clips: {first_line(error)}")
         log.warning("the clips cannot be played, using the included one: %s", first_line(error))

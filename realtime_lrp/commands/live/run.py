@@ -64,8 +64,7 @@ def run(
     keeper = Keeper(config, record, overwrite, by_key=windowed)
     request, figures = first_request(config), Stats("", "", reconnects=0)
     controls, sources = Controls(config, request), _Sources(config)
-    opened, isolated = sources.openers()
-    capture = Capture(opened, lambda picture: mirrored(picture, controls.mirror), isolated)
+    capture = Capture(sources.opener(), lambda picture: mirrored(picture, controls.mirror))
     relevance = RelevanceThread(config, capture.frames, request, figures, changeable=windowed)
     with stop_signals() as stopped, ExitStack() as stack:
         stack.callback(keeper.finish)
@@ -117,15 +116,13 @@ class _Sources:
 
     def __init__(self, config: Config):
         live = config.live
-        self._asked = CameraSettings(live.camera_size, live.camera_fps, live.camera_format)
+        self._camera = CameraSettings(live.camera_size, live.camera_fps, live.camera_format)
         self._all = list(dict.fromkeys([live.source, *live.sources]))
         self._place = 0
 
-    def openers(self) -> tuple[OpenSource, OpenSource]:
-        """What opens the present source, and what opens it so that it can always be closed."""
-        words = self._all[self._place]
-        present = functools.partial(open_source, words, asked=self._asked)
-        return present, functools.partial(present, isolated=True)
+    def opener(self) -> OpenSource:
+        """Opens the present source."""
+        return functools.partial(open_source, self._all[self._place], camera=self._camera)
 
     def next(self, capture: Capture, controls: Controls) -> str:
         """Goes over to the next source; a line for people."""
@@ -133,7 +130,7 @@ class _Sources:
             return "there is one source; name others with live.sources"
         controls.forget_frame()
         self._place = (self._place + 1) % len(self._all)
-        capture.switch(*self.openers())
+        capture.switch(self.opener())
         return f"source: {masked(self._all[self._place])}"
 
 

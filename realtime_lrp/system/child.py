@@ -1,0 +1,97 @@
+"""A child process that exchanges messages with its parent.
+
+A child inherits nothing that is open here except its pipes and the files that it is given. It
+should end when its standard input closes, which it does when the parent ends.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from realtime_lrp.system.channel import Channel
+from realtime_lrp.system.children import pipes
+
+CLOSING_S = 1.0
+"""Maximum wait for a killed child, in seconds; it is longer only where the kernel itself hangs."""
+
+
+class Child:
+    """A child process and the channel to it.
+
+    Args:
+      command_line: what starts it, see `command`.
+      expected: the type of the messages that it may send, as `Channel` takes it.
+      files: descriptors that it inherits, under the same numbers.
+    """
+
+    def __init__(self, command_line: Sequence[str], expected: Any, files: Sequence[int] = ()):
+        self._process = subprocess.Popen(
+            command_line,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the parent to answer
+            pass_fds=tuple(files),
+        )
+        self._pipes = pipes(self._process)
+        self._channel = Channel(*self._pipes, expected)
+
+    @property
+    def pid(self) -> int:
+        """Its process number."""
+        return self._process.pid
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Sends a message; any thread may. Raises `OSError` if the child has ended."""
+        self._channel.send(message)
+
+    def receive(self) -> Any:
+        """Waits for a message; None if none will come, or what comes is no message."""
+        try:
+            return self._channel.receive()
+        except (EOFError, OSError, ValueError):
+            return None
+
+    def kill(self) -> None:
+        """Ends it at once; whoever waits for a message gets None."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """Kills it, waits for its end, and closes the pipes."""
+        self._process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(CLOSING_S)
+        for stream in self._pipes:
+            with suppress(OSError):
+                stream.close()
+
+    def death(self) -> str:
+        """How it ended, for example "SIGSEGV" or "exit code 1"."""
+        try:
+            code = self._process.wait(CLOSING_S)
+        except subprocess.TimeoutExpired:
+            return "it sends what is no message"
+        if code >= 0:
+            return f"exit code {code}"
+        try:
+            return signal.Signals(-code).name
+        except ValueError:
+            return f"signal {-code}"
+
+
+def parent_channel(expected: Any) -> Channel:
+    """The channel to the parent; to be called first in a child process.
+
+    From then on Ctrl-C does nothing, and what a library prints does not get between the messages.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    outgoing = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    # Not `sys.stdin`, whose lock a waiting thread would still hold when the interpreter ends.
+    incoming = os.fdopen(os.dup(0), "rb")
+    return Channel(incoming, outgoing, expected)

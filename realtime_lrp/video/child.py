@@ -1,0 +1,224 @@
+"""A source that a child process opens and reads; `read_source` is the child.
+
+A thread that hangs in a driver or a decoder can only be left behind, with the device that it holds.
+A child can be killed, and one that crashes takes nothing else with it. It sends a picture when it
+is asked for one: the pixels go through shared memory where there is some, else through the pipe.
+"""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+
+from realtime_lrp.errors import Error, UnavailableError
+from realtime_lrp.system.channel import Failed
+from realtime_lrp.system.child import Child
+from realtime_lrp.system.children import command
+from realtime_lrp.system.shared import SharedPicture
+from realtime_lrp.video.reader import MOST_PIXELS
+from realtime_lrp.video.source import Source
+
+MOST_LOG_LINES = 1000
+"""Of one child; a child that was taken over must not fill the disk."""
+
+STOP_POLL_S = 0.2
+"""How soon the watching thread notices that the source was closed."""
+
+log = logging.getLogger(__name__)
+
+
+class Open(msgspec.Struct, frozen=True, tag=True):
+    """The first message to the child: what opens the source.
+
+    Attributes:
+      module, name: of the opener, a function or class.
+      arguments: its arguments but for `stop`, in JSON, which also holds file names that are no
+        UTF-8.
+      memory: descriptor of the `SharedPicture`, None where there is none.
+      log_level: of the records that are sent.
+    """
+
+    module: str
+    name: str
+    arguments: str
+    memory: int | None
+    log_level: int
+
+
+class Next(msgspec.Struct, frozen=True, tag=True):
+    """Asks for the next picture."""
+
+
+class Pause(msgspec.Struct, frozen=True, tag=True):
+    """`Source.pause`."""
+
+    paused: bool
+
+
+class Step(msgspec.Struct, frozen=True, tag=True):
+    """`Source.step`."""
+
+
+class Skip(msgspec.Struct, frozen=True, tag=True):
+    """`Source.skip`."""
+
+    files: int
+
+
+Side = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
+
+
+class Facts(msgspec.Struct, frozen=True, tag=True):
+    """What the source says of itself, see `Source`; sent at first and whenever it changes."""
+
+    described: str
+    steady: bool
+    alive: bool
+    controllable: bool
+
+
+class Shared(msgspec.Struct, frozen=True, tag=True):
+    """A picture of this shape lies in the shared memory."""
+
+    shape: tuple[Side, Side, Literal[3]]
+
+
+class Sent(msgspec.Struct, frozen=True, tag=True):
+    """A picture, uint8 [H, W, 3] RGB."""
+
+    picture: np.ndarray
+
+
+class Ended(msgspec.Struct, frozen=True, tag=True):
+    """The source has no further picture."""
+
+
+class Logged(msgspec.Struct, frozen=True, tag=True):
+    """A record for the log."""
+
+    level: int
+    text: str
+
+
+TO_CHILD = Open | Next | Pause | Step | Skip
+FROM_CHILD = Facts | Shared | Sent | Ended | Logged | Failed
+
+
+class ChildSource(Source):
+    """A source in a child process, which is killed once `stop` is set.
+
+    Args:
+      opener: opens the source, `opener(*arguments, stop)`; a function or class of a module that the
+        child can import.
+      arguments: what JSON can hold.
+      stop: ends every wait.
+
+    Raises:
+      Error: the source cannot be opened.
+    """
+
+    def __init__(
+        self, opener: Callable[..., Source], arguments: Sequence[Any], stop: threading.Event
+    ):
+        super().__init__(stop)
+        self._memory = SharedPicture.create(MOST_PIXELS * 3)
+        inherited = [self._memory.descriptor] if self._memory else []
+        words = command("realtime_lrp.video.read_source")
+        self._child = Child(words, FROM_CHILD, inherited)
+        self._closed = threading.Event()
+        self._log_lines = 0
+        threading.Thread(target=self._kill_on_stop, name="source's end", daemon=True).start()
+        try:
+            self._send(
+                Open(
+                    opener.__module__,
+                    opener.__qualname__,
+                    json.dumps(arguments),
+                    self._memory.descriptor if self._memory else None,
+                    log.getEffectiveLevel(),
+                )
+            )
+            self._take_facts(self._receive())
+        except BaseException:
+            self.close()
+            raise
+        log.debug("%s is read by process %d", self.described, self._child.pid)
+
+    def read(self) -> np.ndarray | None:
+        self._send(Next())
+        while True:
+            message = self._receive()
+            if isinstance(message, Ended) or self.stop.is_set():
+                return None
+            if not isinstance(message, Facts):
+                return self._picture(message)
+            self._take_facts(message)
+
+    def close(self) -> None:
+        if not self._closed.is_set():
+            self._closed.set()
+            self._child.close()
+            if self._memory:
+                self._memory.close()
+
+    def pause(self, paused: bool) -> None:
+        self._send(Pause(paused))
+
+    def step(self) -> None:
+        self._send(Step())
+
+    def skip(self, files: int) -> None:
+        self._send(Skip(files))
+
+    def _send(self, message: msgspec.Struct) -> None:
+        with suppress(OSError, ValueError):  # the child has ended, which `_receive` tells
+            self._child.send(message)
+
+    def _receive(self) -> Facts | Shared | Sent | Ended:
+        while isinstance(message := self._child.receive(), Logged):
+            self._log_lines += 1
+            if self._log_lines <= MOST_LOG_LINES:
+                log.log(message.level, "%s", message.text)
+        if message is None:
+            if self.stop.is_set():
+                return Ended()
+            raise UnavailableError(
+                f"The process that reads {self._name} ended ({self._child.death()})."
+            )
+        if isinstance(message, Failed):
+            raise self._in_words(message.error())
+        return message
+
+    def _in_words(self, error: Exception) -> Error:
+        if isinstance(error, Error):
+            return error
+        return UnavailableError(f"Reading {self._name} failed ({error}).")
+
+    def _picture(self, message: Shared | Sent) -> np.ndarray:
+        if isinstance(message, Sent):
+            picture = message.picture
+            if picture.ndim == 3 and picture.shape[2] == 3 and picture.dtype == np.uint8:
+                return picture
+        elif self._memory and self._memory.fits(message.shape):
+            return self._memory.read(message.shape)
+        raise UnavailableError(f"The process that reads {self._name} sent what is no picture.")
+
+    def _take_facts(self, message: Any) -> None:
+        if isinstance(message, Facts):
+            self.described, self.steady = message.described, message.steady
+            self.alive, self.controllable = message.alive, message.controllable
+
+    @property
+    def _name(self) -> str:
+        return self.described or "the source"
+
+    def _kill_on_stop(self) -> None:
+        while not self._closed.is_set():
+            if self.stop.wait(STOP_POLL_S):
+                self._child.kill()
+                return

@@ -1,0 +1,128 @@
+"""The child process behind a `ChildSource`: opens a source and sends its pictures when asked."""
+
+import importlib
+import json
+import logging
+import os
+import threading
+from contextlib import suppress
+
+import numpy as np
+
+from realtime_lrp.system.channel import Channel, Failed
+from realtime_lrp.system.child import parent_channel
+from realtime_lrp.system.shared import SharedPicture
+from realtime_lrp.video.child import (
+    TO_CHILD,
+    Ended,
+    Facts,
+    Logged,
+    Next,
+    Open,
+    Pause,
+    Sent,
+    Shared,
+    Skip,
+    Step,
+)
+from realtime_lrp.video.source import Source
+
+
+def main() -> None:
+    """Opens what the parent names and reads it until the parent or the source ends."""
+    channel = parent_channel(TO_CHILD)
+    first = channel.receive()
+    if isinstance(first, Open):
+        with suppress(BrokenPipeError):
+            try:
+                _serve(first, channel)
+            except Exception as error:
+                channel.send(Failed.by(error))
+    os._exit(0)  # a decoder's threads may never end
+
+
+def _serve(asked: Open, channel: Channel) -> None:
+    logger = logging.getLogger("realtime_lrp")
+    logger.setLevel(asked.log_level)
+    logger.addHandler(_ToParent(channel))
+    asking = _Asking(channel)
+    threading.Thread(target=asking.listen, daemon=True).start()
+    opener = getattr(importlib.import_module(asked.module), asked.name)
+    memory = None if asked.memory is None else SharedPicture(asked.memory)
+    with opener(*json.loads(asked.arguments), threading.Event()) as source:
+        asking.source = source
+        _send_pictures(source, asking, memory, channel)
+
+
+def _send_pictures(
+    source: Source, asking: "_Asking", memory: SharedPicture | None, channel: Channel
+) -> None:
+    told = _facts(source)
+    channel.send(told)
+    while asking.wait_for_next() and (picture := source.read()) is not None:
+        facts = _facts(source)
+        if facts != told:
+            told = facts
+            channel.send(facts)
+        rgb = picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3
+        if memory and rgb and memory.fits(picture.shape):
+            memory.write(picture)
+            channel.send(Shared((picture.shape[0], picture.shape[1], 3)))
+        else:
+            channel.send(Sent(picture))
+    channel.send(Ended())
+
+
+def _facts(source: Source) -> Facts:
+    return Facts(source.described, source.steady, source.alive, source.controllable)
+
+
+class _Asking:
+    """What the parent asks for, in a thread of its own.
+
+    Attributes:
+      source: which is paused, stepped and skipped, once it is open.
+    """
+
+    def __init__(self, channel: Channel):
+        self._channel, self._pictures = channel, threading.Semaphore(0)
+        self.source: Source | None = None
+
+    def wait_for_next(self) -> bool:
+        """Waits until a picture is wanted; always true."""
+        return self._pictures.acquire()
+
+    def listen(self) -> None:
+        """Takes messages until the parent has gone, which ends this process."""
+        with suppress(Exception):
+            while True:
+                self._take(self._channel.receive())
+        os._exit(0)
+
+    def _take(self, message: object) -> None:
+        if isinstance(message, Next):
+            self._pictures.release()
+        elif self.source is None:
+            pass
+        elif isinstance(message, Pause):
+            self.source.pause(message.paused)
+        elif isinstance(message, Step):
+            self.source.step()
+        elif isinstance(message, Skip):
+            self.source.skip(message.files)
+
+
+class _ToParent(logging.Handler):
+    """Sends log records to the parent."""
+
+    def __init__(self, channel: Channel):
+        super().__init__()
+        self._channel = channel
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError, ValueError):
+            self._channel.send(Logged(record.levelno, record.getMessage()))
+
+
+if __name__ == "__main__":
+    main()

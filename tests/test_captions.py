@@ -118,7 +118,11 @@ BRACES = "wave: expected no braces other than {seconds}"
         ("nothing: Nothing", "nothing: # Nothing", f"nothing: {QUOTE}"),
         ("- Come closer", "- Come: closer", f"attract: {QUOTE}"),
         ("- See what a", '- "  " #', f"attract: {QUOTE}"),
-        ("- See what a", "- !See what a", "attract: put a text that begins with ! in quotes"),
+        (
+            "- See what a",
+            "- !See what a",
+            "attract: tags (!name) are not supported; put the text in quotes",
+        ),
         ("wave: Wave!", "wave: Wave {name}", BRACES),
         ("wave: Wave!", "wave: Wave {seconds", BRACES),
         ("wave: Wave!", "wave: Wave \uff5bseconds\uff5d", BRACES),
@@ -147,13 +151,13 @@ BRACES = "wave: expected no braces other than {seconds}"
             "heart: \u05dc\u05d1",
             "labels.heart: text is drawn left to right; expected a script written that way",
         ),
-        ("star: star", "heart: sun", "labels.heart: stands here a second time; keep one of them"),
+        ("star: star", "heart: sun", "labels.heart: is set twice; keep one of them"),
     ],
 )
 def test_a_mistake_is_told_with_its_line_and_key(tmp_path, old, new, message):
     """One mistake, one line: what was expected."""
     written(tmp_path, old, new)
-    line = line_of("heart: heart" if "second time" in message else old)
+    line = line_of("heart: heart" if "twice" in message else old)
     assert problems_of(tmp_path) == [f"en.yaml:{line}: {message}"]
 
 
@@ -192,7 +196,7 @@ def test_all_mistakes_of_all_files_are_told_at_once(tmp_path):
         (b"", "en.yaml:1: expected keys such as 'nothing:' followed by texts"),
         (b"- a\n- b\n", "en.yaml:1: expected keys such as 'nothing:' followed by texts"),
         (b"name: \xff", "en.yaml:1: is not UTF-8 text"),
-        (b"name: a\nwave: {seconds} s", "en.yaml:2: is not YAML"),
+        (b"name: a\nwave: {seconds} s", "en.yaml:2: is not valid YAML"),
         (b"name: &a b\nwave: *a", "aliases"),
         (b"name: " + b"[" * 500 + b"]" * 500, "nested too deeply"),
         (b"#" * (1 << 20) + b"\n", "1 MiB"),

@@ -178,7 +178,7 @@ def test_rules_for_layers_survive_the_way_through_yaml(tmp_path):
     assert list(config.load(again).config.lrp.layers.items()) == in_order
     with pytest.raises(ConfigError, match=r"lrp.layers.*quote"):
         config.load(sets=("lrp.layers={*_conv: flat}",))
-    with pytest.raises(ConfigError, match=r"quote a rule.*'alpha_beta\(1, 0\)'"):
+    with pytest.raises(ConfigError, match=r"quotes around a rule .*'alpha_beta\(1, 0\)'"):
         config.load(sets=("lrp.layers={Conv2D: alpha_beta(1, 0)}",))
     with pytest.raises(ConfigError, match=r"lrp.keep"):
         config.load(sets=("lrp.keep=0",))

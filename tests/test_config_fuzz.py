@@ -89,10 +89,10 @@ INPUTS = {
 }
 
 UNSAID = (
-    "stands here a second time", "U+0000", "expected 0 to 51", "up to 8192", "expected a whole",
+    "is set twice", "U+0000", "expected 0 to 51", "up to 8192", "expected a whole",
     "expected days", "expected times", "each day once", "expected a text; received", "Expected the",
     "Expected alpha", "There is no f", "There is no weights",
-    "must be", "in quotes", "leave the !!", "There is no model", "from 1 to 256",
+    "must be", "in quotes", "There is no model", "from 1 to 256",
 )  # fmt: skip
 """What JSON Schema cannot say, or editors say of the file before they look at the schema."""
 

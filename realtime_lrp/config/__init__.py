@@ -5,11 +5,19 @@
 Nothing here imports TensorFlow or OpenCV.
 """
 
-from realtime_lrp.config.check import check_names, refusals, wrong_names
-from realtime_lrp.config.files import Problem, Tree, Where, key_of, read_file
-from realtime_lrp.config.loading import Settings, load, located_problems, refusal
+from realtime_lrp.config.check import check_names, wrong_names
+from realtime_lrp.config.loading import Settings, load
 from realtime_lrp.config.names import legal_values
 from realtime_lrp.config.printing import as_yaml, json_schema, schema_line
+from realtime_lrp.config.problems import (
+    KeyPath,
+    Problem,
+    as_error,
+    errors_of,
+    key_of,
+    problems_of,
+)
+from realtime_lrp.config.reading import Tree, read_file
 from realtime_lrp.config.schema import (
     ASSETS,
     OPTIONS,
@@ -23,23 +31,23 @@ __all__ = [
     "ASSETS",
     "OPTIONS",
     "Config",
+    "KeyPath",
     "Problem",
     "Settings",
     "Tree",
-    "Where",
+    "as_error",
     "as_yaml",
     "check_names",
     "describe",
+    "errors_of",
     "json_schema",
     "key_of",
     "kind_of",
     "legal_keys",
     "legal_values",
     "load",
-    "located_problems",
+    "problems_of",
     "read_file",
-    "refusal",
-    "refusals",
     "schema_line",
     "wrong_names",
 ]

@@ -4,12 +4,11 @@ Only `load` and who builds a `Config` by hand need this; it stays as light as th
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from realtime_lrp.config.files import Where
 from realtime_lrp.config.names import COLORMAPS, COMPOSITES, METHODS, MODELS, check_rule, panels
+from realtime_lrp.config.problems import KeyPath, errors_of
 from realtime_lrp.config.schema import Config
 from realtime_lrp.errors import Error, MissingInputError, UnavailableError, unknown
 
@@ -26,34 +25,24 @@ def check_names(config: Config) -> None:
         raise error
 
 
-def wrong_names(config: Config) -> Iterator[tuple[Where, Error]]:
+def wrong_names(config: Config) -> Iterator[tuple[KeyPath, Error]]:
     """Yields each name that `check_names` refuses: where it stands, and the error."""
     model, lrp = config.model, config.lrp
-    yield from refusals(("model", "name"), check_model_name, model.name)
+    yield from errors_of(("model", "name"), check_model_name, model.name)
     if model.weights not in (None, "", "imagenet", "random"):
-        yield from refusals(("model", "weights"), _check_weights, model.weights)
+        yield from errors_of(("model", "weights"), _check_weights, model.weights)
     if model.labels:
-        yield from refusals(("model", "labels"), _check_labels, model.labels)
-    yield from refusals(("lrp", "method"), METHODS.check, lrp.method)
-    yield from refusals(("lrp", "composite"), COMPOSITES.check, lrp.composite)
+        yield from errors_of(("model", "labels"), _check_labels, model.labels)
+    yield from errors_of(("lrp", "method"), METHODS.check, lrp.method)
+    yield from errors_of(("lrp", "composite"), COMPOSITES.check, lrp.composite)
     for pattern, rule in lrp.layers.items():
-        yield from refusals(("lrp", "layers", pattern), check_rule, rule)
+        yield from errors_of(("lrp", "layers", pattern), check_rule, rule)
     if config.overlay.colormap is not None:
-        yield from refusals(("overlay", "colormap"), COLORMAPS.check, config.overlay.colormap)
+        yield from errors_of(("overlay", "colormap"), COLORMAPS.check, config.overlay.colormap)
     legal_panels = panels()
     for number, name in enumerate(config.live.panels):
-        yield from refusals(("live", "panels", number), legal_panels.check, name)
-    yield from refusals(("live", "folder"), _check_folder, config.live.folder)
-
-
-def refusals(
-    where: Where, check: Callable[..., object], *arguments: Any
-) -> Iterator[tuple[Where, Error]]:
-    """Yields (where, the error) if `check(*arguments)` raises one, else nothing."""
-    try:
-        check(*arguments)
-    except Error as error:
-        yield where, error
+        yield from errors_of(("live", "panels", number), legal_panels.check, name)
+    yield from errors_of(("live", "folder"), _check_folder, config.live.folder)
 
 
 def check_model_name(name: str) -> None:

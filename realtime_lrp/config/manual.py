@@ -6,10 +6,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from realtime_lrp.config.messages import MAX_LETTERS
 from realtime_lrp.config.printing import written
 from realtime_lrp.config.schema import OPTIONS, SECTIONS, Config, describe
 from realtime_lrp.config.values import MAX_PIXELS
-from realtime_lrp.config.words import MAX_LETTERS
 
 _BEFORE = f"""\
 # Every setting

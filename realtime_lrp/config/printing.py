@@ -7,11 +7,11 @@ from typing import Any
 import yaml
 
 from realtime_lrp.config.defaults import COMMAND_KEYS
-from realtime_lrp.config.files import Loader
 from realtime_lrp.config.loading import DEFAULT, Settings
+from realtime_lrp.config.messages import hide_secrets
 from realtime_lrp.config.names import names_of_keys
+from realtime_lrp.config.reading import FLOAT, INTEGER
 from realtime_lrp.config.schema import ASSETS, SECTIONS, Config, describe
-from realtime_lrp.config.words import unsecret
 from realtime_lrp.errors import masked
 
 
@@ -76,14 +76,12 @@ def _or_null(value: dict[str, Any]) -> dict[str, Any]:
 class _Dumper(yaml.SafeDumper):
     """Quotes what YAML 1.1, YAML 1.2 or `load` would not read as text."""
 
-    yaml_implicit_resolvers = {  # noqa: RUF012
-        first: yaml.SafeDumper.yaml_implicit_resolvers.get(first, [])
-        + Loader.yaml_implicit_resolvers.get(first, [])
-        for first in {**yaml.SafeDumper.yaml_implicit_resolvers, **Loader.yaml_implicit_resolvers}
-    }
-
     def ignore_aliases(self, data: Any) -> bool:
         return True
+
+
+for _number in (INTEGER, FLOAT):
+    _Dumper.add_implicit_resolver("a number for load", _number, list("-.0123456789"))
 
 
 def _in_one_line(dumper: yaml.Dumper, text: str) -> yaml.ScalarNode:
@@ -115,7 +113,7 @@ def _without_secrets(value: Any, key: str) -> Any:
     if isinstance(value, list):
         return [_without_secrets(one, key) for one in value]
     if isinstance(value, str) and key in ("live.source", "live.sources", "kiosk.clips"):
-        return unsecret(value)
+        return hide_secrets(value)
     return masked(value) if isinstance(value, str) and "://" in value else value
 
 

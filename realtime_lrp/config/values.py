@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from realtime_lrp.config.hours import DAYS, parse_hours
-from realtime_lrp.config.words import MAX_LETTERS
+from realtime_lrp.config.messages import MAX_LETTERS
 
 MAX_PIXELS = 8192
 MAX_BATCH = 256
@@ -82,8 +82,6 @@ def _batch(value: Any) -> Any:
 
 
 def _days(value: str) -> str:
-    if ":" in value:
-        raise ValueError("write a space after the colon, as in {mon: '09:00-12:00'}")
     parse_hours({value: "00:00-24:00"})
     return value
 
@@ -105,11 +103,11 @@ def _pin(value: Any) -> Any:
 
 
 def _rules(value: Any) -> Any:
-    valueless = [key for key in value if value[key] is None] if isinstance(value, dict) else []
-    if any(re.match(r"[^:]+:\S", key) for key in valueless):
-        raise ValueError("write a space after the colon, as in {a: flat}")
-    if valueless:
-        raise ValueError("quote a rule that has a comma in it: 'alpha_beta(1, 0)'")
+    if isinstance(value, dict) and None in value.values():
+        raise ValueError(
+            "expected {pattern: rule}, with a space after the colon and quotes around a rule that "
+            "has a comma: {Dense: 'alpha_beta(1, 0)'}"
+        )
     return value
 
 

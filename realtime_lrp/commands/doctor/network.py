@@ -13,7 +13,7 @@ import psutil
 from realtime_lrp import config
 from realtime_lrp.commands.doctor.rows import Check, Row
 from realtime_lrp.commands.kiosk.check import wrong_settings
-from realtime_lrp.config import Settings, Where
+from realtime_lrp.config import KeyPath, Settings
 from realtime_lrp.engine import device as hardware
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.models.drawing import NOTHING, draw_picture
@@ -35,16 +35,18 @@ def configuration(settings: Settings) -> Iterator[Row]:
     file, sets, _ = settings.given
     if not (file or sets):
         return
-    places: dict[Where, str] = {
-        tuple(key.split(".")): place for key, place in settings.origins.items()
+    places: dict[KeyPath, str] = {
+        tuple(key.split(".")): place
+        for key, place in settings.origins.items()
+        if settings.is_set(key)
     }
     problems = [
         problem
         for where, error in wrong_settings(settings.config)
-        for problem in config.located_problems(where, error, places)
+        for problem in config.problems_of(where, error, places)
     ]
     for one in problems:
-        yield Row("missing", "configuration", f"{one.place}: {one.text}")
+        yield Row("missing", "configuration", f"{one.location}: {one.text}")
     if not problems:
         given = [str(file)] if file else []
         given += [f"{len(sets)} x --set"] if sets else []

@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from realtime_lrp import config
-from realtime_lrp.config import Problem, Where, located_problems, read_file, refusal
+from realtime_lrp.config import KeyPath, Problem, as_error, problems_of, read_file
 from realtime_lrp.errors import ConfigError, Error, nearest
 
 INCLUDED = config.ASSETS / "captions"
@@ -183,11 +183,11 @@ def load_captions(languages: Sequence[str], folder: Path | None) -> tuple[Captio
     loaded = list(_load_each(languages, folder))
     wrong = [(where, result) for where, result in loaded if isinstance(result, Error)]
     if wrong:
-        raise refusal([problem for item in wrong for problem in located_problems(*item)])
+        raise as_error([problem for item in wrong for problem in problems_of(*item)])
     return tuple(result for _, result in loaded if isinstance(result, Captions))
 
 
-def wrong_captions(chosen: config.Config) -> Iterator[tuple[Where, Error]]:
+def wrong_captions(chosen: config.Config) -> Iterator[tuple[KeyPath, Error]]:
     """Yields what is wrong with a configuration's captions: the key, and the error."""
     for where, result in _load_each(chosen.kiosk.languages, folder_of(chosen)):
         if isinstance(result, Error):
@@ -215,7 +215,7 @@ def with_seconds(text: str, seconds: float) -> str:
 
 def _load_each(
     languages: Sequence[str], folder: Path | None
-) -> Iterator[tuple[Where, Captions | Error]]:
+) -> Iterator[tuple[KeyPath, Captions | Error]]:
     """Yields the configuration's key for each language, and its captions or the error."""
     if folder and not (folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)):
         error = ConfigError(f"expected a folder that can be read; received {folder}")
@@ -248,20 +248,20 @@ def _read(file: Path) -> _CaptionFile:
       ConfigError: something is wrong; the message lists every problem.
     """
     tree = read_file(file, texts=True)
-    problems, places = tree.problems, tree.places
+    problems, places = tree.problems, tree.locations
     if not isinstance(tree.values, dict):
         message = "expected keys such as 'nothing:' followed by texts"
-        raise refusal(problems or [Problem(places[()], message)])
+        raise as_error(problems or [Problem(places[()], message)])
     try:
         texts = _CaptionFile.model_validate(tree.values, context=file.parent == INCLUDED)
     except ValidationError as error:
         problems += [_problem(detail, places) for detail in error.errors()]
     if problems:
-        raise refusal(problems)
+        raise as_error(problems)
     return texts
 
 
-def _problem(detail: Mapping[str, Any], places: Mapping[Where, str]) -> Problem:
+def _problem(detail: Mapping[str, Any], places: Mapping[KeyPath, str]) -> Problem:
     """Translates one of pydantic's errors."""
     at, key = detail["loc"], config.key_of(detail["loc"])
     place = next(places[at[:n]] for n in range(len(at), -1, -1) if at[:n] in places)

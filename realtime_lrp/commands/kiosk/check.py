@@ -6,22 +6,22 @@ Imports neither TensorFlow nor OpenCV: `realtime-lrp config` checks the exhibit 
 from collections.abc import Iterator
 
 from realtime_lrp.commands.kiosk.captions import wrong_captions
-from realtime_lrp.config import Config, Where, refusals, wrong_names
+from realtime_lrp.config import Config, KeyPath, errors_of, wrong_names
 from realtime_lrp.config.names import KEYS
 from realtime_lrp.errors import Error
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
 
 
-def wrong_settings(config: Config) -> Iterator[tuple[Where, Error]]:
+def wrong_settings(config: Config) -> Iterator[tuple[KeyPath, Error]]:
     """Yields what is wrong in any section: where it stands, and the error."""
     yield from wrong_names(config)
     yield from wrong_in_kiosk(config)
 
 
-def wrong_in_kiosk(config: Config) -> Iterator[tuple[Where, Error]]:
+def wrong_in_kiosk(config: Config) -> Iterator[tuple[KeyPath, Error]]:
     """Yields what is wrong in the section `kiosk`: where it stands, and the error."""
-    yield from refusals(("kiosk", "exit_key"), KEYS.check, config.kiosk.exit_key)
+    yield from errors_of(("kiosk", "exit_key"), KEYS.check, config.kiosk.exit_key)
     yield from wrong_captions(config)
     for number, clip in enumerate(config.kiosk.clips):
         where = ("kiosk", "clips", number)
-        yield from refusals(where, inputs_of, [clip], PICTURES + VIDEOS, "clip")
+        yield from errors_of(where, inputs_of, [clip], PICTURES + VIDEOS, "clip")

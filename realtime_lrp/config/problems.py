@@ -1,0 +1,148 @@
+"""What is wrong with a configuration: each problem with its location, all of them as one error."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from realtime_lrp.config.messages import expectation, hide_secrets, printable
+from realtime_lrp.config.schema import OPTIONS, Config, field_of, legal_keys
+from realtime_lrp.errors import (
+    ConfigError,
+    Error,
+    MissingInputError,
+    UnavailableError,
+    UsageError,
+    masked,
+    nearest,
+)
+
+MAX_PROBLEMS = 100
+MAX_LINE = 400
+"""How many problems are listed, and how many characters of each."""
+
+KeyPath = tuple[str | int, ...]
+"""The names and list indices that lead to a value: ("live", "sources", 1)."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong.
+
+    Attributes:
+      location: where: "my.yaml:12", "--set" or an option.
+      text: what was expected there.
+      kind: the exception that it is by itself.
+    """
+
+    location: str
+    text: str
+    kind: type[Error] = ConfigError
+
+
+def key_of(path: KeyPath) -> str:
+    """The key that people read: "live.sources" for ("live", "sources", 1)."""
+    names = [hide_secrets(name) for name in path if isinstance(name, str)]
+    return printable(hide_secrets(".".join(names)))[:200]
+
+
+def errors_of(
+    path: KeyPath, check: Callable[..., object], *arguments: Any
+) -> Iterator[tuple[KeyPath, Error]]:
+    """Yields (path, error) if `check(*arguments)` raises an error of ours, else nothing."""
+    try:
+        check(*arguments)
+    except Error as error:
+        yield path, error
+
+
+def problems_of(
+    path: KeyPath, error: Error, locations: Mapping[KeyPath, str] | None = None
+) -> Iterable[Problem]:
+    """The problems that an error lists by itself, else the error as one problem.
+
+    Args:
+      path: leads to the value that is wrong.
+      error: what is wrong with it.
+      locations: where keys and entries stand.
+    """
+    if listed := getattr(error, "problems", ()):
+        return listed
+    key, location = key_of(path), _nearest_location(path, locations or {})
+    text = f"{key}: {error}" if location not in ("", *OPTIONS) else str(error)
+    return [Problem(location or key, text, type(error))]
+
+
+def schema_problem(detail: Mapping[str, Any], locations: Mapping[KeyPath, str]) -> Problem:
+    """One of pydantic's errors as a problem."""
+    path: KeyPath = detail["loc"]
+    key, location = key_of(path[:3]), _nearest_location(path, locations)
+    if detail["type"] == "extra_forbidden":
+        return Problem(location, unknown_key(path))
+    if detail["type"] == "model_type":
+        return Problem(location, f"{key}: expected a section, with 'key: value' lines under it")
+    if detail["type"] == "dict_type":
+        return Problem(location, f"{key}: expected names with values, such as {{a: b}}")
+    text = expectation(detail, field_of(key_of(path[:2])))
+    return Problem(location, text if location in OPTIONS else f"{key}: {text}")
+
+
+def unknown_key(path: KeyPath) -> str:
+    """Says that there is no such key, with the one that was probably meant or all that there are.
+
+    Args:
+      path: a section that does not exist, or a section and a key that it does not have.
+    """
+    section, name = str(path[0]), str(path[-1])
+    message = f"there is no key {key_of(path)!r}"
+    if len(path) == 1:
+        here, legal = "the sections are", list(Config.model_fields)
+    else:
+        here = f"{section} has"
+        legal = [key.partition(".")[2] for key in legal_keys() if key.startswith(f"{section}.")]
+    elsewhere = [key for key in legal_keys() if key.partition(".")[2] == name]
+    if len(path) == 1 and name in legal_keys():
+        return f"{message}; write {section.partition('.')[0]}: and the rest on a line under it"
+    if elsewhere:
+        return f"{message}; did you mean {elsewhere[0]!r}?"
+    if close := nearest(name, legal):
+        return f"{message}; did you mean {key_of((*path[:-1], close))!r}?"
+    return f"{message}; {here} {', '.join(legal)}"
+
+
+def as_error(problems: list[Problem]) -> Error:
+    """All problems as one error with a line for each; its kind decides the exit code.
+
+    Returns:
+      MissingInputError or UnavailableError where only files are missing, UsageError where only
+      options are wrong, else ConfigError.
+    """
+    kind: type[Error] = ConfigError
+    kinds = {problem.kind for problem in problems}
+    if kinds <= {MissingInputError, UnavailableError}:
+        kind = MissingInputError if MissingInputError in kinds else UnavailableError
+    elif all(problem.location in OPTIONS for problem in problems):
+        kind = UsageError
+    lines = [printable(masked(f"{one.location}: {one.text}")) for one in problems[:MAX_PROBLEMS]]
+    lines = [f"{line[:MAX_LINE]}..." if len(line) > MAX_LINE else line for line in lines]
+    if len(problems) > len(lines):
+        lines.append(f"{problems[-1].location}: there are more problems; these come first")
+    error = kind("\n".join(lines))
+    if isinstance(error, ConfigError):
+        error.problems = tuple(problems)
+    return error
+
+
+def in_order(problems: list[Problem], file: object) -> list[Problem]:
+    """Those of the file by their lines, then the others."""
+
+    def line(problem: Problem) -> float:
+        name, _, number = problem.location.rpartition(":")
+        return int(number) if name and name == printable(str(file)) else float("inf")
+
+    return sorted(problems, key=line)
+
+
+def _nearest_location(path: KeyPath, locations: Mapping[KeyPath, str]) -> str:
+    """The location of a value, or of the one around it; "" for a default."""
+    around = (path[:length] for length in range(len(path), 0, -1))
+    return next((locations[one] for one in around if one in locations), "")

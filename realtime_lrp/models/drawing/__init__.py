@@ -1,11 +1,12 @@
-"""Training pictures of hand-drawn symbols held up to a camera, drawn by numpy and OpenCV.
+"""Draws training pictures: somebody holds a hand-drawn symbol up to a camera.
 
-`draw_picture` draws one picture from a random generator: the same state gives the same picture.
-Pixels are uint8 [size, size, 3] RGB; masks are bool [size, size]. All are exact, as the symbol
-is drawn a second time, into its mask.
+`draw_picture` draws one picture from a random generator; the same state gives the same picture.
+Pixels are uint8 [size, size, 3] RGB, masks bool [size, size]. Masks are exact, because the symbol
+is drawn into them as well.
 
 Modules: `symbols` (geometry), `strokes` (hand and pen), `sheet` (papers and screens), `room`
-(background, people, hands), `camera` (light, lens, sensor, codec).
+(background, people, hands), `camera` (light, lens, sensor, codec). The embedded network was trained
+on these pictures: a changed order of random numbers gives other pictures.
 """
 
 from dataclasses import dataclass
@@ -13,20 +14,22 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from realtime_lrp.models.drawing.camera import lit, taken
+from realtime_lrp.models.drawing.camera import light_up, photograph
 from realtime_lrp.models.drawing.room import hand, room, skin_colour
 from realtime_lrp.models.drawing.sheet import Sheet, other_sheet, symbol_sheet
 from realtime_lrp.models.drawing.symbols import SYMBOLS, Points, Rng
 
 CLASSES = (*SYMBOLS, "nothing")
-"""The names of the classes, in the order of the labels."""
+"""The names of the classes; a label is an index into them."""
 
 NOTHING = len(CLASSES) - 1
 """The label of a picture without a symbol."""
 
-_FINER = 1.5
+_OVERSAMPLING = 1.5
+"""Pixels of a sheet for each pixel of the picture."""
+
 SIZES = (0.14, 0.77)
-"""Smallest and largest side of a symbol, without its lines' width, as a share of the picture's."""
+"""Longer side of the smallest and largest symbol without its line width; share of the picture."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,8 @@ class Picture:
     Attributes:
         pixels: uint8 [size, size, 3] RGB.
         mask: bool [size, size], the ink of the symbol: its lines and filled areas.
-        silhouette: bool [size, size], the symbol with everything inside its outline.
-        label: Index into `CLASSES`.
+        silhouette: bool [size, size], everything inside the outline of the symbol.
+        label: index into `CLASSES`.
     """
 
     pixels: np.ndarray
@@ -52,45 +55,42 @@ def draw_picture(
     """Draws a picture of class `label`.
 
     Args:
-        rng: The only source of chance; its state moves on.
-        label: Index into `CLASSES`.
-        size: Height and width in pixels.
-        sizes: Smallest and largest side of a symbol, as a share of the picture's.
-
-    Returns:
-        The picture and where its symbol is.
+        rng: the random generator; nothing else is random.
+        label: index into `CLASSES`.
+        size: height and width in pixels.
+        sizes: the smallest and the largest symbol, see `SIZES`.
     """
     picture = room(rng, size)
     mask, silhouette = np.zeros((2, size, size), np.uint8)
     if label != NOTHING:
         smallest, largest = sizes
         side = size * (smallest + (largest - smallest) * rng.beta(1.5, 1.3))
-        sheet = symbol_sheet(rng, CLASSES[label], side * _FINER)
+        sheet = symbol_sheet(rng, CLASSES[label], side * _OVERSAMPLING)
         mask, silhouette = _hold(rng, picture, sheet, side)
     elif rng.random() < 0.65:
         side = size * rng.uniform(0.3, 1.3)
-        _hold(rng, picture, other_sheet(rng, side * _FINER), side)
+        _hold(rng, picture, other_sheet(rng, side * _OVERSAMPLING), side)
     elif rng.random() < 0.4:
         centre = rng.uniform(0, size, 2)
         hand(rng, picture, centre, _direction(rng), 0.2 * size, skin_colour(rng))
-    pixels = taken(rng, lit(rng, picture))
+    pixels = photograph(rng, light_up(rng, picture))
     return Picture(pixels, mask > 100, silhouette > 100, label)
 
 
 def _hold(
     rng: Rng, picture: np.ndarray, sheet: Sheet, side: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Puts the sheet before the room; gives the symbol's mask and silhouette in the picture."""
+    """Draws the sheet in front of the room; returns the symbol's mask and silhouette there."""
     size = len(picture)
     view = _view(rng, sheet, side, size)
     corners = _corners(sheet)
-    laid = _place(sheet.pixels, view, size)
+    seen = _warp(sheet.pixels, view, size)
     cover = np.zeros((size, size), np.uint8)
     outline = cv2.perspectiveTransform(corners[None], view)[0]
     cv2.fillConvexPoly(cover, np.round(outline * 16).astype(np.int32), 255, cv2.LINE_AA, 4)
     weight = cover[..., None].astype(np.uint16)
-    picture[...] = (picture * (255 - weight) + laid * weight) // 255
-    mask, silhouette = (_place(m, view, size) for m in (sheet.mask, sheet.silhouette))
+    picture[...] = (picture * (255 - weight) + seen * weight) // 255
+    mask, silhouette = (_warp(m, view, size) for m in (sheet.mask, sheet.silhouette))
     if rng.random() < 0.6:
         hidden = _fingers(rng, picture, outline, silhouette)
         mask[hidden > 0], silhouette[hidden > 0] = 0, 0
@@ -102,12 +102,12 @@ def _corners(sheet: Sheet) -> Points:
     return np.array([(1, 1), (width - 2, 1), (width - 2, height - 2), (1, height - 2)], np.float32)
 
 
-def _place(pixels: np.ndarray, view: np.ndarray, size: int) -> np.ndarray:
+def _warp(pixels: np.ndarray, view: np.ndarray, size: int) -> np.ndarray:
     return cv2.warpPerspective(pixels, view, (size, size), flags=cv2.INTER_LINEAR)
 
 
 def _view(rng: Rng, sheet: Sheet, side: float, size: int) -> np.ndarray:
-    """The homography from the sheet to the picture: the symbol is `side` long and all in view."""
+    """The homography from sheet to picture that shows the whole symbol, `side` pixels long."""
     view = _tilt(rng, _corners(sheet))
     seen = cv2.perspectiveTransform(sheet.extent[None], view)[0]
     scale = side / np.ptp(seen, axis=0).max()
@@ -121,14 +121,14 @@ def _view(rng: Rng, sheet: Sheet, side: float, size: int) -> np.ndarray:
 
 
 def _tilt(rng: Rng, corners: Points) -> np.ndarray:
-    """The homography of a sheet not quite upright and not quite facing the camera."""
+    """The homography of a sheet that is a little rotated and does not quite face the camera."""
     slant = rng.normal(0, 0.05 * np.ptp(corners, axis=0).max(), (4, 2)).astype(np.float32)
     turn = cv2.getRotationMatrix2D((0, 0), np.clip(rng.normal(0, 6), -12, 12), 1)
     return np.vstack([turn, (0, 0, 1)]) @ cv2.getPerspectiveTransform(corners, corners + slant)
 
 
 def _fingers(rng: Rng, picture: np.ndarray, outline: Points, silhouette: np.ndarray) -> np.ndarray:
-    """One or two hands on the edges of the sheet that leave the symbol free."""
+    """Draws one or two hands on the edges of the sheet, unless they cover the symbol."""
     hidden = np.zeros_like(silhouette)
     centre = outline.mean(axis=0)
     skin = skin_colour(rng)

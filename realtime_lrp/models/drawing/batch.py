@@ -1,4 +1,4 @@
-"""Batches of training pictures, for workers in processes of their own: no TensorFlow here."""
+"""Draws batches of training pictures. No TensorFlow here: child processes import this file."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ import numpy as np
 from realtime_lrp.models.drawing import NOTHING, SIZES, draw_picture
 
 MARGIN = 2
-"""How far outside the ink or the silhouette, in pixels, relevance still counts as on it."""
+"""Pixels around the ink or the silhouette in which relevance still counts as on it."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Batch:
     Attributes:
         pixels: uint8 [N, size, size, 3] RGB.
         mask: bool [N, size, size], the ink of the symbol.
-        silhouette: bool [N, size, size], the symbol with its inside.
+        silhouette: bool [N, size, size], everything inside the outline of the symbol.
         labels: int64 [N].
     """
 
@@ -39,17 +39,14 @@ def draw_batch(
     nothings: int = 1,
     sizes: tuple[float, float] = SIZES,
 ) -> Batch:
-    """Draws `count` pictures; the same seed gives the same pictures.
+    """Draws `count` pictures, each symbol equally often; the same seed gives the same pictures.
 
     Args:
-        seed: The only source of chance.
-        count: Pictures in all.
-        size: Height and width of each in pixels.
-        nothings: How many pictures of "nothing" there are for each one of a symbol.
-        sizes: Smallest and largest side of a symbol, as a share of the picture's.
-
-    Returns:
-        The pictures, each symbol equally often.
+        seed: the random seed.
+        count: how many pictures.
+        size: height and width of each in pixels.
+        nothings: how many pictures of "nothing" there are for each picture of one symbol.
+        sizes: the smallest and the largest symbol, see `SIZES`.
     """
     cv2.setNumThreads(1)
     rng = np.random.default_rng(seed)
@@ -71,30 +68,27 @@ def draw_batches(
     nothings: int = 1,
     sizes: tuple[float, float] = SIZES,
 ) -> Iterator[Batch]:
-    """Draws batches ahead of their use in processes of their own, in a fixed order.
+    """Draws batches in child processes, a few ahead of their use; their order is fixed.
 
     Args:
-        seed: Batch k is drawn from the seed (seed, k).
-        batches: How many.
-        count: Pictures in each.
-        workers: Processes.
-        nothings: How many pictures of "nothing" there are for each one of a symbol.
-        sizes: Smallest and largest side of a symbol, as a share of the picture's.
-
-    Yields:
-        One batch after another.
+        seed: batch k is drawn from the seed (seed, k).
+        batches: how many batches.
+        count: pictures in each.
+        workers: child processes.
+        nothings: how many pictures of "nothing" there are for each picture of one symbol.
+        sizes: the smallest and the largest symbol, see `SIZES`.
     """
     with get_context("spawn").Pool(workers) as pool:
         waiting: deque[AsyncResult[Batch]] = deque()
         for k in range(batches + workers + 1):
             if k < batches:
-                given = ((seed, k), count, 128, nothings, sizes)
-                waiting.append(pool.apply_async(draw_batch, given))
+                arguments = ((seed, k), count, 128, nothings, sizes)
+                waiting.append(pool.apply_async(draw_batch, arguments))
             if k > workers:
                 yield waiting.popleft().get()
 
 
 def with_margin(mask: np.ndarray) -> np.ndarray:
-    """The mask, bool [H, W], and all within `MARGIN` pixels of it."""
+    """The mask, bool [H, W], made wider by `MARGIN` pixels."""
     disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * MARGIN + 1, 2 * MARGIN + 1))
     return cv2.dilate(mask.astype(np.uint8), disc) > 0

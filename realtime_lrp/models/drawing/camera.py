@@ -1,4 +1,4 @@
-"""What light and a cheap camera do to a picture. Pictures are uint8 [h, w, 3] RGB."""
+"""Applies light and the faults of a cheap camera. Pictures are uint8 [h, w, 3] RGB."""
 
 from functools import cache
 
@@ -10,11 +10,11 @@ from realtime_lrp.models.drawing.strokes import SHIFT, fixed
 from realtime_lrp.models.drawing.symbols import Rng
 
 
-def lit(rng: Rng, picture: np.ndarray) -> np.ndarray:
-    """Uneven light, vignetting, cast shadows, exposure, white balance and contrast.
+def light_up(rng: Rng, picture: np.ndarray) -> np.ndarray:
+    """Adds uneven light, vignetting, cast shadows, exposure, white balance and contrast.
 
     Returns:
-        float32 [h, w, 3], not yet clipped to 0..255.
+        float32 [h, w, 3], not yet clipped to 0 to 255.
     """
     height, width = picture.shape[:2]
     light = _uneven(rng, height, width)
@@ -52,12 +52,12 @@ def _shadow(rng: Rng, height: int, width: int) -> np.ndarray:
     return dark + (1 - dark) / 255 * soft.astype(np.float32)
 
 
-def taken(rng: Rng, picture: np.ndarray) -> np.ndarray:
-    """The picture after a lens, a sensor and a codec.
+def photograph(rng: Rng, picture: np.ndarray) -> np.ndarray:
+    """Passes a picture through a lens, a sensor and a codec.
 
     Args:
-        rng: The source of chance.
-        picture: float32 [h, w, 3], about 0..255.
+        rng: the random generator.
+        picture: float32 [h, w, 3], about 0 to 255.
 
     Returns:
         uint8 [h, w, 3].
@@ -72,7 +72,7 @@ def taken(rng: Rng, picture: np.ndarray) -> np.ndarray:
 
 @cache
 def _noise() -> np.ndarray:
-    """A tile of white noise, cut anew for each picture: drawing it costs more than all else."""
+    """White noise, made once and cropped for each picture: making it is the slowest step."""
     return np.random.default_rng(0).standard_normal((512, 512, 3), np.float32)
 
 

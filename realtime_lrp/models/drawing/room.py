@@ -1,7 +1,7 @@
-"""What stands behind the sheet: walls, furniture, textures, people, hands, scribbles.
+"""Draws what is around the sheet: walls, furniture, textures, people, hands, scribbles.
 
-Pictures are uint8 [h, w, 3] RGB, changed in place unless a function returns one. Lengths that
-come from chance are fractions of the picture's side.
+Pictures are uint8 [h, w, 3] RGB, changed in place unless a function returns one. Random lengths are
+shares of the picture's side.
 """
 
 from functools import cache
@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.models.drawing.strokes import SHIFT, Colour, colour_of, draw_lines, fixed
-from realtime_lrp.models.drawing.symbols import Points, Rng, arc, turned
+from realtime_lrp.models.drawing.symbols import Points, Rng, arc, rotated
 
 SKIN = np.array([(255, 219, 190), (232, 184, 148), (198, 140, 105), (141, 92, 62), (84, 54, 40)])
 LETTERS = np.array(list("abcdefghijklmnoprstuvwyzABCDEFGHKLMNPRSTUW0123456789"))
@@ -18,7 +18,7 @@ FONT = cv2.FontFace("sans")
 
 
 def any_colour(rng: Rng) -> Colour:
-    """A random colour, dull more often than bright."""
+    """A random colour, more often dull than bright."""
     red, green, blue, keep = rng.random(4).tolist()
     grey = (red + green + blue) / 3
     keep = 255 * keep**1.5
@@ -27,19 +27,19 @@ def any_colour(rng: Rng) -> Colour:
 
 
 def skin_colour(rng: Rng) -> Colour:
-    """A random colour of skin."""
+    """A random skin colour."""
     k = rng.integers(0, len(SKIN) - 1)
     return colour_of(SKIN[k] + (SKIN[k + 1] - SKIN[k]) * rng.random())
 
 
 def cloud(rng: Rng, height: int, width: int, cells: int, low: float, high: float) -> np.ndarray:
-    """A smooth random field, float32 [height, width], about `low`..`high`."""
+    """A smooth random field, float32 [height, width], about `low` to `high`."""
     coarse = rng.random((cells, cells), np.float32) * (high - low) + low
     return cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC)
 
 
 def room(rng: Rng, size: int) -> np.ndarray:
-    """A cluttered place, as a camera would see it without a sheet.
+    """Draws a cluttered room, as a camera would see it without a sheet.
 
     Returns:
         uint8 [size, size, 3] RGB.
@@ -52,7 +52,7 @@ def room(rng: Rng, size: int) -> np.ndarray:
     if rng.random() < 0.25:
         scribble(rng, picture, any_colour(rng), (0, 0, size, size))
     if rng.random() < 0.25:
-        words(rng, picture, any_colour(rng), (0, 0, size, size))
+        write_letters(rng, picture, any_colour(rng), (0, 0, size, size))
     if rng.random() < 0.45:
         person(rng, picture)
     if rng.random() < 0.6:
@@ -80,7 +80,7 @@ def _stripes(rng: Rng, size: int) -> np.ndarray:
 
 
 def _leaves(rng: Rng, picture: np.ndarray, count: int) -> None:
-    """Overlapping shapes of all sizes, whose edges have the statistics of natural pictures."""
+    """Draws overlapping shapes of all sizes: their edges have the statistics of photos."""
     size = len(picture)
     reach = size * np.minimum(0.5, 0.03 / rng.uniform(0.02, 1, count) ** 0.8)
     angle = rng.uniform(0, 2 * np.pi, count)
@@ -94,7 +94,7 @@ def _leaves(rng: Rng, picture: np.ndarray, count: int) -> None:
 
 @cache
 def _blobs() -> list[Points]:
-    """A stock of random closed shapes about the origin, of radius about 1: corners or soft."""
+    """256 random closed shapes around the origin, of radius about 1; a third of them are round."""
     rng = np.random.default_rng(0)
     return [_soft(rng) if k % 3 == 0 else _cornered(rng) for k in range(256)]
 
@@ -112,18 +112,18 @@ def _cornered(rng: Rng) -> Points:
 
 
 def _furniture(rng: Rng, picture: np.ndarray) -> None:
-    """Straight edges: shelves, frames, door posts, cables."""
+    """Draws straight edges: shelves, frames, door posts, cables."""
     size = len(picture)
     for _ in range(int(rng.integers(1, 7))):
         start = rng.uniform(-0.2, 1.2, 2) * size
-        heading = turned(np.array([[1.0, 0.0]]), 90 * rng.integers(0, 4) + rng.normal(0, 8))[0]
+        heading = rotated(np.array([[1.0, 0.0]]), 90 * rng.integers(0, 4) + rng.normal(0, 8))[0]
         line = np.stack([start, start + heading * rng.uniform(0.3, 2) * size])
         width = int(max(1, rng.uniform(0.005, 0.08) * size))
         draw_lines(picture, [line], any_colour(rng), width)
 
 
 def scribble(rng: Rng, picture: np.ndarray, colour: Colour, box: tuple[int, ...]) -> np.ndarray:
-    """A line that means nothing, within `box` (left, top, right, bottom).
+    """Draws a meaningless line within `box` (left, top, right, bottom).
 
     Returns:
         The line, float [N, 2] in pixels.
@@ -134,17 +134,17 @@ def scribble(rng: Rng, picture: np.ndarray, colour: Colour, box: tuple[int, ...]
     if rng.random() < 0.4:
         corners = np.cumsum(rng.normal(0, 0.15 * (right - left), (count, 2)), axis=0) + corners[0]
         corners = np.clip(corners, (left, top), (right, bottom))
-    places = np.linspace(0, count - 1, count * 6)
-    k = np.minimum(places.astype(int), count - 2)
-    t = (places - k)[:, None]
+    positions = np.linspace(0, count - 1, count * 6)
+    k = np.minimum(positions.astype(int), count - 2)
+    t = (positions - k)[:, None]
     t = t * t * (3 - 2 * t) if rng.random() < 0.6 else t
     line = corners[k] * (1 - t) + corners[k + 1] * t
     draw_lines(picture, [line], colour, int(max(1, rng.uniform(0.006, 0.03) * len(picture))))
     return line
 
 
-def words(rng: Rng, picture: np.ndarray, colour: Colour, box: tuple[int, ...]) -> None:
-    """A few lines of letters within `box` (left, top, right, bottom)."""
+def write_letters(rng: Rng, picture: np.ndarray, colour: Colour, box: tuple[int, ...]) -> None:
+    """Draws a few lines of random letters within `box` (left, top, right, bottom)."""
     left, top, right, bottom = box
     height = max(6, int(rng.uniform(0.04, 0.14) * len(picture)))
     y = rng.uniform(top + height, max(top + height + 1, bottom))
@@ -157,7 +157,7 @@ def words(rng: Rng, picture: np.ndarray, colour: Colour, box: tuple[int, ...]) -
 
 
 def person(rng: Rng, picture: np.ndarray) -> None:
-    """A head on shoulders, at about the distance of somebody before a camera."""
+    """Draws a head on shoulders, about as far away as somebody in front of a camera."""
     size = len(picture)
     head = rng.uniform(0.07, 0.24) * size
     x, y = rng.uniform(0.1, 0.9) * size, rng.uniform(0.1, 0.6) * size
@@ -197,15 +197,15 @@ def _ellipse(
 def hand(
     rng: Rng, picture: np.ndarray, grip: Points, inwards: Points, length: float, skin: Colour
 ) -> np.ndarray:
-    """A thumb or fingers that hold something at `grip`, and the arm behind them.
+    """Draws a thumb or fingers that hold the sheet at `grip`, and the arm behind them.
 
     Args:
-        rng: The source of chance.
-        picture: Changed in place.
+        rng: the random generator.
+        picture: changed in place.
         grip: float [2], where the edge of the sheet is held, in pixels.
-        inwards: float [2], the unit direction from there over the sheet.
-        length: Of a finger, in pixels.
-        skin: RGB.
+        inwards: float [2], the unit vector from there towards the middle of the sheet.
+        length: of a finger, in pixels.
+        skin: RGB colour.
 
     Returns:
         uint8 [h, w], 255 where the hand covers the picture.

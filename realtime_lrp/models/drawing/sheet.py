@@ -1,4 +1,4 @@
-"""The thing held up: a sheet of paper or a screen, and what is drawn on it.
+"""Draws what is held up: a sheet of paper or a screen with a symbol or something else on it.
 
 Pictures are uint8 [h, w, 3] RGB, masks uint8 [h, w] of 0 and 255.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from realtime_lrp.models.drawing.room import any_colour, cloud, scribble, words
+from realtime_lrp.models.drawing.room import any_colour, cloud, scribble, write_letters
 from realtime_lrp.models.drawing.strokes import (
     Colour,
     Pen,
@@ -33,8 +33,8 @@ class Sheet:
     Attributes:
         pixels: uint8 [h, w, 3] RGB.
         mask: uint8 [h, w], the ink of the symbol.
-        silhouette: uint8 [h, w], the symbol with its inside.
-        extent: float [N, 2], points that bound the symbol (or the sheet), in its pixels.
+        silhouette: uint8 [h, w], everything inside the outline of the symbol.
+        extent: float [N, 2], points around the symbol, or around an empty sheet, in pixels.
     """
 
     pixels: np.ndarray
@@ -44,7 +44,7 @@ class Sheet:
 
 
 def symbol_sheet(rng: Rng, name: str, side: float) -> Sheet:
-    """A sheet with the symbol `name`, `side` pixels long on its longer side."""
+    """Draws a sheet with the symbol `name`, whose longer side has `side` pixels."""
     width = max(2, round(side * rng.uniform(0.018, 0.085)))
     sketch = _sized(by_hand(rng, SYMBOLS[name](rng), rng.uniform(0.1, 1.0)), side - width)
     points = np.concatenate(sketch.lines())
@@ -54,7 +54,7 @@ def symbol_sheet(rng: Rng, name: str, side: float) -> Sheet:
     pixels, paper = blank(rng, int(shape[1]), int(shape[0]))
     offset = margins[:2] + width / 2 - points.min(axis=0)
     sketch = sketch.map(lambda p: p + offset)
-    _beside(rng, pixels, paper, margins, shape)
+    _draw_on_margin(rng, pixels, paper, margins, shape)
     pen = any_pen(rng, paper, width)
     mask, silhouette = paint(rng, pixels, sketch, pen)
     middle = offset + points.min(axis=0) + np.ptp(points, axis=0) / 2
@@ -69,7 +69,7 @@ def _sized(sketch: Sketch, side: float) -> Sketch:
 
 
 def other_sheet(rng: Rng, side: float) -> Sheet:
-    """A sheet without a symbol: empty, or with words or scribbles."""
+    """Draws a sheet without a symbol: empty, or with letters or scribbles."""
     height, width = (int(side * f) for f in rng.uniform(0.7, 1.5, 2))
     pixels, paper = blank(rng, height, width)
     kind = rng.random()
@@ -78,16 +78,16 @@ def other_sheet(rng: Rng, side: float) -> Sheet:
         for _ in range(int(rng.integers(1, 4))):
             scribble(rng, pixels, ink_on(rng, paper), box)
     if 0.3 < kind < 0.7:
-        words(rng, pixels, ink_on(rng, paper), box)
+        write_letters(rng, pixels, ink_on(rng, paper), box)
     nothing = np.zeros((height, width), np.uint8)
     corners = np.array([(0, 0), (width, 0), (width, height), (0, height)], float)
     return Sheet(pixels, nothing, nothing, corners)
 
 
-def _beside(
+def _draw_on_margin(
     rng: Rng, pixels: np.ndarray, paper: Colour, margins: np.ndarray, shape: np.ndarray
 ) -> None:
-    """Words or scribbles on the margins of the sheet, clear of the symbol."""
+    """Draws letters or scribbles on a margin of the sheet, away from the symbol."""
     if rng.random() > 0.3:
         return
     width, height = (int(n) for n in shape)
@@ -99,18 +99,18 @@ def _beside(
     if min(view.shape[:2]) < 8:
         return
     note = np.ascontiguousarray(view)
-    draw = words if rng.random() < 0.5 else scribble
+    draw = write_letters if rng.random() < 0.5 else scribble
     draw(rng, note, ink_on(rng, paper), (1, 1, note.shape[1] - 1, note.shape[0] - 1))
     view[...] = note
 
 
 def luminance(colour: Colour) -> float:
-    """Brightness of an RGB colour, 0..255."""
+    """Brightness of an RGB colour, 0 to 255."""
     return float(np.dot(colour, (0.299, 0.587, 0.114)))
 
 
 def ink_on(rng: Rng, paper: Colour) -> Colour:
-    """A colour that can be read on `paper`."""
+    """A random colour that is readable on `paper`."""
     for _ in range(8):
         if luminance(paper) > 110 and rng.random() < 0.85:
             ink = INKS[rng.integers(0, len(INKS))]
@@ -122,7 +122,7 @@ def ink_on(rng: Rng, paper: Colour) -> Colour:
 
 
 def any_pen(rng: Rng, paper: Colour, width: int) -> Pen:
-    """A pen of `width` pixels for `paper`: an outline, an even area, or a hatched one."""
+    """A random pen of `width` pixels for `paper`: for outlines, filled or hatched areas."""
     ink = ink_on(rng, paper)
     kind = rng.random()
     if kind < 0.6:
@@ -136,7 +136,7 @@ def any_pen(rng: Rng, paper: Colour, width: int) -> Pen:
 
 
 def blank(rng: Rng, height: int, width: int) -> tuple[np.ndarray, Colour]:
-    """An empty sheet or screen and the colour one writes on, RGB."""
+    """Draws an empty sheet or screen; also returns the colour of its writing area."""
     return _screen(rng, height, width) if rng.random() < 0.22 else _paper(rng, height, width)
 
 

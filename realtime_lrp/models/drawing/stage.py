@@ -1,7 +1,7 @@
-"""The stage of the demo clip: a living room and somebody in it who holds up a sheet.
+"""Draws the scene of the demo clip: a living room, and somebody who holds up a sheet.
 
-Pictures are uint8 [h, w, 3] RGB, changed in place unless a function returns one. Coordinates
-are those of a picture of 640 x 480 pixels; other sizes are scaled by the caller.
+Pictures are uint8 [h, w, 3] RGB, changed in place unless a function returns one. Coordinates are
+those of a picture of 640 x 480 pixels; the caller scales to other sizes.
 """
 
 import cv2
@@ -12,7 +12,7 @@ from realtime_lrp.models.drawing.strokes import SHIFT, Colour, colour_of, draw_l
 from realtime_lrp.models.drawing.symbols import Points, Rng, arc
 
 BORDER = 80
-"""How far the room reaches beyond the picture on each side, for the camera to sway."""
+"""Pixels by which the room is larger than the picture on each side, for a swaying camera."""
 
 SKIN: Colour = (226, 172, 138)
 SHIRT: Colour = (74, 112, 134)
@@ -24,7 +24,7 @@ BOOKS: tuple[Colour, ...] = (
 
 
 def area(picture: np.ndarray, points: Points, colour: Colour) -> None:
-    """Fills a closed shape, with smoothed edges."""
+    """Fills a closed shape with anti-aliased edges."""
     cv2.fillPoly(picture, [fixed(points)], colour, cv2.LINE_AA, SHIFT)
 
 
@@ -36,12 +36,12 @@ def box(
 
 
 def shaded(colour: Colour, factor: float) -> Colour:
-    """The colour made darker (below 1) or lighter (above 1)."""
+    """The colour made darker (factor below 1) or lighter (above 1)."""
     return colour_of(min(255, c * factor) for c in colour)
 
 
 def living_room(rng: Rng) -> np.ndarray:
-    """A room out of focus.
+    """Draws a room that is out of focus.
 
     Returns:
         uint8 [480 + 2 BORDER, 640 + 2 BORDER, 3] RGB.
@@ -113,12 +113,12 @@ def _lamp(room: np.ndarray) -> None:
 
 
 def presenter(picture: np.ndarray, lean: float, nod: float) -> None:
-    """Head and chest of somebody facing the camera.
+    """Draws head and chest of somebody who faces the camera.
 
     Args:
         picture: uint8 [480, 640, 3], changed in place.
-        lean: Sideways shift in pixels.
-        nod: Downward shift of the head in pixels.
+        lean: sideways shift in pixels.
+        nod: downward shift of the head in pixels.
     """
     x = 320 + lean
     chest = arc((x, 480), (185, 250), 180, 360, 40)
@@ -150,7 +150,7 @@ def _head(picture: np.ndarray, x: float, y: float) -> None:
 
 
 def arms(picture: np.ndarray, grips: Points, lean: float) -> None:
-    """Sleeves and hands behind the sheet, from the shoulders to the grips, float [2, 2]."""
+    """Draws arms and hands behind the sheet, from the shoulders to the grips, float [2, 2]."""
     for side, grip in zip((-1, 1), grips, strict=True):
         shoulder = np.array([320 + lean + side * 165, 330.0])
         elbow = np.array([grip[0] + side * 92, max(grip[1] + 110, 440)])
@@ -163,7 +163,7 @@ def arms(picture: np.ndarray, grips: Points, lean: float) -> None:
 
 
 def thumbs(picture: np.ndarray, grips: Points) -> None:
-    """The thumbs before the sheet, at the grips, float [2, 2]."""
+    """Draws the thumbs in front of the sheet, at the grips, float [2, 2]."""
     for side, grip in zip((-1, 1), grips, strict=True):
         root, tip = np.add(grip, (side * 20, 12)), np.add(grip, (-side * 20, -8))
         draw_lines(picture, [np.stack([root, tip])], shaded(SKIN, 0.72), 24)

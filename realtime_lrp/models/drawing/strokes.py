@@ -1,4 +1,4 @@
-"""A hand and its pen: turns a `Sketch` into strokes on a sheet.
+"""Draws a `Sketch` on a sheet the way a hand with a pen does.
 
 Pictures are uint8 [h, w, 3] RGB, masks uint8 [h, w] of 0 and 255; everything is changed in
 place. Points are float [N, 2] in pixels, x to the right, y down.
@@ -10,25 +10,25 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from realtime_lrp.models.drawing.symbols import Points, Rng, Sketch, turned
+from realtime_lrp.models.drawing.symbols import Points, Rng, Sketch, rotated
 
 Colour = tuple[int, int, int]
-"""RGB, 0..255."""
+"""RGB, 0 to 255."""
 
 SHIFT = 4
-"""Fixed-point bits of the coordinates handed to OpenCV."""
+"""Fractional bits of the fixed-point coordinates that OpenCV gets."""
 
 
 @dataclass
 class Pen:
-    """What draws.
+    """How a symbol is drawn.
 
     Attributes:
-        colour: Of the line.
-        width: Of the line, in pixels of the sheet.
-        fill: Of the area, or None for an outline.
-        detail: Of the lines on top of the area.
-        hatched: Whether the area is filled by strokes rather than evenly.
+        colour: of the outline.
+        width: of all lines, in pixels of the sheet.
+        fill: colour of the area, or None for an outline only.
+        detail: colour of the lines on top of the area.
+        hatched: whether the area is hatched, not filled.
     """
 
     colour: Colour
@@ -39,18 +39,18 @@ class Pen:
 
 
 def colour_of(values: Iterable[float]) -> Colour:
-    """The colour of three values, without their fractions."""
+    """Three values as a colour; fractions are cut off."""
     red, green, blue = (int(value) for value in values)
     return red, green, blue
 
 
 def fixed(points: Points) -> np.ndarray:
-    """Points as int32 with `SHIFT` fractional bits, the form OpenCV draws."""
+    """Points as int32 with `SHIFT` fractional bits, as OpenCV expects them."""
     return np.round(points * (1 << SHIFT)).astype(np.int32)
 
 
 def waver(rng: Rng, count: int, knots: int, amplitude: float) -> Points:
-    """A smooth random walk-about: float [count, 2], standard deviation `amplitude`."""
+    """Smooth random offsets, float [count, 2], with standard deviation `amplitude`."""
     steps = np.linspace(0, knots - 1, count)
     noise = rng.normal(0, amplitude, (2, knots))
     left = np.minimum(steps.astype(int), knots - 2)
@@ -60,12 +60,12 @@ def waver(rng: Rng, count: int, knots: int, amplitude: float) -> Points:
 
 
 def by_hand(rng: Rng, sketch: Sketch, wobble: float) -> Sketch:
-    """The sketch as a hand draws it: leaning, wavering, not quite closed.
+    """Makes a sketch look drawn by hand: leaning, wavering, not quite closed.
 
     Args:
-        rng: The source of chance.
-        sketch: In its unit frame.
-        wobble: Strength of the unsteadiness, 0 (a ruler) to 1 (a small child).
+        rng: the random generator.
+        sketch: in its unit frame.
+        wobble: from 0 (drawn with a ruler) to 1 (drawn by a small child).
 
     Returns:
         A sketch whose outlines are open polylines that nearly close.
@@ -75,7 +75,7 @@ def by_hand(rng: Rng, sketch: Sketch, wobble: float) -> Sketch:
     shaky = Sketch(
         [_unclosed(rng, p, wobble) for p in sketch.outlines], sketch.inside, sketch.outside
     )
-    return shaky.map(lambda p: turned(_shaken(rng, p, wobble), angle) @ lean)
+    return shaky.map(lambda p: rotated(_shaken(rng, p, wobble), angle) @ lean)
 
 
 def _unclosed(rng: Rng, points: Points, wobble: float) -> Points:
@@ -99,12 +99,12 @@ def _dense(points: Points, spacing: float) -> Points:
     lengths = np.hypot(*np.diff(points, axis=0).T)
     along = np.concatenate([[0.0], np.cumsum(lengths)])
     count = max(4, int(along[-1] / spacing))
-    places = np.unique(np.concatenate([np.linspace(0, along[-1], count), along]))
-    return np.stack([np.interp(places, along, points[:, k]) for k in (0, 1)], axis=1)
+    positions = np.unique(np.concatenate([np.linspace(0, along[-1], count), along]))
+    return np.stack([np.interp(positions, along, points[:, k]) for k in (0, 1)], axis=1)
 
 
 def draw_lines(picture: np.ndarray, lines: list[Points], colour: object, width: int) -> None:
-    """Draws open polylines with round ends, smoothed edges."""
+    """Draws open polylines with round ends and anti-aliased edges."""
     paths = [fixed(p) for p in lines]
     cv2.polylines(picture, paths, False, colour, width, cv2.LINE_AA, SHIFT)
 
@@ -115,17 +115,17 @@ def _fill(picture: np.ndarray, areas: list[Points], colour: object) -> None:
 
 
 def paint(rng: Rng, picture: np.ndarray, sketch: Sketch, pen: Pen) -> tuple[np.ndarray, np.ndarray]:
-    """Draws the sketch with the pen into the picture.
+    """Draws the sketch with the pen.
 
     Args:
-        rng: The source of chance.
-        picture: The sheet, changed in place.
-        sketch: In pixels of the sheet.
-        pen: What draws.
+        rng: the random generator.
+        picture: the sheet, changed in place.
+        sketch: in pixels of the sheet.
+        pen: how it is drawn.
 
     Returns:
-        mask: The ink, line and area.
-        silhouette: The symbol with everything inside its outline.
+        mask: the ink of lines and areas.
+        silhouette: everything inside the outline.
     """
     ink = np.zeros(picture.shape[:2], np.uint8)
     draw_lines(ink, sketch.lines(), 255, pen.width)
@@ -162,7 +162,7 @@ def _hatching(rng: Rng, sketch: Sketch, width: int) -> Points:
     count = max(6, int(2 * reach / (width * rng.uniform(1.1, 1.7))))
     x = np.linspace(-reach, reach, count)
     y = np.where(np.arange(count) % 2, reach, -reach)
-    return centre + turned(np.stack([x, y], axis=1), rng.uniform(-70, 70))
+    return centre + rotated(np.stack([x, y], axis=1), rng.uniform(-70, 70))
 
 
 def _blend(picture: np.ndarray, area: np.ndarray, colour: Colour) -> None:

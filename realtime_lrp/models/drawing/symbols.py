@@ -1,8 +1,9 @@
-"""The geometry of the symbols, before a hand has drawn them.
+"""The geometry of the symbols, before they are made to look drawn by hand.
 
 A `Sketch` holds polylines in a unit frame: x to the right, y down, about -1..1, float64 [N, 2].
-Every symbol is a function of a random generator, because people draw the same thing in
-different ways: an arrow of one stroke or as a block, a tree with tiers or with a crown.
+Every symbol is a function of a random generator, because people draw the same thing in different
+ways: an arrow as one stroke or as a block, a tree with tiers or with a crown. The name of the
+function is the name of the class.
 """
 
 from collections.abc import Callable
@@ -19,9 +20,9 @@ class Sketch:
     """The strokes of one symbol.
 
     Attributes:
-        outlines: Closed polylines, which may be filled.
-        inside: Open polylines drawn on top of the outlines (a door, an eye).
-        outside: Open polylines that stand beside the outlines (a stalk, a handle).
+        outlines: closed polylines, which may be filled.
+        inside: open polylines drawn on top of the outlines (a door, an eye).
+        outside: open polylines next to the outlines (a stalk, a handle).
     """
 
     outlines: list[Points] = field(default_factory=list)
@@ -48,7 +49,7 @@ def arc(
     stop: float = 360.0,
     count: int = 33,
 ) -> Points:
-    """Points on an ellipse arc; angles in degrees, clockwise from the right.
+    """Points on an arc of an ellipse; angles in degrees, clockwise from the right.
 
     Returns:
         float64 [count, 2].
@@ -58,8 +59,8 @@ def arc(
     return np.asarray(centre) + unit * np.asarray(radius)
 
 
-def turned(points: Points, degrees: float) -> Points:
-    """The points turned clockwise about the origin."""
+def rotated(points: Points, degrees: float) -> Points:
+    """The points rotated clockwise around the origin."""
     angle = np.deg2rad(degrees)
     cos, sin = np.cos(angle), np.sin(angle)
     return points @ np.array([[cos, sin], [-sin, cos]])
@@ -123,7 +124,7 @@ def arrow(rng: Rng) -> Sketch:
         upper = _path((-1, -thick), (head, -thick), (head, -spread), (1, 0))
         sketch = Sketch([np.concatenate([upper, upper[-2::-1] * (1, -1)])])
     direction = 90.0 * rng.integers(0, 4)
-    return sketch.map(lambda p: turned(p, direction))
+    return sketch.map(lambda p: rotated(p, direction))
 
 
 def cross(rng: Rng) -> Sketch:
@@ -133,9 +134,9 @@ def cross(rng: Rng) -> Sketch:
         sketch = Sketch(outside=[_path((-1, 0), (1, 0)), _path((0, -long), (0, long))])
     else:
         corner = _path((t, -t), (t, -1), (-t, -1))
-        sketch = Sketch([np.concatenate([turned(corner, -90.0 * k) for k in range(4)])])
+        sketch = Sketch([np.concatenate([rotated(corner, -90.0 * k) for k in range(4)])])
     diagonal = 45.0 * rng.integers(0, 2)
-    return sketch.map(lambda p: turned(p, diagonal))
+    return sketch.map(lambda p: rotated(p, diagonal))
 
 
 def moon(rng: Rng) -> Sketch:

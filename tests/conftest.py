@@ -8,11 +8,24 @@ import tempfile
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-import realtime_lrp.video.libraries  # noqa: F401  # isort: skip
-import keras
+import realtime_lrp.video.libraries  # isort: skip
 import numpy as np
 import pytest
-from keras import layers
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # pytest does not hold back what TensorFlow prints there
+    import realtime_lrp.engine.tensorflow  # noqa: F401
+
+MOST_WORKERS = 4
+"""Each takes up to 3 GB."""
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """The whole suite runs in one process per core; chosen files and long tests in this one (0)."""
+    chosen = config.args != config.getini("testpaths") or config.option.collectonly
+    if chosen or "not release" not in config.option.markexpr:
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(cores or 1, MOST_WORKERS)
 
 
 def pytest_collection_finish() -> None:
@@ -30,6 +43,9 @@ def rng() -> np.random.Generator:
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory):
     """A saved network of random weights: 32 x 32 pictures, four classes."""
+    import keras
+    from keras import layers
+
     keras.utils.set_random_seed(3)
     model = keras.Sequential(
         [

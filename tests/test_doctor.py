@@ -27,7 +27,7 @@ from realtime_lrp.commands.doctor import (
 )
 from realtime_lrp.commands.doctor import media as films
 from realtime_lrp.commands.doctor import run as doctor
-from realtime_lrp.commands.doctor.rows import Row, failed, page
+from realtime_lrp.commands.doctor.rows import Row, failed_row, table
 from realtime_lrp.engine import device as hardware
 from realtime_lrp.errors import DamagedInputError, UnavailableError
 from realtime_lrp.models import downloads
@@ -45,20 +45,20 @@ def only(rows):
 
 
 def test_everything_is_found_on_one_page(run):
-    """Symbols are named, films written and read again; it ends with 0, in 100 columns."""
+    """Symbols are named, films written and read back; it ends with 0, in 100 columns."""
     code, out, err = run("doctor", "--source", "synthetic", "--display", "none")
     lines = out.splitlines()
     assert (code, err) == (0, "")
     assert max(map(len, lines)) <= 100 and len(lines) <= 40
-    assert lines[-1] == "The demo runs here, and files can be processed."
+    assert lines[-1] == "The demo runs on this machine, and files can be processed."
     told = {line[9:26].strip(): (line[:9].strip(), line[26:]) for line in lines if line[:1] > " "}
     for name, words in {
         "program": "realtime_lrp 0.",
         "packages": "TensorFlow 2.",
         "source": "synthetic: 640 x 480, ",
         "display": "not needed",
-        "network": "shapes names 15 of 15 drawn symbols right; a map takes ",
-        "codecs": "h264, hevc, av1, aac: written and read again",
+        "network": "shapes names 15 of 15 drawn symbols correctly; a map takes ",
+        "codecs": "h264, hevc, av1, aac: written and read back",
         "fonts": "sans and uni draw",
         "demo clip": "300 frames of 640 x 480",
     }.items():
@@ -71,7 +71,7 @@ def told(monkeypatch):
     """Makes every group tell these rows."""
 
     def tell(*rows):
-        monkeypatch.setattr(doctor, "_told", lambda group, settings: rows)
+        monkeypatch.setattr(doctor, "_run_group", lambda group, settings: rows)
 
     return tell
 
@@ -116,16 +116,18 @@ def test_a_source_that_is_named_is_tried_instead_of_cameras(given, group, mark, 
 def test_names_keep_their_brackets_and_long_lines_are_folded():
     """What a camera calls itself is no markup."""
     rows = [Row("ok", "camera", "[red]Cam[/red] :smile: " + "x" * 300)]
-    lines = page(rows)
+    lines = table(rows)
     assert "[red]Cam[/red] :smile:" in lines[0] and max(map(len, lines)) <= 100
     assert "".join(lines).count("x") == 300
 
 
 def test_errors_of_ours_say_what_to_do():
     """Their first sentence is what is found; other exceptions are told with their type."""
-    row = failed("missing", "source", UnavailableError("No stream.\nCheck it. Try again."), "no")
+    row = failed_row(
+        "missing", "source", UnavailableError("No stream.\nCheck it. Try again."), "no"
+    )
     assert row == Row("missing", "source", "No stream.", "Check it. Try again.")
-    row = failed("warning", "fonts", ValueError("bad\nthing"), "again")
+    row = failed_row("warning", "fonts", ValueError("bad\nthing"), "again")
     assert row == Row("warning", "fonts", "failed: ValueError: bad", "again")
 
 
@@ -166,7 +168,7 @@ system.CHECKS = {name: globals()[name] for name in FAULT}
         ),
         (
             ("hangs", "good"),
-            [("before", "told"), ("system", "failed: it did not answer within 2 seconds")],
+            [("before", "told"), ("system", "failed: it did not finish within 2 seconds")],
         ),
     ],
 )
@@ -175,8 +177,8 @@ def test_a_check_that_fails_costs_itself_alone(fault, rows, tmp_path, monkeypatc
     (tmp_path / "sitecustomize.py").write_text(f"FAULT = {fault}\n{FAULTS}")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
     settings = config.load(options={"--source": "film.mp4"})
-    group = replace(doctor.SYSTEM, seconds=2)
-    found = doctor._told(group, settings)
+    group = replace(doctor.SYSTEM, timeout_s=2)
+    found = doctor._run_group(group, settings)
     assert [(row.name, row.found) for row in found] == rows
     assert {row.advice for row in found if row.mark == "warning"} == {group.advice}
 
@@ -185,7 +187,7 @@ def test_a_check_that_fails_costs_itself_alone(fault, rows, tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
-        ("libGL.so.1: cannot open", "install the system's package that has libGL.so"),
+        ("libGL.so.1: cannot open", "install the system package that contains libGL.so"),
         ("it is damaged", "pip install --force-reinstall opencv-python"),
     ],
 )
@@ -193,7 +195,7 @@ def test_a_library_that_cannot_be_loaded_is_one_row(group, words, advice, tmp_pa
     """Whatever needs OpenCV says why it does not load, and what to install."""
     (tmp_path / "cv2.py").write_text(f"raise ImportError({words!r})")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    row = only(doctor._told(group, SETTINGS))
+    row = only(doctor._run_group(group, SETTINGS))
     assert (row.mark, row.found) == ("missing", f"failed: ImportError: {words}")
     assert row.advice.startswith(advice)
 
@@ -273,7 +275,7 @@ def test_every_camera_is_opened_and_measured(machine, films_so, monkeypatch):
     films_so()
     first, unknown = cameras.every_camera(SETTINGS)
     assert first.mark == unknown.mark == "ok"
-    seen = "64 x 48, 32.0 fps measured (it says 64 x 48, 30 fps, YUYV)"
+    seen = "64 x 48, 32.0 fps measured (it claims 64 x 48, 30 fps, YUYV)"
     offered = "it offers MJPG up to 1920 x 1080, YUYV"
     assert first.found == f"C920 (/dev/video0): {seen}; {offered}"
     assert unknown.found == f"a camera without a name ({machine}/video7): {seen}"
@@ -301,7 +303,7 @@ def test_a_camera_that_never_gives_a_picture_is_left(films_so, monkeypatch):
     monkeypatch.setattr(measuring, "MEASURE_S", 0.1)
     films_so(each_s=None)
     with pytest.raises(UnavailableError, match="no picture within"):
-        measuring.measured("0", SETTINGS)
+        measuring.measure("0", SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +330,7 @@ def test_without_a_camera_there_are_other_sources(monkeypatch, tmp_path):
     monkeypatch.setattr(cameras.cameras, "SYSTEM", tmp_path)
     monkeypatch.setattr(cameras, "NODES", tmp_path)
     row = only(cameras.every_camera(SETTINGS))
-    assert (row.mark, row.found) == ("warning", "none is there")
+    assert (row.mark, row.found) == ("warning", "none found")
     assert "--source synthetic" in row.advice
 
 
@@ -381,7 +383,7 @@ def test_a_source_that_is_dead_is_missing_where_it_was_named():
     with MjpegServer() as server:
         url = server.url
     settings = config.load(options={"--source": url})
-    row = only(doctor._told(doctor._groups(settings)[1], settings))
+    row = only(doctor._run_group(doctor._groups(settings)[1], settings))
     assert (row.mark, row.name) == ("missing", "source")
     assert "Connection refused" in row.found and "that its server runs" in row.advice
 
@@ -412,7 +414,7 @@ def test_a_display_that_is_not_there_is_a_warning(variables, found, advice, monk
 def test_a_window_opens(display, monkeypatch):
     """For a moment, in a process of its own; the screen has its size."""
     monkeypatch.setenv("DISPLAY", display)
-    row = only(doctor._told(doctor.DISPLAY, SETTINGS))
+    row = only(doctor._run_group(doctor.DISPLAY, SETTINGS))
     assert (row.mark, row.found) == ("ok", "a window opens, screen 1280 x 800")
 
 
@@ -423,13 +425,13 @@ def test_names_that_are_wrong_are_missing_with_their_place(tmp_path):
     """As `realtime-lrp config` tells them; without a file or --set there is no row."""
     file = tmp_path / "my.yaml"
     file.write_text("lrp:\n  composite: zpluss\nlive:\n  panels: [gradient, grad_came]\n")
-    rows = list(network.configuration(config.load(file, check=None)))
+    rows = list(system.configuration(config.load(file, check=None)))
     assert [row.mark for row in rows] == ["missing"] * 2
     assert rows[0].found.startswith(f"{file}:2: lrp.composite: ") and "'zplus'" in rows[0].found
     assert rows[1].found.startswith(f"{file}:4: live.panels")
-    row = only(network.configuration(config.load(sets=("lrp.keep=0.5",))))
+    row = only(system.configuration(config.load(sets=("lrp.keep=0.5",))))
     assert (row.mark, row.found) == ("ok", "1 x --set")
-    assert list(network.configuration(SETTINGS)) == []
+    assert list(system.configuration(SETTINGS)) == []
 
 
 @pytest.mark.parametrize(
@@ -437,8 +439,8 @@ def test_names_that_are_wrong_are_missing_with_their_place(tmp_path):
     [
         (hardware.Device("/GPU:0", "Big GPU", "bfloat16"), "", True, "ok", "Big GPU, precision"),
         (hardware.cpu(), "the GPU X is busy", True, "warning", "the GPU X is busy; precision"),
-        (hardware.cpu(), "", True, "warning", "TensorFlow does not see it"),
-        (hardware.cpu(), "", False, "warning", "none of NVIDIA"),
+        (hardware.cpu(), "", True, "warning", "TensorFlow does not see the GPU"),
+        (hardware.cpu(), "", False, "warning", "no NVIDIA GPU"),
     ],
 )
 def test_the_gpu_and_why_it_does_not_compute(
@@ -486,10 +488,10 @@ def test_a_network_that_names_symbols_wrongly_is_missing(monkeypatch):
 @pytest.mark.parametrize(
     ("there", "model", "mark", "state"),
     [
-        (None, None, "warning", "vgg16: not yet"),
-        (None, "shapes", "ok", "vgg16: not yet"),
+        (None, None, "warning", "vgg16: not downloaded"),
+        (None, "shapes", "ok", "vgg16: not downloaded"),
         (b"half", "VGG16", "warning", "vgg16: damaged"),
-        (b"all", "vgg16", "ok", "vgg16: there"),
+        (b"all", "vgg16", "ok", "vgg16: downloaded"),
     ],
 )
 def test_weights_are_looked_at_and_never_downloaded(
@@ -505,7 +507,7 @@ def test_weights_are_looked_at_and_never_downloaded(
         known.path.write_bytes(there)
     options = {"--model": model} if model else {}
     row = only(network.weights(config.load(options=options)))
-    assert row.mark == mark and row.found == f"{state}, vgg19: not yet"
+    assert row.mark == mark and row.found == f"{state}, vgg19: not downloaded"
     assert ("528 MB" in row.advice and str(known.path) in row.advice) == (mark == "warning")
 
 
@@ -543,11 +545,15 @@ def test_a_codec_that_does_not_work_is_told(codec, mark, fault, monkeypatch):
     monkeypatch.setattr(films, "CODECS", dict.fromkeys(["h264", "av1"]))
     monkeypatch.setattr(films, "VideoReader", Faulty)
     told, good = films.codecs(SETTINGS)
-    words = {"raises": "Nothing", "differs": f"{codec}: what is read", "lost": f"{codec}: 7 frames"}
+    words = {
+        "raises": "Nothing",
+        "differs": f"{codec}: pictures read back",
+        "lost": f"{codec}: 7 of 8 frames",
+    }
     assert told.mark == mark and told.found.startswith(words[fault])
     assert "force-reinstall av" in told.advice
     rest = {"h264": "av1", "av1": "h264"}[codec]
-    assert (good.mark, good.found) == ("ok", f"{rest}, aac: written and read again")
+    assert (good.mark, good.found) == ("ok", f"{rest}, aac: written and read back")
 
 
 @pytest.mark.parametrize(("lost", "mark"), [("β", "missing"), ("か", "warning"), ("", "ok")])
@@ -577,7 +583,7 @@ def test_folders_without_room_or_permission_are_warnings(tmp_path, monkeypatch):
     assert (row.mark, row.found) == ("ok", f"2.0 GB free in {tmp_path}/none/yet")
     monkeypatch.setattr(system.shutil, "disk_usage", lambda path: Usage(0, 0, 5e8))
     row = only(system.films(settings))
-    assert row.mark == "warning" and row.advice.startswith("make room, or ")
+    assert row.mark == "warning" and row.advice.startswith("free some space, or ")
 
     def refused(dir):
         raise OSError(30, "Read-only file system")
@@ -614,7 +620,7 @@ def test_packages_that_are_there_twice_or_not_at_all_are_told(monkeypatch):
     }
     monkeypatch.setattr(system.metadata, "packages_distributions", lambda: brought)
     monkeypatch.setattr(system.metadata, "version", lambda name: "1.2")
-    there, twice, none = system.packages(SETTINGS)
+    there, twice, none = system.libraries(SETTINGS)
     assert there.found == "TensorFlow 1.2, Keras 1.2, OpenCV 1.2 and 1.2, NumPy 1.2"
     assert twice.mark == "warning" and "opencv-contrib-python and opencv-python" in twice.found
     assert (none.mark, none.found) == ("missing", "PyAV is not installed")

@@ -1,4 +1,4 @@
-"""A window for a moment, and the screens."""
+"""Opens a window for a moment, and lists the screens."""
 
 import os
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from realtime_lrp.commands.doctor.rows import Check, Row
 from realtime_lrp.config import Settings
 from realtime_lrp.view.window.window import SIZE, TITLE, Window, display_reachable
 
-SHOWINGS = 20
+ATTEMPTS = 20
 GREY = 60
 
 WITHOUT = "without one: --display none, and demo writes a file"
 
 
 def display(settings: Settings) -> Iterator[Row]:
-    """Whether a window opens; first whether it can be tried without harm."""
+    """Tries to open a window, unless that would end the process."""
     if settings.config.live.display == "none":
         yield Row("ok", "display", "not needed: --display none")
     elif not display_reachable():
@@ -34,24 +34,24 @@ def _unreachable() -> Row:
     name = os.environ.get("DISPLAY")
     if name:
         return Row(
-            "warning", "display", f"the display {name} (variable DISPLAY) does not answer",
-            "start its server, or log in there as the same user: others may not use it (XAUTHORITY)"
+            "warning", "display", f"the display {name} (variable DISPLAY) does not respond",
+            "start its X server, or run as the user who is logged in there (XAUTHORITY)"
             f"; {WITHOUT}",
         )  # fmt: skip
     if os.environ.get("WAYLAND_DISPLAY"):
         return Row(
-            "warning", "display", "Wayland without X11, which windows need here (no DISPLAY)",
+            "warning", "display", "Wayland without X11, which windows need (no DISPLAY)",
             f"install Xwayland (package xwayland) and log in again; {WITHOUT}",
         )  # fmt: skip
     return Row(
         "warning", "display", "none (the variable DISPLAY is not set)",
-        f"start it in a graphical session, or set DISPLAY to one, such as :0; {WITHOUT}",
+        f"run it in a graphical session, or set DISPLAY to one, such as :0; {WITHOUT}",
     )  # fmt: skip
 
 
 def _window_opens() -> bool:
     with Window() as window:
-        for _ in range(SHOWINGS):
+        for _ in range(ATTEMPTS):
             window.show(np.full((*SIZE, 3), GREY, np.uint8))
             window.events()
             if cv2.getWindowProperty(TITLE, cv2.WND_PROP_VISIBLE) >= 1:
@@ -60,10 +60,10 @@ def _window_opens() -> bool:
 
 
 def _screens() -> list[str]:
-    """The size of each screen, where the system tells."""
+    """The size of each screen, if the system knows it."""
     with suppress(mss.ScreenShotError, OSError), mss.MSS() as system:
-        together, *screens = system.monitors
-        return [f"screen {one['width']} x {one['height']}" for one in screens or [together]]
+        everything, *screens = system.monitors
+        return [f"screen {s['width']} x {s['height']}" for s in screens or [everything]]
     return []
 
 

@@ -1,4 +1,4 @@
-"""How fast a source gives pictures, and what is wrong with them."""
+"""Measures how fast a source gives pictures, and finds what is wrong with them."""
 
 import threading
 import time
@@ -16,53 +16,58 @@ from realtime_lrp.video.sources import open_source
 
 MEASURE_S = 2.0
 SLOW_FPS = 20.0
-"""Slower cameras are named."""
+"""Slower cameras get a warning."""
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """What a source gave.
 
     Attributes:
-      told: what it says of itself.
-      alive: it looks at the world.
-      fps: pictures a second; None where a single one came.
+      described: how the source describes itself.
+      alive: whether it is a camera or the like, which may give black pictures.
+      fps: pictures a second; None if only one came.
       last: the last picture, uint8 [H, W, 3] RGB.
     """
 
-    told: str
+    described: str
     alive: bool
     fps: float | None
     last: np.ndarray
 
 
-def measured(words: str, settings: Settings) -> Measured:
-    """Opens what `--source` names, and reads it for `MEASURE_S`.
+def measure(name: str, settings: Settings) -> Measurement:
+    """Opens a source and reads it for `MEASURE_S`.
+
+    Args:
+      name: as for `--source`.
+      settings: size, rate and format that cameras are asked for.
 
     Raises:
-      UnavailableError: it cannot be opened, or no picture comes within `FIRST_FRAME_S`.
+      UnavailableError: it cannot be opened, or gives no picture within `FIRST_FRAME_S`.
       Error: what else `open_source` raises.
     """
     live, stop = settings.config.live, threading.Event()
     camera = CameraSettings(live.camera_size, live.camera_fps, live.camera_format)
     alarm = threading.Timer(FIRST_FRAME_S + MEASURE_S, stop.set)
     alarm.start()
-    taken: Measured | None = None
+    measurement: Measurement | None = None
     try:
-        with open_source(words, stop, camera) as source:
-            taken = _measured(source)
+        with open_source(name, stop, camera) as source:
+            measurement = _read(source)
     except UnavailableError:
         if not stop.is_set():  # else opening was ended
             raise
     finally:
         alarm.cancel()
-    if taken is None:
+    if measurement is None:
         silent = f"It gave no picture within {FIRST_FRAME_S:.0f} seconds."
         raise UnavailableError(silent if stop.is_set() else "It opens but gives no picture.")
-    return taken
+    return measurement
 
 
-def _measured(source: Source) -> Measured | None:
+def _read(source: Source) -> Measurement | None:
+    """Reads for `MEASURE_S`; None if no picture came."""
     times: list[float] = []
     while (picture := source.read()) is not None:
         times.append(time.monotonic())
@@ -72,27 +77,27 @@ def _measured(source: Source) -> Measured | None:
     if not times:
         return None
     fps = (len(times) - 1) / span if span else None
-    return Measured(source.described, source.alive, fps, last)
+    return Measurement(source.described, source.alive, fps, last)
 
 
-def described(taken: Measured) -> str:
-    """The size and the pace of its pictures, and what a camera says of itself."""
-    rows, columns = taken.last.shape[:2]
-    pace = f"{taken.fps:.1f} fps measured" if taken.fps else "one picture"
-    camera, _, told = taken.told.partition(", ")
-    says = f" (it says {told})" if told and camera.startswith("camera ") else ""
-    return f"{columns} x {rows}, {pace}{says}"
+def describe(measurement: Measurement) -> str:
+    """Size and measured rate of the pictures, and what a camera claims."""
+    rows, columns = measurement.last.shape[:2]
+    rate = f"{measurement.fps:.1f} fps measured" if measurement.fps else "one picture"
+    name, _, claim = measurement.described.partition(", ")
+    claimed = f" (it claims {claim})" if claim and name.startswith("camera ") else ""
+    return f"{columns} x {rows}, {rate}{claimed}"
 
 
-def trouble(taken: Measured, settings: Settings) -> tuple[Mark, str]:
-    """The mark of a source that gives pictures, and what to do where they are not good."""
-    if not taken.alive:
+def judge(measurement: Measurement, settings: Settings) -> tuple[Mark, str]:
+    """The mark of a source that gives pictures, and what to do if they are not good."""
+    if not measurement.alive:
         return "ok", ""
-    if taken.last.mean() <= BLACK:
-        return "warning", "the picture is black: take off the cover, switch on a light"
-    if taken.fps and taken.fps < SLOW_FPS:
-        words = "more light makes cameras faster"
+    if measurement.last.mean() <= BLACK:
+        return "warning", "the picture is black: remove the lens cover, switch on a light"
+    if measurement.fps and measurement.fps < SLOW_FPS:
+        tips = "more light makes cameras faster"
         if settings.config.live.camera_format is None:
-            words += "; so may --set live.camera_format=MJPG, or a smaller live.camera_size"
-        return "warning", f"it is slow: {words}"
+            tips += "; so may --set live.camera_format=MJPG, or a smaller live.camera_size"
+        return "warning", f"it is slow: {tips}"
     return "ok", ""

@@ -1,4 +1,4 @@
-"""Films that are written and read again, fonts, and the embedded clip."""
+"""Writes and reads films, and tests the fonts and the embedded clip."""
 
 import tempfile
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from realtime_lrp.commands.doctor.rows import Check, Row, failed
+from realtime_lrp.commands.doctor.rows import Check, Row, failed_row
 from realtime_lrp.config import ASSETS, Settings
 from realtime_lrp.errors import TransferError
 from realtime_lrp.system.quiet import ensure_temporary_folder
@@ -19,31 +19,32 @@ from realtime_lrp.view.text import undrawable
 
 FRAMES, SIZE, FPS = 8, (240, 320), 30
 RATE = 48000
-LEVELS = 8.0
-"""How far pictures may lie from those that were written, on the mean of all pixels."""
+MAX_DIFFERENCE = 8.0
+"""Largest mean difference, in levels of 255, between pictures written and read."""
 
 LATIN, CHINESE = "Relevance 0.5 % z+ β é", "心 星 花 か 한"
 
-AGAIN = "install PyAV again: pip install --force-reinstall av"
+REINSTALL = "reinstall PyAV: pip install --force-reinstall av"
 
 
 def codecs(settings: Settings) -> Iterator[Row]:
-    """A few frames, and a second of sound, through each of them."""
+    """Writes and reads a few frames with each codec, and a second of sound."""
     ensure_temporary_folder()
-    good = []
+    working = []
     with tempfile.TemporaryDirectory() as folder:
         for name in (*CODECS, REENCODED):
             path = Path(folder, f"{name}.mp4")
             try:
                 _try_sound(path) if name == REENCODED else _try_pictures(path, name)
-                good.append(name)
+                working.append(name)
             except Exception as error:
                 if name == "h264":
-                    yield failed("missing", "codecs", error, AGAIN)
+                    yield failed_row("missing", "codecs", error, REINSTALL)
                 else:
-                    yield failed("warning", "codecs", error, f"do without {name}, or {AGAIN}")
-    if good:
-        yield Row("ok", "codecs", f"{', '.join(good)}: written and read again")
+                    advice = f"do without {name}, or {REINSTALL}"
+                    yield failed_row("warning", "codecs", error, advice)
+    if working:
+        yield Row("ok", "codecs", f"{', '.join(working)}: written and read back")
 
 
 def _try_pictures(path: Path, codec: str) -> None:
@@ -52,12 +53,12 @@ def _try_pictures(path: Path, codec: str) -> None:
         for number, picture in enumerate(pictures):
             writer.write(picture, number)
     with VideoReader(path) as reader:
-        found = [frame.picture for frame in reader]
-    if len(found) != FRAMES:
-        raise TransferError(f"{codec}: {len(found)} frames of {FRAMES} can be read again.")
-    off = float(np.abs(np.subtract(found, pictures, dtype=np.float32)).mean())
-    if off > LEVELS:
-        raise TransferError(f"{codec}: what is read again differs by {off:.0f} levels of 255.")
+        read = [frame.picture for frame in reader]
+    if len(read) != FRAMES:
+        raise TransferError(f"{codec}: {len(read)} of {FRAMES} frames can be read back.")
+    difference = float(np.abs(np.subtract(read, pictures, dtype=np.float32)).mean())
+    if difference > MAX_DIFFERENCE:
+        raise TransferError(f"{codec}: pictures read back differ by {difference:.0f} levels.")
 
 
 def _try_sound(path: Path) -> None:
@@ -70,26 +71,26 @@ def _try_sound(path: Path) -> None:
             container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
     with av.open(path) as container:
-        heard = np.concatenate([f.to_ndarray()[0] for f in container.decode(audio=0)])
-    loud = float(np.abs(heard).mean() / np.abs(tone).mean())
-    if not 0.8 < loud < 1.2:
-        raise TransferError(f"{REENCODED}: what is heard again is {loud:.2f} times as loud.")
+        read = np.concatenate([f.to_ndarray()[0] for f in container.decode(audio=0)])
+    loudness = float(np.abs(read).mean() / np.abs(tone).mean())
+    if not 0.8 < loudness < 1.2:
+        raise TransferError(f"{REENCODED}: the sound read back is {loudness:.2f} times as loud.")
 
 
 def fonts(settings: Settings) -> Iterator[Row]:
-    """Letters that are drawn, each unlike the sign for a letter that is not there."""
+    """Draws letters, and compares them with the sign for a missing letter."""
     if missing := undrawable(LATIN):
-        words = "install OpenCV 5 again: pip install --force-reinstall opencv-python"
-        yield Row("missing", "fonts", f"sans does not draw {missing}", words)
+        advice = "reinstall OpenCV 5: pip install --force-reinstall opencv-python"
+        yield Row("missing", "fonts", f"sans does not draw {missing}", advice)
     elif missing := undrawable(CHINESE):
-        words = "captions in Chinese, Japanese and Korean need it: install OpenCV 5 again"
-        yield Row("warning", "fonts", f"uni does not draw {missing}", words)
+        advice = "captions in Chinese, Japanese and Korean need it: reinstall OpenCV 5"
+        yield Row("warning", "fonts", f"uni does not draw {missing}", advice)
     else:
         yield Row("ok", "fonts", "sans and uni draw, Chinese, Japanese and Korean too")
 
 
 def clip(settings: Settings) -> Iterator[Row]:
-    """The clip of the demo."""
+    """Reads the clip of the demo."""
     with VideoReader(ASSETS / "demo.mp4") as reader:
         rows, columns = next(iter(reader)).picture.shape[:2]
         yield Row("ok", "demo clip", f"{reader.claimed} frames of {columns} x {rows}")

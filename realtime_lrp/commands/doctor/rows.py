@@ -1,4 +1,4 @@
-"""What the checks tell, and the page that it makes."""
+"""The rows that checks return, and the table that is printed."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -15,17 +15,17 @@ from realtime_lrp.errors import Error, first_line
 WIDTH = 100
 
 Mark = Literal["ok", "warning", "missing"]
-"""What is missing is needed; a warning is about what can be done without."""
+"""How a check went; "missing" is what the demo or processing files needs, and ends with 69."""
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One thing that was looked at.
+    """One line of the report.
 
     Attributes:
-      mark: how it is.
-      name: what it is.
-      found: what there is.
-      advice: what to do about it, where it is not ok.
+      mark: how the check went.
+      name: what was checked.
+      found: what was found.
+      advice: what to do about it if it is not ok.
     """
 
     mark: Mark
@@ -35,29 +35,29 @@ class Row(msgspec.Struct, frozen=True):
 
 
 Check = Callable[[Settings], Iterable[Row]]
-"""Looks at one thing; what it raises becomes a row as well."""
+"""Checks one thing; an exception becomes a row as well."""
 
 
-def failed(mark: Mark, name: str, error: Exception, advice: str = "") -> Row:
-    """The row of a check that ended with an exception; our own say themselves what to do."""
+def failed_row(mark: Mark, name: str, error: Exception, advice: str = "") -> Row:
+    """The row of a check that raised; the second sentence of our own errors is the advice."""
     if isinstance(error, Error):
         what, *rest = re.split(r"(?<=[.!?])\s+(?=[A-Z])", str(error), maxsplit=1)
         return Row(mark, name, what, " ".join(" ".join(rest).split()) or advice)
     return Row(mark, name, f"failed: {type(error).__name__}: {first_line(error)}", advice)
 
 
-def page(rows: Iterable[Row]) -> list[str]:
-    """The rows as lines of at most `WIDTH` characters, advice below what it is about."""
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+def table(rows: Iterable[Row]) -> list[str]:
+    """The rows as lines of at most `WIDTH` characters, each advice below its finding."""
+    grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
     for row in rows:
-        table.add_row(row.mark, row.name, row.found)
+        grid.add_row(row.mark, row.name, row.found)
         if row.advice:
-            table.add_row("", "", f"-> {row.advice}")
+            grid.add_row("", "", f"-> {row.advice}")
     console = Console(
         file=(text := StringIO()), width=WIDTH, markup=False, emoji=False, highlight=False
     )
-    console.print(table)
+    console.print(grid)
     return [line.rstrip() for line in text.getvalue().splitlines()]

@@ -1,6 +1,6 @@
-"""Starts the checks, and makes a page of what they tell.
+"""Runs the groups of checks in child processes and prints their rows.
 
-Nothing heavy is imported here: a library that is missing or crashes is one of the things to tell.
+Nothing heavy is imported here: a library that is missing or crashes is one of the findings.
 """
 
 import logging
@@ -13,134 +13,136 @@ from dataclasses import dataclass
 import msgspec
 from rich.console import Console
 
-from realtime_lrp.commands.doctor.rows import Mark, Row, failed, page
+from realtime_lrp.commands.doctor.rows import Mark, Row, failed_row, table
 from realtime_lrp.config import Settings
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.system import children
 
 ON_COMMAND_LINE = ("--source", "--set")
-CLOSING_S = 1.0
+
+KILL_WAIT_S = 1.0
+"""Seconds to wait for a killed process; one that is stuck in the kernel is left behind."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Checks that go through one process.
+    """Checks that run in one child process.
 
     Attributes:
-      name: of their module, and of the row where they fail together.
-      seconds: so long they may take.
-      mark: what it means where they fail.
-      advice: what to do then.
+      name: that of their module, and of the row if they all fail.
+      timeout_s: seconds that they may take in all.
+      mark: that of a check that fails.
+      advice: what to do about a check that fails.
     """
 
     name: str
-    seconds: float
+    timeout_s: float
     mark: Mark
     advice: str
 
 
 SYSTEM = Group(
     "system", 20, "warning",
-    "look for a folder, disk or network drive that is gone or does not answer",
+    "look for a folder, disk or network drive that is missing or does not respond",
 )  # fmt: skip
 CAMERAS = Group(
     "cameras", 90, "warning",
-    "go on without one: --source URL, --source screen or --source synthetic",
+    "use another source: --source URL, --source screen or --source synthetic",
 )  # fmt: skip
 SOURCE = Group("source", 30, "warning", "check it, or choose another one with --source")
-DISPLAY = Group("display", 20, "warning", "go on without a window: --display none")
+DISPLAY = Group("display", 20, "warning", "do without a window: --display none")
 NETWORK = Group(
     "network", 180, "missing",
-    "install TensorFlow again (pip install --force-reinstall tensorflow), or what is named here",
+    "reinstall TensorFlow (pip install --force-reinstall tensorflow), or what is named here",
 )  # fmt: skip
 MEDIA = Group(
     "media", 90, "missing",
-    "install OpenCV and PyAV again (pip install --force-reinstall opencv-python av), or what is "
+    "reinstall OpenCV and PyAV (pip install --force-reinstall opencv-python av), or what is "
     "named here",
 )  # fmt: skip
 
 
 def run(settings: Settings) -> Iterator[str]:
-    """Looks at everything.
+    """Runs all checks.
 
     Args:
       settings: what the user will run with. A source that is set there is tried instead of all
-        cameras; one that the command line names has to give pictures.
+        cameras; one that is set on the command line has to give pictures.
 
     Yields:
-      The page, line by line.
+      The report, line by line.
 
     Raises:
-      UnavailableError: something is missing that is needed, after the last line.
+      UnavailableError: something that is needed is missing; raised after the last line.
     """
     rows: list[Row] = []
     shown = log.isEnabledFor(logging.WARNING)
     with Console(stderr=True, quiet=not shown).status("") as status:
         for group in _groups(settings):
             status.update(group.name)
-            rows += _told(group, settings)
-    yield from page(rows)
+            rows += _run_group(group, settings)
+    yield from table(rows)
     missing = [row.name for row in rows if row.mark == "missing"]
     if missing:
         raise UnavailableError(
             f"Something needed is missing: {', '.join(dict.fromkeys(missing))}. "
-            "What to do stands in the page that realtime-lrp doctor prints."
+            "The lines above that begin with -> say what to do."
         )
     yield ""
-    yield "The demo runs here, and files can be processed."
+    yield "The demo runs on this machine, and files can be processed."
 
 
 def _groups(settings: Settings) -> list[Group]:
-    pictures = CAMERAS
+    source = CAMERAS
     if settings.is_set("live.source"):
         origin = settings.origins["live.source"]
         mark: Mark = "missing" if origin in ON_COMMAND_LINE else "warning"
-        pictures = Group(SOURCE.name, SOURCE.seconds, mark, SOURCE.advice)
-    return [SYSTEM, pictures, DISPLAY, NETWORK, MEDIA]
+        source = Group(SOURCE.name, SOURCE.timeout_s, mark, SOURCE.advice)
+    return [SYSTEM, source, DISPLAY, NETWORK, MEDIA]
 
 
-def _told(group: Group, settings: Settings) -> list[Row]:
-    """What a group tells, and what became of its process where that did not end well."""
-    words = children.command(
+def _run_group(group: Group, settings: Settings) -> list[Row]:
+    """The rows of a group, and one more if its process failed."""
+    command = children.command(
         "realtime_lrp.commands.doctor.child", group.name, group.mark, group.advice
     )
     try:
         process = subprocess.Popen(
-            words,
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for the parent to answer
+            start_new_session=True,  # Ctrl-C is handled by the parent
         )
     except OSError as error:
-        return [failed(group.mark, group.name, error, group.advice)]
-    ended = ""
+        return [failed_row(group.mark, group.name, error, group.advice)]
+    failure = ""
     try:
-        told, said = process.communicate(
-            msgspec.json.encode(settings.given, enc_hook=str), group.seconds
+        output, errors = process.communicate(
+            msgspec.json.encode(settings.given, enc_hook=str), group.timeout_s
         )
     except subprocess.TimeoutExpired as late:
-        told, said = late.stdout or b"", late.stderr or b""
-        ended = f"it did not answer within {group.seconds:g} seconds"
+        output, errors = late.stdout or b"", late.stderr or b""
+        failure = f"it did not finish within {group.timeout_s:g} seconds"
     finally:
         process.kill()
-        with suppress(subprocess.TimeoutExpired):  # the kernel itself hangs
-            process.wait(CLOSING_S)
-    lines = said.decode(errors="replace").split("\n")
+        with suppress(subprocess.TimeoutExpired):  # it is stuck in the kernel
+            process.wait(KILL_WAIT_S)
+    lines = errors.decode(errors="replace").split("\n")
     for line in filter(None, lines):
         log.info("%s: %s", group.name, line)
-    whole, _, _ = told.rpartition(b"\n")
+    whole, _, _ = output.rpartition(b"\n")
     rows = [msgspec.json.decode(line, type=Row) for line in whole.splitlines()]
-    ended = ended or _end(process.returncode, lines)
-    if ended:
-        rows.append(Row(group.mark, group.name, f"failed: {ended}", group.advice))
+    failure = failure or _crash(process.returncode, lines)
+    if failure:
+        rows.append(Row(group.mark, group.name, f"failed: {failure}", group.advice))
     return rows
 
 
-def _end(code: int | None, lines: list[str]) -> str:
-    """How a process ended that crashed, with the last that it said; else ""."""
+def _crash(code: int | None, lines: list[str]) -> str:
+    """How a process crashed, with the last line it printed; "" if it ended normally."""
     if not code:
         return ""
     how = f"it ended with {signal.Signals(-code).name if code < 0 else f'the exit code {code}'}"

@@ -1,4 +1,4 @@
-"""The program and its packages, and room for what it writes."""
+"""The program, its packages and configuration, and disk space for what it writes."""
 
 import os
 import platform
@@ -8,26 +8,27 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from realtime_lrp import __version__
+from realtime_lrp import __version__, config
 from realtime_lrp.commands.doctor.rows import Check, Row
-from realtime_lrp.config import Settings
+from realtime_lrp.commands.kiosk.check import wrong_settings
+from realtime_lrp.config import KeyPath, Settings
 from realtime_lrp.system.quiet import ensure_temporary_folder
 
-PACKAGES = {
+LIBRARIES = {
     "TensorFlow": "tensorflow",
     "Keras": "keras",
     "OpenCV": "cv2",
     "PyAV": "av",
     "NumPy": "numpy",
 }
-"""What it is called -> the module that it is imported as."""
+"""Name of a library -> its module."""
 
-LITTLE = 1e9
+LOW_DISK = 1e9
 """Bytes of free disk below which there is a warning."""
 
 
 def program(settings: Settings) -> Iterator[Row]:
-    """Our version, Python's, and the operating system's."""
+    """The versions of the program, of Python and of the operating system."""
     try:
         system = platform.freedesktop_os_release()["PRETTY_NAME"]
     except (OSError, KeyError):  # not Linux
@@ -37,79 +38,104 @@ def program(settings: Settings) -> Iterator[Row]:
     yield Row("ok", "program", found)
 
 
-def packages(settings: Settings) -> Iterator[Row]:
-    """The versions that are installed; one that is brought twice, or not at all."""
-    brought = metadata.packages_distributions()
-    by_name = {name: sorted(set(brought.get(module, ()))) for name, module in PACKAGES.items()}
-    there = [
-        f"{name} {' and '.join(map(metadata.version, several))}"
-        for name, several in by_name.items()
-        if several
+def libraries(settings: Settings) -> Iterator[Row]:
+    """The versions of the libraries; those that are installed twice or not at all."""
+    providers = metadata.packages_distributions()
+    found = {name: sorted(set(providers.get(module, ()))) for name, module in LIBRARIES.items()}
+    versions = [
+        f"{name} {' and '.join(map(metadata.version, packages))}"
+        for name, packages in found.items()
+        if packages
     ]
-    yield Row("ok", "packages", ", ".join(there))
-    for name, several in by_name.items():
-        if not several:
-            yield Row("missing", "packages", f"{name} is not installed", "pip install . once more")
-        elif len(several) > 1:
+    yield Row("ok", "packages", ", ".join(versions))
+    for name, packages in found.items():
+        if not packages:
+            yield Row("missing", "packages", f"{name} is not installed", "run pip install . again")
+        elif len(packages) > 1:
             yield Row(
                 "warning",
                 "packages",
-                f"{' and '.join(several)} both bring {name}, each writes over the other",
-                f"pip uninstall {' '.join(several)}, then pip install . once more",
+                f"{' and '.join(packages)} both contain {name} and overwrite each other's files",
+                f"pip uninstall {' '.join(packages)}, then run pip install . again",
             )
 
 
+def configuration(settings: Settings) -> Iterator[Row]:
+    """Names and files in the configuration, if one was given."""
+    file, sets, _ = settings.given
+    if not (file or sets):
+        return
+    locations: dict[KeyPath, str] = {
+        tuple(key.split(".")): origin
+        for key, origin in settings.origins.items()
+        if settings.is_set(key)
+    }
+    problems = [
+        problem
+        for key, error in wrong_settings(settings.config)
+        for problem in config.problems_of(key, error, locations)
+    ]
+    for problem in problems:
+        yield Row("missing", "configuration", f"{problem.location}: {problem.text}")
+    if not problems:
+        given = [str(file)] if file else []
+        given += [f"{len(sets)} x --set"] if sets else []
+        yield Row("ok", "configuration", " and ".join(given))
+
+
 def films(settings: Settings) -> Iterator[Row]:
-    """Room where films go: the current folder, unless the configuration names one."""
+    """Disk space for films: in the current folder, unless the configuration names one."""
     folder = Path(settings.config.live.folder)
-    yield _room("films", folder, "choose another folder with -o, or for keys with live.folder")
+    yield _disk_space("films", folder, "choose another folder with -o, or live.folder for keys")
 
 
 def downloads(settings: Settings) -> Iterator[Row]:
-    """Room where weights are kept."""
-    from realtime_lrp.models.downloads import FOLDER  # it fails where there is no home folder
+    """Disk space for downloaded weights."""
+    from realtime_lrp.models.downloads import FOLDER  # fails without a home folder
 
-    yield _room("downloads", FOLDER, "name another folder in the variable KERAS_HOME")
+    yield _disk_space("downloads", FOLDER, "set the variable KERAS_HOME to another folder")
 
 
-def _room(name: str, folder: Path, otherwise: str) -> Row:
-    there = folder.absolute()
-    while not there.exists():
-        there = there.parent
-    free = shutil.disk_usage(there).free
+def _disk_space(name: str, folder: Path, otherwise: str) -> Row:
+    """Free space, and whether the folder can be written; a missing one counts as its parent."""
+    existing = folder.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free
     found = f"{free / 1e9:.1f} GB free in {folder.absolute()}"
     try:
-        with tempfile.TemporaryFile(dir=there):
+        with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
         found = f"{folder.absolute()} cannot be written ({error.strerror})"
         return Row("warning", name, found, otherwise)
-    if free < LITTLE:
-        return Row("warning", name, found, f"make room, or {otherwise}")
+    if free < LOW_DISK:
+        return Row("warning", name, found, f"free some space, or {otherwise}")
     return Row("ok", name, found)
 
 
 def temporary(settings: Settings) -> Iterator[Row]:
-    """The folder for temporary files, which TensorFlow needs as well."""
-    asked = os.environ.get("TMPDIR")
+    """The folder for temporary files; TensorFlow needs it as well."""
+    wanted = os.environ.get("TMPDIR")
     ensure_temporary_folder()
     try:
         folder = tempfile.gettempdir()
     except FileNotFoundError as error:
-        words = "make a folder that can be written and name it in the variable TMPDIR"
-        yield Row("missing", "temporary files", f"{error.strerror}", words)
+        advice = "create a writable folder and set the variable TMPDIR to it"
+        yield Row("missing", "temporary files", f"{error.strerror}", advice)
         return
     free = f"{shutil.disk_usage(folder).free / 1e9:.1f} GB free in {folder}"
-    if asked and os.path.abspath(asked) != folder:
-        words = f"TMPDIR ({asked}) cannot be written; {free}"
-        yield Row("warning", "temporary files", words, "name a folder there that can be written")
+    if wanted and os.path.abspath(wanted) != folder:
+        found = f"TMPDIR ({wanted}) cannot be written; {free}"
+        yield Row("warning", "temporary files", found, "set TMPDIR to a writable folder")
     else:
         yield Row("ok", "temporary files", free)
 
 
 CHECKS: dict[str, Check] = {
     "program": program,
-    "packages": packages,
+    "packages": libraries,
+    "configuration": configuration,
     "films": films,
     "downloads": downloads,
     "temporary files": temporary,

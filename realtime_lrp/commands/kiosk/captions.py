@@ -248,32 +248,32 @@ def _read(file: Path) -> _CaptionFile:
       ConfigError: something is wrong; the message lists every problem.
     """
     tree = read_file(file, texts=True)
-    problems, places = tree.problems, tree.locations
+    problems, locations = tree.problems, tree.locations
     if not isinstance(tree.values, dict):
         message = "expected keys such as 'nothing:' followed by texts"
-        raise as_error(problems or [Problem(places[()], message)])
+        raise as_error(problems or [Problem(locations[()], message)])
     try:
         texts = _CaptionFile.model_validate(tree.values, context=file.parent == INCLUDED)
     except ValidationError as error:
-        problems += [_problem(detail, places) for detail in error.errors()]
+        problems += [_problem(detail, locations) for detail in error.errors()]
     if problems:
         raise as_error(problems)
     return texts
 
 
-def _problem(detail: Mapping[str, Any], places: Mapping[KeyPath, str]) -> Problem:
+def _problem(detail: Mapping[str, Any], locations: Mapping[KeyPath, str]) -> Problem:
     """Translates one of pydantic's errors."""
     at, key = detail["loc"], config.key_of(detail["loc"])
-    place = next(places[at[:n]] for n in range(len(at), -1, -1) if at[:n] in places)
+    location = next(locations[at[:n]] for n in range(len(at), -1, -1) if at[:n] in locations)
     if detail["type"] == "extra_forbidden":
         close = nearest(key, _legal_keys(_CaptionFile))
         hint = f"; did you mean {close!r}?" if close else ""
-        return Problem(place, f"there is no key {key!r}{hint}")
+        return Problem(location, f"there is no key {key!r}{hint}")
     if detail["type"] == "missing":
-        return Problem(place, f"{key}: is missing")
+        return Problem(location, f"{key}: is missing")
     if detail["type"] in ("model_type", "dict_type"):
-        return Problem(place, f"{key}: is a section; expected keys under it")
-    return Problem(place, f"{key}: {detail['msg'].removeprefix('Value error, ')}")
+        return Problem(location, f"{key}: is a section; expected keys under it")
+    return Problem(location, f"{key}: {detail['msg'].removeprefix('Value error, ')}")
 
 
 def _legal_keys(part: type[BaseModel], prefix: str = "") -> Iterator[str]:

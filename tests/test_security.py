@@ -368,7 +368,8 @@ def test_a_run_stays_in_its_folder(tmp_path):
     """`inspect` names a run after the picture, the network, the target and further settings."""
     far = "../../out"
     options = {"--model": f"{far}/m.keras", "--target": far, "--weights": "/etc/w.h5"}
-    chosen = config.load(sets=("lrp.layers={'/a/*': epsilon(0.5)}",), options=options).config
+    layers = "lrp.layers={'/a/*': epsilon(0.5)}"
+    chosen = config.load(sets=(layers,), options=options, check=None).config
     for name in ("..png", "...png", "a\nb.png", "\x00.png", "/etc/..", ".."):
         made = tmp_path / run_name(chosen, Path(name))
         assert made.resolve().parent == tmp_path.resolve()

@@ -79,6 +79,28 @@ def test_the_figures_beside_it_are_within_the_targets():
     assert all(p["peak_on_ink"] >= 0.95 for p in figures["pointing"].values())
 
 
+def test_the_script_measures_a_network(tmp_path, monkeypatch):
+    """On a few pictures; the keys are those of the file in assets, what else it says stays."""
+    monkeypatch.setattr(make_assets, "HELD_OUT_PICTURES", 64)
+    (tmp_path / "shapes.keras").write_bytes((ASSETS / "shapes.keras").read_bytes())
+    (tmp_path / "shapes.json").write_text('{"training": "as it was"}')
+    make_assets.main(["measure", "--output", str(tmp_path)])
+    figures = json.loads((tmp_path / "shapes.json").read_text())
+    expected = json.loads((ASSETS / "shapes.json").read_text())
+    assert set(figures) == set(expected) - {"classes"}
+    assert figures["training"] == "as it was"
+    assert figures["held_out"] == {"seed": make_assets.HELD_OUT_SEED, "pictures": 64}
+    assert figures["accuracy"] > 0.9
+
+
+def test_an_unknown_step_of_the_script_is_refused(capsys):
+    """Exit code 2 and the steps that exist."""
+    with pytest.raises(SystemExit) as ended:
+        make_assets.main(["paint"])
+    assert ended.value.code == 2
+    assert "unknown step: paint (known: network, measure" in capsys.readouterr().err
+
+
 def test_the_documentation_has_the_figures_beside_it():
     page = (ASSETS.parent / "docs" / "shapes.md").read_text()
     figures = json.loads((ASSETS / "shapes.json").read_text())

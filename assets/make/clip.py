@@ -1,7 +1,6 @@
 """The demo clip: somebody in a living room holds up one drawing after another.
 
-Frames are uint8 [h, w, 3] RGB. Every frame is drawn by our own code, so the place of the symbol
-is known exactly in each of them.
+Frames are uint8 [h, w, 3] RGB. All of them are drawn, so it is known exactly where the symbol is.
 """
 
 from collections.abc import Iterator
@@ -16,28 +15,28 @@ from realtime_lrp.models.drawing.stage import BORDER, arms, living_room, present
 from realtime_lrp.models.drawing.strokes import Colour, Pen, by_hand, draw_lines, paint
 from realtime_lrp.models.drawing.symbols import SYMBOLS, Points, Rng
 
-FINER = 2
-"""Pixels of a sheet for each pixel of the frame it covers."""
+OVERSAMPLING = 2
+"""Pixels of a sheet for each pixel of the frame that it covers."""
 
 SHEET = (300, 250)
 """Width and height of a sheet held at rest, in pixels of a frame of 640 x 480."""
 
 FOCAL = 900.0
 ENTRY = 0.16
-"""Share of a sheet's time that it takes to come in, and to go out."""
+"""Share of a sheet's time in which it comes in, and in which it goes out."""
 
-_OF_SHEET = np.repeat((0.0, 1.0), 6)
-"""Which of the twelve phases of motion belong to the sheet; the others to camera and person."""
+_SHEET_PHASES = np.repeat((0.0, 1.0), 6)
+"""1 for each of the twelve phases of motion that belongs to the sheet; 0: camera and person."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One drawing shown.
+    """One sheet that is held up.
 
     Attributes:
-        name: Of the symbol.
-        pen: What draws it.
-        paper: Of the sheet.
+        name: of the symbol.
+        pen: draws it.
+        paper: colour of the sheet.
         ruling: "plain", "lined", "squared" or "screen".
     """
 
@@ -61,28 +60,28 @@ def render_clip(
     """Draws the clip.
 
     Args:
-        seed: The same seed gives the same clip.
-        size: Width and height in pixels; at best 4 : 3.
-        fps: Frames per second.
-        seconds: Length of the clip.
+        seed: the same seed gives the same clip.
+        size: width and height in pixels, 4 : 3 for an undistorted picture.
+        fps: frames per second.
+        seconds: length of the clip.
 
     Yields:
         frame: uint8 [height, width, 3] RGB.
-        silhouette: bool [height, width], the symbol and its inside, as far as it is in view.
-        label: Index into `CLASSES`; that of "nothing" while less than 0.9 of the symbol is in view.
+        silhouette: bool [height, width], the visible part of the symbol with its inside.
+        label: index into `CLASSES`; "nothing" while less than 0.9 of the symbol is visible.
     """
     rng = np.random.default_rng(seed)
     room = living_room(rng)
-    sheets = [_drawn(rng, turn) for turn in TURNS]
+    sheets = [_draw_sheet(rng, turn) for turn in TURNS]
     sway = rng.uniform(0, 2 * np.pi, 12)
     count = round(fps * seconds)
     for k in range(count):
-        place = k / count * len(TURNS)
-        turn = min(int(place), len(TURNS) - 1)
-        phases = sway + turn * _OF_SHEET
-        frame, mask = _frame(room, sheets[turn], phases, k / fps, place - turn)
+        position = k / count * len(TURNS)
+        turn = min(int(position), len(TURNS) - 1)
+        phases = sway + turn * _SHEET_PHASES
+        frame, mask = _frame(room, sheets[turn], phases, k / fps, position - turn)
         seen = (mask > 127).sum() / _whole(sheets[turn], phases, k / fps)
-        frame = _taken(rng, frame)
+        frame = _photograph(rng, frame)
         label = CLASSES.index(TURNS[turn].name) if seen > 0.9 else NOTHING
         yield _resized(frame, size), _resized(mask, size) > 127, label
 
@@ -93,9 +92,9 @@ def _resized(picture: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     return cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
 
 
-def _drawn(rng: Rng, turn: Turn) -> tuple[np.ndarray, np.ndarray]:
-    """The sheet seen straight on, and the silhouette of its symbol."""
-    width, height = (FINER * n for n in SHEET)
+def _draw_sheet(rng: Rng, turn: Turn) -> tuple[np.ndarray, np.ndarray]:
+    """The sheet seen from the front, and the silhouette of its symbol."""
+    width, height = (OVERSAMPLING * n for n in SHEET)
     pixels = np.full((height, width, 3), turn.paper, np.uint8)
     _rule(pixels, turn)
     sketch = by_hand(rng, SYMBOLS[turn.name](rng), 0.45)
@@ -106,22 +105,26 @@ def _drawn(rng: Rng, turn: Turn) -> tuple[np.ndarray, np.ndarray]:
     _, silhouette = paint(rng, pixels, sketch, turn.pen)
     folds = cloud(rng, height, width, 5, 0.965, 1.02)[..., None]
     pixels = np.clip(pixels * folds, 0, 255).astype(np.uint8)
-    return cv2.GaussianBlur(pixels, (0, 0), 0.6 * FINER), silhouette
+    return cv2.GaussianBlur(pixels, (0, 0), 0.6 * OVERSAMPLING), silhouette
 
 
 def _rule(pixels: np.ndarray, turn: Turn) -> None:
     height, width = pixels.shape[:2]
     if turn.ruling == "screen":
-        cv2.rectangle(pixels, (0, 0), (width - 1, height - 1), (14, 14, 16), 15 * FINER)
+        cv2.rectangle(pixels, (0, 0), (width - 1, height - 1), (14, 14, 16), 15 * OVERSAMPLING)
     if turn.ruling in ("lined", "squared"):
         step = 22 if turn.ruling == "lined" else 13
-        rows = [np.array([(0.0, y), (width, y)]) for y in range(step * FINER, height, step * FINER)]
-        draw_lines(pixels, rows, (176, 196, 222), FINER)
+        rows = [
+            np.array([(0.0, y), (width, y)])
+            for y in range(step * OVERSAMPLING, height, step * OVERSAMPLING)
+        ]
+        draw_lines(pixels, rows, (176, 196, 222), OVERSAMPLING)
     if turn.ruling == "squared":
         lines = [
-            np.array([(x, 0.0), (x, height)]) for x in range(step * FINER, width, step * FINER)
+            np.array([(x, 0.0), (x, height)])
+            for x in range(step * OVERSAMPLING, width, step * OVERSAMPLING)
         ]
-        draw_lines(pixels, lines, (176, 196, 222), FINER)
+        draw_lines(pixels, lines, (176, 196, 222), OVERSAMPLING)
 
 
 def _eased(t: float) -> float:
@@ -152,7 +155,7 @@ def _frame(
 
 
 def _panned(room: np.ndarray, time: float, sway: np.ndarray) -> np.ndarray:
-    """The part of the room that the camera, held by hand, sees."""
+    """The part of the room that the hand-held camera sees."""
     x = BORDER + 42 * np.sin(0.55 * time + sway[2]) + 6 * np.sin(2.3 * time + sway[3])
     y = BORDER + 20 * np.sin(0.7 * time + sway[4]) + 4 * np.sin(2.9 * time + sway[5])
     shift = np.array([[1, 0, -x], [0, 1, -y]])
@@ -160,7 +163,7 @@ def _panned(room: np.ndarray, time: float, sway: np.ndarray) -> np.ndarray:
 
 
 def _corners() -> Points:
-    width, height = (FINER * n - 1 for n in SHEET)
+    width, height = (OVERSAMPLING * n - 1 for n in SHEET)
     return np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float32)
 
 
@@ -169,7 +172,7 @@ def _outline(time: float, sway: np.ndarray, lowered: float) -> Points:
     yaw = 0.3 * np.sin(1.1 * time + sway[6])
     pitch = 0.16 * np.sin(0.8 * time + sway[7])
     roll = 0.12 * np.sin(0.95 * time + sway[8])
-    flat = (_corners() / (2 * FINER) - np.array(SHEET) / 4) * 2
+    flat = (_corners() / (2 * OVERSAMPLING) - np.array(SHEET) / 4) * 2
     space = np.column_stack([flat, np.zeros(4)]) @ _rotation(yaw, pitch, roll).T
     depth = FOCAL * (1 + 0.1 * np.sin(0.75 * time + sway[9]))
     at = (
@@ -189,7 +192,7 @@ def _rotation(yaw: float, pitch: float, roll: float) -> np.ndarray:
 
 
 def _whole(sheet: tuple[np.ndarray, np.ndarray], sway: np.ndarray, time: float) -> float:
-    """Area of the whole silhouette in pixels of the frame, were all of it in view."""
+    """Area that the whole silhouette would have in the frame, in pixels."""
     outline = _outline(time, sway, 0).astype(np.float32)
     scale = cv2.contourArea(outline) / cv2.contourArea(_corners())
     return (sheet[1] > 127).sum() * scale
@@ -203,7 +206,7 @@ def _cast_shadow(frame: np.ndarray, outline: Points) -> None:
 
 
 def _lay(frame: np.ndarray, sheet: tuple[np.ndarray, np.ndarray], view: np.ndarray) -> np.ndarray:
-    """Lays the sheet over the frame; gives the silhouette of the symbol, uint8 [h, w]."""
+    """Draws the sheet into the frame; returns the silhouette of the symbol, uint8 [h, w]."""
     size = frame.shape[1::-1]
     cover = np.full(sheet[1].shape, 255, np.uint8)
     pixels, weight, mask = (
@@ -215,8 +218,8 @@ def _lay(frame: np.ndarray, sheet: tuple[np.ndarray, np.ndarray], view: np.ndarr
     return mask
 
 
-def _taken(rng: Rng, frame: np.ndarray) -> np.ndarray:
-    """The frame with the light of the window from the left and the grain of a sensor."""
+def _photograph(rng: Rng, frame: np.ndarray) -> np.ndarray:
+    """The frame with light from a window on the left and the noise of a sensor."""
     light = np.linspace(1.05, 0.93, frame.shape[1], dtype=np.float32)[:, None]
     grain = rng.normal(0, 1.5, (*frame.shape[:2], 1)).astype(np.float32)
     return np.clip(frame * light + grain, 0, 255).astype(np.uint8)

@@ -1,14 +1,14 @@
 """Trains the network `shapes` on pictures drawn by `realtime_lrp.models.drawing`.
 
-Relevance maps of the z+ rule follow the positive weights alone: whatever is active in a deep
-layer receives relevance, also where negative weights cancel it later. A network that has only
-learnt to name the symbol therefore spills relevance over the clutter behind it. As the exact
-place of every stroke is known, training adds a second loss: the share of the activation of the
-deep layers that lies off the symbol. On pictures of "nothing" all activation lies off it. The
-deep layers learn to be silent off the symbol, and the maps point at it.
+Maps of the z+ rule follow the positive weights only: whatever is active in a deep layer gets
+relevance, even if negative weights cancel it later. A network that has only learned to name the
+symbol therefore gives relevance to the clutter behind it. Because it is known exactly where the
+symbol is, the training adds a second loss: the share of the deep layers' activation that is outside
+the symbol. On pictures of "nothing", all activation is outside. So the deep layers learn to be
+silent outside the symbol, and the maps point at it.
 
-Seeds fix the pictures, the weights at the start and the order; what is left to chance is the
-order in which threads add up.
+The seeds fix the pictures, the first weights and the order of the pictures; only the order in which
+threads add numbers stays random.
 """
 
 import logging
@@ -27,28 +27,27 @@ from realtime_lrp.models.shapes import build_shapes
 logger = logging.getLogger(__name__)
 
 QUIET_LAYERS = {"block2_conv2": 0.1, "block3_conv2": 0.3, "block4_conv2": 0.6, "block5_conv2": 1.0}
-"""The layers that must be silent off the symbol, and the weight of each in the second loss."""
-
+"""Layer that has to be silent outside the symbol -> its weight in the second loss."""
 
 Step = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
-"""(pixels, masks, labels) -> (naming, accuracy, off the symbol), after a step of descent."""
+"""(pixels, masks, labels) -> (naming loss, accuracy, second loss) of one gradient step."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How long and on what to train, in one stage.
+    """One stage of the training.
 
     Attributes:
-        seed: Of the pictures, the weights and the order.
-        batches: Batches of fresh pictures to draw.
-        drawn: Pictures in each of them.
-        kept: Batches kept for use at one time.
-        uses: How often each picture is used, on average.
-        step: Pictures in one step of gradient descent.
-        rate: The largest learning rate.
-        quiet: Weight of the loss on activation off the symbol.
-        nothings: How many pictures of "nothing" there are for each one of a symbol.
-        sizes: Smallest and largest side of a symbol, as a share of the picture's.
+        seed: random seed of the pictures, the weights and the order.
+        batches: how many batches of new pictures are drawn.
+        drawn: pictures in each of these batches.
+        kept: batches that are kept for use at one time.
+        uses: how often each picture is used on average.
+        step: pictures in one gradient step.
+        rate: the largest learning rate.
+        quiet: weight of the second loss.
+        nothings: how many pictures of "nothing" there are for each picture of one symbol.
+        sizes: the smallest and the largest symbol, see `SIZES`.
     """
 
     seed: int = 1
@@ -64,12 +63,12 @@ class Plan:
 
     @property
     def steps(self) -> int:
-        """Steps of gradient descent in all."""
+        """Gradient steps in all."""
         return self.batches * self.steps_per_batch
 
     @property
     def steps_per_batch(self) -> int:
-        """Steps after each batch drawn."""
+        """Gradient steps after each new batch."""
         return self.drawn * self.uses // self.step
 
 
@@ -92,7 +91,7 @@ def train(stages: tuple[Plan, ...] = STAGES) -> keras.Model:
 
 
 def _run_stage(plan: Plan, weights: list[np.ndarray] | None) -> list[np.ndarray]:
-    """Trains a fresh network, or one that starts from `weights`; gives its weights."""
+    """Trains a new network, or one that starts from `weights`; returns its weights."""
     keras.utils.set_random_seed(plan.seed)
     model = _in_bfloat16()
     if weights is not None:
@@ -102,7 +101,9 @@ def _run_stage(plan: Plan, weights: list[np.ndarray] | None) -> list[np.ndarray]
         losses = step(tf.constant(pixels), tf.constant(masks), tf.constant(labels))
         if k % plan.steps_per_batch == 0:
             text = ", ".join(f"{float(value):.4f}" for value in losses)
-            logger.info("step %d of %d: naming, accuracy, off the symbol: %s", k, plan.steps, text)
+            logger.info(
+                "step %d of %d: naming loss, accuracy, second loss: %s", k, plan.steps, text
+            )
     return model.get_weights()
 
 
@@ -116,29 +117,29 @@ def _in_bfloat16() -> keras.Model:
 
 
 def _steps(plan: Plan) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yields pixels uint8, near-the-symbol masks uint8 [N, 64, 64, 1] and labels."""
+    """Yields pixels uint8, masks uint8 [N, 64, 64, 1] (see `_cells_with_ink`) and labels."""
     rng = np.random.default_rng(plan.seed)
     kept: deque[tuple[np.ndarray, ...]] = deque(maxlen=plan.kept)
     drawn = draw_batches(
         plan.seed, plan.batches, plan.drawn, nothings=plan.nothings, sizes=plan.sizes
     )
     for batch in drawn:
-        kept.append((batch.pixels, _near(batch), batch.labels))
+        kept.append((batch.pixels, _cells_with_ink(batch), batch.labels))
         for _ in range(plan.steps_per_batch):
             which = rng.integers(0, len(kept), plan.step)
-            place = rng.integers(0, plan.drawn, plan.step)
+            index = rng.integers(0, plan.drawn, plan.step)
             flip = 1 - 2 * rng.integers(0, 2, plan.step)
-            chosen = [_one(kept[w], p, f) for w, p, f in zip(which, place, flip, strict=True)]
+            chosen = [_picture(kept[w], i, f) for w, i, f in zip(which, index, flip, strict=True)]
             yield tuple(np.stack(part) for part in zip(*chosen, strict=True))
 
 
-def _one(batch: tuple[np.ndarray, ...], place: int, flip: int) -> tuple[np.ndarray, ...]:
-    """One picture, its mask and its label; mirrored where `flip` is -1."""
-    pixels, near, labels = batch
-    return pixels[place, :, ::flip], near[place, :, ::flip], labels[place]
+def _picture(batch: tuple[np.ndarray, ...], index: int, flip: int) -> tuple[np.ndarray, ...]:
+    """One picture with its mask and its label; mirrored if `flip` is -1."""
+    pixels, masks, labels = batch
+    return pixels[index, :, ::flip], masks[index, :, ::flip], labels[index]
 
 
-def _near(batch: Batch) -> np.ndarray:
+def _cells_with_ink(batch: Batch) -> np.ndarray:
     """uint8 [N, 64, 64, 1]: 1 in the cells of 2 x 2 pixels that hold ink."""
     count, size = batch.mask.shape[:2]
     cells = batch.mask.reshape(count, size // 2, 2, size // 2, 2)
@@ -163,39 +164,39 @@ def _make_step(model: keras.Model, plan: Plan) -> Step:
         with tf.GradientTape() as tape:
             scores, *features = watched(images, training=True)
             naming = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(labels, scores))
-            spilt = _off_symbol(features, tf.cast(masks, tf.float32))
-            loss = naming + plan.quiet * _patience(naming) * spilt
+            outside = _outside_symbol(features, tf.cast(masks, tf.float32))
+            loss = naming + plan.quiet * _second_loss_share(naming) * outside
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply(gradients, model.trainable_variables)
         right = tf.reduce_mean(tf.cast(tf.argmax(scores, -1) == labels, tf.float32))
-        return naming, right, spilt
+        return naming, right, outside
 
     return step
 
 
 def _varied(images: tf.Tensor) -> tf.Tensor:
-    """The images, float32 [N, 128, 128, 3], in other light of another colour."""
+    """The images, float32 [N, 128, 128, 3], in random light of a random colour."""
     count = tf.shape(images)[0]
     light = tf.random.normal((count, 1, 1, 1), 1.0, 0.12)
     colour = tf.random.normal((count, 1, 1, 3), 1.0, 0.06)
     return tf.minimum(images * (light * colour), 255.0)
 
 
-def _patience(naming: tf.Tensor) -> tf.Tensor:
-    """0 while the network names nothing, near 1 when it names well.
+def _second_loss_share(naming: tf.Tensor) -> tf.Tensor:
+    """0 as long as the network names nothing, almost 1 once it names well.
 
-    From the first step on, the cheapest way to be silent would be to be silent everywhere.
+    With the full second loss from the start, the network would learn to be silent everywhere.
     """
     return tf.stop_gradient(tf.clip_by_value(1.0 - naming / 2.0, 0.0, 1.0))
 
 
-def _off_symbol(features: list[tf.Tensor], masks: tf.Tensor) -> tf.Tensor:
-    """The weighted share of activation off the symbol, over the layers and the whole batch."""
-    spilt = tf.constant(0.0)
+def _outside_symbol(features: list[tf.Tensor], masks: tf.Tensor) -> tf.Tensor:
+    """The share of activation outside the symbol: weighted over the layers, for the whole batch."""
+    outside = tf.constant(0.0)
     for weight, feature in zip(QUIET_LAYERS.values(), features, strict=True):
         activity = tf.reduce_sum(tf.cast(feature, tf.float32), axis=-1, keepdims=True)
         cells = 64 // feature.shape[1]
         near = tf.nn.max_pool2d(masks, cells, cells, "SAME") if cells > 1 else masks
         off = tf.reduce_sum(activity * (1 - near))
-        spilt += weight * off / (tf.reduce_sum(activity) + 1e-3)
-    return spilt
+        outside += weight * off / (tf.reduce_sum(activity) + 1e-3)
+    return outside

@@ -1,0 +1,179 @@
+"""Films the live viewer and photographs the exhibit; `demo.mp4` stands for the camera."""
+
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+from realtime_lrp import config
+from realtime_lrp.commands.kiosk.captions import captions_of
+from realtime_lrp.commands.kiosk.loop import Kiosk
+from realtime_lrp.commands.kiosk.null_window import NullWindow
+from realtime_lrp.commands.live.run import run as run_live
+from realtime_lrp.errors import UnavailableError
+from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.system.atomic import atomic_file
+from realtime_lrp.video.libraries import cv2
+from realtime_lrp.video.reader import VideoReader
+from realtime_lrp.video.source import Source
+from realtime_lrp.view.sheet import contact_sheet
+from realtime_lrp.view.window.window import Mouse
+
+CLIP_FPS = 30
+
+FILM_SIZE = (540, 960)
+"""Rows and columns of the film of the live viewer."""
+
+FILM_FPS = 8
+SETTLING_S = 9.0
+"""The film begins so long after the start, when the rates it shows have settled."""
+
+PATCHES = ((0.53, 0.56), (0.62, 0.66), (0.44, 0.67), (0.47, 0.83), (0.58, 0.83))
+"""Where the film's last scene clicks: shares of the width and of the height."""
+
+EXHIBIT_SIZE = (720, 1280)
+"""Rows and columns of the pictures of the exhibit."""
+
+LANGUAGE_KEYS = {"attract": "1", "active": "2", "idle": "3", "card (camera)": "5"}
+"""State of the exhibit -> the key that is pressed in it, which chooses a language."""
+
+WAITS_S = {"attract": 3.0, "active": 1.5, "idle": 1.5, "card (camera)": 1.5}
+"""State of the exhibit -> how long it has lasted when its picture is taken."""
+
+ANSWERS = {"attract": "house", "active": "heart", "card (camera)": "star"}
+"""State of the exhibit -> the answer that it shows when its picture is taken."""
+
+
+def film_script() -> list[tuple[float, str | Mouse]]:
+    """The keys and clicks of the film, each with its second."""
+    rows, columns = FILM_SIZE
+    clicks = [Mouse(round(x * columns), round(y * rows), "left") for x, y in PATCHES]
+    return [
+        (0.0, "t"), (3.5, "p"), (6.5, "p"), (7.0, "o"), (8.5, "o"), (8.6, "o"), (9.5, "a"),
+        (11.5, "a"), (12.0, "f"), (12.1, "]"), (12.2, "]"),
+        *((12.5 + 0.7 * number, click) for number, click in enumerate(clicks)),
+        (17.5, "q"),
+    ]  # fmt: skip
+
+
+def film_viewer(folder: Path) -> None:
+    """Films the live viewer into `live.webp`."""
+    canvases: list[np.ndarray] = []
+    opened = time.monotonic()
+
+    class ScriptedWindow:
+        """A window that keeps what it is shown, and whose keys a script presses."""
+
+        size, closed = FILM_SIZE, False
+
+        def __init__(self) -> None:
+            self.began: float | None = None
+            self.waiting = film_script()
+
+        def __enter__(self) -> "ScriptedWindow":
+            return self
+
+        def __exit__(self, *exception: object) -> None:
+            pass
+
+        def show(self, canvas: np.ndarray) -> None:
+            now = time.monotonic()
+            if self.began is not None and now - self.began >= len(canvases) / FILM_FPS:
+                canvases.append(canvas.copy())
+
+        def events(self) -> list[str | Mouse]:
+            now = time.monotonic()
+            if self.began is None and now - opened > SETTLING_S:
+                self.began = now
+            events = []
+            while self.began is not None and self.waiting:
+                if now - self.began < self.waiting[0][0]:
+                    break
+                events.append(self.waiting.pop(0)[1])
+            return events
+
+    options = {"--model": "shapes", "--source": str(folder / "demo.mp4")}
+    run_live(config.load(options=options, command="live").config, window=ScriptedWindow)
+    _write_webp(folder / "live.webp", canvases)
+
+
+def photograph_exhibit(folder: Path) -> None:
+    """Photographs the states of the exhibit into `kiosk.jpg` and `kiosk_states.jpg`.
+
+    The camera shows the clip's first picture, then the clip, then nothing.
+    """
+    with VideoReader(folder / "demo.mp4") as reader:
+        clip = [frame.picture for frame in reader]
+    photos: dict[str, np.ndarray] = {}
+    kiosk: Kiosk | None = None
+
+    class Screen(NullWindow):
+        """Keeps the canvas, and presses the key of a state once it is reached."""
+
+        size = EXHIBIT_SIZE
+        state, since, canvas = "", 0.0, np.zeros((*EXHIBIT_SIZE, 3), np.uint8)
+
+        def show(self, picture: np.ndarray) -> None:
+            self.canvas = picture
+
+        def events(self) -> list[str | Mouse]:
+            if kiosk is None or kiosk.described == self.state:
+                return []
+            self.state, self.since = kiosk.described, time.monotonic()
+            return [LANGUAGE_KEYS[self.state]] if self.state in LANGUAGE_KEYS else []
+
+    class ClipCamera(Source):
+        """A camera that films the clip, with the noise of a sensor."""
+
+        alive = steady = True
+
+        def __init__(self, stop: threading.Event):
+            super().__init__(stop)
+            if "idle" in photos:
+                raise UnavailableError("the camera is gone")
+            self.number, self.rng = 0, np.random.default_rng(1)
+
+        def read(self) -> np.ndarray | None:
+            time.sleep(1 / CLIP_FPS)
+            if "idle" in photos:
+                return None
+            self.number += "attract" in photos and self.number < len(clip) - 1
+            self.number = 0 if "active" in photos else self.number
+            noise = self.rng.integers(-3, 4, clip[0].shape)
+            return np.clip(clip[self.number] + noise, 0, 255).astype(np.uint8)
+
+    screen = Screen()
+    sets = ("kiosk.idle_seconds=3", "kiosk.language_seconds=0")
+    settings = config.load(sets=sets, command="kiosk").config
+    kiosk = Kiosk(settings, captions_of(settings), screen, Stats("", ""), open_camera=ClipCamera)
+    while len(photos) < len(LANGUAGE_KEYS):
+        kiosk.step()
+        state = screen.state
+        if state in LANGUAGE_KEYS and state not in photos:
+            waited = time.monotonic() - screen.since > WAITS_S[state]
+            if waited and kiosk.answer == ANSWERS.get(state, ""):
+                photos[state] = screen.canvas.copy()
+    kiosk.end()
+    _write_jpeg(folder / "kiosk.jpg", photos.pop("active"))
+    half = (EXHIBIT_SIZE[1] // 2, EXHIBIT_SIZE[0] // 2)
+    others = [cv2.resize(photo, half, interpolation=cv2.INTER_AREA) for photo in photos.values()]
+    _write_jpeg(folder / "kiosk_states.jpg", contact_sheet(others, columns=3))
+
+
+def _write_webp(path: Path, canvases: list[np.ndarray]) -> None:
+    animation = cv2.Animation()
+    animation.frames = [cv2.cvtColor(canvas, cv2.COLOR_RGB2BGR) for canvas in canvases]
+    animation.durations = [1000 // FILM_FPS] * len(canvases)
+    quality = [cv2.IMWRITE_WEBP_QUALITY, 60]
+    with atomic_file(path, overwrite=True) as part:
+        done, data = cv2.imencodeanimation(".webp", animation, quality)
+        if not done:
+            raise RuntimeError("the animation cannot be encoded")
+        part.write_bytes(data.tobytes())
+
+
+def _write_jpeg(path: Path, picture: np.ndarray) -> None:
+    with atomic_file(path, overwrite=True) as part:
+        bgr = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
+        part.write_bytes(cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, 85])[1].tobytes())

@@ -5,7 +5,7 @@ import signal
 
 
 def main() -> None:
-    """Runs the program; Ctrl-C while it is being loaded ends it at once, without a traceback."""
+    """Runs the program; Ctrl-C while it loads ends it at once, without a traceback."""
     _open_missing_streams()
     interrupts = signal.getsignal(signal.SIGINT)
     if interrupts is signal.default_int_handler:
@@ -17,12 +17,15 @@ def main() -> None:
 
 
 def _open_missing_streams() -> None:
-    """Else a file that is opened later takes their place, and gets what libraries print."""
+    """Opens /dev/null for stdin, stdout or stderr where they are closed.
+
+    Otherwise a file that is opened later gets their number, and with it what libraries print.
+    """
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from realtime_lrp import config
 from realtime_lrp.commands.kiosk.captions import load_captions
 from realtime_lrp.commands.kiosk.check import wrong_in_kiosk, wrong_settings
+from realtime_lrp.config.names import KEYS as KEYS_OF_WINDOW
 from realtime_lrp.errors import ConfigError, MissingInputError, UnavailableError, UsageError
 
 ROOT = Path(__file__).parents[1]
@@ -109,6 +110,12 @@ def tried(examples, inputs, holds):
     chosen(given(inputs)(holds))()
 
 
+def wrong_names_and_key(chosen):
+    """All names that the schema for editors knows."""
+    yield from config.wrong_names(chosen)
+    yield from config.errors_of(("kiosk", "exit_key"), KEYS_OF_WINDOW.check, chosen.kiosk.exit_key)
+
+
 @pytest.mark.parametrize("examples", [60, pytest.param(5000, marks=pytest.mark.release)])
 @pytest.mark.parametrize("kind", INPUTS)
 def test_any_input_is_a_configuration_or_a_clear_refusal(kind, examples, tmp_path):
@@ -120,7 +127,7 @@ def test_any_input_is_a_configuration_or_a_clear_refusal(kind, examples, tmp_pat
         file.write_bytes(data)
         begun = time.process_time()
         try:
-            found = config.load(file, *words)
+            found = config.load(file, *words, check=wrong_names_and_key)
         except (ConfigError, UsageError, MissingInputError, UnavailableError) as error:
             assert type(error) is not UsageError or words[1]
             lines = str(error).splitlines()

@@ -575,7 +575,7 @@ def test_options_that_make_no_sense(option, code, run, words, tmp_path, monkeypa
     media.recording(tmp_path / "in.mp4", count=2)
     os.mkfifo("pipe.mp4")
     got, _, err = run("video", "in.mp4", "-o", "x.mp4", *words, *option)
-    assert got == code and "fault of ours" not in err
+    assert got == code and "bug in realtime-lrp" not in err
     got, _, err = run("video", "pipe.mp4", "-o", "x.mp4", *words)
     assert got == 66 and "pipe" in err
 

@@ -152,11 +152,11 @@ def main():
     from realtime_lrp.system import memory
 
     memory.keep_little()
-    from realtime_lrp.cli import _set_verbosity
     from realtime_lrp.commands.kiosk import run as run_module
     from realtime_lrp.commands.kiosk import start
     from realtime_lrp.commands.kiosk.loop import Kiosk
     from realtime_lrp.errors import Error
+    from realtime_lrp.system.program import set_verbosity
     from realtime_lrp.video.child import ChildSource
 
     folder, words = Path(sys.argv[1]), sys.argv[2:]
@@ -178,7 +178,7 @@ def main():
 
     run_module.Kiosk = Watched
     threading.Thread(target=obey, args=[wall], daemon=True).start()
-    _set_verbosity(0, False)
+    set_verbosity(0, False)
     try:
         settings = start.load(file, tuple(words))
         film = functools.partial(ChildSource, Film, [str(folder)])

@@ -1,0 +1,381 @@
+"""The commands, thin: each takes its options, loads the configuration and calls its room."""
+
+import getpass
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from realtime_lrp import __version__, config
+from realtime_lrp.cli.options import (
+    DURATION,
+    EXPLAIN,
+    INPUTS,
+    MAPS,
+    OUTPUT,
+    OVERWRITE,
+    PATH,
+    SECONDS,
+    STATS,
+    complete_files,
+    configured,
+)
+from realtime_lrp.errors import ConfigError, UsageError
+from realtime_lrp.system.program import print_lines
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="realtime-lrp")
+def cli() -> None:
+    """See, live, what a neural network looks at."""
+
+
+def _exit_0_if_stopped(run: Callable[[], Any]) -> Any:
+    """Runs a viewer; Ctrl-C and SIGTERM end it with 0, for that is how it is meant to end."""
+    try:
+        return run()
+    except KeyboardInterrupt:
+        sys.exit(0)
+    except SystemExit as stopped:
+        if stopped.code != 128 + signal.SIGTERM:
+            raise
+        sys.exit(0)
+
+
+@cli.command()
+@click.option(
+    "-o", "output", metavar="FILE", help="write a video and a contact sheet instead",
+    shell_complete=complete_files,
+)  # fmt: skip
+@OVERWRITE
+@DURATION
+@configured(*EXPLAIN, "--display")
+def demo(
+    settings: config.Settings, output: str | None, overwrite: bool, duration: float | None
+) -> None:
+    """Show the included network on the included clip.
+
+    It needs no camera and no download. Without a display it writes demo.mp4 and demo.png.
+    """
+    from realtime_lrp.commands import demo as mode
+    from realtime_lrp.view.window.window import display_reachable
+
+    windowed = settings.config.live.display == "window" and display_reachable()
+    if output is None and windowed:
+        _exit_0_if_stopped(lambda: print_lines(mode.in_window(settings.config, duration)))
+    else:
+        print_lines(mode.to_file(settings.config, Path(output or "demo.mp4"), overwrite))
+
+
+@cli.command()
+@DURATION
+@STATS
+@click.option("--record", type=PATH, metavar="FILE", help="record what is shown (.mp4, .mov, .mkv)")
+@OVERWRITE
+@configured("--source", *EXPLAIN, "--follow", "--display")
+def live(
+    settings: config.Settings,
+    duration: float | None,
+    stats: Path | None,
+    record: Path | None,
+    overwrite: bool,
+) -> None:
+    """Show a camera, stream or file with the relevance over it.
+
+    It runs until q or Esc is pressed in the window, Ctrl-C, or --duration; a file starts again at
+    its end. Press h in the window to see all keys.
+    """
+
+    def run() -> None:
+        from realtime_lrp.commands.live.run import run as run_live
+
+        print_lines(run_live(settings.config, duration, stats, record, overwrite))
+
+    _exit_0_if_stopped(run)
+
+
+def _hash_pin(context: click.Context, option: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:  # as when a shell completes a word
+        from realtime_lrp.commands.kiosk.lock import hash_pin
+
+        pin = click.prompt(
+            "PIN (4 to 12 digits)", hide_input=True, confirmation_prompt=True, err=True
+        )
+        try:
+            click.echo(hash_pin(pin))
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        context.exit()
+
+
+def _load_for_kiosk(
+    file: str | None, sets: tuple[str, ...], options: dict[str, Any], command: str
+) -> config.Settings:
+    """Loads the exhibit's settings: the last good ones if the file is wrong."""
+    from realtime_lrp.commands.kiosk.start import load
+
+    return load(file, sets, options)
+
+
+def _print_unit(settings: config.Settings) -> None:
+    """Prints the systemd unit, if the configuration can be used by it."""
+    from realtime_lrp.commands.kiosk.service import unit
+
+    file, *others = settings.given
+    if settings.complaint:
+        raise ConfigError(settings.complaint)
+    if any(others):
+        raise UsageError("--print-unit takes only --config. Put the other settings into that file.")
+    user = getpass.getuser()
+    if user == "root":
+        click.echo("realtime-lrp: this unit runs as root; print it as another user.", err=True)
+    click.echo(unit(Path(file).absolute() if file else None, user, _program()), nl=False)
+
+
+def _program() -> str:
+    """The path of the program in this environment."""
+    installed = Path(sys.executable).with_name("realtime-lrp")
+    return str(installed if installed.exists() else Path(sys.argv[0]).absolute())
+
+
+@cli.command()
+@DURATION
+@STATS
+@click.option(
+    "--print-unit",
+    is_flag=True,
+    help="check the configuration and print a systemd unit that starts the exhibit at boot",
+)
+@click.option(
+    "--hash-pin",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_hash_pin,
+    help="ask for a PIN and print the value for kiosk.pin",
+)
+@configured("--source", *EXPLAIN, "--follow", "--display", load=_load_for_kiosk)
+def kiosk(
+    settings: config.Settings,
+    duration: float | None,
+    stats: Path | None,
+    print_unit: bool,
+) -> None:
+    """Run the exhibit: full screen, without supervision.
+
+    To end it, hold its key (kiosk.exit_key, q) or a corner of the screen for 5 seconds.
+    """
+    if print_unit:
+        _print_unit(settings)
+        return
+
+    def run() -> None:
+        from realtime_lrp.commands.kiosk.start import start
+
+        print_lines(start(settings, duration, stats))
+
+    _exit_0_if_stopped(run)
+
+
+@cli.command()
+@INPUTS
+@OUTPUT
+@OVERWRITE
+@STATS
+@click.option("--start", type=SECONDS, metavar="SECONDS", help="start at this time")
+@click.option("--end", type=SECONDS, metavar="SECONDS", help="stop before this time")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="skip what is finished, with the same settings",
+)
+@click.option(
+    "--sidecar",
+    is_flag=True,
+    help="also write the answer of each frame (.jsonl)",
+)
+@click.option(
+    "--summary",
+    is_flag=True,
+    help="also write a picture of the whole recording (.summary.png)",
+)
+@MAPS
+@click.option("--json", is_flag=True, help="print progress as JSON lines on stdout")
+@configured(*EXPLAIN, "--layout", "--stride", "--batch", "--codec", "--quality", "--audio")
+def video(settings: config.Settings, **request: Any) -> None:
+    """Write recordings with the relevance over them.
+
+    Times and sound stay as they are.
+    """
+    from realtime_lrp.commands.video import run as mode
+
+    print_lines(mode.run(settings.config, mode.Request(**request)))
+
+
+@cli.command()
+@INPUTS
+@OUTPUT
+@OVERWRITE
+@click.option(
+    "--sidecar",
+    is_flag=True,
+    help="also write the answer for each picture (.jsonl)",
+)
+@click.option("--summary", is_flag=True, help="also write a picture of them all (.summary.png)")
+@MAPS
+@configured(*EXPLAIN)
+def image(settings: config.Settings, **options: Any) -> None:
+    """Write pictures with the relevance over them, or raw maps.
+
+    Pictures are written as .png or .jpg, raw maps as .npz.
+    """
+    from realtime_lrp.commands import image as mode
+
+    print_lines(mode.run(settings.config, mode.ImageOptions(**options)))
+
+
+@cli.command()
+@click.argument("picture", metavar="INPUT", type=PATH)
+@click.option(
+    "--logdir",
+    required=True,
+    type=PATH,
+    metavar="DIR",
+    help="TensorBoard's folder; the run is written to a new folder in it",
+)
+@OVERWRITE
+@configured(*EXPLAIN)
+def inspect(settings: config.Settings, picture: Path, logdir: Path, overwrite: bool) -> None:
+    """Write every layer's relevance to TensorBoard, for one picture.
+
+    Activations are written too. It also prints a table: the relevance that each layer gets, hands
+    down and loses, and for each max pool the tensors that it reads and writes.
+    """
+    from realtime_lrp.commands.inspect import run as mode
+
+    print_lines(mode.run(settings.config, picture, logdir, overwrite))
+
+
+def _load_for_evaluate(
+    file: str | None, sets: tuple[str, ...], options: dict[str, Any], command: str
+) -> config.Settings:
+    """Loads the settings; the defaults of `evaluate` are those for drawn pictures."""
+    photos = click.get_current_context().params["images"]
+    return config.load(file, sets, options, command="" if photos else command)
+
+
+@cli.command()
+@click.option("--images", type=PATH, metavar="DIR", help="folder of photos; default: drawn symbols")
+@click.option("--boxes", type=PATH, metavar="FILE", help="the boxes of the photos' objects (JSON)")
+@click.option(
+    "--count",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="how many pictures; default: 60 or all",
+)
+@click.option("--seed", type=click.IntRange(0, 2**31), default=0, help="random seed; default: 0")
+@click.option("--json", type=PATH, metavar="FILE", help="write every figure as JSON")
+@click.option("--picture", type=PATH, metavar="FILE", help="write a picture of all maps")
+@OVERWRITE
+@configured(
+    "--model", "--weights", "--labels", "--preprocess", "--size", "--pool", "--precision",
+    "--colormap", "--opacity", load=_load_for_evaluate,
+)  # fmt: skip
+def evaluate(settings: config.Settings, **options: Any) -> None:
+    """Measure how well maps point at the object.
+
+    Every composite and every method is measured.
+
+    Without --images the included network is measured on symbols drawn for it. With --images and
+    --boxes photos are used; FILE holds {"cat.jpg": {"box": [x0, y0, x1, y1], "label": "tabby"}},
+    with the box, or a list of boxes, in pixels. Without a label the network's answer is explained.
+    """
+    from realtime_lrp.commands.evaluate import run as mode
+
+    print_lines(mode.run(settings.config, mode.EvaluateOptions(**options)))
+
+
+@cli.command()
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="take half a minute: fewer batches and tables",
+)
+@click.option("--json", "json_file", type=PATH, metavar="FILE", help="write every figure as JSON")
+@OVERWRITE
+@configured(
+    "--model", "--weights", "--preprocess", "--size", "--method", "--composite", "--pool"
+)  # fmt: skip
+def bench(settings: config.Settings, quick: bool, json_file: Path | None, overwrite: bool) -> None:
+    """Measure the speed of this machine.
+
+    What is measured: maps, what limits them, and the handling of pictures, with VGG16 and random
+    weights unless --model names another network. Run nothing else meanwhile.
+    """
+    from realtime_lrp.commands.bench import run as mode
+
+    print_lines(mode.run(settings.config, quick, json_file, overwrite))
+
+
+def _load_unchecked(
+    file: str | None, sets: tuple[str, ...], options: dict[str, Any], command: str
+) -> config.Settings:
+    """Loads without checking names: wrong ones are among the things that `doctor` reports."""
+    return config.load(file, sets, options, check=None, command=command)
+
+
+@cli.command()
+@configured("--source", "--display", load=_load_unchecked)
+def doctor(settings: config.Settings) -> None:
+    """Check what works on this machine.
+
+    For the rest it says what to do. The exit code is 0 if the demo runs and files can be
+    processed, else 69. If --source is given, it has to give pictures.
+    """
+    from realtime_lrp.commands.doctor import run as mode
+
+    print_lines(mode.run(settings))
+
+
+def _print_schema(context: click.Context, option: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        click.echo(config.json_schema(), nl=False)
+        context.exit()
+
+
+def _load_and_check_all(
+    file: str | None, sets: tuple[str, ...], options: dict[str, Any], command: str
+) -> config.Settings:
+    from realtime_lrp.commands.kiosk.check import wrong_settings
+
+    return config.load(file, sets, options, check=wrong_settings)
+
+
+@cli.command("config")
+@click.option(
+    "--schema",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_schema,
+    help="print the schema for editors (JSON Schema) instead",
+)
+@configured(*config.OPTIONS, load=_load_and_check_all)
+def config_command(settings: config.Settings) -> None:
+    """Check the configuration and print it.
+
+    The output is a file to start from: every key with its value, what it means, and where the
+    value came from.
+    """
+    click.echo(config.schema_line() + config.as_yaml(settings), nl=False)
+
+
+@cli.command()
+def models() -> None:
+    """List the networks that --model knows."""
+    from realtime_lrp.commands import models as mode
+
+    print_lines(mode.run())

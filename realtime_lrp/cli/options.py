@@ -1,0 +1,156 @@
+"""Options that commands share, those that set a key of the configuration, and their completion."""
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from realtime_lrp import config
+from realtime_lrp.errors import UsageError
+from realtime_lrp.system.program import set_verbosity
+
+EXPLAIN = (
+    "--model", "--weights", "--labels", "--preprocess", "--size", "--method", "--composite",
+    "--target", "--pool", "--precision", "--mirror", "--map", "--colormap", "--opacity",
+)  # fmt: skip
+"""The options of every command that explains pictures."""
+
+Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+Load = Callable[[str | None, tuple[str, ...], dict[str, Any], str], config.Settings]
+"""(file, assignments, options, command) -> the settings."""
+
+
+def load_settings(
+    file: str | None, sets: tuple[str, ...], options: dict[str, Any], command: str
+) -> config.Settings:
+    """Loads and checks the configuration of a command."""
+    return config.load(file, sets, options, command=command)
+
+
+def configured(*names: str, load: Load = load_settings) -> Decorator:
+    """Adds --config, --set, -v, -q and options that set a key; the command gets `settings`.
+
+    Args:
+      names: options out of `config.OPTIONS`.
+      load: makes the settings.
+    """
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def configured_command(
+            config_file: str | None, sets: tuple[str, ...], verbose: int, quiet: bool, **given: Any
+        ) -> Any:
+            set_verbosity(verbose, quiet)
+            values = {name: given.pop(_variable(name)) for name in names}
+            options = {name: value for name, value in values.items() if value is not None}
+            command_name = click.get_current_context().info_name or ""
+            settings = load(config_file, sets, options, command_name)
+            try:
+                return command(settings, **given)
+            except UsageError as error:
+                raise settings.located(error) from error
+
+        decorated: Command = configured_command
+        for option in reversed([*_COMMON, *map(_key_option, names)]):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
+
+
+def complete_files(
+    context: click.Context, option: click.Parameter, typed: str
+) -> list[CompletionItem]:
+    """Lets the shell complete file names."""
+    return [CompletionItem(typed, type="file")]
+
+
+def _complete_names(key: str, files: bool) -> Complete:
+    """Completes the names that a key may have, and file names if it may also be a file."""
+
+    def complete(
+        context: click.Context, option: click.Parameter, typed: str
+    ) -> list[CompletionItem]:
+        names = [name for name in config.legal_values(key) if name.startswith(typed)]
+        # bash forgets the items that come before a file item
+        first = complete_files(context, option, typed) if files else []
+        return first + [CompletionItem(name) for name in names]
+
+    return complete
+
+
+def _complete_assignment(
+    context: click.Context, option: click.Parameter, typed: str
+) -> list[CompletionItem]:
+    """Completes the key of --set, then its value."""
+    key, equals, _ = typed.partition("=")
+    if not equals:
+        keys = [key for key in config.legal_keys() if key.startswith(typed)]
+        return [CompletionItem(f"{key}=", help=config.describe(key)) for key in keys]
+    values = [f"{key}={value}" for value in config.legal_values(key)]
+    return [CompletionItem(value) for value in values if value.startswith(typed)]
+
+
+def _variable(name: str) -> str:
+    """The name under which click passes the option that sets a key."""
+    return "key_" + name.removeprefix("--")
+
+
+def _key_option(name: str) -> Decorator:
+    key = config.OPTIONS[name]
+    if name == "--mirror":
+        return click.option(
+            "--mirror/--no-mirror", _variable(name), default=None, help="swap left and right"
+        )
+    complete = _complete_names(key, files=name in ("--model", "--weights", "--labels", "--source"))
+    return click.option(
+        name, _variable(name), type=config.kind_of(key), help=config.describe(key),
+        shell_complete=complete,
+    )  # fmt: skip
+
+
+_COMMON: tuple[Decorator, ...] = (
+    click.option(
+        "--config",
+        "config_file",
+        metavar="FILE",
+        help="configuration file (YAML)",
+        shell_complete=complete_files,
+    ),
+    click.option(
+        "--set",
+        "sets",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="set a key of the configuration, for example lrp.keep=0.1; may be repeated",
+        shell_complete=_complete_assignment,
+    ),
+    click.option("-v", "verbose", count=True, help="print more; -vv also prints tracebacks"),
+    click.option("-q", "quiet", is_flag=True, help="print errors only"),
+)
+
+PATH = click.Path(path_type=Path)
+SECONDS = click.FloatRange(min=0)
+
+INPUTS = click.argument(
+    "inputs", nargs=-1, required=True, metavar="INPUT...", shell_complete=complete_files
+)
+OUTPUT = click.option(
+    "-o", "output", required=True, metavar="FILE_OR_FOLDER",
+    help="output file, or an existing folder", shell_complete=complete_files,
+)  # fmt: skip
+OVERWRITE = click.option("--overwrite", is_flag=True, help="replace files that exist")
+DURATION = click.option(
+    "--duration", type=SECONDS, metavar="SECONDS", help="stop this many seconds after the first map"
+)
+STATS = click.option(
+    "--stats", type=PATH, metavar="FILE", help="write speed, ages and counts as JSON at the end"
+)
+MAPS = click.option(
+    "--maps", type=PATH, metavar="FOLDER", help="also write the raw maps to this folder (.npz)"
+)

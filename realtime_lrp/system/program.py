@@ -1,0 +1,140 @@
+"""A run of the program: signals, verbosity, what is printed, and exceptions to exit codes.
+
+The codes are those of sysexits, see `errors`; tests/test_modes.py asserts each of them.
+"""
+
+import errno
+import logging
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from io import TextIOWrapper
+from typing import NoReturn, TextIO
+
+import click
+
+from realtime_lrp.errors import Error
+from realtime_lrp.system.messages import PlainFormatter, plain
+from realtime_lrp.system.signals import discarded_stop, raise_on_signals
+
+NAME = "realtime-lrp"
+WRITE_FAILED = 74
+BUG = 70
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+_verbosity = 0
+
+
+def run(command: Callable[[], int | None]) -> NoReturn:
+    """Runs a command and raises SystemExit with its exit code, after the message if it failed.
+
+    Args:
+      command: what is run; returns the exit code, None for 0.
+    """
+    raise_on_signals()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # file names may hold bytes that no encoding knows
+            stream.reconfigure(errors="backslashreplace")
+    logging.raiseExceptions = False  # a log that cannot be written is no reason for a traceback
+    try:
+        code = _exit_code(command)
+        if number := discarded_stop():  # the command was done before the stop was raised again
+            code = 128 + number
+        sys.exit(code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        path = context.command_path if context else NAME
+        _fail(f"{error.format_message()} See '{path} --help'.", error.exit_code)
+    except Error as error:
+        _fail(str(error), error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(WRITE_FAILED)
+    except Exception as error:
+        if getattr(error, "errno", None) in _DISK_ERRORS:
+            _fail(f"Writing failed ({error}).", WRITE_FAILED)
+        _fail(
+            f"Unexpected {type(error).__name__}: {error}\n"
+            "This is a bug in realtime-lrp. Run it again with -vv and report the traceback.",
+            BUG,
+        )
+
+
+def end_process(main: Callable[[], None]) -> NoReturn:
+    """Runs `main` and ends this process with its exit code.
+
+    A thread that still computes would abort the interpreter on its way down, with another exit
+    code; so would a stream that cannot be flushed. In both cases the process ends without cleaning
+    up the interpreter.
+    """
+    code = 0
+    try:
+        main()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    flushed = [_flush(stream) for stream in (sys.stdout, sys.stderr)]
+    if all(flushed) and threading.active_count() == 1:
+        sys.exit(code)
+    os._exit(code)
+
+
+def set_verbosity(verbose: int, quiet: bool) -> None:
+    """Sets up the log on stderr.
+
+    Args:
+      verbose: 0 for warnings, 1 for progress as well, 2 for tracebacks as well.
+      quiet: errors only.
+    """
+    global _verbosity
+    _verbosity = verbose
+    level = logging.ERROR if quiet else logging.INFO if verbose else logging.WARNING
+    handler = logging.StreamHandler()
+    handler.setFormatter(PlainFormatter(f"{NAME}: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Prints what a command reports on stdout, line by line; nothing with -q."""
+    for line in lines:
+        if logging.getLogger().isEnabledFor(logging.WARNING):
+            try:
+                click.echo(plain(line))
+            except BrokenPipeError:  # click would turn it into exit code 1
+                sys.exit(WRITE_FAILED)
+
+
+def _exit_code(command: Callable[[], int | None]) -> int:
+    try:
+        return command() or 0
+    except SystemExit as ended:
+        if ended.code == 1:  # click raises it when the reader of its output has gone
+            return WRITE_FAILED
+        raise
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    if _verbosity > 1:
+        _print_error(traceback.format_exc())
+    _print_error(f"{NAME}: {message}")
+    sys.exit(code)
+
+
+def _print_error(text: str) -> None:
+    with suppress(OSError, ValueError):
+        click.echo(plain(text.rstrip()), err=True)
+
+
+def _flush(stream: TextIO | None) -> bool:
+    try:
+        if stream is not None:
+            stream.flush()
+    except (OSError, ValueError):
+        return False
+    return True

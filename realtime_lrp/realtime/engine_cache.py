@@ -33,7 +33,8 @@ class EngineChoice:
       channels: "grey" or "rgb", see `overlay.map`.
       also: methods or composites whose maps are made as well.
       random: whether the weights are random.
-      against: whether classes stand against each other where that decides about the precision.
+      against: whether `auto` precision is float32, because the target sets a class against others:
+        maps then add up both signs, which the quicker types round too coarsely.
     """
 
     method: str
@@ -48,7 +49,8 @@ class EngineChoice:
         lrp = {
             "method": self.method,
             "composite": self.composite,
-            "target": "0 - 1" if self.against else "all",
+            "precision": "float32" if self.against else config.lrp.precision,
+            "target": "all",
         }
         changed = {
             "lrp": config.lrp.model_copy(update=lrp),

@@ -9,7 +9,15 @@ from keras import layers
 
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.layers import steps_of
-from realtime_lrp.relevance.rules import RULES, AlphaBeta, Epsilon, Gamma, Place, ZBox, rule_named
+from realtime_lrp.relevance.rules import (
+    RULES,
+    AlphaBeta,
+    Epsilon,
+    Gamma,
+    LayerContext,
+    ZBox,
+    rule_named,
+)
 
 SHAPE = (6, 5, 3)
 
@@ -90,7 +98,7 @@ def test_every_rule_equals_its_naive_derivation(layer, nonnegative, absorb_bias,
     a = np.maximum(a, 0) if nonnegative else a
     support = (rng.uniform(size=SHAPE) < 0.8).astype("float32")
     low, high = -3 - rng.uniform(size=SHAPE), 3 + rng.uniform(size=SHAPE)
-    place = Place(
+    context = LayerContext(
         nonnegative=nonnegative, support=tf.constant(support[None]), is_input=True,
         box=tuple(tf.constant(end[None], tf.float32) for end in (low, high)),
         absorb_bias=absorb_bias,
@@ -103,7 +111,7 @@ def test_every_rule_equals_its_naive_derivation(layer, nonnegative, absorb_bias,
     relevance = rng.normal(size=z.shape).astype("float32") * clear
     differences = {}
     for name, rule in RULES.items():
-        got = rule().bind(step, place)(tf.constant(a), tf.constant(relevance))
+        got = rule().bind(step, context)(tf.constant(a), tf.constant(relevance))
         expected = [
             getattr(naive, name)(plain, one.ravel(), r.ravel()).reshape(SHAPE)
             for one, r in zip(a.astype("float64"), relevance.astype("float64"), strict=True)
@@ -145,31 +153,33 @@ BY_HAND = {
 @pytest.mark.parametrize("name", RULES)
 def test_every_rule_by_hand(name):
     """Fractions worked out on paper for one dense layer; R = (1, 2)."""
-    place = Place(
+    context = LayerContext(
         nonnegative=True, support=tf.ones([1, 3]), is_input=True,
         box=(tf.zeros([1, 3]), tf.fill([1, 3], 4.0)),
     )  # fmt: skip
-    rule = rule_named(name).bind(dense(KERNEL, BIAS), place)
+    rule = rule_named(name).bind(dense(KERNEL, BIAS), context)
     got = rule(tf.constant([A]), tf.constant([[1.0, 2.0]]))
     np.testing.assert_allclose(got[0], BY_HAND[name], rtol=5e-6)  # the stabiliser, 1e-6 of z
 
 
 def test_a_bias_that_absorbs_takes_its_share():
     """z+ by hand: the first output's bias 5 holds 5/12 of its relevance, which is lost."""
-    rule = rule_named("zplus").bind(dense(KERNEL, BIAS), Place(nonnegative=True, absorb_bias=True))
+    rule = rule_named("zplus").bind(
+        dense(KERNEL, BIAS), LayerContext(nonnegative=True, absorb_bias=True)
+    )
     got = rule(tf.constant([A]), tf.constant([[1.0, 2.0]]))
     np.testing.assert_allclose(got[0], [1 / 12 + 4 / 8, 6 / 12, 12 / 8], rtol=2e-6)
 
 
 def test_an_output_of_zero_hands_nothing_down_under_gamma():
     """Neither branch is picked."""
-    rule = Gamma().bind(dense([[1.0], [-1.0]], [0.0]), Place())
+    rule = Gamma().bind(dense([[1.0], [-1.0]], [0.0]), LayerContext())
     np.testing.assert_array_equal(rule(tf.constant([[2.0, 2.0]]), tf.constant([[3.0]])), [[0, 0]])
 
 
 def test_zero_counts_as_positive_for_the_stabiliser():
     """Where z = 0: the contributions 2 and -2 over +0.5."""
-    rule = Epsilon(0.5).bind(dense([[1.0], [-1.0]], [0.0]), Place())
+    rule = Epsilon(0.5).bind(dense([[1.0], [-1.0]], [0.0]), LayerContext())
     np.testing.assert_allclose(rule(tf.constant([[2.0, 2.0]]), tf.constant([[3.0]])), [[12, -12]])
 
 
@@ -178,7 +188,7 @@ def test_flat_ignores_the_pixels_and_the_padding(rng):
     step = built(layers.Conv2D(4, 3, padding="same"))
     support = np.zeros((1, *SHAPE), "float32")
     support[:, 1:5, 1:4] = 1
-    propagate = rule_named("flat").bind(step, Place(support=tf.constant(support)))
+    propagate = rule_named("flat").bind(step, LayerContext(support=tf.constant(support)))
     relevance = tf.constant(rng.uniform(size=(1, 6, 5, 4)).astype("float32"))
     bright = propagate(tf.fill([1, *SHAPE], 200.0), relevance)
     np.testing.assert_array_equal(bright, propagate(tf.fill([1, *SHAPE], -3.0), relevance))
@@ -220,6 +230,6 @@ def test_zbox_needs_an_input_layer_and_a_box():
     """Each refusal says what is missing."""
     step = dense(KERNEL, BIAS)
     with pytest.raises(UsageError, match="'fc1' lies behind"):
-        ZBox().bind(step, Place(name="fc1"))
+        ZBox().bind(step, LayerContext(name="fc1"))
     with pytest.raises(UsageError, match=r"low=.*high="):
-        ZBox().bind(step, Place(is_input=True, support=tf.ones([1, 3])))
+        ZBox().bind(step, LayerContext(is_input=True, support=tf.ones([1, 3])))

@@ -1,6 +1,6 @@
-"""Composites: which rule for which layer, as tables. Names are zennit's.
+"""Composites: tables that say which rule each layer follows. Names are zennit's.
 
-A new composite is a row in `COMPOSITES`.
+To add a composite, add a row to `COMPOSITES`.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,8 @@ from realtime_lrp.relevance.rules import (
     Epsilon,
     Flat,
     Gamma,
-    Place,
+    LayerContext,
+    Propagate,
     Rule,
     ZBox,
     ZPlus,
@@ -24,58 +25,91 @@ from realtime_lrp.relevance.rules import (
     rule_named,
 )
 
-Where = Callable[[Node, Place], bool]
-"""(layer with weights, its place) -> whether a row of the table is meant for it."""
+Condition = Callable[[Node, LayerContext], bool]
+"""(layer with weights, what is known about it) -> whether a row of the table applies to it."""
 
 
-def input_layer(node: Node, place: Place) -> bool:
-    """A layer with no other layer with weights between it and the model's input."""
-    return place.is_input
+def input_layer(node: Node, context: LayerContext) -> bool:
+    """Whether no other layer with weights precedes the layer."""
+    return context.is_input
 
 
-def convolution(node: Node, place: Place) -> bool:
-    """Every kind of convolution."""
+def convolution(node: Node, context: LayerContext) -> bool:
+    """Whether the layer is a convolution of any kind."""
     return isinstance(node.step, Linear) and node.step.convolves
 
 
-def input_convolution(node: Node, place: Place) -> bool:
-    """A convolution that is an input layer."""
-    return input_layer(node, place) and convolution(node, place)
+def input_convolution(node: Node, context: LayerContext) -> bool:
+    """Whether the layer is a convolution and an input layer."""
+    return input_layer(node, context) and convolution(node, context)
 
 
-def any_layer(node: Node, place: Place) -> bool:
-    """Every layer with weights."""
+def any_layer(node: Node, context: LayerContext) -> bool:
+    """True for every layer with weights."""
     return True
 
 
 @dataclass(frozen=True)
 class Composite:
-    """An ordered table of rules for layers with weights; the first row that fits decides.
+    """An ordered table of rules for layers with weights; the first row that applies decides.
 
     Attributes:
-      rows: pairs of a condition and a rule. The last row has to fit every layer.
+      rows: pairs of a condition and a rule. The last row has to apply to every layer.
     """
 
-    rows: tuple[tuple[Where, Rule], ...]
+    rows: tuple[tuple[Condition, Rule], ...]
 
-    def rule(self, node: Node, place: Place) -> Rule:
+    def rule(self, node: Node, context: LayerContext) -> Rule:
         """The rule for a layer.
 
         Args:
           node: the layer, whose step has weights.
-          place: its place in the network.
+          context: what is known about it.
 
         Raises:
-          UsageError: no row fits.
+          UsageError: no row applies.
         """
-        for fits, rule in self.rows:
-            if fits(node, place):
+        for applies, rule in self.rows:
+            if applies(node, context):
                 return rule
         raise UsageError(f"The composite has no rule for layer {node.layer!r}.", "composite")
 
+    def rules(self, graph: Graph, contexts: Mapping[int, LayerContext]) -> dict[int, Rule]:
+        """The rule of each layer with weights.
+
+        Args:
+          graph: the network.
+          contexts: output number of each layer with weights -> what is known about it.
+
+        Returns:
+          Output number -> rule.
+        """
+        return {
+            node.output: self.rule(node, contexts[node.output])
+            for node in graph.nodes
+            if isinstance(node.step, Linear)
+        }
+
+    def bind(self, graph: Graph, contexts: Mapping[int, LayerContext]) -> dict[int, Propagate]:
+        """Binds the rules to the layers of a network.
+
+        Args:
+          graph: the network.
+          contexts: as in `rules`.
+
+        Returns:
+          Output number -> the function that runs for every picture, see `Rule.bind`.
+        """
+        rules = self.rules(graph, contexts)
+        return {
+            node.output: rules[node.output].bind(node.step, contexts[node.output])
+            for node in graph.nodes
+            if isinstance(node.step, Linear)
+        }
+
 
 EPSILON = ((any_layer, Epsilon()),)
-"""What every composite named `epsilon_...` does with dense layers."""
+"""The last row of every composite named `epsilon_...`: dense layers."""
 
 COMPOSITES: dict[str, Composite] = {
     "zplus": Composite(((input_layer, ZPlusInput()), (any_layer, ZPlus()))),
@@ -94,10 +128,10 @@ EXCITATION = Composite(((any_layer, ZPlus()),))
 
 
 def composite_named(composite: "str | Composite") -> Composite:
-    """A composite by name, or itself.
+    """Looks up a composite by its name; a `Composite` is returned as it is.
 
     Raises:
-      UsageError: no composite has this name; the message gives the nearest.
+      UsageError: there is no such name; the message gives the nearest.
     """
     if isinstance(composite, Composite):
         return composite
@@ -106,22 +140,22 @@ def composite_named(composite: "str | Composite") -> Composite:
 
 
 def with_layers(composite: Composite, layers: Mapping[str, str | Rule], graph: Graph) -> Composite:
-    """A composite with rules of its own for some layers.
+    """Adds rules for particular layers to a composite.
 
     Args:
-      composite: what holds for all other layers.
+      composite: decides for all other layers.
       layers: pattern -> rule, for example {"block1_*": "flat", "Dense": "epsilon(0.01)"}. A pattern
-        is a layer's name or type, * stands for any letters. The first that fits decides.
+        matches a layer's name or type; * stands for any letters. The first match decides.
       graph: the network.
 
     Raises:
-      UsageError: there is no such rule, or a pattern decides for no layer with weights.
+      UsageError: there is no such rule, or a pattern matches no layer that is left to decide.
     """
     weighty = [node for node in graph.nodes if isinstance(node.step, Linear)]
     rows, left = [], list(weighty)
     for pattern, rule in layers.items():
         fits = layer_like(pattern)
-        rows.append((lambda node, place, fits=fits: fits(node), _rule(rule)))
+        rows.append((lambda node, context, fits=fits: fits(node), _rule(rule)))
         if any(fits(node) for node in left):
             left = [node for node in left if not fits(node)]
         elif any(fits(node) for node in weighty):
@@ -146,7 +180,7 @@ def _rule(rule: str | Rule) -> Rule:
 
 
 def layer_like(pattern: str) -> Callable[[Node], bool]:
-    """Whether a node belongs to a layer whose name or type fits a pattern, at any of its calls."""
+    """Makes a test for nodes: does the layer's name or type match a pattern, at any call of it?"""
 
     def fits(node: Node) -> bool:
         every_call = node.layer.split(":")[0]

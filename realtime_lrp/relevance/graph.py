@@ -1,6 +1,7 @@
 """A Keras model as a flat list of steps over numbered tensors; tensor 0 is the model's input.
 
-The model is walked once. Nested models are entered, shared layers appear once for each call.
+`build_graph` walks the model once. It enters nested models; a shared layer gets one node for each
+call.
 """
 
 import copy
@@ -35,15 +36,15 @@ from realtime_lrp.relevance.steps import (
 
 @dataclass(frozen=True)
 class Node:
-    """One step at its place in the network.
+    """One step and the tensors that it connects.
 
     Attributes:
-      layer: the Keras layer's name; inside a nested model "model/layer"; "layer:2" where it is
-        called a second time.
+      layer: the Keras layer's name; "model/layer" inside a nested model, "layer:2" at a second
+        call.
       kind: the Keras layer's type.
       step: what it computes.
-      inputs: the numbers of the tensors it reads.
-      output: the number of the tensor it makes.
+      inputs: the numbers of the tensors that it reads.
+      output: the number of the tensor that it computes.
     """
 
     layer: str
@@ -53,42 +54,42 @@ class Node:
     output: int
 
 
-_KEEPING_SCORES = (Reshape, Elementwise, Concatenate, Pool, GlobalPool, Add)
+_SCORES_STAY_SCORES = (Reshape, Elementwise, Concatenate, Pool, GlobalPool, Add)
 
 Back = Callable[[Node, Tensors, tf.Tensor, tf.Tensor], Tensors]
-"""(node, its inputs, its output, what arrives at the output) -> what each input gets."""
+"""(node, its inputs, its output, what arrives at the output) -> what each input receives."""
 
 
 class Part(NamedTuple):
     """What a node hands down to one of its inputs.
 
     Attributes:
-      tensor: like the input.
-      node: who hands it down; None for what begins at the output.
-      place: which of the node's inputs it is.
+      tensor: shaped like the input.
+      node: the node; None for what starts at the network's output.
+      position: which of the node's inputs it is, from 0.
     """
 
     tensor: tf.Tensor
     node: Node | None = None
-    place: int = 0
+    position: int = 0
 
 
 Parts = dict[int, list[Part]]
-"""Number of a tensor -> what arrives there."""
+"""Number of a tensor -> all that arrives there."""
 
 
 @dataclass
 class Graph:
-    """Nodes in the order of the forward pass; every node comes after those it reads from.
+    """Nodes in the order of the forward pass: every node comes after those whose output it reads.
 
-    It keeps the model's weights, not the model.
+    It keeps the model's weights, not the model. Node n computes tensor n + 1.
 
     Attributes:
       nodes: the steps.
       output: the number of the model's output.
       name: the model's name.
-      input_shape: (rows, columns, channels) that it reads, None where they are not fixed.
-      output_shape: of its output, without the batch.
+      input_shape: (rows, columns, channels) of a picture, None where the model leaves them open.
+      output_shape: the shape of the output without the batch.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -96,11 +97,12 @@ class Graph:
     name: str = ""
     input_shape: tuple[int | None, ...] = ()
     output_shape: tuple[int | None, ...] = ()
-    _between: set[int] = field(default_factory=set)
-    _dtype: tf.DType = tf.float32
+    _lowered: set[int] = field(default_factory=set)
+    _weight_dtype: tf.DType = tf.float32
+    _tensor_dtype: tf.DType = tf.float32
 
     def append(self, layer: str, kind: str, steps: Sequence[Step], inputs: tuple[int, ...]) -> int:
-        """Adds a layer's chain of steps and returns the number of its output."""
+        """Appends the chain of steps of a layer; returns the number of its output."""
         calls = len({node.layer for node in self.nodes if node.layer.split(":")[0] == layer})
         layer = f"{layer}:{calls + 1}" if calls else layer
         for step in steps:
@@ -110,7 +112,7 @@ class Graph:
         return self.output
 
     def producer(self, number: int) -> Node | None:
-        """The node that makes a tensor; None for the model's input."""
+        """The node that computes a tensor; None for the model's input."""
         return self.nodes[number - 1] if number else None
 
     def readers(self, number: int) -> list[Node]:
@@ -118,44 +120,47 @@ class Graph:
         return [node for node in self.nodes if number in node.inputs]
 
     def replace(self, node: Node) -> None:
-        """Puts a node in the place of the one that makes the same tensor."""
+        """Replaces the node that computes the same tensor."""
         self.nodes[node.output - 1] = node
 
     def compute_in(self, dtype: tf.DType) -> None:
-        """Lets the layers with weights, and what lies between them, compute in another type.
+        """Makes layers with weights, and the steps between them, compute in another type.
 
-        float16 is for the products of the layers alone; what lies between them stays in float32.
+        Steps before the first and after the last layer with weights stay in float32: the picture's
+        preprocessing, the softmax. So does an input layer whose output a max pool reads. Rounding
+        would make another of several nearly equal entries win, which moves relevance at full
+        resolution (SqueezeNet, z+: correlation with float32 0.997 rounded, 0.9999 as it is).
 
-        What comes before the first and after the last of them stays in float32: the picture's
-        preprocessing, the softmax. So does an input layer whose output a max pool reads: of a
-        window's nearly equal entries the rounded ones would make another one win, which moves
-        relevance at full resolution (SqueezeNet, z+: correlation with float32 0.997, so 0.9999).
+        Args:
+          dtype: bfloat16, or float16 for the products alone, see `half.py`.
         """
-        self._dtype, self._between = dtype, self._between_weights()
+        self._weight_dtype = dtype
+        self._tensor_dtype = tf.float32 if dtype == tf.float16 else dtype
+        self._lowered = self._outputs_to_lower()
         for node in self.nodes:
-            self.replace(self.computing(node))
+            self.replace(self._cast(node))
 
-    def computing(self, node: Node) -> Node:
+    def _cast(self, node: Node) -> Node:
         """The node with its weights in the type in which it computes."""
-        if not (isinstance(node.step, Linear) and node.output in self._between):
+        if not (isinstance(node.step, Linear) and node.output in self._lowered):
             return node
-        if self._dtype == tf.float16:
+        if self._weight_dtype == tf.float16:
             return replace(node, step=InHalf(node.step))
-        return replace(node, step=node.step.cast(self._dtype))
+        return replace(node, step=node.step.cast(self._weight_dtype))
 
     def unfolded(self, nodes: Sequence[Node]) -> "Graph":
-        """This graph with nodes as they were before something was folded into or out of them."""
+        """A copy of this graph with the nodes that `canonise` replaced."""
         graph = copy.copy(self)
         graph.nodes = list(self.nodes)
         for node in nodes:
-            graph.replace(self.computing(node))
+            graph.replace(self._cast(node))
         return graph
 
-    def _between_weights(self) -> set[int]:
-        """The output numbers of the layers with weights and of what lies between them."""
+    def _outputs_to_lower(self) -> set[int]:
+        """The output numbers of layers with weights and of the steps between them."""
         behind: set[int] = set()
         before: set[int] = set()
-        exact = self._inputs_before_max_pools()
+        exact = self._input_layers_before_max_pools()
         for node in self.nodes:
             begins = isinstance(node.step, Linear) and node.output not in exact
             if begins or not behind.isdisjoint(node.inputs):
@@ -165,9 +170,9 @@ class Graph:
                 before |= {node.output, *node.inputs}
         return behind & before
 
-    def _inputs_before_max_pools(self) -> set[int]:
-        """The output numbers of the input layers of which a max pool reads, directly or behind."""
-        origin: dict[int, set[int]] = {0: {0}}  # the layers with weights right before a tensor
+    def _input_layers_before_max_pools(self) -> set[int]:
+        """The output numbers of input layers that a max pool follows before other weights."""
+        origin: dict[int, set[int]] = {0: {0}}  # tensor -> the layers with weights right before it
         found: set[int] = set()
         for node in self.nodes:
             before = set().union(*(origin[n] for n in node.inputs))
@@ -179,70 +184,71 @@ class Graph:
         return found - {0}
 
     def forward(self, x: tf.Tensor, joined: bool = True) -> dict[int, tf.Tensor]:
-        """Every tensor of the forward pass by its number.
+        """Runs the network; returns every tensor by its number.
 
         Args:
           x: the model's input.
-          joined: a layer with weights computes the ReLU that alone reads it as well; the tensor
-            between them, which no rule and no gradient needs, is then the rectified one.
+          joined: whether a layer with weights also computes the ReLU that is its only reader. The
+            tensor between the two, which no rule and no gradient needs, is then the rectified one.
         """
         tensors = {0: x}
-        between = tf.float32 if self._dtype == tf.float16 else self._dtype
         for node in self.nodes:
             if node.output in tensors:
                 continue
-            dtype = between if node.output in self._between else tf.float32
+            dtype = self._tensor_dtype if node.output in self._lowered else tf.float32
             inputs = [tf.cast(tensors[n], dtype) for n in node.inputs]
-            behind, rectifier = self._up_to_rectifier(node) if joined else ([], "")
-            if behind:
+            joining, rectifier = self._chain_to_rectifier(node) if joined else ([], "")
+            if joining:
                 output = node.step.forward(*inputs, rectifier)
-                tensors |= {one.output: output for one in (node, *behind)}
+                tensors |= {one.output: output for one in (node, *joining)}
             else:
                 tensors[node.output] = node.step.forward(*inputs)
         return tensors
 
-    def _up_to_rectifier(self, node: Node) -> tuple[list[Node], str]:
-        """What alone reads a layer with weights, one behind the other, up to a ReLU, and its name.
+    def _chain_to_rectifier(self, node: Node) -> tuple[list[Node], str]:
+        """The nodes from behind a layer with weights to its ReLU, and the name of that ReLU.
 
-        Nothing where there is no such ReLU.
+        Each of them is the only reader of the one before. Nothing where there is no such ReLU.
         """
-        behind: list[Node] = []
+        chain: list[Node] = []
         number = node.output if isinstance(node.step, Linear) else self.output
         while number != self.output and len(readers := self.readers(number)) == 1:
-            behind += readers
+            chain += readers
             number = readers[0].output
             step = readers[0].step
             if isinstance(step, Activation) and step.name in RECTIFIERS:
-                return behind, step.name
+                return chain, step.name
             if not isinstance(step, Identity):
                 break
         return [], ""
 
     def finite(self, tensors: dict[int, tf.Tensor]) -> tf.Tensor:
-        """Whether all that layers with weights made is finite, bool [B].
+        """Whether all outputs of layers with weights are finite, bool [B].
 
-        Behind a layer it may no longer be seen: a ReLU makes 0 of NaN.
+        Later tensors may not show it: a ReLU turns NaN into 0.
         """
-        made = [tensors[node.output] for node in self.nodes if isinstance(node.step, Linear)]
-        sums = [tf.reduce_sum(tf.cast(one, tf.float32), range(1, one.shape.rank)) for one in made]
+        outputs = [tensors[node.output] for node in self.nodes if isinstance(node.step, Linear)]
+        sums = [
+            tf.reduce_sum(tf.cast(one, tf.float32), range(1, one.shape.rank)) for one in outputs
+        ]
         return tf.reduce_all(tf.math.is_finite(sums), 0)
 
     def activations(self, size: tuple[int, int]) -> int:
-        """How many numbers a forward pass of one picture of (rows, columns) holds."""
+        """How many numbers the tensors of one picture of (rows, columns) hold."""
         picture = tf.TensorSpec([1, *size, self.input_shape[-1]], tf.float32)
-        made = tf.function(self.forward, autograph=False).get_concrete_function(picture)
-        return sum(math.prod(one.shape) for one in made.structured_outputs.values())
+        forward = tf.function(self.forward, autograph=False).get_concrete_function(picture)
+        return sum(math.prod(one.shape) for one in forward.structured_outputs.values())
 
     def backward(self, tensors: Mapping[int, tf.Tensor], begin: tf.Tensor, back: Back) -> Parts:
-        """Sends something back from the output to the input, over the kept tensors.
+        """Passes relevance or a gradient back from the output to the input.
 
         Args:
-          tensors: what `forward` gave.
+          tensors: what `forward` returned.
           begin: what arrives at the output.
-          back: what each node does with what arrives.
+          back: computes what a node hands down to its inputs.
 
         Returns:
-          What arrives at each tensor, in the order in which it travels.
+          What arrives at each tensor, from the output to the input.
         """
         parts: Parts = defaultdict(list, {self.output: [Part(begin)]})
         for node in reversed(self.nodes):
@@ -251,24 +257,24 @@ class Graph:
             output = tensors[node.output]
             inputs = [tf.cast(tensors[n], output.dtype) for n in node.inputs]
             handed = back(node, inputs, output, total(parts[node.output]))
-            for place, (number, part) in enumerate(zip(node.inputs, handed, strict=True)):
-                parts[number].append(Part(tf.cast(part, tensors[number].dtype), node, place))
+            for position, (number, part) in enumerate(zip(node.inputs, handed, strict=True)):
+                parts[number].append(Part(tf.cast(part, tensors[number].dtype), node, position))
         return parts
 
     def nonnegative(self) -> set[int]:
-        """The numbers of the tensors that can never hold a negative entry."""
+        """The numbers of tensors that can never hold a negative entry."""
         found: set[int] = set()
         for node in self.nodes:
-            made_so = isinstance(node.step, Activation) and node.step.nonnegative
-            if made_so or (node.step.keeps_sign and found.issuperset(node.inputs)):
+            rectified = isinstance(node.step, Activation) and node.step.nonnegative
+            if rectified or (node.step.keeps_sign and found.issuperset(node.inputs)):
                 found.add(node.output)
         return found
 
     def scoring(self) -> set[int]:
-        """The numbers of the activations that make the output's scores.
+        """The output numbers of the softmax or sigmoid steps that compute the scores.
 
-        A softmax or sigmoid at the end, joined, pooled, averaged or scaled at most; none where the
-        output holds no probabilities.
+        Reshaping, pooling, averaging, scaling and joining may follow them. Empty where the output
+        holds no probabilities.
         """
         return self._scoring(self.output)
 
@@ -278,19 +284,19 @@ class Graph:
             return set()
         if isinstance(node.step, Activation):
             return {number} if node.step.gates else set()
-        if not isinstance(node.step, _KEEPING_SCORES):
+        if not isinstance(node.step, _SCORES_STAY_SCORES):
             return set()
         found = [self._scoring(n) for n in node.inputs]
         return set().union(*found) if all(found) else set()
 
     def supports(self, shape: tuple[int, int, int]) -> dict[int, tf.Tensor]:
-        """Where each tensor holds something and is not an explicit padding.
+        """Where tensors hold content, and where explicit padding.
 
         Args:
           shape: (rows, columns, channels) of the model's input.
 
         Returns:
-          By tensor number, [1, ...]: 1 for content, 0 for padding.
+          Tensor number -> [1, ...]: 1 for content, 0 for padding.
         """
         supports = {0: tf.ones([1, *shape])}
         for node in self.nodes:
@@ -302,7 +308,7 @@ class Graph:
         return supports
 
     def before_weights(self, x: tf.Tensor) -> dict[int, tf.Tensor]:
-        """The tensors between the model's input x and its first layers with weights."""
+        """The tensors from the model's input x up to its first layers with weights."""
         tensors = {0: x}
         for node in self.nodes:
             if not isinstance(node.step, Linear) and tensors.keys() >= set(node.inputs):
@@ -311,19 +317,20 @@ class Graph:
 
 
 def total(parts: Sequence[Part]) -> tf.Tensor:
-    """What arrives at a tensor: the sum of all that was handed down to it."""
+    """The sum of all that was handed down to a tensor."""
     return tf.add_n([part.tensor for part in parts])
 
 
 def build_graph(model: keras.Model, pool: str) -> Graph:
-    """Walks a functional or Sequential model.
+    """Turns a functional or Sequential model into a graph.
 
     Args:
-      model: one picture in, one vector out.
+      model: reads one picture, returns one vector.
       pool: how relevance goes back through max pools, "max" or "average".
 
     Raises:
-      DamagedInputError: the model is not a graph of layers, or has several inputs or outputs.
+      DamagedInputError: the model is not a graph of layers, has several inputs or outputs, or
+        weights that are not finite.
       UnsupportedLayerError: a layer has no rule.
     """
     require_graph(model)
@@ -339,10 +346,10 @@ def build_graph(model: keras.Model, pool: str) -> Graph:
 
 
 def require_graph(model: keras.Model) -> None:
-    """Refuses a model whose layers cannot be walked.
+    """Refuses a model that is not a graph of layers.
 
     Raises:
-      DamagedInputError: it is subclassed or not built.
+      DamagedInputError: the model is subclassed or not built.
     """
     try:
         known = model.inputs and model.outputs
@@ -387,7 +394,7 @@ def _require_finite(layer: keras.Operation) -> None:
 
 
 def _nodes_in_order(model: keras.Model) -> list[Any]:
-    # A Sequential model keeps its graph to itself; the same tensors give a functional one.
+    # A Sequential model does not show its graph; the functional one of the same tensors does.
     functional = keras.Model(model.inputs, model.outputs)
     by_depth = functional._nodes_by_depth
     in_order = [node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth]]

@@ -119,8 +119,13 @@ class Linear(Step):
         """How many channels the output has."""
         return self.kernel.shape[-1]
 
-    def places(self, a: tf.Tensor, output: tf.Tensor) -> int:
-        """How often each weight is used for a picture."""
+    def uses_per_weight(self, a: tf.Tensor, output: tf.Tensor) -> int:
+        """How often each weight is used for a picture.
+
+        Args:
+          a: the input, [1, ...].
+          output: the output, [1, ...].
+        """
         return math.prod(output.shape[1:-1])
 
     def per_output(self, values: tf.Tensor) -> tf.Tensor:
@@ -361,7 +366,7 @@ class TransposedConvolution(Convolution):
     def transpose(self, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
         return tf.nn.conv2d(s, weights.kernel, **self.geometry)
 
-    def places(self, a: tf.Tensor, output: tf.Tensor) -> int:
+    def uses_per_weight(self, a: tf.Tensor, output: tf.Tensor) -> int:
         return math.prod(a.shape[1:-1])
 
     def _sum(self, a: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:

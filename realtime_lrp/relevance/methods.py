@@ -1,8 +1,8 @@
-"""Methods: LRP, gradients and their relatives, all over the kept tensors of one forward pass.
+"""Methods: LRP, the gradient and its relatives, all computed from one forward pass.
 
-A method says what starts at the output, what each step hands back, and how the map is made of what
-arrives. SmoothGrad and integrated gradients run forward passes of their own besides.
-A new method is a row in `METHODS`.
+A method says what starts at the output, what each step passes back, and how the map is computed
+from what arrives. SmoothGrad and integrated gradients run additional forward passes.
+To add a method, add a row to `METHODS`.
 """
 
 import math
@@ -29,28 +29,31 @@ from realtime_lrp.relevance.steps import (
 from realtime_lrp.relevance.targets import start_of_gradient, start_of_relevance
 
 NOISE = 0.1
-"""SmoothGrad's noise: its standard deviation as a share of the picture's range."""
+"""Standard deviation of SmoothGrad's noise, relative to the picture's range."""
 
 
 @dataclass(frozen=True)
-class Network:
-    """What methods work on.
+class MethodContext:
+    """What a method may know about the network that it explains.
 
     Attributes:
       graph: the canonised network.
-      bind: composite -> the bound rule of each layer with weights, by output number.
-      composite: the one whose rules are followed.
-      guided: patterns of the layers whose ReLUs guided backprop guides; None is all of them.
-      samples: how many perturbed passes SmoothGrad and integrated gradients take.
+      rules: output number of each layer with weights -> its bound rule; empty where the method
+        follows no rules.
+      guided: patterns of the layers whose ReLUs guided backprop changes; None means all.
+      samples: the number of perturbed passes of SmoothGrad and integrated gradients.
       keep: the share of entries, largest first, that each layer with weights lets through.
     """
 
     graph: Graph
-    bind: Callable[[Composite], Mapping[int, Propagate]]
-    composite: Composite
+    rules: Mapping[int, Propagate]
     guided: Sequence[str] | None = None
     samples: int = 20
     keep: float = 1.0
+
+
+Explain = Callable[..., tuple[tf.Tensor, Parts]]
+"""(x, tensors, *target) -> (the map, what arrived at each tensor)."""
 
 
 @dataclass(frozen=True)
@@ -58,20 +61,20 @@ class Method:
     """A way to explain.
 
     Attributes:
-      start: (scores, *target) -> what begins at the output.
-      back: network -> what each node does with what arrives.
-      finish: (graph, x, tensors, parts) -> the map, like x.
-      perturb: (x [1, H, W, C], samples) -> the pictures [samples, H, W, C] over whose gradients
-        the mean is taken, or None.
-      signed: whether maps can have negative entries where no rule is followed.
-      absolute: whether an entry's sign only says in which direction the pixel acts, so that its
-        magnitude is what counts.
+      start: (scores, *target) -> what starts at the output.
+      back: context -> the function that passes what arrives at a node back to its inputs.
+      finish: (graph, x, tensors, parts) -> the map, shaped like x.
+      perturb: (x [1, H, W, C], samples) -> the pictures [samples, H, W, C] whose mean gradient is
+        used, or None.
+      signed: whether maps can have negative entries; for methods that follow no rules.
+      absolute: whether the magnitude of an entry counts, because its sign only says whether the
+        pixel should become brighter or darker.
       by_rules: whether relevance follows the rules of a composite.
-      composite: the one that it follows instead of the chosen one, or None.
+      composite: the one to follow instead of the configured one, or None.
     """
 
     start: Callable[..., tf.Tensor]
-    back: Callable[[Network], Back]
+    back: Callable[[MethodContext], Back]
     finish: Callable[[Graph, tf.Tensor, Mapping[int, tf.Tensor], Parts], tf.Tensor]
     perturb: Callable[[tf.Tensor, int], tf.Tensor] | None = None
     signed: bool = True
@@ -79,38 +82,36 @@ class Method:
     by_rules: bool = False
     composite: Composite | None = None
 
+    def bind(self, context: MethodContext) -> Explain:
+        """Binds the method to a network; what is returned runs inside the compiled function.
 
-Explain = Callable[..., tuple[tf.Tensor, Parts]]
-"""(x, tensors, *target) -> (the map, what arrived at each tensor)."""
+        It refers to the bound rules and the graph, not to the context.
+        """
+        start, finish, perturb = self.start, self.finish, self.perturb
+        graph, samples = context.graph, context.samples
+        back = _letting_through(context.keep, self.back(context))
 
+        def explain(
+            x: tf.Tensor, tensors: Mapping[int, tf.Tensor], *target: tf.Tensor
+        ) -> tuple[tf.Tensor, Parts]:
+            begin = start(tensors[graph.output], *target)
+            parts = graph.backward(tensors, begin, back)
+            if perturb is None:
+                return finish(graph, x, tensors, parts), parts
+            mean = tf.map_fn(
+                lambda pair: _mean_over_passes(
+                    graph, back, perturb(pair[0][None], samples), pair[1]
+                ),
+                (x, begin),
+                fn_output_signature=tf.TensorSpec(x.shape[1:], x.dtype),
+            )
+            return finish(graph, x, tensors, {0: [Part(mean)]}), parts
 
-def bound(method: Method, network: Network) -> Explain:
-    """A method for one network; run it inside the compiled function.
-
-    What it returns holds on to the rules, not to what they were made from.
-    """
-    graph, samples = network.graph, network.samples
-    back, perturb = _letting_through(network.keep, method.back(network)), method.perturb
-
-    def explain(
-        x: tf.Tensor, tensors: Mapping[int, tf.Tensor], *target: tf.Tensor
-    ) -> tuple[tf.Tensor, Parts]:
-        begin = method.start(tensors[graph.output], *target)
-        parts = graph.backward(tensors, begin, back)
-        if perturb is None:
-            return method.finish(graph, x, tensors, parts), parts
-        mean = tf.map_fn(
-            lambda one: _mean_over_passes(graph, back, perturb(one[0][None], samples), one[1]),
-            (x, begin),
-            fn_output_signature=tf.TensorSpec(x.shape[1:], x.dtype),
-        )
-        return method.finish(graph, x, tensors, {0: [Part(mean)]}), parts
-
-    return explain
+        return explain
 
 
 def _mean_over_passes(graph: Graph, back: Back, pictures: tf.Tensor, begin: tf.Tensor) -> tf.Tensor:
-    """The mean of what arrives at each of the pictures [samples, H, W, C]; one batch."""
+    """The mean of what arrives at the pictures [samples, H, W, C], explained as one batch."""
     tensors = graph.forward(pictures)
     begin = tf.repeat(begin[None], pictures.shape[0], axis=0)
     return tf.reduce_mean(total(graph.backward(tensors, begin, back)[0]), axis=0)
@@ -129,7 +130,12 @@ def _letting_through(keep: float, back: Back) -> Back:
 
 
 def top_share(relevance: tf.Tensor, share: float) -> tf.Tensor:
-    """The largest entries by magnitude, so many as `share` of each picture's; the others are 0."""
+    """Keeps the largest entries by magnitude and sets the others to 0.
+
+    Args:
+      relevance: [B, ...].
+      share: how many of each picture's entries are kept, above 0 to 1.
+    """
     size = math.prod(relevance.shape[1:])
     magnitude = tf.reshape(tf.abs(relevance), [-1, size])
     least = tf.math.top_k(magnitude, math.ceil(share * size)).values[:, -1]
@@ -137,8 +143,8 @@ def top_share(relevance: tf.Tensor, share: float) -> tf.Tensor:
     return tf.where(tf.abs(relevance) >= least, relevance, 0.0)
 
 
-def _relevance(network: Network) -> Back:
-    rules = network.bind(network.composite)
+def _relevance(context: MethodContext) -> Back:
+    rules = context.rules
 
     def back(node: Node, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         if node.output in rules:
@@ -148,8 +154,8 @@ def _relevance(network: Network) -> Back:
     return back
 
 
-def _gradient(network: Network) -> Back:
-    scoring = network.graph.scoring()
+def _gradient(context: MethodContext) -> Back:
+    scoring = context.graph.scoring()
 
     def back(node: Node, inputs: Tensors, output: tf.Tensor, gradient: tf.Tensor) -> Tensors:
         if node.output in scoring:
@@ -159,11 +165,14 @@ def _gradient(network: Network) -> Back:
     return back
 
 
-def _through_relus(masked: bool) -> Callable[[Network], Back]:
-    """The gradient; through ReLUs only where it is positive, and if `masked` the activation is."""
+def _through_relus(masked: bool) -> Callable[[MethodContext], Back]:
+    """The gradient, which passes ReLUs only where it is positive.
 
-    def make(network: Network) -> Back:
-        plain, rectifiers = _gradient(network), guided_rectifiers(network.graph, network.guided)
+    With `masked` the activation has to be positive as well.
+    """
+
+    def make(context: MethodContext) -> Back:
+        plain, rectifiers = _gradient(context), guided_rectifiers(context.graph, context.guided)
 
         def back(node: Node, inputs: Tensors, output: tf.Tensor, gradient: tf.Tensor) -> Tensors:
             if node.output not in rectifiers:
@@ -181,10 +190,10 @@ def guided_rectifiers(graph: Graph, guided: Sequence[str] | None) -> set[int]:
 
     Args:
       graph: the network.
-      guided: patterns of layers, or None for all.
+      guided: patterns of layers; None means all.
 
     Raises:
-      UsageError: a pattern of `guided` fits no layer with a ReLU, or there is no ReLU at all.
+      UsageError: a pattern matches no layer with a ReLU, or the network has no ReLU.
     """
     nodes = [node for node in graph.nodes if _rectifies(node)]
     if not nodes:
@@ -228,7 +237,7 @@ def _times_input(
 def _grad_cam(
     graph: Graph, x: tf.Tensor, tensors: Mapping[int, tf.Tensor], parts: Parts
 ) -> tf.Tensor:
-    """Grad-CAM (Selvaraju et al. 2017, eq. 1 and 2) at the last maps that have places.
+    """Grad-CAM (Selvaraju et al. 2017, eq. 1 and 2) at the last spatial feature maps.
 
     Resized bilinearly to the picture and divided equally among its channels.
     """
@@ -240,16 +249,16 @@ def _grad_cam(
 
 
 def _last_maps(graph: Graph, tensors: Mapping[int, tf.Tensor], parts: Parts) -> int:
-    """The number of the last tensor with the picture's places, before the pools that follow it."""
-    placed, found = {0}, None
+    """The number of the last tensor with rows and columns, before the pools that follow it."""
+    spatial, found = {0}, None
     scoring = graph.scoring()
     for node in graph.nodes:
-        if isinstance(node.step, Reshape | Permute | GlobalPool) or placed.isdisjoint(node.inputs):
+        if isinstance(node.step, Reshape | Permute | GlobalPool) or spatial.isdisjoint(node.inputs):
             continue
-        placed.add(node.output)
+        spatial.add(node.output)
         _, rows, columns, *_ = tensors[node.output].shape
-        passed_by = isinstance(node.step, Pool | Identity | ZeroPadding) or node.output in scoring
-        if rows * columns > 1 and not passed_by and node.output in parts:
+        passes_on = isinstance(node.step, Pool | Identity | ZeroPadding) or node.output in scoring
+        if rows * columns > 1 and not passes_on and node.output in parts:
             found = node.output
     if found:
         return found
@@ -257,7 +266,7 @@ def _last_maps(graph: Graph, tensors: Mapping[int, tf.Tensor], parts: Parts) -> 
 
 
 def _noisy(x: tf.Tensor, samples: int) -> tf.Tensor:
-    """The picture under Gaussian noise, the same noise each time (Smilkov et al. 2017)."""
+    """The picture with Gaussian noise, the same at each call (Smilkov et al. 2017)."""
     noise = tf.random.stateless_normal([samples, *x.shape[1:]], seed=[20, 17])
     return x + NOISE * (tf.reduce_max(x) - tf.reduce_min(x)) * noise
 
@@ -281,4 +290,4 @@ METHODS: dict[str, Method] = {
     "smoothgrad": Method(start_of_gradient, _gradient, _at_input, _noisy, absolute=True),
     "integrated_gradients": Method(start_of_gradient, _gradient, _times_input, _path),
 }
-"""Every method by the name that configuration and documentation use."""
+"""Name in configuration and documentation -> method."""

@@ -1,4 +1,4 @@
-"""LRP rules: how a layer with weights shares its relevance among its inputs.
+"""LRP rules: how a layer with weights distributes relevance among its inputs.
 
 Every rule is the generic step of Montavon et al. 2019 ("Layer-Wise Relevance Propagation: An
 Overview", eq. 10) over one or more terms of modified inputs a', weights w' and biases b':
@@ -7,9 +7,9 @@ Overview", eq. 10) over one or more terms of modified inputs a', weights w' and 
     s = R / z
     R_in = sum over terms of a' * transpose(s, w')
 
-A rule is bound to a layer once, which is when its modified weights are made; what `bind` returns
-runs for every frame. b' is left out unless biases absorb relevance (`Place.absorb_bias`).
-A new rule is a class with `bind` and a row in `RULES`.
+`Rule.bind` computes the modified weights of one layer, once, and returns the function that runs
+for every picture. b' is left out unless biases absorb relevance (`LayerContext.absorb_bias`).
+To add a rule, write a class with `bind` and add a row to `RULES`.
 """
 
 import functools
@@ -34,16 +34,16 @@ Term = tuple[tf.Tensor, Weights, tf.Tensor | None]
 
 
 @dataclass(frozen=True)
-class Place:
-    """What a rule may know about its layer's place in the network.
+class LayerContext:
+    """What a rule may know about a layer beyond its weights.
 
     Attributes:
       name: the layer's name.
-      nonnegative: the layer's input can never hold a negative entry.
-      support: [1, ...] like the layer's input: 1 for content, 0 on explicit padding.
-      is_input: no layer with weights lies between it and the model's input.
+      nonnegative: whether the layer's input can never hold a negative entry.
+      support: [1, ...], shaped like the layer's input: 1 for content, 0 on explicit padding.
+      is_input: whether no other layer with weights precedes it.
       box: for an input layer the lowest and highest values of its input, [1, ...] each.
-      absorb_bias: biases take their share of relevance, which is lost; else they get none.
+      absorb_bias: whether biases take a share of the relevance, which is lost.
     """
 
     name: str = ""
@@ -54,17 +54,18 @@ class Place:
     absorb_bias: bool = False
 
     def bias(self, layer: Linear, modify: Modify) -> tf.Tensor | None:
-        """The modified bias where it takes part, else None."""
+        """The modified bias, or None where biases take no share."""
         return modify(layer.bias) if self.absorb_bias and layer.bias is not None else None
 
 
 class Rule:
-    """A way to share relevance; a subclass says how a, w and b are modified.
+    """A way to distribute relevance; subclasses say how a, w and b are modified.
 
-    A subclass is a frozen dataclass whose fields are numbers from 0 upwards.
+    A subclass is a frozen dataclass whose fields are numbers, 0 or larger.
 
     Attributes:
-      keeps_sign: whether positive relevance is only ever handed down as positive relevance.
+      keeps_sign: whether positive relevance at the output always becomes positive relevance at the
+        input.
 
     Raises:
       UsageError: a number is negative, infinite or NaN.
@@ -75,21 +76,21 @@ class Rule:
     def __post_init__(self) -> None:
         check_rule_numbers(type(self).__name__, vars(self))
 
-    def bind(self, layer: Linear, place: Place) -> Propagate:
-        """Makes the modified weights of a layer; this happens once.
+    def bind(self, layer: Linear, context: LayerContext) -> Propagate:
+        """Computes the modified weights of a layer; called once for each layer.
 
         Args:
           layer: a step with weights.
-          place: what is known of its place in the network.
+          context: what is known about the layer.
 
         Returns:
-          (a, R) -> R_in, which runs for every picture: a is the layer's input [B, ...], R the
-          relevance of its output, R_in that of its input, like a.
+          The function (a, R) -> R_in that runs for every picture: a is the layer's input [B, ...],
+          R the relevance of its output, R_in the relevance of its input, shaped like a.
         """
         raise NotImplementedError
 
     def __str__(self) -> str:
-        """As `rule_named` reads it: "flat", "alpha_beta(2, 1)"."""
+        """The text that `rule_named` reads: "flat", "alpha_beta(2, 1)"."""
         names = [name for name, kind in RULES.items() if kind is type(self)]
         numbers = ", ".join(f"{number:g}" for number in vars(self).values())
         return (names or [type(self).__name__])[0] + (f"({numbers})" if numbers else "")
@@ -119,7 +120,14 @@ def handed_back(layer: Linear, terms: Sequence[Term], s: tf.Tensor) -> tf.Tensor
 def share(
     layer: Linear, terms: Sequence[Term], relevance: tf.Tensor, stabiliser: float = STABILISER
 ) -> tf.Tensor:
-    """The generic step."""
+    """R_in by the generic step.
+
+    Args:
+      layer: the layer with weights.
+      terms: (a', w', b') each.
+      relevance: R, of the layer's output.
+      stabiliser: added to z in the direction of its sign.
+    """
     z = transformed(layer, terms)
     return handed_back(layer, terms, relevance / stabilise(z, stabiliser))
 
@@ -127,9 +135,9 @@ def share(
 def share_of_one_sign(
     layer: Linear, terms: Sequence[Term], relevance: tf.Tensor, sign: int
 ) -> tf.Tensor:
-    """The generic step where z is never negative (sign 1) or never positive (sign -1).
+    """R_in by the generic step where z is never negative (sign 1) or never positive (sign -1).
 
-    The stabiliser goes in with the bias and costs nothing: 110 ms become 101 (VGG16, bfloat16).
+    The stabiliser is added with the bias, at no cost: 101 ms instead of 110 (VGG16, bfloat16).
     """
     (a, w, b), *others = terms
     stabiliser = tf.fill([layer.outputs], tf.constant(sign * STABILISER, relevance.dtype))
@@ -144,13 +152,13 @@ class Epsilon(Rule):
     Commonly used on dense layers.
 
     Args:
-      epsilon: 0 or more, added to z in the direction of its sign (0 counts as positive).
+      epsilon: 0 or larger, added to z in the direction of its sign (0 counts as positive).
     """
 
     epsilon: float = STABILISER
 
-    def bind(self, layer: Linear, place: Place) -> Propagate:
-        bias = place.bias(layer, tf.identity)
+    def bind(self, layer: Linear, context: LayerContext) -> Propagate:
+        bias = context.bias(layer, tf.identity)
         return lambda a, relevance: share(
             layer, [(a, layer.weights, bias)], relevance, self.epsilon
         )
@@ -160,23 +168,23 @@ class Epsilon(Rule):
 class ZPlus(Rule):
     """z+: w' = max(w, 0) (Montavon et al. 2017, "Deep Taylor decomposition", eq. 15).
 
-    Where the input can be negative, its negative part goes with min(w, 0), so that only
-    contributions that raise the output count.
+    Only contributions that raise the output count: the negative part of an input is multiplied by
+    min(w, 0).
     """
 
     keeps_sign = True
 
-    def bind(self, layer: Linear, place: Place) -> Propagate:
-        return _one_sign(layer, place, positive, negative, 1)
+    def bind(self, layer: Linear, context: LayerContext) -> Propagate:
+        return _one_sign(layer, context, positive, negative, 1)
 
 
 @dataclass(frozen=True)
 class AlphaBeta(Rule):
-    """Alpha-beta: alpha of what raises the output less beta of what lowers it (Bach et al. 2015).
+    """Alpha-beta (Bach et al. 2015): alpha times z+, minus beta times the negative counterpart.
 
     Args:
-      alpha: 1 or more.
-      beta: alpha - 1.
+      alpha: the weight of contributions that raise the output, 1 or larger.
+      beta: the weight of those that lower it, alpha - 1.
 
     Raises:
       UsageError: alpha - beta is not 1, or one of them is negative.
@@ -185,9 +193,9 @@ class AlphaBeta(Rule):
     alpha: float = 2.0
     beta: float = 1.0
 
-    def bind(self, layer: Linear, place: Place) -> Propagate:
-        raising = _one_sign(layer, place, positive, negative, 1)
-        lowering = _one_sign(layer, place, negative, positive, -1)
+    def bind(self, layer: Linear, context: LayerContext) -> Propagate:
+        raising = _one_sign(layer, context, positive, negative, 1)
+        lowering = _one_sign(layer, context, negative, positive, -1)
         if not self.beta:
             return raising
 
@@ -197,10 +205,12 @@ class AlphaBeta(Rule):
         return propagate
 
 
-def _one_sign(layer: Linear, place: Place, mine: Modify, other: Modify, sign: int) -> Propagate:
-    """Relevance over the contributions of one sign: a+ with `mine`(w), a- with `other`(w)."""
-    weights, bias = layer.modified(mine), place.bias(layer, mine)
-    if place.nonnegative:
+def _one_sign(
+    layer: Linear, context: LayerContext, mine: Modify, other: Modify, sign: int
+) -> Propagate:
+    """Relevance by the contributions of one sign: a+ times `mine`(w), a- times `other`(w)."""
+    weights, bias = layer.modified(mine), context.bias(layer, mine)
+    if context.nonnegative:
         return lambda a, relevance: share_of_one_sign(layer, [(a, weights, bias)], relevance, sign)
     others = layer.modified(other)
 
@@ -215,19 +225,18 @@ def _one_sign(layer: Linear, place: Place, mine: Modify, other: Modify, sign: in
 class Gamma(Rule):
     """Gamma: w' = w + gamma * max(w, 0) where the output is positive (Montavon et al. 2019).
 
-    Where the output is negative, w' = w + gamma * min(w, 0); negative inputs take the other of the
-    two. An output of exactly 0 hands nothing down. The sign that picks the branch is that of the
-    layer's real output, bias included.
+    Where the output is negative, w' = w + gamma * min(w, 0). Negative inputs use the other one of
+    the two. Outputs of exactly 0 pass nothing on. The output is the layer's real one, with bias.
 
     Args:
-      gamma: 0 (epsilon) or more; the larger, the nearer to z+.
+      gamma: 0 (as epsilon) or larger (closer to z+).
     """
 
     gamma: float = 0.25
 
-    def bind(self, layer: Linear, place: Place) -> Propagate:
-        raised = self._branch(layer, place, positive, negative)
-        lowered = self._branch(layer, place, negative, positive)
+    def bind(self, layer: Linear, context: LayerContext) -> Propagate:
+        raised = self._branch(layer, context, positive, negative)
+        lowered = self._branch(layer, context, negative, positive)
 
         def propagate(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
             z = layer.forward(a)
@@ -240,11 +249,11 @@ class Gamma(Rule):
         return propagate
 
     def _branch(
-        self, layer: Linear, place: Place, mine: Modify, other: Modify
+        self, layer: Linear, context: LayerContext, mine: Modify, other: Modify
     ) -> Callable[[tf.Tensor], list[Term]]:
         weights = layer.ready(layer.kernel + self.gamma * mine(layer.kernel))
-        bias = place.bias(layer, lambda b: b + self.gamma * mine(b))
-        if place.nonnegative:
+        bias = context.bias(layer, lambda b: b + self.gamma * mine(b))
+        if context.nonnegative:
             return lambda a: [(a, weights, bias)]
         others = layer.ready(layer.kernel + self.gamma * other(layer.kernel))
         return lambda a: [(positive(a), weights, bias), (negative(a), others, None)]
@@ -252,27 +261,27 @@ class Gamma(Rule):
 
 @dataclass(frozen=True)
 class ZBox(Rule):
-    """zB: an input layer whose values lie in [low, high] (Montavon et al. 2017, eq. 16).
+    """zB: for an input layer whose values lie in [low, high] (Montavon et al. 2017, eq. 16).
 
     z = transform(a, w) - transform(low, max(w, 0)) - transform(high, min(w, 0)).
 
     Raises:
-      UsageError: `bind` gets a layer behind another one, or no box.
+      UsageError: `bind` is called for a layer behind another one, or without a box.
     """
 
-    def bind(self, layer: Linear, place: Place) -> Propagate:
-        if not place.is_input:
+    def bind(self, layer: Linear, context: LayerContext) -> Propagate:
+        if not context.is_input:
             raise UsageError(
-                f"The rule zbox is for input layers only; {place.name!r} lies behind others.",
+                f"The rule zbox is for input layers only; {context.name!r} lies behind others.",
                 "rule",
             )
-        if place.box is None:
+        if context.box is None:
             raise UsageError(
                 "The rule zbox needs the lowest and highest input: Explainer(low=..., high=...), "
                 "in the units of the preprocessed input.",
                 "rule",
             )
-        low, high = (tf.cast(end, layer.kernel.dtype) for end in place.box)
+        low, high = (tf.cast(end, layer.kernel.dtype) for end in context.box)
         bounds = [
             (low, layer.modified(positive), None),
             (high, layer.modified(negative), None),
@@ -294,9 +303,9 @@ class ZPlusInput(Rule):
 
     keeps_sign = True
 
-    def bind(self, layer: Linear, place: Place) -> Propagate:
-        bias = place.bias(layer, positive)
-        return _by_weights_alone(layer, place, positive(layer.kernel), bias)
+    def bind(self, layer: Linear, context: LayerContext) -> Propagate:
+        bias = context.bias(layer, positive)
+        return _without_inputs(layer, context, positive(layer.kernel), bias)
 
 
 @dataclass(frozen=True)
@@ -305,32 +314,32 @@ class WSquare(Rule):
 
     keeps_sign = True
 
-    def bind(self, layer: Linear, place: Place) -> Propagate:
-        bias = place.bias(layer, tf.square)
-        return _by_weights_alone(layer, place, tf.square(layer.kernel), bias)
+    def bind(self, layer: Linear, context: LayerContext) -> Propagate:
+        bias = context.bias(layer, tf.square)
+        return _without_inputs(layer, context, tf.square(layer.kernel), bias)
 
 
 @dataclass(frozen=True)
 class Flat(Rule):
-    """Flat: a' = 1, w' = 1, relevance spread evenly (Bach et al. 2016).
+    """Flat: a' = 1, w' = 1, relevance is spread evenly (Bach et al. 2016).
 
-    Commonly used on the input layer: the map is smooth and says nothing finer than it knows.
+    Commonly used on the input layer, where finer detail would be noise.
     """
 
     keeps_sign = True
 
-    def bind(self, layer: Linear, place: Place) -> Propagate:
-        return _by_weights_alone(layer, place, tf.ones_like(layer.kernel), None)
+    def bind(self, layer: Linear, context: LayerContext) -> Propagate:
+        return _without_inputs(layer, context, tf.ones_like(layer.kernel), None)
 
 
-def _by_weights_alone(
-    layer: Linear, place: Place, weights: tf.Tensor, bias: tf.Tensor | None
+def _without_inputs(
+    layer: Linear, context: LayerContext, weights: tf.Tensor, bias: tf.Tensor | None
 ) -> Propagate:
-    """The generic step for a' = 1; z depends on the weights alone and is made once."""
+    """The generic step for a' = 1: z depends only on the weights and is computed once."""
     exact = layer.ready(tf.cast(weights, tf.float32))
     exact_bias = None if bias is None else tf.cast(bias, tf.float32)
-    z = stabilise(transformed(layer, [(place.support, exact, exact_bias)]))
-    z, support = (tf.cast(one, weights.dtype) for one in (z, place.support))
+    z = stabilise(transformed(layer, [(context.support, exact, exact_bias)]))
+    z, support = (tf.cast(one, weights.dtype) for one in (z, context.support))
     ready = layer.ready(weights)
 
     def propagate(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
@@ -349,14 +358,14 @@ RULES: dict[str, type[Rule]] = {
     "flat": Flat,
     "zplus_input": ZPlusInput,
 }
-"""Every rule by the name that configuration and documentation use."""
+"""Name in configuration and documentation -> rule."""
 
 
 def rule_named(text: str) -> Rule:
-    """A rule by its name, with its numbers where they differ.
+    """Reads a rule.
 
     Args:
-      text: a name out of `RULES`, alone or with numbers: "epsilon", "alpha_beta(1, 0)".
+      text: a name in `RULES`, with numbers in brackets if wanted: "epsilon", "alpha_beta(1, 0)".
 
     Raises:
       UsageError: there is no such rule, or it does not take these numbers.

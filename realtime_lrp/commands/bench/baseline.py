@@ -12,7 +12,7 @@ from realtime_lrp.relevance.composites import Composite, any_layer
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.linear import Linear
-from realtime_lrp.relevance.rules import Place, Propagate, Rule, positive
+from realtime_lrp.relevance.rules import LayerContext, Propagate, Rule, positive
 from realtime_lrp.relevance.steps import stabilise
 
 
@@ -22,9 +22,9 @@ class OriginalZPlus(Rule):
 
     keeps_sign = True
 
-    def bind(self, layer: Linear, place: Place) -> Propagate:
+    def bind(self, layer: Linear, context: LayerContext) -> Propagate:
         def propagate(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
-            a = tf.ones_like(a) if place.is_input else positive(a)
+            a = tf.ones_like(a) if context.is_input else positive(a)
             weights = layer.ready(positive(layer.kernel))
             s = relevance / stabilise(layer.transform(a, weights))
             return a * layer.transpose(s, weights, tf.shape(a))

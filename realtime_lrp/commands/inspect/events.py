@@ -16,7 +16,7 @@ from tensorboard.plugins.histogram import metadata
 from realtime_lrp.commands.inspect.table import MAX_POOLS, lost, shape_text, total
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import TransferError, first_line
-from realtime_lrp.relevance.explainer import LayerRecord
+from realtime_lrp.relevance.layer_records import LayerRecord
 from realtime_lrp.view import tiles
 
 FILE_MARK = "tfevents"

@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from realtime_lrp.relevance.explainer import LayerRecord
+from realtime_lrp.relevance.layer_records import LayerRecord
 
 MAX_POOLS = ("MaxPooling2D", "GlobalMaxPooling2D")
 

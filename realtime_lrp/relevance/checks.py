@@ -1,0 +1,148 @@
+"""Checks what users give an explainer: options, models, input boxes and batches.
+
+Each check says what was received, what was expected and what to do.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from realtime_lrp.errors import DamagedInputError, UsageError, first_line, unknown
+from realtime_lrp.relevance.graph import Graph
+
+PRECISIONS = ("float32", "bfloat16", "float16", "auto")
+POOLS = ("max", "average")
+
+Bound = float | Sequence[float] | np.ndarray
+"""One value, one for each channel, or [H, W, C]."""
+
+
+def check_options(
+    precision: str, pool: str, keep: float, samples: int, also: Sequence[str]
+) -> None:
+    """Refuses illegal values; the arguments are those of `Explainer`.
+
+    Raises:
+      UsageError: an unknown precision or pool, a number out of range, or `also` is one text.
+    """
+    if precision not in PRECISIONS:
+        raise unknown("precision", precision, PRECISIONS)
+    if pool not in POOLS:
+        raise unknown("pool", pool, POOLS)
+    if not (isinstance(keep, float | int) and 0 < keep <= 1):
+        raise UsageError(f"Expected keep above 0 and up to 1. Received {keep!r}.", "keep")
+    if not (isinstance(samples, int) and samples >= 1):
+        raise UsageError(f"Expected samples as a whole number above 0. Received {samples!r}.")
+    if isinstance(also, str):
+        raise UsageError(f"Expected also as a list of names. Received {also!r}.", "map")
+
+
+def input_shape(graph: Graph, size: tuple[int, int] | None) -> tuple[int, int, int]:
+    """The shape (H, W, C) of the pictures that a model reads.
+
+    Args:
+      graph: the model.
+      size: (H, W), needed where the model leaves them open.
+
+    Raises:
+      UsageError: the size is missing or contradicts the model.
+      DamagedInputError: the model reads something else than pictures.
+    """
+    shape = graph.input_shape
+    if size is not None and [type(n) for n in np.atleast_1d(size).tolist()] != [int, int]:
+        raise UsageError(f"Expected the size as (rows, columns). Received {size!r}.", "size")
+    if len(shape) != 3 or shape[2] is None:
+        raise DamagedInputError(
+            f"The model {graph.name!r} reads {shape}. Expected a picture (height, width, channels)."
+        )
+    rows, columns = size or shape[:2]
+    if rows is None or columns is None:
+        raise UsageError(
+            f"The model {graph.name!r} has no fixed input size. Say which, for example "
+            "--size 224 or size=(224, 224).",
+            "size",
+        )
+    if shape[0] not in (None, rows) or shape[1] not in (None, columns):
+        raise UsageError(
+            f"The model {graph.name!r} reads {shape[0]} x {shape[1]} pictures, "
+            f"not {rows} x {columns}. Leave the size out.",
+            "size",
+        )
+    return rows, columns, shape[2]
+
+
+def count_classes(graph: Graph) -> int:
+    """The number of scores that a model gives for each picture.
+
+    Raises:
+      DamagedInputError: its output is not one vector.
+    """
+    shape = graph.output_shape
+    if len(shape) != 1 or shape[0] is None:
+        raise DamagedInputError(
+            f"The model {graph.name!r} gives {shape} for each picture. "
+            "Expected one vector of classes."
+        )
+    return shape[0]
+
+
+def check_labels(labels: Sequence[str] | None, classes: int, graph: Graph) -> None:
+    """Refuses labels that are not one for each class.
+
+    Raises:
+      DamagedInputError: there are more or fewer.
+    """
+    if labels is not None and len(labels) != classes:
+        raise DamagedInputError(
+            f"There are {len(labels)} labels for the {classes} classes of "
+            f"{graph.name!r}. Expected one label for each class, in order."
+        )
+
+
+def input_box(
+    low: Bound | None, high: Bound | None, shape: tuple[int, int, int]
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """The lowest and highest input as arrays [H, W, C]; None where neither is given.
+
+    Raises:
+      UsageError: only one is given, the shapes do not fit, or low is not below high.
+    """
+    if low is None and high is None:
+        return None
+    if low is None or high is None:
+        raise UsageError("Expected low and high together. Received one of them.", "box")
+    try:
+        bounds = [np.broadcast_to(np.asarray(b, np.float32), shape) for b in (low, high)]
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"Expected low and high as one number, one for each channel, or {shape}. Received "
+            f"{low!r} and {high!r}.",
+            "box",
+        ) from None
+    if not (bounds[0] < bounds[1]).all():
+        raise UsageError("Expected low below high, at every entry of the input.", "box")
+    return bounds[0], bounds[1]
+
+
+def to_batch(x: np.ndarray | tf.Tensor, shape: tuple[int, int, int]) -> tf.Tensor:
+    """Converts a batch of pictures to a float32 tensor [B, *shape].
+
+    Raises:
+      UsageError: it is no array of numbers, has another shape, is empty, or holds NaN or Inf.
+    """
+    try:
+        x = tf.cast(tf.convert_to_tensor(x), tf.float32)
+    except (TypeError, ValueError, tf.errors.OpError) as error:
+        raise UsageError(
+            f"Expected a batch of pictures as an array of numbers ({first_line(error)})."
+        ) from None
+    if x.shape.rank != 4 or tuple(x.shape[1:]) != shape or not x.shape[0]:
+        expected = ", ".join(map(str, shape))
+        raise UsageError(
+            f"Expected a batch of pictures [B, {expected}], at least one. Received the shape "
+            f"{tuple(x.shape)}; a single picture needs x[None]."
+        )
+    if not tf.reduce_all(tf.math.is_finite(x)):
+        raise UsageError("The batch of pictures holds NaN or Inf. Expected finite numbers.")
+    return x

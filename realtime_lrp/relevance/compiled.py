@@ -1,0 +1,93 @@
+"""The functions that an explainer compiles.
+
+They refer to graphs and bound methods only: a compiled method of the explainer itself would keep
+the explainer in memory.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.types.experimental import ConcreteFunction, PolymorphicFunction
+
+from realtime_lrp.relevance import onednn
+from realtime_lrp.relevance.graph import Graph, total
+from realtime_lrp.relevance.methods import Explain
+
+LayerTensors = tuple[dict[int, tf.Tensor], dict[int, tf.Tensor], dict[tuple[int, int], tf.Tensor]]
+"""Tensors of the model by number, what arrived at them by number, and what nodes handed down, by
+(number of the node's output, position of its input)."""
+
+
+def compile_once(
+    function: Callable[..., Any], signature: Sequence[tf.TensorSpec], xla: bool
+) -> tuple[PolymorphicFunction, ConcreteFunction]:
+    """Compiles a function and traces it once.
+
+    Calling the trace itself never retraces, and TensorFlow does not warn of many traces where a
+    program makes several explainers.
+
+    Returns:
+      The function, which counts its traces, and the trace.
+    """
+    compiled = tf.function(
+        function, input_signature=signature, autograph=False, jit_compile=xla or None
+    )
+    with onednn.disabled() if xla else nullcontext():
+        return compiled, compiled.get_concrete_function()
+
+
+def explain_function(graph: Graph, methods: Sequence[Explain], by_rules: bool) -> Explain:
+    """Makes the function (x, *target) -> scores, the maps; all float32.
+
+    Args:
+      graph: the network.
+      methods: one for each map.
+      by_rules: whether one of them follows rules. Its relevance is NaN where an activation is not
+        finite; without such a map the scores are made NaN there.
+    """
+
+    def explain(x: tf.Tensor, *target: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        tensors = graph.forward(x)
+        maps = [tf.cast(method(x, tensors, *target)[0], tf.float32) for method in methods]
+        scores = tensors[graph.output]
+        if not by_rules:
+            scores = tf.where(graph.finite(tensors)[:, None], scores, np.nan)
+        return scores, *maps
+
+    return explain
+
+
+def layers_function(graph: Graph, as_built: Graph, method: Explain) -> Callable[..., LayerTensors]:
+    """Makes the function (x, *target) -> what every layer computed and handed down.
+
+    Args:
+      graph: the network.
+      as_built: the network before batch norms were folded; its tensors are returned.
+      method: the one of the first map.
+    """
+
+    def layers(x: tf.Tensor, *target: tf.Tensor) -> LayerTensors:
+        _, parts = method(x, graph.forward(x), *target)
+        shown = as_built.forward(x, joined=False)
+        arrived = {number: tf.cast(total(handed), tf.float32) for number, handed in parts.items()}
+        handed_down = {
+            (part.node.output, part.position): tf.cast(part.tensor, tf.float32)
+            for handed in parts.values()
+            for part in handed
+            if part.node
+        }
+        return {number: shown[number] for number in parts}, arrived, handed_down
+
+    return layers
+
+
+def scores_function(graph: Graph) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Makes the function x -> scores."""
+
+    def scores(x: tf.Tensor) -> tf.Tensor:
+        return graph.forward(x)[graph.output]
+
+    return scores

@@ -1,0 +1,69 @@
+"""What each layer of a network held during one explanation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from realtime_lrp.relevance.compiled import LayerTensors
+from realtime_lrp.relevance.graph import Graph, Node
+from realtime_lrp.relevance.rules import Rule
+
+
+@dataclass(frozen=True)
+class LayerRecord:
+    """What one layer of the network held during one explanation.
+
+    The tensors are those of the model as Keras runs it, even where a batch norm was folded.
+
+    Attributes:
+      name: the layer's name; "model/layer" inside a nested model, "layer:2" at a second call.
+      kind: its Keras type.
+      rule: the rule of its weights; "" where it has none or the method follows no rules.
+      inputs: the tensors that it read, [B, ...] each.
+      output: the tensor that it computed, [B, ...].
+      arrived: what arrived at its output, shaped like it: relevance, or the gradient.
+      handed_down: what it handed to each of its inputs, shaped like these.
+    """
+
+    name: str
+    kind: str
+    rule: str
+    inputs: tuple[np.ndarray, ...]
+    output: np.ndarray
+    arrived: np.ndarray
+    handed_down: tuple[np.ndarray, ...]
+
+
+def layer_records(
+    graph: Graph, rules: Mapping[int, Rule], tensors: LayerTensors
+) -> list[LayerRecord]:
+    """One record for each layer, from the output to the input.
+
+    Args:
+      graph: the network.
+      rules: the rule of each layer with weights, by output number.
+      tensors: what the compiled function of the layers returned.
+    """
+    shown, arrived, handed_down = tensors
+    by_layer: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        if node.output in arrived:
+            by_layer.setdefault(node.layer, []).append(node)
+    records = []
+    for nodes in by_layer.values():
+        first, last = nodes[0], nodes[-1]
+        of_weights = [str(rules[node.output]) for node in nodes if node.output in rules]
+        received = [handed_down[first.output, index] for index in range(len(first.inputs))]
+        records.append(
+            LayerRecord(
+                name=first.layer,
+                kind=first.kind,
+                rule=of_weights[0] if of_weights else "",
+                inputs=tuple(shown[number].numpy() for number in first.inputs),
+                output=shown[last.output].numpy(),
+                arrived=arrived[last.output].numpy(),
+                handed_down=tuple(part.numpy() for part in received),
+            )
+        )
+    return records[::-1]

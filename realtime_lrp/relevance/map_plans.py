@@ -1,0 +1,142 @@
+"""Which maps an explainer computes: the method of each, and the composite that it follows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from realtime_lrp.config import names
+from realtime_lrp.errors import UsageError, unknown
+from realtime_lrp.relevance.composites import (
+    COMPOSITES,
+    Composite,
+    with_layers,
+)
+from realtime_lrp.relevance.graph import Graph
+from realtime_lrp.relevance.methods import METHODS, Explain, Method, MethodContext
+from realtime_lrp.relevance.rules import LayerContext, Propagate, Rule
+
+
+@dataclass(frozen=True)
+class MapRequest:
+    """A map that a user asked for.
+
+    Attributes:
+      method: how it is computed.
+      composite: the one to follow; None means the explainer's own with its `layers`.
+    """
+
+    method: Method
+    composite: Composite | None
+
+
+@dataclass(frozen=True)
+class MapPlan:
+    """A map, with everything that is decided before anything is compiled.
+
+    Attributes:
+      method: how it is computed.
+      composite: which rules it follows.
+      rules: the rule of each layer with weights, by output number; empty where the method follows
+        none.
+      keeps_sign: whether the map has no negative entry where the target has none.
+    """
+
+    method: Method
+    composite: Composite
+    rules: Mapping[int, Rule]
+    keeps_sign: bool
+
+
+def map_requests(method: str, also: Sequence[str]) -> list[MapRequest]:
+    """Looks up the explainer's method and the names of additional maps.
+
+    Raises:
+      UsageError: there is no such method, or no such map.
+    """
+    if method not in METHODS:
+        hint = f"Use composite={method!r} with the method lrp. " if method in COMPOSITES else ""
+        error = unknown("method", method, METHODS, names.METHODS.aliases)
+        raise UsageError(f"{hint}{error}", "method") if hint else error
+    own = MapRequest(METHODS[method], METHODS[method].composite)
+    return [own, *map(_additional_map, also)]
+
+
+def _additional_map(name: str) -> MapRequest:
+    """A map named after a method, or after the composite that LRP follows."""
+    if name in METHODS:
+        return MapRequest(METHODS[name], METHODS[name].composite)
+    if name in COMPOSITES:
+        return MapRequest(METHODS["lrp"], COMPOSITES[name])
+    raise unknown("map", name, [*METHODS, *COMPOSITES], names.METHODS.aliases)
+
+
+def plan_maps(
+    requests: Sequence[MapRequest],
+    composite: Composite,
+    layers: Mapping[str, str | Rule],
+    graph: Graph,
+    contexts: Mapping[int, LayerContext],
+) -> list[MapPlan]:
+    """Decides which rule each layer follows in each map.
+
+    Args:
+      requests: the maps.
+      composite: the explainer's own composite.
+      layers: its rules for particular layers, see `with_layers`.
+      graph: the canonised network.
+      contexts: what is known about its layers with weights, by output number.
+
+    Raises:
+      UsageError: there is no such rule, a pattern matches no layer, or a layer has no rule.
+    """
+    own = with_layers(composite, layers, graph)
+    plans = []
+    for request in requests:
+        method, followed = request.method, request.composite or own
+        rules = followed.rules(graph, contexts) if method.by_rules else {}
+        keeps_sign = not method.signed or _keep_sign(rules, graph)
+        plans.append(MapPlan(method, followed, rules, keeps_sign))
+    return plans
+
+
+def _keep_sign(rules: Mapping[int, Rule], graph: Graph) -> bool:
+    """Whether relevance stays positive all the way from the output to the input."""
+    nonnegative = graph.nonnegative()
+    return (
+        graph.output in nonnegative
+        and bool(rules)
+        and all(
+            rules[node.output].keeps_sign
+            if node.output in rules
+            else not node.step.shares or nonnegative.issuperset(node.inputs)
+            for node in graph.nodes
+        )
+    )
+
+
+def bind_maps(
+    plans: Sequence[MapPlan],
+    graph: Graph,
+    contexts: Mapping[int, LayerContext],
+    guided: Sequence[str] | None,
+    samples: int,
+    keep: float,
+) -> list[Explain]:
+    """Binds the method of each map to the network; rules are bound once for each composite.
+
+    Args:
+      plans: the maps.
+      graph: the network, its weights in the type in which they compute.
+      contexts: what is known about its layers with weights, by output number.
+      guided: see `MethodContext`, as are the others.
+      samples: see there.
+      keep: see there.
+    """
+    bound: dict[Composite, Mapping[int, Propagate]] = {}
+    for plan in plans:
+        if plan.rules and plan.composite not in bound:
+            bound[plan.composite] = plan.composite.bind(graph, contexts)
+    explain = []
+    for plan in plans:
+        rules = bound[plan.composite] if plan.rules else {}
+        explain.append(plan.method.bind(MethodContext(graph, rules, guided, samples, keep)))
+    return explain

@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import keras
+import make_assets
 import numpy as np
 import pytest
 from clip import render_clip

@@ -34,10 +34,10 @@ from realtime_lrp.commands.kiosk.restarts import Fault
 from realtime_lrp.commands.kiosk.sources import ClipSource, checked_and_mirrored
 from realtime_lrp.config import ASSETS
 from realtime_lrp.errors import UnavailableError
+from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.view.exhibit import Page
-from realtime_lrp.view.scene import ExplainedPicture, Panel
 from realtime_lrp.view.window.window import Mouse
 
 LABELS = ["heart", "star", "nothing"]
@@ -89,16 +89,21 @@ class Turns:
         thread = Thread.made[-1]
         network = SimpleNamespace(labels=LABELS)
         thread.engine = thread.engine or SimpleNamespace(
-            network=network, label=LABELS.__getitem__, explainer=SimpleNamespace(signed=False)
+            network=network,
+            label=LABELS.__getitem__,
+            name="zplus",
+            also=(),
+            explainer=SimpleNamespace(signed=False, signs=(False,)),
         )
         frame = thread.frames.newest()
         result = SimpleNamespace(
-            scores=np.array([scores.get(name, 0.0) for name in LABELS], np.float32)
+            scores=np.array([scores.get(name, 0.0) for name in LABELS], np.float32),
+            maps=[SimpleNamespace(strength=np.zeros((8, 8), np.int8), scale=0.0)],
+            region=SimpleNamespace(box=(8, 0, 56, 48), inner=(0, 0, 8, 8)),
         )
-        empty = Panel("zplus", np.zeros((8, 8), np.float32), False)
-        finding = ExplainedPicture(frame.value, (8, 0, 56, 48), (empty,))
+        request = SimpleNamespace(target="all")
         thread.maps.put(
-            SimpleNamespace(frame=frame, result=result, engine=thread.engine, finding=finding),
+            ExplainedFrame(frame, frame.value, request, thread.engine, result),
             frame.time,
         )
 
@@ -294,7 +299,7 @@ def test_a_clip_is_shown_with_its_own_maps_unless_they_come_too_late(turns):
     turns.answer(heart=1.0)
     pair = Thread.made[-1].maps.newest().value
     turns.turn(0.2)
-    assert shown[-1].picture is pair.frame.value and shown[-1].explained is pair
+    assert shown[-1].picture is shown[-1].explained.picture is pair.frame.value
     turns.kiosk.network._waiting_since = None
     number = pair.frame.number
     until(lambda: turns.turn(0.2) and turns.kiosk.network.submitted > number + 13)

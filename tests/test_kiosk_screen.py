@@ -153,10 +153,7 @@ def test_what_is_drawn_where(exhibit):
     picture = np.full((480, 640, 3), 90, np.uint8)
     strength = np.zeros((48, 48), np.float32)
     strength[20:28, 20:28] = 1.0
-    made = SimpleNamespace(
-        frame=SimpleNamespace(value=picture),
-        finding=ExplainedPicture(picture, (80, 0, 560, 480), (Panel("zplus", strength, False),)),
-    )
+    made = ExplainedPicture(picture, (80, 0, 560, 480), (Panel("zplus", strength, False),))
     stage = ScreenArtist(Look("fire", 1.0, "heat", "hold"))
     view = ScreenContent(picture, made, exhibit.attract(0, 0.0))
     canvas = stage.draw((720, 1280), view, exhibit.captions[0], QUIET, 0.0)

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from faults.server import MjpegServer
 from program import opened_window, screenshot, start, with_display, xdotool
-from viewer import Viewer, found, green_square
+from viewer import Viewer, explained_frame, green_square
 
 from realtime_lrp import config
-from realtime_lrp.commands.live import figures
 from realtime_lrp.commands.live import run as live
-from realtime_lrp.realtime import capture
+from realtime_lrp.realtime import capture, meter
 
 NAMES = {
     "frames_captured", "frames_shown", "frames_dropped", "maps", "display_fps", "maps_per_s",
@@ -86,7 +85,7 @@ def test_the_overlay_stays_on_what_moves(follow, offset):
     drawn = np.zeros((60, 60, 3), np.float32)
     drawn[23:37, 20:35, 1] = 1  # rows 92 to 148, columns 120 to 180 of the box from 40 to 280
     viewer.capture.frames.put(first.value, first.time)
-    viewer.maps.put(found(first, drawn, (40, 0, 280, 240)), first.time)
+    viewer.maps.put(explained_frame(first, drawn, (40, 0, 280, 240)), first.time)
     viewer.view.step()
     viewer.capture.frames.put(second.value, second.time)
     viewer.view.step()
@@ -117,14 +116,14 @@ def test_what_was_captured_and_not_drawn_at_the_end_was_dropped():
 def test_the_meter_counts_steps_a_second(monkeypatch):
     """Ten numbers a second, and a number that does not change does not count."""
     now = [0.0]
-    monkeypatch.setattr(figures.time, "monotonic", lambda: now[0])
-    meter = figures.Meter()
+    monkeypatch.setattr(meter.time, "monotonic", lambda: now[0])
+    rate = meter.Meter()
     for tick in range(100):
         now[0] = tick * 0.05
-        meter.reached(tick // 2)
-    assert meter.rate() == pytest.approx(10)
+        rate.reached(tick // 2)
+    assert rate.rate() == pytest.approx(10)
     now[0] += 10
-    assert meter.rate() < 3, "what stands still has no rate"
+    assert rate.rate() < 3, "what stands still has no rate"
 
 
 @pytest.mark.release
@@ -230,7 +229,7 @@ def test_pyav_and_opencv_live_together(display):
 def test_a_mirror_turns_the_live_picture(tiny_model, monkeypatch):
     """The synthetic disc starts on the right and is shown on the left."""
     pictures = []
-    monkeypatch.setattr(live, "_unseen", pictures.append)
+    monkeypatch.setattr(live, "_show_nowhere", pictures.append)
     live.run(settings(tiny_model, "synthetic", **{"--mirror": True}), duration_s=0.2)
     red = (pictures[0][..., 0] > 200) & (pictures[0][..., 2] < 90)
     assert np.argwhere(red)[:, 1].mean() < 320

@@ -11,10 +11,11 @@ from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.realtime import engine_cache as engine_caches
 from realtime_lrp.realtime import explaining as relevance_thread
-from realtime_lrp.realtime.explaining import first_request
+from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.faithfulness import covered
-from realtime_lrp.realtime.latest import Slot
+from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.realtime.viewer.drawing import MapDrawer
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view.overlay import intensity
 
@@ -81,7 +82,7 @@ class Running:
 def test_further_maps_come_from_the_same_pass_and_are_those_of_explainers_alone(engine, frames):
     """Also the sums, and the score that is explained."""
     also = ("guided_backprop", "grad_cam", "zplus")
-    both = engine.with_settings(settings(), also)
+    both = engine.with_settings(settings(**{"--composite": "zplus"}), also)
     (result,) = both.explain(frames[:1])
     x = engine.network.prepare(result.region.extract(frames[0])[None])
     for one, name in zip(result.maps, ("zplus", *also), strict=True):
@@ -115,8 +116,8 @@ def test_the_workshop_makes_what_is_asked_while_the_old_map_goes_on(frames):
         choice = running.thread.request.choice
         running.ask(choice=replace(choice, method="guided_backprop"))
         while (made := running.explain(frames[1])).engine is first.engine:
-            assert made.finding.panels[0].name == "zplus"
-        assert made.finding.panels[0].name == "guided_backprop"
+            assert made.names[0] == "zplus"
+        assert made.names[0] == "guided_backprop"
         alone = engines.Engine(settings(**{"--method": "guided_backprop"}))
         (right,) = alone.explain([frames[1]])
         np.testing.assert_allclose(made.result.relevance, right.relevance, rtol=1e-4, atol=1e-6)
@@ -159,8 +160,7 @@ def test_what_cannot_be_prepared_is_told_once_and_the_rest_goes_on(frames, tiny_
         running.ask(choice=replace(choice, also=also))
         running.wait(lambda: running.thread.engine_cache.refused())
         running.wait(lambda: running.explain(frames[2]).engine.also)
-        panels = running.thread.maps.newest().value.finding.panels
-        assert [one.name for one in panels] == ["epsilon_plus_flat", "gradient"]
+        assert running.thread.maps.newest().value.names == ("epsilon_plus_flat", "gradient")
 
 
 def test_only_so_many_engines_are_kept(engine, monkeypatch):
@@ -192,7 +192,7 @@ def test_a_frozen_frame_is_explained_once_for_each_request(frames):
         made = running.thread.maps.newest().value
         assert made.frame is frozen and made.request.target == 3
         (right,) = made.engine.with_settings(settings(**{"--target": "3"})).explain([frames[0]])
-        assert made.explained[0] == pytest.approx(float(right.scores[3]), abs=1e-6)
+        assert made.result.explained[0] == pytest.approx(float(right.scores[3]), abs=1e-6)
 
 
 def test_patches_change_the_score_and_what_it_was_is_told(frames):
@@ -220,8 +220,8 @@ def test_the_probe_runs_beside_the_map(frames):
         for picture in frames[:3]:
             made = running.explain(picture)
         assert made.scores[0][0] == "heart"
-        assert made.flipped.whole > 0.9
-        assert made.flipped.relevant < made.flipped.at_random - 0.3
+        assert made.probed.whole > 0.9
+        assert made.probed.relevant < made.probed.at_random - 0.3
 
 
 def test_the_probe_begins_anew_with_each_stroke_of_the_brush(frames):
@@ -242,25 +242,42 @@ def test_the_probe_begins_anew_with_each_stroke_of_the_brush(frames):
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_scale_and_average_follow_the_maps_before_but_not_in_sync(frames, alone):
+def test_scale_and_average_follow_the_maps_before_but_not_in_sync(engine, frames, alone):
     """By hand: the scale keeps nine tenths, the map half of what was; raw maps keep nothing."""
-    chosen = settings()
-    chosen = chosen.model_copy(
-        update={"overlay": chosen.overlay.model_copy(update={"average": 0.5})}
-    )
-    with Running(chosen, alone=alone) as running:
-        made = [running.explain(picture) for picture in (frames[0], frames[14])]
-    maps = [one.result.maps[0] for one in made]
-    inner = made[0].result.region.inner
+    request = first_request(settings())
+    explained, drawer = [], MapDrawer(average=0.5)
+    for picture in (frames[0], frames[14]):
+        (result,) = engine.explain([picture])
+        frame = Item(picture, len(explained) + 1, 0.0)
+        explained.append(ExplainedFrame(frame, picture, request, engine, result))
+    drawn = [drawer(one, alone) for one in explained]
+    assert drawer(explained[1], alone) is drawn[1], "asked again it is the same"
+    maps = [one.result.maps[0] for one in explained]
+    inner = explained[0].result.region.inner
     scale = 0.9 * maps[0].scale + 0.1 * maps[1].scale
     if alone:
         expected = intensity(maps[1].strength, inner)
     else:
         first = intensity(maps[0].strength, inner)
         expected = 0.5 * first + 0.5 * intensity(maps[1].strength, inner, maps[1].scale / scale)
-    np.testing.assert_allclose(made[1].finding.panels[0].intensity, expected, atol=1e-6)
-    (right,) = made[1].engine.explain([frames[14]])
-    np.testing.assert_allclose(made[1].result.relevance, right.relevance, atol=1e-6)
+    np.testing.assert_allclose(drawn[1].panels[0].intensity, expected, atol=1e-6)
+
+
+def test_another_target_or_engine_starts_the_scale_anew(engine, frames):
+    """As does going over to pairs; what was drawn before plays no part then."""
+    request = first_request(settings())
+    (first,), (second,) = engine.explain([frames[0]]), engine.explain([frames[14]])
+    frame = Item(frames[0], 1, 0.0)
+    own = intensity(second.maps[0].strength, second.region.inner)
+    other = engine.with_settings(settings(**{"--composite": "epsilon"}))
+    for change, alone in (
+        ({"request": replace(request, target=3)}, False), ({"engine": other}, False), ({}, True),
+    ):  # fmt: skip
+        drawer = MapDrawer(average=0.5)
+        before = ExplainedFrame(frame, frames[0], request, engine, first)
+        drawer(before)
+        after = replace(replace(before, result=second), **change)
+        np.testing.assert_array_equal(drawer(after, alone).panels[0].intensity, own)
 
 
 def test_an_error_after_the_first_map_is_told_and_it_tries_again(frames, monkeypatch, caplog):

@@ -383,7 +383,7 @@ def test_what_is_kept_by_key_has_no_name_from_outside(tmp_path):
     chosen = chosen.model_copy(
         update={"live": chosen.live.model_copy(update={"folder": str(tmp_path)})}
     )
-    name = Keeper(chosen, None, False)._name(".png")
+    name = Keeper(chosen, None, False)._free_name(".png")
     assert name.parent == tmp_path.resolve()
     assert re.fullmatch(r"realtime_lrp-\d{8}-\d{6}\.png", name.name)
 

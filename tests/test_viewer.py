@@ -1,4 +1,4 @@
-"""What keys and the mouse change, what is drawn, and the figures beside it."""
+"""What the view shows: pictures, maps, menus, and the figures beside them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,20 +6,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from viewer import Viewer, engine_of, found
+from viewer import Viewer, engine_of, explained_frame
 
-from realtime_lrp.commands.live import figures
-from realtime_lrp.commands.live.controls import Controls
-from realtime_lrp.commands.live.figures import Rates
 from realtime_lrp.engine.wording import describe_target
-from realtime_lrp.realtime.explaining import first_request
+from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
-from realtime_lrp.relevance.composites import COMPOSITES
-from realtime_lrp.relevance.methods import METHODS
+from realtime_lrp.realtime.viewer import figures
+from realtime_lrp.realtime.viewer.drawing import MapDrawer
 from realtime_lrp.view import keys, menus
 from realtime_lrp.view.colormaps import COLORMAPS
 from realtime_lrp.view.hud import WARNING, Bar, Legend, Row, column_width, draw_column, percent
-from realtime_lrp.view.scene import Artist, ExplainedPicture, Look, Panel, Scene, places
+from realtime_lrp.view.scene import Artist, ExplainedPicture, Look, Panel, Scene, picture_boxes
 from realtime_lrp.view.window.window import Mouse
 
 GREY = np.full((120, 160, 3), 90, np.uint8)
@@ -36,21 +33,12 @@ def drawn_at(row, column, size=60):
 def seen(viewer, scores=(0.7, 0.2, 0.1), **more):
     """A frame and its map are shown."""
     frame = viewer.frame(GREY)
-    viewer.maps.put(found(frame, drawn_at(30, 30), BOX, scores, **more), frame.time)
+    viewer.maps.put(explained_frame(frame, drawn_at(30, 30), BOX, scores, **more), frame.time)
     viewer.view.step()
     return viewer
 
 
 # The key table
-
-
-def test_every_key_has_one_action_and_every_action_a_method():
-    """And the first composites have a digit each."""
-    all_keys = [key for group in keys.BINDINGS.values() for one in group for key in one.keys]
-    assert len(all_keys) == len(set(all_keys))
-    for key, action in keys.ACTIONS.items():
-        assert callable(getattr(Controls, action)), key
-    assert list(keys.COMPOSITE_KEYS.values()) == list(COMPOSITES)[: len(keys.COMPOSITE_KEYS)]
 
 
 @pytest.mark.parametrize(
@@ -91,153 +79,41 @@ def test_the_help_shows_every_line_within_the_screen(size):
 # The list of classes
 
 
+def typed(listed, *names):
+    """The list after keys."""
+    for key in names:
+        listed = listed.press(key)
+    return listed
+
+
 def test_the_list_of_classes_is_narrowed_and_walked_through():
     """Letters anywhere in the name, digits from the front of the number, arrows, Backspace."""
     listed = menus.ClassList([(7, "heart"), (3, "star fish"), (31, "Säge")], np.zeros(32))
     assert listed.chosen() == 7
-    listed.press("Down")
-    assert listed.chosen() == 3
-    for key in ("a", "r"):
-        listed.press(key)
-    assert [one[0] for one in listed.found()] == [7, 3]
-    listed.press("BackSpace")
-    listed.press("BackSpace")
-    listed.press("3")
-    assert [one[0] for one in listed.found()] == [3, 31]
-    listed.press("Page_Down")
-    assert listed.chosen() == 31
-    listed.press("BackSpace")
-    listed.press("ä")
-    assert listed.chosen() == 31
-    listed.press("space")
-    assert listed.chosen() is None and listed.found() == []
+    assert typed(listed, "Down").chosen() == 3
+    letters = typed(listed, "Down", "a", "r")
+    assert [one[0] for one in letters.found()] == [7, 3]
+    number = typed(letters, "BackSpace", "BackSpace", "3")
+    assert [one[0] for one in number.found()] == [3, 31]
+    assert typed(number, "Page_Down").chosen() == 31
+    umlaut = typed(number, "BackSpace", "ä")
+    assert umlaut.chosen() == 31
+    nothing = typed(umlaut, "space")
+    assert nothing.chosen() is None and nothing.found() == []
 
 
 @pytest.mark.parametrize("size", [(240, 320), (720, 1280)])
 def test_a_long_list_keeps_the_cursor_on_the_screen(size):
     """The chosen one of a thousand is drawn in the colour of the cursor."""
     listed = menus.ClassList([(n, f"class {n}") for n in range(1000)], np.zeros(1000))
-    for _ in range(500):
-        listed.press("Down")
+    listed = typed(listed, *["Down"] * 500)
     canvas = np.zeros((*size, 3), np.uint8)
-    listed.draw(canvas)
+    menus.draw_class_list(canvas, listed)
     assert listed.chosen() == 500
     assert (np.abs(canvas.astype(int) - WARNING).sum(-1) < 30).sum() > 20
 
 
-# Controls
-
-
-def test_the_target_is_all_the_best_locked_or_one_against_another():
-    """By keys alone, and no choice but the precision's changes."""
-    viewer = seen(Viewer())
-    asked = lambda: viewer.relevance.request.target  # noqa: E731
-    assert asked() == "all"
-    for keys_, target in (
-        ("t", "top1"), ("t", "all"), ("t", "top1"), ("d", 0), ("v", "0 - 1"), ("v", 0),
-        ("d", "top1"), ("v", "0 - 1"), ("v", "top1"), ("v", "0 - 1"), ("t", "all"), ("d", 0),
-    ):  # fmt: skip
-        viewer.press(*keys_)
-        assert asked() == target, keys_
-    wide = seen(Viewer(), (0.1, 0.5, 0.1, 0.1, 0.2), labels="abcde")
-    wide.press("t", "t")
-    assert wide.relevance.request.target == "top5"
-    wide.press("d", "v")
-    assert wide.relevance.request.target == "1 - 4"
-
-
-def test_against_each_other_auto_precision_gets_an_engine_of_its_own():
-    """Both signs add up then; with a fixed precision the same engine does it."""
-    viewer = seen(Viewer())
-    viewer.press("v")
-    assert viewer.relevance.request.choice.against
-    viewer.press("t")
-    assert not viewer.relevance.request.choice.against
-    fixed = seen(Viewer(**{"--precision": "float32"}))
-    fixed.press("v")
-    assert not fixed.relevance.request.choice.against
-
-
-def test_a_class_is_chosen_from_the_list():
-    """Enter explains it, Tab sets the present one against it, Esc leaves everything."""
-    viewer = seen(Viewer())
-    viewer.press("l", "s", "t", "Return")
-    assert viewer.relevance.request.target == 1 and viewer.controls.menu is None
-    viewer.press("l", "c", "u", "Tab")
-    assert viewer.relevance.request.target == "1 - 2"
-    viewer.press("l", "q", "x", "Return")
-    assert viewer.controls.menu and not viewer.controls.ended, "letters are letters in the list"
-    viewer.press("Escape")
-    assert viewer.controls.menu is None and viewer.relevance.request.target == "1 - 2"
-
-
-def test_methods_composites_panels_and_random_weights_are_chosen():
-    """What the relevance thread is asked for after each key."""
-    viewer = Viewer()
-    choice = lambda: viewer.relevance.request.choice  # noqa: E731
-    assert (choice().method, choice().composite) == ("lrp", "epsilon_plus_flat")
-    for key, name in keys.COMPOSITE_KEYS.items():
-        viewer.press(key)
-        assert (choice().method, choice().composite) == ("lrp", name)
-    walked = []
-    for _ in METHODS:
-        viewer.press("b")
-        walked.append(choice().method)
-    assert walked == [*list(METHODS)[1:], "lrp"]
-    viewer.press("n")
-    assert choice().method == list(METHODS)[-1]
-    viewer.press("p", "x", "g", "a")
-    assert choice().also == ("guided_backprop", "grad_cam")
-    assert choice().random and choice().channels == "rgb"
-    assert viewer.relevance.request.probe and viewer.controls.tiled
-    viewer.press("p", "x", "g", "a")
-    assert choice().also == () and not choice().random and choice().channels == "grey"
-
-
-def test_what_cannot_be_prepared_goes_back_to_what_is_shown():
-    """The request, not only the picture; another choice in the meantime stays."""
-    viewer = seen(Viewer())
-    shown = viewer.relevance.request.choice
-    viewer.press("p")
-    asked = viewer.relevance.request.choice
-    viewer.controls.refuse(asked, "there is no ReLU", replace(shown, also=()))
-    assert viewer.relevance.request.choice == shown and not viewer.controls.tiled
-    assert viewer.controls.said == "there is no ReLU"
-    viewer.press("p", "2")
-    viewer.controls.refuse(asked, "too late", shown)
-    assert viewer.relevance.request.choice.composite == "epsilon" and viewer.controls.tiled
-
-
-def test_a_target_by_name_is_the_locked_class():
-    """As the configuration names it; v and d know it."""
-    viewer = seen(Viewer(**{"--target": "star"}))
-    assert viewer.relevance.request.target == 1
-    viewer.press("v")
-    assert viewer.relevance.request.target == "1 - 0"
-    viewer.press("v", "d")
-    assert viewer.relevance.request.target == "top1"
-    contrast = seen(Viewer(**{"--target": "cup - rest"}))
-    assert contrast.relevance.request.target == "2 - rest"
-    assert describe_target(engine_of(("heart", "star", "cup")), "2 - rest") == "cup - rest"
-
-
-def test_the_settings_ask_for_what_is_shown():
-    """A viewer that begins with them shows the same."""
-    viewer = seen(Viewer())
-    viewer.press("2", "t", "d", "m", "k", "-", "o", "y", "g")
-    again = Controls(viewer.controls.settings(), first_request(viewer.controls.settings()))
-    assert again.look == viewer.controls.look and again.mirror
-    assert again.request.choice == viewer.relevance.request.choice
-    assert again.request.target == str(viewer.relevance.request.target) == "0"
-
-
-def test_a_patch_goes_when_the_picture_gets_another_size():
-    """It would lie elsewhere."""
-    viewer = seen(Viewer())
-    viewer.press(Mouse(80, 60, "left"))
-    assert viewer.relevance.request.mask is not None
-    viewer.frame(np.full((60, 80, 3), 90, np.uint8))
-    assert viewer.relevance.request.mask is None
+# The steps of the view
 
 
 def test_in_sync_a_step_shows_the_picture_when_its_map_is_there():
@@ -246,59 +122,16 @@ def test_in_sync_a_step_shows_the_picture_when_its_map_is_there():
     for _ in range(2):
         viewer.capture.frames.put(GREY, 1.0)
     first = viewer.capture.frames.newest()
-    viewer.maps.put(found(first, drawn_at(30, 30), BOX), 1.0)
+    viewer.maps.put(explained_frame(first, drawn_at(30, 30), BOX), 1.0)
     viewer.view.step()
     viewer.press(".")
     viewer.capture.frames.put(GREY, 2.0)
     viewer.view.step()
-    assert viewer.relevance.request.frame.number == 3 and viewer.view.frame.number == 2
-    viewer.maps.put(found(viewer.relevance.request.frame, drawn_at(30, 30), BOX), 2.0)
+    assert viewer.request.frame.number == 3 and viewer.view.frame.number == 2
+    viewer.maps.put(explained_frame(viewer.request.frame, drawn_at(30, 30), BOX), 2.0)
     viewer.view.step()
-    assert viewer.view.frame.number == 3 and viewer.view.scene.finding is not None
+    assert viewer.view.frame.number == 3 and viewer.view.scene.explained is not None
     assert viewer.stats.frames_shown == 2
-
-
-def test_drawing_is_changed_at_once():
-    """Colour map, opacity, style and follow: the look, not the request."""
-    viewer = seen(Viewer())
-    before = viewer.relevance.request
-    names = []
-    for _ in range(7):
-        viewer.press("k")
-        names.append(viewer.controls.look.colormap)
-    assert names == ["bwr", "coldnhot", "fire", "gray", "hot", "icefire", None]
-    viewer.press("j")
-    assert viewer.controls.look.colormap == "icefire"
-    viewer.press(*"++++")
-    assert viewer.controls.look.opacity == 1.0
-    viewer.press(*"-" * 15)
-    assert viewer.controls.look.opacity == 0.0
-    viewer.press("o", "o")
-    assert viewer.controls.look.style == "off"
-    assert viewer.relevance.request is before
-    viewer.press("y", "y")
-    assert viewer.controls.look.follow == "sync" and viewer.relevance.request.alone
-    viewer.press("y")
-    assert viewer.controls.look.follow == "flow" and not viewer.relevance.request.alone
-
-
-def test_figures_help_full_screen_and_the_end():
-    """Escape closes the help first."""
-    viewer = Viewer(figures=True)
-    viewer.press("8")
-    assert viewer.controls.parts == {"rates", "setting"}
-    viewer.press("i")
-    assert viewer.controls.parts == set()
-    viewer.press("i", "9", "0")
-    assert viewer.controls.parts == {"answer"}
-    viewer.press("z")
-    assert viewer.window.full == 1
-    viewer.press("h", "Escape")
-    assert not viewer.controls.helping and not viewer.controls.ended
-    viewer.press("Escape")
-    assert viewer.controls.ended
-    viewer.press("c", "s", "r")
-    assert viewer.controls.wanted == ["source", "snapshot", "record"]
 
 
 def test_a_frozen_picture_stays_while_the_camera_goes_on():
@@ -306,48 +139,73 @@ def test_a_frozen_picture_stays_while_the_camera_goes_on():
     viewer = Viewer()
     first = viewer.frame(GREY)
     viewer.press("f")
-    assert viewer.asked == [("pause", True)] and viewer.relevance.request.frame is first
+    assert viewer.told == [("pause", True)] and viewer.request.frame is first
     for _ in range(3):
         assert viewer.frame(GREY + 1) is first
     viewer.press(".")
     viewer.view.step()
-    assert viewer.view.frame.number == 4 and viewer.relevance.request.frame.number == 4
+    assert viewer.view.frame.number == 4 and viewer.request.frame.number == 4
     viewer.frame(GREY)
     assert viewer.view.frame.number == 4
     viewer.press("space")
     viewer.view.step()
-    assert viewer.view.frame.number == 5 and viewer.relevance.request.frame is None
-    assert viewer.asked == [("pause", True), ("step",), ("pause", False)]
+    assert viewer.view.frame.number == 5 and viewer.request.frame is None
+    assert viewer.told == [("pause", True), ("step",), ("pause", False)]
     viewer.view.finish()
     assert (viewer.stats.frames_captured, viewer.stats.frames_shown) == (5, 3)
     assert viewer.stats.frames_dropped == 2
     viewer.press("e", "w")
-    assert viewer.asked[3:] == [("skip", 1), ("skip", -1)]
+    assert viewer.told[3:] == [("skip", 1), ("skip", -1)]
 
 
 def test_patches_are_painted_where_the_mouse_is():
-    """On a canvas twice as large as the picture, and off its middle."""
+    """On a canvas twice as large as the picture, and off its middle; beside it nothing happens."""
     viewer = Viewer(size=(240, 400))
     viewer.frame(GREY)
-    x0, y0, x1, y1 = places(viewer.view.scene)[0]
-    assert (x0, y0, x1, y1) == (40, 0, 360, 240)
+    assert picture_boxes(viewer.view.scene) == [(40, 0, 360, 240)]
     viewer.press(Mouse(40 + 2 * 50, 2 * 30, "left"))
-    mask = viewer.relevance.request.mask
+    mask = viewer.request.mask
     assert mask.shape == (120, 160)
     assert tuple(np.argwhere(mask).mean(0).round()) == (30, 50)
-    radius = np.sqrt(mask.sum() / np.pi)
-    assert radius == pytest.approx(0.06 * 120, abs=1)
-    viewer.press("]", "]", Mouse(340, 200, "left"), Mouse(340, 200, ""))
-    assert np.sqrt((viewer.relevance.request.mask.sum() - mask.sum()) / np.pi) > 1.5 * radius
     viewer.view.step()
     canvas = viewer.shown[-1]
     assert (canvas[60, 140] == 128).all() and (canvas[60, 200] == 90).all()
-    viewer.press("m")
-    np.testing.assert_array_equal(viewer.relevance.request.mask[:, ::-1][mask], True)
-    viewer.press("m", Mouse(140, 60, "right"), Mouse(10, 10, "left"))
-    assert not viewer.relevance.request.mask[30, 50]
-    viewer.press("BackSpace")
-    assert viewer.relevance.request.mask is None
+    viewer.press(Mouse(10, 10, "left"))
+    assert viewer.request.mask is mask
+    viewer.press(Mouse(40 + 2 * 50, 2 * 30, "right"))
+    assert viewer.request.mask is None
+
+
+def test_the_window_s_events_reach_the_state():
+    """Keys and strokes in their order; a button that is let go paints nothing; the X ends it."""
+    viewer = Viewer(size=(240, 400))
+    viewer.frame(GREY)
+    viewer.window.heard += ["t", Mouse(140, 60, "left"), Mouse(300, 60, ""), "z", "2"]
+    assert viewer.loop.turn()
+    assert viewer.request.target == "top1" and viewer.request.choice.composite == "epsilon"
+    assert tuple(np.argwhere(viewer.request.mask).mean(0).round()) == (30, 50)
+    assert viewer.window.full == 1
+    viewer.window.closed = True
+    assert not viewer.loop.turn()
+
+
+def test_a_key_before_the_first_picture_is_carried_out_with_it():
+    """What has to be done outside waits; nothing fails."""
+    viewer = Viewer()
+    viewer.window.heard += ["z"]
+    assert viewer.loop.turn() and viewer.window.full == 0
+    viewer.frame(GREY)
+    assert viewer.loop.turn() and viewer.window.full == 1
+
+
+def test_a_source_without_files_says_so():
+    """A camera, for example."""
+    viewer = Viewer()
+    viewer.frame(GREY)
+    viewer.capture.__class__ = Capture
+    viewer.press("e")
+    assert viewer.state.notice.text == "this source has no files to go through"
+    assert viewer.told == []
 
 
 def test_what_is_covered_is_grey_and_a_mask_of_another_size_covers_nothing():
@@ -366,13 +224,13 @@ def test_a_change_of_colour_shows_on_a_frozen_picture():
     """The map is coloured anew though no other comes."""
     viewer = Viewer(**{"--opacity": 1})
     frame = viewer.frame(GREY)
-    viewer.maps.put(found(frame, drawn_at(30, 30)[..., 1], BOX), frame.time)
+    viewer.maps.put(explained_frame(frame, drawn_at(30, 30)[..., 1], BOX), frame.time)
     viewer.press("f")
     viewer.view.step()
     fire = viewer.shown[-1][60, 80]
     viewer.press("j", "j")
     viewer.view.step()
-    assert viewer.controls.look.colormap == "hot"
+    assert viewer.state.look.colormap == "hot"
     assert (viewer.shown[-1][60, 80] == 255).all() and (fire == (255, 187, 0)).all()
 
 
@@ -381,7 +239,7 @@ def test_a_map_of_a_picture_of_another_size_is_not_drawn():
     viewer = seen(Viewer(**{"--opacity": 1}))
     assert (viewer.shown[-1] == (0, 255, 0)).all(-1).any()
     viewer.frame(np.full((60, 80, 3), 90, np.uint8))
-    assert viewer.view.scene.finding is None
+    assert viewer.view.scene.explained is None
     assert not (viewer.shown[-1] == (0, 255, 0)).all(-1).any()
 
 
@@ -389,10 +247,10 @@ def test_a_map_of_a_picture_of_another_size_is_not_drawn():
 def test_zero_relevance_leaves_the_canvas_as_the_picture(style, rng):
     """But for the faint outline of the region."""
     picture = rng.integers(0, 256, (120, 160, 3), np.uint8)
-    finding = ExplainedPicture(
+    explained_picture = ExplainedPicture(
         picture, BOX, (Panel("zplus", np.zeros((60, 60), np.float32), False),)
     )
-    scene = Scene((120, 160), picture, finding, False, Look(None, 1.0, style, "flow"))
+    scene = Scene((120, 160), picture, explained_picture, False, Look(None, 1.0, style, "flow"))
     canvas = Artist().draw(scene)
     np.testing.assert_array_equal(canvas[1:-1, 21:139], picture[1:-1, 21:139])
     np.testing.assert_array_equal(canvas[:, 140:], picture[:, 140:])
@@ -403,9 +261,9 @@ def test_contours_run_around_what_is_strong():
     y, x = np.indices((100, 100)) - 49.5
     drawn = (np.hypot(x, y) < 20).astype(np.float32)
     picture = np.full((400, 400, 3), 90, np.uint8)
-    finding = ExplainedPicture(picture, (0, 0, 400, 400), (Panel("zplus", drawn, False),))
+    explained_picture = ExplainedPicture(picture, (0, 0, 400, 400), (Panel("zplus", drawn, False),))
     canvas = Artist().draw(
-        Scene((400, 400), picture, finding, False, Look("hot", 1.0, "contour", "hold"))
+        Scene((400, 400), picture, explained_picture, False, Look("hot", 1.0, "contour", "hold"))
     )
     rows, columns = np.nonzero(np.abs(canvas.astype(int) - 90).sum(-1) > 150)
     radius = np.hypot(rows - 199.5, columns - 199.5)
@@ -425,7 +283,7 @@ def test_panels_stand_side_by_side_with_the_figures_beside_them():
         (720, 1280), picture, ExplainedPicture(picture, BOX, panels), True,
         Look(None, 1.0, "heat", "hold"), block, block,
     )  # fmt: skip
-    boxes = places(scene)
+    boxes = picture_boxes(scene)
     assert len(boxes) == 4
     taken = np.zeros((720, 1280), int)
     for x0, y0, x1, y1 in boxes:
@@ -489,10 +347,11 @@ def test_the_legend_shows_the_colours_from_end_to_end():
     frame = Viewer().frame(GREY)
     signed = ExplainedPicture(GREY, BOX, (Panel("epsilon", np.zeros((9, 9), np.float32), True),))
     look = Look(None, 1.0, "heat", "flow")
-    legend = figures.setting(replace(found(frame, drawn_at(30, 30), BOX), finding=signed), look)[-1]
+    made = explained_frame(frame, drawn_at(30, 30), BOX)
+    legend = figures.setting_rows(made, signed, look)[-1]
     assert legend == Legend("icefire", "against", "for")
     gradient = replace(signed, panels=(replace(signed.panels[0], name="guided_backprop"),))
-    legend = figures.setting(replace(found(frame, drawn_at(30, 30), BOX), finding=gradient), look)
+    legend = figures.setting_rows(made, gradient, look)
     assert legend[-1] == Legend("icefire", "lowers it", "raises it")
     canvas = np.zeros((720, 1280, 3), np.uint8)
     draw_column(canvas, [(legend[-1],)], 0)
@@ -521,8 +380,10 @@ def test_passing_lines_are_on_the_screen_and_not_in_what_is_kept():
 
 def test_one_value_is_no_share():
     """A network with a single linear output."""
-    made = found(Viewer().frame(GREY), drawn_at(30, 30), BOX, scores=(35.2,), labels=("metres",))
-    assert figures.answer(made) == (Row("metres", "35.2"),)
+    made = explained_frame(
+        Viewer().frame(GREY), drawn_at(30, 30), BOX, scores=(35.2,), labels=("metres",)
+    )
+    assert figures.answer_bars(made) == (Row("metres", "35.2"),)
 
 
 def test_the_limit_is_named():
@@ -530,17 +391,17 @@ def test_the_limit_is_named():
     for captured, shown, maps, limit in (
         (30, 30, 30, "camera"), (30, 30, 5, "network"), (30, 12, 5, "drawing"),
     ):  # fmt: skip
-        rates = Rates()
+        rates = figures.Rates()
         for meter, rate in ((rates.captured, captured), (rates.shown, shown), (rates.maps, maps)):
             meter.rate = lambda rate=rate: float(rate)
-        assert rates.limit == limit
+        assert rates.limit(paired=False) == limit
 
 
 def setting_of(**more):
     """The rows of a setting by name."""
     frame = Viewer().frame(GREY)
-    made = found(frame, drawn_at(30, 30), BOX, **more)
-    rows = figures.setting(made, Look(None, 1.0, "heat", "flow"))
+    made = explained_frame(frame, drawn_at(30, 30), BOX, **more)
+    rows = figures.setting_rows(made, MapDrawer(0.0)(made), Look(None, 1.0, "heat", "flow"))
     return {row.name: row for row in rows if isinstance(row, Row)}
 
 
@@ -551,7 +412,7 @@ def setting_of(**more):
 )  # fmt: skip
 def test_relevance_that_is_lost_is_marked(total, precision, kept):
     """1 % of what began at the output, 5 % in bfloat16."""
-    rows = setting_of(totals=(total,), engine=engine_of(("a", "b", "c"), precision))
+    rows = setting_of(total=total, engine=engine_of(("a", "b", "c"), precision))
     assert rows["relevance"].value == f"{total:.3g} of 0.7 ({100 * total / 0.7:.0f} %)"
     assert rows["relevance"].warn is not kept
 
@@ -565,9 +426,9 @@ def test_the_setting_says_what_explains_the_answer():
     assert "map" not in rows
     random = setting_of(engine=engine_of(("a", "b", "c"), **{"--weights": "random"}))
     assert random["weights"].warn
-    gradient = setting_of(totals=(None,))
+    gradient = setting_of(engine=engine_of(("a", "b", "c"), name="gradient"))
     assert "relevance" not in gradient
-    little = setting_of(totals=(0.0,), explained=(3e-37, 3e-37))
+    little = setting_of(total=0.0, score=(3e-37, 3e-37))
     assert little["relevance"] == Row("relevance", "about 0")
     engine = engine_of(("heart", "star", "cup"))
     assert describe_target(engine, "0 - 2") == "heart - cup"
@@ -578,13 +439,12 @@ def test_the_setting_says_what_explains_the_answer():
 def test_the_answer_shows_what_patches_change_and_a_locked_class():
     """Bars with the probability without patches; the target's, where it is not among the best."""
     frame = Viewer().frame(GREY)
-    made = found(frame, drawn_at(30, 30), BOX, uncovered=[0.9, 0.05, 0.05])
-    assert figures.answer(made)[0] == Bar("heart", pytest.approx(0.7), 0.9)
+    made = explained_frame(frame, drawn_at(30, 30), BOX, uncovered=[0.9, 0.05, 0.05])
+    assert figures.answer_bars(made)[0] == Bar("heart", pytest.approx(0.7), 0.9)
     labels, scores = "abcdefg", (0.3, 0.2, 0.2, 0.15, 0.1, 0.04, 0.01)
     request = SimpleNamespace(target=6, mask=None)
-    locked = found(frame, drawn_at(30, 30), BOX, scores, labels, request=request)
-    locked.scores[:] = locked.scores[:5]
-    assert figures.answer(locked)[5] == Bar("g", pytest.approx(0.01))
+    locked = explained_frame(frame, drawn_at(30, 30), BOX, scores, labels, request=request)
+    assert figures.answer_bars(locked)[5] == Bar("g", pytest.approx(0.01))
 
 
 def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
@@ -607,7 +467,8 @@ def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
     # its border, of whose pixels a fifth is white
     assert flipped.relevant == pytest.approx(1 - (1600 + 4 * 20) / 42**2, abs=0.02)
     assert flipped.at_random == pytest.approx(0.9, abs=0.06)
-    rows = figures.faithfulness(found(Viewer().frame(GREY), drawn, BOX, flipped=flipped))
+    rows = figures.probe_rows(explained_frame(Viewer().frame(GREY), drawn, BOX, probed=flipped))
     assert rows[-1].name == "faithfulness" and not rows[-1].warn
     worse = ProbeResult(0, 0.9, 0.8, 0.7)
-    assert figures.faithfulness(found(Viewer().frame(GREY), drawn, BOX, flipped=worse))[-1].warn
+    rows = figures.probe_rows(explained_frame(Viewer().frame(GREY), drawn, BOX, probed=worse))
+    assert rows[-1].warn

@@ -309,11 +309,12 @@ class Disk:
 
 def test_the_next_source_is_gone_over_to_by_key(monkeypatch, tmp_path):
     """From 30 frames a second to 15; frames count on. Keys before the first picture do no harm."""
-    stats, seen, handle = tmp_path / "s.json", [], live.Controls.handle
+    stats, seen, send = tmp_path / "s.json", [], live.View.send
 
-    def noted(controls, event):
-        seen.append((time.monotonic(), controls._capture.frames.count))
-        handle(controls, event)
+    def noted(view, event):
+        if isinstance(event, live.KeyPressed):
+            seen.append((time.monotonic(), view._capture.frames.count))
+        return send(view, event)
 
     def script(window):
         yield from "rsfdv"
@@ -321,7 +322,7 @@ def test_the_next_source_is_gone_over_to_by_key(monkeypatch, tmp_path):
             yield from window.pictures(count)
             yield key
 
-    monkeypatch.setattr(live.Controls, "handle", noted)
+    monkeypatch.setattr(live.View, "send", noted)
     run_scripted(script, tmp_path, stats=stats)
     rates = [
         (last - first) / (until - since) for (since, first), (until, last) in (seen[5:7], seen[7:9])

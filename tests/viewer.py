@@ -6,14 +6,16 @@ from types import SimpleNamespace
 import numpy as np
 
 from realtime_lrp import config
-from realtime_lrp.commands.live.controls import Controls
-from realtime_lrp.commands.live.view import View
+from realtime_lrp.commands.live.run import Loop, Mirror
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.realtime.viewer.events import KeyPressed
+from realtime_lrp.realtime.viewer.state import Answer, first_state
+from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.relevance.targets import TargetResolver
-from realtime_lrp.view.scene import ExplainedPicture, Panel
+from realtime_lrp.view.window.window import Mouse
 
 
 class Files(Capture):
@@ -23,39 +25,62 @@ class Files(Capture):
 
 
 class Viewer:
-    """A view and its controls.
+    """A view in its loop, a step at a time.
 
     Attributes:
       shown: every canvas.
       maps: where maps are put.
-      asked: what the capture was told: ("pause", True), ("step",), ("skip", 1).
+      told: what the capture was told: ("pause", True), ("step",), ("skip", 1).
     """
 
-    def __init__(self, captured_before=0, size=None, figures=False, **options):
+    def __init__(self, captured_before=0, size=None, figures=False, average=None, **options):
         chosen = config.load(options=options, command="live").config
+        if average is not None:
+            overlay = chosen.overlay.model_copy(update={"average": average})
+            chosen = chosen.model_copy(update={"overlay": overlay})
         self.capture, self.maps = Files(lambda stop: None), Slot()
         for _ in range(captured_before):
             self.capture.frames.put(np.zeros((8, 8, 3), np.uint8), time.monotonic())
-        self.stats, self.shown, self.asked = Stats("CPU", "float32"), [], []
-        request = first_request(chosen)
-        self.relevance = SimpleNamespace(maps=self.maps, doing="", request=request)
-        self.window = SimpleNamespace(full=0)
-        self.window.toggle_full_screen = lambda: setattr(self.window, "full", self.window.full + 1)
+        self.stats, self.shown, self.told = Stats("CPU", "float32"), [], []
+        state = first_state(chosen, first_request(chosen))
+        self.relevance = SimpleNamespace(
+            maps=self.maps, doing="", request=state.request, engine_cache=None,
+            check=lambda **_: None,
+        )  # fmt: skip
         for name in ("pause", "step", "skip"):
-            setattr(self.capture, name, lambda *words, name=name: self.asked.append((name, *words)))
-        self.controls = Controls(chosen, request)
-        self.controls.attach(self.capture, self.relevance, self.window)
-        if not figures:
-            self.controls.parts = set()
+            setattr(self.capture, name, lambda *words, name=name: self.told.append((name, *words)))
+        self.window = SimpleNamespace(full=0, heard=[], closed=False)
+        self.window.events = lambda: [self.window.heard.pop(0) for _ in list(self.window.heard)]
+        self.window.toggle_full_screen = lambda: setattr(self.window, "full", self.window.full + 1)
         self.view = View(
-            self.capture, self.relevance, self.stats, self.controls, self.shown.append,
+            state, self.capture, self.relevance, self.stats, self.shown.append,
             size and (lambda: size),
         )  # fmt: skip
+        if not figures:
+            self.press("i")
+        keeper = SimpleNamespace(record=lambda *_: None, news=lambda: "")
+        self.loop = Loop(
+            self.view, self.capture, self.relevance, keeper, [], Mirror(False), self.window
+        )
+
+    @property
+    def state(self):
+        """The viewer's state."""
+        return self.view.state
+
+    @property
+    def request(self):
+        """What the relevance thread is asked for."""
+        return self.relevance.request
 
     def press(self, *keys):
-        """Presses keys one after the other."""
+        """Presses keys one after the other, or the mouse."""
         for key in keys:
-            self.controls.handle(key)
+            if isinstance(key, Mouse):
+                self.view.paint(key.x, key.y, key.button == "left")
+                continue
+            for command in self.view.send(KeyPressed(key)):
+                self.loop.perform(command)
 
     def frame(self, picture):
         """A new frame comes and is shown."""
@@ -64,41 +89,61 @@ class Viewer:
         return self.view.frame
 
 
-def engine_of(labels, precision="float32", **settings):
-    """What figures and controls ask of an engine."""
+def engine_of(labels, precision="float32", signs=(False,), name="epsilon_plus_flat", **settings):
+    """What figures and view ask of an engine."""
     chosen = config.load(options=settings, command="live").config
     return SimpleNamespace(
         label=lambda index: labels[index],
         explainer=SimpleNamespace(
-            classes=len(labels), canonical=TargetResolver(len(labels), labels).canonical
+            classes=len(labels),
+            canonical=TargetResolver(len(labels), labels).canonical,
+            signs=signs,
         ),
         settings=chosen,
-        composite="epsilon_plus_flat",
-        name="epsilon_plus_flat",
+        name=name,
+        also=(),
         precision=precision,
         device="CPU",
-        network=SimpleNamespace(name="shapes"),
+        computed=f"{precision} on CPU",
+        network=SimpleNamespace(name="shapes", labels=labels),
     )
 
 
-def found(
-    frame, drawn, box, scores=(0.7, 0.2, 0.1), labels=("heart", "star", "cup"), request=None, **more
-):
-    """A finished map of a frame."""
-    scores = np.array(scores, np.float32)
-    order = np.argsort(-scores)
-    facts = {
-        "uncovered": None, "explained": (0.7, 0.7), "totals": (0.7,), "flipped": None,
-        "engine": engine_of(labels),
-    }  # fmt: skip
+def explained_frame(
+    frame, strength, box, scores=(0.7, 0.2, 0.1), labels=("heart", "star", "cup"), request=None,
+    score=(0.7, 0.7), total=0.7, engine=None, **more
+):  # fmt: skip
+    """A frame with a map: strength in [0, 1], scale 1."""
+    rows, columns = strength.shape[:2]
+    result = SimpleNamespace(
+        scores=np.array(scores, np.float32),
+        explained=score,
+        region=SimpleNamespace(box=box, inner=(0, 0, columns, rows)),
+        maps=[
+            SimpleNamespace(
+                strength=np.rint(127 * strength).astype(np.int8), scale=1.0, total=total
+            )
+        ],
+    )
     return ExplainedFrame(
         frame=frame,
+        picture=frame.value,
         request=request or SimpleNamespace(target="top1", mask=None),
-        result=SimpleNamespace(scores=scores),
-        finding=ExplainedPicture(frame.value, box, (Panel("epsilon_plus_flat", drawn, False),)),
-        scores=[(labels[n], float(scores[n])) for n in order],
-        **(facts | more),
+        engine=engine or engine_of(labels),
+        result=result,
+        **more,
     )
+
+
+def as_strength(intensity):
+    """Strengths int8 of values in [-1, 1]."""
+    return np.rint(127 * intensity).astype(np.int8)
+
+
+def answer(scores=(0.7, 0.2, 0.1), labels=("heart", "star", "cup"), asked="top1"):
+    """The network's answer."""
+    target = TargetResolver(len(labels), labels).canonical(asked)
+    return Answer(np.array(scores, np.float32), tuple(labels), asked, target)
 
 
 def green_square(canvas):

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,12 +25,10 @@ from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
 from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.view.overlay import SMOOTHING, Scale, intensity
-from realtime_lrp.view.scene import Box, ExplainedPicture, Panel
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
-    from realtime_lrp.engine.result import Result, ResultMap
+    from realtime_lrp.engine.result import Result
     from realtime_lrp.relevance.explainer import Explainer
 
 STOP_S = 2.0
@@ -63,7 +61,6 @@ class MapRequest:
       frame: the one to explain; None is the newest.
       mask: bool [H, W], what of it is covered; or None.
       probe: whether the faithfulness probe runs.
-      alone: whether each map is scaled by itself and not averaged with those before.
     """
 
     choice: EngineChoice
@@ -71,69 +68,57 @@ class MapRequest:
     frame: Item[np.ndarray] | None = None
     mask: np.ndarray | None = None
     probe: bool = False
-    alone: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class ExplainedFrame:
-    """A finished map, or several of the same frame.
+    """A frame with its raw maps; nothing is scaled or coloured yet.
 
     Attributes:
-      frame: what it explains, as it was captured.
-      request: what was asked.
-      engine: what explained it.
+      frame: the frame as it was captured.
+      picture: uint8 [H, W, 3] RGB, what the network saw of it: with the painted patches.
+      request: what was asked for.
+      engine: explained it.
       result: the raw maps and scores.
-      finding: what is drawn of it.
-      scores: label and probability, best first, TOP of them.
-      uncovered: the probabilities of these labels without patches; None where there are none.
-      explained: the score that is explained, its magnitude as LRP counts it.
-      totals: the sum of each map where it has to be the explained score, else None.
-      flipped: what the faithfulness probe says, or None.
+      uncovered: without patches, the probability of each label in `scores`; None where there are
+        no patches.
+      probed: what the faithfulness probe found, or None.
     """
 
     frame: Item[np.ndarray]
+    picture: np.ndarray
     request: MapRequest
     engine: Engine
     result: Result
-    finding: ExplainedPicture
-    scores: list[tuple[str, float]]
-    uncovered: list[float] | None
-    explained: tuple[float, float]
-    totals: tuple[float | None, ...]
-    flipped: ProbeResult | None
+    uncovered: list[float] | None = None
+    probed: ProbeResult | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The method or composite of each map."""
+        return self.engine.name, *self.engine.also
+
+    @functools.cached_property
+    def scores(self) -> list[tuple[str, float]]:
+        """Label and probability of the best classes, best first, `TOP` of them."""
+        return top_scores(self.engine, self.result.scores, TOP)
+
+    @functools.cached_property
+    def totals(self) -> tuple[float | None, ...]:
+        """The sum of each map that has to be the explained score, None for other maps."""
+        lrp = self.engine.settings.lrp
+        conserving = COMPOSITES.known() if not lrp.absorb_bias and lrp.keep >= 1 else ()
+        return tuple(
+            one.total if name in conserving else None
+            for one, name in zip(self.result.maps, self.names, strict=True)
+        )
 
     @functools.cached_property
     def conserved(self) -> list[bool]:
-        """Whether the sum of each map is what is explained, within the bound."""
-        explained, magnitude = self.explained
-        bound = WITHIN.get(self.engine.precision, 0.05) * magnitude
-        bound = max(bound, ROUNDING)
-        return [one is None or abs(one - explained) <= bound for one in self.totals]
-
-
-@dataclass
-class _Drawing:
-    """How maps of one kind are scaled and averaged from one to the next."""
-
-    kind: tuple[Engine, str | int, bool]
-    smoothing: float
-    average: float
-    scales: list[Scale] = field(default_factory=list)
-    before: list[np.ndarray] = field(default_factory=list)
-
-    def __call__(self, maps: tuple[ResultMap, ...], inner: Box) -> list[np.ndarray]:
-        self.scales = self.scales or [Scale(self.smoothing) for _ in maps]
-        made = [
-            intensity(one.strength, inner, one.scale / scale(one.scale))
-            for one, scale in zip(maps, self.scales, strict=True)
-        ]
-        if self.average and self.before and self.before[0].shape == made[0].shape:
-            made = [
-                self.average * old + (1 - self.average) * new
-                for old, new in zip(self.before, made, strict=True)
-            ]
-        self.before = made
-        return made
+        """Whether the sum of each map is the explained score, within the bound."""
+        explained, magnitude = self.result.explained
+        bound = max(WITHIN.get(self.engine.precision, 0.05) * magnitude, ROUNDING)
+        return [total is None or abs(total - explained) <= bound for total in self.totals]
 
 
 @dataclass(frozen=True)
@@ -206,7 +191,6 @@ class RelevanceThread:
         self._last: tuple[int, MapRequest, Engine] | None = None
         self.failing = ""
         self._aimed: tuple[Explainer, str | int] | None = None
-        self._drawing: _Drawing | None = None
         self._probed: _Probed | None = None
         self._thread = threading.Thread(target=self._run, name="relevance", daemon=True)
 
@@ -319,46 +303,33 @@ class RelevanceThread:
 
     def _finish(self, begun: _Begun) -> None:
         (result,) = begun.results()
-        made = self._made(begun, result)
+        explained = self._explained(begun, result)
         seconds = time.monotonic() - begun.time
         if not self._stats.maps:
             log.info("first map after %.1f s of preparation", seconds)
         self.failing, self._failures = "", 0
         self._stats.map_made(1, seconds)
-        self.maps.put(made, begun.frame.time)
+        self.maps.put(explained, begun.frame.time)
         if self.engine_cache and self.engine_cache.preparing:
             self._stop.wait(seconds)  # half the time for what is waited for
 
-    def _made(self, begun: _Begun, result: Result) -> ExplainedFrame:
-        engine, request, region = begun.engine, begun.request, result.region
-        kind = engine, request.target, request.alone
-        if self._drawing is None or self._drawing.kind != kind:
-            average = 0.0 if request.alone else self._config.overlay.average
-            self._drawing = _Drawing(kind, 0.0 if request.alone else SMOOTHING, average)
-        shown = self._drawing(result.maps, region.inner)
-        names = (engine.name, *engine.also)
-        panels = tuple(map(Panel, names, shown, engine.explainer.signs))
-        sums = _conserving(engine, names)
+    def _explained(self, begun: _Begun, result: Result) -> ExplainedFrame:
+        engine, region = begun.engine, result.region
         uncovered = None
         if begun.picture is not begun.frame.value:
             order = np.argsort(-result.scores)[:TOP]
             uncovered = engine.scores(region.extract(begun.frame.value)[None])[0, order].tolist()
         return ExplainedFrame(
             frame=begun.frame,
-            request=request,
+            picture=begun.picture,
+            request=begun.request,
             engine=engine,
             result=result,
-            finding=ExplainedPicture(begun.picture, region.box, panels),
-            scores=top_scores(engine, result.scores, TOP),
             uncovered=uncovered,
-            explained=result.explained,
-            totals=tuple(
-                one.total if sum_ else None for one, sum_ in zip(result.maps, sums, strict=True)
-            ),
-            flipped=self._flipped(begun, result) if request.probe else None,
+            probed=self._probe_result(begun, result) if begun.request.probe else None,
         )
 
-    def _flipped(self, begun: _Begun, result: Result) -> ProbeResult:
+    def _probe_result(self, begun: _Begun, result: Result) -> ProbeResult:
         region, request = result.region, begun.request
         first = str(begun.engine.explainer.canonical(request.target)).split(" - ")[0]
         asked = int(first) if first.isdecimal() else int(np.argmax(result.scores))
@@ -375,14 +346,6 @@ class RelevanceThread:
         )
 
 
-def _conserving(engine: Engine, names: tuple[str, ...]) -> list[bool]:
-    """Which of the maps has to sum to the explained score: those of LRP with nothing left out."""
-    lrp = engine.settings.lrp
-    if lrp.absorb_bias or lrp.keep < 1:
-        return [False] * len(names)
-    return [name in COMPOSITES.known() for name in names]
-
-
 def first_request(config: Config) -> MapRequest:
     """What the configuration asks for."""
     lrp = config.lrp
@@ -393,7 +356,7 @@ def first_request(config: Config) -> MapRequest:
         random=config.model.weights == "random",
         against=explained_against(config, lrp.target),
     )
-    return MapRequest(choice, lrp.target, alone=config.overlay.follow == "sync")
+    return MapRequest(choice, lrp.target)
 
 
 def explained_against(config: Config, target: str | int) -> bool:

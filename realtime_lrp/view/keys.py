@@ -1,7 +1,7 @@
 """The keys and the mouse of the live viewer, once: what they are called and what they do.
 
-The help screen and the table in docs/live.md are made of `BINDINGS`; what an action does is the
-method of that name in `commands/live/controls.py`.
+The help screen and the table in docs/live.md are made from `BINDINGS`. What an action does is in
+`realtime/viewer/actions.py`.
 """
 
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
         ("g", "channels", "map in grey (summed) or in RGB (each channel)"),
         ("o", "style", "heat, contours, no map"),
         ("y", "follow", "carry the map along, hold it, or show pairs only"),
-        ("m", "mirrored", "mirror left and right"),
+        ("m", "mirror", "mirror left and right"),
     ),
     "The picture": _group(
         ("f space", "freeze", "freeze, go on"),

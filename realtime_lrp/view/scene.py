@@ -1,8 +1,4 @@
-"""What stands on the screen, as data, and the one place that draws it.
-
-A `Scene` holds all that a canvas is made of: drawn twice it gives the same pixels, also in another
-process (`results/snapshot.py`).
-"""
+"""A canvas as data (`Scene`), and `Artist`, which draws it: the same scene, the same pixels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +13,10 @@ from realtime_lrp.view.overlay import Box, Overlay, coloured, lay_into
 from realtime_lrp.view.text import darken, draw_text, fitted
 
 BACKGROUND = 24
+"""The grey around pictures."""
+
 GAP = 2
+"""Pixels between pictures side by side."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +24,10 @@ class Look:
     """How maps are drawn.
 
     Attributes:
-      colormap: its name; None is by the map's signs.
+      colormap: its name; None goes by the map's signs.
       opacity: 0 to 1, of the strongest relevance.
       style: "heat", "contour" or "off".
-      follow: "flow", "hold" or "sync", see `overlay.follow`.
+      follow: "flow", "hold" or "sync", see `overlay.follow` of the configuration.
     """
 
     colormap: str | None
@@ -39,7 +38,7 @@ class Look:
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """A map to be drawn.
+    """A map that is ready to be coloured.
 
     Attributes:
       name: the method or composite that it comes from.
@@ -54,7 +53,7 @@ class Panel:
 
 @dataclass(frozen=True, eq=False)
 class ExplainedPicture:
-    """What was found in a picture.
+    """A picture with its maps.
 
     Attributes:
       picture: uint8 [H, W, 3] RGB, the one that was explained.
@@ -69,13 +68,14 @@ class ExplainedPicture:
 
 @dataclass(frozen=True)
 class Scene:
-    """A canvas before it is drawn.
+    """What a canvas is drawn of.
 
     Attributes:
       size: rows and columns of the canvas.
       picture: uint8 [H, W, 3] RGB.
-      finding: made for the picture, or for another one of its size; or None.
-      tiled: whether the picture and all maps stand side by side, else the first map over it.
+      explained: the maps, made for this picture or an earlier one of its size; or None.
+      tiled: whether the picture and all maps stand side by side. Else the first map lies over the
+        picture.
       look: how maps are drawn.
       left: figures in the left column.
       right: figures in the right column.
@@ -84,7 +84,7 @@ class Scene:
 
     size: tuple[int, int]
     picture: np.ndarray
-    finding: ExplainedPicture | None
+    explained: ExplainedPicture | None
     tiled: bool
     look: Look
     left: tuple[Block, ...] = ()
@@ -92,16 +92,16 @@ class Scene:
     notice: str = ""
 
     @property
-    def maps(self) -> tuple[Panel, ...]:
-        """The maps that have a tile of their own beside the picture; none where it stands alone."""
-        return self.finding.panels if self.tiled and self.finding else ()
+    def panels(self) -> tuple[Panel, ...]:
+        """The maps that stand beside the picture; none where the picture stands alone."""
+        return self.explained.panels if self.tiled and self.explained else ()
 
 
 class Artist:
-    """Draws scenes; keeps what the next one of the same finding needs again."""
+    """Draws scenes. Keeps the coloured maps for further scenes of the same explained picture."""
 
     def __init__(self) -> None:
-        self._finding: ExplainedPicture | None = None
+        self._explained: ExplainedPicture | None = None
         self._colours: tuple[str | None, float] | None = None
         self._overlays: list[Overlay] = []
         self._follower: Follower | None = None
@@ -110,55 +110,55 @@ class Artist:
         """The canvas, uint8 [*size, 3] RGB."""
         rows, columns = scene.size
         canvas = np.full((rows, columns, 3), BACKGROUND, np.uint8)
-        overlays = self._overlays_of(scene)
-        boxes = places(scene)
+        overlays = self._overlays_for(scene)
+        boxes = picture_boxes(scene)
         names = [""] * len(boxes)
-        over: list[Overlay | None] = [overlays[0] if overlays else None]
-        if scene.maps:
-            over = [None, *overlays]
-            names = ["picture", *(panel.name for panel in scene.maps)]
+        shown: list[Overlay | None] = [overlays[0] if overlays else None]
+        if scene.panels:
+            shown = [None, *overlays]
+            names = ["picture", *(panel.name for panel in scene.panels)]
         picture = _scaled(scene.picture, boxes[0])
         style = scene.look.style
-        for box, overlay, name in zip(boxes, over, names, strict=True):
+        for box, overlay, name in zip(boxes, shown, names, strict=True):
             x0, y0, x1, y1 = box
             tile = canvas[y0:y1, x0:x1]
             tile[:] = picture
             if overlay and style != "off":
-                lay_into(tile, _moved(overlay, scene.picture.shape, box), style)
-            _caption(canvas, name, box)
-        _columns(canvas, scene)
+                lay_into(tile, _scaled_overlay(overlay, scene.picture.shape, box), style)
+            _draw_caption(canvas, name, box)
+        _draw_columns(canvas, scene)
         draw_notice(canvas, scene.notice)
         return canvas
 
-    def _overlays_of(self, scene: Scene) -> list[Overlay]:
-        """The finding's overlays where they belong on the scene's picture."""
-        finding, look = scene.finding, scene.look
-        if finding is None:
+    def _overlays_for(self, scene: Scene) -> list[Overlay]:
+        """The coloured maps, moved to where they belong on the picture of the scene."""
+        explained, look = scene.explained, scene.look
+        if explained is None:
             return []
         colours = (look.colormap, look.opacity)
-        if finding is not self._finding or colours != self._colours:
-            self._finding, self._colours, self._follower = finding, colours, None
-            self._overlays = [_overlay(panel, finding.box, look) for panel in finding.panels]
-        if look.follow != "flow" or scene.picture is finding.picture or look.style == "off":
+        if explained is not self._explained or colours != self._colours:
+            self._explained, self._colours, self._follower = explained, colours, None
+            self._overlays = [_overlay(panel, explained.box, look) for panel in explained.panels]
+        if look.follow != "flow" or scene.picture is explained.picture or look.style == "off":
             return self._overlays
-        self._follower = self._follower or Follower(finding.picture, self._overlays)
+        self._follower = self._follower or Follower(explained.picture, self._overlays)
         return self._follower(scene.picture)
 
 
-def places(scene: Scene) -> list[Box]:
-    """Where the picture stands on the canvas: once, or once for each tile."""
+def picture_boxes(scene: Scene) -> list[Box]:
+    """Where the picture stands on the canvas: once, or side by side once for each tile."""
     rows, columns = scene.size
-    tiles = 1 + len(scene.maps)
-    if scene.maps and (scene.left or scene.right):
+    tiles = 1 + len(scene.panels)
+    if scene.panels and (scene.left or scene.right):
         columns -= column_width(columns)
-    grid = max(range(1, tiles + 1), key=lambda n: _tile_scale(scene, columns, rows, n, tiles))
-    down = -(-tiles // grid)
-    width, height = columns // grid, rows // down
-    offset, gap = scene.size[1] - columns, GAP if tiles > 1 else 0
+    across = max(range(1, tiles + 1), key=lambda n: _tile_scale(scene, columns, rows, n, tiles))
+    down = -(-tiles // across)
+    width, height = columns // across, rows // down
+    left, gap = scene.size[1] - columns, GAP if tiles > 1 else 0
     return [
         _centred(
             scene.picture.shape,
-            (offset + n % grid * width, n // grid * height, width, height),
+            (left + n % across * width, n // across * height, width, height),
             gap,
         )
         for n in range(tiles)
@@ -166,12 +166,13 @@ def places(scene: Scene) -> list[Box]:
 
 
 def _tile_scale(scene: Scene, columns: int, rows: int, across: int, tiles: int) -> float:
+    """How much the picture is enlarged with so many tiles across."""
     height, width = scene.picture.shape[:2]
     return min(columns / across / width, rows / -(-tiles // across) / height)
 
 
 def _centred(shape: Sequence[int], room: tuple[int, int, int, int], gap: int) -> Box:
-    """Where a picture of this shape stands in x, y, width, height."""
+    """The box of a picture of this shape in the middle of x, y, width, height."""
     x, y, width, height = room
     scale = min((width - gap) / shape[1], (height - gap) / shape[0])
     w, h = max(1, round(shape[1] * scale)), max(1, round(shape[0] * scale))
@@ -187,8 +188,8 @@ def _scaled(picture: np.ndarray, box: Box) -> np.ndarray:
     return cv2.resize(picture, size, interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
 
 
-def _moved(overlay: Overlay, shape: Sequence[int], box: Box) -> Overlay:
-    """A overlay made for a picture of this shape, for that picture scaled to a box."""
+def _scaled_overlay(overlay: Overlay, shape: Sequence[int], box: Box) -> Overlay:
+    """The overlay of a picture of this shape, for that picture scaled to a box."""
     across, down = (box[2] - box[0]) / shape[1], (box[3] - box[1]) / shape[0]
     x0, y0, x1, y1 = overlay.box
     x0, x1 = round(x0 * across), max(round(x0 * across) + 1, round(x1 * across))
@@ -200,7 +201,7 @@ def _overlay(panel: Panel, box: Box, look: Look) -> Overlay:
     return coloured(panel.intensity, look.colormap or by_sign(panel.signed), look.opacity, box)
 
 
-def _caption(canvas: np.ndarray, name: str, box: Box) -> None:
+def _draw_caption(canvas: np.ndarray, name: str, box: Box) -> None:
     if name:
         size = figure_size(*canvas.shape[:2])
         x0, y0, x1, _ = box
@@ -209,9 +210,9 @@ def _caption(canvas: np.ndarray, name: str, box: Box) -> None:
         draw_text(canvas, text, (x0 + size // 2, y0 + round(1.15 * size)), size)
 
 
-def _columns(canvas: np.ndarray, scene: Scene) -> None:
+def _draw_columns(canvas: np.ndarray, scene: Scene) -> None:
     width = canvas.shape[1]
-    if scene.maps:
+    if scene.panels:
         draw_column(canvas, (*scene.right, *scene.left), 0)
         return
     draw_column(canvas, scene.left, 0)

@@ -29,6 +29,7 @@ from realtime_lrp.realtime.capture import OpenSource
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.realtime.viewer.drawing import MapDrawer
 from realtime_lrp.system import memory
 from realtime_lrp.video.presence import Presence
 from realtime_lrp.view.exhibit import Page
@@ -108,6 +109,7 @@ class Kiosk:
         open_clips = functools.partial(ClipSource, kiosk.clips, self._note_error)
         self._clip = SourcePart("clip", open_clips, lambda picture: picture, self.budget)
         self.network = RelevancePart(config, stats, self.budget, now)
+        self._draw_maps = MapDrawer(config.overlay.average)
         self._presentation = Presentation(config, captions, self._note_error)
         self.state, self.card = self._machine.state, "starting"
         self._open = True
@@ -301,12 +303,13 @@ class Kiosk:
         return explained if behind <= MAX_CLIP_LAG_S * self._config.kiosk.attract_fps else None
 
     def _content(self, explained: ExplainedFrame | None, now: float) -> ScreenContent:
+        maps = self._draw_maps(explained, self._config.overlay.follow == "sync")
         # A clip's pictures are too far apart for a map to follow the motion between them.
         with_own_map = explained is not None and self._shown_source == "clip"
         shown = explained.frame if explained and with_own_map else self._shown
         return ScreenContent(
             picture=shown.value if shown else None,
-            explained=explained if self._answer.belongs_to(explained) else None,
+            explained=maps if self._answer.belongs_to(explained) else None,
             page=self._page(now),
             fault=self._fault if self.state == State.CARD else None,
             privacy=self._visitor.privacy(now),

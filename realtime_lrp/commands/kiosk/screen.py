@@ -11,7 +11,6 @@ import numpy as np
 from realtime_lrp.commands.kiosk.captions import Captions, with_seconds
 from realtime_lrp.commands.kiosk.lock import ExitLock
 from realtime_lrp.commands.kiosk.restarts import Fault
-from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.view.exhibit import (
     BACKGROUND,
     Box,
@@ -23,7 +22,7 @@ from realtime_lrp.view.exhibit import (
     visible_part,
 )
 from realtime_lrp.view.pad import draw_pad
-from realtime_lrp.view.scene import Artist, Look, Scene
+from realtime_lrp.view.scene import Artist, ExplainedPicture, Look, Scene
 
 MAX_ROWS = 1080
 """Pixels of the canvas's shorter side, at most; it is stretched to larger screens."""
@@ -44,7 +43,7 @@ class ScreenContent:
 
     Attributes:
       picture: uint8 [H, W, 3] RGB, or None.
-      explained: its newest map, or None.
+      explained: its newest map, ready for drawing, or None.
       page: what is shown beside it.
       fault: whose card is laid over both, or None.
       privacy: whether the privacy card is shown.
@@ -52,7 +51,7 @@ class ScreenContent:
     """
 
     picture: np.ndarray | None
-    explained: ExplainedFrame | None
+    explained: ExplainedPicture | None
     page: Page
     fault: Fault | None = None
     privacy: bool = False
@@ -125,13 +124,12 @@ class ScreenArtist:
             draw_card(canvas, card.title, text, _drift(now, CARD_DRIFT * min(size)))
 
     def _draw_picture(
-        self, canvas: np.ndarray, box: Box, picture: np.ndarray, explained: ExplainedFrame | None
+        self, canvas: np.ndarray, box: Box, picture: np.ndarray, explained: ExplainedPicture | None
     ) -> None:
-        if explained and explained.frame.value.shape != picture.shape:
+        if explained and explained.picture.shape != picture.shape:
             explained = None
-        finding = explained.finding if explained else None
         rows, columns = picture.shape[:2]
-        region = finding.box if finding else _square(rows, columns)
+        region = explained.box if explained else _square(rows, columns)
         x0, y0, x1, y1 = box
         room = y1 - y0, x1 - x0
         part = visible_part((rows, columns), region, room)
@@ -140,7 +138,7 @@ class ScreenArtist:
             Scene(
                 size=(max(1, round(rows * scale)), max(1, round(columns * scale))),
                 picture=picture,
-                finding=finding,
+                explained=explained,
                 tiled=False,
                 look=self._look,
             )

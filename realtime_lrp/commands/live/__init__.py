@@ -1,11 +1,11 @@
 """`live`: camera, relevance and window, each at its own pace.
 
     capture thread -> [newest frame] -> relevance thread -> [newest map] -> render loop -> window
-                            ^                  ^  engine_cache: prepares engines       |
-                            |                  +------- request -------+           |
-                            +-- source, freeze, step ----------- controls <- keys, mouse
+          ^                                  ^  engine cache                 |   ^
+          |                                  +------------ request ----------+   |
+          +---------------------------- commands ----------------------------- state <- events
 
-`run` wires it; `controls` is what keys and mouse change; `relevance` explains the newest frame, or
-the frozen one, as the request of the controls says; `engine_cache` prepares other methods; `view`
-composes what is shown, with the `figures`; `keeper` keeps it, with `snapshot`.
+`run` wires the parts and turns the loop; `sources` is the list that a key goes through; `keeper`
+writes recordings and snapshots. The viewer itself, its state, events and drawing, is
+`realtime.viewer`.
 """

@@ -1,4 +1,7 @@
-"""What is kept of a live view: recordings and pictures; failing to keep one never ends the view."""
+"""Saves what the live view shows, recordings and snapshots. A failed save never ends the view.
+
+Slow work runs in background threads; what became of it is told by `Keeper.news`.
+"""
 
 import logging
 import threading
@@ -10,149 +13,153 @@ from typing import Any
 
 import numpy as np
 
-from realtime_lrp.commands.live.view import View
 from realtime_lrp.config import Config, Settings
 from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.errors import Error, OutputError
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.latest import Item
+from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.results.records import map_record
 from realtime_lrp.results.snapshot import Snapshot, save_snapshot
 from realtime_lrp.system.atomic import check_output, stale_parts_in
 from realtime_lrp.video.recorder import Recorder, check_film
 
 STEM = "realtime_lrp"
-"""With this begins the name of everything that is kept by key."""
+"""How the names of files begin that are saved by key."""
 
 log = logging.getLogger(__name__)
 
 
 class Keeper:
-    """Keeps pictures and recordings of the view.
+    """Saves recordings and snapshots.
 
     Args:
       config: the effective configuration.
-      record: the film that is recorded from the first picture on, or None.
-      overwrite: whether that one may replace a file.
-      by_key: whether pictures and recordings may be kept by key.
+      record: the film that is recorded from the first map on, or None.
+      overwrite: whether that film may replace a file.
+      by_key: whether keys can save files.
 
     Attributes:
-      failure: why that film is not whole, or None.
+      failure: why that film is incomplete, or None.
 
     Raises:
-      UsageError: its name has another ending.
-      OutputError: it cannot be made.
+      UsageError: the name of the film has another ending.
+      OutputError: the film cannot be made.
     """
 
     def __init__(self, config: Config, record: Path | None, overwrite: bool, by_key: bool = True):
+        self.failure: Error | None = None
         self._config = config
-        self._target, self._overwrite = record, overwrite
+        self._asked_at_start = self._film = record
+        self._overwrite = overwrite
         self._recorder: Recorder | None = None
         self._threads: list[threading.Thread] = []
         self._names: set[Path] = set()
         self._news: deque[str] = deque()
         self._lines: list[str] = []
-        self._asked = record
-        self.failure: Error | None = None
-        self._row: tuple[ExplainedFrame, dict[str, Any]] | None = None
+        self._record_of: tuple[ExplainedFrame, dict[str, Any]] | None = None
         folder = Path(config.live.folder)
         if by_key:
             try:
                 check_output(folder / f"{STEM}.png", overwrite=True)
             except Error as error:
-                log.warning("keys cannot keep anything: %s", error)
+                log.warning("keys cannot save anything: %s", error)
         for part in stale_parts_in(folder, f"{STEM}-*.part"):
-            log.warning("%s is what a run that was ended left; rename it to keep it", part)
+            log.warning("%s is left of a run that was killed; rename it to keep it", part)
         if record:
             check_film(record, overwrite)
 
-    def take(self, view: View, canvas: np.ndarray) -> None:
-        """Records a canvas if a recording runs and there is a map.
+    def record(
+        self, canvas: np.ndarray, frame: Item[np.ndarray], explained: ExplainedFrame
+    ) -> None:
+        """Appends a canvas to the recording, if one runs.
+
+        Args:
+          canvas: uint8 [H, W, 3] RGB.
+          frame: the frame that it shows.
+          explained: the newest maps.
 
         Raises:
-          OutputError: the first recording, asked for at the start, cannot be made.
-          TransferError: there is no room for it.
+          OutputError: the film that was asked for at the start cannot be made.
+          TransferError: there is no room for it on the disk.
         """
-        if view.map is None or view.frame is None:
-            return
-        if self._target and self._recorder is None:
-            self._recorder = Recorder(self._target, canvas.shape[:2], self._overwrite)
+        if self._film and self._recorder is None:
+            self._recorder = Recorder(self._film, canvas.shape[:2], self._overwrite)
         if self._recorder is None:
             return
-        self._recorder.put(canvas, time.monotonic(), self._described(view.frame, view.map))
+        self._recorder.put(canvas, time.monotonic(), self._sidecar_row(frame, explained))
         if self._recorder.trouble:
-            self._end_in_the_background()
+            self._end_recording()
 
-    def toggle(self, canvas_size: tuple[int, int]) -> str:
-        """Begins a recording, or ends the one that runs; a line for people."""
-        if self._target:
-            self._end_in_the_background()
+    def toggle(self, view: View) -> str:
+        """Starts a recording, or ends the one that runs; returns a notice."""
+        if self._film:
+            self._end_recording()
             return "recording ends"
+        if view.scene is None:
+            return "there is no picture yet"
         try:
-            target = self._name(".mp4")
-            self._recorder = Recorder(target, canvas_size)
+            film = self._free_name(".mp4")
+            self._recorder = Recorder(film, view.scene.size)
         except Error as error:
             return str(error)
-        self._target = target
-        return f"recording {target.name}"
+        self._film = film
+        return f"recording {film.name}"
 
-    def news(self) -> str:
-        """A line for the screen about what has been finished since the last call; or ""."""
-        return self._news.popleft() if self._news else ""
-
-    def snapshot(self, view: View, shown: Config) -> str:
-        """Keeps what is shown, with the configuration that asks for it; a line for people."""
-        if view.scene is None or view.canvas is None or view.map is None:
+    def snapshot(self, view: View) -> str:
+        """Saves what is shown, with the maps and the configuration; returns a notice."""
+        if view.scene is None or view.canvas is None or view.explained is None:
             return "there is no map yet"
         try:
-            target = self._name(".png")
+            target = self._free_name(".png")
         except Error as error:
             return str(error)
-        shot = _snapshot(view.canvas, view.scene.picture, view.map, Settings(shown, {}))
-        self._in_the_background(self._kept, target, shot)
-        return f"keeping {target.name}"
+        settings = Settings(view.state.settings(), {})
+        snapshot = _snapshot(view.canvas, view.scene.picture, view.explained, settings)
+        self._in_background(self._save_snapshot, target, snapshot)
+        return f"saving {target.name}"
+
+    def news(self) -> str:
+        """A notice about a file finished since the last call, or ""."""
+        return self._news.popleft() if self._news else ""
 
     def status(self) -> str:
-        """A line about the recording that runs; "" without one."""
+        """A line about the recording that runs, or ""."""
         recorder = self._recorder
         if recorder is None:
             return ""
         minutes, seconds = divmod(int(recorder.seconds), 60)
-        lost = f", {recorder.dropped} left out" if recorder.dropped else ""
-        return f"recording {minutes}:{seconds:02d}{lost}"
+        dropped = f", {recorder.dropped} left out" if recorder.dropped else ""
+        return f"recording {minutes}:{seconds:02d}{dropped}"
 
     def finish(self) -> list[str]:
-        """Ends everything.
-
-        Returns:
-          A line for each thing that was kept.
-        """
-        self._end_in_the_background()
+        """Ends the recording and waits for all files; returns a line for each."""
+        self._end_recording()
         for thread in self._threads:
             thread.join()
         return self._lines
 
-    def _in_the_background(self, work: Callable[..., None], *words: Any) -> None:
-        thread = threading.Thread(target=work, args=words, daemon=True)
+    def _in_background(self, work: Callable[..., None], *arguments: Any) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
         self._threads = [*filter(threading.Thread.is_alive, self._threads), thread]
         thread.start()
 
-    def _kept(self, target: Path, shot: Snapshot) -> None:
+    def _save_snapshot(self, target: Path, snapshot: Snapshot) -> None:
         try:
-            save_snapshot(target, shot)
+            save_snapshot(target, snapshot)
         except Error as error:
             self._news.append(str(error))
             return
         self._lines.append(f"picture -> {target} (and {target.with_suffix('.npz').name})")
-        self._news.append(f"kept: {target.name}")
+        self._news.append(f"saved {target.name}")
 
-    def _end_in_the_background(self) -> None:
+    def _end_recording(self) -> None:
         recorder, self._recorder = self._recorder, None
         if recorder:
-            self._in_the_background(self._finished, recorder, self._target == self._asked)
-        self._target = None
+            self._in_background(self._finish_film, recorder, self._film == self._asked_at_start)
+        self._film = None
 
-    def _finished(self, recorder: Recorder, asked_at_start: bool) -> None:
+    def _finish_film(self, recorder: Recorder, asked_at_start: bool) -> None:
         try:
             lines = recorder.finish()
             self._lines += lines
@@ -161,51 +168,53 @@ class Keeper:
             self.failure = error if asked_at_start else self.failure
             self._news.append(str(error))
 
-    def _name(self, suffix: str) -> Path:
-        """A new name in the configured folder, after date and time."""
+    def _free_name(self, suffix: str) -> Path:
+        """A new name in the configured folder, made of date and time."""
         folder = Path(self._config.live.folder).resolve()
         stem = time.strftime(f"{STEM}-%Y%m%d-%H%M%S")
         for number in range(1, 100):
             target = folder / f"{stem}{f'-{number}' if number > 1 else ''}{suffix}"
-            beside = target.with_suffix(".npz" if suffix == ".png" else ".jsonl")
-            if not (target in self._names or target.exists() or beside.exists()):
+            companion = target.with_suffix(".npz" if suffix == ".png" else ".jsonl")
+            if not (target in self._names or target.exists() or companion.exists()):
                 check_output(target, overwrite=False)
                 self._names.add(target)
                 return target
         raise OutputError(f"There is no free name in {str(folder)!r}.")
 
-    def _described(self, frame: Item[np.ndarray], made: ExplainedFrame) -> dict[str, Any]:
-        if self._row is None or self._row[0] is not made:
-            target = describe_target(made.engine, made.request.target, made.scores)
-            row = map_record(made.engine, target, made.result)
+    def _sidecar_row(self, frame: Item[np.ndarray], explained: ExplainedFrame) -> dict[str, Any]:
+        """The line of a recorded canvas; what depends on the map alone is computed once."""
+        if self._record_of is None or self._record_of[0] is not explained:
+            engine = explained.engine
+            target = describe_target(engine, explained.request.target, explained.scores)
+            row = map_record(engine, target, explained.result)
             row |= {
-                "method": made.engine.settings.lrp.method,
-                "map": made.engine.name,
-                "explained_score": made.explained[0],
-                "map_frame": made.frame.number,
+                "method": engine.settings.lrp.method,
+                "map": engine.name,
+                "explained_score": explained.result.explained[0],
+                "map_frame": explained.frame.number,
             }
-            self._row = made, row
+            self._record_of = explained, row
         now = time.monotonic()
         return {
-            **self._row[1],
+            **self._record_of[1],
             "captured_frame": frame.number,
             "picture_age_ms": round(1000 * (now - frame.time), 1),
-            "map_age_ms": round(1000 * (now - made.frame.time), 1),
+            "map_age_ms": round(1000 * (now - explained.frame.time), 1),
         }
 
 
 def _snapshot(
     canvas: np.ndarray, picture: np.ndarray, explained: ExplainedFrame, settings: Settings
 ) -> Snapshot:
-    engine, drawn = explained.engine, explained.finding
+    engine, result = explained.engine, explained.result
     return Snapshot(
         canvas=canvas,
         picture=picture,
-        explained_picture=None if drawn.picture is picture else drawn.picture,
+        explained_picture=None if explained.picture is picture else explained.picture,
         engine=engine,
         target=describe_target(engine, explained.request.target, explained.scores),
-        result=explained.result,
-        names=[panel.name for panel in drawn.panels],
+        result=result,
+        names=explained.names,
         computed={
             "method": engine.settings.lrp.method,
             "map": engine.name,
@@ -213,8 +222,8 @@ def _snapshot(
             "device": engine.device,
             "weights": engine.settings.model.weights,
             "probe": explained.request.probe,
-            "explained": explained.explained,
-            "sums": [one.total for one in explained.result.maps],
+            "explained": result.explained,
+            "sums": [one.total for one in result.maps],
         },
         settings=settings,
     )

@@ -1,28 +1,38 @@
-"""The live viewer from its start to its end: wires the parts and runs the render loop."""
+"""The live viewer from start to end: wires the parts and turns the render loop.
 
-import functools
+Each turn: what happened in the window becomes events, the commands in the state are carried out,
+the view draws, and what other parts have to tell becomes events again.
+"""
+
 from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
-from realtime_lrp.commands.live.controls import Controls
 from realtime_lrp.commands.live.keeper import Keeper
-from realtime_lrp.commands.live.view import View
+from realtime_lrp.commands.live.sources import SourceList
 from realtime_lrp.config import Config, check_names
-from realtime_lrp.errors import Error, UsageError, first_line, masked
-from realtime_lrp.realtime.capture import Capture, OpenSource
+from realtime_lrp.errors import Error, UsageError, first_line
+from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request
 from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.realtime.viewer.events import (
+    ChoiceRefused,
+    FileSkipped,
+    KeyPressed,
+    NoticeGiven,
+    SourceChanged,
+)
+from realtime_lrp.realtime.viewer.state import Command, first_state
+from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.system import memory
 from realtime_lrp.system.atomic import check_output
 from realtime_lrp.system.signals import stop_signals
-from realtime_lrp.video.cameras import CameraSettings
 from realtime_lrp.video.pictures import mirrored
-from realtime_lrp.video.sources import open_source
-from realtime_lrp.view.window.window import Window, require_display
+from realtime_lrp.view.window.window import Mouse, Window, require_display
 
 START_POLL_S = 0.02
+"""How often the start is checked for errors until the first frame comes."""
 
 
 def run(
@@ -33,18 +43,18 @@ def run(
     overwrite: bool = False,
     window: type = Window,
 ) -> list[str]:
-    """Runs until `q`, ESC, the window's X, SIGINT, SIGTERM or the end of the duration.
+    """Runs until `q`, Esc, the window's X, SIGINT, SIGTERM or the end of the duration.
 
     Args:
       config: the effective configuration.
       duration_s: seconds from the first map, or None.
-      stats: where the figures go, or None.
-      record: a film of what is shown, or None.
+      stats: the file that gets the figures, or None.
+      record: the film that gets what is shown, or None.
       overwrite: whether the film may replace a file.
-      window: what stands for the window, a class like `Window`.
+      window: the class of the window, `Window` or one like it.
 
     Returns:
-      A line for each thing that was kept, and one of figures, if there was a map.
+      A line for each file that was saved, and one of figures if there was a map.
 
     Raises:
       UsageError: a name that is not known, or two outputs of one name.
@@ -57,15 +67,12 @@ def run(
     windowed = config.live.display == "window"
     if windowed and window is Window:
         require_display()
-    if stats:
-        check_output(stats, overwrite=True)
-        if record and stats.resolve() in (record.resolve(), record.resolve().with_suffix(".jsonl")):
-            raise UsageError(f"--record and --stats would both write {str(stats)!r}.")
+    _check_outputs(stats, record)
     keeper = Keeper(config, record, overwrite, by_key=windowed)
-    request, figures = first_request(config), Stats("", "", reconnects=0)
-    controls, sources = Controls(config, request), _Sources(config)
-    capture = Capture(sources.opener(), lambda picture: mirrored(picture, controls.mirror))
-    relevance = RelevanceThread(config, capture.frames, request, figures, changeable=windowed)
+    figures, state = Stats("", "", reconnects=0), first_state(config, first_request(config))
+    sources, mirror = SourceList(config), Mirror(state.mirror)
+    capture = Capture(sources.opener(), mirror)
+    relevance = RelevanceThread(config, capture.frames, state.request, figures, windowed)
     with stop_signals() as stopped, ExitStack() as stack:
         stack.callback(keeper.finish)
         stack.enter_context(capture)
@@ -74,26 +81,12 @@ def run(
             capture.check()
             relevance.check(patient=windowed)
         shown = stack.enter_context(window()) if windowed and not stopped.is_set() else None
-        controls.attach(capture, relevance, shown)
         view = View(
-            capture, relevance, figures, controls,
-            shown.show if shown else _unseen, shown and (lambda: shown.size), keeper.status,
+            state, capture, relevance, figures,
+            shown.show if shown else _show_nowhere, shown and (lambda: shown.size), keeper.status,
         )  # fmt: skip
-        while not stopped.is_set():
-            capture.check()
-            relevance.check(patient=windowed)
-            for event in shown.events() if shown else ():
-                controls.handle(event)
-            if controls.ended or (shown and shown.closed):  # showing would open it again
-                break
-            canvas = view.step()
-            if canvas is not None:
-                keeper.take(view, canvas)
-            if news := keeper.news():
-                controls.say(news)
-            if refused := relevance.engine_cache and relevance.engine_cache.refused():
-                controls.refuse(*refused, relevance.choice)
-            _do_wanted(controls, keeper, view, sources, capture)
+        loop = Loop(view, capture, relevance, keeper, sources, mirror, shown)
+        while not stopped.is_set() and loop.turn():
             if duration_s is not None and figures.seconds() >= duration_s:
                 break
         view.finish()
@@ -111,47 +104,135 @@ def run(
     return lines
 
 
-class _Sources:
-    """The sources that a key goes through."""
+class Mirror:
+    """Mirrors the captured pictures while it is on; the capture thread calls it."""
 
-    def __init__(self, config: Config):
-        live = config.live
-        self._camera = CameraSettings(live.camera_size, live.camera_fps, live.camera_format)
-        self._all = list(dict.fromkeys([live.source, *live.sources]))
-        self._place = 0
+    def __init__(self, on: bool):
+        self.on = on
 
-    def opener(self) -> OpenSource:
-        """Opens the present source."""
-        return functools.partial(open_source, self._all[self._place], camera=self._camera)
-
-    def next(self, capture: Capture, controls: Controls) -> str:
-        """Goes over to the next source; a line for people."""
-        if len(self._all) < 2:
-            return "there is one source; name others with live.sources"
-        controls.forget_frame()
-        self._place = (self._place + 1) % len(self._all)
-        capture.switch(self.opener())
-        return f"source: {masked(self._all[self._place])}"
+    def __call__(self, picture: np.ndarray) -> np.ndarray:
+        return mirrored(picture, self.on)
 
 
-def _do_wanted(
-    controls: Controls, keeper: Keeper, view: View, sources: _Sources, capture: Capture
-) -> None:
-    """Does what keys asked for and the controls cannot."""
-    if view.scene is None:  # nothing is shown yet
-        return
-    wanted, controls.wanted = controls.wanted, []
-    for one in wanted:
+class Loop:
+    """The render loop: carries news to the state, and the state's commands to the parts.
+
+    Args:
+      view: holds the state and draws it.
+      capture: is paused, stepped and switched to other sources.
+      relevance: tells which engines cannot be had.
+      keeper: records and saves snapshots.
+      sources: the sources to go through.
+      mirror: mirrors what is captured.
+      window: where keys and mouse come from, or None.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        capture: Capture,
+        relevance: RelevanceThread,
+        keeper: Keeper,
+        sources: SourceList,
+        mirror: Mirror,
+        window: Window | None,
+    ):
+        self._view, self._capture, self._relevance = view, capture, relevance
+        self._keeper, self._sources, self._mirror = keeper, sources, mirror
+        self._window = window
+        self._due: list[Command] = []
+
+    def turn(self) -> bool:
+        """One turn; False when the viewer is to end.
+
+        Raises:
+          Error: capture or relevance thread cannot go on.
+        """
+        view, windowed = self._view, self._window is not None
+        self._capture.check()
+        self._relevance.check(patient=windowed)
+        self._hear_window()
+        if view.state.ended or (self._window and self._window.closed):
+            return False  # showing a picture would open the window again
+        canvas = view.step()
+        if canvas is not None and view.frame and view.explained:
+            self._keeper.record(canvas, view.frame, view.explained)
+        if news := self._keeper.news():
+            view.send(NoticeGiven(news))
+        cache = self._relevance.engine_cache
+        if refused := cache and cache.refused():
+            view.send(ChoiceRefused(*refused, self._relevance.choice))
+        return True
+
+    def _hear_window(self) -> None:
+        """Sends keys and mouse to the state, then carries out the commands."""
+        view = self._view
+        for heard in self._window.events() if self._window else ():
+            if not isinstance(heard, Mouse):
+                self._due += view.send(KeyPressed(heard))
+            elif heard.button:
+                view.paint(heard.x, heard.y, heard.button == "left")
+        self._mirror.on = view.state.mirror
+        if view.scene:  # nothing can be saved before something is shown
+            due, self._due = self._due, []
+            for command in due:
+                self.perform(command)
+
+    def perform(self, command: Command) -> None:
+        """Carries out a command; an error becomes a notice."""
         try:
-            if one == "snapshot":
-                controls.say(keeper.snapshot(view, controls.settings()))
-            elif one == "record":
-                controls.say(keeper.toggle(view.scene.size))
-            elif one == "source":
-                controls.say(sources.next(capture, controls))
+            self._perform(command)
         except Error as error:
-            controls.say(first_line(error))
+            self._view.send(NoticeGiven(first_line(error)))
+
+    def _perform(self, command: Command) -> None:
+        match command:
+            case Command.PAUSE | Command.RESUME:
+                self._capture.pause(command is Command.PAUSE)
+            case Command.STEP:
+                self._capture.step()
+            case Command.NEXT_FILE:
+                self._skip(1)
+            case Command.PREVIOUS_FILE:
+                self._skip(-1)
+            case Command.NEXT_SOURCE:
+                self._next_source()
+            case Command.SNAPSHOT:
+                self._view.send(NoticeGiven(self._keeper.snapshot(self._view)))
+            case Command.RECORD:
+                self._view.send(NoticeGiven(self._keeper.toggle(self._view)))
+            case Command.FULL_SCREEN if self._window:
+                self._window.toggle_full_screen()
+
+    def _skip(self, files: int) -> None:
+        if not self._capture.controllable:
+            self._view.send(NoticeGiven("this source has no files to go through"))
+            return
+        self._capture.skip(files)
+        self._view.send(FileSkipped())
+
+    def _next_source(self) -> None:
+        if len(self._sources) < 2:
+            self._view.send(NoticeGiven("there is one source; name others with live.sources"))
+            return
+        self._sources.advance()
+        self._capture.switch(self._sources.opener())
+        self._view.send(SourceChanged(f"source: {self._sources.name}"))
 
 
-def _unseen(picture: np.ndarray) -> None:
-    """Where a picture goes without a window."""
+def _check_outputs(stats: Path | None, record: Path | None) -> None:
+    """Refuses figures that cannot be written, or that would replace the film or its sidecar.
+
+    Raises:
+      OutputError: the file cannot be made.
+      UsageError: film and figures have the same name.
+    """
+    if stats is None:
+        return
+    check_output(stats, overwrite=True)
+    if record and stats.resolve() in (record.resolve(), record.resolve().with_suffix(".jsonl")):
+        raise UsageError(f"--record and --stats would both write {str(stats)!r}.")
+
+
+def _show_nowhere(picture: np.ndarray) -> None:
+    """Stands for the window where there is none."""

@@ -1,0 +1,251 @@
+"""What each action does to the state; the keys of actions are in `view.keys`. Pure functions."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from realtime_lrp.config.names import METHODS
+from realtime_lrp.realtime.explaining import explained_against
+from realtime_lrp.realtime.viewer.state import Command, ViewerState
+from realtime_lrp.video.pictures import mirrored
+from realtime_lrp.view.colormaps import COLORMAPS
+from realtime_lrp.view.menus import ClassList
+
+HINT = "h shows all keys"
+
+TARGETS = ("all", "top1", "top5")
+STYLES = ("heat", "contour", "off")
+FOLLOWS = ("flow", "hold", "sync")
+FIGURES = ("answer", "rates", "setting")
+
+Action = Callable[[ViewerState, float], ViewerState]
+"""State and time -> state."""
+
+T = TypeVar("T")
+
+
+def explain(state: ViewerState, target: str | int) -> ViewerState:
+    """Explains another target."""
+    choice = replace(state.request.choice, against=explained_against(state.config, target))
+    return state.asking(target=target, choice=choice)
+
+
+def oppose(state: ViewerState, other: int) -> ViewerState:
+    """Sets the present class, or the best one, against another class."""
+    state = replace(state, before_versus=state.request.target)
+    class_ = _present_class(state)
+    return state if class_ == other else explain(state, f"{class_} - {other}")
+
+
+# What is computed
+
+
+def _next_method(state: ViewerState, now: float, by: int = 1) -> ViewerState:
+    method = _next(METHODS.known(), state.request.choice.method, by)
+    state = state.asking(choice=replace(state.request.choice, method=method))
+    return state.noting(f"method: {'LRP' if method == 'lrp' else method.replace('_', ' ')}", now)
+
+
+def _panels(state: ViewerState, now: float) -> ViewerState:
+    tiled = not state.tiled
+    also = tuple(state.config.live.panels) if tiled else ()
+    choice = replace(state.request.choice, also=also)
+    return replace(state, tiled=tiled).asking(choice=choice)
+
+
+def _random(state: ViewerState, now: float) -> ViewerState:
+    choice = state.request.choice
+    return state.asking(choice=replace(choice, random=not choice.random))
+
+
+def _probe(state: ViewerState, now: float) -> ViewerState:
+    return state.asking(probe=not state.request.probe)
+
+
+# What is explained
+
+
+def _next_target(state: ViewerState, now: float) -> ViewerState:
+    classes = len(state.answer.labels) if state.answer else 0
+    targets = TARGETS if classes >= 5 else TARGETS[:2]
+    return explain(state, _next(targets, state.request.target, 1))
+
+
+def _lock(state: ViewerState, now: float) -> ViewerState:
+    if isinstance(state.request.target, int):
+        return explain(state, "top1")
+    best = _best(state, 1)
+    return explain(state, best[0]) if best else state
+
+
+def _choose(state: ViewerState, now: float) -> ViewerState:
+    if state.answer is None:
+        return state
+    scores, labels = state.answer.scores, state.answer.labels
+    order = np.argsort(-scores, kind="stable").tolist()
+    return replace(state, class_list=ClassList(tuple((n, labels[n]) for n in order), scores))
+
+
+def _versus(state: ViewerState, now: float) -> ViewerState:
+    if " - " in str(state.request.target):
+        return explain(state, state.before_versus)
+    best = _best(state, 2)
+    if len(best) < 2:
+        return state
+    return oppose(state, best[1] if _present_class(state) == best[0] else best[0])
+
+
+# How it is drawn
+
+
+def _next_colormap(state: ViewerState, now: float, by: int = 1) -> ViewerState:
+    name = _next([None, *sorted(COLORMAPS)], state.look.colormap, by)
+    state = replace(state, look=replace(state.look, colormap=name))
+    return state.noting(f"colour map: {name or 'by sign (fire or icefire)'}", now)
+
+
+def _change_opacity(state: ViewerState, now: float, by: float) -> ViewerState:
+    opacity = round(min(max(state.look.opacity + by, 0.0), 1.0), 2)
+    state = replace(state, look=replace(state.look, opacity=opacity))
+    return state.noting(f"opacity: {opacity:.1f}", now)
+
+
+def _channels(state: ViewerState, now: float) -> ViewerState:
+    channels = "grey" if state.request.choice.channels == "rgb" else "rgb"
+    text = {"grey": "map in grey", "rgb": "map in RGB, each channel by itself"}[channels]
+    choice = replace(state.request.choice, channels=channels)
+    return state.asking(choice=choice).noting(text, now)
+
+
+def _style(state: ViewerState, now: float) -> ViewerState:
+    style = _next(STYLES, state.look.style, 1)
+    text = {"off": "no map"}.get(style, style)
+    return replace(state, look=replace(state.look, style=style)).noting(text, now)
+
+
+def _follow(state: ViewerState, now: float) -> ViewerState:
+    follow = _next(FOLLOWS, state.look.follow, 1)
+    meaning = {"flow": "carried along", "hold": "held", "sync": "shown with its own picture"}
+    state = replace(state, look=replace(state.look, follow=follow))
+    return state.noting(f"the map is {meaning[follow]}", now)
+
+
+def _mirror(state: ViewerState, now: float) -> ViewerState:
+    """Swaps left and right, also of the frozen picture and the patches."""
+    frame, mask = state.frozen, state.mask
+    if frame:
+        frame = replace(frame, value=mirrored(frame.value, True))
+    if mask is not None:
+        mask = np.ascontiguousarray(mask[:, ::-1])
+    return replace(state, mirror=not state.mirror).asking(frame=frame, mask=mask)
+
+
+# The picture
+
+
+def _freeze(state: ViewerState, now: float) -> ViewerState:
+    if state.frozen:
+        return replace(state, stepping=False).asking(frame=None).commanding(Command.RESUME)
+    if state.shown:
+        return state.asking(frame=state.shown).commanding(Command.PAUSE)
+    return state
+
+
+def _step(state: ViewerState, now: float) -> ViewerState:
+    if not state.frozen:
+        state = _freeze(state, now)
+    return replace(state, stepping=True).commanding(Command.STEP)
+
+
+def _change_brush(state: ViewerState, now: float, factor: float) -> ViewerState:
+    brush = min(max(state.brush * factor, 0.01), 0.5)
+    return replace(state, brush=brush).noting(f"brush: {brush:.0%} of the picture", now)
+
+
+def _uncover(state: ViewerState, now: float) -> ViewerState:
+    return state.asking(mask=None)
+
+
+# The window
+
+
+def _all_figures(state: ViewerState, now: float) -> ViewerState:
+    return replace(state, figures=frozenset(() if state.figures else FIGURES))
+
+
+def _toggle_figure(state: ViewerState, now: float, figure: str) -> ViewerState:
+    return replace(state, figures=state.figures ^ {figure})
+
+
+def _help(state: ViewerState, now: float) -> ViewerState:
+    return replace(state, helping=not state.helping)
+
+
+def _quit(state: ViewerState, now: float) -> ViewerState:
+    return replace(state, ended=True)
+
+
+def _command(state: ViewerState, now: float, command: Command) -> ViewerState:
+    return state.commanding(command)
+
+
+ACTIONS: dict[str, Action] = {
+    "next_method": _next_method,
+    "previous_method": partial(_next_method, by=-1),
+    "panels": _panels,
+    "random": _random,
+    "probe": _probe,
+    "next_target": _next_target,
+    "lock": _lock,
+    "choose": _choose,
+    "versus": _versus,
+    "next_colormap": _next_colormap,
+    "previous_colormap": partial(_next_colormap, by=-1),
+    "stronger": partial(_change_opacity, by=0.1),
+    "weaker": partial(_change_opacity, by=-0.1),
+    "channels": _channels,
+    "style": _style,
+    "follow": _follow,
+    "mirror": _mirror,
+    "freeze": _freeze,
+    "step": _step,
+    "next_source": partial(_command, command=Command.NEXT_SOURCE),
+    "next_file": partial(_command, command=Command.NEXT_FILE),
+    "previous_file": partial(_command, command=Command.PREVIOUS_FILE),
+    "larger_brush": partial(_change_brush, factor=1.3),
+    "smaller_brush": partial(_change_brush, factor=1 / 1.3),
+    "uncover": _uncover,
+    "snapshot": partial(_command, command=Command.SNAPSHOT),
+    "record": partial(_command, command=Command.RECORD),
+    "figures": _all_figures,
+    "answer": partial(_toggle_figure, figure="answer"),
+    "rates": partial(_toggle_figure, figure="rates"),
+    "setting": partial(_toggle_figure, figure="setting"),
+    "full_screen": partial(_command, command=Command.FULL_SCREEN),
+    "help": _help,
+    "quit": _quit,
+}
+"""Action -> what it does. Composites have keys of their own, see `handle`."""
+
+
+def _present_class(state: ViewerState) -> int:
+    """The locked class, else the best one; there must be an answer."""
+    target = state.request.target
+    return target if isinstance(target, int) else _best(state, 1)[0]
+
+
+def _best(state: ViewerState, count: int) -> list[int]:
+    """The indices of the best classes; none before the first map."""
+    return state.answer.best(count) if state.answer else []
+
+
+def _next(names: Sequence[T], present: object, by: int) -> T:
+    """The name after the present one, or before it (by = -1), round and round.
+
+    Where the present one is none of the names: the first, or the last.
+    """
+    position = names.index(present) if present in names else min(-by, 0)
+    return names[(position + by) % len(names)]

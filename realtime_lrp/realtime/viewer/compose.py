@@ -1,0 +1,120 @@
+"""Puts together what is drawn: `compose` is a function of the state and the newest frame and map.
+
+The `Scene` is what recordings and snapshots get as well. Menus, the help and passing notices come
+over it on the screen only: `draw_over`.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from realtime_lrp.realtime.explaining import ExplainedFrame
+from realtime_lrp.realtime.faithfulness import covered
+from realtime_lrp.realtime.latest import Item
+from realtime_lrp.realtime.viewer.state import ViewerState
+from realtime_lrp.view.hud import Block, draw_notice
+from realtime_lrp.view.menus import draw_class_list, draw_help
+from realtime_lrp.view.scene import Artist, ExplainedPicture, Scene, picture_boxes
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The figures in the left and the right column."""
+
+    left: tuple[Block, ...] = ()
+    right: tuple[Block, ...] = ()
+
+
+def compose(
+    state: ViewerState,
+    frame: Item[np.ndarray],
+    explained: ExplainedFrame | None,
+    drawn: ExplainedPicture | None,
+    columns: Columns,
+    trouble: str = "",
+    size: tuple[int, int] | None = None,
+) -> Scene:
+    """The scene to draw.
+
+    Args:
+      state: what the user wants to see.
+      frame: the frame to show.
+      explained: the newest explanation, of this frame or an earlier one; or None.
+      drawn: its maps, ready for drawing.
+      columns: the figures.
+      trouble: what is wrong with the source, or "".
+      size: rows and columns of the canvas; None is those of the picture.
+    """
+    own = explained is not None and explained.frame.number == frame.number
+    if explained and (
+        explained.frame.value.shape != frame.value.shape or (state.paired and not own)
+    ):
+        explained = drawn = None  # the map does not belong on this picture
+    if explained and own and explained.request.mask is state.mask:
+        picture = explained.picture
+    else:
+        picture = covered(frame.value, state.mask)
+    return Scene(
+        size=size or frame.value.shape[:2],
+        picture=picture,
+        explained=drawn,
+        tiled=state.tiled,
+        look=state.look,
+        left=columns.left,
+        right=columns.right,
+        notice=trouble,
+    )
+
+
+def passing_notice(state: ViewerState, now: float, doing: str, has_map: bool) -> str:
+    """The line for the screen alone: no recording and no snapshot has it.
+
+    Args:
+      state: may hold a notice.
+      now: `time.monotonic()`.
+      doing: what the relevance thread is doing, or "".
+      has_map: whether there was a map.
+    """
+    if now < state.notice.until:
+        return state.notice.text
+    if doing:
+        return doing
+    if state.frozen:
+        return "frozen: f goes on"
+    return "" if has_map else "preparing the first map"
+
+
+def draw_over(
+    canvas: np.ndarray, artist: Artist, scene: Scene, state: ViewerState, status: str, passing: str
+) -> np.ndarray:
+    """What the screen shows: the canvas, or a copy with help, menu and notices over it.
+
+    Args:
+      canvas: uint8 [H, W, 3] RGB, drawn of the scene; stays as it is.
+      artist: has drawn it.
+      scene: what it was drawn of.
+      state: says which menus are open.
+      status: a line for the upper edge, or "".
+      passing: a line for the lower edge, or ""; it gives way to the notice of the scene.
+    """
+    if state.helping:
+        canvas = artist.draw(replace(scene, left=(), right=(), notice=""))
+        draw_help(canvas)
+        return canvas
+    passing = "" if scene.notice else passing
+    if status or passing or state.class_list:
+        canvas = canvas.copy()
+        draw_notice(canvas, status, top=True)
+        draw_notice(canvas, passing)
+        if state.class_list:
+            draw_class_list(canvas, state.class_list)
+    return canvas
+
+
+def position_on_picture(scene: Scene, x: int, y: int) -> tuple[int, int] | None:
+    """Column and row of the picture at a pixel x, y of the canvas; None beside the picture."""
+    rows, columns = scene.picture.shape[:2]
+    for x0, y0, x1, y1 in picture_boxes(scene):
+        if x0 <= x < x1 and y0 <= y < y1:
+            return (x - x0) * columns // (x1 - x0), (y - y0) * rows // (y1 - y0)
+    return None

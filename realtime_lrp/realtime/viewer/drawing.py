@@ -1,0 +1,56 @@
+"""From a raw explanation to maps that can be drawn: scaled, and averaged over the last ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from realtime_lrp.realtime.explaining import ExplainedFrame
+from realtime_lrp.view.scene import ExplainedPicture, Panel
+from realtime_lrp.view.smoothing import MapSmoother
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
+
+
+class MapDrawer:
+    """Prepares one explained frame after the other for drawing.
+
+    Scale and average follow the last maps of one engine and target; another one starts anew.
+
+    Args:
+      average: see `overlay.average` of the configuration.
+    """
+
+    def __init__(self, average: float):
+        self._average = average
+        self._series: tuple[Engine, str | int, bool] | None = None
+        self._smoother = MapSmoother()
+        self._last: tuple[ExplainedFrame, ExplainedPicture] | None = None
+
+    def __call__(
+        self, explained: ExplainedFrame | None, alone: bool = False
+    ) -> ExplainedPicture | None:
+        """The maps to draw; the same object as long as the same frame is given.
+
+        Args:
+          explained: the newest explained frame; None gives None and forgets the last ones.
+          alone: whether each map is scaled by itself and not averaged.
+        """
+        if explained is None:
+            self._series = self._last = None  # lets go of the engine
+            return None
+        series = explained.engine, explained.request.target, alone
+        if series != self._series:
+            self._series, self._last = series, None
+            self._smoother = MapSmoother(0.0, 0.0) if alone else MapSmoother(self._average)
+        if self._last is None or self._last[0] is not explained:
+            self._last = explained, self._prepared(explained)
+        return self._last[1]
+
+    def _prepared(self, explained: ExplainedFrame) -> ExplainedPicture:
+        result, signs = explained.result, explained.engine.explainer.signs
+        intensities = self._smoother(
+            [(one.strength, one.scale) for one in result.maps], result.region.inner
+        )
+        panels = tuple(map(Panel, explained.names, intensities, signs))
+        return ExplainedPicture(explained.picture, result.region.box, panels)

@@ -1,0 +1,116 @@
+"""What can happen to the viewer. Plain data; each event carries the time at which it happened."""
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from realtime_lrp.realtime.engine_cache import EngineChoice
+from realtime_lrp.realtime.latest import Item
+from realtime_lrp.realtime.viewer.state import Answer
+
+
+@dataclass(frozen=True, eq=False)
+class Event:
+    """Something that happened.
+
+    Attributes:
+      time: `time.monotonic()` when it happened.
+    """
+
+    time: float = field(default_factory=time.monotonic, kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class KeyPressed(Event):
+    """A key, by a name out of `view.keys`. What it does depends on the open menu."""
+
+    key: str
+
+
+@dataclass(frozen=True, eq=False)
+class ActionChosen(Event):
+    """An action, by a name out of `view.keys.BINDINGS`."""
+
+    action: str
+
+
+@dataclass(frozen=True, eq=False)
+class CompositeChosen(Event):
+    """LRP with this composite."""
+
+    composite: str
+
+
+@dataclass(frozen=True, eq=False)
+class TargetChosen(Event):
+    """This target: "all", "top1", "top5", a class index, or "3 - 5"."""
+
+    target: str | int
+
+
+@dataclass(frozen=True, eq=False)
+class Painted(Event):
+    """The brush touched the picture.
+
+    Attributes:
+      x, y: pixels of the picture.
+      cover: whether it covers the picture there, else it uncovers it.
+    """
+
+    x: int
+    y: int
+    cover: bool
+
+
+@dataclass(frozen=True, eq=False)
+class FrameDrawn(Event):
+    """A frame is on the screen, with the newest answer (None before the first map)."""
+
+    frame: Item[np.ndarray]
+    answer: Answer | None
+
+
+@dataclass(frozen=True, eq=False)
+class FrameStepped(Event):
+    """The frame came that a step waited for."""
+
+    frame: Item[np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class FileSkipped(Event):
+    """The source went on to another file."""
+
+
+@dataclass(frozen=True, eq=False)
+class SourceChanged(Event):
+    """The viewer went over to another source.
+
+    Attributes:
+      text: a notice that names it.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceRefused(Event):
+    """An engine could not be prepared.
+
+    Attributes:
+      choice: which one; None where only some of its maps are missing.
+      reason: why.
+      shown: the choice of the engine whose maps are shown.
+    """
+
+    choice: EngineChoice | None
+    reason: str
+    shown: EngineChoice
+
+
+@dataclass(frozen=True, eq=False)
+class NoticeGiven(Event):
+    """There is something to tell the user."""
+
+    text: str

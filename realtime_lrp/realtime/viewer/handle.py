@@ -1,0 +1,123 @@
+"""`handle`: the next state of the viewer. Pure: no threads, no window, no clock but the event's."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import cv2
+import numpy as np
+
+from realtime_lrp.realtime.viewer import events
+from realtime_lrp.realtime.viewer.actions import ACTIONS, HINT, explain, oppose
+from realtime_lrp.realtime.viewer.state import ViewerState
+from realtime_lrp.view import keys
+from realtime_lrp.view.menus import ClassList
+
+
+def handle(state: ViewerState, event: events.Event) -> ViewerState:
+    """The state after an event; the same object where nothing changes."""
+    return _HANDLERS[type(event)](state, event)
+
+
+def _key_pressed(state: ViewerState, event: events.KeyPressed) -> ViewerState:
+    key, now = event.key, event.time
+    if state.class_list:
+        return _key_in_class_list(state, state.class_list, key)
+    if state.helping and key in ("Escape", "q"):
+        return replace(state, helping=False)
+    if key in keys.COMPOSITE_KEYS:
+        return handle(state, events.CompositeChosen(keys.COMPOSITE_KEYS[key], time=now))
+    if key in keys.ACTIONS:
+        return handle(state, events.ActionChosen(keys.ACTIONS[key], time=now))
+    return state.noting(HINT, now)
+
+
+def _key_in_class_list(state: ViewerState, menu: ClassList, key: str) -> ViewerState:
+    closed, chosen = replace(state, class_list=None), menu.chosen()
+    if key == "Escape":
+        return closed
+    if key not in ("Return", "Tab"):
+        return replace(state, class_list=menu.press(key))
+    if chosen is None:
+        return state
+    return explain(closed, chosen) if key == "Return" else oppose(closed, chosen)
+
+
+def _action_chosen(state: ViewerState, event: events.ActionChosen) -> ViewerState:
+    return ACTIONS[event.action](state, event.time)
+
+
+def _composite_chosen(state: ViewerState, event: events.CompositeChosen) -> ViewerState:
+    choice = replace(state.request.choice, method="lrp", composite=event.composite)
+    return state.asking(choice=choice)
+
+
+def _target_chosen(state: ViewerState, event: events.TargetChosen) -> ViewerState:
+    return explain(state, event.target)
+
+
+def _painted(state: ViewerState, event: events.Painted) -> ViewerState:
+    if state.shown is None:
+        return state
+    shape = state.shown.value.shape[:2]
+    mask = np.zeros(shape, np.uint8) if state.mask is None else state.mask.astype(np.uint8)
+    radius = max(1, round(state.brush * min(shape)))
+    cv2.circle(mask, (event.x, event.y), radius, int(event.cover), -1)
+    return state.asking(mask=mask.astype(bool) if mask.any() else None)
+
+
+def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
+    answer, first = event.answer, state.answer is None
+    state = replace(state, shown=event.frame, answer=answer)
+    if state.mask is not None and state.mask.shape != event.frame.value.shape[:2]:
+        state = state.asking(mask=None)  # the source changed its size
+    if answer is None:
+        return state
+    if first:
+        state = state.noting(HINT, event.time)
+    if state.request.target == answer.asked != answer.target:
+        state = state.asking(target=answer.target)
+    if state.class_list:
+        state = replace(state, class_list=replace(state.class_list, scores=answer.scores))
+    return state
+
+
+def _frame_stepped(state: ViewerState, event: events.FrameStepped) -> ViewerState:
+    return replace(state, stepping=False).asking(frame=event.frame)
+
+
+def _file_skipped(state: ViewerState, event: events.FileSkipped) -> ViewerState:
+    return replace(state, stepping=state.frozen is not None)
+
+
+def _source_changed(state: ViewerState, event: events.SourceChanged) -> ViewerState:
+    return (
+        replace(state, stepping=False).asking(frame=None, mask=None).noting(event.text, event.time)
+    )
+
+
+def _choice_refused(state: ViewerState, event: events.ChoiceRefused) -> ViewerState:
+    """Goes back to what is shown, unless something else was chosen in the meantime."""
+    if state.request.choice == event.choice:
+        tiled = state.tiled and bool(event.shown.also)
+        state = replace(state, tiled=tiled).asking(choice=event.shown)
+    return state.noting(event.reason, event.time)
+
+
+def _notice_given(state: ViewerState, event: events.NoticeGiven) -> ViewerState:
+    return state.noting(event.text, event.time)
+
+
+_HANDLERS: dict[type[events.Event], Callable[[ViewerState, Any], ViewerState]] = {
+    events.KeyPressed: _key_pressed,
+    events.ActionChosen: _action_chosen,
+    events.CompositeChosen: _composite_chosen,
+    events.TargetChosen: _target_chosen,
+    events.Painted: _painted,
+    events.FrameDrawn: _frame_drawn,
+    events.FrameStepped: _frame_stepped,
+    events.FileSkipped: _file_skipped,
+    events.SourceChanged: _source_changed,
+    events.ChoiceRefused: _choice_refused,
+    events.NoticeGiven: _notice_given,
+}

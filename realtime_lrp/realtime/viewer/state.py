@@ -1,0 +1,167 @@
+"""What the viewer shows and asks for, as one immutable value. No threads, no clock, no drawing."""
+
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import Any
+
+import numpy as np
+
+from realtime_lrp.config import Config
+from realtime_lrp.realtime.explaining import MapRequest
+from realtime_lrp.realtime.latest import Item
+from realtime_lrp.view.menus import ClassList
+from realtime_lrp.view.scene import Look
+
+NOTICE_S = 4.0
+"""Seconds for which a notice is shown."""
+
+BRUSH = 0.06
+"""Radius of the brush at the start, as a share of the picture's shorter side."""
+
+
+class Command(Enum):
+    """What has to be done outside the state."""
+
+    PAUSE = auto()
+    RESUME = auto()
+    STEP = auto()
+    NEXT_FILE = auto()
+    PREVIOUS_FILE = auto()
+    NEXT_SOURCE = auto()
+    SNAPSHOT = auto()
+    RECORD = auto()
+    FULL_SCREEN = auto()
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A line that is shown for a few seconds.
+
+    Attributes:
+      text: "" for none.
+      until: `time.monotonic()` at which it goes.
+    """
+
+    text: str = ""
+    until: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The network's answer to the picture shown.
+
+    Attributes:
+      scores: float32 [classes].
+      labels: the name of each class.
+      asked: the target as it was asked for.
+      target: the same target, class names replaced by indices.
+    """
+
+    scores: np.ndarray
+    labels: tuple[str, ...]
+    asked: str | int
+    target: str | int
+
+    def best(self, count: int) -> list[int]:
+        """The indices of the best classes, best first."""
+        return np.argsort(-self.scores)[:count].tolist()
+
+
+@dataclass(frozen=True, eq=False)
+class ViewerState:
+    """The state of the viewer.
+
+    Attributes:
+      config: the configuration it started with.
+      request: what the relevance thread is to explain, and how.
+      look: how maps are drawn.
+      figures: which figures are shown: "answer", "rates", "setting".
+      mirror: whether pictures are mirrored.
+      tiled: whether all maps stand side by side.
+      stepping: whether the next picture is awaited while the picture is frozen.
+      brush: radius of the brush, as a share of the picture's shorter side.
+      class_list: the list of classes while it is open, else None.
+      helping: whether the help is shown.
+      notice: the line that is shown for a few seconds.
+      ended: whether the viewer is to end.
+      shown: the frame on the screen, None before the first.
+      answer: the network's answer, None before the first map.
+      before_versus: the target before one class was set against another.
+      commands: what has to be done outside, oldest first.
+    """
+
+    config: Config
+    request: MapRequest
+    look: Look
+    figures: frozenset[str]
+    mirror: bool
+    tiled: bool = False
+    stepping: bool = False
+    brush: float = BRUSH
+    class_list: ClassList | None = None
+    helping: bool = False
+    notice: Notice = field(default_factory=Notice)
+    ended: bool = False
+    shown: Item[np.ndarray] | None = None
+    answer: Answer | None = None
+    before_versus: str | int = "top1"
+    commands: tuple[Command, ...] = ()
+
+    @property
+    def frozen(self) -> Item[np.ndarray] | None:
+        """The frame that stands still, or None."""
+        return self.request.frame
+
+    @property
+    def mask(self) -> np.ndarray | None:
+        """The painted patches, bool [H, W], or None."""
+        return self.request.mask
+
+    @property
+    def paired(self) -> bool:
+        """Whether only pictures with their own map are shown."""
+        return self.look.follow == "sync"
+
+    def asking(self, **changes: Any) -> "ViewerState":
+        """The state with changes of the request."""
+        return replace(self, request=replace(self.request, **changes))
+
+    def noting(self, text: str, now: float) -> "ViewerState":
+        """The state with a notice."""
+        return replace(self, notice=Notice(text, now + NOTICE_S))
+
+    def commanding(self, command: Command) -> "ViewerState":
+        """The state with a further command."""
+        return replace(self, commands=(*self.commands, command))
+
+    def settings(self) -> Config:
+        """The configuration that gives the present view."""
+        look, config = self.look, self.request.choice.settings(self.config)
+        overlay = {
+            "colormap": look.colormap, "opacity": look.opacity, "style": look.style,
+            "follow": look.follow,
+        }  # fmt: skip
+        return config.model_copy(
+            update={
+                "lrp": config.lrp.model_copy(update={"target": str(self.request.target)}),
+                "overlay": config.overlay.model_copy(update=overlay),
+                "input": self.config.input.model_copy(update={"mirror": self.mirror}),
+            }
+        )
+
+
+def first_state(config: Config, request: MapRequest) -> ViewerState:
+    """The state at the start.
+
+    Args:
+      config: the effective configuration.
+      request: what it asks the relevance thread for.
+    """
+    overlay = config.overlay
+    return ViewerState(
+        config=config,
+        request=request,
+        look=Look(overlay.colormap, overlay.opacity, overlay.style, overlay.follow),
+        figures=frozenset(config.live.figures),
+        mirror=config.input.mirror,
+    )

@@ -1,0 +1,248 @@
+"""The step of the render loop: picks the newest frame and map, draws them, keeps the account.
+
+A frame counts once: as shown when it is drawn for the first time, as dropped when a later one was.
+Runs on the main thread. It sends events to the state; the state alone decides what is shown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from realtime_lrp.realtime.capture import Capture
+from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
+from realtime_lrp.realtime.latest import Item
+from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.realtime.viewer import events
+from realtime_lrp.realtime.viewer.compose import (
+    Columns,
+    compose,
+    draw_over,
+    passing_notice,
+    position_on_picture,
+)
+from realtime_lrp.realtime.viewer.drawing import MapDrawer
+from realtime_lrp.realtime.viewer.figures import Rates, figure_columns
+from realtime_lrp.realtime.viewer.handle import handle
+from realtime_lrp.realtime.viewer.state import Answer, Command, ViewerState
+from realtime_lrp.view.scene import Artist, ExplainedPicture, Scene
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
+
+POLL_S = 0.004
+"""How long a step waits for a frame. OpenCV keeps only one key of those between two steps."""
+
+SOON_S = 0.05
+"""How long a new map or figure waits for the next frame, to be drawn with it."""
+
+FIGURES_S = 0.25
+"""How often the figures change, at most: faster ones cannot be read."""
+
+
+class View:
+    """Holds the viewer's state and draws it.
+
+    Frames that were captured before the view existed do not count.
+
+    Args:
+      state: at the start.
+      capture: where frames come from.
+      relevance: where maps come from.
+      stats: counts frames.
+      show: gets each canvas with menus and notices, uint8 [H, W, 3] RGB.
+      size: returns rows and columns of the canvas; None is those of the picture.
+      status: returns a line for the upper edge of the screen, or "".
+
+    Attributes:
+      state: changes with each event.
+      scene, canvas: what was drawn last, without menus; None before.
+      explained: the newest frame with maps, or None.
+      frame: the one that is shown, or None.
+    """
+
+    def __init__(
+        self,
+        state: ViewerState,
+        capture: Capture,
+        relevance: RelevanceThread,
+        stats: Stats,
+        show: Callable[[np.ndarray], None],
+        size: Callable[[], tuple[int, int]] | None = None,
+        status: Callable[[], str] = lambda: "",
+    ):
+        self.state = state
+        self.scene: Scene | None = None
+        self.canvas: np.ndarray | None = None
+        self.explained: ExplainedFrame | None = None
+        self.frame: Item[np.ndarray] | None = None
+        self._capture = capture
+        self._relevance = relevance
+        self._stats = stats
+        self._show = show
+        self._size = size
+        self._status = status
+        self._artist = Artist()
+        self._draw_maps = MapDrawer(state.config.overlay.average)
+        self._maps: ExplainedPicture | None = None
+        self._labels: tuple[Engine, tuple[str, ...]] | None = None
+        self._answer: tuple[ExplainedFrame, Answer] | None = None
+        self._first_number = capture.frames.count
+        self._version = 0  # counts the changes of the state that can be seen
+        self._drawn: tuple[object, object] = None, None
+        self._drawn_at = 0.0
+        self._rates = Rates()
+        self._columns = Columns()
+        self._columns_key: tuple[object, ...] = ()
+
+    def send(self, event: events.Event) -> tuple[Command, ...]:
+        """Changes the state; returns the commands that the caller is to carry out."""
+        state = handle(self.state, event)
+        self._version += state is not self.state
+        self._set(state)
+        return state.commands
+
+    def paint(self, x: int, y: int, cover: bool) -> None:
+        """Touches the brush to a pixel of the canvas; nothing happens beside the picture."""
+        position = self.scene and position_on_picture(self.scene, x, y)
+        if position:
+            self.send(events.Painted(*position, cover))
+
+    def step(self) -> np.ndarray | None:
+        """Draws again if anything changed; waits up to `POLL_S` for a frame.
+
+        Returns:
+          The canvas without menus, if it was drawn.
+        """
+        before = self.frame.number if self.frame else self._first_number
+        fresh, self.explained = self._newest(before)
+        self._maps = self._draw_maps(self.explained, self.state.paired)
+        frame, frozen = fresh or self.frame, self.state.frozen
+        if frozen and frame and frozen.number == frame.number:
+            frame = frozen  # it may have been mirrored
+        self.frame = frame
+        self._measure()
+        at_once, soon = self._appearance()
+        waited = time.monotonic() - self._drawn_at > SOON_S
+        changed = at_once != self._drawn[0] or (waited and soon != self._drawn[1])
+        if frame is None or not changed:
+            return None
+        self._drawn, self._drawn_at = (at_once, soon), time.monotonic()
+        self._draw(frame)
+        if fresh:
+            self._count(frame, fresh.number - before - 1)
+        return self.canvas
+
+    def finish(self) -> None:
+        """Closes the account: frames captured and not drawn until now were dropped."""
+        count = self._capture.frames.count
+        self._stats.frames_captured = count - self._first_number
+        self._drop(count - (self.frame.number if self.frame else self._first_number))
+        self._stats.reconnects = self._capture.reconnects
+
+    def _set(self, state: ViewerState) -> None:
+        self.state = replace(state, commands=())
+        if self._relevance.request is not state.request:
+            self._relevance.request = state.request
+
+    def _newest(self, before: int) -> tuple[Item[np.ndarray] | None, ExplainedFrame | None]:
+        """The next frame to show, None if there is none, and the newest explained frame."""
+        maps, frames, paired = self._relevance.maps, self._capture.frames, self.state.paired
+        newest = maps.newest()
+        number, explained = (newest.number, newest.value) if newest else (0, None)
+        if frozen := self.state.frozen:
+            return self._next_frozen(frozen, before, number, explained), explained
+        if not paired:
+            return frames.newest(before, POLL_S), explained
+        if explained is None or explained.frame.number <= before:
+            maps.newest(number, POLL_S)
+            return None, explained
+        return explained.frame, explained
+
+    def _next_frozen(
+        self,
+        frozen: Item[np.ndarray],
+        before: int,
+        map_number: int,
+        explained: ExplainedFrame | None,
+    ) -> Item[np.ndarray] | None:
+        """The frozen frame, if it is not on the screen yet; takes the next step if one is due."""
+        if not self.state.stepping:
+            self._relevance.maps.newest(map_number, POLL_S)
+        elif stepped := self._capture.frames.newest(max(before, frozen.number), POLL_S):
+            self.send(events.FrameStepped(stepped))
+            frozen = stepped
+        own = explained is not None and explained.frame.number == frozen.number
+        waits = self.state.paired and not own
+        return None if waits or frozen.number <= before else frozen
+
+    def _measure(self) -> None:
+        self._rates.captured.reached(self._capture.frames.count)
+        self._rates.shown.reached(self._stats.frames_shown)
+        self._rates.maps.reached(self._relevance.maps.count)
+
+    def _appearance(self) -> tuple[object, object]:
+        """What a drawing depends on: what is drawn at once, and what waits for the next frame."""
+        number, size = self.frame and self.frame.number, self._size and self._size()
+        lines = self._capture.trouble, self._passing(), self._status()
+        at_once = number, self._version, lines, size
+        return at_once, (self.explained, time.monotonic() // FIGURES_S)
+
+    def _draw(self, frame: Item[np.ndarray]) -> None:
+        state, explained = self.state, self.explained
+        self._update_columns(frame, explained)
+        size = self._size() if self._size else None
+        self.scene = scene = compose(
+            state, frame, explained, self._maps, self._columns, self._capture.trouble, size
+        )
+        self.canvas = self._artist.draw(scene)
+        answer = self._answer_of(explained) if explained else None
+        self._set(handle(state, events.FrameDrawn(frame, answer)))
+        status, passing = self._status(), self._passing()
+        self._show(draw_over(self.canvas, self._artist, scene, self.state, status, passing))
+
+    def _answer_of(self, explained: ExplainedFrame) -> Answer:
+        if self._answer is None or self._answer[0] is not explained:
+            engine, target = explained.engine, explained.request.target
+            scores, canonical = explained.result.scores, engine.explainer.canonical(target)
+            answer = Answer(scores, self._labels_of(engine, len(scores)), target, canonical)
+            self._answer = explained, answer
+        return self._answer[1]
+
+    def _labels_of(self, engine: Engine, classes: int) -> tuple[str, ...]:
+        if self._labels is None or self._labels[0] is not engine:
+            self._labels = engine, tuple(map(engine.label, range(classes)))
+        return self._labels[1]
+
+    def _passing(self) -> str:
+        has_map = self.explained is not None
+        return passing_notice(self.state, time.monotonic(), self._relevance.doing, has_map)
+
+    def _update_columns(self, frame: Item[np.ndarray], explained: ExplainedFrame | None) -> None:
+        """Renews the figures a few times a second at most, and with each change of the state."""
+        now = time.monotonic()
+        key = (now // FIGURES_S, explained is None, self._version)
+        if key == self._columns_key:
+            return
+        self._columns_key = key
+        self._rates.picture_ms = 1000 * (now - frame.time)
+        self._rates.map_ms = 1000 * (now - explained.frame.time) if explained else None
+        self._columns = figure_columns(
+            self.state, explained, self._maps, self._rates, self._capture.described
+        )
+
+    def _count(self, frame: Item[np.ndarray], dropped: int) -> None:
+        now = time.monotonic()
+        self._stats.frames_shown += 1
+        self._drop(dropped)
+        self._stats.frame_age_ms.append(1000 * (now - frame.time))
+        if self.explained:
+            self._stats.map_age_ms.append(1000 * (now - self.explained.frame.time))
+
+    def _drop(self, frames: int) -> None:
+        self._rates.dropped += frames
+        self._stats.frames_dropped = self._rates.dropped

@@ -1,0 +1,323 @@
+"""`handle(state, event)`: what each event changes, and that it changes nothing else."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from viewer import answer
+
+from realtime_lrp import config
+from realtime_lrp.realtime.explaining import first_request
+from realtime_lrp.realtime.latest import Item
+from realtime_lrp.realtime.viewer import events
+from realtime_lrp.realtime.viewer.actions import ACTIONS, HINT
+from realtime_lrp.realtime.viewer.handle import handle
+from realtime_lrp.realtime.viewer.state import NOTICE_S, Command, ViewerState, first_state
+from realtime_lrp.relevance.composites import COMPOSITES
+from realtime_lrp.relevance.methods import METHODS
+from realtime_lrp.view import keys
+
+PICTURE = np.full((120, 160, 3), 90, np.uint8)
+PICTURE[:, :80] = 10
+FRAME, LATER = Item(PICTURE, 7, 1.0), Item(PICTURE, 9, 2.0)
+WIDE = {"scores": (0.1, 0.5, 0.1, 0.1, 0.2), "labels": "abcde"}
+
+
+def started(**options):
+    """The state of a viewer that shows a frame with its answer; no notice is shown any more."""
+    chosen = config.load(options=options, command="live").config
+    state = first_state(chosen, first_request(chosen))
+    state = handle(state, events.FrameDrawn(FRAME, answer(asked=state.request.target)))
+    return replace(state, notice=type(state.notice)())
+
+
+def pressed(state, names):
+    """The state after keys, names separated by spaces; a mask stands for the brush."""
+    for key in names.split():
+        if key == "paint":
+            state = handle(state, events.Painted(50, 30, cover=True, time=5.0))
+        else:
+            state = handle(state, events.KeyPressed(key, time=5.0))
+    return state
+
+
+def described(state):
+    """All of a state as values that can be compared."""
+    request, menu = state.request, state.class_list
+    facts = {
+        "target": request.target,
+        "probe": request.probe,
+        "frame": request.frame and request.frame.number,
+        "covered": request.mask is not None and tuple(np.argwhere(request.mask).mean(0).round()),
+        "menu": menu and (menu.typed, menu.chosen()),
+        "notice": state.notice.text,
+        "shown": state.shown and state.shown.number,
+        "commands": [command.name for command in state.commands],
+        "answer": state.answer and tuple(state.answer.scores),
+    }
+    facts |= {field.name: getattr(request.choice, field.name) for field in fields(request.choice)}
+    facts |= {field.name: getattr(state.look, field.name) for field in fields(state.look)}
+    rest = {field.name for field in fields(ViewerState)} - {
+        "config", "request", "look", "class_list", "notice", "shown", "commands", "answer",
+    }  # fmt: skip
+    return facts | {name: getattr(state, name) for name in rest}
+
+
+def changes(before, after):
+    """What differs, by name."""
+    first, second = described(before), described(after)
+    return {name: value for name, value in second.items() if value != first[name]}
+
+
+ALSO = ("guided_backprop", "grad_cam")
+KEYS = [
+    # What is computed
+    ("", "1", {"composite": "zplus"}),
+    ("", "4", {}),
+    ("b", "7", {"method": "lrp", "composite": "epsilon_gamma_box"}),
+    ("", "b", {"method": "gradient", "notice": "method: gradient"}),
+    ("b", "n", {"method": "lrp", "notice": "method: LRP"}),
+    ("", "p", {"tiled": True, "also": ALSO}),
+    ("p", "p", {"tiled": False, "also": ()}),
+    ("", "x", {"random": True}),
+    ("x", "x", {"random": False}),
+    ("", "a", {"probe": True}),
+    ("a", "a", {"probe": False}),
+    # What is explained
+    ("", "t", {"target": "top1"}),
+    ("t", "t", {"target": "all"}),
+    ("", "d", {"target": 0}),
+    ("d", "d", {"target": "top1"}),
+    ("t", "v", {"target": "0 - 1", "against": True}),
+    ("t v", "v", {"target": "top1", "against": False}),
+    ("d", "v", {"target": "0 - 1", "before_versus": 0, "against": True}),
+    ("d v", "v", {"target": 0, "against": False}),
+    ("d v", "d", {"target": 0, "against": False}),
+    ("d v", "t", {"target": "all", "against": False}),
+    # The list of classes
+    ("", "l", {"menu": ("", 0)}),
+    ("l", "Down", {"menu": ("", 1)}),
+    ("l s", "t", {"menu": ("st", 1)}),
+    ("l s t", "Return", {"menu": None, "target": 1}),
+    ("d l c u", "Tab", {"menu": None, "target": "0 - 2", "before_versus": 0, "against": True}),
+    ("d l h", "Tab", {"menu": None, "before_versus": 0}),
+    ("l z", "Return", {}),
+    ("l", "q", {"menu": ("q", None)}),
+    ("l q x", "Escape", {"menu": None}),
+    # How it is drawn
+    ("", "k", {"colormap": "bwr", "notice": "colour map: bwr"}),
+    ("k", "j", {"colormap": None, "notice": "colour map: by sign (fire or icefire)"}),
+    ("", "j", {"colormap": "icefire", "notice": "colour map: icefire"}),
+    ("", "-", {"opacity": 0.7, "notice": "opacity: 0.7"}),
+    ("- -", "+", {"opacity": 0.7, "notice": "opacity: 0.7"}),
+    ("+ +", "=", {}),
+    ("", "o", {"style": "contour", "notice": "contour"}),
+    ("o", "o", {"style": "off", "notice": "no map"}),
+    ("o o", "o", {"style": "heat", "notice": "heat"}),
+    ("", "y", {"follow": "hold", "notice": "the map is held"}),
+    ("y", "y", {"follow": "sync", "notice": "the map is shown with its own picture"}),
+    ("", "g", {"channels": "rgb", "notice": "map in RGB, each channel by itself"}),
+    ("g", "g", {"channels": "grey", "notice": "map in grey"}),
+    ("", "m", {"mirror": True}),
+    ("paint", "m", {"mirror": True, "covered": (30, 109)}),
+    # The picture
+    ("", "f", {"frame": 7, "commands": ["PAUSE"]}),
+    ("f", "space", {"frame": None, "commands": ["PAUSE", "RESUME"]}),
+    ("", ".", {"frame": 7, "stepping": True, "commands": ["PAUSE", "STEP"]}),
+    ("f", ".", {"stepping": True, "commands": ["PAUSE", "STEP"]}),
+    (".", "f", {"frame": None, "stepping": False, "commands": ["PAUSE", "STEP", "RESUME"]}),
+    ("", "c", {"commands": ["NEXT_SOURCE"]}),
+    ("", "e", {"commands": ["NEXT_FILE"]}),
+    ("", "w", {"commands": ["PREVIOUS_FILE"]}),
+    ("", "paint", {"covered": (30, 50)}),
+    ("", "]", {"brush": 0.06 * 1.3, "notice": "brush: 8% of the picture"}),
+    ("]", "[", {"brush": 0.06 * 1.3 / 1.3, "notice": "brush: 6% of the picture"}),
+    ("paint", "BackSpace", {"covered": False}),
+    ("paint", "Delete", {"covered": False}),
+    # The window
+    ("", "s", {"commands": ["SNAPSHOT"]}),
+    ("s", "r", {"commands": ["SNAPSHOT", "RECORD"]}),
+    ("", "z", {"commands": ["FULL_SCREEN"]}),
+    ("", "F11", {"commands": ["FULL_SCREEN"]}),
+    ("", "i", {"figures": frozenset()}),
+    ("i", "i", {"figures": {"answer", "rates", "setting"}}),
+    ("", "8", {"figures": {"rates", "setting"}}),
+    ("8", "9", {"figures": {"setting"}}),
+    ("i", "0", {"figures": {"setting"}}),
+    ("", "h", {"helping": True}),
+    ("h", "Escape", {"helping": False}),
+    ("h", "q", {"helping": False}),
+    ("h", "F1", {"helping": False}),
+    ("h", "t", {"target": "top1"}),
+    ("", "q", {"ended": True}),
+    ("", "Escape", {"ended": True}),
+    ("", "u", {"notice": HINT}),
+]
+"""Keys before, a key, and all that it changes."""
+
+
+@pytest.mark.parametrize(("before", "key", "expected"), KEYS, ids=lambda one: str(one)[:40])
+def test_a_key_changes_this_and_nothing_else(before, key, expected):
+    """From the state that the keys before lead to."""
+    state = pressed(started(), before)
+    assert changes(state, pressed(state, key)) == expected
+
+
+def test_the_table_covers_every_key_and_every_action_is_bound():
+    """The first composites have a digit each; no key has two actions."""
+    bound = [key for group in keys.BINDINGS.values() for one in group for key in one.keys]
+    assert len(bound) == len(set(bound))
+    actions = {keys.ACTIONS[key] for _, key, _ in KEYS if key in keys.ACTIONS}
+    assert actions == set(keys.ACTIONS.values())
+    assert set(ACTIONS) == actions - {"composite"}
+    assert list(keys.COMPOSITE_KEYS.values()) == list(COMPOSITES)[: len(keys.COMPOSITE_KEYS)]
+
+
+def test_all_methods_colour_maps_and_targets_come_round():
+    """Each once, then the first again; with five classes or more also the five best."""
+    state, walked = started(), []
+    for _ in METHODS:
+        state = pressed(state, "b")
+        walked.append(state.request.choice.method)
+    assert walked == [*list(METHODS)[1:], "lrp"]
+    state, walked = started(), []
+    for _ in range(7):
+        state = pressed(state, "k")
+        walked.append(state.look.colormap)
+    assert walked == ["bwr", "coldnhot", "fire", "gray", "hot", "icefire", None]
+    wide = handle(started(), events.FrameDrawn(FRAME, answer(**WIDE)))
+    assert pressed(wide, "t t").request.target == "top5"
+    assert pressed(wide, "t t d v").request.target == "1 - 4"
+
+
+def test_opacity_and_brush_stay_within_their_limits():
+    """However often the key is pressed."""
+    assert pressed(started(), "+ " * 15).look.opacity == 1.0
+    assert pressed(started(), "- " * 15).look.opacity == 0.0
+    assert pressed(started(), "] " * 30).brush == 0.5
+    assert pressed(started(), "[ " * 30).brush == 0.01
+
+
+def test_the_brush_covers_a_disc_of_its_radius_and_uncovers_it():
+    """0.06 of the shorter side; 1.3 times as much after `]`."""
+    state = pressed(started(), "paint")
+    radius = np.sqrt(state.mask.sum() / np.pi)
+    assert radius == pytest.approx(0.06 * 120, abs=1)
+    larger = handle(pressed(state, "] ]"), events.Painted(120, 80, cover=True))
+    added = np.sqrt((larger.mask.sum() - state.mask.sum()) / np.pi)
+    assert added == pytest.approx(1.69 * 0.06 * 120, abs=1)
+    assert handle(state, events.Painted(50, 30, cover=False)).mask is None
+
+
+def test_mirroring_turns_the_frozen_picture_and_the_patches():
+    """Twice is as before."""
+    state = pressed(started(), "f paint")
+    once = pressed(state, "m")
+    np.testing.assert_array_equal(once.frozen.value, PICTURE[:, ::-1])
+    np.testing.assert_array_equal(once.mask, state.mask[:, ::-1])
+    np.testing.assert_array_equal(pressed(once, "m").mask, state.mask)
+
+
+def test_only_auto_precision_gets_another_engine_for_one_class_against_another():
+    """With a fixed precision the same engine explains it."""
+    assert pressed(started(), "v").request.choice.against
+    assert not pressed(started(**{"--precision": "float32"}), "v").request.choice.against
+
+
+def test_before_the_first_map_keys_that_need_an_answer_do_nothing():
+    """There is no best class, no list and no picture yet."""
+    chosen = config.load(command="live").config
+    state = first_state(chosen, first_request(chosen))
+    for key in ("d", "l", "v", "f", "paint"):
+        assert changes(state, pressed(state, key)) == {}, key
+
+
+def test_the_first_answer_shows_the_hint_and_replaces_a_class_name_by_its_index():
+    """With indices v and d work; a target chosen meanwhile stays."""
+    chosen = config.load(options={"--target": "star"}, command="live").config
+    state = first_state(chosen, first_request(chosen))
+    drawn = handle(state, events.FrameDrawn(FRAME, answer(asked="star"), time=3.0))
+    assert drawn.request.target == 1
+    assert (drawn.notice.text, drawn.notice.until) == (HINT, 3.0 + NOTICE_S)
+    assert pressed(drawn, "v").request.target == "1 - 0"
+    assert pressed(drawn, "v v d").request.target == "top1"
+    contrast = started(**{"--target": "cup - rest"})
+    assert contrast.request.target == "2 - rest"
+    other = pressed(state, "t")
+    assert handle(other, events.FrameDrawn(FRAME, answer(asked="star"))).request.target == "all"
+
+
+def test_a_drawn_frame_is_noted_with_its_scores_also_in_the_open_list():
+    """Nothing else changes; the request stays the same object."""
+    state = pressed(started(), "paint l")
+    drawn = handle(state, events.FrameDrawn(LATER, answer((0.1, 0.2, 0.7))))
+    scores = tuple(np.float32([0.1, 0.2, 0.7]))
+    assert changes(state, drawn) == {"shown": 9, "answer": scores}
+    assert tuple(drawn.class_list.scores) == scores
+    assert drawn.request is state.request
+
+
+def test_a_picture_of_another_size_takes_the_patches_away():
+    """They would lie elsewhere."""
+    state = pressed(started(), "paint")
+    small = Item(PICTURE[:60, :80], 8, 1.0)
+    assert handle(state, events.FrameDrawn(small, state.answer)).mask is None
+
+
+def test_a_step_ends_with_the_frame_that_came():
+    """It is the frozen one then."""
+    state = pressed(started(), ".")
+    stepped = handle(state, events.FrameStepped(LATER))
+    assert changes(state, stepped) == {"frame": 9, "stepping": False}
+
+
+def test_another_file_is_awaited_only_where_the_picture_is_frozen():
+    """Live pictures come by themselves."""
+    assert not handle(started(), events.FileSkipped()).stepping
+    assert handle(pressed(started(), "f"), events.FileSkipped()).stepping
+
+
+def test_another_source_goes_on_live_without_patches():
+    """The notice names it."""
+    state = pressed(started(), "f paint .")
+    changed = handle(state, events.SourceChanged("source: 1"))
+    expected = {"frame": None, "covered": False, "stepping": False, "notice": "source: 1"}
+    assert changes(state, changed) == expected
+
+
+def test_a_refused_choice_goes_back_to_what_is_shown():
+    """The request, not only the picture; another choice in the meantime stays."""
+    state = started()
+    shown, asked = state.request.choice, pressed(state, "p").request.choice
+    refused = events.ChoiceRefused(asked, "there is no ReLU", shown)
+    expected = {"also": (), "tiled": False, "notice": "there is no ReLU"}
+    assert changes(pressed(state, "p"), handle(pressed(state, "p"), refused)) == expected
+    later = handle(pressed(state, "p 2"), refused)
+    assert later.request.choice.composite == "epsilon" and later.tiled
+    partly = events.ChoiceRefused(None, "no grad_cam", replace(asked, also=("gradient",)))
+    assert handle(pressed(state, "p"), partly).tiled
+
+
+def test_a_notice_is_told_with_its_end():
+    """From the event's time on."""
+    noted = handle(started(), events.NoticeGiven("saved a.png", time=100.0))
+    assert (noted.notice.text, noted.notice.until) == ("saved a.png", 100.0 + NOTICE_S)
+
+
+def test_the_settings_give_the_view_that_is_shown():
+    """A viewer that starts with them shows the same."""
+    state = pressed(started(), "2 t d m k - o y g")
+    again = first_state(state.settings(), first_request(state.settings()))
+    assert again.look == state.look and again.mirror
+    assert again.request.choice == state.request.choice
+    assert again.request.target == str(state.request.target) == "0"
+
+
+def test_a_state_is_never_changed_in_place():
+    """The one before stays as it was, arrays too."""
+    state = pressed(started(), "paint f")
+    before, mask = described(state), state.mask.copy()
+    pressed(state, "paint m ] BackSpace f l s Return h q")
+    assert described(state) == before
+    np.testing.assert_array_equal(state.mask, mask)
+    assert all(isinstance(command, Command) for command in state.commands)

@@ -1,7 +1,10 @@
-"""The exhibit as it is installed: a real process and display, a socket as the service manager's."""
+"""The exhibit as it is installed: a real process on a real display."""
 
+import json
 import os
 import stat
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -16,26 +19,26 @@ from realtime_lrp.commands.kiosk.lock import hash_pin
 from realtime_lrp.view.exhibit import ACCENT, BACKGROUND
 
 
-class Writing:
-    """Looks, a hundred times a second, which files a process and its children have open to write.
+class OpenFiles:
+    """Notes, a hundred times a second, the files that a process and its children can write.
 
     Attributes:
       files: the paths that were seen.
     """
 
     def __init__(self, pid):
-        self._pid, self.files, self._over = pid, set(), threading.Event()
+        self._pid, self.files, self._stop = pid, set(), threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
 
     def stop(self):
-        """Looks no more; gives the files."""
-        self._over.set()
+        """Ends; returns the files."""
+        self._stop.set()
         self._thread.join()
         return self.files
 
     def _look(self):
-        while not self._over.wait(0.01):
+        while not self._stop.wait(0.01):
             for process in self._processes():
                 self._look_at(Path(f"/proc/{process}"))
 
@@ -53,6 +56,32 @@ class Writing:
                     self.files.add(os.readlink(link))
         except (OSError, IndexError):  # closed, or ended, meanwhile
             return
+
+
+def test_the_exhibit_starts_without_tensorflow():
+    """Only the relevance thread imports it, after the window is open."""
+    code = (
+        "import realtime_lrp.commands.kiosk.start, sys\n"
+        "print({'tensorflow', 'keras'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+@pytest.mark.gui
+def test_the_first_card_is_shown_while_tensorflow_is_imported(display, tmp_path):
+    """And the window answers: `p` shows the privacy card before there is an engine."""
+    shot = tmp_path / "shot.png"
+    words = ("kiosk", "--source", "synthetic", "--set", "kiosk.language_seconds=0")
+    with start(*words, DISPLAY=display, STATE_DIRECTORY=str(tmp_path)) as process:
+        until(lambda: (screenshot(display, shot) == ACCENT).all(-1).sum() > 500)
+        card = screenshot(display, shot)
+        xdotool(display, "key", "p")
+        until(lambda: (screenshot(display, shot) != card).mean() > 0.02)
+        health = json.loads((tmp_path / "health.json").read_text())
+        assert health["card"] == "starting" and health["computes"] is None
+        process.terminate()
+        assert process.wait(10) == 0
 
 
 @pytest.mark.release
@@ -77,12 +106,11 @@ def test_nothing_leads_out_and_nothing_is_kept(display, tmp_path):
         ) as process,
     ):
         opened_window(display, process)
-        writing = Writing(process.pid)
+        open_files = OpenFiles(process.pid)
         health = tmp_path / "home" / "realtime-lrp" / "health.json"
         shot = tmp_path / "shot.png"
-        until(lambda: (screenshot(display, shot) == ACCENT).all(-1).sum() > 500)
-        assert not health.exists(), "a card is there before the network is loaded"
         until(lambda: health.exists() and '"state": "active"' in health.read_text())
+        screenshot(display, shot)
         tree = files_in(tmp_path)
         for key in (
             "Escape",
@@ -113,7 +141,7 @@ def test_nothing_leads_out_and_nothing_is_kept(display, tmp_path):
                 xdotool(display, "key", digit, "sleep", 0.15)
             xdotool(display, "key", "Return")
         assert process.wait(10) == 0
-        written = {Path(file).name.partition(".")[0] for file in writing.stop() if is_ours(file)}
+        written = {Path(file).name.partition(".")[0] for file in open_files.stop() if is_ours(file)}
         assert written <= {"kiosk", "health"}
         assert "Traceback" not in process.stderr.read()
     shot.unlink()

@@ -16,7 +16,15 @@ from faults.server import MjpegServer
 
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime import capture as capture_module
-from realtime_lrp.realtime.capture import DARK, FROZEN, LOST, NO_PICTURE, WAITING, Capture
+from realtime_lrp.realtime.capture import (
+    DARK,
+    FROZEN,
+    LOST,
+    NO_PICTURE,
+    WAITING,
+    Capture,
+    SourceHistory,
+)
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.video.child import ChildSource
 from realtime_lrp.video.source import Source
@@ -589,3 +597,13 @@ def test_a_stream_that_stalls_comes_back(monkeypatch):
         server.stalled.clear()
         until(lambda: capture.frames.count > before + 5)
         assert (capture.trouble, capture.reconnects) == ("", 1)
+
+
+def test_pauses_grow_and_vary_at_random():
+    """0.5, 1, 2, then 3 s, each up to a fifth more or less: programs do not try in step."""
+    for tries, expected in enumerate((0.5, 1.0, 2.0, 3.0, 3.0)):
+        pauses = [SourceHistory(open_source, tries=tries).pause_after(1.0) for _ in range(200)]
+        assert 0.8 * expected <= min(pauses) < 0.9 * expected
+        assert 1.1 * expected < max(pauses) <= 1.2 * expected
+    healthy = SourceHistory(open_source, tries=9)
+    assert healthy.pause_after(31.0) <= 0.6 and healthy.tries == 1

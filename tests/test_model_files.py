@@ -158,6 +158,8 @@ def test_of_what_python_has_registered_only_layers_are_built(changed):
         one = {**layer("NoLayer", "elsewhere"), "registered_name": name}
         with pytest.raises(DamagedInputError, match=r"bad\.keras"):
             load_model(changed(lambda described, one=one: described.__setitem__(3, one)))
+        with pytest.raises(DamagedInputError, match=r"f needs code that is not in Keras|not text"):
+            check_description({"layers": [one]}, "f")
 
 
 def test_everything_is_looked_at_wherever_it_stands(changed, guarded):

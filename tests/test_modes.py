@@ -12,6 +12,7 @@ from realtime_lrp import config
 from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.relevance.explainer import Explainer
+from realtime_lrp.video.reader import VideoReader
 
 
 @pytest.fixture
@@ -127,6 +128,19 @@ def test_a_mirrored_picture_is_explained_mirrored(run, with_tiny, seen, tmp_path
 
     written = cv2.imread(str(tmp_path / "out.png"))[..., ::-1]
     np.testing.assert_array_equal(written, picture[:, ::-1])
+
+
+def test_a_mirrored_recording_is_explained_mirrored(run, with_tiny, seen, tmp_path):
+    """As a picture: left and right are swapped for the network and in the file."""
+    picture = media.plain((250, 250, 250), (32, 32))
+    picture[:, :12] = picture[:8] = 40
+    source = media.write_video(tmp_path / "in.mkv", [picture] * 2, codec="ffv1", pixels="bgr0")
+    words = ("video", source, "--opacity", 0, *with_tiny, "--preprocess", "none", "--quality", 0)
+    assert run(*words, "--mirror", "-o", tmp_path / "out.mp4")[0] == 0
+    np.testing.assert_array_equal(seen[0][0], picture[:, ::-1])
+    with VideoReader(tmp_path / "out.mp4") as film:
+        written = next(iter(film)).picture.astype(int)
+    assert np.abs(written - picture[:, ::-1]).mean() < 5
 
 
 def test_folders_and_several_inputs(run, with_tiny, tmp_path, rng):

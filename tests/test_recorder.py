@@ -7,6 +7,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections import namedtuple
 
@@ -388,3 +389,39 @@ def test_nothing_is_left_open(tmp_path):
     assert not recording._thread.is_alive()
     assert len(os.listdir("/proc/self/fd")) == before
     assert peaks[2] - peaks[0] < 30_000  # KiB
+
+
+def test_at_most_so_many_pictures_wait(monkeypatch, tmp_path):
+    """An encoder that stands still: five wait and one is with it, the others are left out."""
+    goes_on = threading.Event()
+
+    class Still(recorder.VideoWriter):
+        def write(self, *args, **options):
+            goes_on.wait(10)
+            super().write(*args, **options)
+
+    monkeypatch.setattr(recorder, "VideoWriter", Still)
+    monkeypatch.setattr(recorder, "MOST_BYTES", 5 * media.plain(size=SIZE).nbytes)
+    with Recorder(tmp_path / "view.mp4", SIZE) as recording:
+        put_all(recording, [0.0])
+        until(lambda: not recording._waiting)
+        put_all(recording, np.arange(1, 21) / 30)
+        assert recording.dropped == 15
+        goes_on.set()
+    assert (recording.frames, recording.dropped) == (6, 15)
+
+
+def test_every_second_is_brought_to_the_disk(monkeypatch, tmp_path):
+    """With each key frame, while it is recorded: a power cut costs the last second."""
+    synced, real = [], recorder._sync
+
+    def sync(number):
+        synced.append(os.readlink(f"/proc/self/fd/{number}"))
+        real(number)
+
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("no list of open files on this system")
+    monkeypatch.setattr(recorder, "_sync", sync)
+    with Recorder(tmp_path / "view.mp4", SIZE) as recording:
+        put_all(recording, np.arange(100) / 30)
+    assert synced == [str(tmp_path / f"view.mp4.{os.getpid()}.part")] * 4

@@ -620,3 +620,12 @@ def test_a_child_does_not_load_tensorflow():
     loaded = subprocess.run(words, capture_output=True, text=True).stdout.split()
     assert "numpy" in loaded
     assert not {"tensorflow", "keras"} & set(loaded)
+
+
+def test_pictures_of_a_varying_rate_are_shown_as_long_as_they_last(tmp_path):
+    """0.1, 0.4 and 0.2 s; the last one for an average frame."""
+    pts = [0, 9000, 45000, 63000]
+    path = media.write_video(tmp_path / "v.mp4", media.numbered(4), pts=pts)
+    lasting = [seconds for _, seconds in playback._timed(path)]
+    assert lasting[:3] == pytest.approx([0.1, 0.4, 0.2], abs=1e-3)
+    assert 0.05 < lasting[3] < 0.5

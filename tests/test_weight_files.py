@@ -13,6 +13,7 @@ from model_files import archived, check_in_this_process, dense, members
 
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
 from realtime_lrp.models.networks import load_network
+from realtime_lrp.models.untrusted import hdf5_check
 from realtime_lrp.models.untrusted.loading import load_model, load_weights
 
 
@@ -285,3 +286,24 @@ def test_no_layer_takes_memory_that_the_file_has_no_weights_for(tmp_path, comput
     with pytest.raises(DamagedInputError, match=problem):
         load_model(archived(tmp_path / "m.keras", held))
     assert computed == []
+
+
+@pytest.mark.parametrize("kind", ["external storage", "virtual data"])
+def test_data_in_another_file_are_refused_as_such(tmp_path, kind):
+    """Before Keras looks at the file, which may read what it points to."""
+    problem = hdf5_check.examine(with_data(tmp_path, HOSTILE[kind]))["problem"]
+    assert problem == "takes 'layers/dense/vars/0' from another file"
+
+
+def test_the_child_limits_itself(tmp_path, monkeypatch, capsys):
+    """To its seconds of CPU time, and to 4 GiB and the file's size."""
+    resource = pytest.importorskip("resource")
+    limits = {}
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, values: limits.update({kind: values}))
+    path = tmp_path / "w.weights.h5"
+    dense().save_weights(path)
+    monkeypatch.setattr("sys.argv", ["hdf5_check", str(path), "7"])
+    hdf5_check.main()
+    memory = (4 << 30) + path.stat().st_size
+    assert limits == {resource.RLIMIT_CPU: (7, 7), resource.RLIMIT_AS: (memory, memory)}
+    assert json.loads(capsys.readouterr().out)["values"] == 8

@@ -1,4 +1,4 @@
-"""`bench`: what it reports, and that its baseline and its counts are right."""
+"""`bench`: its report, its baseline and its counts of operations."""
 
 import json
 
@@ -18,7 +18,7 @@ from realtime_lrp.relevance.graph import build_graph
 
 
 def test_bench_measures_a_users_network(run, tiny_model, tmp_path, monkeypatch):
-    """The table on stdout, every figure in the file; the live path really ran."""
+    """A table on stdout and all figures in the file; `live` really ran."""
     monkeypatch.setattr(machine, "SIDE", 512)
     monkeypatch.setattr(machine, "VECTORS", 512)
     target = tmp_path / "b.json"
@@ -55,7 +55,7 @@ def test_bench_measures_a_users_network(run, tiny_model, tmp_path, monkeypatch):
 
 @pytest.mark.release
 def test_bench_measures_other_sizes_and_methods(run, tmp_path):
-    """A network without a fixed size; growth tables; Grad-CAM only where there are places."""
+    """A network without a fixed size; Grad-CAM is measured only if it is possible."""
     model = keras.Sequential(
         [
             keras.Input((None, None, 3)),
@@ -87,7 +87,7 @@ def test_bench_measures_other_sizes_and_methods(run, tmp_path):
 
 
 def test_bench_compares_xla_on_a_gpu(tiny_model, monkeypatch):
-    """A device described as a GPU: a row more for each batch, and the way there and back."""
+    """A pretended GPU adds a row for each batch, and the transfer."""
     older = hardware.Device("/GPU:0", "Small GPU", "float16")
     for module in (bench, machine, maps, pictures, engines):
         monkeypatch.setattr(module, "device", lambda: older)
@@ -107,7 +107,7 @@ def test_bench_compares_xla_on_a_gpu(tiny_model, monkeypatch):
 
 
 def test_bench_refuses_an_output_before_it_measures(run, tmp_path):
-    """An existing file is kept, an unknown composite named."""
+    """An existing file stays; an unknown composite is an error."""
     target = tmp_path / "b.json"
     target.write_text("old")
     code, _, err = run("bench", "--quick", "--json", target)
@@ -117,7 +117,7 @@ def test_bench_refuses_an_output_before_it_measures(run, tmp_path):
 
 
 def test_the_baseline_gives_our_maps(rng):
-    """What the origin computed is z+; only the way there differs."""
+    """The original arithmetic gives the same map in another way."""
     keras.utils.set_random_seed(1)
     model = vgg_like()
     x = rng.uniform(0, 255, size=(2, *model.input_shape[1:])).astype("float32")
@@ -129,7 +129,7 @@ def test_the_baseline_gives_our_maps(rng):
 
 
 def test_operations_and_weights_are_counted():
-    """By hand: 2 operations for each multiplication of a weight, at each of its places."""
+    """By hand: 2 operations for each use of a weight."""
     x = keras.Input((8, 8, 3))
     h = keras.layers.Conv2D(4, 3, padding="same")(x)
     h = keras.layers.DepthwiseConv2D(3, strides=2, padding="same")(h)
@@ -141,7 +141,7 @@ def test_operations_and_weights_are_counted():
 
 
 def test_scores_come_without_a_map(rng):
-    """The forward pass alone gives the scores of the explanation."""
+    """The forward pass alone gives the same scores."""
     model = vgg_like()
     explainer = Explainer(model)
     x = rng.uniform(0, 255, size=(3, *model.input_shape[1:])).astype("float32")
@@ -161,8 +161,8 @@ def test_the_floor_is_three_passes_over_arithmetic_and_weights():
     assert floor(report, "bfloat16", 5) == pytest.approx(30 + 3)
 
 
-def test_growth_tables_show_one_forward_pass_for_several_maps():
-    """Their lines, from figures."""
+def test_the_report_shows_methods_and_sizes():
+    """The lines for given figures."""
     times = {"ms": 2.0, "p10": 1.0, "p90": 3.0}
     report = {
         "machine": "m", "device": "CPU", "tensorflow": "t", "model": "n", "weights": "random",

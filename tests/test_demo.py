@@ -1,4 +1,4 @@
-"""`demo`: the first command of the README, and what its clip shows."""
+"""`demo`: its files, and what its clip shows."""
 
 import socket
 
@@ -15,7 +15,7 @@ from realtime_lrp.video.reader import VideoReader
 
 
 def test_the_demo_writes_a_video_and_a_contact_sheet_without_a_network(run, tmp_path, monkeypatch):
-    """No display, no camera, no download: every frame of the clip, and it says where."""
+    """Without display, camera or download: every frame of the clip."""
 
     def no_network(*words):
         raise OSError("the network is unplugged")
@@ -58,7 +58,7 @@ def explained():
 
 @pytest.mark.parametrize("second", SHOWN)
 def test_the_symbol_is_named_and_the_map_lies_on_it(second, explained):
-    """The label, and the strongest relevance inside the sheet, on ink rather than on paper."""
+    """The right label, and the strongest relevance on ink, not on paper."""
     picture, result, (name, score) = explained[second]
     assert name == SHOWN[second]
     assert score > 0.8

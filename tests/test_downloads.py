@@ -1,4 +1,4 @@
-"""Downloads: the right file, whole, or none; from servers that die, lie or stand still."""
+"""Downloads: the right and whole file or none, also from servers that fail, lie or hang."""
 
 import hashlib
 import inspect
@@ -28,13 +28,13 @@ MD5 = hashlib.md5(BODY).hexdigest()
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """An empty place for downloads."""
+    """An empty folder for downloads."""
     monkeypatch.setattr(downloads, "FOLDER", tmp_path / "models")
     return tmp_path / "models"
 
 
 def start_download(folder, address):
-    """Downloads w.h5 in a process of its own, in small chunks."""
+    """Downloads w.h5 in a child process, in small chunks."""
     code = (
         "import realtime_lrp.models.downloads as d; "
         f"d.CHUNK_BYTES = 1000; d.fetch(d.Download('{address}/w.h5', '{MD5}'))"
@@ -44,11 +44,12 @@ def start_download(folder, address):
 
 
 def names(folder):
+    """The names of the files in the folder."""
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
 def test_the_right_file_is_downloaded_once(folder, caplog):
-    """The second time nothing is asked for; the first time it says what comes and where to."""
+    """The first time the log gives path and size; the second time the server is not asked."""
     with serving(sends(BODY)) as (address, asked):
         for _ in range(2):
             assert fetch(Download(f"{address}/w.h5", MD5)).read_bytes() == BODY
@@ -69,14 +70,14 @@ def test_the_right_file_is_downloaded_once(folder, caplog):
     ids=["wrong bytes", "dies in the middle", "another page", "404", "no HTTP"],
 )
 def test_what_is_not_the_file_is_never_kept(folder, answer, words):
-    """Nothing is left in the folder, not even a part."""
+    """Nothing is left in the folder, not even a temporary file."""
     with serving(answer) as (address, _), pytest.raises(UnavailableError, match=words):
         fetch(Download(f"{address}/w.h5", MD5))
     assert names(folder) == []
 
 
-def test_a_server_that_stands_still_is_given_up(folder, monkeypatch):
-    """After the timeout, which counts from the last byte."""
+def test_a_server_that_hangs_times_out(folder, monkeypatch):
+    """The timeout counts from the last byte."""
     monkeypatch.setattr(downloads, "TIMEOUT_S", 0.2)
     hold = threading.Event()
 
@@ -92,16 +93,16 @@ def test_a_server_that_stands_still_is_given_up(folder, monkeypatch):
     assert names(folder) == []
 
 
-def test_a_long_download_is_told(folder, monkeypatch, caplog):
-    """Every few seconds how much has come."""
+def test_a_long_download_logs_its_progress(folder, monkeypatch, caplog):
+    """Every few seconds: what has come of how much."""
     monkeypatch.setattr(downloads, "REPORT_S", -1)
     with serving(sends(BODY)) as (address, _):
         fetch(Download(f"{address}/w.h5", MD5))
     assert "1.0 of 1.0 MB" in caplog.text
 
 
-def test_a_part_in_the_place_of_the_file_is_downloaded_again(folder, caplog):
-    """What a killed program left under the file's own name is found by its checksum."""
+def test_a_file_with_a_wrong_checksum_is_downloaded_again(folder, caplog):
+    """For example an incomplete one under the final name."""
     folder.mkdir()
     (folder / "w.h5").write_bytes(BODY[:1000])
     with serving(sends(BODY)) as (address, asked):
@@ -111,7 +112,7 @@ def test_a_part_in_the_place_of_the_file_is_downloaded_again(folder, caplog):
 
 
 def test_a_damaged_file_without_a_server_is_named_and_kept(folder):
-    """Offline: refused with its name; whose it is decides what becomes of it."""
+    """Offline: the error names the file, which is not deleted."""
     folder.mkdir()
     (folder / "w.h5").write_bytes(BODY[:1000])
     with pytest.raises(UnavailableError, match=r"w\.h5 is missing or damaged"):
@@ -120,7 +121,7 @@ def test_a_damaged_file_without_a_server_is_named_and_kept(folder):
 
 
 def test_a_killed_download_leaves_nothing_that_is_used(folder):
-    """Killed in the middle: a part, which the next run does not take and removes."""
+    """The next run ignores and removes the temporary file."""
     arrived, hold = threading.Event(), threading.Event()
 
     def answer(handler):
@@ -145,7 +146,7 @@ def test_a_killed_download_leaves_nothing_that_is_used(folder):
 
 
 def test_two_processes_at_once_both_get_the_whole_file(folder):
-    """Each writes a part of its own; neither removes the other's."""
+    """Each has its own temporary file and leaves the other alone."""
     both_asked = threading.Barrier(2)
 
     def answer(handler):
@@ -161,7 +162,7 @@ def test_two_processes_at_once_both_get_the_whole_file(folder):
 
 
 def test_a_folder_that_cannot_be_written_is_named(folder):
-    """Not a word about another place that Keras would take, /tmp/.keras."""
+    """The error does not point to another folder, such as /tmp/.keras."""
     folder.parent.joinpath("models").write_text("a file in its place")
     with pytest.raises(UnavailableError, match=r"w\.h5"):
         fetch(Download("http://127.0.0.1:9/w.h5", MD5))
@@ -169,14 +170,14 @@ def test_a_folder_that_cannot_be_written_is_named(folder):
 
 @pytest.mark.parametrize("name", ["vgg16", "vgg19"])
 def test_addresses_and_checksums_are_those_of_keras(name):
-    """What Keras itself would download."""
+    """They are compared with the source of keras.applications."""
     module = inspect.getmodule(getattr(keras.applications, name.upper()))
     assert NETWORKS[name].download.url == module.WEIGHTS_PATH
     assert f'file_hash="{NETWORKS[name].download.md5}"' in inspect.getsource(module)
 
 
 def test_the_class_index_is_the_one_that_keras_uses():
-    """Address and checksum agree with Keras's own."""
+    """Address and checksum are compared with Keras's source."""
     from keras.src.applications import imagenet_utils
 
     assert labels.CLASS_INDEX.url == imagenet_utils.CLASS_INDEX_PATH
@@ -186,7 +187,7 @@ def test_the_class_index_is_the_one_that_keras_uses():
 def test_a_network_and_its_labels_come_from_the_server_and_then_from_the_disk(
     folder, tmp_path, monkeypatch
 ):
-    """A small network in the place of VGG16."""
+    """A small network stands for VGG16."""
 
     def small(weights):
         assert weights is None
@@ -219,8 +220,8 @@ def test_a_class_index_with_another_checksum_is_not_used(folder, monkeypatch, ca
     assert "by number" in caplog.text
 
 
-def test_without_a_network_the_message_says_where_the_file_belongs(folder, monkeypatch):
-    """Exit code 69, the file's name and its place."""
+def test_offline_the_message_says_where_the_file_belongs(folder, monkeypatch):
+    """Two lines with the path of the file and the option --weights."""
     right = NETWORKS["vgg16"].download
     name = right.path.name
     wrong = Download(f"http://127.0.0.1:9/{name}", right.md5)

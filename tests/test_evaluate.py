@@ -1,4 +1,4 @@
-"""`evaluate`: what it measures on networks whose maps are known, its files and its refusals."""
+"""`evaluate`: its figures for networks whose maps are known, its files and its errors."""
 
 import json
 
@@ -24,14 +24,14 @@ FIGURES = [*report.COLUMNS]
 
 @pytest.fixture
 def one_row(monkeypatch):
-    """One composite, for speed."""
+    """Measures only one composite, for speed."""
     monkeypatch.setattr(measuring, "measured_names", lambda: ["zplus"])
     monkeypatch.setattr(measuring, "RANDOM_ORDERS", 1)
 
 
 @pytest.fixture(scope="module")
 def halves(tmp_path_factory):
-    """A network of two classes, each of which looks at one half of 16 x 16, and at nothing else."""
+    """A network of two classes, each of which depends only on one half of a picture of 16 x 16."""
     network = keras.Sequential(
         [
             keras.Input((16, 16, 3)),
@@ -51,7 +51,7 @@ def halves(tmp_path_factory):
 
 @pytest.fixture
 def photos(tmp_path, rng):
-    """A folder of three photos of 32 x 48, of which the 32 x 32 in the middle are seen."""
+    """A folder of three photos of 32 x 48; the network sees the 32 x 32 in the middle."""
     folder = tmp_path / "photos"
     folder.mkdir()
     for name in ("a.png", "b.jpg", "c.png"):
@@ -61,7 +61,7 @@ def photos(tmp_path, rng):
 
 @pytest.fixture
 def with_boxes(photos, tmp_path):
-    """Writes boxes; gives the words that choose the photos with them."""
+    """A function that writes boxes and returns the options for photos and boxes."""
 
     def words(boxes):
         file = tmp_path / "boxes.json"
@@ -72,7 +72,7 @@ def with_boxes(photos, tmp_path):
 
 
 def by_name(file):
-    """The rows of a report by their names."""
+    """The rows of a report by name."""
     return {row["name"]: row for row in json.loads(file.read_text())["rows"]}
 
 
@@ -80,7 +80,7 @@ LEFT, RIGHT = [8, 0, 24, 32], [24, 0, 40, 32]
 
 
 def test_a_network_whose_maps_are_known(run, halves, with_boxes, one_row, tmp_path):
-    """The map of a class is its half: perfect on it, zero on the other, opposite of each other."""
+    """The map of a class is its half: all points on that half, none on the other."""
     file = tmp_path / "r.json"
     expected = {"left": 1, "right": 0}
     for side, box in (("left", LEFT), ("right", RIGHT)):
@@ -118,7 +118,7 @@ def test_a_label_by_name_and_several_boxes(run, halves, with_boxes, one_row, tmp
 
 @pytest.mark.release
 def test_every_composite_and_method_is_a_row(run, tiny_model, with_boxes, tmp_path):
-    """All figures are there, within their bounds; the same seed gives the same file."""
+    """Every figure is there and within its bounds."""
     words = with_boxes({"a.png": {"box": LEFT}, "c.png": {"box": [10, 4, 30, 20]}})
     words = (*words, "--model", tiny_model, "--preprocess", "rescale")
     file, picture = tmp_path / "r.json", tmp_path / "p.png"
@@ -141,7 +141,7 @@ def test_every_composite_and_method_is_a_row(run, tiny_model, with_boxes, tmp_pa
 
 
 def test_the_same_seed_gives_the_same_figures(run, halves, with_boxes, one_row, tmp_path):
-    """Chance has one source; another seed forgets otherwise."""
+    """Another seed randomises the network differently."""
     words = (*with_boxes({"a.png": {"box": LEFT}}), "--model", halves, "--json")
     for name, seed in (("1", 5), ("2", 5), ("3", 6)):
         assert run("evaluate", *words, tmp_path / name, "--seed", seed)[0] == 0
@@ -155,7 +155,7 @@ def test_the_same_seed_gives_the_same_figures(run, halves, with_boxes, one_row, 
 
 
 def test_the_embedded_network(run, one_row, tmp_path):
-    """Golden ranges over 15 symbols: on the ink, above chance, and z+ hardly asks for the class."""
+    """Golden ranges over 15 symbols; z+ points well but hardly depends on the class."""
     file = tmp_path / "r.json"
     code, _, err = run("evaluate", "--count", 15, "--json", file)
     assert (code, err) == (0, "")
@@ -180,7 +180,7 @@ def test_the_embedded_network(run, one_row, tmp_path):
 
 
 def test_drawn_pictures_hold_a_symbol_and_are_not_those_of_training():
-    """No "nothing", every symbol equally often; no seed of the user's meets one of training."""
+    """Every symbol equally often, no "nothing", and seeds that the training does not use."""
     from make_assets import HELD_OUT_SEED
     from train_shapes import STAGES
 
@@ -192,8 +192,8 @@ def test_drawn_pictures_hold_a_symbol_and_are_not_those_of_training():
     assert SEED_OFFSET not in {HELD_OUT_SEED, *(plan.seed for plan in STAGES)}
 
 
-def test_forgetting_goes_from_the_output_down():
-    """At each stage the layers below are as they were; in the end none is; scales of input stay."""
+def test_randomising_goes_from_the_output_to_the_input():
+    """At each stage the layers below are unchanged; a Normalization stays as it is."""
     inner = keras.Sequential([keras.Input((8, 8, 2)), keras.layers.Conv2D(3, 3, name="inner")])
     network = keras.Sequential(
         [
@@ -220,8 +220,8 @@ def test_forgetting_goes_from_the_output_down():
     assert stages == [1, 2, 3, 4]
 
 
-def test_what_is_drawn_anew_are_not_the_weights_that_training_began_with():
-    """The same seed in the same order would give them again, and what is left of them."""
+def test_new_weights_are_not_those_that_training_began_with():
+    """The same seed in the same order would give the first weights again."""
     from realtime_lrp.models.shapes import build_shapes
 
     keras.utils.set_random_seed(1)
@@ -251,7 +251,7 @@ def test_the_output_of_a_saturated_network_is_weakened(halves):
 
 
 def test_scores_are_the_explainers(tmp_path, rng):
-    """Also of a network that ends in logits, where the explainer adds a softmax."""
+    """Also for a network that ends in logits, to which the explainer adds a softmax."""
     for activation in ("softmax", None):
         x = keras.Input((8, 8, 3))
         h = keras.layers.Flatten()(keras.layers.Rescaling(1 / 255)(x))
@@ -263,8 +263,8 @@ def test_scores_are_the_explainers(tmp_path, rng):
         np.testing.assert_allclose(measuring.score_function(engine)(pictures), expected, atol=1e-6)
 
 
-def test_the_other_class_is_the_most_probable_that_is_not_asked_for():
-    """Whether the network's answer is asked for or not."""
+def test_the_other_class_is_the_most_probable_other_one():
+    """Whether or not the explained class is the answer."""
     scores = np.array([[0.5, 0.3, 0.2]] * 3)
     labelled = Samples(None, None, [None, 1, "c"], "")
     classes, other = measuring.choose_classes(labelled, scores, ["a", "b", "c"])
@@ -277,7 +277,7 @@ def test_the_other_class_is_the_most_probable_that_is_not_asked_for():
 def test_what_cannot_be_used_among_several_is_named_and_left_out(
     run, halves, photos, with_boxes, one_row, tmp_path
 ):
-    """A photo that is damaged, and a box that the centred square does not reach."""
+    """A damaged photo, and a box outside the centred square that the network sees."""
     (photos / "d.png").write_text("no picture")
     (photos / "e.png").write_text("not asked for")
     boxes = {"a.png": {"box": LEFT}, "b.jpg": {"box": [0, 0, 8, 32]}, "d.png": {"box": LEFT}}
@@ -325,8 +325,8 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_words_and_files(case, run, halves, photos, with_boxes, tmp_path, monkeypatch):
-    """Each gets its exit code, one or two lines that name the cause, and leaves nothing behind."""
+def test_bad_options_and_files(case, run, halves, photos, with_boxes, tmp_path, monkeypatch):
+    """Each has its exit code and one or two lines that name the cause, and writes nothing."""
     words, boxes, code, expected = BAD[case]
     with_boxes(boxes)
     (photos / "d.png").write_text("no picture")

@@ -1,4 +1,4 @@
-"""The child process that reads HDF5 files first: what it says, and what it protects from."""
+"""The child process that checks HDF5 files: what it reports, and what it protects from."""
 
 import shutil
 import sys
@@ -14,8 +14,8 @@ from realtime_lrp.models.untrusted.loading import load_weights
 
 
 @pytest.mark.parametrize("suffix", [".weights.h5", ".h5"])
-def test_the_child_says_what_the_check_in_this_process_says(tmp_path, suffix):
-    """Layers, shapes and numbers of a good file, in both of its forms."""
+def test_the_child_reports_what_the_function_returns(tmp_path, suffix):
+    """Layers, shapes and number of values of a good file, in both formats."""
     path = tmp_path / f"w{suffix}"
     model = dense()
     (model.save_weights if suffix == ".weights.h5" else model.save)(path)
@@ -26,7 +26,7 @@ def test_the_child_says_what_the_check_in_this_process_says(tmp_path, suffix):
 
 
 def test_what_the_child_refuses_is_refused(tmp_path):
-    """A link, and a file that is no HDF5 file."""
+    """A link, and a file that is not HDF5."""
     path = tmp_path / "w.weights.h5"
     dense().save_weights(path)
     with h5py.File(path, "r+") as file:
@@ -40,7 +40,7 @@ def test_what_the_child_refuses_is_refused(tmp_path):
 
 
 def test_bytes_that_hang_or_crash_the_library_do_so_in_a_child(tmp_path, monkeypatch):
-    """HDF5 has such faults: a child that does not end, or ends oddly, is a damaged file."""
+    """A child that does not end, or ends with an error, means a damaged file."""
     path = tmp_path / "w.weights.h5"
     dense().save_weights(path)
     with monkeypatch.context() as patched:
@@ -52,8 +52,8 @@ def test_bytes_that_hang_or_crash_the_library_do_so_in_a_child(tmp_path, monkeyp
         load_weights(dense(), path)
 
 
-def test_a_folder_of_strangers_files_brings_no_modules(tmp_path, monkeypatch):
-    """What lies where the program was started is not imported by the child."""
+def test_the_child_imports_nothing_from_the_current_folder(tmp_path, monkeypatch):
+    """Files there that are called like modules are not run."""
     monkeypatch.chdir(tmp_path)
     dense().save_weights("w.weights.h5")
     for name in ("h5py", "json", "realtime_lrp"):

@@ -1,4 +1,4 @@
-"""`inspect`: what it writes is read back from the event files, what it prints is computed again."""
+"""`inspect`: its event files are read back, its table is computed again."""
 
 from dataclasses import replace
 
@@ -37,14 +37,14 @@ def branched(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def picture(tmp_path_factory):
-    """A picture of noise, 24 x 24: the network sees it as it is."""
+    """A picture of noise, 24 x 24: just the size that the network sees."""
     noise = np.random.default_rng(20).integers(0, 256, (24, 24, 3), np.uint8)
     return media.write_picture(tmp_path_factory.mktemp("picture") / "in.png", noise)
 
 
 @pytest.fixture(scope="module")
 def explained(branched, picture):
-    """The explainer and the batch that the command should make."""
+    """The explainer and the input that the command should have."""
     network = load_network(str(branched), preprocessing="rescale")
     view = cv2.cvtColor(cv2.imread(str(picture)), cv2.COLOR_BGR2RGB)
     return Explainer(network.model), network.prepare(view[None]).numpy()
@@ -52,7 +52,7 @@ def explained(branched, picture):
 
 @pytest.fixture(scope="module")
 def inspected(branched, picture, tmp_path_factory):
-    """A run without options: its folder, its events, what is printed."""
+    """A run without further options: folder, events, printed lines."""
     options = {"--model": str(branched), "--preprocess": "rescale"}
     logdir = tmp_path_factory.mktemp("log")
     lines = run_inspect(config.load(options=options).config, picture, logdir, False)
@@ -62,13 +62,13 @@ def inspected(branched, picture, tmp_path_factory):
 
 @pytest.fixture
 def words(branched, picture, tmp_path):
-    """The command for that picture and network."""
+    """The command line for that picture and network."""
     common = ("--model", branched, "--preprocess", "rescale")
     return "inspect", picture, "--logdir", tmp_path / "tb", *common
 
 
 def events_of(folder):
-    """What TensorBoard reads in a run's folder."""
+    """The events in a run's folder, as TensorBoard reads them."""
     return EventAccumulator(str(folder), size_guidance={"tensors": 0}).Reload()
 
 
@@ -89,7 +89,7 @@ def row(out, layer):
 
 
 def test_every_layer_has_its_tags_in_the_order_of_relevance(inspected, explained):
-    """Histograms count every entry of the tensors; images decode; the picture comes last."""
+    """Histograms count every entry, images can be decoded, the picture comes last."""
     _, events, _ = inspected
     explainer, x = explained
     records = explainer.layers(x)
@@ -111,7 +111,7 @@ def test_every_layer_has_its_tags_in_the_order_of_relevance(inspected, explained
 
 
 def test_a_max_pool_shows_both_of_its_tensors(inspected, explained):
-    """Left what it read, right what it wrote at the same height: every pixel of every tile."""
+    """On the left what it read, on the right what it wrote; every pixel of every tile."""
     _, events, _ = inspected
     explainer, x = explained
     pool = next(r for r in explainer.layers(x) if r.name == "pool")
@@ -144,7 +144,7 @@ def test_a_max_pool_shows_both_of_its_tensors(inspected, explained):
 
 
 def test_negative_relevance_is_cold_and_zero_is_black():
-    """The colour map is centred at zero; strengths are on one scale."""
+    """The colour map is centred at zero."""
     maps = np.array([[[-1.0], [0.0], [0.5], [1.0]]], np.float32)
     (coloured,), _ = tiles.relevance_colours([maps])
     cold, zero, weak, hot = coloured[0, :, 0]
@@ -161,7 +161,7 @@ def test_negative_relevance_is_cold_and_zero_is_black():
     [((5,), (1, 1, 5)), ((7, 5), (1, 7, 5)), ((2, 3, 5), (2, 3, 5)), ((4, 2, 3, 5), (8, 3, 5))],
 )
 def test_tensors_of_any_rank_become_maps(shape, expected):
-    """Channels stay channels; what is not finite becomes 0."""
+    """The channels stay; NaN becomes 0."""
     tensor = np.full(shape, np.nan)
     maps = tiles.as_maps(tensor)
     assert maps.shape == expected
@@ -169,14 +169,14 @@ def test_tensors_of_any_rank_become_maps(shape, expected):
 
 
 def test_large_maps_get_fewer_tiles():
-    """The strongest come first, and a sheet stays within its side."""
+    """The strongest come first, and the sheet stays within its maximum side."""
     relevance = np.ones((300, 300, 70)) * np.arange(70)
     assert list(tiles.strongest(relevance)) == list(range(69, 60, -1))
     assert len(tiles.strongest(relevance[:10, :10])) == 64
 
 
 def test_the_table_and_the_pools_line_hold_the_tensors_numbers(inspected, explained):
-    """Computed again from the explainer's layers."""
+    """They agree with the explainer's layers."""
     folder, _, out = inspected
     explainer, x = explained
     for number, record in enumerate(explainer.layers(x), 1):
@@ -193,10 +193,10 @@ def test_the_table_and_the_pools_line_hold_the_tensors_numbers(inspected, explai
     pool = next(r for r in explainer.layers(x) if r.name == "pool")
     reached, won = np.count_nonzero(pool.arrived), np.count_nonzero(pool.handed_down[0])
     assert won < reached  # windows overlap
-    told = next(line for line in out.splitlines() if line.startswith("pool "))
-    assert "reads 24x24x6 and writes 11x11x6" in told
-    assert f"{reached} of the {11 * 11 * 6} entries written" in told
-    assert f"{won} of the {24 * 24 * 6} entries read" in told
+    line = next(line for line in out.splitlines() if line.startswith("pool "))
+    assert "reads 24x24x6 and writes 11x11x6" in line
+    assert f"{reached} of the {11 * 11 * 6} entries written" in line
+    assert f"{won} of the {24 * 24 * 6} entries read" in line
     assert "first maximum" in out
     assert str(folder) in out
 
@@ -204,7 +204,7 @@ def test_the_table_and_the_pools_line_hold_the_tensors_numbers(inspected, explai
 def test_the_curves_are_the_sums_of_relevance_and_losses_are_marked(
     run, words, branched, explained, tmp_path
 ):
-    """Step 0 is what begins, step n what the n-th layer hands down; `keep` below 1 loses some."""
+    """Step 0 is the output, step n layer n; `keep` below 1 loses some."""
     code, out, _ = run(*words, "--set", "lrp.keep=0.05")
     assert code == 0
     events = events_of(tmp_path / "tb" / "in-branched-zplus-all-preprocess=rescale-keep=0.05")
@@ -221,7 +221,7 @@ def test_the_curves_are_the_sums_of_relevance_and_losses_are_marked(
 
 
 def test_gradients_lose_nothing(run, words, tmp_path):
-    """They are written under the same tags, without a curve of what is lost."""
+    """They have the same tags, but no curve of losses."""
     code, out, _ = run(*words, "--method", "gradient", "--target", "1 - 2")
     assert code == 0
     events = events_of(tmp_path / "tb" / "in-branched-gradient-1_-_2-preprocess=rescale")
@@ -231,8 +231,8 @@ def test_gradients_lose_nothing(run, words, tmp_path):
     assert "the gradient of the written one" in out
 
 
-def test_runs_lie_side_by_side_and_are_replaced_on_request_alone(run, words, tmp_path):
-    """One folder for each setting; what is no run is never removed."""
+def test_runs_are_replaced_only_on_request(run, words, tmp_path):
+    """One folder for each setting; a folder that is not a run is never removed."""
     logdir = tmp_path / "tb"
     folder = logdir / "in-branched-zplus-all-preprocess=rescale"
     other = logdir / "in-branched-epsilon-all-preprocess=rescale-pool=average"
@@ -264,10 +264,10 @@ def test_runs_lie_side_by_side_and_are_replaced_on_request_alone(run, words, tmp
         ("in.png", "tb", ("--target", "9"), 2, "0 to 3"),
     ],
 )
-def test_bad_words_leave_nothing_behind(
+def test_bad_options_leave_nothing_behind(
     source, logdir, further, code, expected, run, words, tmp_path
 ):
-    """The contract's exit codes, one or two lines, no folder."""
+    """The right exit code, one line, no folder."""
     (tmp_path / "text.png").write_text("this is text")
     (tmp_path / "in.png").write_bytes(words[1].read_bytes())
     before = sorted(tmp_path.rglob("*"))
@@ -280,7 +280,7 @@ def test_bad_words_leave_nothing_behind(
 
 @pytest.mark.release
 def test_a_full_disk_is_noticed(inspected, run, words, tmp_path, monkeypatch):
-    """TensorFlow's writer cuts the file off and says nothing: exit code 74, nothing is left."""
+    """TensorFlow's writer cuts the file off silently: exit code 74, and nothing is left."""
     (complete,) = inspected[0].iterdir()
     data, check = complete.read_bytes(), events._check_complete
     for size in (len(data) // 2, 0):
@@ -298,7 +298,7 @@ def test_a_full_disk_is_noticed(inspected, run, words, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_the_table_fits_the_terminal_and_nothing_is_cut_off(columns, explained, monkeypatch):
-    """Every word and number of the wide table is in the narrow one; long names are folded."""
+    """The narrow table holds everything that the wide one holds; long names are folded."""
     explainer, x = explained
     name = "a_layer_with_a_name_that_fills_a_line"
     records = [replace(record, name=f"{name}_{record.name}") for record in explainer.layers(x)]
@@ -310,9 +310,9 @@ def test_the_table_fits_the_terminal_and_nothing_is_cut_off(columns, explained, 
     assert (lines == wide) == (columns == 200)
     folded = "".join(line[4:].split("  ")[0] for line in lines)
     shown = "\n".join(lines)
-    for words in (line.split() for line in wide[2:] if line):
-        assert words[1] in folded
-        assert all(word in shown for word in words[2:])
+    for row_words in (line.split() for line in wide[2:] if line):
+        assert row_words[1] in folded
+        assert all(word in shown for word in row_words[2:])
 
 
 class Terminal:

@@ -29,13 +29,13 @@ def in_this_process(monkeypatch):
 
 @pytest.fixture
 def parts(tiny_model):
-    """The members of a good model file, to be changed."""
+    """The members of a good model file, by name."""
     return members(tiny_model)
 
 
 @pytest.fixture
 def changed(parts, tmp_path):
-    """Writes the good model with its description changed by a function of its layers."""
+    """A function that writes the good model after another function has changed its layers."""
 
     def write(change):
         described = json.loads(parts["config.json"])
@@ -49,7 +49,7 @@ def changed(parts, tmp_path):
 
 @pytest.fixture
 def guarded(monkeypatch):
-    """Whatever a stranger's file might make the process do is a failure of the test."""
+    """Fails the test if a file makes the process run code, connect or download."""
 
     def forbid(name):
         return lambda *words, **options: pytest.fail(f"{name}{words}")
@@ -64,7 +64,7 @@ def guarded(monkeypatch):
 
 
 def layer(kind, module="keras.layers", name="evil", **config):
-    """A layer of a description, in the place of the Flatten layer."""
+    """The description of a layer."""
     return {
         "module": module,
         "class_name": kind,
@@ -75,7 +75,7 @@ def layer(kind, module="keras.layers", name="evil", **config):
 
 
 def function(name, module="builtins"):
-    """A function of a description."""
+    """The description of a function."""
     return {"module": module, "class_name": "function", "config": name, "registered_name": name}
 
 
@@ -115,8 +115,8 @@ FORBIDDEN = {
 
 
 @pytest.mark.parametrize("kind", FORBIDDEN)
-def test_what_is_not_known_is_never_built(changed, temporary_folder, guarded, kind):
-    """Each way of a stranger's file to code, to files or to the network that is known."""
+def test_what_is_not_on_the_list_is_never_built(changed, temporary_folder, guarded, kind):
+    """Every known way from a model file to code, to other files or to the internet."""
     path = changed(lambda described: described.__setitem__(3, copy.deepcopy(FORBIDDEN[kind])))
     with pytest.raises(DamagedInputError, match=r"bad\.keras") as refusal:
         load_model(path)
@@ -130,7 +130,7 @@ class OwnLayer(layers.Layer):
 
 
 def test_files_that_bring_code_are_refused(tmp_path):
-    """A Lambda layer and a layer from another module: nothing of them runs."""
+    """A Lambda layer, and a layer of another module."""
     x = keras.Input((4, 4, 3))
     for name, layer, words in (
         ("lambda", layers.Lambda(lambda v: v), "Lambda"),
@@ -153,7 +153,7 @@ class NoLayer:
 
 
 def test_of_what_python_has_registered_only_layers_are_built(changed):
-    """Another class, or a layer under a name that is no text, is a stranger as before."""
+    """Another registered class is refused, and a registered name that is not text."""
     for name in ("mine>NoLayer", "mine>OwnLayer", ["mine>NoLayer"]):
         one = {**layer("NoLayer", "elsewhere"), "registered_name": name}
         with pytest.raises(DamagedInputError, match=r"bad\.keras"):
@@ -162,8 +162,8 @@ def test_of_what_python_has_registered_only_layers_are_built(changed):
             check_description({"layers": [one]}, "f")
 
 
-def test_everything_is_looked_at_wherever_it_stands(changed, guarded):
-    """In a nested model, in what a layer was called with, in a description of the build."""
+def test_every_part_of_a_description_is_checked(changed, guarded):
+    """Nested models, the arguments of a call, the description of the build."""
     evil = layer("Lambda", function=LAMBDA)
     nested = layer("Functional", "keras.models", layers=[evil])
     called = {"args": [], "kwargs": {"inputs": {"a": [[evil]]}}}
@@ -178,7 +178,7 @@ def test_everything_is_looked_at_wherever_it_stands(changed, guarded):
 
 @pytest.mark.parametrize("steps", [2**31, [1, 2**31], -(2**40), 1e30])
 def test_steps_beyond_any_picture_are_refused(changed, steps):
-    """TensorFlow would end the process."""
+    """TensorFlow would abort the process."""
 
     def change(layers):
         layers[1]["config"]["strides"] = steps
@@ -190,8 +190,8 @@ def test_steps_beyond_any_picture_are_refused(changed, steps):
 
 
 @pytest.mark.parametrize("shape", [[None, 1, 1, 10**9], [None, 4, 4, "3"], [None], None])
-def test_normalisation_of_more_than_pictures_have_is_refused(changed, monkeypatch, shape):
-    """It computes with what it subtracts as soon as it is built, so it is not built."""
+def test_a_large_normalisation_is_refused(changed, monkeypatch, shape):
+    """It would allocate and compute as soon as it is built, so it is not built."""
     one = {**layer("Normalization", axis=[-1]), "build_config": shape and {"input_shape": shape}}
     path = changed(lambda described: described.__setitem__(3, one))
     monkeypatch.setattr(layers.Normalization, "build", lambda *words: pytest.fail("it was built"))
@@ -200,20 +200,20 @@ def test_normalisation_of_more_than_pictures_have_is_refused(changed, monkeypatc
 
 
 def test_networks_of_too_many_layers_are_refused(changed):
-    """Keras would build them for hours."""
+    """Keras would need hours to build them."""
     with pytest.raises(DamagedInputError, match=r"describes \d+,\d+ layers"):
         load_model(changed(lambda layers: layers.extend(layers * 4000)))
 
 
 def test_a_layer_without_a_rule_is_named_with_its_type(changed):
-    """Its name, its type, and where a rule would be added."""
+    """And the message says where to add a rule."""
     path = changed(lambda described: described.__setitem__(3, layer("LSTM", name="memory")))
     with pytest.raises(DamagedInputError, match=r"'memory' \(LSTM\).*add a row to LAYERS"):
         load_model(path)
 
 
 def test_every_layer_that_has_a_rule_is_allowed():
-    """The two tables agree: a new row needs its name in the other one."""
+    """The two tables agree: a new row has to be added to both."""
     expected = {kind.__name__ for kind in rules.LAYERS} | {"InputLayer"}
     assert set(allowlist.LAYERS) == expected
     assert set(allowlist.ACTIVATIONS) == {*rules.NONNEGATIVE, *rules.SIGNED, "linear"}
@@ -224,7 +224,7 @@ def test_every_layer_that_has_a_rule_is_allowed():
 
 
 def test_nothing_that_is_allowed_runs_code_or_reads_files():
-    """No class of the table has a way to code, files or other modules among its arguments."""
+    """No class on the list takes code, a file or a module as an argument."""
     for module, kinds in allowlist.ALLOWED_CLASSES.items():
         assert module is None or module.startswith("keras")
         assert not kinds & {
@@ -234,7 +234,7 @@ def test_nothing_that_is_allowed_runs_code_or_reads_files():
 
 
 def test_what_keras_writes_of_applications_is_allowed():
-    """Their own layers."""
+    """The layers that keras.applications defines itself."""
     model = keras.applications.ConvNeXtTiny(weights=None)
     check_description(json.loads(model.to_json()), "it")
 
@@ -248,7 +248,7 @@ def test_what_keras_writes_of_applications_is_allowed():
     ],
 )  # fmt: skip
 def test_applications_are_loaded_from_files(name, tmp_path):
-    """What Keras itself writes of them is loaded, with the same weights."""
+    """Saved by Keras, loaded by us, with the same weights."""
     model = getattr(keras.applications, name)(weights=None)
     model.save(tmp_path / "m.keras")
     loaded = load_model(tmp_path / "m.keras")
@@ -279,7 +279,7 @@ def test_what_keras_writes_around_layers_is_allowed(tmp_path):
 
 
 def test_a_file_of_another_keras_says_so(changed, parts):
-    """An argument that a later version knows: both versions are named."""
+    """An argument that this Keras does not know: the message gives both versions."""
     parts["metadata.json"] = b'{"keras_version": "9.9.9"}'
     path = changed(lambda described: described[1]["config"].update(unheard_of=1))
     with pytest.raises(
@@ -295,7 +295,7 @@ def test_a_file_of_another_keras_says_so(changed, parts):
 
 
 def test_other_members_of_an_archive_are_never_unpacked(parts, tmp_path, temporary_folder):
-    """Names that lead out of the folder, links: they are not even looked at."""
+    """Links, and names that lead out of the folder."""
     link = zipfile.ZipInfo("assets/link")
     link.external_attr = 0o120777 << 16
     names = ["../../out.txt", "/tmp/realtime-lrp-out.txt", "assets/../../out.txt", "C:\\out.txt"]
@@ -318,7 +318,7 @@ def test_a_member_that_stands_there_twice_is_refused(parts, tmp_path, name):
 
 @pytest.mark.parametrize("missing", ["config.json", "model.weights.h5"])
 def test_a_missing_member_is_named(parts, tmp_path, missing):
-    """An archive without its description or its weights."""
+    """The description or the weights."""
     del parts[missing]
     with pytest.raises(DamagedInputError, match=missing):
         load_model(archived(tmp_path / "m.keras", parts))
@@ -326,7 +326,7 @@ def test_a_missing_member_is_named(parts, tmp_path, missing):
 
 @pytest.mark.parametrize("kind", ["text", "empty", "zip", "truncated", "bits", "deep"])
 def test_damaged_model_files_are_refused(tiny_model, tmp_path, temporary_folder, kind):
-    """Nothing but DamagedInputError comes out."""
+    """Always as DamagedInputError."""
     path = tmp_path / "bad.keras"
     data = tiny_model.read_bytes()
     middle = data.index(b"\x89HDF") + 3000
@@ -346,7 +346,7 @@ def test_damaged_model_files_are_refused(tiny_model, tmp_path, temporary_folder,
 
 
 def test_bombs_are_refused_before_they_are_unpacked(parts, tmp_path, temporary_folder, monkeypatch):
-    """A description and weights that are mostly zeros; limits made small for the test."""
+    """A description and weights that are mostly zeros; the limits are small for the test."""
     monkeypatch.setattr(loading, "SMALL_BYTES", 1 << 20)
     for name, size_ in (
         ("config.json", loading.MAX_DESCRIPTION_BYTES + 1),
@@ -357,10 +357,10 @@ def test_bombs_are_refused_before_they_are_unpacked(parts, tmp_path, temporary_f
             load_model(path)
 
 
-def test_bytes_that_an_archive_only_claims_to_hold_do_not_count(
+def test_a_packed_size_beyond_the_archive_does_not_count(
     parts, tmp_path, temporary_folder, monkeypatch
 ):
-    """Weights that are mostly zeros, with a packed size beyond the archive's."""
+    """Weights that are mostly zeros and claim a packed size beyond the size of the file."""
     monkeypatch.setattr(loading, "SMALL_BYTES", 1 << 20)
     path = tmp_path / "m.keras"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -373,8 +373,8 @@ def test_bytes_that_an_archive_only_claims_to_hold_do_not_count(
 
 @pytest.mark.parametrize("packing", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 @pytest.mark.parametrize("name", ["config.json", "model.weights.h5", "metadata.json"])
-def test_packings_that_have_no_limit_are_refused(parts, tmp_path, temporary_folder, name, packing):
-    """What is packed by bzip2 or LZMA comes out whole, whatever size is claimed."""
+def test_compression_without_a_limit_is_refused(parts, tmp_path, temporary_folder, name, packing):
+    """bzip2 and LZMA unpack everything, whatever size the archive claims."""
     path = tmp_path / "m.keras"
     with zipfile.ZipFile(path, "w") as archive:
         for member, data in parts.items():
@@ -403,7 +403,7 @@ def test_a_member_is_unpacked_no_further_than_it_claims(changed, tmp_path, tempo
 
 @pytest.mark.parametrize("place", ["shutil.copyfileobj", "tempfile.mkdtemp"])
 def test_no_room_to_unpack_is_no_damage(tiny_model, temporary_folder, monkeypatch, place):
-    """A full disk and no folder for temporary files are named as such, exit code 69."""
+    """A full disk and a missing temporary folder have their own message, exit code 69."""
 
     def full(*words, **options):
         raise OSError(28, "No space left on device")

@@ -1,4 +1,4 @@
-"""Models that are too large for this machine are refused before they take memory."""
+"""Models that are too large for this machine are refused before they allocate memory."""
 
 import io
 import json
@@ -29,12 +29,12 @@ def in_this_process(monkeypatch):
 
 @pytest.fixture
 def without_gpu(monkeypatch):
-    """A machine whose only memory is its own."""
+    """A machine without a GPU."""
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
 
 
 def huge(tmp_path, model_of):
-    """A model file that claims more than it holds: built without memory, then its weights cut."""
+    """A file that describes a large model and holds no weights; made without allocating them."""
 
     def described_only():
         with keras.StatelessScope(initialize_variables=False):
@@ -64,7 +64,7 @@ HUGE = {
 def test_a_model_that_is_too_large_is_refused_before_it_takes_memory(
     tmp_path, temporary_folder, without_gpu, kind
 ):
-    """With what it needs and what is there; exit code 69."""
+    """The message gives the memory needed and free; exit code 69."""
     path = huge(tmp_path, HUGE[kind])
     before = psutil.Process().memory_info().rss
     with pytest.raises(UnavailableError, match=r"too large.*needs [\d,.]+ GiB.*GiB are free"):
@@ -74,14 +74,14 @@ def test_a_model_that_is_too_large_is_refused_before_it_takes_memory(
 
 
 def load_model_again_works(tmp_path):
-    """What was refused leaves nothing that gets memory later."""
+    """A refused model leaves nothing behind that is allocated later."""
     path = tmp_path / "small.keras"
     dense().save(path)
     return load_model(path).name == "net"
 
 
 def test_the_limit_is_where_it_should_be(without_gpu, monkeypatch):
-    """Weights once and the activations of one picture, to the byte."""
+    """All weights and the activations of one picture, to the byte."""
     model = keras.Sequential(
         [keras.Input((10, 10, 3)), layers.Conv2D(4, 3), layers.Flatten(), layers.Dense(5)]
     )
@@ -97,14 +97,14 @@ def test_the_limit_is_where_it_should_be(without_gpu, monkeypatch):
 
 
 def test_named_networks_are_measured_as_well(without_gpu, monkeypatch):
-    """VGG16's weights are 528 MiB."""
+    """VGG16's weights take 528 MiB."""
     monkeypatch.setattr(size, "available_bytes", lambda: 528 << 20)
     with pytest.raises(UnavailableError, match=r"vgg16 is too large.*0\.\d\d GiB"):
         load_network("vgg16", "random")
 
 
 def test_the_memory_of_a_control_group_counts(tmp_path, monkeypatch):
-    """The smallest limit of the group and of those above it, less what this process has."""
+    """The smallest limit of the group and its parents, minus what this process has."""
     group = tmp_path / "system.slice" / "kiosk.service"
     group.mkdir(parents=True)
     (group / "memory.max").write_text("max\n")
@@ -122,8 +122,8 @@ def test_the_memory_of_a_control_group_counts(tmp_path, monkeypatch):
     assert abs(size.available_bytes() - GIB) < 64 << 20
 
 
-def test_memory_that_runs_out_all_the_same_is_named(tiny_model, monkeypatch):
-    """Where the estimate was too low: exit code 69, not "damaged"."""
+def test_memory_that_runs_out_is_named(tiny_model, monkeypatch):
+    """If the estimate was too low: exit code 69, not "damaged"."""
 
     def full(*words, **options):
         raise MemoryError

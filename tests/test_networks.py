@@ -1,4 +1,4 @@
-"""Names to networks: labels, preprocessing, random weights."""
+"""Loading networks: labels, preprocessing, random weights."""
 
 import keras
 import numpy as np
@@ -25,7 +25,7 @@ from realtime_lrp.models.preprocessing import PREPROCESSING, preprocess
     ],
 )
 def test_labels_come_in_three_forms(tmp_path, text, names):
-    """A JSON list, Keras's class index, one name a line."""
+    """A JSON list, Keras's class index, one name per line."""
     path = tmp_path / "labels"
     path.write_text(text, encoding="utf-8", newline="")
     assert read_labels(path) == names
@@ -33,7 +33,7 @@ def test_labels_come_in_three_forms(tmp_path, text, names):
 
 @pytest.mark.parametrize("data", [b"", b"\xff\xfe\x00", b"[1, 2]", b'{"a": "b"}', b"[]"])
 def test_what_holds_no_names_is_refused(tmp_path, data):
-    """Empty, binary, numbers, another kind of dictionary."""
+    """An empty or binary file, numbers, another kind of dictionary."""
     path = tmp_path / "labels.json"
     path.write_bytes(data)
     with pytest.raises(DamagedInputError, match=r"labels\.json"):
@@ -51,7 +51,7 @@ def test_what_holds_no_names_is_refused(tmp_path, data):
     ],
 )
 def test_preprocessing_by_hand(mode, expected):
-    """An orange pixel (255, 128, 0) in RGB."""
+    """For an orange pixel (255, 128, 0) in RGB."""
     picture = np.full((1, 2, 2, 3), (255, 128, 0), np.uint8)
     values = preprocess(picture, mode)
     assert values.dtype == np.float32
@@ -59,15 +59,15 @@ def test_preprocessing_by_hand(mode, expected):
     assert mode in PREPROCESSING
 
 
-def test_vgg_needs_rgb_and_keras_turns_it():
-    """Our caffe preprocessing is the one of Keras's own VGG16 for an RGB picture."""
+def test_caffe_preprocessing_is_that_of_keras():
+    """Compared with Keras's own VGG16 for an RGB picture."""
     picture = np.random.default_rng(0).integers(0, 256, (1, 4, 4, 3), np.uint8)
     expected = keras.applications.vgg16.preprocess_input(picture.astype(np.float32))
     np.testing.assert_allclose(preprocess(picture, "caffe"), expected)
 
 
 def test_a_users_file_brings_its_own_network(tiny_model, tmp_path, caplog):
-    """Any .keras file; without --preprocess the notice says what the network gets."""
+    """Any .keras file; without --preprocess a warning says what the network gets."""
     names = tmp_path / "names.txt"
     names.write_text("a\nb\nc\nd\n")
     network = load_network(str(tiny_model), labels=str(names))
@@ -78,8 +78,8 @@ def test_a_users_file_brings_its_own_network(tiny_model, tmp_path, caplog):
     assert not caplog.text
 
 
-def test_random_weights_differ_from_the_own_ones_and_are_the_same_each_time(tiny_model):
-    """The sanity check of a trained network."""
+def test_random_weights_are_new_and_always_the_same(tiny_model):
+    """Compared with the trained ones and with a second load."""
     own, first, second = (
         load_network(str(tiny_model), weights, preprocessing="tf").model.get_weights()[0]
         for weights in (None, "random", "random")
@@ -89,7 +89,7 @@ def test_random_weights_differ_from_the_own_ones_and_are_the_same_each_time(tiny
 
 
 def test_unknown_models_are_refused(tmp_path):
-    """A wrong name, a file that is not there, a file of another kind."""
+    """A wrong name, a missing file, a file of another kind."""
     with pytest.raises(UsageError, match="'vgg16'"):
         load_network("vgg6")
     with pytest.raises(MissingInputError, match=r"none\.keras"):
@@ -101,7 +101,7 @@ def test_unknown_models_are_refused(tmp_path):
 
 
 def test_random_vgg_needs_no_network(monkeypatch, tmp_path):
-    """No download is tried, not even of the labels; kernels fill Glorot's range, biases are 0."""
+    """No download, not even of labels; kernels fill the Glorot range, biases are 0."""
 
     def small(weights):
         assert weights is None

@@ -24,7 +24,7 @@ def in_this_process(monkeypatch):
 
 
 def with_data(tmp_path, write):
-    """A good file of weights of `dense`, its kernel replaced by what `write(file, name)` makes."""
+    """A weights file of `dense` whose kernel is replaced by `write(file, name)`."""
     path = tmp_path / "w.weights.h5"
     dense().save_weights(path)
     with h5py.File(path, "r+") as file:
@@ -34,10 +34,12 @@ def with_data(tmp_path, write):
 
 
 def external_storage(file, name):
+    """Data that are read from another file."""
     file.create_dataset(name, (3, 2), "f4", external=[("/etc/passwd", 0, 24)])
 
 
 def virtual(file, name):
+    """A dataset that is part of another file."""
     layout = h5py.VirtualLayout((3, 2), "f4")
     layout[:] = h5py.VirtualSource("/etc/passwd", "x", (3, 2))
     file.create_virtual_dataset(name, layout)
@@ -69,7 +71,7 @@ HOSTILE = {
     [*((kind, False) for kind in HOSTILE), ("external storage", True), ("another shape", True)],
 )
 def test_hostile_weights_are_refused(tmp_path, temporary_folder, kind, wrapped):
-    """What would read other files, what is no number, what claims more than it holds."""
+    """Reads of other files, data that are not numbers, claims beyond the size of the file."""
     path = with_data(tmp_path, HOSTILE[kind])
     used = psutil.Process().memory_info().rss
     if wrapped:
@@ -93,7 +95,7 @@ def test_groups_that_hold_each_other_do_not_hang(tmp_path):
 
 
 def test_data_of_several_names_count_once(tmp_path):
-    """Two layers whose weights are the same bytes of the file."""
+    """Two layers whose weights are the same bytes in the file."""
     path = tmp_path / "w.weights.h5"
     model = keras.Sequential([keras.Input((3,)), layers.Dense(3), layers.Dense(3)])
     model.save_weights(path)
@@ -120,7 +122,7 @@ def test_weights_come_from_local_files(tiny_model, tmp_path, name):
 
 
 def test_weights_that_do_not_fit_are_refused(tiny_model, tmp_path):
-    """Another shape, a damaged file, no file, a network without imagenet weights."""
+    """Another shape, a damaged file, a missing file, a network without imagenet weights."""
     other = keras.Sequential([keras.Input((3,)), layers.Dense(2)])
     other.save_weights(tmp_path / "o.weights.h5")
     other.save(tmp_path / "o.keras")
@@ -148,7 +150,7 @@ def test_the_first_layer_that_differs_is_named_with_both_shapes(tmp_path, suffix
 
 @pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])
 def test_a_layer_that_lacks_its_weights_is_named(tmp_path, suffix):
-    """With their shapes, in one line."""
+    """With the missing shapes, in one line."""
     one, two = layers.Dense(2, name="one"), layers.Dense(4, name="two")
     path = tmp_path / f"w{suffix}"
     other = keras.Sequential([keras.Input((3,)), one])
@@ -162,7 +164,7 @@ def test_a_layer_that_lacks_its_weights_is_named(tmp_path, suffix):
 @pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])
 @pytest.mark.parametrize("more", [True, False], ids=["more", "fewer"])
 def test_weights_of_more_or_fewer_layers_are_refused(tmp_path, suffix, more):
-    """Also where those that are there fit."""
+    """Even if the layers that both have fit."""
 
     def network(deep):
         tail = [layers.Dense(2)] if deep else []
@@ -177,7 +179,7 @@ def test_weights_of_more_or_fewer_layers_are_refused(tmp_path, suffix, more):
 
 @pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])
 def test_truncated_weights_are_refused(tmp_path, temporary_folder, suffix):
-    """At every quarter of the file; each time the file is named."""
+    """Cut at every quarter; the message names the file."""
     path = tmp_path / f"w{suffix}"
     model = dense()
     (model.save_weights if suffix == ".weights.h5" else model.save)(path)
@@ -189,8 +191,8 @@ def test_truncated_weights_are_refused(tmp_path, temporary_folder, suffix):
 
 
 @pytest.mark.parametrize("name", ["w.weights.json", "w.npz", "w"])
-def test_other_files_of_weights_are_refused(tmp_path, name):
-    """A list of shards names further files; arrays of NumPy are not what is expected."""
+def test_other_formats_of_weights_are_refused(tmp_path, name):
+    """A list of shards, which names further files, and arrays of NumPy."""
     path = tmp_path / name
     path.write_text('{"weight_map": {"/layers/dense/vars": "../../secret.weights.h5"}}')
     with pytest.raises(DamagedInputError, match=r"Expected \.h5"):
@@ -202,7 +204,7 @@ def test_other_files_of_weights_are_refused(tmp_path, name):
 
 @pytest.fixture
 def computed(monkeypatch):
-    """The names of the initialisers that computed values, which is not where shapes are found."""
+    """Names of the initialisers that computed values, not only shapes."""
     names = []
 
     def watch(kind):
@@ -240,8 +242,8 @@ class Composite(layers.Layer):
         return {**super().get_config(), "units": self.inner.units}
 
 
-def test_initialisers_of_a_description_never_compute(tmp_path, computed):
-    """Their values would be replaced; Orthogonal takes time by the third power."""
+def test_initialisers_in_a_file_never_compute(tmp_path, computed):
+    """Their values would be replaced, and Orthogonal takes cubic time."""
     model = keras.Sequential(
         [
             keras.Input((8, 8, 3)),
@@ -266,8 +268,8 @@ def test_initialisers_of_a_description_never_compute(tmp_path, computed):
 
 
 @pytest.mark.parametrize("kind", ["missing", "other", "within"])
-def test_no_layer_takes_memory_that_the_file_has_no_weights_for(tmp_path, computed, kind):
-    """No weights, those of a smaller layer, or of one that has a layer in it."""
+def test_memory_is_taken_only_for_weights_in_the_file(tmp_path, computed, kind):
+    """Missing weights, those of a smaller layer, or of a layer inside a layer."""
     made = Composite(3) if kind == "within" else layers.Dense(3, name="d")
     keras.Sequential([keras.Input((8,)), made], name="net").save(tmp_path / "m.keras")
     held = members(tmp_path / "m.keras")

@@ -1,4 +1,4 @@
-"""A web server on this machine that answers as a test says."""
+"""A local web server whose answers a test chooses."""
 
 import http.server
 import threading
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def serving(answer):
-    """A server on this machine whose GET is `answer`; its address and what was asked for."""
+    """Runs a local server that answers GET with `answer`; gives its address and requested paths."""
     asked = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -29,7 +29,7 @@ def serving(answer):
 
 
 def sends(body, length=None, status=200):
-    """An answer that sends a body and promises a length."""
+    """Returns an answer that sends a body and announces a length."""
 
     def answer(handler):
         handler.send_response(status)

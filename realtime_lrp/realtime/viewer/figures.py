@@ -11,7 +11,6 @@ from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.meter import Meter
 from realtime_lrp.realtime.viewer.compose import Columns
 from realtime_lrp.realtime.viewer.state import ViewerState
-from realtime_lrp.relevance.methods import METHODS
 from realtime_lrp.view.colormaps import by_sign, colormap_named
 from realtime_lrp.view.hud import Bar, Block, Legend, Row, percent
 from realtime_lrp.view.scene import ExplainedPicture, Look, Panel
@@ -174,6 +173,8 @@ def _short(value: float) -> str:
 
 def _legend(panel: Panel, look: Look) -> Legend | None:
     """What the colours of a map mean; None where its channels are the colours."""
+    from realtime_lrp.relevance.methods import METHODS  # imports TensorFlow, loaded by now
+
     if panel.intensity.ndim == 3:
         return None
     colormap = look.colormap or by_sign(panel.signed)

@@ -212,7 +212,7 @@ def video(settings: config.Settings, **request: Any) -> None:
     """
     from realtime_lrp.commands.video import run as mode
 
-    print_lines(mode.run(settings.config, mode.Request(**request)))
+    print_lines(mode.run(settings.config, mode.VideoOptions(**request)))
 
 
 @cli.command()

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.commands.live.run import run as run_live
-from realtime_lrp.commands.video.run import overlay_file
+from realtime_lrp.commands.video.overlay import overlay_file
 from realtime_lrp.config import ASSETS, Config
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import UsageError

@@ -43,9 +43,15 @@ class Companions:
         )
 
     @property
+    def by_kind(self) -> dict[str, Path]:
+        """All that is made: what it is -> where it goes."""
+        paths = {"sidecar": self.sidecar, "summary": self.summary, "maps": self.maps}
+        return {kind: path for kind, path in paths.items() if path}
+
+    @property
     def paths(self) -> list[Path]:
         """All that is made."""
-        return [one for one in (self.sidecar, self.summary, self.maps) if one]
+        return list(self.by_kind.values())
 
     def check(self, replace: bool) -> None:
         """Refuses what cannot be made, before any work is done.

@@ -1,7 +1,7 @@
-"""Messages between this process and a child of it that decodes what comes from strangers.
+"""Messages between a process and its child, which decodes untrusted files and streams.
 
-They are data alone, each of a type that is agreed upon: whoever takes over a child by a damaged
-file or stream can send wrong pictures, but nothing that runs here.
+Messages are plain data of expected types. Whoever takes over a child with a crafted file can send
+wrong pictures, but nothing that is executed here.
 """
 
 import os
@@ -15,18 +15,22 @@ import numpy as np
 from realtime_lrp import errors
 
 KINDS = ("uint8", "int8", "float32")
-"""Numbers that arrays may hold."""
+"""Types of array elements that may be sent."""
 
 ARRAY = tuple[str, tuple[Annotated[int, msgspec.Meta(ge=0)], ...], bytearray]
-"""An array on its way: what it holds, its shape, its bytes."""
+"""An array in a message: element type, shape, bytes."""
+
+
+BUGS = (TypeError, AttributeError, NameError, AssertionError, ImportError)
+"""Exceptions that no input should cause."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """What ended the child.
+    """The exception that ended the child.
 
     Attributes:
-      kind: the name of an error out of `errors`, or "OSError".
-      message: what it says.
+      kind: the name of an error in `errors`, "OSError", "bug" or "other".
+      message: its text.
       errno: of an `OSError`.
     """
 
@@ -36,15 +40,21 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
     @classmethod
     def by(cls, error: Exception) -> "Failed":
-        """What tells of an exception."""
+        """The message that reports an exception."""
         if isinstance(error, errors.Error):
             return cls(type(error).__name__, str(error))
         if isinstance(error, OSError):
             return cls("OSError", error.strerror or str(error), error.errno or 0)
-        return cls("RuntimeError", f"{type(error).__name__}: {error}")
+        kind = "bug" if isinstance(error, BUGS) else "other"
+        return cls(kind, f"{type(error).__name__}: {error}")
+
+    @property
+    def is_bug(self) -> bool:
+        """Whether the program is to blame rather than its input."""
+        return self.kind == "bug"
 
     def error(self) -> Exception:
-        """The exception that it tells of."""
+        """The exception that it reports; for "bug" and "other" a `RuntimeError`."""
         if self.kind == "OSError":
             return OSError(self.errno, self.message)
         kind = getattr(errors, self.kind, None)
@@ -58,20 +68,20 @@ class Channel:
 
     Args:
       incoming, outgoing: the streams.
-      expected: the type of what is received: a `msgspec.Struct` with a tag, or several joined by |.
+      expected: the type of received messages: a tagged `msgspec.Struct`, or several joined by |.
     """
 
     def __init__(self, incoming: IO[bytes], outgoing: IO[bytes], expected: Any):
         self._incoming, self._outgoing = incoming, outgoing
         self._lock = threading.Lock()
-        self._decoder = msgspec.msgpack.Decoder(expected, dec_hook=_read)
+        self._decoder = msgspec.msgpack.Decoder(expected, dec_hook=_from_plain)
 
     def send(self, message: msgspec.Struct) -> None:
-        """Raises `OSError` where nobody listens."""
+        """Sends a message. Raises `OSError` if the other process has ended."""
         try:
-            data = msgspec.msgpack.encode(message, enc_hook=_written)
+            data = msgspec.msgpack.encode(message, enc_hook=_to_plain)
         except UnicodeEncodeError:
-            data = msgspec.msgpack.encode(_encodable(message), enc_hook=_written)
+            data = msgspec.msgpack.encode(_encodable(message), enc_hook=_to_plain)
         with self._lock:
             self._outgoing.write(len(data).to_bytes(4))
             self._outgoing.write(data)
@@ -81,14 +91,14 @@ class Channel:
         """Waits for a message.
 
         Raises:
-          EOFError: none will come.
-          ValueError: what came is not of the expected type.
+          EOFError: no further message will come.
+          ValueError: what came is no message of the expected type.
         """
         data = self._exactly(int.from_bytes(self._exactly(4)))
         try:
             return self._decoder.decode(data)
         except msgspec.MsgspecError as error:
-            raise ValueError(f"what nobody understands ({error})") from None
+            raise ValueError(f"no message of the expected type ({error})") from None
 
     def _exactly(self, count: int) -> bytes:
         data = self._incoming.read(count)
@@ -97,7 +107,7 @@ class Channel:
         return data
 
 
-def _written(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         data = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
         return [value.dtype.name, value.shape, data]
@@ -107,7 +117,7 @@ def _written(value: Any) -> Any:
 
 
 def _encodable(part: Any) -> Any:
-    """A message whose texts hold what no encoding knows, which names of files may: escaped."""
+    """The message with escapes in texts that UTF-8 cannot hold, for example in file names."""
     if isinstance(part, str):
         return part.encode(errors="backslashreplace").decode()
     if isinstance(part, msgspec.Struct):
@@ -118,7 +128,7 @@ def _encodable(part: Any) -> Any:
     return part
 
 
-def _read(kind: type, value: Any) -> Any:
+def _from_plain(kind: type, value: Any) -> Any:
     if kind is Path:
         return Path(os.fsdecode(value))
     if kind is not np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, MissingInputError
 from realtime_lrp.video.colour import Colour, colour_of, range_read
-from realtime_lrp.video.damage import Holes, told_end
+from realtime_lrp.video.ending import claimed_end
 from realtime_lrp.video.libraries import av
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,6 @@ class VideoReader:
       claimed: how many frames the whole file says it has, 0 where it does not.
       packets: how many were read so far.
       bad_packets: how many packets could not be decoded so far.
-      holes: how many seconds each damaged part that was passed over so far is long (Matroska).
       sound: the audio streams.
       metadata: title, creation time and the like.
       colour: how numbers become colours; known once the first frame was read.
@@ -124,10 +123,7 @@ class VideoReader:
         self._shown: tuple[int, Fraction, Fraction] | None = None  # frames, from, to
         self._heard = Fraction(0)
         self._over = False
-        self._begin: Fraction | float = -inf
         self._end: Fraction | float = inf
-        self._holes = Holes(6 / self.fps)
-        self.holes = self._holes.seconds
 
     def __enter__(self) -> "VideoReader":
         return self
@@ -166,7 +162,7 @@ class VideoReader:
             start = zero + _exact(self._span.start)
             end = inf if self._span.end is None else zero + _exact(self._span.end)
             shift = round(start / self.time_base)
-        self._over, self._begin, self._end = False, start, end
+        self._over, self._end = False, end
         before, size, count, since, until = None, {}, 0, Fraction(0), Fraction(0)
         for item in self._from(start, sound):
             if isinstance(item, av.Packet):
@@ -212,15 +208,15 @@ class VideoReader:
         self.aspect = 1 / aspect if self._rotation % 180 else aspect
 
     @property
-    def promised(self) -> int:
-        """About how many frames there should be, if the last ends long before what is told; else 0.
+    def expected(self) -> int:
+        """About how many frames there should be if the recording ends early, else 0.
 
-        Told by the file, that is, of its picture or else of picture and sound together.
+        What the container says of the picture counts, or else of picture and sound together.
         """
         if self._shown is None or self._over:
             return 0
         count, since, until = self._shown
-        picture, whole = told_end(self._container, self._stream)
+        picture, whole = claimed_end(self._container, self._stream)
         told, last = (picture, until) if picture else (whole, max(until, self._heard))
         if not told or count == self.claimed:
             return 0
@@ -267,8 +263,6 @@ class VideoReader:
         in_a_row = 0
         chosen = {stream.index for stream in (self._stream, *sound)}
         packets = self._container.demux()
-        watched = self._container.format.name.startswith("matroska")
-        self._holes.rewind()
         while in_a_row < MOST_BAD_PACKETS:
             try:
                 packet = next(packets, None)
@@ -278,8 +272,6 @@ class VideoReader:
                 if packet.size and packet.pts is not None:
                     ends = (packet.pts + (packet.duration or 0)) * packet.time_base
                     self._heard = max(self._heard, ends)
-                if watched and packet.size and not self._over:
-                    self._holes.see(packet, number == self._stream.index, self._begin)
                 if number not in chosen:
                     continue
                 self.packets += 1

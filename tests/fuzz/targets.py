@@ -144,7 +144,7 @@ class Bench:
         except SystemExit as ended:
             code = ended.code
         wrong = []
-        made = sorted(self._out.iterdir())
+        made = sorted(path for path in self._out.iterdir() if not path.name.startswith("."))
         if code == 0:
             wrong += [] if len(made) == 1 and _whole(made[0]) else [f"made {made}"]
         elif made:

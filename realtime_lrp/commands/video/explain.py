@@ -1,11 +1,11 @@
-"""The maps of a recording's pictures, of which single ones may fail."""
+"""Explains the pictures of a recording, of which single ones may fail."""
 
 import logging
 from collections.abc import Callable
 
 import numpy as np
 
-from realtime_lrp.commands.video.recoding import Map, Views
+from realtime_lrp.commands.video.messages import Map, Views
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import answer_line
@@ -16,11 +16,11 @@ log = logging.getLogger(__name__)
 
 
 class Explained:
-    """The results of batches; None where the network computes NaN or Inf for a picture.
+    """Gives the results of batches; None for pictures for which the network computes NaN or Inf.
 
     Args:
-      engine: what explains.
-      region: of the recording's pictures.
+      engine: explains the pictures.
+      region: of the recording's pictures that the network sees.
 
     Attributes:
       missing: how many pictures have no map.
@@ -31,11 +31,11 @@ class Explained:
         self.missing, self._any = 0, False
 
     def __call__(self, views: Views, results: Callable[[], list[Result]]) -> list[Result | None]:
-        """Raises `NotFiniteError` where there is no map from the beginning on."""
+        """The results of a batch. Raises `NotFiniteError` if no picture so far has a map."""
         try:
             done: list[Result | None] = [*results()]
         except NotFiniteError as error:
-            done = [self._alone(picture) for picture in views.pictures]
+            done = [self._single(picture) for picture in views.pictures]
             if not (self._any or any(done)):
                 raise
             if not self.missing:
@@ -44,7 +44,7 @@ class Explained:
         self._any = True
         return done
 
-    def _alone(self, picture: np.ndarray) -> Result | None:
+    def _single(self, picture: np.ndarray) -> Result | None:
         try:
             (result,) = self._engine.begin_views(picture[None], [self._region])()
         except NotFiniteError:
@@ -53,7 +53,7 @@ class Explained:
 
 
 def drawn_of(engine: Engine, result: Result | None) -> Map:
-    """What is drawn over a picture: a result, or nothing."""
+    """What is drawn over a picture; without a result nothing but a line that says so."""
     if result is None:
         return Map(np.zeros(engine.explainer.input_shape[:2], np.int8), 0.0, "no map")
     return Map(result.maps[0].strength, result.maps[0].scale, answer_line(engine, result))

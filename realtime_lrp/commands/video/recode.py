@@ -1,16 +1,14 @@
-"""The process behind a `Recoding`: decodes a recording, draws the maps over it, encodes it.
+"""The child process behind a `Recoding`: decodes a recording, draws the maps over it, encodes it.
 
     decode (a thread) -> pending frames and sound, in the order of the file -> draw, encode (main)
-    maps from the other process (a thread) ----------------------------------------^
+    maps from the parent (a thread) -------------------------------------------^
 
-No TensorFlow here. How far decoding runs ahead is bounded by `AHEAD` batches and by `MOST_BYTES`.
+No TensorFlow here. `AHEAD` and `MOST_BYTES` limit how far decoding runs ahead.
 """
 
 import os
 import queue
 import shutil
-import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,18 +17,22 @@ from contextlib import ExitStack, suppress
 import numpy as np
 
 from realtime_lrp import __version__
-from realtime_lrp.commands.video.recoding import (
-    ASKED,
+from realtime_lrp.commands.video.messages import (
     KEPT_FREE,
+    TO_CHILD,
+    Answer,
     Job,
     Map,
     Opened,
+    Probe,
+    Readable,
     Report,
     Views,
     Written,
 )
 from realtime_lrp.errors import TransferError
 from realtime_lrp.system.channel import Channel, Failed
+from realtime_lrp.system.child import parent_channel
 from realtime_lrp.video.libraries import av
 from realtime_lrp.video.reader import TimedFrame, VideoReader
 from realtime_lrp.video.region import Region, region_of, resize
@@ -40,60 +42,87 @@ from realtime_lrp.view.layout import laid_out
 from realtime_lrp.view.overlay import Painter
 
 AHEAD = 3
+"""How many batches may be decoded and not yet written."""
 MOST_BYTES = 2**30
+"""Of decoded pictures that wait."""
 THUMBNAIL_WIDTH = 320
+WRITTEN_EVERY_S = 0.2
+ALIVE_EVERY_S = 1.0
+KEPT_METADATA = ("title", "artist", "date", "creation_time", "location", "copyright")
 
 
 def main() -> None:
-    """Does one job and says how it went."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    outgoing = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints must not get between the messages
-    channel = Channel(sys.stdin.buffer, outgoing, ASKED)
-    job: Job = channel.receive()
-    maps: queue.Queue[Map] = queue.Queue()
-    threading.Thread(target=_listen, args=(channel, job, maps), daemon=True).start()
+    """Does what the parent asks for and sends the outcome."""
+    channel = parent_channel(TO_CHILD)
+    asked = channel.receive()
     try:
-        channel.send(_Recoder(job, channel, maps).run())
+        channel.send(_done(asked, channel))
     except Exception as error:
-        channel.send(Failed.by(error))
+        with suppress(OSError):  # the parent is gone
+            channel.send(Failed.by(error))
     os._exit(0)  # decoder threads of a damaged file may never end
 
 
+def _done(asked: Probe | Job, channel: Channel) -> Readable | Report:
+    if isinstance(asked, Probe):
+        with VideoReader(asked.source):
+            return Readable()
+    maps: queue.Queue[Map] = queue.Queue()
+    threading.Thread(target=_listen, args=(channel, asked, maps), daemon=True).start()
+    return Recoder(asked, channel, maps).run()
+
+
 def _listen(channel: Channel, job: Job, maps: "queue.Queue[Map]") -> None:
-    try:
-        while True:
-            for one in channel.receive().maps:
+    """Queues the maps; removes what is unfinished and ends if the parent is gone."""
+    with suppress(Exception):
+        while isinstance(answer := channel.receive(), Answer):
+            for one in answer.maps:
                 maps.put(one)
-    except Exception:  # whoever gave the job is gone, perhaps in the middle of a word
-        for part in job.parts:
-            shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink(True)
-        os._exit(1)
+    for part in job.parts:
+        shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink(True)
+    os._exit(1)
 
 
-class _Recoder:
+class Recoder:
+    """Does a job.
+
+    Args:
+      job: what is done.
+      channel: sends `Opened`, `Views` and `Written`.
+      maps: one map for each picture in the `Views` that were sent.
+    """
+
     def __init__(self, job: Job, channel: Channel, maps: "queue.Queue[Map]"):
         self._job, self._channel, self._maps = job, channel, maps
         self._pending: queue.Queue[TimedFrame | av.Packet | BaseException | None] = queue.Queue()
         self._room = threading.Semaphore(0)
         self._reader: VideoReader | None = None
-        self._beats, self._all_decoded = 0, False
+        self._frames_drawn, self._all_decoded = 0, False
+        self._ended = threading.Event()
         self._times: list[float] = []
         self._thumbnails = _Thumbnails(job.thumbnails)
-        self._last_word = 0.0
+        self._written_at = 0.0
 
     def run(self) -> Report:
-        """Raises what goes wrong."""
+        """Decodes, draws and encodes everything, and reads the film again.
+
+        Raises:
+          Error: the recording cannot be read or the film not be written.
+          OSError: a write failed.
+        """
         job = self._job
-        threading.Thread(target=self._say_alive, daemon=True).start()
-        # Never closed: a decoder that is still at work may not bear it, and the process ends.
-        self._reader = reader = VideoReader(job.source, job.span)
-        threading.Thread(target=self._decode, args=(reader,), daemon=True).start()
-        frames, lost, notes = self._encode(reader)
-        verify(job.part, frames)
+        threading.Thread(target=self._show_alive, daemon=True).start()
+        try:
+            # Not closed: that may hang while a decoder is at work, and the process ends anyway.
+            self._reader = reader = VideoReader(job.source, job.span)
+            threading.Thread(target=self._decode, args=(reader,), daemon=True).start()
+            frames, lost, notes = self._encode(reader)
+            verify(job.part, frames)
+        finally:
+            self._ended.set()
         return Report(
-            frames, reader.promised, tuple(self._times), reader.bad_packets, lost,
-            tuple(notes), self._thumbnails.kept, tuple(map(float, reader.holes)),
+            frames, reader.expected, tuple(self._times), reader.bad_packets, lost,
+            tuple(notes), self._thumbnails.kept,
         )  # fmt: skip
 
     def _decode(self, reader: VideoReader) -> None:
@@ -130,7 +159,7 @@ class _Recoder:
     def _begin(self, reader: VideoReader, picture: np.ndarray) -> Region:
         job, size = self._job, picture.shape[:2]
         room = min(AHEAD * job.batch * job.stride, max(2, MOST_BYTES // picture.nbytes))
-        # Never so large that frames without a view on its way fill the room: all would wait.
+        # A batch must fill before the room does, or all would wait for each other.
         self._batch = min(job.batch, max(1, room // (2 * job.stride)))
         for _ in range(room):
             self._room.release()
@@ -144,8 +173,12 @@ class _Recoder:
             views.clear()
 
     def _encode(self, reader: VideoReader) -> tuple[int, int, list[str]]:
-        """Draws and writes every frame, and the sound as it comes between them."""
-        job, drawn, frames, early = self._job, _Drawn(self._job, self._maps), 0, []
+        """Draws and writes every frame, and the sound between them.
+
+        Returns:
+          How many frames, how many lost packets of sound, what was not kept as it was.
+        """
+        job, draw, frames, early = self._job, _Drawer(self._job, self._maps), 0, []
         with ExitStack() as stack:
             writer, notes = None, []
             while (item := self._pending.get()) is not None:
@@ -157,24 +190,22 @@ class _Recoder:
                 if writer is None:
                     writer = stack.enter_context(self._writer(reader))
                     notes = writer.add_sound(reader.sound) if job.sound else []
-                result = drawn(frames, item.picture)
+                result = draw(frames, item.picture)
                 writer.write(result, item.pts, item.duration)
                 for packet in early:
                     writer.sound(packet)
                 early = []
                 self._room.release()
                 frames += 1
-                self._thumbnails.see(float(item.pts * reader.time_base), result)
+                self._thumbnails.add(float(item.pts * reader.time_base), result)
                 self._written(frames)
         return frames, writer.lost_sound if writer else 0, notes
 
     def _writer(self, reader: VideoReader) -> VideoWriter:
         job = self._job
-        comment = "\n".join(filter(None, (reader.metadata.get("comment"), job.note)))
+        comment = "\n".join(filter(None, (reader.metadata.get("comment"), job.comment)))
         kept = {
-            key: value
-            for key, value in reader.metadata.items()
-            if key.lower() in ("title", "artist", "date", "creation_time", "location", "copyright")
+            key: value for key, value in reader.metadata.items() if key.lower() in KEPT_METADATA
         }
         return VideoWriter(
             job.part, job.container, reader.fps, reader.time_base,
@@ -183,10 +214,10 @@ class _Recoder:
         )  # fmt: skip
 
     def _written(self, frames: int) -> None:
-        self._beats += 1
+        self._frames_drawn = frames
         now = time.monotonic()
-        if now - self._last_word > 0.2:
-            self._last_word = now
+        if now - self._written_at > WRITTEN_EVERY_S:
+            self._written_at = now
             self._channel.send(Written(frames))
             free = shutil.disk_usage(self._job.part.parent).free
             if free < KEPT_FREE:
@@ -195,20 +226,19 @@ class _Recoder:
                     "free). Nothing is left of the unfinished file; make room and start again."
                 )
 
-    def _say_alive(self) -> None:
-        """A word each second: while frames are decoded, and until the file is whole after that."""
+    def _show_alive(self) -> None:
+        """Sends a sign of life each second while there is progress, or all is decoded."""
         before = -1
         with suppress(OSError, ValueError):
-            while True:
-                beats = self._beats + (self._reader.packets if self._reader else 0)
-                if self._all_decoded or beats != before:
-                    before = beats
+            while not self._ended.wait(ALIVE_EVERY_S if before >= 0 else 0.0):
+                progress = self._frames_drawn + (self._reader.packets if self._reader else 0)
+                if self._all_decoded or progress != before:
+                    before = progress
                     self._channel.send(Written(0))
-                time.sleep(1)
 
 
-class _Drawn:
-    """Every frame with its map, or with that of the last explained frame, carried along."""
+class _Drawer:
+    """Draws the maps: a frame's own, or that of the last explained frame, carried along."""
 
     def __init__(self, job: Job, maps: "queue.Queue[Map]"):
         self._job, self._maps = job, maps
@@ -229,13 +259,13 @@ class _Drawn:
 
 
 class _Thumbnails:
-    """Small pictures of the result, evenly spaced, `least` to twice as many."""
+    """Keeps small pictures of the result, evenly spaced: `least` to twice as many."""
 
     def __init__(self, least: int):
         self._least, self._step, self._count = least, 1, 0
         self.kept: list[tuple[float, np.ndarray]] = []
 
-    def see(self, seconds: float, picture: np.ndarray) -> None:
+    def add(self, seconds: float, picture: np.ndarray) -> None:
         if self._least and self._count % self._step == 0:
             rows = round(picture.shape[0] * THUMBNAIL_WIDTH / picture.shape[1])
             self.kept.append((seconds, resize(picture, (max(1, rows), THUMBNAIL_WIDTH))))

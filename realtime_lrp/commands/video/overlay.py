@@ -1,0 +1,210 @@
+"""Overlays one recording: explains what the child process decodes, and keeps what is asked for."""
+
+import shutil
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from realtime_lrp import __version__
+from realtime_lrp.commands.video.explain import Explained, drawn_of
+from realtime_lrp.commands.video.messages import KEPT_FREE, Job, Report, Views
+from realtime_lrp.commands.video.recoding import Recoding
+from realtime_lrp.config import Config
+from realtime_lrp.engine.colouring import colormap_for
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.result import Result
+from realtime_lrp.engine.wording import best_label, top_scores
+from realtime_lrp.errors import TransferError
+from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.results.companions import Companions, OpenCompanions
+from realtime_lrp.results.records import map_record
+from realtime_lrp.results.resume import remove_manifest
+from realtime_lrp.results.summary import Timeline, write_summary
+from realtime_lrp.system.atomic import atomic_file
+from realtime_lrp.system.progress import Progress
+from realtime_lrp.video.reader import Span
+from realtime_lrp.view.colormaps import colormap_named
+from realtime_lrp.view.overlay import SMOOTHING
+
+THUMBNAILS = 12
+BITS_A_PIXEL = 0.2
+"""Estimate of a film's size; noise at our quality takes more, recordings half of it."""
+
+LEAST_BYTES = 8
+"""Of a frame in a recording."""
+
+
+def overlay_file(
+    engine: Engine,
+    config: Config,
+    source: Path,
+    target: Path,
+    overwrite: bool,
+    stats: Stats,
+    *,
+    span: Span | None = None,
+    progress: Progress | None = None,
+    companions: Companions = Companions(),  # noqa: B008 # frozen
+) -> Report:
+    """Overlays one file.
+
+    What is made beside it appears first, the film last.
+
+    Args:
+      engine: explains the pictures.
+      config: how relevance is drawn, how the film is written.
+      source: a video file.
+      target: .mp4, .mov or .mkv.
+      overwrite: whether existing files may be replaced.
+      stats: counts what is done.
+      span: the part of the recording, None for all.
+      progress: shows how many frames are done.
+      companions: what is made beside the film.
+
+    Raises:
+      DamagedInputError: it cannot be decoded, or makes the decoder crash or hang.
+      OutputError: a file cannot be made.
+      TransferError: the disk is full.
+    """
+    lrp = config.lrp
+    words = [engine.network.name, lrp.method, *([engine.composite] if lrp.method == "lrp" else [])]
+    settings = ", ".join([*filter(None, words), f"target {lrp.target}"])
+    with ExitStack() as stack:
+        part = stack.enter_context(atomic_file(target, overwrite))
+        opened = companions.open(stack, overwrite)
+        records = _Records(engine, config, opened)
+        comment = f"realtime_lrp {__version__}, {settings}"
+        job = _job(engine, config, source, target, part, opened, comment, span)
+        report = _recode(engine, stats, records, progress, job)
+        records.add_rest(report.times)
+        if opened.summary:
+            captioned = [(f"{seconds:.2f} s", picture) for seconds, picture in report.thumbnails]
+            title = f"{source.name}: {settings}"
+            write_summary(opened.summary, title, captioned, records.timeline, 2 * THUMBNAILS)
+        if overwrite or not target.exists():
+            remove_manifest(target)  # it is of the film that was there before
+    return report
+
+
+def _job(
+    engine: Engine,
+    config: Config,
+    source: Path,
+    target: Path,
+    part: Path,
+    opened: OpenCompanions,
+    comment: str,
+    span: Span | None,
+) -> Job:
+    return Job(
+        source=source.resolve(), part=part, parts=(part, *opened.parts),
+        container=target.suffix.lower(), comment=comment, span=span,
+        thumbnails=THUMBNAILS, size=engine.explainer.input_shape[:2],
+        batch=_batch(config, engine), smoothing=SMOOTHING,
+        colormap=colormap_named(colormap_for(engine)), opacity=config.overlay.opacity,
+        fit=config.input.fit, mirror=config.input.mirror,
+        sound=config.video.audio == "copy", layout=config.video.layout,
+        stride=config.video.stride, codec=config.video.codec, quality=config.video.quality,
+    )  # fmt: skip
+
+
+def _recode(
+    engine: Engine, stats: Stats, records: "_Records", progress: Progress | None, job: Job
+) -> Report:
+    with Recoding(job) as recoding:
+        opened = recoding.opened
+        _check_room(job, opened.size, opened.frames)
+        if progress:
+            progress.begin(job.source.name, opened.frames)
+        region = engine.region(opened.size)
+        explained = Explained(engine, region)
+        begun: deque[tuple[Views, float, Callable[[], list[Result]]]] = deque()
+
+        def finish_oldest() -> None:
+            views, begin, results = begun.popleft()
+            done = explained(views, results)
+            stats.map_made(len(done) - done.count(None), time.monotonic() - begin)
+            recoding.answer([drawn_of(engine, result) for result in done])
+            records.add(views, done)
+            if progress and done[-1]:
+                progress.step(recoding.written, best_label(top_scores(engine, done[-1].scores, 1)))
+
+        for views in recoding.views():
+            regions = [region] * len(views.pictures)
+            begin = time.monotonic()
+            begun.append((views, begin, engine.begin_views(views.pictures, regions)))
+            while begun and (len(begun) >= engine.in_flight or not recoding.waiting):
+                finish_oldest()
+        report = recoding.report
+    if explained.missing:
+        note = f"{explained.missing} frames have no map: the network computes NaN or Inf for them"
+        report = msgspec.structs.replace(report, notes=(*report.notes, note))
+    stats.frames_captured += report.frames
+    stats.frames_shown += report.frames
+    return report
+
+
+def _batch(config: Config, engine: Engine) -> int:
+    batch = config.video.batch
+    return (16 if engine.in_flight > 1 else 8) if batch == "auto" else batch
+
+
+def _check_room(job: Job, size: tuple[int, int], frames: int) -> None:
+    """Refuses to begin a film that will not fit on the disk."""
+    panels = 2 if job.layout in ("side-by-side", "original+map") else 1
+    source_size = job.source.stat().st_size
+    frames = min(frames, source_size // LEAST_BYTES)  # a damaged file may claim any number
+    pixels = frames * size[0] * size[1] * panels
+    needed = round(pixels * BITS_A_PIXEL / 8) if frames else source_size
+    free = shutil.disk_usage(job.part.parent).free
+    if free < needed + KEPT_FREE:
+        raise TransferError(
+            f"About {needed + KEPT_FREE >> 20} MiB are needed in {str(job.part.parent)!r}, "
+            f"{free >> 20} MiB are free. Make room, or choose another folder."
+        )
+
+
+class _Records:
+    """Writes what is kept of each map besides its picture.
+
+    Attributes:
+      timeline: for the summary.
+    """
+
+    def __init__(self, engine: Engine, config: Config, opened: OpenCompanions) -> None:
+        self._opened = opened
+        self.timeline = Timeline()
+        self._engine, self._target = engine, config.lrp.target
+        self._stride, self._frame = config.video.stride, 0
+        self._record: dict[str, Any] = {}
+
+    def add(self, views: Views, results: Sequence[Result | None]) -> None:
+        """Adds frames: explained ones, ones without a map, and those that got a carried map."""
+        remaining = iter(results)
+        for seconds in views.times:
+            self._add_frame(seconds, remaining)
+
+    def add_rest(self, times: Sequence[float]) -> None:
+        """Adds the last frames, which got the last map."""
+        for seconds in times:
+            self._add_frame(seconds, iter(()))
+
+    def _add_frame(self, seconds: float, results: Iterator[Result | None]) -> None:
+        if not self._opened.wanted:
+            return
+        explained = self._frame % self._stride == 0
+        if explained:
+            result = next(results, None)
+            self._record = {"top5": [], "target": self._target, "relevance_sum": None}
+            if result:
+                self._record = map_record(self._engine, self._target, result)
+                self.timeline.add(seconds, self._record)
+                self._opened.keep(result, self._frame, seconds)
+        frame = {"frame": self._frame, "time": round(seconds, 6), "explained": explained}
+        self._opened.write(frame | self._record)
+        self._frame += 1

@@ -1,0 +1,131 @@
+"""One recording of a batch: its output, what is made beside it, and whether `--resume` skips it."""
+
+import functools
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from realtime_lrp.config import Config
+from realtime_lrp.errors import Error, OutputError
+from realtime_lrp.results.companions import Companions
+from realtime_lrp.results.resume import (
+    Manifest,
+    fingerprint,
+    manifest_path,
+    read_manifest,
+    write_manifest,
+)
+from realtime_lrp.system.atomic import check_output, refuse_link, stale_parts
+from realtime_lrp.video.reader import Span
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class VideoOptions:
+    """What is asked for on the command line besides the configuration.
+
+    Attributes:
+      inputs: files, folders, globs.
+      output: a file, or a folder, which gets MP4 files.
+      start: seconds; earlier frames are left out.
+      end: seconds; this frame and later ones are left out. None is the end of the file.
+      overwrite: existing outputs may be replaced.
+      resume: outputs that were made from the same source with the same settings are kept.
+      sidecar: JSON lines beside each output.
+      summary: a picture beside each output.
+      maps: the folder that gets a folder of raw maps for each output, or None.
+      json: progress as JSON lines on stdout.
+      stats: where the figures go, or None.
+    """
+
+    inputs: Sequence[str]
+    output: str
+    start: float | None = None
+    end: float | None = None
+    overwrite: bool = False
+    resume: bool = False
+    sidecar: bool = False
+    summary: bool = False
+    maps: Path | None = None
+    json: bool = False
+    stats: Path | None = None
+
+    @property
+    def span(self) -> Span | None:
+        """The part of the recordings that is asked for, None for all."""
+        if self.start is None and self.end is None:
+            return None
+        return Span(self.start or 0.0, self.end)
+
+
+class Task:
+    """A source and its output.
+
+    Attributes:
+      source: the file that is read.
+      target: the film that is written.
+      companions: what is made beside it.
+      done: `--resume` found it finished.
+      replace: existing files may be replaced.
+    """
+
+    def __init__(self, config: Config, options: VideoOptions, source: Path, target: Path):
+        self.source, self.target = source, target
+        self.companions = Companions.named_after(
+            target, options.sidecar, options.summary, options.maps
+        )
+        self.replace, self.done = options.overwrite, False
+        self._config, self._options = config, options
+
+    @property
+    def outputs(self) -> dict[str, Path]:
+        """All that is made: what it is -> where it goes."""
+        return {"film": self.target, **self.companions.by_kind}
+
+    def check(self) -> None:
+        """Looks at what is there already.
+
+        Raises:
+          OutputError: something cannot be made, or would have to be replaced.
+        """
+        for stale in (part for path in self.outputs.values() for part in stale_parts(path)):
+            log.warning("%s is left of a run that was killed; it can be deleted", stale)
+        if self._options.resume and self.target.is_file():
+            self._compare()
+        if not self.done:
+            check_output(self.target, self.replace)
+            self.companions.check(self.replace)
+            refuse_link(manifest_path(self.target))
+
+    def note_finished(self) -> None:
+        """Writes the manifest, once everything is in place."""
+        try:
+            write_manifest(self.target, Manifest.of(self._fingerprint, self.outputs))
+        except Error as error:
+            log.warning("--resume will make %s again: %s", self.target, error)
+
+    def _compare(self) -> None:
+        manifest = read_manifest(self.target)
+        if manifest and manifest.fingerprint != self._fingerprint:
+            if not self.replace:
+                raise OutputError(
+                    f"{str(self.target)!r} was made from another source or with other settings. "
+                    "Add --overwrite to make it again."
+                )
+            return
+        self.replace = True
+        if manifest is None:
+            log.warning("%s is made again: the run that wrote it did not finish", self.target)
+            return
+        missing = manifest.missing(self.outputs)
+        self.done = not missing
+        if missing:
+            names = ", ".join(missing)
+            log.warning("%s is made again: %s is missing or has changed", self.target, names)
+
+    @functools.cached_property
+    def _fingerprint(self) -> str:
+        span = {"start": self._options.start, "end": self._options.end}
+        return fingerprint(self.source, self._config, span)

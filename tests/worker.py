@@ -1,0 +1,47 @@
+"""The worker behind `video`, in this process: decodes, draws and encodes, without a network."""
+
+import queue
+
+import numpy as np
+
+from realtime_lrp.commands.video.messages import Job, Map, Views
+from realtime_lrp.commands.video.recode import Recoder
+from realtime_lrp.view.colormaps import colormap_named
+
+SIZE = (32, 32)
+
+
+class FakeParent:
+    """Stands for the channel to the parent; answers all `Views` at once.
+
+    Attributes:
+      maps: the answers.
+      sent: all messages but signs of life.
+    """
+
+    def __init__(self, strength=0):
+        self.maps, self.sent = queue.Queue(), []
+        self._map = Map(np.full(SIZE, strength, np.int8), 1.0 if strength else 0.0, "")
+
+    def send(self, message):
+        self.sent.append(message)
+        if isinstance(message, Views):
+            for _ in message.pictures:
+                self.maps.put(self._map)
+
+
+def job_for(source, part, **changes):
+    """A job with the settings that the command has where nothing is said."""
+    settings = {
+        "source": source, "part": part, "parts": (part,), "container": part.suffix, "comment": "",
+        "span": None, "stride": 1, "batch": 4, "layout": "overlay", "codec": "h264",
+        "quality": None, "sound": True, "size": SIZE, "fit": "crop", "mirror": False,
+        "colormap": colormap_named("fire"), "opacity": 0.8, "smoothing": 0.9,
+    }  # fmt: skip
+    return Job(**{**settings, **changes})
+
+
+def recode(source, target, strength=0, **changes):
+    """Makes a film of a recording, with a map of this strength everywhere; returns the report."""
+    parent = FakeParent(strength)
+    return Recoder(job_for(source, target, **changes), parent, parent.maps).run()

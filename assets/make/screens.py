@@ -27,7 +27,7 @@ FILM_SIZE = (540, 960)
 
 FILM_FPS = 8
 SETTLING_S = 9.0
-"""The film begins so long after the start, when the rates it shows have settled."""
+"""Seconds after the start until the film begins; by then the displayed rates are steady."""
 
 PATCHES = ((0.53, 0.56), (0.62, 0.66), (0.44, 0.67), (0.47, 0.83), (0.58, 0.83))
 """Where the film's last scene clicks: shares of the width and of the height."""

@@ -1,4 +1,4 @@
-"""What loading gives: the one type that the table of names and the loaders share."""
+"""The result of loading a network; both the table of names and the loaders use this type."""
 
 from typing import TYPE_CHECKING, NamedTuple
 

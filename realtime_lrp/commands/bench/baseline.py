@@ -1,4 +1,4 @@
-"""The arithmetic of the original implementation of z+, for `bench` to compare with.
+"""The baseline that `bench` compares with: z+ in plain TensorFlow, as it was first implemented.
 
 It computes in float32, takes max(w, 0) and z of the input layer again for each picture, and uses
 only plain TensorFlow operations. Do not make it faster.
@@ -33,6 +33,6 @@ class OriginalZPlus(Rule):
 
 
 def baseline(graph: Graph, size: tuple[int, int] | None = None) -> Explainer:
-    """Builds an explainer that computes as the original did; the graph cannot be used again."""
+    """Builds the explainer of the baseline; the graph cannot be used again."""
     with onednn.disabled():
         return Explainer(graph, composite=Composite(((any_layer, OriginalZPlus()),)), size=size)

@@ -1,4 +1,4 @@
-"""Times of maps: against the origin's arithmetic, with several methods, at other sizes."""
+"""Times of maps: compared with the baseline, with several methods, at other sizes."""
 
 import logging
 from collections.abc import Callable
@@ -26,8 +26,8 @@ Status = Callable[[str], None]
 
 
 def time_maps(engine: Engine, quick: bool, status: Status) -> list[Row]:
-    """The origin's arithmetic, our map, and our forward pass alone, at growing batches."""
-    origin = baseline(build_graph(engine.model, "max"), engine.settings.model.size)
+    """The baseline, our map, and our forward pass alone, at growing batches."""
+    baseline_explainer = baseline(build_graph(engine.model, "max"), engine.settings.model.size)
     explainers = {"float32": engine.explainer}
     for precision in precisions()[1:]:
         status(f"building in {precision}")
@@ -40,7 +40,7 @@ def time_maps(engine: Engine, quick: bool, status: Status) -> list[Row]:
         x = noise(batch, engine.explainer.input_shape)
         actions: dict[tuple[str, str], Action] = {}
         if batch == 1:
-            actions["origin", "float32"] = partial(origin, x)
+            actions["origin", "float32"] = partial(baseline_explainer, x)
         for precision, explainer in explainers.items():
             if quick and batch > 1 and precision != fast:
                 continue
@@ -68,7 +68,7 @@ def time_methods(engine: Engine) -> list[Row]:
     added: list[str] = []
     explainers = [engine.variant(precision=precision)]
     for name in ADDED_METHODS:
-        with suppress(UsageError):  # Grad-CAM needs a layer with places
+        with suppress(UsageError):  # Grad-CAM needs a layer with rows and columns
             if name != engine.settings.lrp.method:
                 explainers.append(engine.variant(precision=precision, also=[*added, name]))
                 added.append(name)

@@ -11,7 +11,7 @@ Report = Mapping[str, Any]
 """The figures of a measurement, by their names in the JSON file."""
 
 NAMES = {
-    "origin": "origin's arithmetic", "map": "map", "xla": "map through XLA",
+    "origin": "baseline", "map": "map", "xla": "map through XLA",
     "forward": "forward pass alone",
 }  # fmt: skip
 
@@ -35,8 +35,8 @@ def _head(report: Report) -> list[str]:
 
 
 def _maps(report: Report) -> list[str]:
-    origin = next(row["ms"] for row in report["maps"] if row["what"] == "origin")
-    table = _table("", "precision", "batch", "ms/picture", "10 to 90 %", "pictures/s", "x origin",
+    baseline_ms = next(row["ms"] for row in report["maps"] if row["what"] == "origin")
+    table = _table("", "precision", "batch", "ms/picture", "10 to 90 %", "pictures/s", "x baseline",
                    "x forward", "of the floor")  # fmt: skip
     for row in sorted(report["maps"], key=lambda r: (r["what"] != "origin", r["precision"])):
         share_of_floor = speed_up = passes = ""
@@ -44,7 +44,7 @@ def _maps(report: Report) -> list[str]:
             passes = f"{row['ms'] / _forward(report, row):.2f}"
             share_of_floor = f"{floor(report, row['precision'], row['batch']) / row['ms']:.0%}"
         if row["what"] != "forward":
-            speed_up = f"{origin / row['ms']:.1f}"
+            speed_up = f"{baseline_ms / row['ms']:.1f}"
         table.add_row(
             NAMES[row["what"]], row["precision"], str(row["batch"]), f"{row['ms']:.1f}",
             f"{row['p10']:.1f} to {row['p90']:.1f}", f"{1e3 / row['ms']:.1f}", speed_up, passes,

@@ -1,4 +1,4 @@
-"""Draws what is held up: a sheet of paper or a screen with a symbol or something else on it.
+"""Draws what is held up to the camera: a sheet of paper or a screen, with a symbol or without.
 
 Pictures are uint8 [h, w, 3] RGB, masks uint8 [h, w] of 0 and 255.
 """

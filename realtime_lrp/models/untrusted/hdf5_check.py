@@ -30,7 +30,7 @@ SMALL_BYTES = 64 << 20
 """Data of up to this size is accepted whatever its compression."""
 
 BASE_CPU_S, BYTES_PER_CPU_S = 5.0, 20e6
-"""CPU time for a file: these seconds, and one more for so many bytes."""
+"""CPU time for a file: a fixed part, and its size divided by this speed."""
 
 WALL_FACTOR = 12
 """The child may take this many times its CPU time, because the machine may be busy."""
@@ -79,12 +79,12 @@ def stored_weights(path: Path, name: str) -> StoredWeights:
 def _examine_in_child(path: Path, name: str) -> dict[str, Any]:
     cpu_s = BASE_CPU_S + path.stat().st_size / BYTES_PER_CPU_S
     timeout_s = WALL_FACTOR * cpu_s
-    words = children.command(
+    command = children.command(
         "realtime_lrp.models.untrusted.hdf5_check", str(path), str(math.ceil(cpu_s))
     )
     try:
         done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s
         )
         return dict(json.loads(done.stdout))
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""The exhibit's captions: every language whole and drawable, every mistake told with its line."""
+"""Captions: every language complete and drawable, every mistake reported with its line."""
 
 from pathlib import Path
 
@@ -23,27 +23,27 @@ def flat(value, at=()):
 
 
 def problems_of(folder, *languages):
-    """The lines of the refusal of a folder, without the folder."""
+    """The lines of the error about a folder, without its path."""
     with pytest.raises(ConfigError) as refusal:
         load_captions(languages or ["en"], folder)
     return str(refusal.value).replace(f"{folder}/", "").splitlines()
 
 
 def written(folder, old, new, name="en.yaml"):
-    """Writes English with something changed."""
+    """Writes the English captions with one change."""
     assert ENGLISH.count(old) == 1, old
     (folder / name).write_text(ENGLISH.replace(old, new), encoding="utf-8")
     return folder
 
 
 def line_of(text):
-    """The line of the English file in which a text stands."""
+    """The line of a text in the English file."""
     return ENGLISH[: ENGLISH.index(text)].count("\n") + 1
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_every_included_language_says_what_english_says(language):
-    """The same keys, as many hints, all symbols, `{seconds}` in the same texts, all drawable."""
+def test_every_included_language_has_what_english_has(language):
+    """The same keys, enough hints, all symbols, `{seconds}` in the same texts, all drawable."""
     english, other = load_captions(["en", language], None)
     texts = flat(other)
     assert other.code == language
@@ -59,8 +59,8 @@ def test_every_included_language_says_what_english_says(language):
         assert same <= {("labels", "smiley"), ("labels", "triangle")}
 
 
-def test_the_order_is_that_of_the_languages():
-    """Five captions for five languages, each with its own name."""
+def test_captions_come_in_the_order_of_the_languages():
+    """Each with its code and name."""
     captions = load_captions(["zh", "en", "de"], None)
     assert [(one.code, one.name) for one in captions] == [
         ("zh", "\u7b80\u4f53\u4e2d\u6587"),
@@ -69,8 +69,8 @@ def test_the_order_is_that_of_the_languages():
     ]
 
 
-def test_a_curators_folder_overrides_one_language_only(tmp_path):
-    """What the folder has is taken from it, new languages too; the rest is included."""
+def test_a_folder_overrides_only_its_languages(tmp_path):
+    """Also new ones; the others are the included captions."""
     written(tmp_path, "name: English", "name: Plain English")
     written(tmp_path, "name: English", "name: Wienerisch", "de-AT.yaml")
     captions = load_captions(["en", "de-AT", "de"], tmp_path)
@@ -78,7 +78,7 @@ def test_a_curators_folder_overrides_one_language_only(tmp_path):
 
 
 def test_labels_are_translated_or_readable(tmp_path):
-    """A name that no file has is shown as words; a file may have more names, or none."""
+    """Untranslated names are shown as words; a file may have more names, or none."""
     (german,) = load_captions(["de"], None)
     assert (german.label("heart"), german.label("Egyptian_cat")) == ("Herz", "Egyptian cat")
     begin = ENGLISH.index("labels:")
@@ -89,8 +89,8 @@ def test_labels_are_translated_or_readable(tmp_path):
     assert load_captions(["en"], tmp_path)[0].label("heart") == "heart"
 
 
-def test_a_text_is_what_stands_there(tmp_path):
-    """Words of YAML stay words, line ends become spaces, no-break spaces stay."""
+def test_texts_are_read_literally(tmp_path):
+    """YAML words stay words, line ends become spaces, no-break spaces stay."""
     changed = 'little: no\nmuch: |\n  a\u00a0\n  lot \n  of it\nagainst: "12"\n'
     written(tmp_path, "little: little\nmuch: much\nagainst: against\n", changed)
     (english,) = load_captions(["en"], tmp_path)
@@ -101,7 +101,7 @@ def test_a_text_is_what_stands_there(tmp_path):
     ("seconds", "number"), [(9.2, 10), (9.0, 9), (0.3, 1), (0.0, 1), (-3.0, 1)]
 )
 def test_seconds_count_down_to_one(seconds, number):
-    """Whole, rounded up, at least 1; a text without them stays."""
+    """Whole, rounded up, at least 1; texts without the placeholder do not change."""
     assert with_seconds("in {seconds} s", seconds) == f"in {number}\xa0s"
     assert with_seconds("{seconds}秒", seconds) == f"{number}秒"
     assert with_seconds("soon", seconds) == "soon"
@@ -154,15 +154,15 @@ BRACES = "wave: expected no braces other than {seconds}"
         ("star: star", "heart: sun", "labels.heart: is set twice; keep one of them"),
     ],
 )
-def test_a_mistake_is_told_with_its_line_and_key(tmp_path, old, new, message):
-    """One mistake, one line: what was expected."""
+def test_a_mistake_is_reported_with_its_line_and_key(tmp_path, old, new, message):
+    """One line that says what was expected."""
     written(tmp_path, old, new)
     line = line_of("heart: heart" if "twice" in message else old)
     assert problems_of(tmp_path) == [f"en.yaml:{line}: {message}"]
 
 
-def test_all_mistakes_of_all_files_are_told_at_once(tmp_path):
-    """Each with its file; names that no caption has come with the nearest one that has."""
+def test_all_mistakes_of_all_files_are_reported_at_once(tmp_path):
+    """Each with its file; unknown keys with the nearest known one."""
     written(tmp_path, "    title: The computer", "    titel: The computer")
     bad = "name: X\nattract: Come\nlittel: x\ncode: xx\ncards:\n"
     bad += "privacy: {button: [a]}\nlabels: 3\ntri: x\n"
@@ -203,15 +203,15 @@ def test_all_mistakes_of_all_files_are_told_at_once(tmp_path):
     ],
     ids=["empty", "list", "encoding", "syntax", "aliases", "deep", "huge"],
 )
-def test_a_file_that_is_no_captions_is_refused(tmp_path, data, words):
-    """Whatever the bytes, the answer is one line."""
+def test_a_file_without_captions_is_refused(tmp_path, data, words):
+    """In one line, whatever it contains."""
     (tmp_path / "en.yaml").write_bytes(data)
     (line,) = problems_of(tmp_path)
     assert words in line
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path):
-    """The included captions do not stand in for a folder with a wrong name."""
+def test_a_missing_folder_is_reported(tmp_path):
+    """The included captions do not replace a misspelt folder."""
     (line,) = problems_of(tmp_path / "none")
     assert line == f"kiosk.captions: expected a folder that can be read; received {tmp_path}/none"
 
@@ -229,6 +229,6 @@ def test_a_folder_that_is_not_there_is_told(tmp_path):
     ],
     ids=["latin", "chinese", "question mark", "beside chinese", "blank", "not tried", "none"],
 )
-def test_the_font_tells_what_it_cannot_draw(text, missing):
-    """What would be a question mark or nothing, in the font that draws the whole text."""
+def test_undrawable_lists_what_the_fonts_lack(text, missing):
+    """A question mark or nothing would be drawn for these."""
     assert undrawable(text) == missing

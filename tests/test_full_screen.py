@@ -1,4 +1,4 @@
-"""The window of an exhibit on real displays: with a window manager, and without one."""
+"""The exhibit's window on real displays, with and without a window manager."""
 
 import os
 import shutil
@@ -61,7 +61,7 @@ class Screen:
         return xdotool(self.name, *words.split())
 
     def pixels(self):
-        """What is seen, the pointer as well: uint8 [H, W, 3] RGB."""
+        """The screen including the pointer: uint8 [H, W, 3] RGB."""
         data = self.file.read_bytes()
         header = np.frombuffer(data, ">u4", 25)
         columns, rows, colours = (int(header[place]) for place in (4, 5, 19))
@@ -70,12 +70,12 @@ class Screen:
         return drawn.reshape(rows, columns, 4)[: self.size[0], : self.size[1], 2::-1]
 
     def covered(self):
-        """Whether each pixel is the exhibit's."""
+        """Whether all pixels are the window's."""
         upper, lower = np.split(self.pixels(), 2)
         return (upper == (200, 0, 0)).all() and (lower == (0, 0, 200)).all()
 
     def managed(self):
-        """Whether the window manager has begun."""
+        """Whether the window manager has started."""
         sign = self.display.intern_atom("_NET_SUPPORTING_WM_CHECK")
         return self.root.get_full_property(sign, desktop.X.AnyPropertyType)
 
@@ -83,7 +83,7 @@ class Screen:
         return int(self.xdotool("search --name ^realtime_lrp$").splitlines()[-1])
 
     def send(self, kind, words, to_manager):
-        """Sends the exhibit's window, or the window manager about it, a message."""
+        """Sends a message to the window, or to the window manager about it."""
         x, atom = desktop.X, self.display.intern_atom
         words = [atom(word) if isinstance(word, str) else word for word in words]
         window = self.display.create_resource_object("window", self.window())
@@ -130,7 +130,7 @@ def started(*words, **more):
 
 @pytest.fixture
 def screen(request, tmp_path):
-    """A display, with openbox or, if the parameter says so, bare."""
+    """A display with openbox, or a bare one if the parameter says so."""
     missing = [name for name in ("Xvfb", "openbox", "xdotool") if not shutil.which(name)]
     if missing or desktop.Display is None:
         pytest.skip(f"not installed: {', '.join(missing) or 'python-xlib'}")
@@ -150,7 +150,7 @@ def screen(request, tmp_path):
 
 @contextmanager
 def exhibit(screen, *words, folder=None):
-    """An exhibit that covers the screen; gives its process and the lines that it printed."""
+    """A window that covers the screen; yields its process and the lines that it printed."""
     environment = with_display(screen.name)
     if folder:
         environment["PATH"] = f"{folder}:{environment['PATH']}"
@@ -167,7 +167,7 @@ def exhibit(screen, *words, folder=None):
 
 
 def within(seconds, condition):
-    """Waits for a condition; fails where it does not come true in time."""
+    """Waits for a condition; fails if it is not met in time."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
@@ -175,7 +175,7 @@ def within(seconds, condition):
 
 
 def disturb(screen, process, how):
-    """Does something to an exhibit that cannot answer, sees the harm, then the repair."""
+    """Disturbs a window while its process is stopped: sees the harm, then the repair."""
     process.send_signal(signal.SIGSTOP)
     how()
     within(5, lambda: not screen.covered())
@@ -184,7 +184,7 @@ def disturb(screen, process, how):
 
 
 def hears(screen, lines, key):
-    """Whether a key reaches the exhibit."""
+    """Whether a key reaches the window."""
     count = lines.count(key)
     screen.xdotool(f"key {key}")
     within(5, lambda: lines.count(key) > count)
@@ -192,7 +192,7 @@ def hears(screen, lines, key):
 
 
 def test_under_a_window_manager_it_comes_back(screen):
-    """Whatever is done to it: all of the screen is its own again, with the focus, no pointer."""
+    """Whatever happens to it: it covers the screen again, with the focus and no pointer."""
     screen.xdotool("mousemove 400 100")
     state = ["_NET_WM_STATE", [0, "_NET_WM_STATE_FULLSCREEN"]]
     with exhibit(screen) as (process, lines):
@@ -217,7 +217,7 @@ def test_under_a_window_manager_it_comes_back(screen):
 
 @pytest.mark.parametrize("screen", ["bare"], indirect=True)
 def test_without_a_window_manager_it_has_the_screen_and_the_keys(screen):
-    """It is placed and given the focus; the pointer and the screen saver come back at the end."""
+    """It is placed and focused; pointer and screen saver come back at the end."""
     display, delete = screen.display, ["WM_PROTOCOLS", ["WM_DELETE_WINDOW"]]
     with exhibit(screen) as (process, lines):
         screen.xdotool("mousemove 400 100 click 1 click 3")
@@ -242,7 +242,7 @@ def test_without_a_window_manager_it_has_the_screen_and_the_keys(screen):
 
 
 def test_opencv_offers_visitors_nothing(screen, tmp_path):
-    """No key of its own saves or opens anything, no wheel zooms, and the session stays awake."""
+    """OpenCV's own keys save and open nothing, the wheel does not zoom, the session stays awake."""
     tool, told = tmp_path / desktop.INHIBIT[0], tmp_path / "told"
     tool.write_text(INHIBITOR.format(told))
     tool.chmod(0o755)
@@ -260,15 +260,15 @@ def test_opencv_offers_visitors_nothing(screen, tmp_path):
 
 
 @pytest.mark.release
-def test_where_x11_cannot_be_asked_it_undoes_a_zoom_by_opening_anew(screen):
-    """Then the wheel reaches OpenCV's window, which zooms; this lasts less than two seconds."""
+def test_without_x11_a_zoom_is_undone_by_reopening(screen):
+    """The wheel then zooms the window for less than two seconds."""
     with exhibit(screen, "--alone") as (_, lines):
         screen.xdotool("mousemove 400 100 click 4 click 4 click 4")
         within(3, lambda: "((600, 800), 1)" in lines and not screen.pixels()[301:, 10, 0].any())
 
 
 @pytest.mark.parametrize("screen", ["bare"], indirect=True)
-def test_a_broken_connection_is_made_again(screen, monkeypatch):
+def test_a_broken_x11_connection_is_reopened(screen, monkeypatch):
     """Nothing is raised; the next look at the desktop has a connection."""
     monkeypatch.setenv("DISPLAY", screen.name)
     monkeypatch.setenv("QT_XCB_NO_XI2", "")
@@ -286,7 +286,7 @@ def test_a_broken_connection_is_made_again(screen, monkeypatch):
 
 
 def test_energy_saving_is_off_until_the_end(monkeypatch):
-    """It is switched off whenever it is found on, and on again when the desktop is left."""
+    """It is switched off whenever it is on, and on again at the end."""
     done = []
     saver = SimpleNamespace(timeout=0)
     display = SimpleNamespace(

@@ -86,10 +86,10 @@ def test_the_first_card_is_shown_while_tensorflow_is_imported(display, tmp_path)
 
 @pytest.mark.release
 @pytest.mark.gui
-def test_nothing_leads_out_and_nothing_is_kept(display, tmp_path):
-    """Keys, clicks and the window manager lead nowhere; the held key and the PIN do, with 0.
+def test_visitors_cannot_leave_and_no_picture_is_written(display, tmp_path):
+    """Keys, clicks and the window manager do not end it; holding the key and the PIN do, with 0.
 
-    On the disk there are the log and the health file, and nothing else was open for writing.
+    Only the log and the health file are left, and no other file was open for writing.
     """
     for name in ("home", "work", "tmp"):
         (tmp_path / name).mkdir()
@@ -150,9 +150,10 @@ def test_nothing_leads_out_and_nothing_is_kept(display, tmp_path):
 
 
 def is_ours(file):
-    """Whether a file is not Matplotlib's list of fonts, nor the nameless one in memory.
+    """Whether a file is one of ours.
 
-    What TensorFlow prints while it is imported goes there, and the network's own weights.
+    Others are Matplotlib's list of fonts, what TensorFlow prints (kept in memory while it is
+    imported) and the network's own weights.
     """
     return not (
         "/matplotlib/" in file or "/memfd:" in file or Path(file).name == "model.weights.h5"
@@ -160,14 +161,14 @@ def is_ours(file):
 
 
 def files_in(folder):
-    """All files below a folder, sorted, but for those that are being written."""
+    """All files in a folder, sorted, except those being written."""
     found = (file for file in folder.rglob("*") if file.is_file())
     names = (str(file.relative_to(folder)) for file in found)
     return sorted(name for name in names if not name.endswith(".part"))
 
 
 def assert_full_screen(shot):
-    """The page stands at the right edge of the screen, the picture fills the rest to all edges."""
+    """Asserts that the page is at the right edge of the screen and the picture fills the rest."""
     assert (shot[5, -5:] == BACKGROUND).all() or (shot[5, :5] == BACKGROUND).all()
     page = (shot == BACKGROUND).all(-1).mean(axis=0) > 0.2
     assert page.mean() == pytest.approx(0.36, abs=0.02), "the page's share of the width"

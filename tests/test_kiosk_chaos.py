@@ -1,7 +1,7 @@
-"""The exhibit among faults: nothing ends it, nothing stays dark, everything comes back.
+"""The exhibit while things fail: it never ends, never stays dark, and always recovers.
 
-A minute of them in every run of the tests, an hour with `-m release`. Prints how long recovery
-takes, and what memory, threads and files did.
+A minute and an hour of faults, both with `-m release`. Prints how long recovery takes, and how
+memory, threads and files develop.
 """
 
 import itertools
@@ -31,11 +31,11 @@ PART_S = 150.0
 
 
 class Chaos:
-    """One fault after the other, and what came of them.
+    """Causes one fault after the other and records what happens.
 
     Attributes:
-      recoveries: seconds from the end of a fault until the exhibit shows its pictures again.
-      stopped: when the process stood still, from and to.
+      recoveries: seconds from the end of a fault until the exhibit shows pictures again.
+      stopped: when the process was stopped, from and to.
       restarts: how often the process ended with 75 and was started again.
     """
 
@@ -53,13 +53,13 @@ class Chaos:
         }
 
     def each_once(self):
-        """Every fault, in a random order, but for the two that take 5 s to be noticed."""
+        """Each fault in random order, except the two that need 5 s to be noticed."""
         for name in self.rng.permutation(list(self.faults)):
             if name not in ("frozen", "dark"):
                 self._one(name)
 
     def run(self, seconds):
-        """Faults for so long, in a random order; losses last up to 2 s after their card came."""
+        """Faults in random order for some seconds; a loss lasts up to 2 s after its card came."""
         self.longest_s = 2.0
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -72,7 +72,7 @@ class Chaos:
         self.recoveries[name].append(self._recovered())
 
     def _recovered(self):
-        """Waits until no card is shown for a second; seconds until the last one went."""
+        """Waits until no card is shown for a while; returns the seconds that this took."""
         begin, since, seen = time.monotonic(), None, len(self.exhibit.samples)
         while since is None or time.monotonic() - since < 0.7:
             self._restart()
@@ -85,7 +85,7 @@ class Chaos:
         return since - begin
 
     def _restart(self):
-        """What the service manager does: starts it again after 75, and only then."""
+        """Restarts the process after exit code 75, as the service manager would."""
         code = self.exhibit.process.poll()
         if code is not None:
             assert code == 75, f"exit code {code}: {self.exhibit.stderr()[-2000:]}"
@@ -116,7 +116,7 @@ class Chaos:
         self.stopped.append((begin, time.monotonic() + 0.5))
 
     def _jump(self, name):
-        """Into the night, and back."""
+        """Sets the clock to the night, and back."""
         self.exhibit.say("jump", 9 * 3600)
         self.exhibit.until_state("closed")
         self.exhibit.say("jump", -9 * 3600)
@@ -132,18 +132,18 @@ class Chaos:
 
     @property
     def awake(self):
-        """What was seen while the process was not stopped."""
+        """The samples that were taken while the process was not stopped."""
         return [s for s in self.exhibit.samples if not self.still(s["now"], s["now"])]
 
     def assert_held(self):
-        """No old picture without a card, no old drawing, no traceback."""
+        """Asserts: no old picture without a card, no late drawing, no traceback."""
         assert all(s["age"] is None or s["card"] or s["age"] <= OLDEST_S for s in self.awake)
         assert max(s["drawn"] for s in self.awake) <= OLDEST_S
         stderr = self.exhibit.stderr()
         assert "Traceback" not in stderr, stderr[-3000:]
 
     def judge(self):
-        """The figures of everything that was seen."""
+        """Recovery times, gaps between drawings, and lines of figures."""
         moments = [s["now"] for s in self.exhibit.samples]
         gaps = [b - a for a, b in itertools.pairwise(moments) if not self.still(a, b)]
         times = np.concatenate(list(self.recoveries.values()))
@@ -165,7 +165,7 @@ class Chaos:
 
 @pytest.fixture
 def exhibit(display, tmp_path):
-    """A running exhibit, full screen, open from 8 to 20, that nobody visits at noon."""
+    """A running exhibit, full screen, open from 8 to 20, at noon and without visitors."""
     hours = 'kiosk.hours={daily: "08:00-20:00"}'
     words = ("kiosk.idle_seconds=3", "kiosk.countdown_seconds=1", hours)
     with Exhibit(tmp_path, *words, display=display) as started:
@@ -176,7 +176,7 @@ def exhibit(display, tmp_path):
 @pytest.mark.release
 @pytest.mark.gui
 def test_a_minute_of_faults(exhibit, display, rng, capsys):
-    """Every fault once: no old picture without a card, no end of the process, nothing left over."""
+    """Each fault once: no old picture without a card, no end of the process, no leak."""
     before = exhibit.samples[-1]
     a_night(exhibit, display)
     chaos = Chaos(exhibit, display, rng)
@@ -199,7 +199,7 @@ def test_a_minute_of_faults(exhibit, display, rng, capsys):
 
 
 def a_night(exhibit, display):
-    """A visit with all its states, then the evening: a black screen and no camera; the morning."""
+    """A visit with all its states, the evening with a black screen and no camera, the morning."""
     exhibit.camera("somebody")
     exhibit.until_state("active")
     camera = psutil.Process(exhibit.process.pid).children()
@@ -218,7 +218,7 @@ def a_night(exhibit, display):
 
 
 def assert_served(exhibit, chaos):
-    """Ready once, first of all; alive about every second, but for the standstill; each state."""
+    """Asserts: ready once and first; a watchdog ping about every second; each state as status."""
     texts = [text for _, text in exhibit.told]
     assert texts.count("READY=1") == 1 and texts[0] == "READY=1"
     times = [at for at, text in exhibit.told if text == "WATCHDOG=1"]
@@ -231,7 +231,7 @@ def assert_served(exhibit, chaos):
 @pytest.mark.release
 @pytest.mark.gui
 def test_an_hour_of_faults(exhibit, display, rng, capsys):
-    """Random faults: as in the minute, and memory stands still.
+    """Faults in random order: as in the minute, and memory does not grow.
 
     Its slope is below 1 MiB an hour, as far as an hour can tell (two standard errors).
     """

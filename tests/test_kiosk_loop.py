@@ -1,4 +1,4 @@
-"""The exhibit's turns, with scripted pictures, maps and time; and the words of its command."""
+"""The exhibit's main loop with scripted pictures, maps and time; and its command."""
 
 import errno
 import fcntl
@@ -45,13 +45,13 @@ WORKDAY = datetime(2026, 11, 23, 12)
 
 
 class Turns:
-    """An exhibit of which the test says what time it is and what the network answers.
+    """An exhibit whose time and answers are set by the test.
 
     Attributes:
       now: the time.
       kiosk: the exhibit.
       canvas: what is on the screen.
-      events: what keys and mouse do in the next turn.
+      events: keys and mouse events of the next turn.
     """
 
     def __init__(self, monkeypatch, *sets, wall=None):
@@ -108,7 +108,7 @@ class Turns:
         )
 
     def turn(self, seconds=0.2, present=None, **scores):
-        """Some time passes in one turn; the state after it."""
+        """Lets time pass and does one turn; returns the state after it."""
         self.now += seconds
         if present is not None:
             self.kiosk._presence.look = lambda picture, now: present
@@ -121,7 +121,7 @@ class Turns:
 
 @pytest.fixture
 def turns(monkeypatch):
-    """An exhibit that attracts."""
+    """An exhibit in the state attract."""
     monkeypatch.setattr(screen.ScreenArtist, "_draw_picture", lambda *words: None)
     made = Turns(monkeypatch)
     made.turn(heart=1.0)
@@ -130,8 +130,8 @@ def turns(monkeypatch):
     made.kiosk.end()
 
 
-def test_the_picture_is_that_of_a_mirror(monkeypatch):
-    """Left and right change places, unless the configuration says otherwise."""
+def test_the_camera_is_shown_like_a_mirror(monkeypatch):
+    """Left and right are swapped, unless the configuration says otherwise."""
     for sets, left in (((), 2), (("input.mirror=true",), 2), (("input.mirror=false",), 0)):
         turns = Turns(monkeypatch, *sets)
         turns.turn(heart=1.0)
@@ -144,8 +144,8 @@ def test_the_picture_is_that_of_a_mirror(monkeypatch):
         turns.kiosk.end()
 
 
-def test_a_symbol_is_somebody_for_five_minutes_after_the_last_motion(turns):
-    """A drawing that was left lying there does not hold the exhibit for ever."""
+def test_a_symbol_counts_as_a_visitor_for_five_minutes_after_the_last_motion(turns):
+    """A drawing that was left behind does not keep the exhibit active."""
     turns.turn(present=True)
     until(lambda: turns.turn(0.05, present=True) == "active" and turns.kiosk._shown)
     stays = 0.0
@@ -155,8 +155,8 @@ def test_a_symbol_is_somebody_for_five_minutes_after_the_last_motion(turns):
     assert turns.kiosk.described == "idle"
 
 
-def test_a_class_called_nothing_is_nobody(turns):
-    """The absence begins with the last motion."""
+def test_a_class_called_nothing_is_no_visitor(turns):
+    """The visitor is gone from the last motion on."""
     until(lambda: turns.turn(0.05, present=True) == "active" and turns.kiosk._shown)
     stays = 0.0
     while turns.turn(1.0, present=False, nothing=1.0) == "active":
@@ -165,7 +165,7 @@ def test_a_class_called_nothing_is_nobody(turns):
 
 
 def test_a_hot_network_gets_no_pictures(turns):
-    """The card lies over the camera's picture, which goes on; then the visit does."""
+    """The card is over the camera's picture, which goes on; afterwards the visit continues."""
     until(lambda: turns.turn(0.05, present=True) == "active" and turns.kiosk._shown)
     turns.kiosk._processor.fault = lambda now: Fault("hot", 60.0)
     assert turns.turn() == "card (hot)"
@@ -178,8 +178,8 @@ def test_a_hot_network_gets_no_pictures(turns):
     assert turns.turn(present=True) == "active"
 
 
-def test_who_is_there_while_the_camera_comes_back_is_not_lost(turns):
-    """A visitor's language stays over a short fault, and goes with the visitor."""
+def test_a_visit_goes_on_after_a_short_fault(turns):
+    """The language that was chosen stays, until the visitor leaves."""
     turns.events = ["3"]
     until(lambda: turns.turn(0.05, present=True) == "active")
     turns.kiosk.camera.fault = lambda now: Fault("camera", 1.0)
@@ -193,7 +193,7 @@ def test_who_is_there_while_the_camera_comes_back_is_not_lost(turns):
 
 
 def test_outside_the_hours_the_screen_is_black_and_the_camera_off(monkeypatch):
-    """Also the network gets nothing; in the morning all of it comes back."""
+    """The network gets no pictures; in the morning everything comes back."""
     moment = datetime(2026, 11, 23, 17, 59)
     hours = 'kiosk.hours={daily: "10:00-18:00"}'
     turns = Turns(monkeypatch, hours, wall=lambda: moment)
@@ -213,8 +213,8 @@ def test_outside_the_hours_the_screen_is_black_and_the_camera_off(monkeypatch):
     turns.kiosk.end()
 
 
-def test_staff_leave_also_while_it_is_closed(monkeypatch):
-    """Hold and pad are drawn on the black screen; the pad speaks the first language."""
+def test_staff_can_leave_while_it_is_closed(monkeypatch):
+    """The hold and the PIN pad are drawn on the black screen, in the first language."""
     pin = 'kiosk.pin="scrypt:' + 32 * "0" + ":" + 64 * "0" + '"'
     hours = 'kiosk.hours={daily: "10:00-18:00"}'
     turns = Turns(monkeypatch, hours, pin, wall=lambda: WORKDAY)
@@ -236,8 +236,8 @@ def test_staff_leave_also_while_it_is_closed(monkeypatch):
     turns.kiosk.end()
 
 
-def test_what_is_held_on_a_window_that_was_gone_is_let_go(turns):
-    """The window tells of no release when it is taken away under a finger."""
+def test_a_reopened_window_ends_all_holds(turns):
+    """A window that disappears under a finger never reports its release."""
     turns.events = [Mouse(5, 5, "left")]
     turns.turn(0.1)
     turns.turn(1.0)
@@ -248,8 +248,8 @@ def test_what_is_held_on_a_window_that_was_gone_is_let_go(turns):
     assert turns.kiosk._lock.held == 0 and not turns.kiosk.left
 
 
-def test_a_picture_that_is_none_is_a_fault_of_the_camera():
-    """Not of the exhibit, which would end; every proper one is mirrored."""
+def test_a_malformed_picture_is_a_fault_of_the_camera():
+    """It does not end the exhibit; well-formed pictures are mirrored."""
     picture = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
     assert (checked_and_mirrored(picture, True) == picture[:, ::-1]).all()
     assert (checked_and_mirrored(picture, False) == picture).all()
@@ -260,7 +260,7 @@ def test_a_picture_that_is_none_is_a_fault_of_the_camera():
 
 
 def test_clips_that_do_not_play_are_replaced(tmp_path, rng):
-    """Missing, damaged or deleted meanwhile: the included clip plays, and it is noted once."""
+    """If they are missing, damaged or deleted, the included clip plays, and one error is noted."""
     own, noted = tmp_path / "own.png", []
     write_picture(own, rng.integers(0, 255, (60, 80, 3), np.uint8), overwrite=False)
     damaged = tmp_path / "bad.mp4"
@@ -280,8 +280,8 @@ def test_clips_that_do_not_play_are_replaced(tmp_path, rng):
         assert clips.read().shape == (480, 640, 3) and len(noted) == 1
 
 
-def test_names_that_the_fonts_lack_are_told(turns):
-    """Once, with their letters; also in the health file."""
+def test_letters_that_the_fonts_lack_are_reported(turns):
+    """In the log and in the health file, once."""
     turns.kiosk.network.engine.network.labels = ["heart", "snow \u2603\u0e01"]
     turns.kiosk._presentation._engine = None
     turns.turn()
@@ -290,7 +290,7 @@ def test_names_that_the_fonts_lack_are_told(turns):
 
 
 def test_a_clip_is_shown_with_its_own_maps_unless_they_come_too_late(turns):
-    """A map of the picture before would lie beside what moves."""
+    """The map of an earlier picture would be beside what moves."""
     shown = []
     turns.kiosk._presentation.draw = lambda size, view, *rest: (
         shown.append(view) or np.zeros((9, 9, 3))
@@ -307,7 +307,7 @@ def test_a_clip_is_shown_with_its_own_maps_unless_they_come_too_late(turns):
 
 
 def test_drawing_that_fails_is_tried_again_and_then_ends_the_process(run, monkeypatch, tmp_path):
-    """Told in a line each; the sixth time within a minute it is 75, and never a traceback."""
+    """A line for each failure; the sixth within a minute ends with 75, without a traceback."""
     monkeypatch.setattr(run_module, "RETRY_S", 0.01)
     monkeypatch.setattr(screen.ScreenArtist, "draw", lambda *words: 1 / 0)
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
@@ -318,7 +318,7 @@ def test_drawing_that_fails_is_tried_again_and_then_ends_the_process(run, monkey
 
 
 def test_a_full_disk_leaves_the_health_file_as_it_was(monkeypatch, tmp_path, caplog):
-    """Told once and truly: what stood there stays, and it goes on by itself."""
+    """The log says so once; writing goes on when there is space."""
     file = tmp_path / "health.json"
     health = HealthFile(file)
     health.write({"state": "attract"}, "attract", 0.0)
@@ -339,7 +339,7 @@ def test_a_full_disk_leaves_the_health_file_as_it_was(monkeypatch, tmp_path, cap
 
 
 def test_a_second_exhibit_is_refused(run, monkeypatch, tmp_path):
-    """It names the process that runs, and leaves its window, log and health file alone."""
+    """The message names the running process, whose window, log and health file are not touched."""
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     windows = []
     monkeypatch.setattr(start, "FullScreen", lambda: windows.append("opened"))
@@ -360,7 +360,7 @@ def test_a_second_exhibit_is_refused(run, monkeypatch, tmp_path):
 
 
 def test_the_lock_ends_with_the_process(monkeypatch, tmp_path):
-    """By SIGKILL, though a program that it started lives on."""
+    """Also by SIGKILL, and if a program that it started lives on."""
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     code = (
         "import subprocess, time\n"
@@ -390,7 +390,7 @@ def test_the_lock_ends_with_the_process(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("lacks", ["fcntl", "locks", "folder"])
 def test_where_folders_cannot_be_locked_nothing_is_refused(monkeypatch, tmp_path, lacks):
-    """On Windows, on some file systems, and where the folder cannot be made."""
+    """On Windows, on some file systems, and if the folder cannot be created."""
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     with single_instance():
         if lacks == "fcntl":
@@ -404,8 +404,8 @@ def test_where_folders_cannot_be_locked_nothing_is_refused(monkeypatch, tmp_path
             pass
 
 
-def test_without_a_display_and_for_so_long(run, monkeypatch, tmp_path):
-    """`--duration` counts from the first map; `--stats` has what means something here."""
+def test_it_runs_without_a_display_for_a_duration(run, monkeypatch, tmp_path):
+    """`--duration` counts from the first map; `--stats` has the figures that make sense here."""
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     file = tmp_path / "stats.json"
     words = ("--display", "none", "--duration", "1", "--stats", file)
@@ -433,8 +433,10 @@ def test_without_a_display_and_for_so_long(run, monkeypatch, tmp_path):
         (["--config", "no.yaml"], 66, "no.yaml"),
     ],
 )
-def test_what_is_wrong_is_told_at_the_start(run, monkeypatch, tmp_path, words, code, told):
-    """Before anything is loaded, with the contract's exit codes."""
+def test_a_wrong_configuration_is_refused_at_the_start(
+    run, monkeypatch, tmp_path, words, code, told
+):
+    """Before anything is loaded, with the documented exit codes."""
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     ended, _, text = run("kiosk", "--display", "none", *words)
     assert ended == code and "Traceback" not in text
@@ -443,7 +445,7 @@ def test_what_is_wrong_is_told_at_the_start(run, monkeypatch, tmp_path, words, c
 
 
 def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_path):
-    """Where it ran before: told on stderr and in the health file; another file is refused."""
+    """If the file worked before: reported on stderr and in the health file; others are refused."""
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
     captions = tmp_path / "captions"
     captions.mkdir()
@@ -493,8 +495,8 @@ def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_pat
     assert run("kiosk", "--config", file, "--print-unit")[0] == 78
 
 
-def test_the_last_good_one_is_shown_in_the_same_window(monkeypatch, tmp_path):
-    """What only the network finds wrong is told with its place; the window stays until the end."""
+def test_the_last_good_configuration_uses_the_same_window(monkeypatch, tmp_path):
+    """An error that only the network finds is reported with its line; the window stays open."""
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
     file, done = tmp_path / "exhibit.yaml", []
 
@@ -516,7 +518,7 @@ def test_the_last_good_one_is_shown_in_the_same_window(monkeypatch, tmp_path):
 
 
 def test_a_unit_is_printed(run, tmp_path):
-    """With the configuration's absolute path, once that was checked."""
+    """With the absolute path of the configuration, which is checked first."""
     file = tmp_path / "mine.yaml"
     file.write_text("kiosk: {languages: [de]}\n")
     code, unit, _ = run("kiosk", "--print-unit", "--config", file)
@@ -527,8 +529,8 @@ def test_a_unit_is_printed(run, tmp_path):
     assert run("config", "--config", file)[0] == 78
 
 
-def test_a_pin_is_hashed():
-    """Asked for twice; what is printed goes into the configuration."""
+def test_hash_pin_prints_what_the_configuration_takes():
+    """It asks twice."""
     done = CliRunner().invoke(cli.cli, ["kiosk", "--hash-pin"], input="4711\n4711\n")
     hashed = done.stdout.strip().splitlines()[-1]
     assert done.exit_code == 0 and pin_fits("4711", hashed) and not pin_fits("4712", hashed)

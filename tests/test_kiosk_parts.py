@@ -1,4 +1,4 @@
-"""The parts of the exhibit: what is told when they fail, and that they are started again."""
+"""The watched parts: the faults that they report, and that they are restarted."""
 
 import sys
 from types import SimpleNamespace
@@ -57,7 +57,7 @@ class Thread:
 
 @pytest.fixture
 def network(monkeypatch):
-    """A network whose first map is made, at second 10."""
+    """A relevance part whose first map came at second 10."""
     Thread.made = []
     monkeypatch.setattr(relevance_part, "RelevanceThread", Thread)
     made = RelevancePart(
@@ -72,7 +72,7 @@ def network(monkeypatch):
 
 
 def run(network, begin, seconds, step=0.5, showing=True):
-    """Lets time pass, with pictures; gives the cards that were shown, each once."""
+    """Lets time pass, with pictures; returns the cards that were shown, without repetitions."""
     cards = []
     for k in range(round(seconds / step)):
         now = begin + k * step
@@ -86,14 +86,14 @@ def run(network, begin, seconds, step=0.5, showing=True):
     return cards
 
 
-def test_only_maps_of_the_present_stage_count(network):
-    """A map of an earlier picture is not shown."""
+def test_maps_of_earlier_pictures_do_not_count(network):
+    """The number of the picture decides."""
     assert network.newest(0) is not None
     assert network.newest(network.submitted) is None
 
 
-def test_a_dead_thread_is_started_again_with_its_engine(network):
-    """After 2 s, told meanwhile; nothing is loaded or compiled again."""
+def test_a_dead_thread_is_restarted_with_its_engine(network):
+    """After 2 s, with a card meanwhile; nothing is loaded or compiled again."""
     first = Thread.made[0]
     first.alive = False
     network.update(11.0)
@@ -106,8 +106,8 @@ def test_a_dead_thread_is_started_again_with_its_engine(network):
     assert first.ended and network.fault(13.0) is None
 
 
-def test_a_slow_network_is_told_and_a_hanging_one_given_up(network):
-    """No map for 5 s: a card with the time until 20 s, then another thread with a new engine."""
+def test_a_slow_network_has_a_card_and_a_hanging_one_is_given_up(network):
+    """A card after 5 s without a map counts down to 20 s; then a new thread loads a new engine."""
     network.submit(PICTURE, 20.0, 20.0)
     run(network, 20.0, 5.0)
     assert network.fault(25.0) is None
@@ -126,15 +126,15 @@ def test_a_network_that_rests_is_not_slow(network):
     assert run(network, 20.0, 60.0, showing=False) == [""]
 
 
-def test_a_process_that_stood_still_does_not_blame_the_network(network):
-    """After SIGSTOP, or a laptop's sleep, waiting begins anew."""
+def test_a_stopped_process_does_not_count_as_a_slow_network(network):
+    """After SIGSTOP, or when a laptop slept, waiting starts again."""
     network.submit(PICTURE, 20.0, 20.0)
     network.update(20.1)
     network.update(900.0)
     assert network.fault(900.0) is None and len(Thread.made) == 1
 
 
-def test_errors_are_told_and_the_network_is_loaded_again(network):
+def test_a_failing_network_has_a_card_and_is_loaded_again(network):
     """A thread that fails for 30 s is given up with its engine."""
     Thread.made[0].failing = "no map, trying again: out of memory"
     assert run(network, 20.0, 30.0) == ["network"]
@@ -144,7 +144,7 @@ def test_errors_are_told_and_the_network_is_loaded_again(network):
 
 
 def test_loading_may_take_a_quarter_of_an_hour(network, monkeypatch):
-    """A download that stands still does not hold the exhibit for ever."""
+    """A stalled download does not stop the exhibit for ever."""
     fresh = RelevancePart(
         config.load(command="kiosk").config, Stats("", ""), RestartBudget(), now=0.0
     )
@@ -153,7 +153,7 @@ def test_loading_may_take_a_quarter_of_an_hour(network, monkeypatch):
 
 
 def fails_to_load(network, error, begin, seconds):
-    """Every try ends with an error; gives when the tries began."""
+    """Lets every try fail; returns when the tries began."""
     tries, known = [], len(Thread.made)
     for k in range(round(2 * seconds)):
         Thread.made[-1].alive, Thread.made[-1].error = False, error
@@ -164,8 +164,8 @@ def fails_to_load(network, error, begin, seconds):
     return tries
 
 
-def test_a_network_that_only_another_configuration_mends(network):
-    """The error is raised at once."""
+def test_a_loading_error_that_no_retry_mends_is_raised(network):
+    """At once."""
     fresh = RelevancePart(
         config.load(command="kiosk").config, Stats("", ""), RestartBudget(), now=0.0
     )
@@ -173,8 +173,8 @@ def test_a_network_that_only_another_configuration_mends(network):
         fails_to_load(fresh, DamagedInputError("no model"), 1.0, 1.0)
 
 
-def test_a_network_that_never_loads(network):
-    """Tried until it is enough."""
+def test_a_network_that_never_loads_ends_the_process(network):
+    """After five restarts."""
     fresh, before = (
         RelevancePart(config.load(command="kiosk").config, Stats("", ""), RestartBudget(), now=0.0),
         len(Thread.made),
@@ -185,7 +185,7 @@ def test_a_network_that_never_loads(network):
 
 
 def test_weights_that_cannot_be_downloaded_are_waited_for(network):
-    """For ever, in the same process: after 10, 30, 60 and then each 300 s, told meanwhile."""
+    """Without limit, in the same process: after 10, 30, 60 and then every 300 s, with a card."""
     budget = RestartBudget()
     fresh = RelevancePart(config.load(command="kiosk").config, Stats("", ""), budget, now=0.0)
     tries = fails_to_load(fresh, UnavailableError("no http://me:secret@x/w"), 0.0, 1200.0)
@@ -196,7 +196,7 @@ def test_weights_that_cannot_be_downloaded_are_waited_for(network):
 
 
 def test_a_network_that_always_needs_long_is_not_slow(monkeypatch, network):
-    """Slow is three times what the last map took, and hanging eight times."""
+    """Slow is three times as long as the last map took, and hanging eight times."""
     network._stats.map_ms.append(12_000.0)
     network.submit(PICTURE, 20.0, 20.0)
     assert run(network, 20.0, 36.0, step=1.0) == [""]
@@ -205,8 +205,8 @@ def test_a_network_that_always_needs_long_is_not_slow(monkeypatch, network):
     assert run(network, 115.0, 3.0, step=1.0)[-1] == "network"
 
 
-def test_five_restarts_a_minute_are_enough():
-    """The sixth of a part within a minute ends the process."""
+def test_the_sixth_restart_within_a_minute_ends_the_process():
+    """Each part counts by itself."""
     budget = RestartBudget()
     for k in range(5):
         budget.count_restart("network", "why", 10.0 * k)
@@ -232,8 +232,8 @@ def test_five_restarts_a_minute_are_enough():
         (DARK, 5, 1.0, "dark"),
     ],
 )
-def test_what_is_wrong_with_the_camera(monkeypatch, told, count, after_s, card):
-    """Each fault of the picture has its card, with the seconds until it is tried again."""
+def test_each_fault_of_the_camera_has_its_card(monkeypatch, told, count, after_s, card):
+    """With the seconds until the next try."""
     capture = SimpleNamespace(
         start=lambda: None, supervised=True, frames=SimpleNamespace(count=count), trouble=told,
         next_try=102.0 + after_s, reconnects=0,
@@ -250,8 +250,8 @@ def test_what_is_wrong_with_the_camera(monkeypatch, told, count, after_s, card):
         assert camera.fault(161.1).card == "staff", "for more than a minute"
 
 
-def test_an_error_that_comes_again_has_the_time_of_the_last_one(monkeypatch):
-    """Not that of the first one, and not of each look at it."""
+def test_a_repeated_error_has_the_time_when_it_last_began(monkeypatch):
+    """Not of the first occurrence, and not of each look at it."""
     capture = SimpleNamespace(
         start=lambda: None, supervised=True, frames=SimpleNamespace(count=1), trouble="",
         next_try=0.0, reconnects=0,
@@ -267,8 +267,8 @@ def test_an_error_that_comes_again_has_the_time_of_the_last_one(monkeypatch):
     assert noted == [None, 1.0, 1.0, 1.0, 4.0, 4.0, 6.0, 7.0, 7.0]
 
 
-def test_the_camera_is_open_while_it_is_wanted():
-    """Real threads: opened, released, opened again; its pictures are counted through all that."""
+def test_the_camera_is_open_while_it_is_needed():
+    """Real threads: opened, released, opened again; pictures are counted through all of it."""
     Flicker.opened = Flicker.closed = 0
     camera = SourcePart("camera", Flicker, lambda picture: picture[:, ::-1], RestartBudget())
     for turn in (1, 2):
@@ -283,8 +283,8 @@ def test_the_camera_is_open_while_it_is_wanted():
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_camera_whose_supervisor_died_is_started_again():
-    """The part is made anew, and that is counted."""
+def test_a_camera_whose_supervisor_died_is_restarted():
+    """The restart is counted."""
     budget = RestartBudget()
     camera = SourcePart("camera", Flicker, lambda picture: picture, budget)
     camera.update(True, 0.0)
@@ -298,8 +298,8 @@ def test_a_camera_whose_supervisor_died_is_started_again():
     camera.release()
 
 
-def test_heat_makes_the_network_rest_until_it_is_cooler():
-    """From 95 degrees on, until 85; asked every 5 s; the card counts down."""
+def test_the_network_rests_while_the_processor_is_hot():
+    """From 95 degrees on, until 85; measured every 5 s; the card counts down."""
     measured = iter([80.0, 95.0, 94.0, 86.0, 84.9, 94.0])
     heat = TemperatureWatch(95.0, lambda: next(measured))
     told = [heat.fault(float(now)) for now in range(0, 30, 5)]

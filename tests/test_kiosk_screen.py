@@ -1,4 +1,4 @@
-"""What the exhibit draws, and what keys and touches do to it."""
+"""What the exhibit draws, and how it reacts to keys and touches."""
 
 from types import SimpleNamespace
 
@@ -34,12 +34,12 @@ QUIET = SimpleNamespace(asking=False, held=0.0, typed=0, wrong=False, wait_s=0.0
 
 @pytest.fixture(scope="module")
 def exhibit():
-    """All pages in all languages, of a network that knows symbols."""
+    """The pages in all languages, for a network that knows symbols."""
     return PageBuilder(load_captions(LANGUAGES, None), True, "fire", False)
 
 
 def pages_of(exhibit):
-    """Every page in every language, with the longest of its texts."""
+    """All pages in all languages, with the longest of their texts."""
     for signed, drawing in ((False, True), (True, False)):
         one = PageBuilder(exhibit.captions, drawing, "fire", signed)
         for language in range(len(LANGUAGES)):
@@ -51,7 +51,7 @@ def pages_of(exhibit):
 
 
 def plan(size):
-    """The page alone."""
+    """A layout with the page only."""
     box = 0, 0, size[1], size[0]
     return ScreenLayout((0, 0, 0, 0), box, box)
 
@@ -65,7 +65,7 @@ def drawn(page, size=(720, 460)):
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s[1]}x{s[0]}")
 def test_every_page_fits(exhibit, size, monkeypatch):
-    """In every language and size: no word is cut, none touches the edge, all buttons are there."""
+    """In all languages and sizes: no word is cut or touches the edge, all buttons are there."""
 
     def uncut(text, width, letters):
         assert text_width(text, letters) <= width, text
@@ -83,7 +83,7 @@ def test_every_page_fits(exhibit, size, monkeypatch):
             assert 0 <= left < right <= room[1] and 0 <= top < bottom <= room[0]
 
 
-def test_buttons_can_be_touched_apart(exhibit):
+def test_buttons_are_large_and_apart(exhibit):
     """They do not overlap, and are as large as a fingertip: 40 pixels at 1080 rows."""
     x0, y0, x1, y1 = layout_of((1080, 1920), swapped=False).page
     _, places = drawn(exhibit.attract(0, 0.0), (y1 - y0, x1 - x0))
@@ -94,8 +94,8 @@ def test_buttons_can_be_touched_apart(exhibit):
     assert touched.max() == 1
 
 
-def test_the_answer_stands_large_in_the_language(exhibit):
-    """In large type: the capital letters of the German name are 1/20 of the screen's height."""
+def test_the_answer_is_large_and_translated(exhibit):
+    """The capital letters of the German name are at least 1/25 of the height."""
     canvas, _ = drawn(exhibit.active(1, "heart", 0.9, 0.0))
     rows = (canvas == ACCENT).all(-1).any(axis=1).nonzero()[0]
     first = rows[: np.flatnonzero(np.diff(rows) > 1)[0] + 1]
@@ -105,7 +105,7 @@ def test_the_answer_stands_large_in_the_language(exhibit):
 
 
 def test_without_an_answer_there_is_nothing_about_colours(exhibit):
-    """Then no map is drawn either; what to try comes at once."""
+    """No map is drawn then either; what to try comes first."""
     words = exhibit.captions[0]
     told = [one.text for one in exhibit.active(0, "", 0.0, 0.0).top if isinstance(one, TextBlock)]
     assert told == [words.answer, words.nothing, words.try_, words.try_drawing[0]]
@@ -115,7 +115,7 @@ def test_without_an_answer_there_is_nothing_about_colours(exhibit):
 
 
 def test_a_bar_shows_the_share(exhibit):
-    """90 % of the width of the page between its margins."""
+    """90 % of the page's width between its margins."""
     canvas, _ = drawn(exhibit.active(0, "heart", 0.9, 0.0))
     lengths = (canvas == ACCENT).all(-1).sum(axis=1)
     margin = (460 - lengths.max() / 0.9) / 2
@@ -137,8 +137,8 @@ def test_a_bar_shows_the_share(exhibit):
         ((480, 640), (0, 0, 100, 100), (48, 64), (0, 0, 640, 480)),
     ],
 )
-def test_as_much_of_the_picture_as_fits(picture, must, room, part):
-    """What the network sees is always shown; the rest as the room's proportions allow."""
+def test_as_much_of_the_picture_is_shown_as_fits(picture, must, room, part):
+    """The region that the network sees always; the rest as the proportions of the room allow."""
     assert visible_part(picture, must, room) == part
 
 
@@ -148,8 +148,8 @@ def view_of(exhibit, now, made=None, **more):
     return ScreenContent(picture, made, exhibit.attract(0, now), **more)
 
 
-def test_what_is_drawn_where(exhibit):
-    """The picture fills its place, with the map over the box that it belongs to."""
+def test_the_map_is_drawn_over_its_region(exhibit):
+    """The picture fills its box."""
     picture = np.full((480, 640, 3), 90, np.uint8)
     strength = np.zeros((48, 48), np.float32)
     strength[20:28, 20:28] = 1.0
@@ -168,8 +168,8 @@ def test_what_is_drawn_where(exhibit):
     assert (without[5:, 5:810] == 90).all()
 
 
-def test_a_card_lies_over_what_goes_on(exhibit):
-    """In plain words, with its seconds; the picture behind stays to be seen, dark."""
+def test_a_card_is_drawn_over_the_picture(exhibit):
+    """With its seconds; the picture behind it stays visible, darkened."""
     stage = ScreenArtist(Look("fire", 1.0, "heat", "hold"))
     words = exhibit.captions[0]
     plain = stage.draw((720, 1280), view_of(exhibit, 0.0), words, QUIET, 0.0)
@@ -188,7 +188,7 @@ def test_a_card_lies_over_what_goes_on(exhibit):
 def test_nothing_burns_in(exhibit):
     """Within ten minutes every letter moves by more than its strokes are wide, a card by a line.
 
-    Picture and page change sides where the view says so.
+    Picture and page change sides.
     """
     stage, words = ScreenArtist(Look("fire", 1.0, "heat", "hold")), exhibit.captions[0]
 
@@ -207,14 +207,14 @@ def test_nothing_burns_in(exhibit):
 
 
 def test_large_screens_are_stretched():
-    """The canvas has 1080 rows at most, in the screen's proportions; small ones are as they are."""
+    """The canvas has at most 1080 rows, in the screen's proportions; small ones are as they are."""
     assert canvas_size((2160, 3840)) == (1080, 1920)
     assert canvas_size((3840, 2160)) == (1920, 1080)
     assert canvas_size((720, 1280)) == (720, 1280)
 
 
 def test_chinese_breaks_between_letters_and_never_before_a_mark():
-    """Also words and no-break spaces stay together."""
+    """Words and no-break spaces are kept together."""
     for width in range(60, 400, 20):
         lines = wrapped("颜色鲜亮的地方，就是网络得出答案的依据。答案会变吗？", width, 20)
         assert all(line[0] not in "，。？" for line in lines)
@@ -227,8 +227,8 @@ def test_chinese_breaks_between_letters_and_never_before_a_mark():
     ]
 
 
-def test_a_number_and_its_unit_stand_in_one_line(exhibit):
-    """In the card and the page, however wide they are."""
+def test_a_number_and_its_unit_are_in_one_line(exhibit):
+    """On cards and pages of any width."""
     for words in exhibit.captions[:4]:
         for text in (words.wave, words.cards.camera.text, words.leave.wait):
             for width in range(120, 700, 20):
@@ -236,8 +236,8 @@ def test_a_number_and_its_unit_stand_in_one_line(exhibit):
                 assert sum("1\xa0s" in line for line in lines) == 1, lines
 
 
-def test_languages_go_on_until_one_is_chosen():
-    """From the first one on; by number, by key in turn, by touch; with a visitor it stays."""
+def test_languages_take_turns_until_one_is_chosen():
+    """By number, by key, by touch, or because a visitor came."""
     visitor = VisitorChoices(5, 15.0, now=1000.0)
     at = (1000.0, 1014.9, 1015.0, 1074.9, 1075.0)
     assert [visitor.language(now) for now in at] == [0, 0, 1, 4, 0]
@@ -258,7 +258,7 @@ def test_languages_go_on_until_one_is_chosen():
 
 
 def test_the_privacy_card_comes_and_goes():
-    """By key or touch, for 20 s; any key or touch takes it away; holding down does nothing more."""
+    """By key or touch, for 20 s; any key or touch removes it; holding has no further effect."""
     visitor, places = VisitorChoices(2, 0.0, 0.0), {"privacy": (50, 0, 100, 50)}
     visitor.handle(["p"], places, 10.0)
     assert visitor.privacy(10.0 + PRIVACY_S - 0.1) and not visitor.privacy(10.0 + PRIVACY_S)
@@ -284,7 +284,7 @@ def map_of(time_s, **scores):
 
 
 def test_the_answer_does_not_flicker():
-    """One deviating map of many changes nothing; what stays is the answer within half a second."""
+    """A single deviating map changes nothing; a lasting change is shown within half a second."""
     answer = SmoothedAnswer()
     for k in range(30):
         one_off = k == 15
@@ -296,7 +296,7 @@ def test_the_answer_does_not_flicker():
 
 
 def test_nothing_is_no_answer():
-    """Neither the class of that name nor what is unlikely; nor what was seen before."""
+    """Neither is an improbable class, nor what was seen before."""
     answer = SmoothedAnswer()
     answer.update(map_of(0.0, heart=0.2, nothing=0.8))
     assert (answer.name, answer.share) == ("", 0.0)
@@ -314,7 +314,7 @@ def test_nothing_is_no_answer():
 
 
 def test_a_page_that_did_not_change_is_not_drawn_again(exhibit):
-    """The drawing of letters is the dear part of a turn."""
+    """Drawing letters is the expensive part of a turn."""
     artist, canvas = PageArtist(), np.zeros((200, 300, 3), np.uint8)
     page = Page((TextBlock("Herz"),))
     artist.draw(canvas, plan((200, 300)), page)
@@ -326,7 +326,7 @@ def test_a_page_that_did_not_change_is_not_drawn_again(exhibit):
 
 
 def test_a_card_with_much_text_stays_on_the_screen():
-    """Its letters shrink: all of its frame is there, whatever a curator writes."""
+    """Its letters shrink until the whole frame is visible."""
     for size in SIZES:
         canvas = np.full((*size, 3), 90, np.uint8)
         draw_card(canvas, "A title that is rather long", "word " * 200)

@@ -1,4 +1,4 @@
-"""The exhibit's state machine, and who is there."""
+"""The exhibit's state machine, and the detection of visitors."""
 
 import itertools
 from pathlib import Path
@@ -32,12 +32,12 @@ def seen(now, open_=True, fault="", present=False):
 
 
 def test_it_begins_with_a_card():
-    """Until the network is loaded a card is shown."""
+    """It is shown until the network is loaded."""
     assert machine().state == CARD
 
 
 def test_a_visit_goes_through_every_state():
-    """Attract, active, idle after 30 s, back after 10 s more; the seconds left are told."""
+    """Attract, active, idle after 30 s, attract again after 10 s more, with a countdown."""
     one = machine()
     course = [
         (1.0, {"fault": "starting"}, CARD),
@@ -57,7 +57,7 @@ def test_a_visit_goes_through_every_state():
 
 
 def test_a_wave_brings_a_visitor_back():
-    """Somebody who is seen during the countdown goes on, and has the whole time again."""
+    """A visitor who is seen during the countdown has the whole time again."""
     one = machine()
     for now, facts in ((1, {}), (2, {"present": True}), (32, {}), (40, {"present": True})):
         one.step(seen(float(now), **facts))
@@ -68,7 +68,7 @@ def test_a_wave_brings_a_visitor_back():
 
 @pytest.mark.parametrize("before", [ATTRACT, ACTIVE, IDLE])
 def test_a_card_interrupts_and_goes(before):
-    """Every fault shows its card; afterwards it goes on with whoever is there."""
+    """Each fault shows its card; afterwards it depends on whether a visitor is there."""
     for present, after in ((True, ACTIVE), (False, ATTRACT)):
         one = machine()
         one.state = before
@@ -79,7 +79,7 @@ def test_a_card_interrupts_and_goes(before):
 
 @pytest.mark.parametrize("before", [ATTRACT, ACTIVE, IDLE, CARD])
 def test_outside_the_opening_hours_it_is_closed(before):
-    """Whatever is shown; in the morning it starts with a card until the camera is there."""
+    """From any state; in the morning it starts with a card until the camera is there."""
     one = machine()
     one.state = before
     assert one.step(seen(5.0, open_=False, fault="camera", present=True)) == CLOSED
@@ -88,8 +88,8 @@ def test_outside_the_opening_hours_it_is_closed(before):
     assert one.step(seen(9e4 + 1)) == ATTRACT
 
 
-def test_whatever_is_seen_the_state_fits(rng):
-    """In 20000 random steps: closed exactly outside the hours, no show while something is wrong."""
+def test_the_state_always_fits_the_observation(rng):
+    """In 20000 random steps: closed only outside the hours, a card whenever something fails."""
     one, now, visited, taken = machine(), 0.0, set(), set()
     for _ in range(20_000):
         now += rng.choice([0.03, 1.0, 40.0])
@@ -114,7 +114,7 @@ def test_whatever_is_seen_the_state_fits(rng):
 
 
 def test_two_transitions_never_have_the_same_reason():
-    """From each state every arrow has words of its own."""
+    """Each arrow that leaves a state has words of its own."""
     ways = [(source, one.reason) for one in TRANSITIONS for source in one.sources]
     assert len(ways) == len(set(ways))
     assert diagram().count("-->") == len(ways) + 1
@@ -124,7 +124,7 @@ ROOM = None
 
 
 def room(rng, light=1.0, person=None):
-    """A furnished room with the noise of a sensor, and perhaps somebody at a place."""
+    """A furnished room with a sensor's noise, and optionally a person."""
     global ROOM
     if ROOM is None:
         ROOM = np.kron(np.random.default_rng(5).uniform(40, 200, (6, 8, 3)), np.ones((12, 12, 1)))
@@ -136,20 +136,20 @@ def room(rng, light=1.0, person=None):
 
 
 def looks(presence, pictures, begin=0.0):
-    """What is said of pictures that come five times a second."""
+    """Whether somebody is present, for pictures that come five times a second."""
     return [presence.look(one, begin + 0.2 * k) for k, one in enumerate(pictures)]
 
 
 def test_an_empty_room_is_empty(rng):
-    """Noise, clouds and lamps are nobody: 5 minutes without a false alarm."""
+    """Noise, clouds and lamps are no visitors: no false alarm in 5 minutes."""
     light = itertools.chain(
         [1.0] * 300, 1 + 0.3 * np.sin(np.arange(900) / 100), [1.0] * 150, [0.6] * 150
     )
     assert not any(looks(Presence(), [room(rng, one) for one in light]))
 
 
-def test_somebody_is_seen_and_the_empty_room_afterwards(rng):
-    """Within 0.4 s, as long as they are there, also if they hardly move; not when they left."""
+def test_a_visitor_is_seen_until_they_leave(rng):
+    """Within 0.4 s, also if they hardly move."""
     presence = Presence()
     assert not any(looks(presence, [room(rng) for _ in range(50)]))
     there = looks(presence, [room(rng, person=30 + k % 2) for k in range(100)], 100.0)
@@ -158,8 +158,8 @@ def test_somebody_is_seen_and_the_empty_room_afterwards(rng):
     assert not any(gone[2:])
 
 
-def test_what_is_left_standing_becomes_part_of_the_room(rng):
-    """A thing that was put down is somebody for about 40 seconds."""
+def test_a_thing_left_behind_becomes_background(rng):
+    """It counts as a visitor for about 40 seconds."""
     presence = Presence()
     looks(presence, [room(rng) for _ in range(50)])
     there = looks(presence, [room(rng, person=30) for _ in range(500)], 100.0)
@@ -168,7 +168,7 @@ def test_what_is_left_standing_becomes_part_of_the_room(rng):
 
 
 def test_somebody_with_a_drawing_is_seen():
-    """In the clip, after an empty picture of it."""
+    """In the included clip, after its empty first picture."""
     presence = Presence()
     with VideoReader(ASSETS / "demo.mp4") as reader:
         pictures = [frame.picture for frame in reader]
@@ -177,7 +177,7 @@ def test_somebody_with_a_drawing_is_seen():
     assert sum(there) > 0.9 * len(there)
 
 
-def test_the_documentation_draws_this_machine():
-    """The guide's diagram is made of the table."""
+def test_the_guide_shows_this_state_machine():
+    """Its diagram is generated from the table."""
     guide = Path(__file__).parents[1] / "docs" / "kiosk.md"
     assert f"```mermaid\n{diagram()}\n```" in guide.read_text()

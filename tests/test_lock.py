@@ -1,4 +1,4 @@
-"""How staff leave: holds with a clock turned by hand, the PIN, and the pad."""
+"""How staff leave: holds, with a clock turned by hand, the PIN, and the pad."""
 
 import time
 
@@ -19,32 +19,32 @@ UP = Mouse(80, 80, "")
 
 
 class Staff:
-    """Somebody at the exhibit, and a clock."""
+    """A person at the exhibit, and a clock."""
 
     def __init__(self, key="q", corner="top-left", pin=None):
         self.lock, self.now = ExitLock(key, corner, pin), 100.0
 
     def do(self, *events, after=0.1):
-        """Something happens after some seconds; gives what is left for the exhibit."""
+        """Events after some seconds; returns those that are left for the exhibit."""
         self.now += after
         return self.lock.handle(events, SIZE, self.now)
 
     def hold(self, key="q", seconds=5.5, first=0.5, every=1 / 20):
-        """A key is held: a press, its first repeat, and then more of them."""
+        """A held key: a press, the first repeat, then more of them."""
         self.do(key)
         self.do(key, after=first)
         for _ in range(round((seconds - first) / every)):
             self.do(key, after=every)
 
     def rest(self, seconds):
-        """Nothing happens; the exhibit asks ten times a second."""
+        """No events; the exhibit polls ten times a second."""
         for _ in range(round(10 * seconds)):
             self.do()
 
     def keep_down(self, fps, seconds, begun=0.0):
-        """A key is held while so many pictures a second are drawn; turns hear of one press each.
+        """A key that is held at some frames a second; each turn gets one press.
 
-        It goes down `begun` of the way from one turn to the next, and is repeated as desktops do.
+        It goes down at the share `begun` of a turn, and repeats as on a desktop.
         """
         down, turn = self.now + begun / fps, 1 / fps
         came = [down, *np.arange(down + 0.5, down + seconds, 1 / 30)]
@@ -65,7 +65,7 @@ class Staff:
 
 @pytest.fixture
 def asked():
-    """Staff before the pad, the key let go."""
+    """Staff in front of the PIN pad, with the key released."""
     staff = Staff(pin=HASHED)
     staff.hold()
     assert staff.lock.asking
@@ -74,8 +74,8 @@ def asked():
 
 
 @pytest.mark.parametrize(("first", "every"), [(0.2, 1 / 40), (0.7, 1 / 25), (0.7, 1 / 10)])
-def test_a_key_that_is_held_opens(first, every):
-    """Slow and quick repeats; not before five seconds, and how far it is can be seen."""
+def test_a_held_key_opens(first, every):
+    """With slow and quick key repeat; not before five seconds, with visible progress."""
     staff = Staff()
     staff.hold(seconds=2.5, first=first, every=every)
     assert staff.lock.held == pytest.approx(0.5, abs=0.04)
@@ -87,8 +87,8 @@ def test_a_key_that_is_held_opens(first, every):
 
 @pytest.mark.parametrize("fps", [0.5, 1.6, 3, 5, 30])
 @pytest.mark.parametrize("begun", [0.0, 0.3, 0.6, 0.99])
-def test_a_key_that_is_held_opens_however_slow_the_drawing(fps, begun):
-    """Five seconds at any rate; what comes while a picture is drawn is one press."""
+def test_a_held_key_opens_however_slow_the_drawing_is(fps, begun):
+    """After five seconds at any frame rate; of the presses during a drawing only one arrives."""
     staff = Staff()
     staff.rest(1)
     staff.keep_down(fps, 5.1, begun)
@@ -96,8 +96,8 @@ def test_a_key_that_is_held_opens_however_slow_the_drawing(fps, begun):
 
 
 @pytest.mark.parametrize(("fps", "seconds"), [(0.5, 3), (1.6, 3), (3, 4), (5, 4.4), (30, 4.8)])
-def test_a_key_that_is_let_go_sooner_does_not_open(fps, seconds):
-    """How long it was held is known to a turn; three seconds are too few, again and again."""
+def test_a_key_that_is_released_early_does_not_open(fps, seconds):
+    """Even repeatedly; three seconds are too few, and how long it was held is known to a turn."""
     staff = Staff()
     staff.rest(1)
     for _ in range(3):
@@ -106,8 +106,8 @@ def test_a_key_that_is_let_go_sooner_does_not_open(fps, seconds):
         assert staff.lock.held == 0 and not staff.lock.opened
 
 
-def test_a_process_that_stood_still_holds_no_key():
-    """One press before, one after half a minute."""
+def test_a_stopped_process_does_not_count_as_a_held_key():
+    """One press before, one half a minute later."""
     staff = Staff()
     staff.do("q")
     staff.do("q", after=30)
@@ -116,8 +116,8 @@ def test_a_process_that_stood_still_holds_no_key():
     assert staff.lock.held == 0
 
 
-def test_presses_that_are_no_hold_do_not_open():
-    """A key that is tapped, slowly or quickly; one let go after four seconds; two keys in turn."""
+def test_taps_do_not_open():
+    """Slow or quick taps; a key released after four seconds; two keys in turn."""
     staff = Staff()
     for gap in (1.1, 1.0, 0.85, 0.3, 0.17):
         for _ in range(round(6 / gap)):
@@ -144,8 +144,8 @@ def test_presses_that_are_no_hold_do_not_open():
         ("bottom-right", 1279, 719),
     ],
 )
-def test_a_corner_that_is_held_opens(corner, x, y):
-    """A finger that lies still sends one event; a pixel further in is not the corner."""
+def test_a_held_corner_opens(corner, x, y):
+    """A finger that does not move sends one event; a pixel further in is outside."""
     staff = Staff(corner=corner)
     staff.do(Mouse(x, y, "left"))
     staff.rest(4.9)
@@ -164,8 +164,8 @@ def test_a_corner_that_is_held_opens(corner, x, y):
     [[UP], [Mouse(600, 300, "left")], [Mouse(600, 300, "left"), IN_CORNER], [UP, IN_CORNER]],
     ids=["let go", "moved out", "out and in", "let go and down again"],
 )
-def test_a_corner_is_held_without_a_break(broken):
-    """Whatever breaks the hold, it begins again."""
+def test_a_corner_has_to_be_held_without_a_break(broken):
+    """After any interruption the hold starts again."""
     staff = Staff()
     staff.do(IN_CORNER)
     staff.rest(3)
@@ -174,26 +174,16 @@ def test_a_corner_is_held_without_a_break(broken):
     assert not staff.lock.opened
 
 
-def test_no_corner_and_other_buttons_do_not_open():
-    """The corner can be turned off, and is none for the right button."""
+def test_a_disabled_corner_and_other_buttons_do_not_open():
+    """The right button does not count."""
     for staff, event in ((Staff(corner="none"), IN_CORNER), (Staff(), Mouse(5, 5, "right"))):
         staff.do(event)
         staff.rest(8)
         assert not staff.lock.opened and staff.lock.held == 0
 
 
-def test_a_finger_on_a_window_that_was_gone_holds_nothing():
-    """Nobody told that it was let go."""
-    staff = Staff()
-    staff.do(IN_CORNER)
-    staff.rest(2)
-    staff.lock.release_all()
-    staff.rest(10)
-    assert staff.lock.held == 0 and not staff.lock.opened
-
-
-def test_the_exhibit_gets_what_happens_while_nothing_is_asked():
-    """All events in their order; none once the pad is there."""
+def test_events_reach_the_exhibit_unless_the_pad_is_shown():
+    """In their order."""
     staff = Staff(pin=HASHED)
     assert staff.do("q", IN_CORNER, UP, "l") == ["q", IN_CORNER, UP, "l"]
     staff.rest(2)
@@ -205,7 +195,7 @@ def test_the_exhibit_gets_what_happens_while_nothing_is_asked():
 
 
 def test_the_right_pin_opens(asked):
-    """By keyboard, with a digit taken back; only the enter key takes it."""
+    """By keyboard, with a digit corrected; only the enter key submits it."""
     asked.do(*PIN[:-1], "9", "BackSpace", PIN[-1])
     assert asked.lock.typed == 6 and not asked.lock.opened
     asked.do("Return")
@@ -213,7 +203,7 @@ def test_the_right_pin_opens(asked):
 
 
 def test_the_right_pin_opens_by_touch(asked):
-    """Every key of the pad, and a finger that slides over keys types none."""
+    """All keys of the pad work; a finger that slides over keys types nothing."""
     for name in ("8", "back", *PIN):
         asked.touch(name)
     assert asked.lock.typed == 6
@@ -225,7 +215,7 @@ def test_the_right_pin_opens_by_touch(asked):
 
 
 def test_the_pad_goes_away(asked):
-    """After 20 s without input, by Escape and by touch; what was typed is forgotten."""
+    """After 20 s without input, by Escape and by touch; typed digits are forgotten."""
     asked.do("1", "2")
     asked.rest(19.8)
     assert asked.lock.asking and asked.lock.typed == 2
@@ -239,8 +229,8 @@ def test_the_pad_goes_away(asked):
         assert not (asked.lock.asking or asked.lock.opened or asked.lock.typed)
 
 
-def test_a_wrong_pin_is_told_until_the_next_digit(asked):
-    """And an enter key alone is no try."""
+def test_a_wrong_pin_is_reported_until_the_next_digit(asked):
+    """The enter key alone is not a try."""
     asked.do("Return")
     assert not asked.lock.wrong
     asked.enter("0000")
@@ -250,7 +240,7 @@ def test_a_wrong_pin_is_told_until_the_next_digit(asked):
 
 
 def test_waiting_doubles_up_to_a_quarter_of_an_hour(asked):
-    """Three wrong ones and a pause, in which the right one does not open either."""
+    """After three wrong PINs even the right one is refused for a while."""
     for wait in (60, 120, 240, 480, 900, 900):
         for _ in range(3):
             assert asked.lock.wait_s == 0
@@ -267,8 +257,8 @@ def test_waiting_doubles_up_to_a_quarter_of_an_hour(asked):
 
 
 @pytest.mark.parametrize("key", ["Escape", "7", "Return"])
-def test_the_key_that_opened_the_pad_is_no_input_until_it_is_let_go(key):
-    """It goes on coming while it is held; afterwards it is a key like the others."""
+def test_the_key_that_opened_the_pad_is_no_input_until_released(key):
+    """It repeats while it is held; afterwards it is a key like the others."""
     staff = Staff(key=key, pin=HASHED)
     staff.hold(key, seconds=9)
     assert staff.lock.asking and staff.lock.typed == 0
@@ -282,7 +272,7 @@ def test_the_key_that_opened_the_pad_is_no_input_until_it_is_let_go(key):
 
 
 def test_a_finger_in_the_corner_types_nothing_on_the_pad():
-    """It has to be lifted before it is a press."""
+    """It has to be lifted first."""
     staff = Staff(pin=HASHED)
     staff.do(IN_CORNER)
     staff.rest(5.2)
@@ -296,13 +286,13 @@ def test_a_finger_in_the_corner_types_nothing_on_the_pad():
 
 
 def test_a_pin_of_twelve_digits_is_the_longest(asked):
-    """More are not taken."""
+    """Further digits are ignored."""
     asked.do(*"12345678901234567890")
     assert asked.lock.typed == 12
 
 
-def test_a_pin_is_kept_as_a_hash():
-    """Salted, as the configuration wants it, and quick enough for a picture or two."""
+def test_a_pin_is_stored_as_a_hash():
+    """Salted, in the format of the configuration, and quick enough for a turn."""
     other = hash_pin(PIN)
     assert other != HASHED and PIN not in HASHED
     kind, salt, hashed = HASHED.split(":")
@@ -322,7 +312,7 @@ def test_a_pin_that_cannot_be_typed_is_refused(pin):
 
 
 @pytest.mark.parametrize("key", ["q", "Escape", "F11", "space", "0", "[", "Delete", "Page_Up"])
-def test_keys_that_the_window_tells_of(key):
+def test_keys_that_the_window_reports(key):
     """Letters and names alike."""
     KEYS.check(key)
 
@@ -331,7 +321,7 @@ def test_keys_that_the_window_tells_of(key):
     ("key", "meant"), [("esc", "Escape"), ("Q", "q"), ("f11", "F11"), ("ctrl+q", None), ("", None)]
 )
 def test_other_keys_are_refused(key, meant):
-    """With the nearest one that there is."""
+    """With the nearest known name."""
     with pytest.raises(UsageError) as refused:
         KEYS.check(key)
     assert refused.value.about == "exit key"
@@ -344,7 +334,7 @@ def test_other_keys_are_refused(key, meant):
     "size", [(240, 320), (320, 240), (1080, 1920), (1920, 1080), (2160, 3840), (3840, 2160)]
 )
 def test_the_keys_of_the_pad_are_large_and_apart(size):
-    """All on the canvas, none over another, centred, as large as a finger needs."""
+    """All on the canvas, without overlap, centred, as large as a finger needs."""
     boxes = key_boxes(size)
     assert set(boxes) == {*"0123456789", "back", "enter", "leave"}
     covered = np.zeros(size, int)
@@ -359,7 +349,7 @@ def test_the_keys_of_the_pad_are_large_and_apart(size):
 
 @pytest.mark.parametrize("size", [(240, 320), (720, 1280), (1280, 720)])
 def test_the_pad_is_drawn(size):
-    """The picture gets dark, each key has a sign, and each digit typed another dot."""
+    """The picture darkens, each key has a sign, and each digit adds a dot."""
     canvases = []
     for typed in range(13):
         canvas = np.full((*size, 3), 200, np.uint8)

@@ -1,4 +1,4 @@
-"""The service manager: a real socket in its place, and the unit as systemd reads it."""
+"""systemd: messages to a real socket, and the unit as systemd reads it."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from realtime_lrp.commands.kiosk.service import ServiceNotifier, unit
 
 @pytest.fixture(params=["path", "abstract"])
 def manager(request, tmp_path):
-    """(address as systemd writes it, the socket that it reads)."""
+    """(address as systemd writes it, the socket that receives)."""
     address = f"@{uuid.uuid4()}" if request.param == "abstract" else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(address.replace("@", "\0", 1))
@@ -25,7 +25,7 @@ def manager(request, tmp_path):
 
 
 def heard(listening):
-    """What was told since the last time."""
+    """The messages since the last call."""
     messages = []
     while True:
         try:
@@ -34,8 +34,8 @@ def heard(listening):
             return messages
 
 
-def test_what_is_told(manager):
-    """Ready once, a status where it changed and in one line, the end."""
+def test_ready_status_and_stopping_are_sent(manager):
+    """Ready once; a status only when it changed, and in one line."""
     address, listening = manager
     service = ServiceNotifier({"NOTIFY_SOCKET": address})
     assert service.managed
@@ -51,8 +51,8 @@ def test_what_is_told(manager):
     assert heard(listening) == ["STATUS=nobody there", "STOPPING=1"]
 
 
-def test_the_watchdog_is_fed_twice_in_its_time(manager):
-    """A minute of 60 pictures a second, at 15 s: at 0, 7.5, 15 and so on."""
+def test_the_watchdog_is_fed_twice_within_its_timeout(manager):
+    """A minute of 60 turns a second with 15 s: at 0, 7.5, 15 and so on."""
     address, listening = manager
     watch = {"WATCHDOG_USEC": "15000000", "WATCHDOG_PID": "1"}
     service = ServiceNotifier({"NOTIFY_SOCKET": address, **watch})
@@ -64,8 +64,8 @@ def test_the_watchdog_is_fed_twice_in_its_time(manager):
 
 
 @pytest.mark.parametrize("every", [{}, {"WATCHDOG_USEC": ""}, {"WATCHDOG_USEC": "often"}])
-def test_without_a_watchdog_none_is_fed(manager, every):
-    """No time, or none that can be read."""
+def test_without_a_watchdog_nothing_is_sent(manager, every):
+    """No timeout is set, or none that can be read."""
     address, listening = manager
     service = ServiceNotifier({"NOTIFY_SOCKET": address, **every})
     for second in range(100):
@@ -73,8 +73,8 @@ def test_without_a_watchdog_none_is_fed(manager, every):
     assert heard(listening) == []
 
 
-def test_a_manager_that_does_not_read_costs_nothing(manager):
-    """Nothing waits on a full socket, and what was not told is told once there is room."""
+def test_a_full_socket_blocks_nothing(manager):
+    """What could not be sent is sent once there is room."""
     address, listening = manager
     service = ServiceNotifier({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "2000000"})
     for number in range(10_000):
@@ -100,7 +100,7 @@ def test_a_manager_that_does_not_read_costs_nothing(manager):
     ],
 )
 def test_without_a_manager_nothing_happens(environ):
-    """No socket is named, or none is there."""
+    """No socket is set, or it is missing."""
     service = ServiceNotifier(environ)
     assert service.managed == bool(environ.get("NOTIFY_SOCKET"))
     service.ready("a")
@@ -142,26 +142,26 @@ def settings():
         ("ProtectSystem", "strict"),
     ],
 )
-def test_the_unit_says_what_an_exhibit_needs(settings, key, value):
-    """What must not be lost."""
+def test_the_unit_has_what_an_exhibit_needs(settings, key, value):
+    """Settings that must not be lost."""
     assert settings[key] == [value]
 
 
 @pytest.mark.parametrize("key", ["PAMName", "PrivateDevices", "ProtectClock", "DevicePolicy"])
-def test_the_unit_takes_nothing_away(settings, key):
+def test_the_unit_blocks_nothing_that_is_needed(settings, key):
     """A session would move the processes out of the service, the others hide the cameras."""
     assert key not in settings
 
 
-def test_a_comment_is_above_every_group_of_the_unit():
-    """Whoever mends the computer has nothing else to read."""
+def test_the_unit_is_commented():
+    """The technician has nothing else to read; no placeholder is left."""
     text = unit(None, "museum", "/usr/bin/realtime-lrp")
     assert text.count("\n#") > 25 and not re.search("@[A-Z]+@", text)
     assert max(map(len, text.splitlines())) <= 100
 
 
 def verified(path):
-    """What systemd finds wrong with a unit, without keys that are younger than itself."""
+    """What systemd complains about in a unit, except keys that are newer than itself."""
     if not shutil.which("systemd-analyze"):
         pytest.skip("not installed: systemd-analyze")
     done = subprocess.run(
@@ -174,7 +174,7 @@ def verified(path):
 
 @pytest.mark.parametrize("file", [None, FILE, Path('/srv/100% "art" $1/a\\b.yaml')], ids=str)
 def test_systemd_reads_the_unit(tmp_path, file):
-    """Not a word of complaint, and a wrong key is noticed."""
+    """Without a complaint; a wrong key is noticed."""
     path = tmp_path / "realtime-lrp.service"
     path.write_text(unit(file, "museum", "/opt/lrp/bin/realtime-lrp"))
     assert verified(path) == []
@@ -182,8 +182,8 @@ def test_systemd_reads_the_unit(tmp_path, file):
     assert len(verified(path)) == 1
 
 
-def test_odd_names_are_words_as_systemd_reads_them():
-    """Its signs for variables, specifiers and quotes stay what they are, and so do placeholders."""
+def test_odd_names_are_quoted_for_systemd():
+    """Signs for variables, specifiers and quotes stay literal, and so do placeholders."""
     assert "User=@COMMAND@\n" in unit(None, "@COMMAND@", "/usr/bin/realtime-lrp")
     text = unit(Path('/srv/100% "art" $1/a\\b.yaml'), "museum", "/opt/my lrp/bin/realtime-lrp")
     command = (
@@ -194,7 +194,7 @@ def test_odd_names_are_words_as_systemd_reads_them():
 
 
 def test_the_exhibit_replaces_the_shell_and_its_exit_code_counts(tmp_path, settings):
-    """The command of the unit, with a cage of paper: DISPLAY and words arrive."""
+    """The unit's command with a fake cage: DISPLAY and arguments arrive."""
     (tmp_path / "cage").write_text('#!/bin/sh\nshift\nDISPLAY=:7 exec "$@"\n')
     (tmp_path / "cage").chmod(0o755)
     ended = launched(tmp_path, settings["ExecStart"][0], 'echo "$DISPLAY $2"; echo $$; exit 75')
@@ -203,7 +203,7 @@ def test_the_exhibit_replaces_the_shell_and_its_exit_code_counts(tmp_path, setti
 
 
 def test_a_cage_that_does_not_start_does_not_hang(tmp_path, settings):
-    """The exhibit is told of no display, and says so itself."""
+    """The exhibit gets an empty DISPLAY and reports that itself."""
     (tmp_path / "cage").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "cage").chmod(0o755)
     ended = launched(tmp_path, settings["ExecStart"][0], 'echo "<$DISPLAY>"; exit 69')

@@ -17,12 +17,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Device:
-    """What computes.
+    """The device that computes.
 
     Attributes:
       scope: its name for `tf.device`.
-      name: "CPU", or what the GPU calls itself.
-      fast_precision: the quickest precision that keeps the maps, float32 where none is quicker.
+      name: "CPU", or the GPU's product name.
+      fast_precision: the fastest precision that keeps the maps; float32 where none is faster.
     """
 
     scope: str
@@ -37,7 +37,7 @@ class Device:
 
 @functools.cache
 def device() -> Device:
-    """The first GPU that works, else the CPU; says why where a GPU does not work."""
+    """The first GPU that works, else the CPU. Logs why a GPU does not work."""
     for gpu in tf.config.list_physical_devices("GPU"):
         details = tf.config.experimental.get_device_details(gpu)
         scope = f"/GPU:{gpu.name.split(':')[-1]}"
@@ -57,9 +57,9 @@ def device() -> Device:
 
 
 def cpu() -> Device:
-    """The processor.
+    """The CPU.
 
-    bfloat16 is the faster one only with AMX: VGG16 takes 86 ms instead of 289 with it, and 432
+    bfloat16 counts as faster only with AMX: VGG16 takes 86 ms instead of 289 with it, and 432
     where the same processor is held to AVX-512 BF16 (ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16).
     """
     return Device("/CPU:0", "CPU", "bfloat16" if "amx_bf16" in _cpu_flags() else "float32")
@@ -67,7 +67,7 @@ def cpu() -> Device:
 
 @functools.cache
 def computes_bfloat16() -> bool:
-    """Whether convolutions and their adjoints run in bfloat16 here; older processors refuse."""
+    """Whether convolutions and their adjoints run in bfloat16 on this CPU; older ones refuse."""
     a, kernel = tf.ones([1, 8, 8, 16], tf.bfloat16), tf.ones([3, 3, 16, 16], tf.bfloat16)
 
     def there_and_back(a: tf.Tensor) -> tf.Tensor:
@@ -82,14 +82,14 @@ def computes_bfloat16() -> bool:
 
 
 def _of_gpu(capability: tuple[int, int]) -> str:
-    """Tensor cores multiply bfloat16 from Ampere (8.0) on, float16 from Volta (7.0) on."""
+    """What tensor cores multiply: bfloat16 since Ampere (8.0), float16 since Volta (7.0)."""
     if capability >= (8, 0):
         return "bfloat16"
     return "float16" if capability >= (7, 0) else "float32"
 
 
 def machine() -> str:
-    """The processor by its name and how many cores of it there are for us."""
+    """The processor's name and the number of its cores that this process may use."""
     names = [_after_colon(line) for line in _cpu_info() if line.startswith("model name")]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return f"{cores} x {(names or [platform.processor() or platform.machine()])[0]}"

@@ -1,4 +1,4 @@
-"""A raw map over its picture, for Python programs: as `image` draws it."""
+"""The public function `overlay`: draws a raw map over its picture, as the command `image` does."""
 
 import numpy as np
 
@@ -20,15 +20,15 @@ def overlay(
     opacity: float = 0.8,
     fit: str = "crop",
 ) -> np.ndarray:
-    """A copy of a picture with a raw map over the region that the network saw of it.
+    """Draws a raw map over the region of the picture that the network saw.
 
-    Relevance is summed over the channels; its 99.5th percentile has full strength. Where it is 0
-    the picture stays as it is, and so does everything outside the region, which is outlined.
+    Relevance is summed over the channels; its 99.5th percentile is drawn at full strength. The
+    picture stays unchanged where relevance is 0 and outside the region, which is outlined.
 
     Args:
       picture: uint8 [H, W, 3] RGB, of any size.
       relevance: float [h, w, C], one map of an `Explanation`.
-      colormap: one out of `COLORMAPS`, or a name of it; None is "fire", or "icefire" where the map
+      colormap: a `Colormap`, or a name in `COLORMAPS`; None means "fire", or "icefire" if the map
         has negative entries.
       opacity: 0 to 1, of the strongest relevance.
       fit: which region the network saw: "crop", the largest centred one of its proportions,

@@ -1,7 +1,7 @@
-"""Rewrites a graph into the form that the rules are meant for, before anything runs.
+"""Folds batch norms into layers with weights, and finds the gates of products.
 
-Batch norms are folded into a neighbouring layer with weights, because a rule that looked at that
-layer alone would look at weights that the network never uses on their own. Scores do not change.
+Without folding, a rule would look at weights that the network never uses without the batch norm.
+Scores do not change.
 """
 
 from dataclasses import replace
@@ -25,14 +25,14 @@ from realtime_lrp.relevance.steps import (
 
 
 def canonise(graph: Graph) -> list[Node]:
-    """Folds what can be folded and marks the gates of products.
+    """Folds batch norms and marks the gates of products, in place.
 
-    A batch norm goes into the linear layer before it, where that layer's output is used by the
-    batch norm alone; else into every linear layer after it, where these alone read it and see no
-    zero padding; else it stays, and relevance passes through it unchanged.
+    A batch norm is folded into the layer with weights before it if it is the only reader of that
+    layer. Otherwise it is folded into the layers after it if all of them have weights and see no
+    zero padding. Otherwise it stays, and relevance passes through it unchanged.
 
     Returns:
-      The nodes that were replaced, as they were.
+      The nodes that were replaced, as they were before.
     """
     before = list(graph.nodes)
     for node in before:
@@ -72,7 +72,7 @@ def _fold_forwards(graph: Graph, norm: Node, affine: Affine) -> bool:
 
 
 def _readers_behind_identities(graph: Graph, number: int) -> list[Node]:
-    """Who reads a tensor, directly or handed on; empty where it is the model's output."""
+    """The nodes that read a tensor, identities skipped; empty if it is the model's output."""
     found = []
     for node in graph.readers(number):
         behind = [node]
@@ -85,7 +85,7 @@ def _readers_behind_identities(graph: Graph, number: int) -> list[Node]:
 
 
 def _gates(graph: Graph, producer: Node | None) -> bool:
-    """Whether a tensor comes out of a sigmoid or the like, with nothing learnt in between."""
+    """Whether a tensor comes from a sigmoid or the like, with no weights in between."""
     if producer is None:
         return False
     if isinstance(producer.step, Activation):

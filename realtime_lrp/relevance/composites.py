@@ -151,21 +151,21 @@ def with_layers(composite: Composite, layers: Mapping[str, str | Rule], graph: G
     Raises:
       UsageError: there is no such rule, or a pattern matches no layer that is left to decide.
     """
-    weighty = [node for node in graph.nodes if isinstance(node.step, Linear)]
-    rows, left = [], list(weighty)
+    with_weights = [node for node in graph.nodes if isinstance(node.step, Linear)]
+    rows, undecided = [], list(with_weights)
     for pattern, rule in layers.items():
-        fits = layer_like(pattern)
-        rows.append((lambda node, context, fits=fits: fits(node), _rule(rule)))
-        if any(fits(node) for node in left):
-            left = [node for node in left if not fits(node)]
-        elif any(fits(node) for node in weighty):
+        matches = layer_matcher(pattern)
+        rows.append((lambda node, context, matches=matches: matches(node), _rule(rule)))
+        if any(matches(node) for node in undecided):
+            undecided = [node for node in undecided if not matches(node)]
+        elif any(matches(node) for node in with_weights):
             raise UsageError(
-                f"The pattern {pattern!r} decides nothing: those before it fit all its layers. "
-                "Put it before them.",
+                f"The pattern {pattern!r} has no effect: the patterns before it match all its "
+                "layers. Put it before them.",
                 "layers",
             )
         else:
-            names = [node.layer for node in weighty]
+            names = [node.layer for node in with_weights]
             close = nearest(pattern, names)
             raise UsageError(
                 f"No layer with weights is called {pattern!r}, nor is it the type of one. "
@@ -179,11 +179,14 @@ def _rule(rule: str | Rule) -> Rule:
     return rule if isinstance(rule, Rule) else rule_named(rule)
 
 
-def layer_like(pattern: str) -> Callable[[Node], bool]:
-    """Makes a test for nodes: does the layer's name or type match a pattern, at any call of it?"""
+def layer_matcher(pattern: str) -> Callable[[Node], bool]:
+    """Makes a function that says whether a node's layer matches a pattern by name or type.
 
-    def fits(node: Node) -> bool:
-        every_call = node.layer.split(":")[0]
-        return any(fnmatchcase(name, pattern) for name in (node.layer, every_call, node.kind))
+    "conv" matches every call of that layer, "conv:2" its second one.
+    """
 
-    return fits
+    def matches(node: Node) -> bool:
+        without_call = node.layer.split(":")[0]
+        return any(fnmatchcase(name, pattern) for name in (node.layer, without_call, node.kind))
+
+    return matches

@@ -1,7 +1,7 @@
-"""An explainer as a SavedModel: TensorFlow runs it without this package, Serving and C++ too.
+"""Writes an explainer as a SavedModel, which TensorFlow runs without this package.
 
-What the explainer computes is traced again, with public operations alone. Its weights, which are
-values inside the graph here, become variables: no file of a graph may exceed 2 GB.
+The explainer's function is traced again with public operations only. Its weights are constants of
+the graph; they become variables, because the file of a graph must not exceed 2 GB.
 """
 
 import os
@@ -17,10 +17,10 @@ from realtime_lrp.relevance import onednn
 from realtime_lrp.system.atomic import atomic_folder
 
 NONE_OF_OURS = "/"
-"""No file has this in its name: a folder that holds one is not replaced."""
+"""A mark that no file name can contain, so that no existing folder counts as one of ours."""
 
 Compute = Callable[..., Sequence[tf.Tensor]]
-"""(x, *target) -> scores, the map, the further maps."""
+"""(x, *target) -> scores, the map, the additional maps."""
 
 
 def save(
@@ -34,16 +34,16 @@ def save(
     """Writes what `Explainer.export` describes.
 
     Args:
-      folder: does not exist, or is empty.
-      compute: what the explainer computes.
+      folder: an empty folder, or one that does not exist.
+      compute: the explainer's function.
       shape: (H, W, C) of a picture.
-      target: the tensors of the `Target` that is explained where a call does not say.
-      also: the names of the further maps.
+      target: the tensors of the `Target` that `serving_default` explains.
+      also: the names of the additional maps.
       labels: class names in order, or None.
 
     Raises:
       UsageError: two outputs would have the same name.
-      OutputError: the folder cannot be made, or is not empty.
+      OutputError: the folder cannot be created, or is not empty.
       TransferError: writing failed.
     """
     folder = os.fspath(folder)
@@ -80,10 +80,13 @@ def save(
 
 
 def output_names(also: Sequence[str]) -> list[str]:
-    """The names of the outputs: what is no letter, digit or _ in a map's name becomes _.
+    """The names of the outputs; other characters than letters, digits and _ become _.
+
+    Args:
+      also: the names of the additional maps.
 
     Raises:
-      UsageError: two would be the same.
+      UsageError: two outputs would have the same name.
     """
     names = ["scores", "relevance", *(re.sub(r"\W", "_", name) for name in also)]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -97,7 +100,7 @@ def _traced(function: Callable[..., object], *inputs: tf.TensorSpec) -> Concrete
 
 
 def _one_each(x: tf.Tensor, index: tf.Tensor, classes: int) -> tuple[tf.Tensor, ...]:
-    """The tensors of a `Target`, one class for each picture, int32 [B]."""
+    """The tensors of a `Target` that explains class index[b] of picture b; index is int32 [B]."""
     known = tf.reduce_all((index >= 0) & (index < classes))
     as_many = tf.shape(index)[0] == tf.shape(x)[0]
     refusals = [
@@ -110,7 +113,7 @@ def _one_each(x: tf.Tensor, index: tf.Tensor, classes: int) -> tuple[tf.Tensor, 
 
 
 def _variables(*traced: ConcreteFunction) -> dict[int, tf.Variable]:
-    """A variable for each weight that the functions read, by the identity of its tensor."""
+    """A variable for each weight that the functions capture, by the id of its tensor."""
     handles = {id(one.handle): one for function in traced for one in function.variables}
     weights: dict[int, tf.Variable] = {}
     for function in traced:
@@ -127,7 +130,7 @@ def _over_variables(
     names: Sequence[str],
     *inputs: tf.TensorSpec,
 ) -> ConcreteFunction:
-    """A traced function that reads variables instead of its weights; its outputs have names."""
+    """A traced function that reads variables in place of constants and names its outputs."""
     whole = traced.graph.as_graph_def()
     replaced = {tensor.op.name for tensor in traced.inputs}
     graph = tf.compat.v1.GraphDef(
@@ -151,7 +154,7 @@ def _over_variables(
 
 
 def _asset(labels: Sequence[str], file: str) -> tf.saved_model.Asset:
-    """Class names, one a line, as a file that is copied into the SavedModel."""
+    """A file of class names, one per line, that is copied into the SavedModel."""
     with open(file, "w", encoding="utf-8") as opened:
         opened.writelines(" ".join(label.split()) + "\n" for label in labels)
     return tf.saved_model.Asset(file)

@@ -1,12 +1,14 @@
-"""Layers with weights in float16, for GPUs whose tensor cores know no bfloat16 (Volta, Turing).
+"""Layers with weights in float16, for GPUs whose tensor cores have no bfloat16 (Volta, Turing).
 
-float16 ends at 65504 and loses digits below 6e-5: z of large activations overflows, relevance at
-VGG16's input vanishes. So every product is brought into range by a power of two, a float32 number
-for each picture, and taken out of it again; what lies between the products is float32.
+float16 ends at 65504 and loses digits below 6e-5: z of large activations would overflow, relevance
+at VGG16's input would vanish. So the inputs of every product are scaled by a power of two for each
+picture, and the result is scaled back. Everything between the products is float32. Nothing outside
+this file knows of the scaling.
 """
 
 import math
 from collections.abc import Callable
+from typing import cast
 
 import tensorflow as tf
 
@@ -16,11 +18,11 @@ HIGHEST = 2.0**15
 
 
 class HalfWeights(Weights):
-    """A kernel in float16, its largest entry about 1.
+    """A kernel in float16, scaled so that its largest entry is about 1.
 
     Attributes:
       scale: what the kernel was divided by.
-      reach: no sum over the kernel is larger than this times its largest input.
+      gain: no sum over the kernel is larger than this times its largest input.
     """
 
     def __init__(self, kernel: tf.Tensor, layer: Linear) -> None:
@@ -28,7 +30,7 @@ class HalfWeights(Weights):
         self.scale = 1 / _power_of_two(largest, 1.0)
         scaled = kernel / self.scale
         axes = set(range(kernel.shape.rank))
-        self.reach = tf.maximum(
+        self.gain = tf.maximum(
             *(
                 tf.reduce_max(tf.reduce_sum(tf.abs(scaled), list(axes - {axis})))
                 for axis in (kernel.shape.rank - 1, kernel.shape.rank - 2)
@@ -38,16 +40,24 @@ class HalfWeights(Weights):
         super().__init__(half.kernel, lambda _: half.adjoint)
 
     def product(self, v: tf.Tensor, multiply: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-        """Of v in float32: it can neither overflow nor lose its largest entries."""
+        """Multiplies in float16, without overflow and without losing the largest entries.
+
+        Args:
+          v: float32 [B, ...].
+          multiply: multiplies a float16 tensor by these weights.
+
+        Returns:
+          The product, float32.
+        """
         largest = tf.reduce_max(tf.abs(v), list(range(1, v.shape.rank)), keepdims=True)
-        factor = _power_of_two(largest * tf.maximum(self.reach, 1.0), HIGHEST)
+        factor = _power_of_two(largest * tf.maximum(self.gain, 1.0), HIGHEST)
         result = multiply(tf.cast(v * factor, tf.float16))
         factor = tf.reshape(factor, [-1] + [1] * (result.shape.rank - 1))
         return tf.cast(result, tf.float32) / factor * self.scale
 
 
 class InHalf(Linear):
-    """A layer whose products run in float16; reads and gives float32.
+    """A layer that multiplies in float16; its inputs and outputs are float32.
 
     Args:
       layer: the layer in float32.
@@ -66,16 +76,18 @@ class InHalf(Linear):
         return HalfWeights(kernel, self._layer)
 
     def transpose(self, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
-        return weights.product(s, lambda s: self._layer.transpose(s, weights, shape))
+        product = cast(HalfWeights, weights).product
+        return product(s, lambda s: self._layer.transpose(s, weights, shape))
 
     def transform(
         self, a: tf.Tensor, weights: Weights, bias: tf.Tensor | None = None, activation: str = ""
     ) -> tf.Tensor:
-        z = weights.product(a, lambda a: self._layer.transform(a, weights))
+        product = cast(HalfWeights, weights).product
+        z = product(a, lambda a: self._layer.transform(a, weights))
         return self.finished(z, bias, activation)
 
 
 def _power_of_two(largest: tf.Tensor, limit: float) -> tf.Tensor:
-    """The highest power of two, up to 2^100, that keeps `largest` times it within the limit."""
+    """The largest power of two, up to 2^100, whose product with `largest` is within the limit."""
     room = math.log2(limit) - tf.math.log(largest) / math.log(2)
     return tf.pow(2.0, tf.floor(tf.minimum(room, 100.0)))

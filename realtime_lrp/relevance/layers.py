@@ -63,8 +63,8 @@ SIGNED = (
 ACTIVATIONS: dict[Callable[..., tf.Tensor], bool] = {
     keras.activations.get(name): name in NONNEGATIVE for name in NONNEGATIVE + SIGNED
 }
-"""Activation -> whether no output of it is negative. Relevance passes through each. None of them
-turns what is not negative negative."""
+"""Activation -> whether its outputs are never negative. Relevance passes through each of them. An
+activation belongs here only if it has no negative outputs for inputs that are not negative."""
 
 
 def _activation(layer: keras.Layer, function: Callable[..., tf.Tensor]) -> list[Step]:
@@ -150,18 +150,18 @@ def _average_pool(layer: keras.Layer, pool: str) -> list[Step]:
     return [AveragePool(layer.pool_size, layer.strides, layer.padding)]
 
 
-def _without_places(layer: keras.Layer) -> list[Step]:
+def _flatten_pooled(layer: keras.Layer) -> list[Step]:
     return [] if layer.keepdims else [Reshape([-1])]
 
 
 def _global_max_pool(layer: keras.Layer, pool: str) -> list[Step]:
     _channels_last(layer)
-    return [GlobalMaxPool(share=pool == "average"), *_without_places(layer)]
+    return [GlobalMaxPool(share=pool == "average"), *_flatten_pooled(layer)]
 
 
 def _global_average_pool(layer: keras.Layer, pool: str) -> list[Step]:
     _channels_last(layer)
-    return [GlobalAveragePool(), *_without_places(layer)]
+    return [GlobalAveragePool(), *_flatten_pooled(layer)]
 
 
 def _flatten(layer: keras.Layer, pool: str) -> list[Step]:
@@ -270,7 +270,7 @@ def _batch_normalisation(layer: keras.Layer, pool: str) -> list[Step]:
 
 
 def _normalisation_of_each_picture(layer: keras.Layer, pool: str) -> list[Step]:
-    """Relevance passes (the identity rule, Achtibat et al. 2024, "AttnLRP", prop. 3.4)."""
+    """Relevance passes unchanged (identity rule, Achtibat et al. 2024, "AttnLRP", prop. 3.4)."""
     copy = type(layer).from_config({**layer.get_config(), "dtype": "float32"})
     copy.build(layer.input.shape)
     copy.set_weights(layer.get_weights())
@@ -309,7 +309,7 @@ def _normalization(layer: keras.Layer, pool: str) -> list[Step]:
 
 
 def _constant_operand(operation: keras.Operation, arguments: Sequence[Any]) -> list[Step]:
-    """An operation between a tensor and constants, `x * 2`: relevance passes through it."""
+    """An operation of a tensor with constants, such as `x * 2`; relevance passes unchanged."""
 
     def function(a: tf.Tensor) -> tf.Tensor:
         return operation(*(a if keras.utils.is_keras_tensor(one) else one for one in arguments))
@@ -318,7 +318,7 @@ def _constant_operand(operation: keras.Operation, arguments: Sequence[Any]) -> l
 
 
 def _operation(build: Callable[..., keras.KerasTensor], tensors: int = 2) -> type:
-    """The type of the operation that Keras records for an expression of so many tensors."""
+    """The type of the operation that Keras records for an expression of `tensors` tensors."""
     operands = (keras.KerasTensor((2, 2)) for _ in range(tensors))
     return type(build(*operands)._keras_history.operation)
 
@@ -389,26 +389,27 @@ FUNCTIONS = {
     for function in ACTIVATIONS
     if hasattr(keras.ops, function.__name__)
 }
-"""Activations written as `keras.ops.relu(a)`: type -> activation."""
+"""Activations written as operations, such as `keras.ops.relu(a)`: type -> activation."""
 
 DIVISION = _operation(lambda a, b: a / b)
-"""Known where it divides by a constant."""
+"""Division; supported only by a constant."""
 
 BY_NAME: dict[str, Callable[[keras.Layer, str], list[Step]]] = {
     "CustomScaleLayer": _residual_scale,
     "LayerScale": _layer_scale,
     "StochasticDepth": _identity,
 }
-"""Layers that `keras.applications` defines for itself (InceptionResNetV2, ConvNeXt)."""
+"""Layers that `keras.applications` defines in its own files (InceptionResNetV2, ConvNeXt), by class
+name."""
 
 
 def steps_of(layer: keras.Layer, pool: str, arguments: Sequence[Any] = ()) -> list[Step]:
-    """The chain of steps that a Keras layer stands for.
+    """Translates a Keras layer into a chain of steps.
 
     Args:
       layer: a built Keras layer, or the operation of an expression.
       pool: "max" (winner takes all) or "average", how relevance goes through max pools.
-      arguments: what an operation is called with.
+      arguments: the arguments of an operation's call.
 
     Raises:
       UnsupportedLayerError: the layer's type or one of its options has no rule.

@@ -1,7 +1,7 @@
-"""Steps that share relevance by weights. Which rule they follow comes from the composite.
+"""Steps with weights: dense layers and convolutions. The composite says which rule they follow.
 
-A new kind is one class with its `transform`; `transpose` follows from it by differentiation unless
-a faster form is known.
+To add a kind, write a class with `_sum` and `per_input`. `transpose` is derived from `_sum` by
+differentiation unless the class has a faster one.
 """
 
 import copy
@@ -15,7 +15,7 @@ from realtime_lrp.relevance import onednn
 from realtime_lrp.relevance.steps import Step, Tensors
 
 RECTIFIERS = {"relu": tf.nn.relu, "relu6": tf.nn.relu6}
-"""The activations that can be computed together with a layer."""
+"""The activations that a layer with weights can compute along with its sum."""
 
 
 class Weights:
@@ -35,18 +35,14 @@ class Weights:
         with tf.init_scope():  # as `Linear.weights`
             return self._to_adjoint(self.kernel)
 
-    def product(self, v: tf.Tensor, multiply: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-        """What a function that multiplies by these weights makes of v [B, ...]."""
-        return multiply(v)
-
 
 class Linear(Step):
-    """A layer that weighs and sums: z = transform(a, weights, bias).
+    """A layer that computes weighted sums: z = transform(a, weights, bias).
 
     Attributes:
       kernel: float32 or bfloat16 weights.
       bias: [out] of the same type, or None.
-      convolves: whether it weighs neighbouring places.
+      convolves: whether it sums over windows of its input.
     """
 
     convolves = False
@@ -59,20 +55,21 @@ class Linear(Step):
     @functools.cached_property
     def weights(self) -> Weights:
         """The layer's own kernel, ready for `transform` and `transpose`."""
-        with tf.init_scope():  # a value, also where it is first asked for inside a graph
+        with tf.init_scope():  # a value even if the first access is inside a graph
             return self.ready(self.kernel)
 
     def modified(self, modify: Callable[[tf.Tensor], tf.Tensor]) -> Weights:
-        """The kernel changed by a function; the same weights for all rules that ask for them.
+        """The kernel changed by a function, for example `positive`.
 
-        TensorFlow then computes once what several composites have in common.
+        All rules that ask for the same function get the same object, so that TensorFlow computes
+        once what several composites have in common.
         """
         if modify not in self._modified:
             self._modified[modify] = self.ready(modify(self.kernel))
         return self._modified[modify]
 
     def ready(self, kernel: tf.Tensor) -> Weights:
-        """A kernel in the forms that `transform` and `transpose` read."""
+        """A kernel in the layouts that `transform` and `transpose` read."""
         return Weights(kernel, tf.identity)
 
     def forward(self, a: tf.Tensor, activation: str = "") -> tf.Tensor:
@@ -80,7 +77,7 @@ class Linear(Step):
 
         Args:
           a: its input.
-          activation: "relu" or "relu6" is applied as well.
+          activation: "relu" or "relu6" to apply it as well, or "".
         """
         return self.transform(a, self.weights, self.bias, activation)
 
@@ -90,16 +87,22 @@ class Linear(Step):
     def transform(
         self, a: tf.Tensor, weights: Weights, bias: tf.Tensor | None = None, activation: str = ""
     ) -> tf.Tensor:
-        """The layer's sum for input a and these weights, plus bias [out], rectified if asked."""
+        """The layer's sum for input a and these weights, plus bias [out], with an activation."""
         return self.finished(self._sum(a, weights.kernel), bias, activation)
 
     def finished(self, z: tf.Tensor, bias: tf.Tensor | None, activation: str) -> tf.Tensor:
-        """Sums z, plus bias [out], rectified if asked."""
+        """Adds a bias [out] to sums z and applies an activation."""
         z = z if bias is None else tf.nn.bias_add(z, bias)
         return RECTIFIERS[activation](z) if activation else z
 
     def transpose(self, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
-        """The adjoint of `transform`: from the output's side to an input of this shape."""
+        """The adjoint of `transform`.
+
+        Args:
+          s: shaped like the output.
+          weights: those of `transform`.
+          shape: the shape of the input, which is that of the result.
+        """
         with tf.GradientTape() as tape:
             a = tf.zeros(shape, s.dtype)
             tape.watch(a)
@@ -111,12 +114,12 @@ class Linear(Step):
 
     @property
     def sees_whole_windows(self) -> bool:
-        """Whether every output sums over the whole kernel: no zero padding takes part."""
+        """Whether every output sums over the whole kernel, without zero padding."""
         return False
 
     @property
     def outputs(self) -> int:
-        """How many channels the output has."""
+        """The number of output channels."""
         return self.kernel.shape[-1]
 
     def uses_per_weight(self, a: tf.Tensor, output: tf.Tensor) -> int:
@@ -129,24 +132,24 @@ class Linear(Step):
         return math.prod(output.shape[1:-1])
 
     def per_output(self, values: tf.Tensor) -> tf.Tensor:
-        """Values [out] in a shape that multiplies the kernel."""
+        """Values [out], shaped to multiply the kernel."""
         return values
 
     def per_input(self, values: tf.Tensor) -> tf.Tensor:
-        """Values [in] in a shape that multiplies the kernel."""
+        """Values [in], shaped to multiply the kernel."""
         raise NotImplementedError
 
     def sums(self, kernel: tf.Tensor) -> tf.Tensor:
-        """The sum of a kernel's weights for each output, [out]."""
+        """The sum of the weights of each output, [out]."""
         return tf.reduce_sum(kernel, list(range(kernel.shape.rank - 1)))
 
     def then(self, scale: tf.Tensor, offset: tf.Tensor) -> "Linear":
-        """This layer followed by `scale * z + offset`, both [out]."""
+        """This layer with `scale * z + offset` after it, both [out]."""
         bias = offset if self.bias is None else self.bias * scale + offset
         return self._with(self.kernel * self.per_output(scale), bias)
 
     def after(self, scale: tf.Tensor, offset: tf.Tensor) -> "Linear":
-        """This layer reading `scale * a + offset`, both [in]; `sees_whole_windows` must hold."""
+        """This layer with `scale * a + offset` before it, both [in]; needs `sees_whole_windows`."""
         shift = self.sums(self.kernel * self.per_input(offset))
         bias = shift if self.bias is None else self.bias + shift
         return self._with(self.kernel * self.per_input(scale), bias)
@@ -188,8 +191,8 @@ class Dense(Linear):
 class DenseByOutput(Linear):
     """Dense in bfloat16: kernel [out, in].
 
-    Both passes read a kernel whose last axis they sum over: VGG16's first dense layer takes 7 ms
-    instead of 20 (2 cores).
+    Both passes then sum over the last axis of a kernel. VGG16's first dense layer takes 7 ms, not
+    20 (2 cores).
     """
 
     @property
@@ -251,7 +254,7 @@ class Convolution(Linear):
         return super().finished(z, bias, activation)
 
     def _grouped_transpose(self, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
-        """`transpose` without TensorFlow's own one, which many processors lack for groups."""
+        """`transpose` where there are groups; TensorFlow's own runs on some processors only."""
         if self._keeps_size:
             return self._sum(s, weights.adjoint)
         depth = weights.kernel.shape[-2]
@@ -267,7 +270,7 @@ class Convolution(Linear):
 
     @property
     def _keeps_size(self) -> bool:
-        """Whether the output has as many places as the input, each in the middle of its window."""
+        """Whether output and input have the same size and windows are centred."""
         window, geometry = self.kernel.shape[:-2], self.geometry
         odd_padded = geometry["padding"] == "SAME" and all(size % 2 for size in window)
         centred = odd_padded or window.num_elements() == 1
@@ -285,7 +288,7 @@ class Convolution(Linear):
 
 
 class DepthwiseConvolution(Convolution):
-    """Each channel by itself: kernel [rows, columns, in, multiplier], out = in * multiplier."""
+    """One filter per channel: kernel [rows, columns, in, multiplier], out = in * multiplier."""
 
     @property
     def outputs(self) -> int:
@@ -334,7 +337,7 @@ class TransposedConvolution(Convolution):
     """Conv2DTranspose: kernel [rows, columns, out, in].
 
     Args:
-      size: (rows, columns) of a picture -> (rows, columns) of the output.
+      size: (rows, columns) of the input -> (rows, columns) of the output.
     """
 
     sees_whole_windows = False

@@ -1,11 +1,12 @@
-"""Measures of relevance maps: do they point at the object, and how alike are two of them?
+"""Measures of relevance maps: do they point at the object, and how similar are two maps?
 
-Maps are float [N, H, W], larger is more relevant and nothing is below 0 (see `counted`). Masks are
-bool [N, H, W], True on the object. Every measure gives one figure for each picture, float64 [N].
+Maps are float [N, H, W] without negative entries; larger means more relevant (see `counted`). Masks
+are bool [N, H, W], True on the object. Every measure returns one number for each picture,
+float64 [N].
 
-A map without any relevance, or with the same everywhere, says nothing about the place: it scores
-the object's share of the area, which is what chance gives. Equal entries share what they hit, so
-that no figure depends on the order in which pixels are stored.
+A map that is the same everywhere, or 0 everywhere, points nowhere: it scores the object's share of
+the area, as chance does. Equal entries share the score, so that no result depends on the order of
+pixels.
 """
 
 import math
@@ -17,12 +18,11 @@ from realtime_lrp.relevance.methods import METHODS
 
 
 def counted(relevance: np.ndarray, name: str) -> np.ndarray:
-    """The part of raw relevance that counts: what speaks for the class.
+    """The part of raw relevance that speaks for the class.
 
     Args:
       relevance: float [N, H, W, C], raw.
-      name: the method or composite that it comes from. Of an `absolute` method the magnitude
-        counts.
+      name: the method or composite that computed it. For an `absolute` method it is the magnitude.
 
     Returns:
       float [N, H, W], summed over the channels, then the magnitude or the positive part.
@@ -38,17 +38,16 @@ def mask_of(
     inner: tuple[int, int, int, int],
     size: tuple[int, int],
 ) -> np.ndarray:
-    """The inside of boxes on a photo, at the network's input.
+    """A mask of boxes on a photo, at the network's input.
 
     Args:
       boxes: x0, y0, x1, y1 each, in pixels of the photo.
       seen: the region of the photo that the network sees, x0, y0, x1, y1.
-      inner: where that region lies in the network's input.
+      inner: where this region lies in the network's input, x0, y0, x1, y1.
       size: (rows, columns) of the network's input.
 
     Returns:
-      bool [rows, columns], True on every pixel that a box touches; what lies outside the region
-      is cut off.
+      bool [rows, columns], True on every pixel that a box touches; boxes are cut off at the region.
     """
     mask = np.zeros(size, bool)
     for box in boxes:
@@ -66,8 +65,8 @@ def mask_of(
 def pointing_game(maps: np.ndarray, masks: np.ndarray) -> np.ndarray:
     """The pointing game: 1 where the largest entry is on the object, else 0.
 
-    Zhang et al. 2018, "Top-Down Neural Attention by Excitation Backprop". Of several largest
-    entries, the share that is on the object. A margin around the object is part of the masks.
+    Zhang et al. 2018, "Top-Down Neural Attention by Excitation Backprop". If several entries are
+    largest, their share that is on the object. The masks include any margin around the object.
     """
     maps, masks = _flat(maps), _flat(masks)
     largest = maps == maps.max(axis=1, keepdims=True)
@@ -89,8 +88,8 @@ def mass_accuracy(maps: np.ndarray, masks: np.ndarray) -> np.ndarray:
 def rank_accuracy(maps: np.ndarray, masks: np.ndarray) -> np.ndarray:
     """Relevance rank accuracy: of the K largest entries, the share on the object's K pixels.
 
-    Arras, Osman and Samek 2022. Where entries equal to the K-th largest compete for the
-    last places, each place counts with the share of them that is on the object.
+    Arras, Osman and Samek 2022. If more entries equal the K-th largest than are needed, each that
+    is needed counts with their share that is on the object.
 
     Returns:
       float64 [N], NaN where a mask is empty.
@@ -104,8 +103,8 @@ def _rank_accuracy(entries: np.ndarray, mask: np.ndarray) -> float:
         return np.nan
     smallest = np.partition(entries, -size)[-size]
     above, equal = entries > smallest, entries == smallest
-    places = size - above.sum()
-    return ((above & mask).sum() + places * (equal & mask).sum() / equal.sum()) / size
+    needed = size - above.sum()
+    return ((above & mask).sum() + needed * (equal & mask).sum() / equal.sum()) / size
 
 
 def spearman(maps: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -119,23 +118,23 @@ def spearman(maps: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 def _spearman(entries: np.ndarray, others: np.ndarray) -> float:
     a, b = (ranks - ranks.mean() for ranks in (_ranks(entries), _ranks(others)))
-    spread = np.sqrt((a * a).sum() * (b * b).sum())  # @ would wake BLAS's threads for so little
+    spread = np.sqrt((a * a).sum() * (b * b).sum())  # @ would start BLAS threads
     return (a * b).sum() / spread if spread else np.nan
 
 
 def _ranks(entries: np.ndarray) -> np.ndarray:
     """The ranks from 1, float64 [P]; equal entries get the mean of theirs."""
-    _, place, count = np.unique(entries, return_inverse=True, return_counts=True)
-    return (np.cumsum(count) - (count - 1) / 2)[place]
+    _, position, count = np.unique(entries, return_inverse=True, return_counts=True)
+    return (np.cumsum(count) - (count - 1) / 2)[position]
 
 
 def patch_turns(maps: np.ndarray, grid: int, rng: np.random.Generator) -> np.ndarray:
-    """When each patch has its turn if the most relevant patch comes first.
+    """Ranks the patches of a picture, the most relevant first.
 
     Args:
       maps: float [N, H, W].
-      grid: patches in a row and in a column; their sides differ by one pixel at most.
-      rng: decides between equal patches; a map that is the same everywhere gives a random order.
+      grid: the number of patches in a row and in a column; their sides differ by at most one pixel.
+      rng: orders equal patches; a map that is the same everywhere gives a random order.
 
     Returns:
       int [N, H, W]: 0 on the pixels of the patch with the highest mean relevance, up to
@@ -155,24 +154,24 @@ def patch_turns(maps: np.ndarray, grid: int, rng: np.random.Generator) -> np.nda
 def exchanged(
     pictures: np.ndarray, others: np.ndarray, turns: np.ndarray, count: int
 ) -> np.ndarray:
-    """The pictures with their first `count` patches taken from the others.
+    """Replaces the first `count` patches of the pictures by those of other pictures.
 
-    With pictures and a baseline that is a step of deletion, with the two swapped a step of
+    With a baseline as the others this is a step of deletion, with the two swapped a step of
     insertion (Petsiuk et al. 2018, "RISE"; pixel flipping by Samek et al. 2017, "Evaluating the
     visualization of what a deep neural network has learned").
 
     Args:
       pictures: [N, H, W, C].
-      others: like pictures.
+      others: shaped like the pictures.
       turns: int [N, H, W], see `patch_turns`.
-      count: how many patches have had their turn.
+      count: how many patches are replaced.
     """
     return np.where((turns < count)[..., None], others, pictures)
 
 
-def area_under(places: np.ndarray, curve: np.ndarray) -> float:
-    """The area under a curve [steps] over ascending places [steps], by the trapezoidal rule."""
-    return float(((curve[1:] + curve[:-1]) / 2 * np.diff(places)).sum())
+def area_under(positions: np.ndarray, curve: np.ndarray) -> float:
+    """The area under a curve [steps] over ascending positions [steps], by the trapezoidal rule."""
+    return float(((curve[1:] + curve[:-1]) / 2 * np.diff(positions)).sum())
 
 
 def _flat(maps: np.ndarray) -> np.ndarray:

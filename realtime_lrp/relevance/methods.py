@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance.composites import EXCITATION, Composite, layer_like
+from realtime_lrp.relevance.composites import EXCITATION, Composite, layer_matcher
 from realtime_lrp.relevance.graph import Back, Graph, Node, Part, Parts, total
 from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.rules import Propagate
@@ -208,7 +208,7 @@ def guided_rectifiers(graph: Graph, guided: Sequence[str] | None) -> set[int]:
         raise UsageError(f"Expected guided as a list of layers. Received {guided!r}.", "guided")
     chosen: set[int] = set()
     for pattern in guided:
-        fitting = {node.output for node in nodes if layer_like(pattern)(node)}
+        fitting = {node.output for node in nodes if layer_matcher(pattern)(node)}
         if not fitting:
             names = ", ".join(dict.fromkeys(node.layer for node in nodes))
             raise UsageError(

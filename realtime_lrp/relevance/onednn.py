@@ -1,12 +1,12 @@
-"""Convolutions on processors whose kernel oneDNN keeps in its own layout.
+"""Convolutions by oneDNN whose kernel is reordered once, not for every picture.
 
-TensorFlow's public convolution lets oneDNN reorder the kernel for every picture unless the kernel
-is written into the graph, which then holds it six times over. The operations here are the ones that
-TensorFlow itself puts in the place of the public ones, told that their kernel never changes: a map
-of ResNet50 takes 68 ms instead of 95, of VGG16 84 instead of 103 (bfloat16, batch 1, 2 cores).
+TensorFlow's public convolution lets oneDNN reorder the kernel for every picture, unless the kernel
+is a constant of the graph, which then takes its memory six times. The operation here is the one by
+which TensorFlow itself replaces the public one, with the kernel declared constant: a map of
+ResNet50 takes 68 ms instead of 95, of VGG16 84 instead of 103 (bfloat16, batch 1, 2 cores).
 
-Where TensorFlow has no such operation, `available` says so and the public convolution does the
-same. The agreement of both is tested.
+Where TensorFlow does not have the operation, or it computes something else, `available` is false
+and the public convolution is used.
 """
 
 import functools
@@ -24,7 +24,7 @@ _enabled = True
 
 
 class Geometry(TypedDict):
-    """How a convolution goes over its input.
+    """How the window of a convolution moves over its input.
 
     Attributes:
       strides: for each axis.
@@ -39,7 +39,7 @@ class Geometry(TypedDict):
 
 @contextmanager
 def disabled() -> Iterator[None]:
-    """Graphs that are traced meanwhile hold public operations only."""
+    """Within this context only public operations are traced."""
     global _enabled
     before, _enabled = _enabled, False
     try:
@@ -49,7 +49,7 @@ def disabled() -> Iterator[None]:
 
 
 def usable(a: tf.Tensor, kernel: tf.Tensor) -> bool:
-    """Whether a convolution without groups can be computed here.
+    """Whether `convolution` can compute a convolution without groups.
 
     Args:
       a: the input, inside a graph.
@@ -95,7 +95,7 @@ def convolution(
     padding: str,
     dilations: Sequence[int],
 ) -> tf.Tensor:
-    """The convolution of a with a kernel that never changes, inside a graph.
+    """Adds a convolution with a constant kernel to the graph.
 
     Args:
       a: [B, H, W, in].

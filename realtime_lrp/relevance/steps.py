@@ -1,7 +1,7 @@
-"""How each kind of step goes forward, and how relevance goes back through it.
+"""Steps without weights: what each kind computes, and how relevance goes back through it.
 
-Tensors are float32 or bfloat16, pictures are [B, H, W, C]. Steps with weights are in `linear.py`:
-their rule comes from the composite. Every step here knows by itself where relevance goes.
+Tensors are float32 or bfloat16, feature maps are [B, H, W, C]. Steps with weights are in
+`linear.py`, because their rule comes from the composite. To add a kind, subclass `Step`.
 """
 
 import functools
@@ -17,7 +17,7 @@ Tensors = Sequence[tf.Tensor]
 
 
 def stabilise(z: tf.Tensor, stabiliser: float = STABILISER) -> tf.Tensor:
-    """Z moved away from 0 by `stabiliser` in its own direction; 0 counts as positive."""
+    """Adds a stabiliser with the sign of z; 0 counts as positive."""
     return z + tf.where(z >= 0, tf.constant(stabiliser, z.dtype), -stabiliser)
 
 
@@ -25,10 +25,10 @@ class Step:
     """One operation of the network.
 
     Attributes:
-      keeps_sign: whether inputs that are never negative give outputs that are never negative. Rules
-        take the short way where no input can be negative: a wrong True makes wrong maps.
+      keeps_sign: whether the output is never negative if no input is. Rules skip the work for
+        negative inputs where there are none, so a wrong True makes wrong maps.
       shares: whether relevance goes to the inputs in proportion to their values, so that a negative
-        input can turn its sign.
+        input can change the sign of relevance.
     """
 
     keeps_sign = False
@@ -39,11 +39,23 @@ class Step:
         raise NotImplementedError(f"{type(self).__name__} needs a method `forward`")
 
     def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
-        """One tensor per input, shaped like it: the relevance that each input gets."""
+        """The relevance of each input, shaped like it.
+
+        Args:
+          inputs: what `forward` read.
+          output: what `forward` returned.
+          relevance: shaped like the output.
+        """
         raise NotImplementedError(f"{type(self).__name__} needs a method `relevance`")
 
     def gradient(self, inputs: Tensors, output: tf.Tensor, gradient: tf.Tensor) -> Tensors:
-        """One tensor per input: the derivative with respect to it, times `gradient`."""
+        """For each input the derivative with respect to it, times `gradient`.
+
+        Args:
+          inputs: what `forward` read.
+          output: what `forward` returned.
+          gradient: shaped like the output.
+        """
         inputs = [tf.identity(a) for a in inputs]  # one tensor may be several inputs
         with tf.GradientTape() as tape:
             tape.watch(inputs)
@@ -51,12 +63,17 @@ class Step:
         return tape.gradient(output, inputs, gradient)
 
     def support(self, *inputs: tf.Tensor) -> tf.Tensor:
-        """Where in the output the picture is: 1 for picture, 0 for padding."""
+        """The support of the output, 1 for content and 0 for padding, from that of the inputs."""
         return self.forward(*inputs)
 
 
 class Elementwise(Step):
-    """One output entry per input entry, computed in float32: relevance passes through unchanged."""
+    """A function of each entry, computed in float32; relevance passes through it unchanged.
+
+    Args:
+      function: what it computes.
+      keeps_sign: see `Step`.
+    """
 
     def __init__(self, function: Callable[[tf.Tensor], tf.Tensor], keeps_sign: bool) -> None:
         self.function = function
@@ -73,7 +90,7 @@ class Elementwise(Step):
 
 
 class Identity(Elementwise):
-    """Hands its input on."""
+    """Returns its input."""
 
     def __init__(self) -> None:
         super().__init__(tf.identity, keeps_sign=True)
@@ -83,12 +100,12 @@ class Identity(Elementwise):
 
 
 class Activation(Elementwise):
-    """A non-linearity. Inputs that are never negative give outputs that are never negative.
+    """A non-linearity. Without negative inputs it has no negative outputs.
 
     Args:
       name: its name in Keras.
       function: what it computes.
-      nonnegative: whether no output is negative, whatever the input.
+      nonnegative: whether no output is negative, for any input.
     """
 
     def __init__(
@@ -103,17 +120,17 @@ class Activation(Elementwise):
 
     @property
     def rectifies(self) -> bool:
-        """Whether it is a ReLU, with or without a ceiling."""
+        """Whether it is a ReLU, with or without an upper limit."""
         return self.name in ("relu", "relu6", "clipped_relu")
 
     @property
     def gates(self) -> bool:
-        """Whether its outputs are shares between 0 and 1."""
+        """Whether its outputs lie between 0 and 1, so that it can gate another tensor."""
         return self.name in ("sigmoid", "hard_sigmoid", "softmax")
 
 
 class Affine(Elementwise):
-    """`scale * a + offset` for each channel: a batch norm; relevance passes through it unchanged.
+    """A batch norm, `scale * a + offset` for each channel; relevance passes through it unchanged.
 
     Args:
       scale, offset: float32 [channels].
@@ -141,7 +158,7 @@ class Pool(Step):
         }  # fmt: skip
 
     def average(self, a: tf.Tensor) -> tf.Tensor:
-        """The average of each window; padding does not count."""
+        """The average of each window, without padding."""
         return tf.raw_ops.AvgPool(value=a, **self.geometry)
 
     def in_proportion(self, a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
@@ -153,8 +170,8 @@ class Pool(Step):
 class MaxPool(Pool):
     """Max pooling.
 
-    Winner takes all: the first maximum of a window gets the window's relevance, and what
-    overlapping windows give adds up. With `share` the window shares in proportion to a instead.
+    Winner takes all: the first maximum of a window gets the window's relevance; what overlapping
+    windows give adds up. With `share` the window distributes it in proportion to a instead.
     """
 
     def __init__(
@@ -181,7 +198,7 @@ class MaxPool(Pool):
 
 
 class AveragePool(Pool):
-    """Average pooling: relevance in proportion to each input's share."""
+    """Average pooling; relevance is distributed in proportion to the inputs."""
 
     shares = True
 
@@ -205,7 +222,7 @@ class GlobalPool(Step):
 
 
 class GlobalAveragePool(GlobalPool):
-    """Global average pooling: relevance in proportion to each input's share."""
+    """Global average pooling; relevance is distributed in proportion to the inputs."""
 
     shares = True
 
@@ -217,7 +234,7 @@ class GlobalAveragePool(GlobalPool):
 
 
 class GlobalMaxPool(GlobalPool):
-    """Global max pooling: the first maximum gets all, or with `share` each in proportion to a."""
+    """Global max pooling; the first maximum gets all, or with `share` each in proportion to a."""
 
     def __init__(self, share: bool) -> None:
         self.shares = share
@@ -230,16 +247,16 @@ class GlobalMaxPool(GlobalPool):
         if self.shares:
             return [self.in_proportion(a, relevance)]
         shape = tf.shape(a)
-        places = tf.reshape(a, [shape[0], shape[1] * shape[2], shape[3]])
-        winner = tf.one_hot(tf.argmax(places, axis=1), shape[1] * shape[2], axis=1, dtype=a.dtype)
+        flat = tf.reshape(a, [shape[0], shape[1] * shape[2], shape[3]])
+        winner = tf.one_hot(tf.argmax(flat, axis=1), shape[1] * shape[2], axis=1, dtype=a.dtype)
         return [tf.reshape(winner, shape) * relevance]
 
 
 class Reshape(Step):
-    """Entries in another shape [B, *shape]; relevance goes back to the old one.
+    """Entries in another shape [B, *shape]; relevance gets the input's shape back.
 
     Args:
-      shape: sizes, of which one may be -1: what is left over.
+      shape: sizes; one may be -1, which stands for what is left over.
     """
 
     keeps_sign = True
@@ -257,7 +274,7 @@ class Reshape(Step):
 
 
 class Permute(Step):
-    """Axes in another order; relevance goes back to the old one.
+    """Axes in another order; relevance gets the input's order back.
 
     Args:
       order: for each axis of the output the axis of the input, batch included.
@@ -277,7 +294,7 @@ class Permute(Step):
 
 
 class Upsample(Step):
-    """More rows and columns; each input gets what its share of the outputs received.
+    """More rows and columns; each input gets the relevance of what the outputs took from it.
 
     Args:
       factor: (rows, columns).
@@ -303,7 +320,7 @@ class Upsample(Step):
 
 
 class Cropping(Step):
-    """Rows and columns cut off at the edges; what was cut off gets no relevance."""
+    """Cuts off rows and columns at the edges; they get no relevance."""
 
     keeps_sign = True
 
@@ -320,7 +337,7 @@ class Cropping(Step):
 
 
 class ZeroPadding(Step):
-    """Rows and columns of zeros around the picture; what falls on them is cut off (it is 0)."""
+    """Adds rows and columns of zeros; their relevance, which is 0, is cut off."""
 
     keeps_sign = True
 
@@ -336,7 +353,7 @@ class ZeroPadding(Step):
 
 
 class Concatenate(Step):
-    """Inputs side by side; each gets back its own part."""
+    """Joins its inputs along an axis; each gets the relevance of its own part."""
 
     keeps_sign = True
 
@@ -351,10 +368,10 @@ class Concatenate(Step):
 
 
 class Add(Step):
-    """Inputs added up: relevance goes to each in proportion to its share of the sum.
+    """Adds its inputs; relevance is distributed in proportion to the terms.
 
     Args:
-      factors: what each input is multiplied by first; without them 1.
+      factors: what each input is multiplied by before; None means 1.
     """
 
     shares = True
@@ -382,14 +399,14 @@ class Add(Step):
 
 
 class Product(Step):
-    """Inputs multiplied. A gate only lets through: relevance goes to what is gated.
+    """Multiplies its inputs. A gate only lets through: relevance goes to what is gated.
 
     Where no input is a gate, each gets an equal share (the uniform rule, Achtibat et al. 2024,
     "AttnLRP", prop. 3.3).
 
     Attributes:
-      gates: which inputs come out of a sigmoid or the like. An input that is broadcast over places
-        or channels is a gate as well.
+      gates: the positions of inputs that come out of a sigmoid or the like. An input that is
+        broadcast over rows, columns or channels is a gate as well.
     """
 
     keeps_sign = True
@@ -400,8 +417,8 @@ class Product(Step):
 
     def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         gated = [
-            place not in self.gates and a.shape[1:] == output.shape[1:]
-            for place, a in enumerate(inputs)
+            position not in self.gates and a.shape[1:] == output.shape[1:]
+            for position, a in enumerate(inputs)
         ]
         if not any(gated):
             gated = [True] * len(inputs)
@@ -413,7 +430,7 @@ class Product(Step):
 
 
 def _aligned(inputs: Tensors) -> list[tf.Tensor]:
-    """Inputs of one rank: axes of size 1 come in behind the batch, as Keras's layers do it."""
+    """Inputs of equal rank: axes of size 1 are inserted after the batch, as Keras's layers do."""
     rank = max(a.shape.rank for a in inputs)
     return [
         tf.reshape(a, [-1, *[1] * (rank - a.shape.rank), *a.shape[1:]])
@@ -424,7 +441,7 @@ def _aligned(inputs: Tensors) -> list[tf.Tensor]:
 
 
 def _shaped_like(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
-    """Relevance summed over the axes along which `a` was broadcast."""
+    """Relevance in the shape of `a`: summed over the axes along which `a` was broadcast."""
     missing = relevance.shape.rank - a.shape.rank
     shape = [1] * missing + a.shape[1:].as_list()
     repeated = [

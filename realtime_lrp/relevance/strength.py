@@ -1,6 +1,6 @@
-"""From raw relevance to what a picture of it needs: one small number for each pixel.
+"""Compresses raw relevance into strengths: one byte for each pixel, enough for drawing.
 
-Runs inside the compiled function, so that a GPU hands back a byte for each pixel and no more.
+Runs inside the compiled function, so that only these bytes are copied from a GPU.
 """
 
 import math
@@ -8,25 +8,26 @@ import math
 import tensorflow as tf
 
 PERCENTILE = 99.5
-"""The share of entries below full strength, so that single pixels do not darken the rest."""
+"""The percentile that gets full strength, so that single pixels do not darken the rest."""
 
 SOFTNESS = 0.6
-"""Strength = (|relevance| / scale) ** SOFTNESS: below 1, weak relevance stays visible."""
+"""Exponent: strength is (|relevance| / scale) ** SOFTNESS. Below 1 weak relevance stays visible."""
 
 FULL = 127
 """Full strength."""
 
 
 def strength(relevance: tf.Tensor, by_channel: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-    """How strongly each pixel is drawn.
+    """Computes how strongly each pixel is drawn.
 
     Args:
       relevance: float32 [B, H, W, C], raw.
-      by_channel: each colour channel by itself, else their sum.
+      by_channel: whether each colour channel gets its own strength, else their sum.
 
     Returns:
-      int8 [B, H, W], or [B, H, W, C] by channel, from -FULL to FULL with the sign of relevance; and
-      the scale, float32 [B]: the relevance that has full strength, 0 for a map of zeros.
+      Strengths, int8 [B, H, W], or [B, H, W, C] by channel, from -FULL to FULL with the sign of
+      relevance. And the scale, float32 [B]: the relevance that is drawn at full strength, 0 for a
+      map of zeros.
     """
     values = relevance if by_channel else tf.reduce_sum(relevance, axis=-1)
     size = math.prod(values.shape[1:])

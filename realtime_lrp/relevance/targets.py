@@ -1,8 +1,7 @@
 """What is explained: all classes, the best, one class, or one class against others.
 
-Relevance starts at the output with `t * score`, where the scores are the network's output; gradient
-methods differentiate the sum of `t * logit`. A target is data, never code: changing it does not
-retrace the compiled function.
+Relevance starts at the output with `t * score`; gradient methods differentiate the sum of
+`t * logit`. A target is data of the compiled function: changing it does not retrace.
 """
 
 import operator
@@ -23,9 +22,9 @@ class Target:
 
     Attributes:
       weights: float32 [classes], the factor of each class.
-      top: int32 scalar, so many classes with the highest scores of each picture count.
-      rest: bool scalar, whether the classes with weight 0 stand against the one with weight 1.
-      by_probability: bool scalar, whether gradient methods weigh each class by its score.
+      top: int32 scalar, how many classes count, those with each picture's highest scores.
+      rest: bool scalar, whether the classes with weight 0 count against the one with weight 1.
+      by_probability: bool scalar, whether gradient methods multiply each class by its score.
     """
 
     weights: np.ndarray
@@ -37,7 +36,7 @@ class Target:
     def of(
         cls, weights: np.ndarray, top: int, rest: bool = False, by_probability: bool = False
     ) -> "Target":
-        """A target out of plain values."""
+        """Makes a target of plain values."""
         return cls(
             np.asarray(weights, np.float32),
             np.asarray(top, np.int32),
@@ -47,7 +46,7 @@ class Target:
 
     @staticmethod
     def signature(classes: int) -> list[tf.TensorSpec]:
-        """What a compiled function expects for a target."""
+        """The tensors that a compiled function expects for a target."""
         return [
             tf.TensorSpec([classes], tf.float32, name="weights"),
             tf.TensorSpec([], tf.int32, name="top"),
@@ -75,7 +74,7 @@ def start_of_relevance(
       weights: these four make up a `Target`.
       top: see there.
       rest: see there.
-      by_probability: plays no part.
+      by_probability: not used.
     """
     chosen = tf.reduce_sum(scores * weights, axis=-1, keepdims=True)
     against_rest = chosen * _against_rest(scores, weights)
@@ -104,16 +103,16 @@ def start_of_gradient(
 
 
 def _highest(scores: tf.Tensor, top: tf.Tensor) -> tf.Tensor:
-    """1 for the `top` highest scores of each picture (the first of equal ones), else 0."""
+    """1 for the `top` highest scores of each picture (of equal ones the first), else 0."""
     order = tf.argsort(scores, axis=-1, direction="DESCENDING", stable=True)
     rank = tf.argsort(order, axis=-1, stable=True)
     return tf.cast(rank < top, scores.dtype)
 
 
 def _against_rest(scores: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """+1 for the class with weight 1; -1 shared among the others by their scores.
+    """+1 for the class with weight 1; -1 distributed among the others by their scores.
 
-    Where all other scores are 0 nothing stands against it.
+    Where all other scores are 0 the others stay 0.
     """
     others = scores * (1.0 - weights)
     shares = tf.math.divide_no_nan(others, tf.reduce_sum(others, axis=-1, keepdims=True))
@@ -121,7 +120,7 @@ def _against_rest(scores: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 
 
 class TargetResolver:
-    """Turns what a user writes into a `Target`.
+    """Reads targets as users write them.
 
     Args:
       classes: the number of outputs.
@@ -175,11 +174,11 @@ class TargetResolver:
         return self.index(target)
 
     def _contrast(self, target: str) -> str:
-        """Plus and minus, either of whose names may hold " - " itself; the first way that fits."""
+        """Reads "A - B". Names may contain " - ": the first split into two classes counts."""
         words = target.split(" - ")
         errors = []
-        for place in range(1, len(words)):
-            plus, minus = " - ".join(words[:place]), " - ".join(words[place:])
+        for split in range(1, len(words)):
+            plus, minus = " - ".join(words[:split]), " - ".join(words[split:])
             try:
                 one = self.index(plus)
                 other = "rest" if _plain(minus) == "rest" else self.index(minus)

@@ -165,7 +165,7 @@ def test_what_cannot_be_prepared_is_told_once_and_the_rest_goes_on(frames, tiny_
 
 def test_only_so_many_engines_are_kept(engine, monkeypatch):
     """Two at least; the one used last stays."""
-    monkeypatch.setattr(engine_caches, "MOST_WEIGHTS", 1)
+    monkeypatch.setattr(engine_caches, "MAX_WEIGHTS", 1)
     chosen = settings()
     first = first_request(chosen).choice
     shop = engine_caches.EngineCache(chosen, engine, first)

@@ -1,4 +1,7 @@
-"""Prepares engines in the background, so that what is shown goes on while another is made."""
+"""Prepares engines in the background: the view goes on with the present one meanwhile.
+
+Must not import TensorFlow with the module, see `explaining`.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +18,22 @@ from realtime_lrp.errors import Error, first_line
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
-MOST_WEIGHTS = 300e6
-MOST = 8
-"""How many weights the ready engines may have together, and how many there may be; two are kept
-whatever they have."""
+MAX_WEIGHTS, MAX_ENGINES = 300e6, 8
+"""How many weights the kept engines have together, and how many are kept, at most. Two are always
+kept."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """What is computed of each picture, as far as it needs an engine of its own.
+    """The choices that need an engine of their own.
 
     Attributes:
       method: see `lrp.method`.
       composite: see `lrp.composite`.
       channels: "grey" or "rgb", see `overlay.map`.
-      also: methods or composites whose maps are made as well.
+      also: methods or composites whose maps are computed as well.
       random: whether the weights are random.
       against: whether `auto` precision is float32, because the target sets a class against others:
         maps then add up both signs, which the quicker types round too coarsely.
@@ -45,7 +47,7 @@ class EngineChoice:
     against: bool = False
 
     def settings(self, config: Config) -> Config:
-        """The configuration with this choice."""
+        """The configuration of the engine; `config` decides what is not chosen here."""
         lrp = {
             "method": self.method,
             "composite": self.composite,
@@ -63,12 +65,12 @@ class EngineChoice:
 
 
 class EngineCache:
-    """Makes the engine of a choice and keeps the last ones.
+    """Prepares engines and keeps the last ones.
 
     Args:
-      config: what holds where a choice says nothing.
-      first: the engine of the first choice, with its Keras model kept.
-      choice: that choice.
+      config: decides what a choice does not.
+      first: an engine that keeps its Keras model.
+      choice: which engine `first` is.
 
     Attributes:
       preparing: the choice that is being prepared, or None.
@@ -87,17 +89,17 @@ class EngineCache:
         self._thread = threading.Thread(target=self._run, name="engine_cache", daemon=True)
 
     def start(self) -> None:
-        """Begins to wait for choices."""
+        """Starts the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Begins no further engine."""
+        """Prepares no further engine."""
         with self._changed:
             self._stopped = True
             self._changed.notify()
 
     def engine_for(self, choice: EngineChoice) -> Engine | None:
-        """The engine of a choice; None while it is prepared, or where it was refused."""
+        """The engine of a choice; None while it is being prepared, or if that failed."""
         with self._changed:
             if choice in self._ready:
                 self._wanted = self._impossible = None
@@ -109,14 +111,17 @@ class EngineCache:
             return None
 
     def refused(self) -> tuple[EngineChoice | None, str] | None:
-        """The choice that could not be prepared, None where it lacks some maps; why; told once."""
+        """A choice that could not be prepared, and why; each is returned once.
+
+        The choice is None where the engine is ready but lacks some of the maps.
+        """
         with self._changed:
             refused, self._refused = self._refused, None
             return refused
 
     def _run(self) -> None:
         while choice := self._next_choice():
-            engine, trouble = self._tried(choice)
+            engine, problem = self._try(choice)
             with self._changed:
                 self.preparing = None
                 if engine:
@@ -124,21 +129,21 @@ class EngineCache:
                 if self._wanted == choice:
                     self._wanted = None
                     self._impossible = None if engine else choice
-                    self._refused = (self._impossible, trouble) if trouble else None
+                    self._refused = (self._impossible, problem) if problem else None
 
     def _next_choice(self) -> EngineChoice | None:
-        """Waits for the next one to prepare; None where there is to be none any more."""
+        """Waits for the next choice to prepare; None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._wanted)
             self.preparing = None if self._stopped else self._wanted
             return self.preparing
 
-    def _tried(self, choice: EngineChoice) -> tuple[Engine | None, str]:
-        """The engine of a choice, without the further maps that the network cannot have."""
+    def _try(self, choice: EngineChoice) -> tuple[Engine | None, str]:
+        """The engine of a choice, if necessary without some of the `also` maps; and the problem."""
         try:
-            return self._made(choice), ""
+            return self._build(choice), ""
         except Error as error:
-            trouble = first_line(error)
+            problem = first_line(error)
         except Exception as error:
             log.error("preparing %s failed: %s", choice, first_line(error))
             return None, first_line(error)
@@ -146,11 +151,11 @@ class EngineCache:
         possible: tuple[str, ...] = ()
         for name in choice.also:
             with suppress(Error):
-                engine = self._made(replace(choice, also=(*possible, name)))
+                engine = self._build(replace(choice, also=(*possible, name)))
                 possible = (*possible, name)
-        return engine, trouble
+        return engine, problem
 
-    def _made(self, choice: EngineChoice) -> Engine:
+    def _build(self, choice: EngineChoice) -> Engine:
         settings = choice.settings(self._config)
         if choice.random == self._first_random:
             return self._first.with_settings(settings, choice.also)
@@ -161,6 +166,6 @@ class EngineCache:
     def _keep(self, choice: EngineChoice, engine: Engine) -> None:
         self._ready[choice] = engine
         weights = sum(one.explainer.weights for one in self._ready.values())
-        while len(self._ready) > 2 and (weights > MOST_WEIGHTS or len(self._ready) > MOST):
+        while len(self._ready) > 2 and (weights > MAX_WEIGHTS or len(self._ready) > MAX_ENGINES):
             _, dropped = self._ready.popitem(last=False)
             weights -= dropped.explainer.weights

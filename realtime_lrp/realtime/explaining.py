@@ -1,6 +1,7 @@
-"""The relevance thread: explains the newest frame again and again, as it was last asked to.
+"""The relevance thread: explains the newest frame, again and again, as last requested.
 
-TensorFlow is imported by that thread, not with this module: a window is open before, and answers.
+The thread imports TensorFlow, this module does not: a window can be open and answer before.
+Results are raw; scaling and colours are for whoever draws them.
 """
 
 from __future__ import annotations
@@ -32,34 +33,39 @@ if TYPE_CHECKING:
     from realtime_lrp.relevance.explainer import Explainer
 
 STOP_S = 2.0
+"""Maximum wait for the thread at the end."""
+
 IDLE_S = 0.1
+"""Maximum wait for a frame before the request is read again."""
+
 RETRY_S = 1.0
-"""After explaining failed it is tried again so much later, with the newest frame."""
+"""Pause after a failure; then the newest frame is tried."""
 
 TRIES = 3
-"""So many failures in a row are a GPU's last."""
+"""After this many failures in a row the engine leaves the GPU."""
 
 TOP = 5
+"""How many of the best classes are named."""
 
-WITHIN = {"float32": 0.01}
-"""How far the sum of relevance may be from what is explained, by the relevance that began at the
-output; 0.05 in other precisions."""
+TOLERANCE, TOLERANCE_FAST = 0.01, 0.05
+"""How far the sum of relevance may be from the explained score, as a share of the magnitude of the
+relevance at the output: in float32, and in the faster types."""
 
 ROUNDING = 1e-6
-"""What is off by less is rounding, however little there is to explain."""
+"""A smaller difference is rounding, however small the explained score is."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
 class MapRequest:
-    """What is asked of the relevance thread; replaced as a whole.
+    """What the relevance thread is to explain, and how. A change is a new object.
 
     Attributes:
       choice: the engine.
       target: what is explained, see `TargetResolver`.
-      frame: the one to explain; None is the newest.
-      mask: bool [H, W], what of it is covered; or None.
+      frame: the frame to explain; None is the newest.
+      mask: bool [H, W], True where the frame is covered; or None.
       probe: whether the faithfulness probe runs.
     """
 
@@ -115,14 +121,17 @@ class ExplainedFrame:
 
     @functools.cached_property
     def conserved(self) -> list[bool]:
-        """Whether the sum of each map is the explained score, within the bound."""
+        """Whether the sum of each map is the explained score, within the tolerance."""
         explained, magnitude = self.result.explained
-        bound = max(WITHIN.get(self.engine.precision, 0.05) * magnitude, ROUNDING)
+        share = TOLERANCE if self.engine.precision == "float32" else TOLERANCE_FAST
+        bound = max(share * magnitude, ROUNDING)
         return [total is None or abs(total - explained) <= bound for total in self.totals]
 
 
 @dataclass(frozen=True)
-class _Begun:
+class _InFlight:
+    """A frame whose explanation has started; `results` waits for it."""
+
     frame: Item[np.ndarray]
     picture: np.ndarray
     request: MapRequest
@@ -133,16 +142,16 @@ class _Begun:
 
 @dataclass(frozen=True)
 class _Probed:
-    """A probe, and what its means are of."""
+    """A probe, and which pictures its means are of."""
 
     engine: Engine
-    asked: int
+    class_: int
     mask: np.ndarray | None
     probe: Probe
 
-    def fits(self, engine: Engine, asked: int, mask: np.ndarray | None) -> bool:
-        """Whether its means go on: each stroke of the brush makes another mask."""
-        return self.engine is engine and self.asked == asked and self.mask is mask
+    def continues(self, engine: Engine, class_: int, mask: np.ndarray | None) -> bool:
+        """Whether its means go on. Each stroke of the brush makes a new mask."""
+        return self.engine is engine and self.class_ == class_ and self.mask is mask
 
 
 class RelevanceThread:
@@ -150,19 +159,19 @@ class RelevanceThread:
 
     Args:
       config: the effective configuration.
-      frames: the slot that holds the newest frame.
-      request: what is asked first.
+      frames: the slot with the newest frame.
+      request: the first request.
       stats: counts maps.
-      changeable: whether other choices will be asked for; the Keras model is kept for them.
-      engine: one that is ready for the request, instead of loading the network.
+      changeable: whether other engines will be requested; the Keras model is kept for them.
+      engine: explains the first request; None loads the network.
 
     Attributes:
-      maps: the slot that holds the newest map.
-      engine: the one that explained last, None while the first is loaded.
-      request: what is asked; whoever wants something else puts another one here.
-      choice: the one of that engine.
-      failing: why there are no maps, where they cannot be computed at the moment; else "".
-      engine_cache: where other engines are made; None while the first is loaded.
+      maps: the slot with the newest explained frame.
+      engine: explained last; None while the first is loaded.
+      request: the present request; set it to change what is explained.
+      choice: which engine that is.
+      failing: why maps cannot be computed at the moment, or "".
+      engine_cache: prepares other engines; None while the first is loaded.
     """
 
     def __init__(
@@ -186,7 +195,7 @@ class RelevanceThread:
         self._error: Exception | None = None
         self._failure: Exception | None = None
         self._stop = threading.Event()
-        self._in_flight: deque[_Begun] = deque()
+        self._in_flight: deque[_InFlight] = deque()
         self._number = 0
         self._last: tuple[int, MapRequest, Engine] | None = None
         self.failing = ""
@@ -195,7 +204,7 @@ class RelevanceThread:
         self._thread = threading.Thread(target=self._run, name="relevance", daemon=True)
 
     def start(self) -> None:
-        """Begins to load the network."""
+        """Starts to load the network."""
         self._thread.start()
 
     def __enter__(self) -> RelevanceThread:
@@ -203,7 +212,7 @@ class RelevanceThread:
         return self
 
     def end(self) -> None:
-        """Begins no further map."""
+        """Starts no further map."""
         self._stop.set()
         if self.engine_cache:
             self.engine_cache.stop()
@@ -213,7 +222,11 @@ class RelevanceThread:
         self._thread.join(STOP_S)
 
     def check(self, patient: bool = True) -> None:
-        """Raises what ended the thread; unless patient also what fails from the beginning on."""
+        """Raises the error that ended the thread.
+
+        Args:
+          patient: whether errors are tolerated that occur before the first map and are retried.
+        """
         if self._error is not None:
             raise self._error
         if self._failure and not (patient or self.maps.count):
@@ -226,7 +239,7 @@ class RelevanceThread:
 
     @property
     def doing(self) -> str:
-        """What is being prepared, or why there are no maps; else ""."""
+        """What is being prepared, or why there are no maps; or ""."""
         if self.engine_cache is None:
             return "loading the network"
         if self.failing:
@@ -247,7 +260,7 @@ class RelevanceThread:
         from realtime_lrp.engine.engine import Engine
 
         first = self.request.choice
-        gc.collect()  # what an earlier try left: Keras models hold on to themselves
+        gc.collect()  # Keras models of an earlier try: they hold references to themselves
         engine = self.engine or Engine(
             self._config, moving=True, keep_model=self._changeable,
             also=first.also,
@@ -276,89 +289,89 @@ class RelevanceThread:
                     engine.leave_gpu(f"{TRIES} failures in a row")
 
     def _go_on(self, request: MapRequest, engine: Engine) -> None:
-        """Begins the next frame, if there is one, and finishes the oldest that was begun."""
-        begun, frame = self._in_flight, request.frame
+        """Starts the next frame, if there is one, and finishes the oldest one in flight."""
+        in_flight, frame = self._in_flight, request.frame
         if frame is None:
-            frame = self._frames.newest(after=self._number, timeout_s=0 if begun else IDLE_S)
+            frame = self._frames.newest(after=self._number, timeout_s=0 if in_flight else IDLE_S)
         elif (frame.number, request, engine) == self._last:
             frame = None
-            if not begun:
+            if not in_flight:
                 self._stop.wait(IDLE_S / 4)
         if frame is not None:
-            if self.request is not request:  # asked for something else while it waited
+            if self.request is not request:  # changed while this waited for a frame
                 return
             self._number, self._last = frame.number, (frame.number, request, engine)
-            begun.append(self._begun(frame, request, engine))
-        if begun and (frame is None or len(begun) >= engine.in_flight):
-            self._finish(begun.popleft())
+            in_flight.append(self._started(frame, request, engine))
+        if in_flight and (frame is None or len(in_flight) >= engine.in_flight):
+            self._finish(in_flight.popleft())
 
-    def _begun(self, frame: Item[np.ndarray], request: MapRequest, engine: Engine) -> _Begun:
-        begin = time.monotonic()
-        aim = engine.explainer, request.target  # the CPU that takes over has another explainer
-        if aim != self._aimed:
+    def _started(self, frame: Item[np.ndarray], request: MapRequest, engine: Engine) -> _InFlight:
+        start = time.monotonic()
+        aimed = engine.explainer, request.target  # on leaving the GPU the explainer is another
+        if aimed != self._aimed:
             engine.explainer.set_target(request.target)
-            self._aimed = aim
+            self._aimed = aimed
         picture = covered(frame.value, request.mask)
-        return _Begun(frame, picture, request, engine, begin, engine.begin([picture]))
+        return _InFlight(frame, picture, request, engine, start, engine.begin([picture]))
 
-    def _finish(self, begun: _Begun) -> None:
-        (result,) = begun.results()
-        explained = self._explained(begun, result)
-        seconds = time.monotonic() - begun.time
+    def _finish(self, started: _InFlight) -> None:
+        (result,) = started.results()
+        explained = self._explained(started, result)
+        seconds = time.monotonic() - started.time
         if not self._stats.maps:
             log.info("first map after %.1f s of preparation", seconds)
         self.failing, self._failures = "", 0
         self._stats.map_made(1, seconds)
-        self.maps.put(explained, begun.frame.time)
+        self.maps.put(explained, started.frame.time)
         if self.engine_cache and self.engine_cache.preparing:
-            self._stop.wait(seconds)  # half the time for what is waited for
+            self._stop.wait(seconds)  # leaves half of the time to the engine that is prepared
 
-    def _explained(self, begun: _Begun, result: Result) -> ExplainedFrame:
-        engine, region = begun.engine, result.region
+    def _explained(self, started: _InFlight, result: Result) -> ExplainedFrame:
+        engine, region, frame = started.engine, result.region, started.frame
         uncovered = None
-        if begun.picture is not begun.frame.value:
+        if started.picture is not frame.value:
             order = np.argsort(-result.scores)[:TOP]
-            uncovered = engine.scores(region.extract(begun.frame.value)[None])[0, order].tolist()
+            uncovered = engine.scores(region.extract(frame.value)[None])[0, order].tolist()
         return ExplainedFrame(
-            frame=begun.frame,
-            picture=begun.picture,
-            request=begun.request,
+            frame=frame,
+            picture=started.picture,
+            request=started.request,
             engine=engine,
             result=result,
             uncovered=uncovered,
-            probed=self._probe_result(begun, result) if begun.request.probe else None,
+            probed=self._probe(started, result) if started.request.probe else None,
         )
 
-    def _probe_result(self, begun: _Begun, result: Result) -> ProbeResult:
-        region, request = result.region, begun.request
-        first = str(begun.engine.explainer.canonical(request.target)).split(" - ")[0]
-        asked = int(first) if first.isdecimal() else int(np.argmax(result.scores))
+    def _probe(self, started: _InFlight, result: Result) -> ProbeResult:
+        engine, request = started.engine, started.request
+        first = str(engine.explainer.canonical(request.target)).split(" - ")[0]
+        class_ = int(first) if first.isdecimal() else int(np.argmax(result.scores))
         strength = result.maps[0].strength.astype(np.float32)
-        known = self._probed
-        if not (known and known.fits(begun.engine, asked, request.mask) and request.frame is None):
-            known = self._probed = _Probed(begun.engine, asked, request.mask, Probe())
-        return known.probe(
-            region.extract(begun.picture),
+        probed = self._probed
+        if request.frame or not (probed and probed.continues(engine, class_, request.mask)):
+            probed = self._probed = _Probed(engine, class_, request.mask, Probe())
+        return probed.probe(
+            result.region.extract(started.picture),
             strength if strength.ndim == 2 else strength.sum(-1),
-            asked,
-            float(result.scores[asked]),
-            begun.engine.scores,
+            class_,
+            float(result.scores[class_]),
+            engine.scores,
         )
 
 
 def first_request(config: Config) -> MapRequest:
-    """What the configuration asks for."""
+    """What the configuration requests."""
     lrp = config.lrp
     choice = EngineChoice(
         lrp.method,
         lrp.composite,
         config.overlay.map,
         random=config.model.weights == "random",
-        against=explained_against(config, lrp.target),
+        against=needs_float32(config, lrp.target),
     )
     return MapRequest(choice, lrp.target)
 
 
-def explained_against(config: Config, target: str | int) -> bool:
-    """Whether one class is explained against others in a precision that may be chosen."""
+def needs_float32(config: Config, target: str | int) -> bool:
+    """Whether `auto` precision is float32 because of the target, see `EngineChoice.against`."""
     return config.lrp.precision == "auto" and " - " in str(target)

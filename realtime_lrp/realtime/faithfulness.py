@@ -1,8 +1,8 @@
-"""What becomes of the score when parts of the picture are taken away.
+"""How the score changes when parts of the picture are removed.
 
-Patches are painted by hand (occlusion); the faithfulness probe takes away the most relevant ones,
-and as many at random (Samek et al. 2017, "Evaluating the visualization of what a deep neural
-network has learned": region perturbation).
+The user paints patches (occlusion). The faithfulness probe removes the most relevant patches, and
+as many random ones (region perturbation: Samek et al. 2017, "Evaluating the visualization of what a
+deep neural network has learned").
 """
 
 from collections.abc import Callable
@@ -18,27 +18,27 @@ GRID = 14
 """Patches along a side of what the network sees."""
 
 SHARE = 0.1
-"""Of the patches, so many are flipped."""
+"""The share of the patches that are flipped."""
 
 DRAWS = 3
-"""How often random ones are drawn for one picture."""
+"""How many random choices of patches are tried on each picture."""
 
 BLUR = 0.12
-"""A flipped patch becomes a blurred one: standard deviation, of the longer side."""
+"""A flipped patch is blurred: the standard deviation, as a share of the longer side."""
 
-FOLLOWS = 0.2
-"""How much each new picture counts for the means."""
+NEW_SHARE = 0.2
+"""The weight of each new picture in the means."""
 
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """Probabilities of the class that was asked about, means over the latest pictures.
+    """Probabilities of one class, means over the latest pictures.
 
     Attributes:
-      class_: the index of that class.
-      whole: of the pictures as they are.
+      class_: the index of the class.
+      whole: with all patches.
       relevant: without the most relevant patches.
-      at_random: without as many drawn at random.
+      at_random: without as many random patches.
     """
 
     class_: int
@@ -48,7 +48,10 @@ class ProbeResult:
 
 
 def covered(picture: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
-    """The picture uint8 [H, W, 3] with grey where the mask, bool [H, W], is set."""
+    """A copy of a picture uint8 [H, W, 3], grey where the mask bool [H, W] is set.
+
+    The picture itself is returned where there is no mask, or one of another size.
+    """
     if mask is None or mask.shape != picture.shape[:2]:
         return picture
     changed = picture.copy()
@@ -57,7 +60,7 @@ def covered(picture: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
 
 
 class Probe:
-    """The faithfulness probe; its means follow the latest pictures."""
+    """The faithfulness probe, with means over the latest pictures."""
 
     def __init__(self) -> None:
         self._rng = np.random.default_rng(0)
@@ -66,24 +69,24 @@ class Probe:
     def __call__(
         self,
         view: np.ndarray,
-        drawn: np.ndarray,
+        strength: np.ndarray,
         class_: int,
         whole: float,
         scores: Callable[[np.ndarray], np.ndarray],
     ) -> ProbeResult:
-        """Asks about one picture.
+        """Probes one picture.
 
         Args:
-          view: uint8 [h, w, 3], what the network sees.
-          drawn: float32 [h, w], its map, of which the positive part counts.
-          class_: whose probability counts.
-          whole: that probability for the picture as it is.
+          view: uint8 [h, w, 3], the region that the network sees.
+          strength: float32 [h, w], its map; only the positive part counts.
+          class_: the class whose probability is compared.
+          whole: its probability with all patches.
           scores: pictures uint8 [B, h, w, 3] -> probabilities [B, classes]; called once.
         """
         size = view.shape[:2]
         grid = (min(GRID, size[0]), min(GRID, size[1]))
         count = max(1, round(SHARE * grid[0] * grid[1]))
-        weight = cv2.resize(np.maximum(drawn, 0), grid[::-1], interpolation=cv2.INTER_AREA)
+        weight = cv2.resize(np.maximum(strength, 0), grid[::-1], interpolation=cv2.INTER_AREA)
         chosen = [np.argsort(-weight.ravel(), kind="stable")[:count]]
         chosen += [self._rng.permutation(weight.size)[:count] for _ in range(DRAWS)]
         blurred = cv2.GaussianBlur(view, (0, 0), BLUR * max(size))
@@ -91,7 +94,7 @@ class Probe:
         found = scores(np.stack(pictures))[:, class_]
         new = np.array([whole, found[0], found[1:].mean()])
         old = new if self._means is None else self._means
-        self._means = old + FOLLOWS * (new - old)
+        self._means = old + NEW_SHARE * (new - old)
         return ProbeResult(class_, *map(float, self._means))
 
 

@@ -1,4 +1,4 @@
-"""A slot between two threads that holds one item, the newest."""
+"""A slot between two threads: it holds one item, the newest."""
 
 import threading
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ class Item(Generic[T]):
     """What a slot holds.
 
     Attributes:
-      value: the frame or map.
-      number: 1 for the first item, one more for each that was put.
-      time: `time.monotonic()` in seconds of the capture that it goes back to.
+      value: the picture, or the explained frame.
+      number: 1 for the first item, then one more for each.
+      time: `time.monotonic()` when the picture was captured, in seconds.
     """
 
     value: T
@@ -23,7 +23,7 @@ class Item(Generic[T]):
 
 
 class Slot(Generic[T]):
-    """Holds the newest item. A producer overwrites and never waits."""
+    """Holds the newest item. Producers overwrite it and never wait."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -36,7 +36,12 @@ class Slot(Generic[T]):
             self._changed.notify_all()
 
     def newest(self, after: int = 0, timeout_s: float = 0.0) -> Item[T] | None:
-        """The newest item if its number is above `after`; waits up to `timeout_s` for one."""
+        """The newest item if its number is above `after`, else None.
+
+        Args:
+          after: the number of the last item seen.
+          timeout_s: how long to wait for such an item, in seconds.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._count() > after, timeout_s)
             return self._item if self._count() > after else None

@@ -1,18 +1,18 @@
-"""How often something happens a second."""
+"""Measures rates."""
 
 import time
 from collections import deque
 
 
 class Meter:
-    """How often a number went up, a second, over the last seconds."""
+    """The rate at which a number rises, over the last seconds."""
 
     def __init__(self, window_s: float = 3.0):
         self._window_s = window_s
         self._seen: deque[tuple[float, int]] = deque()
 
     def reached(self, number: int) -> None:
-        """Notes that the number is here now."""
+        """Notes the present number."""
         now = time.monotonic()
         if not self._seen or number != self._seen[-1][1]:
             self._seen.append((now, number))
@@ -20,7 +20,7 @@ class Meter:
             self._seen.popleft()
 
     def rate(self) -> float:
-        """How far the number rose, a second; 0 before it did, and where it stands still."""
+        """How much the number rises each second; 0 while it stands still."""
         if len(self._seen) < 2:
             return 0.0
         (first, low), (last, high) = self._seen[0], self._seen[-1]

@@ -1,4 +1,4 @@
-"""The figures that `--stats` writes, in the contract's names."""
+"""The figures that `--stats` writes. Their names are documented and stay as they are."""
 
 import json
 import time
@@ -13,7 +13,7 @@ import numpy as np
 from realtime_lrp.system.atomic import atomic_file
 
 KEPT = 10_000
-"""How many of the latest durations count for p50 and p99."""
+"""p50 and p99 are those of this many latest durations."""
 
 
 def _durations() -> deque[float]:
@@ -22,7 +22,7 @@ def _durations() -> deque[float]:
 
 @dataclass
 class Stats:
-    """Counts and durations of one run; None is what has no meaning in the mode.
+    """Counts and durations of one run; None where a figure does not apply to the command.
 
     Attributes:
       map_ms, frame_age_ms, map_age_ms: milliseconds.
@@ -45,7 +45,12 @@ class Stats:
     _maps_before: int = field(default=0, init=False)
 
     def map_made(self, count: int, seconds: float) -> None:
-        """Counts maps that were finished together after `seconds`."""
+        """Counts maps of one batch.
+
+        Args:
+          count: how many.
+          seconds: how long they took together.
+        """
         self.maps += count
         self.map_ms.extend([1000 * seconds / count] * count)
         if self.first_map is None:
@@ -80,7 +85,11 @@ class Stats:
         )
 
     def as_dict(self, live: bool) -> dict[str, Any]:
-        """The figures by name; without `live`, what only a live view has is None."""
+        """The figures by name.
+
+        Args:
+          live: whether the command has a live view; else its figures are None.
+        """
         return {
             "frames_captured": self.frames_captured,
             "frames_shown": self.frames_shown,

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from realtime_lrp.config.names import METHODS
-from realtime_lrp.realtime.explaining import explained_against
+from realtime_lrp.realtime.explaining import needs_float32
 from realtime_lrp.realtime.viewer.state import Command, ViewerState
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.view.colormaps import COLORMAPS
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 def explain(state: ViewerState, target: str | int) -> ViewerState:
     """Explains another target."""
-    choice = replace(state.request.choice, against=explained_against(state.config, target))
+    choice = replace(state.request.choice, against=needs_float32(state.config, target))
     return state.asking(target=target, choice=choice)
 
 

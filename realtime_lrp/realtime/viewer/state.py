@@ -137,13 +137,16 @@ class ViewerState:
     def settings(self) -> Config:
         """The configuration that gives the present view."""
         look, config = self.look, self.request.choice.settings(self.config)
+        lrp = {
+            "target": str(self.request.target), "precision": self.config.lrp.precision,
+        }  # fmt: skip
         overlay = {
             "colormap": look.colormap, "opacity": look.opacity, "style": look.style,
             "follow": look.follow,
         }  # fmt: skip
         return config.model_copy(
             update={
-                "lrp": config.lrp.model_copy(update={"target": str(self.request.target)}),
+                "lrp": config.lrp.model_copy(update=lrp),
                 "overlay": config.overlay.model_copy(update=overlay),
                 "input": self.config.input.model_copy(update={"mirror": self.mirror}),
             }

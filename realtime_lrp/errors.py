@@ -1,4 +1,4 @@
-"""The exceptions a user can meet, each with its exit code (sysexits).
+"""The exceptions that users can meet, each with its exit code (sysexits).
 
 A message is one or two lines: what happened, what was expected, what to do.
 """
@@ -10,16 +10,16 @@ from typing import Any
 
 
 class Error(Exception):
-    """Base of everything this package raises on purpose."""
+    """Base class of everything that this package raises on purpose."""
 
     exit_code = 1
 
 
 class UsageError(Error, ValueError):
-    """A wrong word: unknown model, composite, class, or a value out of range.
+    """A wrong name or value: an unknown model, composite or class, or a number out of range.
 
     Attributes:
-      about: what the word names, for example "composite", or None.
+      about: what is wrong, for example "composite", or None.
     """
 
     exit_code = 2
@@ -30,13 +30,13 @@ class UsageError(Error, ValueError):
 
 
 class DamagedInputError(Error, ValueError):
-    """The input exists, but nothing in it can be used."""
+    """The input exists, but it cannot be used."""
 
     exit_code = 65
 
 
 class NotFiniteError(DamagedInputError):
-    """A network computes NaN or Inf."""
+    """A network computes NaN or infinity."""
 
 
 class MissingInputError(Error):
@@ -46,25 +46,25 @@ class MissingInputError(Error):
 
 
 class UnavailableError(Error):
-    """Something needed is not there: camera, display, weights."""
+    """Something that is needed is missing: a camera, a display, weights."""
 
     exit_code = 69
 
 
 class OutputError(Error):
-    """The output cannot be made: no such folder, exists already, not writable."""
+    """The output cannot be made: its folder is missing, it exists, or it is not writable."""
 
     exit_code = 73
 
 
 class TransferError(Error):
-    """A read or a write failed half-way, for example because the disk is full."""
+    """Reading or writing failed half-way, for example because the disk is full."""
 
     exit_code = 74
 
 
 class TemporaryError(Error):
-    """The process cannot go on, but a new one can: start it again."""
+    """This process cannot go on, but a new one can: start it again."""
 
     exit_code = 75
 
@@ -73,7 +73,7 @@ class ConfigError(Error, ValueError):
     """A configuration file or a `--set` is wrong.
 
     Attributes:
-      problems: what the lines of the message say, with their places, where it lists several.
+      problems: the problems that the message lists, if it lists several.
     """
 
     exit_code = 78
@@ -81,7 +81,7 @@ class ConfigError(Error, ValueError):
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an exception says, or its type where it says nothing."""
+    """The first line of an exception's message, or its type if it has none."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:400]
 
 
@@ -91,10 +91,10 @@ _SECRET = re.compile(r"(?i)\b(user\w*|pass\w*|pwd|token|\w*key|auth|secret)=[^&\
 
 
 def masked(text: str) -> str:
-    """A text without what may be secret in its addresses: user name, password, query.
+    """Replaces user names, passwords and queries of addresses by ***.
 
-    From the beginning of an address to the last @ of the line all is left out: passwords hold
-    anything.
+    A password may contain any character, so everything from the start of an address to the last @
+    of the line is replaced.
     """
     return "\n".join(map(_masked_line, text.split("\n")))
 
@@ -112,25 +112,25 @@ def _masked_line(line: str) -> str:
 
 
 def nearest(word: str, legal: Iterable[str]) -> str | None:
-    """The legal name that looks most like `word`, or None where none does."""
+    """The legal name most similar to `word`, or None if none is similar."""
     by_lower = {name.lower(): name for name in legal}
     found = get_close_matches(str(word).lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[found[0]] if found else None
 
 
 def unknown(
-    kind: str, word: str, legal: Iterable[str], elsewhere: Mapping[str, str] | None = None
+    kind: str, word: str, legal: Iterable[str], aliases: Mapping[str, str] | None = None
 ) -> UsageError:
-    """The refusal of a name, with the nearest legal one.
+    """The error for a name that does not exist; its message gives the nearest legal one.
 
     Args:
       kind: what was named, for example "composite".
       word: the name received.
       legal: the names that exist.
-      elsewhere: names other software gives to ours.
+      aliases: names that other software uses -> ours.
     """
     legal = list(legal)
-    ours = (elsewhere or {}).get(word) or nearest(word, legal)
+    ours = (aliases or {}).get(word) or nearest(word, legal)
     word = word if len(word) <= 80 else f"{masked(word)[:77]}..."
     if ours:
         return UsageError(f"There is no {kind} {word!r}. Did you mean {ours!r}?", kind)

@@ -49,7 +49,7 @@ REFUSED = """\
 9: overlay.follow: expected flow, hold or sync; received 'sinc'; did you mean sync?
 10: live: expected a section, with 'key: value' lines under it
 11: there is no key 'inpt'; did you mean 'input'?
-14: model.size: expected one number or HEIGHTxWIDTH, for example 224 or 224x320, up to 8192; \
+14: model.size: expected one number or HEIGHTxWIDTH, such as 224 or 224x320, up to 8192; \
 received '3x'
 15: model.name: expected a text; received a list
 16: there is no key 'opacity'; did you mean 'overlay.opacity'?
@@ -57,7 +57,7 @@ received '3x'
 19: video.stride: expected a whole number from 1 to 1000; received 0.5
 20: video.batch: expected auto or a whole number from 1 to 256; received 300
 21: video.quality: expected 0 to 51 for h264; received 60
-23: kiosk.pin: expected what realtime-lrp kiosk --hash-pin prints
+23: kiosk.pin: expected the value that realtime-lrp kiosk --hash-pin prints
 24: kiosk.hours.mon: expected times such as 09:00-17:30, from 00:00 to 24:00, instead of '9:00'
 25: kiosk.languages: expected 1 to 20 entries; received a list
 28: kiosk.clips: expected a text; received keys with values

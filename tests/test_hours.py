@@ -114,8 +114,8 @@ def test_days(key, days):
         ({"mon": "09:00-24:01"}, "instead of '09:00-24:01'"),
         ({"mon": "09:60-10:00"}, "instead of '09:60-10:00'"),
         ({"mon": "09:00-10:00, "}, "instead of ''"),
-        ({"mon-wed": "09:00-10:00", "tue": "11:00-12:00"}, "tue stands there twice"),
-        ({"MON": "09:00-10:00", "mon": "11:00-12:00"}, "mon stands there twice"),
+        ({"mon-wed": "09:00-10:00", "tue": "11:00-12:00"}, "tue is there twice"),
+        ({"MON": "09:00-10:00", "mon": "11:00-12:00"}, "mon is there twice"),
     ],
 )
 def test_what_cannot_be_read_is_explained_in_a_line(written, message):

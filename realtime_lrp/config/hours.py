@@ -1,7 +1,7 @@
-"""Opening hours: on which days and from when to when.
+"""Opening hours: on which days, from when to when.
 
-The week is a list of minutes in which the exhibit is open, counted from Monday 00:00 by the clock
-on the wall. Nothing is remembered, so a clock that jumps does no harm.
+The week is a list of open spans in minutes since Monday 00:00, local time. No state is kept, so a
+clock that is set forward or back does no harm.
 """
 
 import re
@@ -19,24 +19,24 @@ class OpeningHours:
     """When an exhibit is open.
 
     Attributes:
-      spans: (from, to) in minutes of the week, in order and apart from each other, from 0 to
-        10080, the end not included; None: always open.
+      spans: (from, to) in minutes of the week, 0 to 10080, the end excluded; sorted, without
+        overlaps; None: always open.
     """
 
     spans: tuple[tuple[int, int], ...] | None
 
     def is_open(self, now: datetime) -> bool:
-        """Whether it is open at a local time without a zone."""
+        """Whether it is open at a local time (without time zone)."""
         return self._open_in(_minute(now))
 
     def next_change(self, now: datetime) -> datetime | None:
-        """The next moment after `now` at which `is_open` changes; None where it never does."""
+        """The next time after `now` at which `is_open` changes, or None if it never does."""
         spans, minute = self.spans or (), _minute(now)
         edges = [(edge - minute) % WEEK for span in spans for edge in span]
-        turns = [wait for wait in edges if self._open_in(minute + wait) != self.is_open(now)]
-        if not turns:
+        changes = [wait for wait in edges if self._open_in(minute + wait) != self.is_open(now)]
+        if not changes:
             return None
-        return now.replace(second=0, microsecond=0) + timedelta(minutes=min(turns))
+        return now.replace(second=0, microsecond=0) + timedelta(minutes=min(changes))
 
     def _open_in(self, minute: int) -> bool:
         if self.spans is None:
@@ -45,7 +45,7 @@ class OpeningHours:
 
 
 def parse_hours(written: Mapping[str, str]) -> OpeningHours:
-    """Reads opening hours as people write them.
+    """Parses opening hours.
 
     Args:
       written: days such as "mon", "tue-fri", "sat-mon", "mon, wed" or "daily" -> times such as
@@ -53,7 +53,7 @@ def parse_hours(written: Mapping[str, str]) -> OpeningHours:
         they begin. Empty: always open.
 
     Raises:
-      ValueError: a day or a time cannot be read, or a day stands there twice.
+      ValueError: a day or a time cannot be read, or a day is given twice.
     """
     if not written:
         return OpeningHours(None)
@@ -61,7 +61,7 @@ def parse_hours(written: Mapping[str, str]) -> OpeningHours:
     named = [day for days in days_of.values() for day in days]
     for day in named:
         if named.count(day) > 1:
-            raise ValueError(f"expected each day once; {DAYS[day]} stands there twice")
+            raise ValueError(f"expected each day once; {DAYS[day]} is there twice")
     minutes = bytearray(WEEK)
     for key, days in days_of.items():
         for begin, end in _times(written[key]):
@@ -73,7 +73,7 @@ def parse_hours(written: Mapping[str, str]) -> OpeningHours:
 
 
 def _days(key: str) -> Iterator[int]:
-    """The days of a key, 0 is Monday."""
+    """The days of a key; Monday is 0."""
     for part in key.lower().split(","):
         part = part.strip()
         first, dash, last = (word.strip() for word in part.partition("-"))
@@ -90,7 +90,7 @@ def _days(key: str) -> Iterator[int]:
 
 
 def _times(value: str) -> Iterator[tuple[int, int]]:
-    """The spans of a value in minutes of the day; an end after midnight is above 1440."""
+    """The spans of a value in minutes of the day; an end past midnight is above 1440."""
     for part in value.split(","):
         found = re.fullmatch(r"\s*(\d\d?):(\d\d)\s*-\s*(\d\d?):(\d\d)\s*", part, re.ASCII)
         begin, end = _span(*map(int, found.groups())) if found else (0, 0)
@@ -103,7 +103,7 @@ def _times(value: str) -> Iterator[tuple[int, int]]:
 
 
 def _span(hour: int, minute: int, end_hour: int, end_minute: int) -> tuple[int, int]:
-    """Minutes of the day of a legal span, else (0, 0)."""
+    """A span in minutes of the day, or (0, 0) if it is not legal."""
     begin, end = hour * 60 + minute, end_hour * 60 + end_minute
     if max(minute, end_minute) > 59 or begin >= DAY or end > DAY:
         return 0, 0

@@ -1,6 +1,6 @@
-"""The reference of every setting, made from the schema.
+"""Generates docs/configuration.md from the schema.
 
-`python -m realtime_lrp.config.manual > docs/configuration.md` writes it.
+Run `python -m realtime_lrp.config.manual > docs/configuration.md` after a change of the schema.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,11 +11,11 @@ from realtime_lrp.config.printing import written
 from realtime_lrp.config.schema import OPTIONS, SECTIONS, Config, describe
 from realtime_lrp.config.values import MAX_PIXELS
 
-_BEFORE = f"""\
+_INTRODUCTION = f"""\
 # Every setting
 
-Made from the schema: `python -m realtime_lrp.config.manual > docs/configuration.md`.
-[config.yaml](../config.yaml) is the same as a file.
+This page is generated from the schema (`python -m realtime_lrp.config.manual`).
+[config.yaml](../config.yaml) has the same keys, as a file to start from.
 
 ```sh
 realtime-lrp config > my.yaml                                      # a file to start from
@@ -24,17 +24,21 @@ realtime-lrp live --config my.yaml --set lrp.keep=0.1 --opacity 1  # all three w
 ```
 
 An option wins over `--set`, `--set` over the file, the file over the default. Every command but
-`models` takes `--config` and `--set`; `realtime-lrp COMMAND --help` lists the options that it has.
+`models` takes `--config` and `--set`; `realtime-lrp COMMAND --help` lists its options.
 
-Limits include their ends. Texts have at most {MAX_LETTERS} letters, sizes at most {MAX_PIXELS}
-pixels a side. `null` stands for nothing given. A key that is not known, or a value beyond its
-limits, is refused with its place: exit code 78 in a file or `--set`, 2 in an option.
+`realtime-lrp config` prints the effective value of every key and where it came from. A few defaults
+depend on the command, as their descriptions say. These keys are printed as comments until somebody
+sets them; `null` stands for the default of the command.
+
+Limits are inclusive. Texts have at most {MAX_LETTERS} characters, sizes at most {MAX_PIXELS} pixels
+per side. An unknown key or a value outside its limits is an error that names the file and the line.
+The exit code is 78 for a file or `--set`, 2 for an option.
 """
 
 
 def manual() -> str:
-    """docs/configuration.md: key, default, limits, meaning with its unit, option."""
-    return _BEFORE + "".join(line for section in SECTIONS for line in _table(section))
+    """The text of docs/configuration.md: a table for each section."""
+    return _INTRODUCTION + "".join(line for section in SECTIONS for line in _table(section))
 
 
 def _table(section: str) -> Iterator[str]:
@@ -51,7 +55,7 @@ def _table(section: str) -> Iterator[str]:
 
 
 def _limits(value: Mapping[str, Any]) -> str:
-    """The least and the most of a number, or of a list's entries, from its JSON Schema."""
+    """The limits of a number, or of the number of list entries, from the key's JSON Schema."""
     for part in (value, *value.get("anyOf", ())):
         if "maximum" in part:
             least = part.get("minimum", f"above {part.get('exclusiveMinimum', '')}")

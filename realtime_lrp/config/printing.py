@@ -1,4 +1,4 @@
-"""The configuration as a file to start from, and the schema for editors."""
+"""Prints a configuration as a file to start from, and the schema for editors."""
 
 import json
 from collections.abc import Collection, Iterator
@@ -16,15 +16,15 @@ from realtime_lrp.errors import masked
 
 
 def as_yaml(settings: Settings) -> str:
-    """The effective configuration as a commented YAML file that `load` reads back.
+    """The effective configuration as a commented YAML file that `load` can read.
 
-    What may be secret in an address is left out of it, and `load` says so.
+    Passwords and queries in addresses are replaced by ***, which `load` refuses.
     """
     return "".join(_yaml_lines(settings))
 
 
 def schema_line() -> str:
-    """The comment that tells an editor where the schema is on this machine."""
+    """The comment that tells an editor where on this machine the schema is."""
     address = (ASSETS / "config.schema.json").absolute().as_uri()
     return f"# yaml-language-server: $schema={address}\n"
 
@@ -37,7 +37,7 @@ def json_schema() -> str:
         part = made["$defs"].pop(kind.__name__)
         for key, value in part["properties"].items():
             del value["title"]
-            value.get("items", {}).pop("default", None)  # which pydantic 2.10 leaves there
+            value.get("items", {}).pop("default", None)  # pydantic 2.10 leaves it there
             _add_names(value, names.get(f"{section}.{key}"))
             if f"{section}.{key}" in COMMAND_KEYS:
                 part["properties"][key] = _or_null(value)
@@ -103,7 +103,7 @@ def _yaml_lines(settings: Settings) -> Iterator[str]:
             if not notes and origin != DEFAULT:
                 notes = f" [{origin}]"
             if shown != value:
-                notes += " [*** is left out: write the whole address]"
+                notes += " [*** stands for something secret: write the whole address]"
             # a default that depends on the command must not become a setting of the file
             mark = "# " if path in COMMAND_KEYS and settings.origins.get(path) == DEFAULT else ""
             yield f"  {mark}{key}: {written(shown)}  # {describe(path)}{notes}\n"

@@ -18,7 +18,7 @@ from realtime_lrp.config.values import (
     Rules,
     Size,
     Target,
-    Word,
+    Text,
 )
 
 ASSETS = Path(__file__).parents[1] / "assets"
@@ -33,59 +33,59 @@ class _Section(BaseModel):
 class Model(_Section):
     """Which network is explained."""
 
-    name: Word = Field(
+    name: Text = Field(
         default="vgg16",
-        description="shapes, vgg16, vgg19, or a model file FILE.keras; default: vgg16, in demo, "
-        "kiosk and evaluate (drawn pictures) shapes",
+        description="shapes, vgg16, vgg19, or a model file FILE.keras; default: vgg16; in demo, "
+        "kiosk and evaluate: shapes",
     )
-    weights: Word | None = Field(
-        default=None, description="imagenet, random or a file; null: the network's own"
+    weights: Text | None = Field(
+        default=None, description="imagenet, random or a weights file; null: the network's own"
     )
-    labels: Word | None = Field(
+    labels: Text | None = Field(
         default=None,
-        description="a file of class names (JSON or one a line); null: the network's own",
+        description="file of class names (JSON, or one name per line); null: the network's own",
     )
     preprocess: Literal["caffe", "tf", "torch", "rescale", "none"] | None = Field(
         default=None, description="caffe, tf, torch, rescale or none; null: the network's own"
     )
     size: Size = Field(
         default=None,
-        description="pixels, N or HEIGHTxWIDTH, for a network without a fixed input size",
+        description="input size in pixels, N or HEIGHTxWIDTH, for a network without a fixed one",
     )
 
 
 class Lrp(_Section):
     """What is computed."""
 
-    method: Word = Field(
+    method: Text = Field(
         default="lrp",
         description="lrp, gradient, input_x_gradient, guided_backprop, deconvnet, "
         "excitation_backprop, grad_cam, smoothgrad or integrated_gradients",
     )
-    composite: Word = Field(
+    composite: Text = Field(
         default="zplus",
         description="which rule for which layer (method lrp): zplus, epsilon, epsilon_plus, "
         "epsilon_plus_flat, epsilon_alpha2_beta1, epsilon_alpha2_beta1_flat or epsilon_gamma_box; "
-        "default: zplus, in live, demo and kiosk epsilon_plus_flat",
+        "default: zplus; in live, demo and kiosk: epsilon_plus_flat",
     )
     layers: Rules = Field(
         default={},
-        description="rules of their own for some layers, by name or type, such as "
-        "{block1_*: flat, Dense: epsilon(0.01)}, the first that fits; rules: zplus, epsilon, "
+        description="other rules for some layers, by name or type, such as {block1_*: flat, "
+        "Dense: epsilon(0.01)}; the first pattern that matches counts; rules: zplus, epsilon, "
         "gamma, alpha_beta, zbox, wsquare, flat, zplus_input",
     )
     absorb_bias: bool = Field(
         default=False,
-        description="true or false: biases take their share of relevance, which is lost",
+        description="true or false: biases absorb their share of the relevance",
     )
     keep: float = Field(
         default=1.0,
         gt=0,
         le=1,
-        description="above 0 to 1: share of the entries, largest first, that each layer lets "
-        "through; the rest is lost",
+        description="above 0 to 1: share of the entries, largest first, that each layer passes "
+        "on; the rest is dropped",
     )
-    guided: list[Word] | None = Field(
+    guided: list[Text] | None = Field(
         default=None,
         description="layers whose ReLUs guided_backprop and deconvnet change, such as [block5_*]; "
         "null: all",
@@ -94,39 +94,40 @@ class Lrp(_Section):
         default=20,
         ge=1,
         le=1000,
-        description="1 to 1000 pictures for smoothgrad, integrated_gradients",
+        description="1 to 1000: pictures per map for smoothgrad and integrated_gradients",
     )
     target: Target = Field(
         default="all",
-        description='all, top1, top5 (any number), a class by name or index, "A - B" or '
-        '"A - rest"; default: all, in kiosk top1',
+        description='all, top1, top5 (any number), a class name or index, "A - B" or "A - rest"; '
+        "default: all; in kiosk: top1",
     )
     pool: Literal["max", "average"] = Field(
         default="max",
-        description="through max pools: max (winner takes all) or average (in proportion)",
+        description="how relevance passes max pools: max (winner takes all) or average (in "
+        "proportion)",
     )
     precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto",
-        description="auto, float32, bfloat16 or float16. auto is, in moving pictures whose maps "
-        "never add up both signs, what the hardware multiplies: bfloat16 (AMX, GPUs from Ampere "
-        "on) or float16 (GPUs before); else float32",
+        description="auto, float32, bfloat16 or float16. auto takes what the hardware multiplies "
+        "fastest (bfloat16 with AMX and on GPUs since Ampere, float16 on older GPUs) for moving "
+        "pictures whose maps never add up both signs, else float32",
     )
     xla: bool = Field(
         default=False,
-        description="true or false: the whole graph through XLA. On a GPU bench says if that is "
-        "quicker; on a CPU it is not",
+        description="true or false: compile the whole graph with XLA. On a GPU, bench says "
+        "whether that is faster; on a CPU it is not",
     )
 
 
 class Input(_Section):
-    """What the network gets of a picture."""
+    """What the network sees of a picture."""
 
     fit: Literal["crop", "squash", "letterbox"] = Field(
         default="crop", description="crop (largest centred region), squash or letterbox"
     )
     mirror: bool = Field(
         default=False,
-        description="true or false: swap left and right, like a mirror; default: false, in kiosk "
+        description="true or false: swap left and right, like a mirror; default: false; in kiosk: "
         "true",
     )
 
@@ -135,18 +136,19 @@ class Overlay(_Section):
     """How relevance is drawn."""
 
     map: Literal["grey", "rgb"] = Field(
-        default="grey", description="grey (summed over the colour channels) or rgb (each by itself)"
+        default="grey",
+        description="grey (summed over the colour channels) or rgb (each channel by itself)",
     )
-    colormap: Word | None = Field(
+    colormap: Text | None = Field(
         default=None,
-        description="bwr, coldnhot, fire, gray, hot or icefire; null: fire, or icefire where "
+        description="bwr, coldnhot, fire, gray, hot or icefire; null: fire, or icefire if "
         "relevance can be negative",
     )
     opacity: float = Field(default=0.8, ge=0, le=1, description="0 (no map) to 1")
     follow: Literal["flow", "hold", "sync"] = Field(
         default="flow",
-        description="the newest map in live pictures: flow (carried along with what moves), hold "
-        "(where it was) or sync (only pictures with their own map are shown)",
+        description="what a map does in live pictures until the next one: flow (moves with the "
+        "picture), hold (stays where it was) or sync (only pictures with their own map are shown)",
     )
     style: Literal["heat", "contour", "off"] = Field(
         default="heat",
@@ -156,13 +158,13 @@ class Overlay(_Section):
         default=0.0,
         ge=0,
         le=0.95,
-        description="0 to 0.95: how much of the maps before stays in each new one of live pictures "
-        "(not with sync)",
+        description="0 to 0.95: share of the previous maps in each new one, in live pictures (not "
+        "with sync)",
     )
 
 
 class Video(_Section):
-    """Recorded files."""
+    """Recordings."""
 
     layout: Literal["overlay", "side-by-side", "map", "original+map"] = Field(
         default="overlay",
@@ -172,23 +174,23 @@ class Video(_Section):
         default=1,
         ge=1,
         le=1000,
-        description="1 to 1000: every so many-th frame is explained, its map carried along with "
-        "what moves in between",
+        description="1 to 1000: explain every n-th frame; until the next one its map moves with "
+        "the picture",
     )
     batch: Batch = Field(
-        default="auto", description="pictures explained together, 1 to 256; auto: 8, on a GPU 16"
+        default="auto", description="pictures explained at once, 1 to 256; auto: 8, on a GPU 16"
     )
     codec: Literal["h264", "hevc", "av1"] = Field(default="h264", description="h264, hevc or av1")
     quality: int | None = Field(
         default=None,
         ge=0,
         le=63,
-        description="the codec's constant rate factor, 0 to 51 (av1: 63), lower is better; null: "
+        description="constant rate factor of the codec, 0 to 51 (av1: 63), lower is better; null: "
         "18 (h264), 20 (hevc), 28 (av1)",
     )
     audio: Literal["copy", "none"] = Field(
         default="copy",
-        description="copy (as it is; AAC where the container cannot hold it) or none",
+        description="copy (unchanged; AAC if the container cannot hold it) or none",
     )
 
     @field_validator("quality")
@@ -208,104 +210,112 @@ class Live(_Section):
         "synthetic (synthetic:60 for 60 fps), or a file, folder or glob",
     )
     sources: list[Address] = Field(
-        default=[], description="further sources to go over to by key, such as [0, demo.mp4]"
+        default=[], description="more sources to switch to by key, such as [0, demo.mp4]"
     )
     camera_size: CameraSize = Field(
         default=None,
-        description="pixels to ask a camera for, WIDTHxHEIGHT such as 1280x720; null: its own",
+        description="pixels to request from the camera, WIDTHxHEIGHT such as 1280x720; null: its "
+        "default",
     )
     camera_fps: float | None = Field(
-        default=None, gt=0, le=1000, description="frames a second to ask for; null: its own"
+        default=None,
+        gt=0,
+        le=1000,
+        description="frames per second to request from the camera; null: its default",
     )
     camera_format: CameraFormat | None = Field(
         default=None,
-        description="pixel format to ask for, four letters such as MJPG or YUYV; null: its own",
+        description="pixel format to request from the camera, four characters such as MJPG or YUYV; "
+        "null: its default",
     )
-    panels: list[Word] = Field(
+    panels: list[Text] = Field(
         default=["guided_backprop", "grad_cam"],
-        description="methods or composites whose maps stand beside the chosen one (key p), all "
+        description="methods or composites whose maps are shown beside the main one (key p), all "
         "from one forward pass",
     )
     figures: list[Literal["answer", "rates", "setting"]] = Field(
         default=["answer", "rates", "setting"],
         description="what is shown beside the picture at the start: answer, rates, setting",
     )
-    folder: Word = Field(default=".", description="where pictures and recordings kept by key go")
+    folder: Text = Field(
+        default=".", description="folder for the snapshots and recordings that are made by key"
+    )
     display: Literal["window", "none"] = Field(default="window", description="window or none")
 
 
 class Kiosk(_Section):
-    """The exhibit; its camera and display are those of live."""
+    """The exhibit; its camera and display are set in the section live."""
 
-    languages: list[Word] = Field(
+    languages: list[Text] = Field(
         default=["en", "de", "fr", "es", "zh"],
         min_length=1,
         max_length=20,
-        description="languages of the captions, the first one first",
+        description="languages of the captions; the exhibit begins with the first one",
     )
     language_seconds: float = Field(
         default=15.0,
         ge=0,
         le=3600,
-        description="seconds until the next language, as long as nobody chose one; 0: only by key "
-        "or touch",
+        description="0 to 3600 seconds until the next language, unless somebody chose one; 0: "
+        "only by key or touch",
     )
-    captions: Word | None = Field(
+    captions: Text | None = Field(
         default=None,
-        description="a folder of captions, LANGUAGE.yaml; null: the ones that are included",
+        description="folder of captions, LANGUAGE.yaml; null: the included ones",
     )
     clips: list[Address] = Field(
         default=[],
-        description="films or pictures shown while nobody is there, with their maps; none: the "
-        "clip that is included",
+        description="films or pictures that are shown, with their maps, while nobody is there; "
+        "none: the included clip",
     )
     attract_fps: float = Field(
         default=6.0,
         ge=1,
         le=60,
-        description="1 to 60 pictures and maps a second while nobody is there",
+        description="1 to 60 pictures and maps per second while nobody is there",
     )
     idle_seconds: float = Field(
         default=30.0,
         ge=1,
         le=3600,
-        description="1 to 3600 seconds without anybody until the exhibit asks who is there",
+        description="1 to 3600 seconds without a visitor until the exhibit asks whether somebody "
+        "is there",
     )
     countdown_seconds: float = Field(
         default=10.0,
         ge=1,
         le=600,
-        description="1 to 600 seconds that it waits for an answer before it starts again",
+        description="1 to 600 seconds to answer that question before the exhibit starts over",
     )
     hours: Hours = Field(
         default={},
-        description='when the exhibit is open, such as {tue-fri: "09:00-12:00, 13:00-17:30", '
-        'sat: "10:00-01:00"}; the screen is black at other times; none: always open',
+        description='opening hours, such as {tue-fri: "09:00-12:00, 13:00-17:30", sat: '
+        '"10:00-01:00"}; the screen is black at other times; none: always open',
     )
-    exit_key: Word = Field(
-        default="q", description="the key that ends the exhibit when it is held for 5 seconds"
+    exit_key: Text = Field(
+        default="q", description="the key that ends the exhibit if held for 5 seconds"
     )
     exit_corner: Literal["top-left", "top-right", "bottom-left", "bottom-right", "none"] = Field(
         default="top-left",
-        description="the corner of the screen that does so too by touch or mouse: top-left, "
+        description="the corner of the screen that does the same by touch or mouse: top-left, "
         "top-right, bottom-left, bottom-right or none",
     )
     pin: Pin | None = Field(
         default=None,
         repr=False,
-        description="what realtime-lrp kiosk --hash-pin prints, to be asked for the PIN before "
-        "the exhibit ends; null: no PIN",
+        description="PIN that is asked for before the exhibit ends, as realtime-lrp kiosk "
+        "--hash-pin prints it; null: no PIN",
     )
     hot: float = Field(
         default=95.0,
         ge=40,
         le=150,
-        description="40 to 150 degrees Celsius of the processor at which the network rests until "
-        "it is 10 degrees cooler",
+        description="40 to 150: temperature of the processor, in degrees Celsius, at which the "
+        "network pauses until it is 10 degrees cooler",
     )
-    health: Word | None = Field(
+    health: Text | None = Field(
         default=None,
-        description="the file that tells the technician how the exhibit is (JSON); null: "
+        description="file in which the exhibit reports its state to technicians (JSON); null: "
         "health.json in the service's own folder",
     )
 

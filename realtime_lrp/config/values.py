@@ -1,4 +1,4 @@
-"""The kinds of values that a configuration has, each with what an editor is told of it."""
+"""The types of values in a configuration, each with its JSON Schema for editors."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -21,7 +21,7 @@ def _whole(value: Any) -> bool:
 
 
 def _pair(expected: str, one_is_enough: bool) -> BeforeValidator:
-    """Reads "224x320" as (224, 320), and 224 as (224, 224) where one number is enough."""
+    """Reads "224x320" as (224, 320); if one number is enough, 224 as (224, 224)."""
 
     def read(value: Any) -> Any:
         if value is None or isinstance(value, tuple):
@@ -45,23 +45,23 @@ def _pair_schema(one_is_enough: bool) -> WithJsonSchema:
 
 
 def _camera_format(value: str) -> str:
-    """Four letters in capitals."""
+    """A pixel format in capitals."""
     if not re.fullmatch(r"[ -~]{4}", value):
-        raise ValueError("expected four letters, for example MJPG or YUYV")
+        raise ValueError("expected four characters, such as MJPG or YUYV")
     return value.upper()
 
 
-def _word(value: str) -> str:
+def _check_text(value: str) -> str:
     if "\0" in value:
         raise ValueError("expected a text without the character U+0000")
     if len(value) > MAX_LETTERS:
-        raise ValueError(f"expected at most {MAX_LETTERS} letters")
+        raise ValueError(f"expected at most {MAX_LETTERS} characters")
     return value
 
 
 def _address(value: str) -> str:
     if re.search(_HIDDEN, value):
-        raise ValueError("what may be secret was left out here (***); write the whole address")
+        raise ValueError("*** stands for something secret here; write the whole address")
     if not value.strip():
         raise ValueError("expected a text that is not empty")
     return value
@@ -98,7 +98,7 @@ def _hours(value: Any) -> Any:
 
 def _pin(value: Any) -> Any:
     if not isinstance(value, str) or not re.fullmatch(r"scrypt:[0-9a-f]{32}:[0-9a-f]{64}", value):
-        raise ValueError("expected what realtime-lrp kiosk --hash-pin prints")
+        raise ValueError("expected the value that realtime-lrp kiosk --hash-pin prints")
     return value
 
 
@@ -111,34 +111,38 @@ def _rules(value: Any) -> Any:
     return value
 
 
-_TEXT = {"type": ["string", "integer"]}
+_TEXT_OR_INTEGER = {"type": ["string", "integer"]}
 _TIME = "([01]?[0-9]|2[0-3]):[0-5][0-9]"
 _SPAN = rf"\s*{_TIME}\s*-\s*({_TIME}|24:00)\s*"
 _DAY = f"({'|'.join(''.join(f'[{one}{one.upper()}]' for one in day) for day in DAYS)})"
 _DAILY = "[dD][aA][iI][lL][yY]"
 _SPAN_OF_DAYS = rf"\s*({_DAILY}|{_DAY}(\s*-\s*{_DAY})?)\s*"
 
-Word = Annotated[str, AfterValidator(_word)]
-"""A text that may be the name of a file."""
+Text = Annotated[str, AfterValidator(_check_text)]
+"""A text, perhaps the name of a file."""
 
-Text = Annotated[Word, BeforeValidator(lambda v: str(v) if _whole(v) else v), WithJsonSchema(_TEXT)]
-"""A text that may look like a whole number."""
+TextOrNumber = Annotated[
+    Text, BeforeValidator(lambda v: str(v) if _whole(v) else v), WithJsonSchema(_TEXT_OR_INTEGER)
+]
+"""A text that may be written as a whole number."""
 
 Address = Annotated[
-    Text,
+    TextOrNumber,
     AfterValidator(_address),
     WithJsonSchema(
-        {**_TEXT, "pattern": r"\S", "not": {"type": "string", "pattern": _HIDDEN}},
+        {**_TEXT_OR_INTEGER, "pattern": r"\S", "not": {"type": "string", "pattern": _HIDDEN}},
     ),
 ]
-"""A camera, a file or a URL, which may have a password in it."""
+"""A camera, a file or a URL; URLs may contain passwords."""
 
 Target = Annotated[
-    Text,
+    TextOrNumber,
     AfterValidator(_target),
-    WithJsonSchema({**_TEXT, "minimum": 0, "not": {"type": "string", "pattern": _NO_TARGET}}),
+    WithJsonSchema(
+        {**_TEXT_OR_INTEGER, "minimum": 0, "not": {"type": "string", "pattern": _NO_TARGET}}
+    ),
 ]
-"""What is explained: all, top5, a class."""
+"""What is explained: all, top5, a class, A - B."""
 
 CameraFormat = Annotated[
     str,
@@ -147,12 +151,12 @@ CameraFormat = Annotated[
 ]
 CameraSize = Annotated[
     tuple[int, int] | None,
-    _pair("WIDTHxHEIGHT, for example 1280x720", False),
+    _pair("WIDTHxHEIGHT such as 1280x720", False),
     _pair_schema(False),
 ]
 Size = Annotated[
     tuple[int, int] | None,
-    _pair("one number or HEIGHTxWIDTH, for example 224 or 224x320", True),
+    _pair("one number or HEIGHTxWIDTH, such as 224 or 224x320", True),
     _pair_schema(True),
 ]
 Batch = Annotated[
@@ -184,4 +188,4 @@ Pin = Annotated[
     BeforeValidator(_pin),
     WithJsonSchema({"type": "string", "pattern": "^scrypt:[0-9a-f]{32}:[0-9a-f]{64}$"}),
 ]
-Rules = Annotated[dict[Word, Word], BeforeValidator(_rules)]
+Rules = Annotated[dict[Text, Text], BeforeValidator(_rules)]

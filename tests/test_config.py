@@ -104,13 +104,11 @@ def test_passwords_are_not_printed_and_what_is_printed_says_so(tmp_path):
     sets = ("live.source=rtsp://me:sec ret@cam/a?key=secret", "live.sources=[0, http://u:secret@h]")
     text = config.as_yaml(config.load(sets=sets))
     assert "ret@" not in text and "secret" not in text and "http://***@h" in text
-    assert (
-        text.count("[from --set] [*** stands for something secret: write the whole address]\n") == 2
-    )
+    assert text.count("[from --set] [*** hides a part of it: write the whole address]\n") == 2
     file = tmp_path / "my.yaml"
     file.write_text(text)
     assert [line.split(": ", 1)[1] for line in refusal_of(file)] == [
-        f"live.{key}: *** stands for something secret here; write the whole address"
+        f"live.{key}: *** hides a part of the address here; write the whole address"
         for key in ("source", "sources")
     ]
     for written, printed in (
@@ -122,7 +120,7 @@ def test_passwords_are_not_printed_and_what_is_printed_says_so(tmp_path):
         text = config.as_yaml(config.load(sets=(f"live.source={written}", "live.sources=[0]")))
         assert f"  source: '{printed}'  #" in text and "heim" not in text
         file.write_text(text)
-        assert "live.source: *** stands for something secret here" in refusal_of(file)[0]
+        assert "live.source: *** hides a part of the address here" in refusal_of(file)[0]
     for plain in ("/dev/v4l/by-path/pci-0:00@1", "/c/**/*.png", "screen:2", "USB@Cam"):
         assert config.load(sets=(f"live.source={plain}",)).config.live.source == plain
         assert plain in config.as_yaml(config.load(sets=(f"live.source={plain}",)))

@@ -103,7 +103,7 @@ def _yaml_lines(settings: Settings) -> Iterator[str]:
             if not notes and origin != DEFAULT:
                 notes = f" [{origin}]"
             if shown != value:
-                notes += " [*** stands for something secret: write the whole address]"
+                notes += " [*** hides a part of it: write the whole address]"
             # a default that depends on the command must not become a setting of the file
             mark = "# " if path in COMMAND_KEYS and settings.origins.get(path) == DEFAULT else ""
             yield f"  {mark}{key}: {written(shown)}  # {describe(path)}{notes}\n"

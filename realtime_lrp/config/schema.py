@@ -225,7 +225,7 @@ class Live(_Section):
     )
     camera_format: CameraFormat | None = Field(
         default=None,
-        description="pixel format to request from the camera, four characters such as MJPG or YUYV; "
+        description="pixel format to request from the camera, such as MJPG or YUYV; "
         "null: its default",
     )
     panels: list[Text] = Field(

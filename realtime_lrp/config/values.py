@@ -61,7 +61,7 @@ def _check_text(value: str) -> str:
 
 def _address(value: str) -> str:
     if re.search(_HIDDEN, value):
-        raise ValueError("*** stands for something secret here; write the whole address")
+        raise ValueError("*** hides a part of the address here; write the whole address")
     if not value.strip():
         raise ValueError("expected a text that is not empty")
     return value

@@ -298,6 +298,7 @@ BAD = {
     "photos without boxes": ("--images photos", OK, 2, "--boxes"),
     "boxes without photos": ("--boxes boxes.json", OK, 2, "--images"),
     "no such boxes": ("--images photos --boxes none.json", OK, 66, "none.json"),
+    "boxes without an end": ("--images photos --boxes /dev/zero", OK, 66, "not a file"),
     "no such folder": ("--images none --boxes boxes.json", OK, 66, "no folder 'none'"),
     "no such photo": ("BOTH", '{"z.png": {"box": [8, 0, 24, 32]}}', 66, "z.png"),
     "no JSON": ("BOTH", "{", 65, "boxes.json"),

@@ -5,8 +5,9 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from realtime_lrp.errors import DamagedInputError, MissingInputError, UnavailableError
+from realtime_lrp.errors import DamagedInputError, UnavailableError
 from realtime_lrp.models.downloads import Download, fetch
+from realtime_lrp.system.reading import read_limited
 
 log = logging.getLogger(__name__)
 
@@ -33,18 +34,7 @@ def read_labels(path: Path) -> list[str]:
       DamagedInputError: the file holds no names, or is too large.
     """
     try:
-        if path.exists() and not path.is_file():
-            raise MissingInputError(f"{str(path)!r} is not a file. Expected a file of class names.")
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise DamagedInputError(
-                f"The labels file {str(path)!r} is too large. "
-                f"Expected at most {MAX_FILE_BYTES >> 20} MiB."
-            )
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise MissingInputError(
-            f"The labels file {str(path)!r} cannot be read ({error.strerror}). Check the name."
-        ) from None
+        text = read_limited(path, MAX_FILE_BYTES, "a file of class names").decode("utf-8-sig")
     except UnicodeDecodeError:
         raise DamagedInputError(f"The labels file {str(path)!r} is not UTF-8 text.") from None
     names = _names(text)

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from realtime_lrp.errors import DamagedInputError, MissingInputError, OutputError
+from realtime_lrp.errors import DamagedInputError, OutputError
 from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.system.quiet import captured_stderr
+from realtime_lrp.system.reading import read_limited
 from realtime_lrp.video.libraries import cv2
 
 MOST_BYTES = 2**30
@@ -28,7 +29,7 @@ def read_picture(path: Path) -> np.ndarray:
       MissingInputError: there is no such file, or it cannot be read.
       DamagedInputError: it holds no picture, or one of more than 8192 x 8192 pixels.
     """
-    data = np.frombuffer(_bytes_of(path), np.uint8)
+    data = np.frombuffer(read_limited(path, MOST_BYTES, "a picture"), np.uint8)
     try:
         with captured_stderr() as said:
             whole = data.size and _chunks_fit(data)
@@ -57,19 +58,6 @@ def _chunks_fit(data: np.ndarray) -> bool:
         name = bytes(data[at + 4 : at + 8])
         at += 12 + int.from_bytes(bytes(data[at : at + 4]))
     return at <= data.size
-
-
-def _bytes_of(path: Path) -> bytes:
-    try:
-        if path.exists() and not path.is_file():
-            raise MissingInputError(f"{str(path)!r} is no file. Expected a picture.")
-        if path.stat().st_size > MOST_BYTES:
-            raise DamagedInputError(
-                f"{str(path)!r} is too large. Expected at most {MOST_BYTES >> 20} MiB."
-            )
-        return path.read_bytes()
-    except OSError as error:
-        raise MissingInputError(f"{str(path)!r} cannot be read ({error.strerror}).") from None
 
 
 def write_picture(path: Path, picture: np.ndarray, overwrite: bool = False) -> None:

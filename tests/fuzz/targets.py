@@ -144,7 +144,9 @@ class Bench:
         except SystemExit as ended:
             code = ended.code
         wrong = []
-        made = sorted(path for path in self._out.iterdir() if not path.name.startswith("."))
+        made = sorted(
+            path for path in self._out.iterdir() if not path.name.endswith(".resume.json")
+        )
         if code == 0:
             wrong += [] if len(made) == 1 and _whole(made[0]) else [f"made {made}"]
         elif made:

@@ -21,11 +21,14 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError, MissingInputError
 from realtime_lrp.models.drawing.batch import MARGIN, draw_batch, with_margin
 from realtime_lrp.relevance import measures
+from realtime_lrp.system.reading import read_limited
 from realtime_lrp.video.files import PICTURES
 from realtime_lrp.video.pictures import read_picture
 
 SEED_OFFSET = 90210
 """Keeps pictures and weights apart from those of the training, whose seeds are 1, 2 and 3."""
+
+MAX_BOXES_BYTES = 2**26
 
 log = logging.getLogger(__name__)
 
@@ -93,11 +96,8 @@ def read_boxes(path: Path, folder: Path) -> BoxesByFile:
     if not folder.is_dir():
         raise MissingInputError(f"There is no folder {str(folder)!r}.")
     try:
-        boxes = TypeAdapter(BoxesByFile).validate_json(path.read_bytes())
-    except OSError as error:
-        raise MissingInputError(
-            f"The boxes {str(path)!r} cannot be read ({error.strerror})."
-        ) from None
+        text = read_limited(path, MAX_BOXES_BYTES, "a JSON file of boxes")
+        boxes = TypeAdapter(BoxesByFile).validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         location = ": ".join([str(path), *map(str, first["loc"])])

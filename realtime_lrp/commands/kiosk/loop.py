@@ -29,7 +29,6 @@ from realtime_lrp.realtime.capture import OpenSource
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.realtime.viewer.drawing import MapDrawer
 from realtime_lrp.system import memory
 from realtime_lrp.video.presence import Presence
 from realtime_lrp.view.exhibit import Page
@@ -109,7 +108,6 @@ class Kiosk:
         open_clips = functools.partial(ClipSource, kiosk.clips, self._note_error)
         self._clip = SourcePart("clip", open_clips, lambda picture: picture, self.budget)
         self.network = RelevancePart(config, stats, self.budget, now)
-        self._draw_maps = MapDrawer(config.overlay.average)
         self._presentation = Presentation(config, captions, self._note_error)
         self.state, self.card = self._machine.state, "starting"
         self._open = True
@@ -303,7 +301,7 @@ class Kiosk:
         return explained if behind <= MAX_CLIP_LAG_S * self._config.kiosk.attract_fps else None
 
     def _content(self, explained: ExplainedFrame | None, now: float) -> ScreenContent:
-        maps = self._draw_maps(explained, self._config.overlay.follow == "sync")
+        maps = self._presentation.scaled_maps(explained)
         # A clip's pictures are too far apart for a map to follow the motion between them.
         with_own_map = explained is not None and self._shown_source == "clip"
         shown = explained.frame if explained and with_own_map else self._shown

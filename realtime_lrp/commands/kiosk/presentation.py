@@ -13,9 +13,11 @@ from realtime_lrp.commands.kiosk.lock import ExitLock
 from realtime_lrp.commands.kiosk.pages import PageBuilder
 from realtime_lrp.commands.kiosk.screen import ScreenArtist, ScreenContent
 from realtime_lrp.config import Config
+from realtime_lrp.realtime.explaining import ExplainedFrame
+from realtime_lrp.realtime.viewer.drawing import MapDrawer
 from realtime_lrp.view.colormaps import by_sign
 from realtime_lrp.view.exhibit import Box
-from realtime_lrp.view.scene import Look
+from realtime_lrp.view.scene import ExplainedPicture, Look
 from realtime_lrp.view.text import undrawable
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class Presentation:
     ):
         self._config, self._captions, self._note_error = config, tuple(captions), note_error
         self._engine: Engine | None = None
+        self._draw_maps = MapDrawer(config.overlay.average)
         self._prepare(signed=False)
 
     @property
@@ -54,6 +57,10 @@ class Presentation:
             self._engine = engine
             self._prepare(engine.explainer.signed)
             self._check_labels(engine)
+
+    def scaled_maps(self, explained: ExplainedFrame | None) -> ExplainedPicture | None:
+        """The maps of a frame, scaled and averaged with those before it."""
+        return self._draw_maps(explained, alone=self._config.overlay.follow == "sync")
 
     def draw(
         self,

@@ -16,17 +16,17 @@ _HIDDEN = r"^\*\*\*@|:/[\s\S]*\*\*\*"
 _NO_TARGET = r"^\s*(top0+|-[0-9]+)?\s*$"
 
 
-def _whole(value: Any) -> bool:
+def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _pair(expected: str, one_is_enough: bool) -> BeforeValidator:
+def _read_pair(expected: str, one_is_enough: bool) -> BeforeValidator:
     """Reads "224x320" as (224, 320); if one number is enough, 224 as (224, 224)."""
 
     def read(value: Any) -> Any:
         if value is None or isinstance(value, tuple):
             return value
-        text = str(value) if _whole(value) or isinstance(value, str) else ""
+        text = str(value) if _is_integer(value) or isinstance(value, str) else ""
         parts = re.fullmatch(rf"\s*(?:{_PAIR}|({_NUMBER}))\s*", text)
         if parts and (one_is_enough or not parts[3]):
             pair = int(parts[1] or parts[3]), int(parts[2] or parts[3])
@@ -44,7 +44,7 @@ def _pair_schema(one_is_enough: bool) -> WithJsonSchema:
     return WithJsonSchema({"anyOf": [*([number] if one_is_enough else []), text, {"type": "null"}]})
 
 
-def _camera_format(value: str) -> str:
+def _read_camera_format(value: str) -> str:
     """A pixel format in capitals."""
     if not re.fullmatch(r"[ -~]{4}", value):
         raise ValueError("expected four characters, such as MJPG or YUYV")
@@ -59,7 +59,7 @@ def _check_text(value: str) -> str:
     return value
 
 
-def _address(value: str) -> str:
+def _check_address(value: str) -> str:
     if re.search(_HIDDEN, value):
         raise ValueError("*** hides a part of the address here; write the whole address")
     if not value.strip():
@@ -67,42 +67,42 @@ def _address(value: str) -> str:
     return value
 
 
-def _target(value: str) -> str:
+def _check_target(value: str) -> str:
     if re.search(_NO_TARGET, value):
         raise ValueError("expected all, top1, top5, a class by name or an index from 0")
     return value
 
 
-def _batch(value: Any) -> Any:
+def _read_batch(value: Any) -> Any:
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,3}", value):
         value = int(value)
-    if value != "auto" and not (_whole(value) and 1 <= value <= MAX_BATCH):
+    if value != "auto" and not (_is_integer(value) and 1 <= value <= MAX_BATCH):
         raise ValueError(f"expected auto or a whole number from 1 to {MAX_BATCH}")
     return value
 
 
-def _days(value: str) -> str:
+def _check_days(value: str) -> str:
     parse_hours({value: "00:00-24:00"})
     return value
 
 
-def _times(value: str) -> str:
+def _check_times(value: str) -> str:
     parse_hours({"daily": value})
     return value
 
 
-def _hours(value: Any) -> Any:
+def _check_hours(value: Any) -> Any:
     parse_hours(value)
     return value
 
 
-def _pin(value: Any) -> Any:
+def _check_pin(value: Any) -> Any:
     if not isinstance(value, str) or not re.fullmatch(r"scrypt:[0-9a-f]{32}:[0-9a-f]{64}", value):
         raise ValueError("expected the value that realtime-lrp kiosk --hash-pin prints")
     return value
 
 
-def _rules(value: Any) -> Any:
+def _check_rules(value: Any) -> Any:
     if isinstance(value, dict) and None in value.values():
         raise ValueError(
             "expected {pattern: rule}, with a space after the colon and quotes around a rule that "
@@ -122,13 +122,15 @@ Text = Annotated[str, AfterValidator(_check_text)]
 """A text, perhaps the name of a file."""
 
 TextOrNumber = Annotated[
-    Text, BeforeValidator(lambda v: str(v) if _whole(v) else v), WithJsonSchema(_TEXT_OR_INTEGER)
+    Text,
+    BeforeValidator(lambda v: str(v) if _is_integer(v) else v),
+    WithJsonSchema(_TEXT_OR_INTEGER),
 ]
 """A text that may be written as a whole number."""
 
 Address = Annotated[
     TextOrNumber,
-    AfterValidator(_address),
+    AfterValidator(_check_address),
     WithJsonSchema(
         {**_TEXT_OR_INTEGER, "pattern": r"\S", "not": {"type": "string", "pattern": _HIDDEN}},
     ),
@@ -137,7 +139,7 @@ Address = Annotated[
 
 Target = Annotated[
     TextOrNumber,
-    AfterValidator(_target),
+    AfterValidator(_check_target),
     WithJsonSchema(
         {**_TEXT_OR_INTEGER, "minimum": 0, "not": {"type": "string", "pattern": _NO_TARGET}}
     ),
@@ -146,22 +148,22 @@ Target = Annotated[
 
 CameraFormat = Annotated[
     str,
-    AfterValidator(_camera_format),
+    AfterValidator(_read_camera_format),
     WithJsonSchema({"type": "string", "pattern": "^[ -~]{4}$"}),
 ]
 CameraSize = Annotated[
     tuple[int, int] | None,
-    _pair("WIDTHxHEIGHT such as 1280x720", False),
+    _read_pair("WIDTHxHEIGHT such as 1280x720", False),
     _pair_schema(False),
 ]
 Size = Annotated[
     tuple[int, int] | None,
-    _pair("one number or HEIGHTxWIDTH, such as 224 or 224x320", True),
+    _read_pair("one number or HEIGHTxWIDTH, such as 224 or 224x320", True),
     _pair_schema(True),
 ]
 Batch = Annotated[
     Literal["auto"] | int,
-    BeforeValidator(_batch),
+    BeforeValidator(_read_batch),
     WithJsonSchema(
         {
             "anyOf": [
@@ -173,8 +175,8 @@ Batch = Annotated[
     ),
 ]
 Hours = Annotated[
-    dict[Annotated[str, AfterValidator(_days)], Annotated[str, AfterValidator(_times)]],
-    AfterValidator(_hours),
+    dict[Annotated[str, AfterValidator(_check_days)], Annotated[str, AfterValidator(_check_times)]],
+    AfterValidator(_check_hours),
     WithJsonSchema(
         {
             "type": "object",
@@ -185,7 +187,7 @@ Hours = Annotated[
 ]
 Pin = Annotated[
     str,
-    BeforeValidator(_pin),
+    BeforeValidator(_check_pin),
     WithJsonSchema({"type": "string", "pattern": "^scrypt:[0-9a-f]{32}:[0-9a-f]{64}$"}),
 ]
-Rules = Annotated[dict[Text, Text], BeforeValidator(_rules)]
+Rules = Annotated[dict[Text, Text], BeforeValidator(_check_rules)]

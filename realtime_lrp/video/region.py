@@ -4,10 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.libraries import cv2
-
-Box = tuple[int, int, int, int]
-"""x0, y0, x1, y1 in pixels, x1 and y1 excluded."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is drawn: colour maps, the overlay, text, contact sheets, the window. No TensorFlow.
+"""Drawing: colour maps, overlays, text, contact sheets, the window. No TensorFlow.
 
 Pictures are uint8 [H, W, 3] RGB; BGR exists only inside the window.
 """

@@ -18,7 +18,7 @@ class Colormap:
 
     Attributes:
       table: uint8 [256, 3] RGB.
-      signed: whether relevance 0 is entry 128 (else entry 0, and negative relevance is not drawn).
+      signed: whether the map can draw negative relevance. Then relevance 0 is entry 128, else 0.
     """
 
     table: np.ndarray
@@ -26,30 +26,30 @@ class Colormap:
 
     @classmethod
     def of(cls, colours: str, signed: bool = False) -> "Colormap":
-        """A colour map of a few colours.
+        """A colour map that runs through a few colours.
 
         Args:
           colours: two or more at equal distances, three hexadecimal digits each: "000 f00 fff".
-            Relevance 0 is the first of them, or the middle one of a signed map: negative relevance
-            to the left, positive to the right.
+            Relevance 0 is the first colour. In a signed map it is the middle one, with negative
+            relevance to its left and positive to its right.
           signed: whether negative relevance is drawn.
 
         Raises:
-          UsageError: these are no colours.
+          UsageError: the text is not a list of colours.
         """
         return cls(compile_colours(colours), signed)
 
     def __call__(self, relevance: np.ndarray) -> np.ndarray:
         """Colours of relevance in [-1, 1], float [...] -> uint8 [..., 3]."""
-        place = relevance * 127.5 + 127.5 if self.signed else relevance * 255
-        return np.take(self.table, np.clip(np.rint(place), 0, 255).astype(np.uint8), axis=0)
+        entry = relevance * 127.5 + 127.5 if self.signed else relevance * 255
+        return np.take(self.table, np.clip(np.rint(entry), 0, 255).astype(np.uint8), axis=0)
 
 
 def compile_colours(text: str) -> np.ndarray:
     """The table uint8 [256, 3] of colours such as "000 f00 fff".
 
     Raises:
-      UsageError: these are no colours.
+      UsageError: the text is not a list of colours.
     """
     if not re.fullmatch(r"\s*[0-9a-fA-F]{3}(\s+[0-9a-fA-F]{3})+\s*", text):
         raise UsageError(
@@ -75,7 +75,7 @@ COLORMAPS: dict[str, Colormap] = {
 
 
 def by_sign(signed: bool) -> str:
-    """The colour map for maps that can be negative, or cannot."""
+    """The default colour map for signed maps, or for maps that are never negative."""
     return "icefire" if signed else "fire"
 
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
+from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.hud import Legend, draw_colours
 from realtime_lrp.view.text import WHITE, darken, draw_text, fitted, text_width, wrapped
-
-Box = tuple[int, int, int, int]
 
 BACKGROUND = (16, 20, 28)
 SOFT = (188, 196, 208)

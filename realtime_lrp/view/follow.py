@@ -1,4 +1,4 @@
-"""A overlay carried along with what moves, from the picture it was made for to a later one."""
+"""Moves overlays along with the motion between two pictures."""
 
 from collections.abc import Sequence
 
@@ -8,29 +8,30 @@ import numpy as np
 from realtime_lrp.view.overlay import Overlay
 
 WIDTH = 320
-"""Columns of the small pictures between which motion is looked for."""
+"""Columns of the reduced pictures in which motion is measured."""
 
 
 class Follower:
-    """Moves overlays by the optical flow between two pictures.
+    """Moves overlays from the explained picture to later ones, by the optical flow between them.
 
-    Dense inverse search (Kroeger et al. 2016, "Fast Optical Flow using Dense Inverse Search").
+    The flow is dense inverse search (Kroeger et al. 2016, "Fast Optical Flow using Dense Inverse
+    Search").
 
     Args:
-      picture: uint8 [H, W, 3] RGB, the one that the overlay explains.
-      overlays: made for it, of one size and one box.
+      picture: uint8 [H, W, 3] RGB, the explained picture.
+      overlays: made for it, all of one size and one box.
     """
 
     def __init__(self, picture: np.ndarray, overlays: Sequence[Overlay]):
         self._overlays = overlays
         self._then = _small(picture)
-        self._places(picture.shape[:2], overlays[0])
+        self._prepare_coordinates(picture.shape[:2], overlays[0])
         self._flow = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
 
     def __call__(self, picture: np.ndarray) -> list[Overlay]:
-        """The overlays where their content lies in a later picture of the same size."""
+        """The overlays, moved to a later picture of the same size."""
         now = _small(picture)
-        flow = self._flow.calc(now, self._then, None)  # for each place now, where it was
+        flow = self._flow.calc(now, self._then, None)  # from each pixel now to where it was then
         at_x, at_y = self._at
         moved = cv2.remap(flow, at_x, at_y, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE)
         moved = moved * self._scale
@@ -44,12 +45,12 @@ class Follower:
             for overlay in self._overlays
         ]
 
-    def _places(self, size: tuple[int, int], overlay: Overlay) -> None:
-        """Where a overlay's entries lie in themselves and in the small picture.
+    def _prepare_coordinates(self, size: tuple[int, int], overlay: Overlay) -> None:
+        """Prepares the coordinates of an overlay's pixels, in itself and in the reduced picture.
 
         Args:
           size: (rows, columns) of the picture.
-          overlay: any of them.
+          overlay: any of the overlays.
         """
         x0, y0, x1, y1 = overlay.box
         rows, columns = overlay.alpha.shape

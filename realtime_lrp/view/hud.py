@@ -1,6 +1,6 @@
-"""Figures on the picture: blocks of rows and bars, stacked in two columns beside the region.
+"""Draws figures on the picture: blocks of rows and bars, in two columns beside the region.
 
-What is drawn is plain text, prepared elsewhere; nothing here knows what it means.
+Knows texts and numbers, not what they mean.
 """
 
 from collections.abc import Sequence
@@ -13,18 +13,18 @@ from realtime_lrp.view.colormaps import colormap_named
 from realtime_lrp.view.text import WHITE, darken, draw_text, fitted, text_width, wrapped
 
 COLUMN = 0.21875
-"""Share of the width of a column: beside the centred square of a 16:9 picture."""
+"""Width of a column as a share of the canvas: the room beside the centred square of 16:9."""
 
-LEAST = 150
-"""Pixels: no column is narrower."""
+MIN_COLUMN = 150
+"""Minimum width of a column, in pixels."""
 
-SMALLEST = 9
-"""Pixels: a column that does not fit gets smaller letters, down to this."""
+MIN_LETTERS = 9
+"""Minimum size of letters, in pixels. A column that does not fit gets smaller letters."""
 
 DIM = (190, 190, 190)
 WARNING = (255, 190, 60)
 BAR = (90, 190, 255)
-WAS = (255, 255, 255)
+MARK = (255, 255, 255)
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Row:
     Attributes:
       name: at the left.
       value: at the right.
-      warn: whether it stands out.
+      warn: whether the value has the colour of warnings.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Bar:
     Attributes:
       name: above the bar.
       share: 0 to 1.
-      before: another share, 0 to 1, as a mark on the bar; or None.
+      before: an earlier share, 0 to 1, shown as a mark on the bar; or None.
     """
 
     name: str
@@ -59,12 +59,12 @@ class Bar:
 
 @dataclass(frozen=True)
 class Legend:
-    """What the colours of a map mean.
+    """A colour map with a word at each end.
 
     Attributes:
-      colormap: its name.
-      low: the word at the left end; of a colour map without signs, that of 0.
-      high: the word at the right end.
+      colormap: the name of the colour map.
+      low: at the left end; this is relevance 0 where the colour map has no signs.
+      high: at the right end.
     """
 
     colormap: str
@@ -74,21 +74,21 @@ class Legend:
 
 Entry = Row | Bar | Legend
 Block = tuple[Entry, ...]
-"""Figures that stand together."""
+"""Entries that are drawn together, on one dark background."""
 
 
 def figure_size(rows: int, columns: int) -> int:
-    """Pixels of a line of figures on a canvas of so many rows and columns."""
+    """The size of letters on a canvas of these rows and columns, in pixels."""
     return max(11, min(round(rows / 40), round(columns / 71)))
 
 
 def column_width(columns: int) -> int:
-    """Pixels of a column of figures on a canvas of so many columns."""
-    return min(max(LEAST, round(columns * COLUMN)), columns)
+    """The width of a column of figures on a canvas of this width, in pixels."""
+    return min(max(MIN_COLUMN, round(columns * COLUMN)), columns)
 
 
 def draw_column(canvas: np.ndarray, blocks: Sequence[Block], x: int) -> None:
-    """Draws blocks below each other, from the top, in place.
+    """Draws blocks from the top down, in place.
 
     Args:
       canvas: uint8 [H, W, 3] RGB.
@@ -97,7 +97,7 @@ def draw_column(canvas: np.ndarray, blocks: Sequence[Block], x: int) -> None:
     """
     rows, columns = canvas.shape[:2]
     width, size = column_width(columns), figure_size(rows, columns)
-    while size > SMALLEST and sum(_block_height(b, width, size) for b in blocks) > rows:
+    while size > MIN_LETTERS and sum(_block_height(b, width, size) for b in blocks) > rows:
         size -= 1
     y = 0
     for block in blocks:
@@ -111,7 +111,13 @@ def draw_column(canvas: np.ndarray, blocks: Sequence[Block], x: int) -> None:
 
 
 def draw_notice(canvas: np.ndarray, text: str, top: bool = False) -> None:
-    """Draws a line in the middle of the lower edge, or of the upper one, in place."""
+    """Draws a line of text at the middle of the lower edge, in place.
+
+    Args:
+      canvas: uint8 [H, W, 3] RGB.
+      text: broken into three lines at most; "" draws nothing.
+      top: whether it goes to the upper edge.
+    """
     if not text:
         return
     rows, columns = canvas.shape[:2]
@@ -123,8 +129,8 @@ def draw_notice(canvas: np.ndarray, text: str, top: bool = False) -> None:
     x, y = (columns - width) // 2, size if top else rows - len(lines) * step - 2 * size
     darken(canvas, (x, y, x + width, y + len(lines) * step + size), 0.3)
     for number, line in enumerate(lines):
-        place = (columns - text_width(line, size)) // 2, y + size // 2 + number * step + size
-        draw_text(canvas, line, place, size, WARNING)
+        origin = (columns - text_width(line, size)) // 2, y + size // 2 + number * step + size
+        draw_text(canvas, line, origin, size, WARNING)
 
 
 def _block_height(block: Block, width: int, size: int) -> int:
@@ -137,7 +143,7 @@ def _height(one: Entry, width: int, size: int) -> int:
 
 
 def _is_long(row: Row, width: int, size: int) -> bool:
-    """Whether name and value need a line each."""
+    """Whether name and value do not fit into one line."""
     return text_width(row.name, size) + text_width(row.value, size) + size > width
 
 
@@ -162,12 +168,12 @@ def _draw_pair(
     canvas: np.ndarray,
     left: str,
     right: str,
-    place: tuple[int, int, int],
+    line: tuple[int, int, int],
     size: int,
     colours: tuple[tuple[int, int, int], tuple[int, int, int]],
 ) -> None:
-    """Draws a text at the left and one at the right of x, baseline, width; the left one is cut."""
-    x, base, width = place
+    """Draws a text at each end of a line (x, baseline, width); the left text is cut to fit."""
+    x, base, width = line
     right = fitted(right, width, size)
     taken = text_width(right, size)
     draw_text(canvas, right, (x + width - taken, base), size, colours[1])
@@ -193,11 +199,11 @@ def _draw_bar(canvas: np.ndarray, bar: Bar, x: int, y: int, width: int, height: 
         cv2.rectangle(canvas, (x, y), (end, y + height), BAR, -1)
     if bar.before is not None:
         mark = x + round(width * bar.before)
-        cv2.rectangle(canvas, (mark - 1, y), (mark + 1, y + round(1.7 * height)), WAS, -1)
+        cv2.rectangle(canvas, (mark - 1, y), (mark + 1, y + round(1.7 * height)), MARK, -1)
 
 
 def percent(share: float) -> str:
-    """A share of 0 to 1 as people read it."""
+    """A share, 0 to 1, in percent."""
     if 0 < share < 0.01:
         return "<1 %"
     return f"{share:.0%}".replace("%", " %")

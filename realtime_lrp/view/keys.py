@@ -1,4 +1,4 @@
-"""The keys and the mouse of the live viewer, once: what they are called and what they do.
+"""The keys and the mouse of the live viewer: their names and what they do.
 
 The help screen and the table in docs/live.md are made from `BINDINGS`. What an action does is in
 `realtime/viewer/actions.py`.
@@ -20,12 +20,12 @@ COMPOSITE_KEYS = {
 
 @dataclass(frozen=True)
 class Binding:
-    """What some keys do.
+    """An action and its keys.
 
     Attributes:
-      keys: names as `name_of` gives them.
-      action: the name of what they do.
-      meaning: for people.
+      keys: names as `name_of` returns them.
+      action: the name of the action.
+      meaning: what it does, for the help.
     """
 
     keys: tuple[str, ...]
@@ -84,7 +84,7 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
         ("q Escape", "quit", "end"),
     ),
 }
-"""Group -> its bindings."""
+"""Heading -> the bindings below it."""
 
 MOUSE = (
     ("left button", "cover a part of the picture"),
@@ -105,13 +105,16 @@ _NAMES = {
     0xF700: "Up", 0xF701: "Down", 0xF702: "Left", 0xF703: "Right",
     0xFFBE: "F1", 0x700000: "F1", 0xF704: "F1", 0xFFC8: "F11", 0x7A0000: "F11", 0xF70E: "F11",
 }  # fmt: skip
-"""Codes of Qt and GTK, of Windows, and of macOS, for keys that are no letters."""
+"""Codes of keys that are not letters: of Qt and GTK, of Windows, of macOS."""
 
 
 def name_of(code: int) -> str | None:
-    """The name of the key that `cv2.waitKeyEx` gave; letters are small, None is no key of ours.
+    """The name of a key, from the code that `cv2.waitKeyEx` returned.
 
-    Letters come without Shift: OpenCV's window gives the same code with and without.
+    Letters are lower case, because OpenCV's window returns the same code with and without Shift.
+
+    Returns:
+      The name; None where there was no key, or one without a name.
     """
     if code in _NAMES:
         return _NAMES[code]
@@ -122,12 +125,12 @@ def name_of(code: int) -> str | None:
 
 
 def shown(keys: Sequence[str]) -> str:
-    """Keys as people read them."""
+    """Keys in words, for the help."""
     return ", ".join({"space": "Space", "Escape": "Esc"}.get(key, key) for key in keys)
 
 
 def table() -> str:
-    """All keys as a Markdown table."""
+    """All keys as a table in Markdown."""
     rows = ["| key | |", "|---|---|"]
     for group, bindings in BINDINGS.items():
         rows.append(f"| **{group}** | |")

@@ -1,4 +1,4 @@
-"""How a picture and its map stand together in what is written."""
+"""Lays out a picture and its map for recorded files."""
 
 import numpy as np
 
@@ -7,14 +7,14 @@ from realtime_lrp.view.text import draw_lines
 
 
 def laid_out(picture: np.ndarray, overlay: Overlay, line: str, layout: str) -> np.ndarray:
-    """A picture with its map, and the line that names its best label.
+    """A picture with its map and the line that names its best label.
 
     Args:
       picture: uint8 [H, W, 3] RGB.
-      overlay: made for it.
-      line: stands at the bottom of the explained region, not on the map alone.
-      layout: "overlay"; "side-by-side", the picture and to its right the overlay; "map", on black;
-        "original+map", the picture and to its right the map.
+      overlay: made for this picture.
+      line: drawn at the bottom of the explained region, except where the map stands alone.
+      layout: "overlay"; "side-by-side": the picture, with the overlay at its right; "map": the map
+        on black; "original+map": the picture, with the map on black at its right.
 
     Returns:
       uint8 [H, W, 3] or [H, 2 W, 3].

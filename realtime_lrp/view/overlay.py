@@ -1,6 +1,6 @@
-"""Relevance as colour, laid over the region of the picture that the network saw.
+"""Colours maps and lays them over the region of the picture that the network saw.
 
-Where relevance is 0 the picture stays as it is, and so does everything outside the region.
+The picture stays unchanged where relevance is 0, and outside the region.
 """
 
 import functools
@@ -9,42 +9,40 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
+from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.colormaps import Colormap, colormap_named
 
-Box = tuple[int, int, int, int]
-"""x0, y0, x1, y1 in pixels, x1 and y1 excluded."""
-
 FULL = 127
-"""Full strength."""
+"""The largest strength."""
 
 SMOOTHING = 0.9
-"""How much of the old scale stays with each new map of a moving picture."""
+"""How much of the previous scale stays with each new map of a moving picture."""
 
 SOFTNESS = 0.6
-"""Strength goes with relevance to this power. It and FULL are those that strengths come with."""
+"""Strength is relevance to this power. `relevance.strength` uses the same power and FULL."""
 
 LEVELS = (0.25, 0.5, 0.75)
-"""Where contours run, of the smoothed map's strongest place."""
+"""Contours are drawn at these shares of the smoothed map's maximum."""
 
 LINES_AT = 540
-"""Pixels of the longer side at which contours are drawn, at most."""
+"""Contours are drawn on a canvas whose longer side has at most this many pixels."""
 
 CONTOUR_BLUR = 0.02
-"""How far a map is smoothed for its contours: the standard deviation, of its longer side."""
+"""Maps are blurred for contours: the standard deviation, as a share of the longer side."""
 
 OUTLINE = 0.25
-"""How much white the outline of the region has."""
+"""The share of white in the outline of the region."""
 
 
 class Scale:
-    """The relevance that is drawn at full strength, smoothed over a video's maps."""
+    """The relevance that is drawn at full strength, smoothed over the maps of a video."""
 
     def __init__(self, smoothing: float = SMOOTHING):
         self._smoothing = smoothing
         self._value: float | None = None
 
     def __call__(self, new: float) -> float:
-        """The scale for a map whose own is `new`; follows the maps that it was called with."""
+        """The smoothed scale after a map whose own scale is `new`."""
         kept = self._smoothing if self._value is not None else 0.0
         self._value = kept * (self._value or 0.0) + (1 - kept) * new
         return self._value or 1.0
@@ -52,12 +50,12 @@ class Scale:
 
 @dataclass(frozen=True)
 class Overlay:
-    """A coloured map, ready to be laid over pictures of one geometry.
+    """A coloured map, ready to be laid over pictures of one size.
 
     Attributes:
-      colour: uint8 [h, w, 3] RGB, at the map's resolution.
+      colour: uint8 [h, w, 3] RGB, at the resolution of the map.
       alpha: float32 [h, w] in [0, 1], 0 where relevance is 0.
-      box: x0, y0, x1, y1, the region of the picture over which it is stretched.
+      box: the region of the picture that it covers.
     """
 
     colour: np.ndarray
@@ -72,19 +70,19 @@ class Overlay:
 
 
 def intensity(strength: np.ndarray, inner: Box, relative: float = 1.0) -> np.ndarray:
-    """How strongly each pixel of the region is drawn, float32 in [-1, 1].
+    """How strongly each pixel of the region is drawn: float32 [h, w] or [h, w, 3] in [-1, 1].
 
     Args:
       strength: int8 [h, w] or, for "rgb", [h, w, 3] at the network's input, from -FULL to FULL.
-      inner: x0, y0, x1, y1, where the region lies in the map.
-      relative: the map's own scale, by the one that it is drawn on.
+      inner: the box of the region in the map.
+      relative: the scale of the map, divided by the scale that it is drawn with.
     """
     x0, y0, x1, y1 = inner
     return np.clip(strength[y0:y1, x0:x1] * np.float32(relative**SOFTNESS / FULL), -1, 1)
 
 
 def coloured(intensity: np.ndarray, colormap: str | Colormap, opacity: float, box: Box) -> Overlay:
-    """A overlay of what `intensity` gives; three channels are their own colours.
+    """Colours what `intensity` returns. Three channels are used as colours themselves.
 
     Args:
       intensity: float32 [h, w] or [h, w, 3] in [-1, 1].
@@ -106,7 +104,7 @@ def coloured(intensity: np.ndarray, colormap: str | Colormap, opacity: float, bo
 
 
 class Painter:
-    """Turns the maps of one video into overlays.
+    """Colours the maps of one video.
 
     Args:
       colormap: a colour map or its name, for maps that are summed over the colour channels.
@@ -129,19 +127,19 @@ class Painter:
             pixel is drawn, from -FULL to FULL.
           scale: the relevance that has full strength in this map.
           box: the explained region in the picture.
-          inner: where that region lies in the map.
+          inner: the box of that region in the map.
         """
         shown = intensity(strength, inner, scale / self._scale(scale))
         return coloured(shown, self._colormap, self._opacity, box)
 
 
 def lay_over(picture: np.ndarray, overlay: Overlay, style: str = "heat") -> np.ndarray:
-    """A copy of the picture with the overlay over its region, which is outlined faintly.
+    """A copy of the picture with the overlay on it. The region gets a faint outline.
 
     Args:
       picture: uint8 [H, W, 3] RGB.
       overlay: made for pictures of this size.
-      style: "heat", or "contour": lines at LEVELS of the smoothed map's strongest place.
+      style: "heat", or "contour": lines at LEVELS of the smoothed map.
     """
     result = picture.copy()
     lay_into(result, overlay, style)

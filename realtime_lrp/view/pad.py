@@ -3,8 +3,8 @@
 import cv2
 import numpy as np
 
+from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.hud import DIM, WARNING
-from realtime_lrp.view.scene import Box
 from realtime_lrp.view.text import WHITE, darken, draw_text, text_width
 
 ROWS = (

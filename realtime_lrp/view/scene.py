@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 import cv2
 import numpy as np
 
+from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.colormaps import by_sign
 from realtime_lrp.view.follow import Follower
 from realtime_lrp.view.hud import Block, column_width, draw_column, draw_notice, figure_size
-from realtime_lrp.view.overlay import Box, Overlay, coloured, lay_into
+from realtime_lrp.view.overlay import Overlay, coloured, lay_into
 from realtime_lrp.view.text import darken, draw_text, fitted
 
 BACKGROUND = 24

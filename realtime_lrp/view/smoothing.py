@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from realtime_lrp.view.overlay import SMOOTHING, Box, Scale, intensity
+from realtime_lrp.system.geometry import Box
+from realtime_lrp.view.overlay import SMOOTHING, Scale, intensity
 
 
 class MapSmoother:

@@ -1,4 +1,4 @@
-"""Text on a picture, readable on any background; OpenCV's own fonts, any script."""
+"""Draws text that can be read on any picture, in any script, with the fonts of OpenCV."""
 
 import re
 import unicodedata
@@ -10,26 +10,26 @@ import numpy as np
 WHITE = (255, 255, 255)
 _CLOSING = "\\u3001\\u3002\\u300d\\u300f\\uff01\\uff09\\uff0c\\uff1a\\uff1b\\uff1f\\u2026"
 _PIECES = re.compile(rf"[^\S\xa0]+|[\u2e80-\uffff][{_CLOSING}]*|(?:[^\s\u2e80-\uffff]|\xa0)+")
-"""What stays together in a line: words, and letters that are words with the marks behind them."""
+"""What is never broken: words, and East Asian letters with the punctuation after them."""
 
 SHADE = 0.45
-"""How bright the picture stays under text."""
+"""Brightness of the picture under text."""
 
 
 def text_size(rows: int) -> int:
-    """Pixels of a line of text on a picture of so many rows."""
+    """The size of letters on a picture of this height, in pixels."""
     return max(11, round(rows / 26))
 
 
 def draw_lines(
     picture: np.ndarray, lines: Sequence[str], box: tuple[int, int, int, int], bottom: bool
 ) -> None:
-    """Draws lines in white on a darkened strip at the top or bottom of a box, in place.
+    """Draws white lines on a dark strip at the top or bottom of a box, in place.
 
     Args:
       picture: uint8 [H, W, 3] RGB.
       lines: the text, top to bottom.
-      box: x0, y0, x1, y1 of the region that holds the text.
+      box: the region that gets the text.
       bottom: whether the strip lies at the bottom edge of the box.
     """
     if not lines:
@@ -46,7 +46,7 @@ def draw_lines(
 
 
 def darken(picture: np.ndarray, box: tuple[int, int, int, int], shade: float = SHADE) -> None:
-    """Darkens a box x0, y0, x1, y1 in place, so that text on it can be read."""
+    """Darkens a box in place, so that text on it can be read."""
     x0, y0, x1, y1 = box
     part = picture[max(0, y0) : y1, max(0, x0) : x1]
     if part.size:
@@ -60,18 +60,18 @@ def draw_text(
     size: int,
     colour: tuple[int, int, int] = WHITE,
 ) -> None:
-    """Draws a line whose baseline begins at `origin` (x, y), `size` pixels high, in place."""
+    """Draws a line `size` pixels high, its baseline starting at `origin` (x, y), in place."""
     cv2.putText(picture, _drawable(text), origin, colour, _font_for(text), size, 500)
 
 
 def text_width(text: str, size: int) -> int:
-    """How many pixels wide a line is."""
+    """The width of a line, in pixels."""
     box = cv2.getTextSize((0, 0), _drawable(text), (0, 0), _font_for(text), size, 500)
     return box[2] if text else 0
 
 
 def wrapped(text: str, width: int, size: int) -> list[str]:
-    """A text in lines of at most so many pixels; scripts without spaces break between letters."""
+    """A text in lines of at most `width` pixels. Scripts without spaces break between letters."""
     lines = [""]
     for piece in _PIECES.findall(text):
         longer = lines[-1] + piece
@@ -83,7 +83,7 @@ def wrapped(text: str, width: int, size: int) -> list[str]:
 
 
 def fitted(text: str, width: int, size: int) -> str:
-    """A line cut so that it is at most so many pixels wide, with a sign that it was."""
+    """A line, cut to at most `width` pixels; a cut line ends with an ellipsis."""
     if text_width(text, size) <= width:
         return text
     fits, too_long = 0, len(text)
@@ -97,21 +97,21 @@ def fitted(text: str, width: int, size: int) -> str:
 
 
 def _drawable(text: str) -> str:
-    """Without halves of surrogate pairs, from names that are not UTF-8: they end the process."""
+    """The text without halves of surrogate pairs (names that are not UTF-8): OpenCV crashes."""
     return text.encode("utf-8", "replace").decode()
 
 
 def undrawable(text: str) -> str:
-    """The characters of a text that its font cannot draw, each once, in their order."""
+    """The characters of a text that its font cannot draw, each once, in order."""
     font = _font_for(text)
     missing = _drawn("\uffff", font)
     return "".join(c for c in dict.fromkeys(text) if not _has(font, c, missing))
 
 
 def _has(font: "cv2.FontFace", letter: str, missing: np.ndarray) -> bool:
-    """Whether a font draws a letter: where it lacks one, OpenCV draws a question mark, or nothing.
+    """Whether a font has a letter. OpenCV draws a question mark or nothing where it has not.
 
-    Half of a surrogate pair is not even tried, it ends the process.
+    Halves of surrogate pairs are not tried: they crash OpenCV.
     """
     if unicodedata.category(letter) in ("Cc", "Cs"):
         return False

@@ -15,8 +15,8 @@ from realtime_lrp.commands.kiosk.screen import ScreenArtist, ScreenContent
 from realtime_lrp.config import Config
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.viewer.drawing import MapDrawer
+from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.colormaps import by_sign
-from realtime_lrp.view.exhibit import Box
 from realtime_lrp.view.scene import ExplainedPicture, Look
 from realtime_lrp.view.text import undrawable
 

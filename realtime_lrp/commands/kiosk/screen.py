@@ -11,9 +11,9 @@ import numpy as np
 from realtime_lrp.commands.kiosk.captions import Captions, with_seconds
 from realtime_lrp.commands.kiosk.lock import ExitLock
 from realtime_lrp.commands.kiosk.restarts import Fault
+from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.exhibit import (
     BACKGROUND,
-    Box,
     Page,
     PageArtist,
     draw_card,

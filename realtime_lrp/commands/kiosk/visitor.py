@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from realtime_lrp.realtime.explaining import ExplainedFrame
-from realtime_lrp.view.exhibit import Box
+from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.window.window import Mouse
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""The window on the screen: OpenCV's, the whole screen, and what X11 is asked."""
+"""Windows: OpenCV's, one that fills the screen, and requests to an X11 desktop."""

@@ -1,7 +1,6 @@
-"""What an X11 desktop is asked for around a window: the whole screen, no pointer, no screen saver.
+"""Requests to an X11 desktop: full screen, no pointer, no screen saver.
 
-It goes through a connection of its own. Where that cannot be made, as on other systems, nothing
-is asked for.
+They go through a connection of their own. Without X11, as on other systems, nothing is requested.
 """
 
 import contextlib
@@ -27,13 +26,13 @@ INHIBIT = (
     "systemd-inhibit", "--what=idle:sleep", "--who=realtime-lrp", "--why=exhibit", "--mode=block",
     "cat",
 )  # fmt: skip
-"""Keeps the session awake until its standard input ends, thus until the program does."""
+"""Keeps the session awake until its standard input closes, which is when this program ends."""
 
 WHEEL = (4, 5, 6, 7)
-"""The buttons that X11 makes of wheels."""
+"""The button numbers of mouse wheels in X11."""
 
 ADD, PAGER = 1, 2
-"""Words of the window managers: what to do with a state, and who asks."""
+"""Numbers of the window manager protocol: set a window's state; the request comes from a pager."""
 
 log = logging.getLogger(__name__)
 
@@ -41,9 +40,9 @@ T = TypeVar("T")
 
 
 class Desktop:
-    """Holds a window of this program on the screen, and the screen awake.
+    """Keeps a window of this program on the screen, and the screen awake.
 
-    Made before the window is: it lets Qt hear wheels as buttons, so that they can be kept from it.
+    Create it before the window: Qt then receives wheels as buttons, which can be withheld from it.
 
     Args:
       title: the window's title.
@@ -60,33 +59,33 @@ class Desktop:
         self._held: Window | None = None
 
     def hold(self) -> bool:
-        """Puts everything right that may have gone wrong; cheap enough for each second.
+        """Restores everything; cheap enough to be called once a second.
 
-        The window is brought to the front, over the whole screen and into the focus, the pointer
-        stays hidden, the wheel without effect, screen saver and energy saving off.
+        The window comes to the front, fills the screen and has the focus. The pointer is hidden,
+        the wheel has no effect, screen saver and energy saving are off.
 
         Returns:
-          False where X11 is there and the window is not.
+          False where X11 works and there is no such window.
         """
         if Display is None:
             return True
         self._look_after_inhibitor()
-        return self._tried(self._hold, otherwise=True)
+        return self._try(self._hold, otherwise=True)
 
     def shows(self, grey: int) -> bool:
-        """Whether the middle of the window has this grey, 0 to 255; True where X11 is not there."""
+        """Whether the middle of the window has this grey, 0 to 255; True without X11."""
         window = self._held
         if not window:
             return True
-        return self._tried(lambda: _pixel(window) == bytes([grey] * 3), otherwise=False)
+        return self._try(lambda: _pixel(window) == bytes([grey] * 3), otherwise=False)
 
-    def show_anew(self) -> None:
-        """Takes the window from the screen and puts it there again."""
+    def map_again(self) -> None:
+        """Takes the window off the screen and puts it back."""
         if window := self._held:
-            self._tried(lambda: (window.unmap(), window.map()), otherwise=None)
+            self._try(lambda: (window.unmap(), window.map()), otherwise=None)
 
     def close(self) -> None:
-        """Gives the desktop back as it was."""
+        """Restores the desktop as it was before."""
         if display := self._display:
             with contextlib.suppress(Exception):
                 if self._saver:
@@ -99,11 +98,11 @@ class Desktop:
             self._inhibitor.communicate()
             self._inhibitor = None
 
-    def _tried(self, act: Callable[[], T], otherwise: T) -> T:
-        """What an act gives; where the display does not play along, `otherwise`."""
+    def _try(self, request: Callable[[], T], otherwise: T) -> T:
+        """The result of a request; `otherwise` where it fails."""
         try:
-            return act()
-        except XError as error:  # what was asked about has just gone
+            return request()
+        except XError as error:  # the window has just gone
             log.debug("%s", error)
         except Exception as error:
             log.debug("the connection to the display is lost: %s", error)
@@ -112,12 +111,12 @@ class Desktop:
 
     @property
     def _connection(self) -> "Display":
-        """The connection; it is made where there is none."""
+        """The connection; made when it is first needed."""
         self._display = self._display or _connected()
         return self._display
 
     def _leave(self) -> None:
-        """Lets the connection go: the pointer is shown again."""
+        """Closes the connection; the pointer is visible again."""
         if self._display:
             with contextlib.suppress(Exception):
                 self._display.close()
@@ -148,7 +147,7 @@ class Desktop:
 
     def _hold(self) -> bool:
         display = self._connection
-        while display.pending_events():  # the wheel's
+        while display.pending_events():  # those of the wheel
             display.next_event()
         self._keep_awake()
         managed = self._managed()
@@ -168,7 +167,7 @@ class Desktop:
         return True
 
     def _place(self, window: "Window") -> None:
-        """Does without a window manager what one would do."""
+        """Places the window where there is no window manager to do it."""
         screen = self._connection.screen().root.get_geometry()
         size = {"width": screen.width, "height": screen.height, "border_width": 0}
         window.map()
@@ -187,12 +186,12 @@ class Desktop:
             root.send_event(message, X.SubstructureRedirectMask | X.SubstructureNotifyMask)
 
     def _managed(self) -> "list[Window] | None":
-        """The windows that a window manager looks after; None where there is no such manager."""
+        """The windows of the window manager; None where there is no window manager."""
         root = self._connection.screen().root
         sign = self._value(root, "_NET_SUPPORTING_WM_CHECK")
         if not sign:
             return None
-        try:  # what a manager that has died said of itself stays
+        try:  # this property outlives a window manager that died
             self._opened(sign[0]).get_geometry()
         except XError:
             return None
@@ -225,7 +224,7 @@ def _pixel(window: "Window") -> bytes:
 
 
 def _connected() -> "Display":
-    """A connection that hides the pointer for as long as it lasts."""
+    """A connection that hides the pointer while it is open."""
     with contextlib.redirect_stdout(io.StringIO()):  # where it warns about a missing .Xauthority
         display = Display()
     display.set_error_handler(lambda error, request: None)

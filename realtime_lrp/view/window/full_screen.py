@@ -1,4 +1,4 @@
-"""The window of an exhibit: it fills the screen, and what happens to it is put right."""
+"""The window of an exhibit: it fills the screen and comes back whatever is done to it."""
 
 import logging
 import time
@@ -11,14 +11,13 @@ from realtime_lrp.view.window.desktop import Desktop
 from realtime_lrp.view.window.window import SIZE, TITLE, Window, require_display
 
 TEND_S = 0.75
-"""How often it is looked whether the window is where it belongs; a lost one is back in 1 s."""
+"""How often the window is checked. A lost window is back within 1 s."""
 
-APPEARING_S = 1.5
-AGAIN_S = 0.3
-"""How long is waited at most until an opened window shows a picture, and until it is shown anew."""
+APPEARING_S, AGAIN_S = 1.5, 0.3
+"""Maximum wait for a new window's first picture, and the pause between two tries to map it."""
 
 PROBE = np.full((*SIZE, 3), 16, np.uint8)
-"""The first picture; its colour is looked for on the screen."""
+"""The first picture. Its colour on the screen proves that the window shows pictures."""
 
 WHEEL = (cv2.EVENT_MOUSEWHEEL, cv2.EVENT_MOUSEHWHEEL)
 
@@ -28,10 +27,10 @@ log = logging.getLogger(__name__)
 class FullScreen(Window):
     """A window that fills the screen, shows no pointer, and cannot be closed, moved or zoomed.
 
-    Until it covers the screen, `size` is that of the window.
+    `size` is that of the window until it covers the screen.
 
     Attributes:
-      reopened: how often it had to be opened again.
+      reopened: how often the window was opened again.
 
     Raises:
       UnavailableError: there is no display.
@@ -51,10 +50,10 @@ class FullScreen(Window):
         self._due = time.monotonic() + TEND_S
 
     def _appear(self) -> bool:
-        """Waits until the window shows its first picture; whether it is there.
+        """Waits until the window shows its first picture; returns whether it exists.
 
-        Without a window manager Qt sometimes misses that its window is on the screen, and then
-        never draws: showing the window anew is what helps.
+        Without a window manager Qt sometimes misses that its window is on the screen and never
+        draws. Mapping the window again helps.
         """
         begin = shown = time.monotonic()
         while not (there := self._desktop.hold()) or not self._desktop.shows(int(PROBE[0, 0, 0])):
@@ -62,22 +61,22 @@ class FullScreen(Window):
             if now > begin + APPEARING_S:
                 break
             if there and now > shown + AGAIN_S:
-                log.info("the window stayed empty and is shown anew")
-                self._desktop.show_anew()
+                log.info("the window stayed empty and is mapped again")
+                self._desktop.map_again()
                 shown = now
             cv2.imshow(TITLE, PROBE)
             cv2.waitKey(10)
         return there
 
     def show(self, picture: np.ndarray) -> None:
-        if self.closed:  # showing would open it without its properties
+        if self.closed:  # cv2.imshow would open it without its properties
             self._reopen("closed")
         super().show(picture)
 
     def tend(self) -> None:
-        """Puts right what happened to the window and to the desktop around it.
+        """Restores the window and the desktop around it.
 
-        To be called after each picture; what costs time is done once a second.
+        Call it after each picture. What takes time is done about once a second.
         """
         if self.closed:
             self._reopen("closed")
@@ -104,5 +103,5 @@ class FullScreen(Window):
         self.reopened += 1
 
     def _on_mouse(self, event: int, x: int, y: int, flags: int, _: object) -> None:
-        self._zoomed = self._zoomed or event in WHEEL  # Qt zooms by itself, and nothing undoes it
+        self._zoomed = self._zoomed or event in WHEEL  # only a new window undoes it
         super()._on_mouse(event, x, y, flags, _)

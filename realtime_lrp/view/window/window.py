@@ -1,4 +1,4 @@
-"""The window. Every call here belongs on the main thread: elsewhere OpenCV fails silently."""
+"""The window. Call it on the main thread only: on others OpenCV fails silently."""
 
 import ctypes
 import ctypes.util
@@ -11,14 +11,15 @@ import cv2
 import numpy as np
 
 from realtime_lrp.errors import UnavailableError
+from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.keys import name_of
 
 TITLE = "realtime_lrp"
 SIZE = (720, 1280)
-"""Rows and columns of a window when it opens."""
+"""Rows and columns of a new window."""
 
-SMALLEST, LARGEST = 240, 4096
-"""Pixels: the canvas of a window is within this, whatever the window's size."""
+MIN_CANVAS, MAX_CANVAS = 240, 4096
+"""Limits of the canvas's sides in pixels, whatever the size of the window."""
 
 
 @dataclass(frozen=True)
@@ -27,25 +28,25 @@ class Mouse:
 
     Attributes:
       x, y: pixels of the canvas.
-      button: "left" or "right"; "" when it was let go.
+      button: "left" or "right"; "" on release.
     """
 
     x: int
     y: int
     button: str
 
-    def over(self, places: Mapping[str, tuple[int, int, int, int]]) -> str:
-        """The name of the box x0, y0, x1, y1 that it is in, "" for none."""
-        for name, (x0, y0, x1, y1) in places.items():
+    def over(self, boxes: Mapping[str, Box]) -> str:
+        """The name of the box that the mouse is in, "" for none."""
+        for name, (x0, y0, x1, y1) in boxes.items():
             if x0 <= self.x < x1 and y0 <= self.y < y1:
                 return name
         return ""
 
 
 def display_reachable() -> bool:
-    """Whether a window can be opened here.
+    """Whether a window can be opened.
 
-    OpenCV aborts the whole process where the X server cannot be reached, so this is asked first.
+    To be checked first: OpenCV aborts the process where the X server cannot be reached.
     """
     if sys.platform != "linux":
         return True
@@ -64,10 +65,10 @@ def display_reachable() -> bool:
 
 
 def require_display() -> None:
-    """Refuses to go on without a display.
+    """Refuses to continue without a display.
 
     Raises:
-      UnavailableError: there is none.
+      UnavailableError: there is no display.
     """
     if not display_reachable():
         raise UnavailableError(
@@ -77,7 +78,7 @@ def require_display() -> None:
 
 
 class Window:
-    """A window that shows pictures and hears keys and the mouse.
+    """A window that shows pictures and collects keys and mouse events.
 
     Raises:
       UnavailableError: there is no display.
@@ -90,43 +91,43 @@ class Window:
         self._open()
 
     def _open(self) -> None:
-        os.environ.setdefault("QT_LOGGING_RULES", "default.warning=false")  # on fonts of its own
+        os.environ.setdefault("QT_LOGGING_RULES", "default.warning=false")  # about its own fonts
         cv2.namedWindow(TITLE, cv2.WINDOW_NORMAL | cv2.WINDOW_FREERATIO | cv2.WINDOW_GUI_NORMAL)
         cv2.resizeWindow(TITLE, SIZE[1], SIZE[0])
         cv2.setMouseCallback(TITLE, self._on_mouse)
         self._seen = False
 
     def show(self, picture: np.ndarray) -> None:
-        """Shows uint8 [H, W, 3] RGB, stretched where it has not the size of the canvas."""
+        """Shows uint8 [H, W, 3] RGB; a picture of another size than the canvas is stretched."""
         cv2.imshow(TITLE, cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
 
     @property
     def size(self) -> tuple[int, int]:
-        """Rows and columns of the canvas: those of the window."""
+        """Rows and columns of the canvas: those of the window, within the limits."""
         try:
             _, _, columns, rows = cv2.getWindowImageRect(TITLE)
         except cv2.error:
             return SIZE
         if rows <= 0 or columns <= 0:
             return SIZE
-        scale = min(1.0, LARGEST / max(rows, columns))
-        return max(round(rows * scale), SMALLEST), max(round(columns * scale), SMALLEST)
+        scale = min(1.0, MAX_CANVAS / max(rows, columns))
+        return max(round(rows * scale), MIN_CANVAS), max(round(columns * scale), MIN_CANVAS)
 
     def events(self) -> list[str | Mouse]:
-        """Handles what happened: key names (see `keys`) and the mouse, oldest first."""
+        """What happened since the last call, oldest first: key names (see `keys`) and the mouse."""
         key = name_of(cv2.waitKeyEx(1))
         happened, self._events = self._events, []
         return [*happened, key] if key else happened
 
     @property
     def closed(self) -> bool:
-        """Whether the user has closed it."""
+        """Whether the user closed it."""
         visible = self._visible()
         self._seen = self._seen or visible
         return self._seen and not visible
 
     def toggle_full_screen(self) -> None:
-        """Goes over to the full screen, or back."""
+        """Fills the screen, or goes back to a window."""
         self._full_screen = not self._full_screen
         how = cv2.WINDOW_FULLSCREEN if self._full_screen else cv2.WINDOW_NORMAL
         cv2.setWindowProperty(TITLE, cv2.WND_PROP_FULLSCREEN, how)
@@ -143,7 +144,7 @@ class Window:
             self._events.append(Mouse(x, y, "right"))
 
     def close(self) -> None:
-        """Takes the window away."""
+        """Closes the window."""
         cv2.destroyAllWindows()
         cv2.waitKey(1)
 

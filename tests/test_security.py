@@ -249,7 +249,7 @@ def watch(event, words):
     if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
         inside = words[0].family.name == "AF_UNIX"
     else:
-        inside = event not in ("socket.getaddrinfo", "socket.gethostbyname", "urllib.MapRequest")
+        inside = event not in ("socket.getaddrinfo", "socket.gethostbyname", "urllib.Request")
     if not inside:
         with open(os.environ["WATCHED"], "a") as file:
             print(event, words, file=file)

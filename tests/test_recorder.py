@@ -283,7 +283,7 @@ def test_a_film_that_is_not_whole_is_found_out(tmp_path, ending):
     verify(film, 90, 89 / 30)
     with pytest.raises(TransferError, match="ends after"):
         verify(film, 90, 91 / 30)
-    with pytest.raises(TransferError, match="holds 90 frames instead of 91"):
+    with pytest.raises(TransferError, match="has 90 frames instead of 91"):
         verify(film, 91, None if ending == ".mkv" else 89 / 30)
     os.truncate(film, film.stat().st_size * 2 // 3)
     with pytest.raises(TransferError):

@@ -360,7 +360,7 @@ def test_a_link_in_a_folder_does_not_lead_out_of_it(tmp_path, exists):
         outside.write_text("precious")
     (folder / "p.mp4").symlink_to(outside)
     picture = media.write_picture(tmp_path / "p.png", media.plain())
-    with pytest.raises(OutputError, match="may lead anywhere"):
+    with pytest.raises(OutputError, match="may point anywhere"):
         outputs_for([picture], str(folder), ".mp4", (".mp4",), True)
 
 

@@ -210,9 +210,9 @@ def test_a_path_is_followed_to_its_device(driver, stop, tmp_path):
 def test_names_that_do_not_say_which_camera_are_refused(system, driver, stop, monkeypatch):
     """The message lists what there is."""
     listed = r"Cameras here: HD Pro Webcam C920 \(/dev/video0\), Integrated Webcam: front \(/dev/v"
-    with pytest.raises(UnavailableError, match=f"2 cameras can be called 'webcam'. {listed}"):
+    with pytest.raises(UnavailableError, match=f"2 cameras match 'webcam'. {listed}"):
         Camera("webcam", stop)
-    with pytest.raises(UnavailableError, match=f"No camera can be called 'c270'. {listed}"):
+    with pytest.raises(UnavailableError, match=f"No camera matches 'c270'. {listed}"):
         Camera("c270", stop)
     with pytest.raises(MissingInputError, match=f"(?s)'c270'.*no such file.*no camera.*{listed}"):
         open_source("c270", stop)

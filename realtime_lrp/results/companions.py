@@ -1,4 +1,4 @@
-"""What is made beside films and pictures: a line for each map, raw maps, a picture that sums up."""
+"""The files beside films and pictures: a line for each map, raw maps, a summary picture."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -19,7 +19,7 @@ from realtime_lrp.system.atomic import (
 
 @dataclass(frozen=True)
 class Companions:
-    """Where it goes; None is not made.
+    """The paths of these files; None if one is not wanted.
 
     Attributes:
       sidecar: JSON lines.
@@ -35,7 +35,7 @@ class Companions:
     def named_after(
         cls, target: Path, sidecar: bool, summary: bool, maps: Path | None
     ) -> "Companions":
-        """What is wanted beside a target; `maps` is the folder that gets a folder of raw maps."""
+        """The files beside an output; `maps` is the folder that gets a folder of raw maps."""
         return cls(
             target.with_suffix(".jsonl") if sidecar else None,
             target.with_suffix(".summary.png") if summary else None,
@@ -44,30 +44,30 @@ class Companions:
 
     @property
     def by_kind(self) -> dict[str, Path]:
-        """All that is made: what it is -> where it goes."""
+        """All wanted files: what it is -> path."""
         paths = {"sidecar": self.sidecar, "summary": self.summary, "maps": self.maps}
         return {kind: path for kind, path in paths.items() if path}
 
     @property
     def paths(self) -> list[Path]:
-        """All that is made."""
+        """All wanted files."""
         return list(self.by_kind.values())
 
     def check(self, replace: bool) -> None:
-        """Refuses what cannot be made, before any work is done.
+        """Refuses files that cannot be made, before any work is done.
 
         Raises:
-          OutputError: it cannot be made, is a link, or would have to be replaced.
+          OutputError: a file cannot be made, is a link, or would have to be replaced.
         """
-        for one in self.paths:
-            refuse_link(one)
-            if one is self.maps:
-                check_folder(one, replace, MAPS_PREFIX)
+        for path in self.paths:
+            refuse_link(path)
+            if path is self.maps:
+                check_folder(path, replace, MAPS_PREFIX)
             else:
-                check_output(one, replace)
+                check_output(path, replace)
 
     def open(self, stack: ExitStack, replace: bool) -> "OpenCompanions":
-        """What is written until the stack is closed, and appears under its names then."""
+        """Opens the files; they appear under their names when the stack is closed."""
         made = OpenCompanions()
         if self.sidecar:
             made.parts.append(stack.enter_context(atomic_file(self.sidecar, replace)))
@@ -82,11 +82,13 @@ class Companions:
 
 @dataclass
 class OpenCompanions:
-    """What is open for writing; None is not made.
+    """The files while they are written; None if one is not wanted.
 
     Attributes:
-      parts: what grows while maps come.
-      summary: where the picture goes at the end.
+      lines: the sidecar.
+      maps: the raw maps.
+      summary: where the summary picture is to be written.
+      parts: the unfinished files that grow with each map.
     """
 
     lines: JsonLines | None = None
@@ -96,15 +98,15 @@ class OpenCompanions:
 
     @property
     def wanted(self) -> bool:
-        """Whether anything is made."""
+        """Whether any file is wanted."""
         return bool(self.lines or self.maps or self.summary)
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """Writes a line."""
+        """Writes a line of the sidecar."""
         if self.lines:
             self.lines.write(dict(row))
 
     def keep(self, result: Result, name: int | str, seconds: float = 0.0) -> None:
-        """Keeps a raw map."""
+        """Saves a raw map."""
         if self.maps:
             self.maps.add(result, name, seconds)

@@ -12,23 +12,23 @@ from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import top_scores
 
 MAPS_PREFIX = "maps_"
-"""With this begins the name of every file of raw maps."""
+"""How the name of every file of raw maps begins."""
 
 CHUNK = 256
-"""How many maps a file holds."""
+"""Maximum number of maps in a file."""
 
 
 def map_record(engine: Engine, target: str, result: Result) -> dict[str, Any]:
-    """What is worth telling of a map.
+    """What a sidecar says of a map.
 
     Returns:
-      top5: label and probability, best first; target: what is explained; relevance_sum: the raw
-      map's; centre: [x, y] in pixels of the picture, where relevance lies on average, by its
-      amount whatever its sign; spread: pixels, the root of its mean squared distance from there.
-      Both are None where the map is zero everywhere.
+      top5: label and probability, best first; target: what is explained; relevance_sum: of the raw
+      map; centre: [x, y] in pixels of the picture, the mean position of absolute relevance; spread:
+      its root mean square distance from there, in pixels. The last two are None if the map is zero
+      everywhere.
     """
     relevance = result.relevance.sum(-1, dtype=np.float64)
-    centre, spread = _place(np.abs(relevance), result)
+    centre, spread = _centre_and_spread(np.abs(relevance), result)
     top = [
         {"label": name, "probability": round(p, 6)} for name, p in top_scores(engine, result.scores)
     ]
@@ -42,7 +42,7 @@ def map_record(engine: Engine, target: str, result: Result) -> dict[str, Any]:
 
 
 def raw_map_arrays(engine: Engine, target: str, result: Result) -> dict[str, Any]:
-    """What an .npz of one map holds.
+    """The arrays in an .npz file of one map.
 
     Returns:
       relevance: float32 [h, w, 3] at the network's input; scores: float32 [classes]; labels: the
@@ -57,7 +57,9 @@ def raw_map_arrays(engine: Engine, target: str, result: Result) -> dict[str, Any
     }
 
 
-def _place(weight: np.ndarray, result: Result) -> tuple[list[float] | None, float | None]:
+def _centre_and_spread(
+    weight: np.ndarray, result: Result
+) -> tuple[list[float] | None, float | None]:
     x0, y0, x1, y1 = result.region.inner
     left, top, right, bottom = result.region.box
     weight = weight[y0:y1, x0:x1]
@@ -69,11 +71,11 @@ def _place(weight: np.ndarray, result: Result) -> tuple[list[float] | None, floa
     of_rows, of_columns = weight.sum(1) / total, weight.sum(0) / total
     centre = [float(of_columns @ x), float(of_rows @ y)]
     squares = of_columns @ (x - centre[0]) ** 2 + of_rows @ (y - centre[1]) ** 2
-    return [round(one, 2) for one in centre], round(float(np.sqrt(squares)), 2)
+    return [round(value, 2) for value in centre], round(float(np.sqrt(squares)), 2)
 
 
 class JsonLines:
-    """A file of JSON lines."""
+    """Writes a file of JSON lines."""
 
     def __init__(self, path: Path):
         self._file = path.open("w", encoding="utf-8", errors="backslashreplace")
@@ -90,15 +92,15 @@ class JsonLines:
 
 
 class RawMaps:
-    """A folder of raw maps, summed over the channels, `CHUNK` to a file.
+    """Writes a folder of raw maps, summed over the channels, `CHUNK` to a file.
 
-    Each .npz holds: relevance, float16 [n, h, w], the map at the network's input divided by its
-    scale; scale, float32 [n], powers of two, because raw relevance is too small for float16; names,
-    the frame's number or the picture's file; times, seconds (0 for pictures); box, [n, 4], the
-    region of the picture: x0, y0, x1, y1.
+    Each .npz file holds: relevance, float16 [n, h, w], the maps at the network's input divided by
+    their scale; scale, float32 [n], powers of two, because raw relevance is too small for float16;
+    names, frame numbers or file names; times, seconds (0 for pictures); box, [n, 4], the region of
+    the picture: x0, y0, x1, y1.
 
     Args:
-      folder: exists.
+      folder: must exist.
     """
 
     def __init__(self, folder: Path):

@@ -1,4 +1,4 @@
-"""A picture that sums up a recording or a folder: small frames, probabilities and relevance."""
+"""Draws the summary of a recording or a folder: small frames, probabilities and relevance."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -9,20 +9,20 @@ import numpy as np
 
 COLUMNS = 4
 LABELS = 5
-"""How many labels get a line of their own: those that are ever the likeliest."""
+"""How many labels get a line: those with the highest probability anywhere."""
 
 Figure = Any
 
 
 class Timeline:
-    """The figures of explained frames in their order; of many every other, again and again.
+    """Probabilities and relevance of explained frames, thinned out if there are too many.
 
     Args:
-      unit: of the axis along which they come.
-      style: "-" joins what follows on each other, "o" shows each by itself.
+      unit: label of the horizontal axis.
+      style: "-" joins successive frames by a line, "o" draws a dot for each.
 
     Attributes:
-      most: how many are kept at most.
+      most: maximum number of frames.
     """
 
     most = 20_000
@@ -33,7 +33,7 @@ class Timeline:
         self._step, self._count = 1, 0
 
     def add(self, at: float, row: Mapping[str, Any]) -> None:
-        """Takes what `described` says of a frame, and where it stands."""
+        """Adds a frame: its position on the axis, and its `map_record`."""
         if self._count % self._step == 0:
             top = {one["label"]: one["probability"] for one in row["top5"]}
             self._rows.append((at, top, row["relevance_sum"]))
@@ -42,8 +42,8 @@ class Timeline:
         self._count += 1
 
     def draw(self, probabilities: Figure, relevance: Figure) -> None:
-        """Draws into two pairs of axes."""
-        places = [at for at, _, _ in self._rows]
+        """Draws into two axes."""
+        positions = [at for at, _, _ in self._rows]
         highest: dict[str, float] = {}
         for _, top, _ in self._rows:
             for label, share in top.items():
@@ -51,7 +51,7 @@ class Timeline:
         for label in sorted(highest, key=lambda name: highest[name], reverse=True)[:LABELS]:
             shares = [top.get(label, np.nan) for _, top, _ in self._rows]
             probabilities.plot(
-                places, shares, self._style, label=label.replace("_", " "), linewidth=1.2
+                positions, shares, self._style, label=label.replace("_", " "), linewidth=1.2
             )
         largest = max(highest.values())
         probabilities.set(ylabel="probability", ylim=(0, min(1.02, 1.1 * largest + 0.02)))
@@ -59,7 +59,11 @@ class Timeline:
         for text in legend.get_texts():
             text.set_parse_math(False)
         relevance.plot(
-            places, [total for _, _, total in self._rows], self._style, color="black", linewidth=1.0
+            positions,
+            [total for _, _, total in self._rows],
+            self._style,
+            color="black",
+            linewidth=1.0,
         )
         relevance.set(ylabel="sum of relevance", xlabel=self._unit)
         for axes in (probabilities, relevance):
@@ -76,14 +80,14 @@ def write_summary(
     timeline: Timeline,
     most: int = 12,
 ) -> None:
-    """Writes a PNG: small pictures in rows of 4, below them the timeline.
+    """Writes a PNG: small pictures in rows of `COLUMNS`, below them the timeline.
 
     Args:
       path: the file.
-      title: stands at the top.
+      title: the text at the top.
       thumbnails: (caption, uint8 [h, w, 3] RGB).
       timeline: of the same pictures.
-      most: how many of the thumbnails are shown at most, evenly chosen.
+      most: maximum number of thumbnails; more are thinned out evenly.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -104,10 +108,10 @@ def write_summary(
         axes.set_title(_drawable(caption), fontsize=9, parse_math=False)
     timeline.draw(*lines.subplots(2, 1, sharex=True))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a letter that the font lacks
+        warnings.simplefilter("ignore")  # letters that the font lacks
         figure.savefig(path, format="png")
 
 
 def _drawable(text: str) -> str:
-    """The text; names of files may hold what is no letter."""
+    """The text with escapes for what cannot be drawn, which file names may hold."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""Files and folders that appear under their names complete or not at all."""
+"""Files and folders that appear complete or not at all."""
 
 import errno
 import glob
@@ -10,15 +10,15 @@ from pathlib import Path
 
 from realtime_lrp.errors import OutputError, TransferError, masked
 
-NOT_TO_BE_MADE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENAMETOOLONG)
-"""Why a file cannot be made, whatever room there is."""
+CANNOT_CREATE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENAMETOOLONG)
+"""Error numbers that mean that a file cannot be created, as opposed to a failed write."""
 
 
 def check_output(target: Path, overwrite: bool) -> None:
-    """Refuses a target that cannot be made, before any work is done.
+    """Refuses an output that cannot be made, before any work is done.
 
     Raises:
-      OutputError: no such folder, a folder of that name, exists already, or not writable.
+      OutputError: its folder is missing or not writable, or its name is taken.
     """
     folder = target.parent
     try:
@@ -30,7 +30,7 @@ def check_output(target: Path, overwrite: bool) -> None:
     except RuntimeError:
         raise OutputError(f"{str(target)!r} is a link that leads back to itself.") from None
     if not there:
-        shown = Path(masked(str(target)))  # somebody may have given an address
+        shown = Path(masked(str(target)))  # it may be a URL with a password
         raise OutputError(f"There is no folder {str(shown.parent)!r} to write {shown.name!r} into.")
     if is_folder:
         raise OutputError(f"{str(target)!r} is a folder. Expected the name of a file.")
@@ -47,24 +47,24 @@ def _exists(target: Path) -> OutputError:
 
 
 def refuse_link(path: Path) -> None:
-    """Refuses a link in the place of a file whose name the user has not written.
+    """Refuses a link in place of a file whose name the user has not typed.
 
     Raises:
-      OutputError: it is a link.
+      OutputError: the path is a link.
     """
     if path.is_symlink():
-        raise OutputError(f"{str(path)!r} is a link, which may lead anywhere. Remove it.")
+        raise OutputError(f"{str(path)!r} is a link, which may point anywhere. Remove it.")
 
 
 @contextmanager
 def atomic_file(target: Path, overwrite: bool = False) -> Iterator[Path]:
-    """Lends the path `target.PID.part`; renames it to `target` on success, else removes it.
+    """Yields the path `target.PID.part`; renames it to `target` on success, else removes it.
 
-    A link is followed: the file that it names is replaced.
+    If `target` is a link, the file that it points to is replaced.
 
     Raises:
       OutputError: the target cannot be made.
-      TransferError: the disk is full or a write failed.
+      TransferError: the disk is full, or a write failed.
     """
     check_output(target, overwrite)
     target = target.resolve()
@@ -81,7 +81,7 @@ def atomic_file(target: Path, overwrite: bool = False) -> Iterator[Path]:
 
 
 def _failed(target: Path, error: OSError) -> OutputError | TransferError:
-    if error.errno in NOT_TO_BE_MADE:
+    if error.errno in CANNOT_CREATE:
         return OutputError(f"{str(target)!r} cannot be written ({error.strerror}).")
     return TransferError(
         f"Writing {str(target)!r} failed ({error.strerror or error}). "
@@ -90,15 +90,15 @@ def _failed(target: Path, error: OSError) -> OutputError | TransferError:
 
 
 def part_path(target: Path) -> Path:
-    """The name under which this process writes a target until it is whole."""
+    """The name under which this process writes a file until it is complete."""
     return target.with_name(f"{target.name}.{os.getpid()}.part")
 
 
 def publish(part: Path, target: Path, overwrite: bool) -> None:
-    """Renames a part that is whole, once it is on the disk.
+    """Renames a complete part, once it is on the disk.
 
     Raises:
-      OutputError: the target cannot be made; another job may have been faster.
+      OutputError: the target cannot be made; another process may have been faster.
       OSError: the disk is full or a write failed.
     """
     with part.open("r+b") as written:
@@ -108,27 +108,27 @@ def publish(part: Path, target: Path, overwrite: bool) -> None:
         os.replace(part, target)
         return
     try:
-        os.link(part, target)  # of two jobs that come here at once one fails
+        os.link(part, target)  # of two processes that get here at once, one fails
     except FileExistsError:
         raise _exists(target) from None
-    except OSError:  # a file system without links
+    except OSError:  # the file system has no links
         os.replace(part, target)
     else:
         part.unlink()
 
 
 def stale_parts(target: Path) -> list[Path]:
-    """The parts of a target that runs left which are no longer there."""
+    """Parts of a file that were left by processes that no longer run."""
     return stale_parts_in(target.parent, f"{glob.escape(target.name)}.*.part")
 
 
 def stale_parts_in(folder: Path, pattern: str) -> list[Path]:
-    """The parts in a folder, of names like a pattern, which belong to no process that runs."""
+    """Parts in a folder that match a pattern and belong to no running process."""
     return [part for part in folder.glob(pattern) if not _runs(part.name.split(".")[-2])]
 
 
 def _runs(number: str) -> bool:
-    """Whether there is a process of that number; one that cannot be asked counts as there."""
+    """Whether there is a process with this number; if in doubt, yes."""
     if os.name != "posix" or not number.isdecimal():
         return True
     try:
@@ -142,14 +142,14 @@ def _runs(number: str) -> bool:
 
 @contextmanager
 def atomic_folder(target: str | os.PathLike[str], overwrite: bool, mark: str) -> Iterator[Path]:
-    """Lends the folder `target.PID.part`; renames it to `target` on success, else removes it.
+    """Yields the folder `target.PID.part`; renames it to `target` on success, else removes it.
 
-    The folder that holds them is made where there is none.
+    The folder around them is made if it is missing.
 
     Args:
       target: the final name.
-      overwrite: whether a folder of that name is replaced.
-      mark: what stands in the name of each of its files; a folder with another file is refused.
+      overwrite: whether an existing folder is replaced.
+      mark: text in the name of each of its files; a folder with any other file is not replaced.
 
     Raises:
       OutputError: the folder cannot be made, or exists.
@@ -168,14 +168,14 @@ def atomic_folder(target: str | os.PathLike[str], overwrite: bool, mark: str) ->
         ) from None
     try:
         yield part
-        check_folder(target, overwrite, mark)  # another job may have been faster
+        check_folder(target, overwrite, mark)  # another process may have been faster
         _move_folder(part, target, overwrite)
     except OSError as error:
         raise _failed(target, error) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
         if new:
-            with suppress(OSError):  # what holds a run stays
+            with suppress(OSError):  # unless there is something else in it
                 parent.rmdir()
 
 
@@ -184,11 +184,11 @@ def check_folder(target: Path, overwrite: bool, mark: str) -> None:
 
     Args:
       target: the folder.
-      overwrite: whether one of that name may be replaced.
-      mark: what stands in the name of each of its files.
+      overwrite: whether it may be replaced.
+      mark: text in the name of each of its files.
 
     Raises:
-      OutputError: it exists, or holds another file.
+      OutputError: it exists, or holds a file without the mark.
     """
     if not target.exists():
         return
@@ -213,7 +213,7 @@ def _move_folder(part: Path, target: Path, overwrite: bool) -> None:
             target.rename(old)
         part.rename(target)
     except OSError as error:
-        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):  # another job was faster
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):  # another process was faster
             raise _folder_exists(target) from None
         raise TransferError(f"{str(target)!r} cannot be made ({error.strerror}).") from error
     shutil.rmtree(old, ignore_errors=True)

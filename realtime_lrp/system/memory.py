@@ -1,8 +1,8 @@
-"""What the C library keeps of memory that was freed: little, so that months do not add up.
+"""Limits how much freed memory glibc keeps, so that a process can run for months.
 
-glibc gives threads arenas of their own, which it hardly ever gives back, and after a while takes
-pictures out of them too; what is freed then lies between what is still held. Other C libraries are
-left alone.
+glibc gives each thread its own arena and rarely returns its memory. After a while pictures come
+from these arenas too, and freed pictures lie between objects that are still in use. With other C
+libraries nothing is changed.
 """
 
 import ctypes
@@ -11,7 +11,7 @@ from functools import cache
 M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8
 ARENAS = 2
 LARGE = 512 << 10
-"""Bytes from which on memory comes from the system and goes back to it when it is freed."""
+"""Larger blocks, in bytes, come from the system and return to it when they are freed."""
 
 
 @cache
@@ -24,13 +24,13 @@ def _c_library() -> ctypes.CDLL | None:
 
 
 def keep_little() -> None:
-    """Limits what is kept from now on; to be called before threads are started."""
+    """Limits how much freed memory is kept; to be called before threads are started."""
     if library := _c_library():
         library.mallopt(M_ARENA_MAX, ARENAS)
         library.mallopt(M_MMAP_THRESHOLD, LARGE)
 
 
 def give_back() -> None:
-    """Gives freed memory back to the system."""
+    """Returns freed memory to the system."""
     if library := _c_library():
         library.malloc_trim(0)

@@ -1,4 +1,4 @@
-"""How far long work has come: bars for a person, JSON lines for a script, nothing into a pipe."""
+"""Shows the progress of long work: bars for a person, JSON lines for a script."""
 
 import json
 import logging
@@ -13,17 +13,17 @@ from rich.progress import Progress as Bars
 from realtime_lrp.errors import TransferError
 
 EVERY_S = 1.0
-"""Seconds between two JSON lines of one file."""
+"""Minimum time between two JSON lines of one file."""
 
 log = logging.getLogger(__name__)
 
 
 class Progress:
-    """Tells how far a batch of files is; a context that takes the bars away.
+    """Shows the progress of a batch of files; leaving the context removes the bars.
 
     Args:
       files: how many there are.
-      as_json: JSON lines on stdout instead of bars on stderr.
+      as_json: JSON lines on stdout instead of bars on stderr, which a pipe does not get.
     """
 
     def __init__(self, files: int, as_json: bool = False):
@@ -50,14 +50,14 @@ class Progress:
         self._bars.stop()
 
     def begin(self, name: str, frames: int) -> None:
-        """A file begins; `frames` 0 where nobody knows how many it has."""
+        """Begins a file; `frames` is 0 if their number is not known."""
         self._name, self._frames = name, frames
-        self._begun, self._told, self._count = time.monotonic(), 0.0, 0
+        self._begun, self._printed, self._count = time.monotonic(), 0.0, 0
         self._start = self._start or self._begun
         self._task = self._bars.add_task(name, total=frames or None, rate="", label="")
 
     def step(self, count: int, label: str) -> None:
-        """So many frames of the file are written, the newest says `label`."""
+        """Reports that `count` frames are written; `label` is the answer of the newest one."""
         now = time.monotonic()
         rate = count / max(now - self._begun, 1e-9)
         shown = f"{rate:.1f} frames/s"
@@ -69,16 +69,16 @@ class Progress:
                 self._batch, completed=self._done + part, rate=f"{overall:.1f} frames/s"
             )
         self._count = count
-        if self._json and now - self._told >= EVERY_S:
-            self._told = now
+        if self._json and now - self._printed >= EVERY_S:
+            self._printed = now
             left = (self._frames - count) / rate if self._frames and count else None
-            self._tell(
+            self._print(
                 "progress", frames=count, total=self._frames or None, fps=round(rate, 2),
                 seconds_left=None if left is None else round(max(left, 0.0), 1), label=label,
             )  # fmt: skip
 
     def end(self, event: str, name: str, **facts: Any) -> None:
-        """A file is done with: "done", "skipped" or "failed"."""
+        """Ends a file: `event` is "done", "skipped" or "failed"; `facts` go into the JSON line."""
         self._done += 1
         self._name = name
         if hasattr(self, "_task"):
@@ -88,9 +88,9 @@ class Progress:
         if self._batch is not None:
             self._bars.update(self._batch, completed=self._done)
         if self._json:
-            self._tell(event, **facts)
+            self._print(event, **facts)
 
-    def _tell(self, event: str, **facts: Any) -> None:
+    def _print(self, event: str, **facts: Any) -> None:
         row = {"event": event, "file": self._name, **facts}
         row |= {"file_number": min(self._done + (event == "progress"), self._files)}
         row |= {"files": self._files}
@@ -98,7 +98,7 @@ class Progress:
             sys.stdout.write(json.dumps(row) + "\n")
             sys.stdout.flush()
         except BrokenPipeError:
-            raise TransferError("Nobody reads the progress any more.") from None
+            raise TransferError("The progress cannot be written: the pipe was closed.") from None
 
 
 def _plain(text: str) -> TextColumn:

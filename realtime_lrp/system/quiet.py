@@ -1,4 +1,4 @@
-"""What libraries do past us: they print on standard error, they need a temporary folder."""
+"""Keeps libraries from disturbing: captures what they print, finds them a temporary folder."""
 
 import os
 import tempfile
@@ -10,13 +10,13 @@ _lock = threading.Lock()
 
 
 IN_MEMORY = "/dev/shm"
-"""Where Linux keeps files in memory."""
+"""Linux keeps the files of this folder in memory."""
 
 
 def ensure_temporary_folder() -> None:
-    """Where no folder for temporary files can be written, memory is taken: the disk may be full.
+    """Uses a folder in memory if no temporary folder is writable, for example on a full disk.
 
-    TensorFlow cannot be imported without one.
+    TensorFlow cannot be imported without a temporary folder.
     """
     try:
         tempfile.gettempdir()
@@ -27,9 +27,12 @@ def ensure_temporary_folder() -> None:
 
 @contextmanager
 def captured_stderr() -> Iterator[list[str]]:
-    """Holds back what is printed; yields a list that gets the lines once it has ended.
+    """Captures standard error, also that of C libraries.
 
-    Where there is no standard error stream, or no place to hold anything, nothing is held back.
+    If there is no standard error, or no file to capture it in, nothing is captured.
+
+    Yields:
+      A list that gets the lines at the end.
     """
     lines: list[str] = []
     with _lock:
@@ -38,24 +41,24 @@ def captured_stderr() -> Iterator[list[str]]:
         except OSError:
             yield lines
             return
-        held = None
+        captured = None
         with suppress(OSError):
-            held = _nameless()
-            os.dup2(held, 2)
+            captured = _nameless_file()
+            os.dup2(captured, 2)
         try:
             yield lines
         finally:
             os.dup2(stderr, 2)
             os.close(stderr)
-            if held is not None:
-                os.lseek(held, 0, os.SEEK_SET)
-                with os.fdopen(held, "rb") as file:
+            if captured is not None:
+                os.lseek(captured, 0, os.SEEK_SET)
+                with os.fdopen(captured, "rb") as file:
                     lines += file.read().decode(errors="replace").splitlines()
 
 
-def _nameless() -> int:
-    """A file without a name, in memory where the system can: the disk may be full."""
+def _nameless_file() -> int:
+    """A file without a name, in memory if possible: the disk may be full."""
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("held back")
+        return os.memfd_create("stderr")
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())

@@ -1,4 +1,4 @@
-"""Frames in, frames out: pictures, recorded files, live sources, files that appear complete.
+"""Reads and writes pictures and films: still pictures, recordings, live sources.
 
 Frames are uint8 [H, W, 3] RGB; BGR exists only inside functions that call OpenCV.
 No TensorFlow.

@@ -1,4 +1,4 @@
-"""Cameras of this machine, by number, path or name, and what they are asked for."""
+"""Cameras of this machine, by number, path or name, and their settings."""
 
 import logging
 import os
@@ -17,17 +17,17 @@ from realtime_lrp.video.source import Source
 
 LINUX = sys.platform.startswith("linux")
 SYSTEM = Path("/sys/class/video4linux")
-"""Where Linux tells of its cameras."""
+"""Where Linux lists its cameras."""
 
 BUFFERS = 2
-"""One that is filled while the other is decoded: with a single one every second frame is lost."""
+"""Of the driver: one is filled while the other is decoded. With one, every second frame is lost."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class CameraSettings:
-    """How a camera is to film; what is None is left to it.
+    """How a camera is to film; None leaves it to the camera.
 
     Attributes:
       size: (width, height) in pixels.
@@ -48,7 +48,7 @@ class CameraSettings:
         return ", ".join(word for word in words if word)
 
     def matches(self, given: "CameraSettings") -> bool:
-        """Whether a camera films so; what it does not tell counts as right."""
+        """Whether a camera films as these settings ask; what it does not say counts as right."""
         return (
             self.size in (None, given.size)
             and (not (self.fps and given.fps) or abs(self.fps - given.fps) < 0.5)
@@ -62,7 +62,7 @@ class Camera(Source):
     Args:
       device: its number, its path, or a part of its name.
       stop: ends every wait.
-      asked: how it is to film.
+      settings: how it is to film.
 
     Raises:
       UnavailableError: there is no such camera, or it cannot be opened.
@@ -71,10 +71,10 @@ class Camera(Source):
     steady = alive = True
 
     def __init__(
-        self, device: int | str, stop: threading.Event, asked: CameraSettings | None = None
+        self, device: int | str, stop: threading.Event, settings: CameraSettings | None = None
     ):
         super().__init__(stop)
-        self._name, self._asked = f"camera {device}", asked or CameraSettings()
+        self._name, self._settings = f"camera {device}", settings or CameraSettings()
         self._capture = cv2.VideoCapture()
         node = device if isinstance(device, int) else node_of(device)
         try:
@@ -84,39 +84,39 @@ class Camera(Source):
         if not opened:
             self._capture.release()
             raise _unavailable(device)
-        self._ask()
+        self._apply_settings()
         self.described = f"{self._name}, {self._given()}"
-        self._told = False
+        self._logged = False
 
     def read(self) -> np.ndarray | None:
         for _ in range(MOST_BAD_PACKETS):
             if not self._capture.grab():
                 return None
             picture = self._capture.retrieve()[1]
-            if picture is not None and picture.size:  # a damaged one is none
-                self._tell(picture.shape)
+            if picture is not None and picture.size:  # not a damaged one
+                self._log_once(picture.shape)
                 return cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
         return None
 
     def close(self) -> None:
         self._capture.release()
 
-    def _ask(self) -> None:
-        """In the order that drivers need: the sizes there are depend on the format."""
-        letters, (width, height) = self._asked.format, self._asked.size or (None, None)
-        asked = [
+    def _apply_settings(self) -> None:
+        """Sets them in the order that drivers need: the possible sizes depend on the format."""
+        letters, (width, height) = self._settings.format, self._settings.size or (None, None)
+        values = [
             (cv2.CAP_PROP_FOURCC, letters and cv2.VideoWriter.fourcc(*letters)),
             (cv2.CAP_PROP_FRAME_WIDTH, width),
             (cv2.CAP_PROP_FRAME_HEIGHT, height),
-            (cv2.CAP_PROP_FPS, self._asked.fps),
+            (cv2.CAP_PROP_FPS, self._settings.fps),
             (cv2.CAP_PROP_BUFFERSIZE, BUFFERS),
         ]
-        for name, value in asked:
+        for name, value in values:
             if value:
                 self._capture.set(name, value)
 
     def _given(self, shape: tuple[int, ...] | None = None) -> CameraSettings:
-        """How the camera films, as its driver says; the size of a picture is surer."""
+        """How the camera films according to its driver; the shape of a picture overrides that."""
         get = self._capture.get
         width, height = get(cv2.CAP_PROP_FRAME_WIDTH), get(cv2.CAP_PROP_FRAME_HEIGHT)
         size = (shape[1], shape[0]) if shape else (int(width), int(height))
@@ -126,15 +126,15 @@ class Camera(Source):
             size, max(0.0, get(cv2.CAP_PROP_FPS)), format_ if format_.isalnum() else None
         )
 
-    def _tell(self, shape: tuple[int, ...]) -> None:
-        """Logs, at the first picture, what was asked for and what came."""
-        if self._told:
+    def _log_once(self, shape: tuple[int, ...]) -> None:
+        """Logs, at the first picture, which settings were asked for and which the camera uses."""
+        if self._logged:
             return
-        self._told, given = True, self._given(shape)
+        self._logged, given = True, self._given(shape)
         self.described = f"{self._name}, {given}"
-        asked = f"asked {self._asked}; " if str(self._asked) else ""
-        tell = log.info if self._asked.matches(given) else log.warning
-        tell("%s: %sgot %s", self._name, asked, given)
+        asked = f"asked {self._settings}; " if str(self._settings) else ""
+        write = log.info if self._settings.matches(given) else log.warning
+        write("%s: %sgot %s", self._name, asked, given)
 
 
 def open_camera(
@@ -144,12 +144,12 @@ def open_camera(
     format: str | None,
     stop: threading.Event,
 ) -> Camera:
-    """A `Camera` that is asked for what `CameraSettings` holds."""
+    """Opens a `Camera`; size, fps and format as in `CameraSettings`."""
     return Camera(device, stop, CameraSettings((size[0], size[1]) if size else None, fps, format))
 
 
 def check_there(device: int | str) -> None:
-    """Refuses a camera that is not plugged in, where that can be told without opening it.
+    """Refuses a camera that is not plugged in, if the system says so without opening it.
 
     Raises:
       UnavailableError: it is not there.
@@ -163,30 +163,30 @@ def check_there(device: int | str) -> None:
 def _unavailable(device: int | str) -> UnavailableError:
     return UnavailableError(
         f"Camera {device!r} cannot be opened. Check that it is plugged in and not in use, "
-        "or choose another with --source (a number, URL, file or 'synthetic')."
+        "or choose another source with --source (a number, URL, file or 'synthetic')."
     )
 
 
 def names() -> dict[str, str]:
-    """The system's name of each camera by its path, for example "/dev/video0"; on Linux only."""
+    """Path of each camera, for example "/dev/video0", and the system's name for it; Linux only."""
     found = {}
     for node in sorted(SYSTEM.glob("video*"), key=lambda node: (len(node.name), node.name)):
         try:
             index, name = (node / "index").read_text(), (node / "name").read_text()
-        except OSError:  # unplugged just now
+        except OSError:  # was unplugged just now
             continue
-        if index.strip() == "0":  # the others carry no pictures
+        if index.strip() == "0":  # the others give no pictures
             found[f"/dev/{node.name}"] = name.strip()
     return found
 
 
 def named(part: str) -> list[str]:
-    """The paths of the cameras with this in their name, in whatever case."""
+    """The paths of the cameras with this text in their name, in upper or lower case."""
     return [node for node, name in names().items() if part.lower() in name.lower()]
 
 
 def there_are() -> str:
-    """A sentence on the cameras that can be named."""
+    """A sentence that lists the cameras."""
     if not LINUX:
         return "Cameras are called by their number here: 0, 1 and so on."
     listed = ", ".join(f"{name} ({node})" for node, name in names().items())
@@ -194,17 +194,17 @@ def there_are() -> str:
 
 
 def node_of(device: str) -> str:
-    """The path of a camera that is called by a path or by a part of its name.
+    """The path of a camera, given its path or a part of its name.
 
     Raises:
-      UnavailableError: none or several have that name.
+      UnavailableError: no camera or several match.
     """
     if device.startswith("/dev/"):
         return os.path.realpath(device)
     found = named(device)
     if len(found) != 1:
         raise UnavailableError(
-            f"{f'{len(found)} cameras' if found else 'No camera'} can be called {device!r}. "
+            f"{f'{len(found)} cameras match' if found else 'No camera matches'} {device!r}. "
             f"{there_are()}"
         )
     return found[0]

@@ -1,4 +1,4 @@
-"""How a video's numbers become colours: kept from the file that is read to the one written."""
+"""The colour tags of a video, which are kept from the source to the film that is written."""
 
 from dataclasses import dataclass
 
@@ -16,10 +16,10 @@ class Colour:
     """The colour tags of a video (ITU-T H.273 numbers).
 
     Attributes:
-      primaries, transfer, matrix: as tagged, `UNSPECIFIED` where the file says nothing.
+      primaries, transfer, matrix: as tagged; `UNSPECIFIED` if the file says nothing.
       range: LIMITED (16 to 235) or FULL (0 to 255).
-      table: the matrix that is computed with; where the file says nothing BT.709 from 720 rows on,
-        else BT.601.
+      table: the matrix that is used for computing; if the file says nothing, BT.709 from 720 rows
+        on, else BT.601.
     """
 
     primaries: int = 1
@@ -30,21 +30,21 @@ class Colour:
 
 
 def colour_of(frame: "av.VideoFrame") -> Colour:
-    """The colour of a decoded frame; BT.709 in limited range where it holds RGB."""
+    """The colour tags of a decoded frame; BT.709 in limited range if it holds RGB."""
     if frame.format.is_rgb:
         return Colour()
     matrix = frame.colorspace
-    unsaid = 1 if frame.height >= HIGH_DEFINITION_ROWS else 5
+    untagged = 1 if frame.height >= HIGH_DEFINITION_ROWS else 5
     return Colour(
         primaries=frame.color_primaries,
         transfer=frame.color_trc,
         matrix=matrix if matrix in _MATRICES else UNSPECIFIED,
         range=FULL if "yuvj" in frame.format.name or frame.color_range == FULL else LIMITED,
-        table=_MATRICES.get(matrix, unsaid),
+        table=_MATRICES.get(matrix, untagged),
     )
 
 
 def range_read(frame: "av.VideoFrame", colour: Colour) -> int:
-    """The range that a frame's numbers have; grey without a tag is full, as FFmpeg reads it."""
+    """The range of a frame's numbers; untagged grey has full range, as in FFmpeg."""
     grey = frame.format.name.startswith("gray") and frame.color_range != LIMITED
     return FULL if grey or frame.format.is_rgb else colour.range

@@ -26,7 +26,7 @@ def claimed_end(
     if not (base and stream.duration and (stream.frames or kind.startswith("mov"))):
         return None, None  # FFmpeg's estimate
     length = stream.duration * base
-    if kind == "avi":  # whose duration is that of what is left of it; its times are of packets
+    if kind == "avi":  # its duration is that of what is left; `length` comes from its header
         return None, max(length, stream.frames * base)
     return (stream.start_time or 0) * base + length, None
 

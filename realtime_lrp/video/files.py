@@ -1,4 +1,4 @@
-"""What a user means by INPUT and -o."""
+"""Finds the files that INPUT and -o name."""
 
 import glob
 import os
@@ -13,15 +13,15 @@ VIDEOS = (".mp4", ".mkv", ".mov", ".avi", ".webm", ".m4v", ".mpg", ".mpeg", ".ts
 
 
 def inputs_of(words: Sequence[str], suffixes: Sequence[str], kind: str) -> list[Path]:
-    """The files that INPUT... names: files, folders (what in them has a suffix) and globs.
+    """The files that INPUT... names: files, folders (their files with a known ending) and globs.
 
     Args:
       words: what the user wrote.
-      suffixes: the endings looked for in folders, lower case, with the dot.
-      kind: what the files hold, for messages, for example "picture".
+      suffixes: the known endings, lower case, with the dot.
+      kind: what the files are, for messages, for example "picture".
 
     Raises:
-      MissingInputError: a word names nothing.
+      MissingInputError: a word names no file.
     """
     files: list[Path] = []
     for word in words:
@@ -49,18 +49,18 @@ def _named(word: str, suffixes: Sequence[str]) -> list[Path]:
 def outputs_for(
     inputs: Sequence[Path], output: str, suffix: str, suffixes: Sequence[str], overwrite: bool
 ) -> list[Path]:
-    """One target for each input, all checked before any work is done.
+    """One output for each input, all checked before any work is done.
 
     Args:
       inputs: the files to read.
-      output: what the user wrote after -o, a file or a folder that exists.
-      suffix: the ending of a target in a folder.
-      suffixes: the endings that a target may have.
-      overwrite: whether existing targets may be replaced.
+      output: what the user wrote after -o: a file, or a folder that exists.
+      suffix: the ending of outputs in a folder.
+      suffixes: the endings that an output may have.
+      overwrite: whether existing files may be replaced.
 
     Raises:
-      UsageError: an ending that is not known.
-      OutputError: a target cannot be made, is an input, or several inputs share one.
+      UsageError: the output has an unknown ending.
+      OutputError: an output cannot be made, is an input, or belongs to several inputs.
     """
     target = Path(output)
     if os.path.isdir(target):

@@ -1,4 +1,4 @@
-"""Still pictures: reading to RGB and writing from it."""
+"""Reads and writes still pictures."""
 
 import logging
 from pathlib import Path
@@ -12,7 +12,7 @@ from realtime_lrp.system.reading import read_limited
 from realtime_lrp.video.libraries import cv2
 
 MOST_BYTES = 2**30
-"""Of a file. Four channels of 16 bits of the largest picture that is decoded are half of it."""
+"""Maximum size of a file; the largest picture that is decoded has half of it with 4 x 16 bits."""
 
 log = logging.getLogger(__name__)
 
@@ -23,15 +23,15 @@ def mirrored(picture: np.ndarray, mirror: bool | None) -> np.ndarray:
 
 
 def read_picture(path: Path) -> np.ndarray:
-    """A picture as uint8 [H, W, 3] RGB; turned upright as its EXIF says, transparency dropped.
+    """Reads a picture as uint8 [H, W, 3] RGB, upright according to its EXIF, without transparency.
 
     Raises:
       MissingInputError: there is no such file, or it cannot be read.
-      DamagedInputError: it holds no picture, or one of more than 8192 x 8192 pixels.
+      DamagedInputError: it is no picture, or has more than 8192 x 8192 pixels.
     """
     data = np.frombuffer(read_limited(path, MOST_BYTES, "a picture"), np.uint8)
     try:
-        with captured_stderr() as said:
+        with captured_stderr() as printed:
             whole = data.size and _chunks_fit(data)
             picture = cv2.imdecode(data, cv2.IMREAD_COLOR_RGB) if whole else None
     except cv2.error as error:
@@ -44,13 +44,13 @@ def read_picture(path: Path) -> np.ndarray:
         raise DamagedInputError(
             f"{str(path)!r} is no picture that can be read. Expected PNG, JPEG, WebP, BMP or TIFF."
         )
-    if said:
-        log.warning("%s: %s", path, said[0])
+    if printed:
+        log.warning("%s: %s", path, printed[0])
     return picture
 
 
 def _chunks_fit(data: np.ndarray) -> bool:
-    """False for a PNG whose chunk claims to be longer than the file: OpenCV takes room for it."""
+    """False for a PNG with a chunk longer than the file, for which OpenCV would allocate memory."""
     if bytes(data[:8]) != b"\x89PNG\r\n\x1a\n":
         return True
     at, name = 8, b""
@@ -61,7 +61,7 @@ def _chunks_fit(data: np.ndarray) -> bool:
 
 
 def write_picture(path: Path, picture: np.ndarray, overwrite: bool = False) -> None:
-    """Writes uint8 [H, W, 3] RGB; the format follows the ending.
+    """Writes a picture uint8 [H, W, 3] RGB in the format of the file's ending.
 
     Raises:
       OutputError: the file cannot be made.

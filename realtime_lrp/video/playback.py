@@ -15,19 +15,20 @@ from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.source import Source
 
 PICTURE_S = 3.0
+"""How long a picture is shown."""
 BEHIND_S = 1.0
-"""A player that is later than this does not catch up."""
+"""If playback is later than this, it does not catch up."""
 POLL_S = 0.05
-"""How often a wait looks whether it has to stop."""
+"""How often a wait checks whether it has to stop."""
 
 log = logging.getLogger(__name__)
 
 
 class Playback(Source):
-    """Recordings at their own speed, pictures for `PICTURE_S` each, again and again.
+    """Plays recordings at their own speed and pictures for `PICTURE_S` each, in a loop.
 
     Args:
-      files: what is played, in this order.
+      files: recordings and pictures, in playing order.
       stop: ends every wait.
     """
 
@@ -63,12 +64,12 @@ class Playback(Source):
             self._changed.notify()
 
     def _played(self, files: Sequence[Path]) -> Generator[np.ndarray, None, None]:
-        playable, place, by = list(files), 0, 1
+        playable, index, by = list(files), 0, 1
         while playable and not self.stop.is_set():
-            place %= len(playable)
-            file = playable[place]
-            several = f" ({place + 1} of {len(playable)})" if len(playable) > 1 else ""
-            self.described = file.name + several
+            index %= len(playable)
+            file = playable[index]
+            position = f" ({index + 1} of {len(playable)})" if len(playable) > 1 else ""
+            self.described = file.name + position
             try:
                 for picture, duration_s in _timed(file):
                     yield picture
@@ -79,15 +80,15 @@ class Playback(Source):
                     raise
                 log.warning("%s", error)
                 playable.remove(file)
-                place -= by < 0  # what followed it stands in its place
+                index -= by < 0  # the next file has taken its index
                 continue
             by = self._files_further()
-            place += by
+            index += by
         if not playable:
             raise DamagedInputError(f"None of the {len(files)} files can be played.")
 
     def _shown_for(self, duration_s: float) -> bool:
-        """Waits until the next frame is due; False where its file is left at once."""
+        """Waits until the next frame is due; False if the file is to be left at once."""
         with self._changed:
             now = time.monotonic()
             due = now if self._due is None or now - self._due > BEHIND_S else self._due

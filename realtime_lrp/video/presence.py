@@ -1,38 +1,41 @@
-"""Whether somebody stands before the camera: what differs from the empty room."""
+"""Detects whether somebody stands before the camera, by comparing with the empty room."""
 
 import numpy as np
 
 from realtime_lrp.video.libraries import cv2
 
 SIZE = (96, 72)
-"""Columns and rows of the small pictures that are compared."""
+"""(columns, rows) of the small pictures that are compared."""
 
 PERIOD_S = 0.2
-"""So often a picture is looked at."""
+"""Time between two pictures that are compared."""
 
 LEARNING, BACKGROUND = 0.002, 0.7
-"""How much each looked-at picture adds to what is known of the room, and how much of that is the
-empty room: what stands still becomes part of it after about 40 seconds."""
+"""Weight of a new picture in the model of the room, and the share of that model that is background:
+what stands still becomes part of the room after about 40 seconds."""
 
 FIRST = 10
-"""So many pictures are the empty room to begin with."""
+"""The first pictures, which are taken to show the empty room."""
 
 SHARE = 0.02
-"""How much of the picture has to differ, in two looks one after the other."""
+"""Share of the picture that has to differ, in two successive comparisons."""
 
 MIDDLE = 110.0
-"""The median that every picture is brought to, so that clouds and lamps do not count."""
+"""Median that all pictures are scaled to, so that clouds and lamps do not count."""
 
 DEVIATIONS = 25.0
 """Squared standard deviations from the empty room at which a pixel differs."""
 
 
 class Presence:
-    """Looks at pictures now and then and says whether somebody is there.
+    """Compares pictures with the empty room now and then.
 
     The empty room is a mixture of Gaussians for each pixel (Zivkovic 2004, "Improved adaptive
     Gaussian mixture model for background subtraction"), so that noise, flicker and daylight do
     not count.
+
+    Attributes:
+      present: whether somebody is there.
     """
 
     def __init__(self) -> None:
@@ -41,7 +44,7 @@ class Presence:
         self.forget()
 
     def forget(self) -> None:
-        """Learns the empty room anew."""
+        """Starts again with learning the empty room."""
         self._room = cv2.createBackgroundSubtractorMOG2(
             history=500, varThreshold=DEVIATIONS, detectShadows=False
         )
@@ -54,7 +57,7 @@ class Presence:
 
         Args:
           picture: uint8 [H, W, 3] RGB.
-          now: seconds; a picture that comes within `PERIOD_S` after another is not looked at.
+          now: time in seconds; a picture within `PERIOD_S` of the previous one is ignored.
         """
         if now - self._seen_at < PERIOD_S:
             return self.present

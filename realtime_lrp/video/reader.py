@@ -1,4 +1,4 @@
-"""Recorded files, read: every frame of a video with its time, and the packets of its sound."""
+"""Reads recordings: every frame of a video with its time, and the packets of its sound."""
 
 import logging
 import os
@@ -26,7 +26,7 @@ FORMATS = (
     "mov,matroska,avi,mpeg,mpegts,asf,flv,ogg,mxf,mxf_opatom,gxf,dv,nut,rm,wtv,gif,apng,ivf,obu,"
     "h264,hevc,vvc,m4v,mpegvideo,mjpeg,mpjpeg,yuv4mpegpipe,dhav,mlv,nsv,nuv,swf"
 )
-"""What recordings come in, as FFmpeg calls it. Playlists are none: they name other files."""
+"""Container formats of recordings, by FFmpeg's names; no playlists, which name other files."""
 
 NO_INDEX = ("mpegts", "mpeg")
 """Formats in which a seek cannot be trusted to reach a key frame: they are read from the start."""
@@ -35,10 +35,10 @@ NO_TIMES = 0x80
 """FFmpeg's flag of formats that have no times."""
 
 SOUND_BEHIND_S = 2.0
-"""How far behind the last frame of a range its sound may lie in the file."""
+"""How far after the last frame of a span its sound may be in the file."""
 
 LEAST_MISSING_S = Fraction(1, 10)
-"""A recording that ends by less before the end that it tells of is whole."""
+"""A recording counts as complete if it ends by less than this before its claimed end."""
 
 Decoded: TypeAlias = "av.VideoFrame | av.Packet[Any]"
 """A frame, or a packet of sound."""
@@ -46,12 +46,12 @@ Decoded: TypeAlias = "av.VideoFrame | av.Packet[Any]"
 
 @dataclass(frozen=True)
 class TimedFrame:
-    """A frame and when it is shown.
+    """A picture and its time.
 
     Attributes:
       picture: uint8 [H, W, 3] RGB, upright.
       pts: presentation time in units of the reader's `time_base`.
-      duration: how long it is shown, in the same units; 0 where the file does not say.
+      duration: how long it is shown, in the same units; 0 if the file does not say.
     """
 
     picture: np.ndarray
@@ -64,8 +64,8 @@ class Span:
     """A part of a recording, seconds since its first frame.
 
     Attributes:
-      start: of the first frame.
-      end: frames from here on are left out; None is the end of the file.
+      start: earlier frames are left out.
+      end: this frame and later ones are left out; None is the end of the file.
     """
 
     start: float = 0.0
@@ -77,23 +77,23 @@ class VideoReader:
 
     Args:
       path: the file.
-      span: which part of it; times then count from its start.
+      span: the part of the file to read; times then count from its start.
 
     Attributes:
       fps: average frames a second, a `Fraction`.
       time_base: seconds per unit of `TimedFrame.pts`, a `Fraction`.
-      frames: about how many frames the span has, 0 where the file does not say.
-      claimed: how many frames the whole file says it has, 0 where it does not.
-      packets: how many were read so far.
-      bad_packets: how many packets could not be decoded so far.
+      frames: about how many frames the span has, 0 if the file does not say.
+      claimed: how many frames the whole file claims to have, 0 if it does not say.
+      packets: how many packets were read so far.
+      bad_packets: how many of them could not be decoded.
       sound: the audio streams.
       metadata: title, creation time and the like.
-      colour: how numbers become colours; known once the first frame was read.
-      aspect: width of a pixel by its height, as shown; known once the first frame was read.
+      colour: the colour tags; known once the first frame was read.
+      aspect: width of a pixel divided by its height, as shown; known once the first frame was read.
 
     Raises:
       MissingInputError: there is no such file.
-      DamagedInputError: the file is no video, or one beyond the limits.
+      DamagedInputError: the file is no video, or beyond the limits.
     """
 
     def __init__(self, path: Path, span: Span | None = None):
@@ -140,10 +140,10 @@ class VideoReader:
         return (item for item in self._items([]) if isinstance(item, TimedFrame))
 
     def with_sound(self) -> Iterator["TimedFrame | av.Packet[Any]"]:
-        """Yields frames and the packets of all `sound` as they lie in the file.
+        """Yields frames and the packets of all `sound` in the order of the file.
 
-        A packet's times count as the frames' do. Its stream's decoder is flushed by a packet
-        without bytes at the end.
+        Times of packets count from the start of the span, like those of frames. A packet without
+        bytes ends each stream; it flushes the decoder.
 
         Raises:
           DamagedInputError: nothing in the file can be decoded.
@@ -228,7 +228,7 @@ class VideoReader:
         return round(count * length / max(until - since, 1 / self.fps))
 
     def _from(self, start: Fraction | float, sound: "list[av.AudioStream]") -> Iterator[Decoded]:
-        """What is decoded from a key frame before `start` on."""
+        """Decodes from a key frame before `start`."""
         kind = self._container.format
         seeks = kind.name not in NO_INDEX and not kind.flags & NO_TIMES
         if not (self._span.start and seeks):
@@ -259,7 +259,7 @@ class VideoReader:
         return packet
 
     def _decoded(self, sound: "list[av.AudioStream]") -> Generator[Decoded, None, None]:
-        """Frames, their pts in units of `time_base`, and packets of sound."""
+        """Yields frames, their pts in units of `time_base`, and packets of sound."""
         in_a_row = 0
         chosen = {stream.index for stream in (self._stream, *sound)}
         packets = self._container.demux()
@@ -281,19 +281,19 @@ class VideoReader:
                         return
                     if number == self._stream.index:
                         continue
-                if number != self._stream.index:  # its own says 0 at the end
+                if number != self._stream.index:  # packet.stream.index is 0 at the end
                     yield packet
                     continue
                 frames = self._stream.decode(packet)
             except av.FFmpegError:
                 self.bad_packets += 1
                 in_a_row += 1
-                packets = self._container.demux()  # an error ended the old one
+                packets = self._container.demux()  # an error ends the iterator
                 continue
             in_a_row = 0
             for frame in frames:
                 if self._container.format.name == "avi" and frame.dts is not None:
-                    frame.pts = frame.dts  # the format has no other times
+                    frame.pts = frame.dts  # the only times of this format
                 yield from self._progressive(frame)
         yield from self._filter.rest() if self._filter else ()
 
@@ -316,10 +316,10 @@ class VideoReader:
         if not streams.video:
             raise DamagedInputError(f"{name!r} has no video stream. Expected a video file.")
         attached = av.stream.Disposition.attached_pic
-        moving = [one for one in streams.video if not one.disposition & attached]
+        moving = [stream for stream in streams.video if not stream.disposition & attached]
         stream = (moving or streams.video)[0]
         if stream.codec_context is None:
-            raise DamagedInputError(f"{name!r}: nothing here decodes its video stream.")
+            raise DamagedInputError(f"{name!r}: its video codec is not supported.")
         if stream.width * stream.height > MOST_PIXELS:
             raise self._too_large(stream.width, stream.height)
         return stream
@@ -332,7 +332,7 @@ class VideoReader:
 
 
 class _Deinterlace:
-    """Fields woven together become whole pictures, one for each frame, at its time."""
+    """Turns interlaced frames into whole pictures, one for each frame, at its time."""
 
     def __init__(self, frame: "av.VideoFrame", time_base: Fraction):
         self._time_base = time_base
@@ -344,8 +344,8 @@ class _Deinterlace:
             self._graph.add("bwdif", "mode=send_frame:deint=interlaced"),
             self._graph.add("buffersink"),
         ]
-        for one, behind in pairwise(chain):
-            one.link_to(behind)
+        for source, sink in pairwise(chain):
+            source.link_to(sink)
         self._graph.configure()
 
     def __call__(self, frame: "av.VideoFrame") -> Iterator["av.VideoFrame"]:
@@ -378,7 +378,7 @@ def _open(path: Path) -> "av.container.InputContainer":
         if path.exists() and not path.is_file():
             raise MissingInputError(f"{str(path)!r} is a device or a pipe. Expected a video file.")
         return av.open(
-            os.path.abspath(path),  # FFmpeg takes "12:30.mp4" for an address
+            os.path.abspath(path),  # FFmpeg takes "12:30.mp4" for a URL
             options={"format_whitelist": FORMATS},
             metadata_errors="replace",
         )
@@ -393,10 +393,10 @@ def _open(path: Path) -> "av.container.InputContainer":
 
 
 def _exact(seconds: float) -> Fraction:
-    """0.1 as 1 / 10."""
+    """The exact fraction that a user meant: 0.1 is 1 / 10."""
     return Fraction(seconds).limit_denominator(1_000_000)
 
 
 def _upright(picture: np.ndarray, rotation: int) -> np.ndarray:
-    """Turned as the file's display matrix says (degrees counter-clockwise)."""
+    """The picture turned by so many degrees counter-clockwise."""
     return np.ascontiguousarray(np.rot90(picture, rotation // 90 % 4)) if rotation else picture

@@ -1,9 +1,9 @@
-"""Live views, recorded: pictures that come at any time, each at its true time in an H.264 file.
+"""Records the live view: pictures that come at any time, each at its true time in an H.264 film.
 
     caller: put -> bounded queue -> thread: encode, write, sync -> NAME.PID.part
-                                    at the end: read it again, rename it -> NAME
+                                    at the end: check it, rename it -> NAME
 
-What there is when the process is killed plays, up to its last second.
+If the process is killed, the film plays up to its last second.
 """
 
 import json
@@ -30,22 +30,22 @@ from realtime_lrp.video.writer import CONTAINERS, VideoWriter, verify
 log = logging.getLogger(__name__)
 
 KEPT_FREE = 500 * 2**20
-"""Bytes of the disk that a recording leaves free."""
+"""Bytes of the disk that stay free."""
 
 MOST_BYTES = 60 * 720 * 1280 * 3
-"""Of pictures that wait for the encoder: two seconds of 720p."""
+"""Of pictures that wait for the encoder: two seconds at 720p."""
 
 QUALITY = 20
 NOMINAL_FPS = 30
 SECOND = 90_000
-"""In units of the times in the file."""
+"""Units of time in the file for each second."""
 LEAST_STEP = SECOND // 1000
-"""Between two frames, because Matroska counts milliseconds."""
+"""Minimum time between two frames; Matroska counts milliseconds."""
 
 DRAIN_S = 1.0
-"""How long `finish` lets pictures that wait be encoded."""
+"""How long `finish` lets waiting pictures be encoded."""
 CLOSING_S = 10.0
-"""How long it waits for the file to be whole after that."""
+"""How long it then waits for the file to be finished."""
 
 _sync = getattr(os, "fdatasync", os.fsync)
 
@@ -61,18 +61,18 @@ class Recorder:
 
     Args:
       target: .mp4, .mov or .mkv.
-      size: (rows, columns) of the film; pictures of another shape get black borders.
-      overwrite: whether `target` and what stands beside it may be replaced.
-      sidecar: whether the rows that come with pictures are kept beside it as JSON lines (.jsonl).
+      size: (rows, columns) of the film; pictures of other proportions get black borders.
+      overwrite: whether the film and its sidecar may be replaced.
+      sidecar: whether the rows that come with pictures are written beside it as JSON lines.
 
     Attributes:
-      frames: how many are recorded.
+      frames: how many frames were recorded.
       seconds: how long they play.
-      dropped: how many pictures were left out because they came faster than they can be recorded.
-      trouble: why recording has stopped, a line for the screen; "" while all is well.
+      dropped: how many pictures were left out because the encoder is too slow.
+      trouble: why recording stopped, one line for the screen; "" while it goes on.
 
     Raises:
-      UsageError: an ending that is not known.
+      UsageError: the name has an unknown ending.
       OutputError: one of the files cannot be made.
       TransferError: the disk is nearly full.
     """
@@ -102,12 +102,12 @@ class Recorder:
             self.finish()
 
     def put(self, picture: np.ndarray, time: float, row: dict[str, Any] | None = None) -> None:
-        """Records a picture; never waits, and leaves it out where too many wait.
+        """Records a picture; never waits, and leaves it out if too many are waiting.
 
         Args:
           picture: uint8 [H, W, 3] RGB; copied.
           time: `time.monotonic()` in seconds at which it is shown.
-          row: what is kept of it in the sidecar, behind its number and its time.
+          row: written to the sidecar, after the frame's number and time.
         """
         with self._changed:
             if not self._taking:
@@ -123,11 +123,11 @@ class Recorder:
         """Ends the recording; a second call does nothing.
 
         Returns:
-          Lines for the user: what there is now.
+          Lines for the user that say what was written.
 
         Raises:
-          OutputError: the target was made by another in the meantime.
-          TransferError: the file is not whole; what there is of it is told.
+          OutputError: another process made the target in the meantime.
+          TransferError: the film is not complete; the message says what is left of it.
         """
         if self._finished:
             return []
@@ -138,14 +138,13 @@ class Recorder:
         self._thread.join(DRAIN_S + CLOSING_S)
         if self._thread.is_alive():
             raise TransferError(
-                f"The disk does not answer. {self._files.part.name!r} is what there is of the "
-                "recording."
+                f"The disk does not answer. {self._files.part.name!r} holds what was recorded."
             )
         if self._failure:
             raise self._failure
-        return self._told()
+        return self._summary()
 
-    def _told(self) -> list[str]:
+    def _summary(self) -> list[str]:
         if not self.frames:
             return [f"no picture came: {self._files.target} is not written"]
         lines = [f"{self.frames} frames, {self.seconds:.1f} s -> {self._files.target}"]
@@ -166,7 +165,7 @@ class Recorder:
         self._end(why)
 
     def _record(self) -> str:
-        """Writes what is put until the end; returns what ended it early, or ""."""
+        """Writes pictures until the end; returns what ended it early, or ""."""
         pictures = self._pictures()
         first = next(pictures, None)
         if first is None:
@@ -177,13 +176,13 @@ class Recorder:
             quality=QUALITY, live=True,
         ) as writer:  # fmt: skip
             for put in chain([first], pictures):
-                # With a key frame, all that came before it is in the file.
-                if self._write(writer, put) and (shortage := self._files.upkeep()):
+                # A key frame flushes everything before it to the file.
+                if self._write(writer, put) and (shortage := self._files.sync()):
                     return shortage
         return ""
 
     def _pictures(self) -> Iterator[_Put]:
-        """Yields what was put; what still waits long after the end is left out."""
+        """Yields the pictures; those that still wait `DRAIN_S` after the end are left out."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or not self._taking)
@@ -195,7 +194,7 @@ class Recorder:
             yield put
 
     def _write(self, writer: VideoWriter, put: _Put) -> bool:
-        """Returns whether it became a key frame; there is one a second."""
+        """Writes a frame; returns whether it is a key frame, of which there is one a second."""
         pts = round((put.time - self._zero) * SECOND)
         step = pts - self._last if self.frames else SECOND // NOMINAL_FPS
         if step < LEAST_STEP:
@@ -209,15 +208,17 @@ class Recorder:
         self._last, self.seconds = pts, (pts + shown) / SECOND
         self.frames += 1
         if put.row is not None:
-            self._files.keep({"frame": self.frames - 1, "time": round(pts / SECOND, 6), **put.row})
+            self._files.write_row(
+                {"frame": self.frames - 1, "time": round(pts / SECOND, 6), **put.row}
+            )
         return key
 
     def _end(self, why: str) -> None:
-        """Gives what was recorded its name if it is whole, and says what went wrong."""
+        """Gives the film its name if it is complete, and reports what went wrong."""
         kind: type[Error] = TransferError
-        kept, whole = "nothing is kept", False
+        kept, complete = "nothing is kept", False
         try:
-            if whole := self._files.put_in_place(self.frames, self._last / SECOND):
+            if complete := self._files.put_in_place(self.frames, self._last / SECOND):
                 kept = f"kept as {self._files.target.name}"
         except Exception as error:
             why, kept = why or _reason(error), f"kept as {self._files.part.name}"
@@ -225,18 +226,18 @@ class Recorder:
         if not why:
             return
         trouble = f"recording stopped: {why}; {kept}"
-        self._failure = None if whole else kind(trouble)
+        self._failure = None if complete else kind(trouble)
         self.trouble = trouble
         log.warning("%s", trouble)
 
 
 class _Files:
-    """The film and its sidecar on the disk, as parts until they are whole.
+    """The film and its sidecar on the disk, as parts until they are complete.
 
     Attributes:
       target: the film's final name.
-      part: where it is written.
-      container: the ending that names it.
+      part: the file that is written.
+      container: the ending of its format.
     """
 
     def __init__(self, target: Path, overwrite: bool, sidecar: bool):
@@ -248,7 +249,7 @@ class _Files:
         self._overwrite = overwrite
         self._lines: TextIO | None = None
         for one in filter(None, (self.target, self._sidecar)):
-            _tell_left_over(one)
+            _report_stale_parts(one)
         if shortage := self.shortage():
             raise TransferError(
                 f"Nothing is recorded into {str(self.target.parent)!r}: {shortage}. "
@@ -256,12 +257,12 @@ class _Files:
             )
 
     def shortage(self) -> str:
-        """What is to be said of the disk, "" while it has room."""
+        """A text that says that the disk is full; "" while it has room."""
         free = shutil.disk_usage(self.target.parent).free
         return f"the disk is full ({free >> 20} MiB free)" if free < KEPT_FREE else ""
 
-    def keep(self, row: dict[str, Any]) -> None:
-        """Appends a line to the sidecar, if one is wanted."""
+    def write_row(self, row: dict[str, Any]) -> None:
+        """Appends a line to the sidecar, if there is one."""
         if not self._sidecar:
             return
         if self._lines is None:
@@ -269,8 +270,8 @@ class _Files:
             self._lines = part.open("x", encoding="utf-8", errors="backslashreplace")
         self._lines.write(json.dumps(row, ensure_ascii=False) + "\n")
 
-    def upkeep(self) -> str:
-        """Brings to the disk what was written; returns what `shortage` does."""
+    def sync(self) -> str:
+        """Makes sure that everything written is on the disk; returns what `shortage` returns."""
         if self._lines:
             self._lines.flush()
         with self.part.open("r+b") as written:
@@ -278,7 +279,7 @@ class _Files:
         return self.shortage()
 
     def put_in_place(self, frames: int, last: float) -> bool:
-        """Gives the parts their names; a film without frames leaves nothing.
+        """Gives the parts their final names; a film without frames is removed.
 
         Args:
           frames: how many were written.
@@ -288,7 +289,7 @@ class _Files:
           Whether there is a film.
 
         Raises:
-          Error: the film is not whole, or a target cannot be made.
+          Error: the film is not complete, or a file cannot be made.
           OSError: a write failed.
         """
         if self._lines:
@@ -299,18 +300,18 @@ class _Files:
         verify(self.part, frames, last)
         beside = [self._sidecar] if self._sidecar and self._lines else []
         targets = [self.target, *beside]
-        for one in targets:
-            check_output(one, self._overwrite)
-        for one in targets:
-            publish(part_path(one), one, self._overwrite)
+        for path in targets:
+            check_output(path, self._overwrite)
+        for path in targets:
+            publish(part_path(path), path, self._overwrite)
         return True
 
 
 def check_film(target: Path, overwrite: bool, sidecar: bool = True) -> None:
-    """Refuses a film that cannot be recorded.
+    """Refuses a film that could not be recorded.
 
     Raises:
-      UsageError: an ending that is not known.
+      UsageError: its name has an unknown ending.
       OutputError: it, or its sidecar, cannot be made.
     """
     if target.suffix.lower() not in CONTAINERS:
@@ -322,12 +323,12 @@ def check_film(target: Path, overwrite: bool, sidecar: bool = True) -> None:
         check_output(target.with_suffix(".jsonl"), overwrite)
 
 
-def _tell_left_over(target: Path) -> None:
+def _report_stale_parts(target: Path) -> None:
     for part in stale_parts(target):
-        log.warning("%s is what a run that was ended left; rename it to keep it", part)
+        log.warning("%s was left by a run that was killed; rename it to keep it", part)
     if part_path(target).exists():
         raise OutputError(
-            f"{str(part_path(target))!r} is what an earlier recording left. Rename or delete it."
+            f"{str(part_path(target))!r} was left by an earlier recording. Rename or delete it."
         )
 
 
@@ -336,7 +337,7 @@ def _reason(error: Exception) -> str:
 
 
 def _fitted(picture: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """All of a picture, with black borders where its shape is another."""
+    """The whole picture scaled to a size, with black borders if its proportions differ."""
     rows, columns = picture.shape[:2]
     if (rows, columns) == size:
         return picture
@@ -344,8 +345,8 @@ def _fitted(picture: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     height, width = (max(1, round(side * scale)) for side in (rows, columns))
     how = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
     top, left = (size[0] - height) // 2, (size[1] - width) // 2
-    whole = np.zeros((*size, 3), np.uint8)
-    whole[top : top + height, left : left + width] = cv2.resize(
+    fitted = np.zeros((*size, 3), np.uint8)
+    fitted[top : top + height, left : left + width] = cv2.resize(
         picture, (width, height), interpolation=how
     )
-    return whole
+    return fitted

@@ -1,4 +1,4 @@
-"""Which region of a picture the network sees, and at which size."""
+"""The region of a picture that the network sees."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class Region:
 
     Attributes:
       box: the region in the picture.
-      inner: where that region lies in the network's input (all of it, but for `letterbox`).
+      inner: where that region lies in the network's input; all of it except for `letterbox`.
       size: (rows, columns) of the network's input.
     """
 
@@ -23,13 +23,13 @@ class Region:
     size: tuple[int, int]
 
     def extract(self, picture: np.ndarray) -> np.ndarray:
-        """The network's view of a picture.
+        """The network's input for a picture.
 
         Args:
           picture: uint8 [H, W, 3].
 
         Returns:
-          uint8 [rows, columns, 3], area-averaged; grey (128) outside a letterboxed region.
+          uint8 [rows, columns, 3], shrunk by averaging; grey (128) outside a letterboxed region.
         """
         x0, y0, x1, y1 = self.inner
         shrunk = resize(_cut(picture, self.box), (y1 - y0, x1 - x0))
@@ -41,7 +41,7 @@ class Region:
 
 
 def region_of(picture_size: tuple[int, int], size: tuple[int, int], fit: str) -> Region:
-    """The region for a picture.
+    """The region of a picture of a given size.
 
     Args:
       picture_size: (rows, columns) of the picture.
@@ -51,18 +51,18 @@ def region_of(picture_size: tuple[int, int], size: tuple[int, int], fit: str) ->
     """
     height, width = picture_size
     rows, columns = size
-    everything, whole_view = (0, 0, width, height), (0, 0, columns, rows)
+    whole_picture, whole_input = (0, 0, width, height), (0, 0, columns, rows)
     if fit == "squash":
-        return Region(everything, whole_view, size)
+        return Region(whole_picture, whole_input, size)
     if fit == "letterbox":
         scale = min(rows / height, columns / width)
-        return Region(everything, _centred(height * scale, width * scale, rows, columns), size)
+        return Region(whole_picture, _centred(height * scale, width * scale, rows, columns), size)
     scale = min(height / rows, width / columns)
-    return Region(_centred(rows * scale, columns * scale, height, width), whole_view, size)
+    return Region(_centred(rows * scale, columns * scale, height, width), whole_input, size)
 
 
 def resize(picture: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """A picture at (rows, columns): averaged where it shrinks, interpolated where it grows."""
+    """A picture scaled to (rows, columns), averaged if it shrinks, interpolated if it grows."""
     shrinks = picture.shape[0] * picture.shape[1] > size[0] * size[1]
     how = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
     return cv2.resize(picture, (size[1], size[0]), interpolation=how)

@@ -1,4 +1,4 @@
-"""A screen of this machine as a live source."""
+"""Shows a screen of this machine as a live source."""
 
 import threading
 import time
@@ -13,10 +13,10 @@ FPS = 30
 
 
 class Screen(Source):
-    """What is on a screen, at most `FPS` times a second.
+    """Gives what is on a screen, at most `FPS` times a second.
 
     Args:
-      number: of the screen, from 1.
+      number: the screen's number, from 1.
       stop: ends every wait.
 
     Raises:
@@ -38,7 +38,7 @@ class Screen(Source):
                 "Start it in a graphical session, or choose another --source."
             ) from None
         try:
-            self._place = self._found(number)
+            self._area = self._area_of(number)
         except (mss.ScreenShotError, UnavailableError):
             self._grabber.close()
             raise
@@ -48,15 +48,15 @@ class Screen(Source):
         if self.stop.wait(max(0.0, self._due - time.monotonic())):
             return None
         self._due = max(self._due, time.monotonic()) + 1 / FPS
-        shot = self._grabber.grab(self._place)
+        shot = self._grabber.grab(self._area)
         picture = np.frombuffer(shot.raw, np.uint8).reshape(shot.height, shot.width, 4)
         return cv2.cvtColor(picture, cv2.COLOR_BGRA2RGB)
 
     def close(self) -> None:
         self._grabber.close()
 
-    def _found(self, number: int) -> dict[str, int]:
-        """Where a screen lies, in pixels of all of them together."""
+    def _area_of(self, number: int) -> dict[str, int]:
+        """Where a screen lies within the pixels of all screens."""
         together, *screens = self._grabber.monitors
         screens = screens or [together]
         if not 1 <= number <= len(screens):

@@ -1,6 +1,6 @@
-"""What a live source is.
+"""The interface of live sources.
 
-A source is opened, read and closed by one thread; `pause`, `step` and `skip` are called by others.
+One thread opens, reads and closes a source; other threads may call `pause`, `step` and `skip`.
 """
 
 import threading
@@ -9,16 +9,16 @@ import numpy as np
 
 
 class Source:
-    """Where frames come from; by itself one that can be neither read nor controlled.
+    """Base class of all sources; it can be neither read nor controlled itself.
 
     Args:
       stop: ends every wait of the source when it is set.
 
     Attributes:
-      steady: frames come one after the other without pauses.
-      alive: a camera looks at the world: no two of its pictures are the same.
+      steady: frames come without pauses, so a pause means that the source is lost.
+      alive: it is a camera, whose pictures are never exactly the same twice.
       controllable: it can be paused, stepped and skipped.
-      described: what it is, in a few words without what may be secret.
+      described: what it is, in a few words and without secrets.
     """
 
     steady = False
@@ -30,23 +30,24 @@ class Source:
         self.stop = stop
 
     def read(self) -> np.ndarray | None:
-        """The next frame, uint8 [H, W, 3] RGB; None when the source is lost or told to stop.
+        """Waits for the next frame.
 
-        It takes as long as the source takes.
+        Returns:
+          uint8 [H, W, 3] RGB; None if the source is lost or was told to stop.
         """
         raise NotImplementedError
 
     def close(self) -> None:
-        """Gives the device or file back."""
+        """Releases the device or file."""
 
     def pause(self, paused: bool) -> None:
-        """Keeps the next frames back while `paused`, else lets them come again."""
+        """Stops giving frames while `paused`, else goes on."""
 
     def step(self) -> None:
-        """Lets one further frame come while paused."""
+        """Gives one more frame while paused."""
 
     def skip(self, files: int) -> None:
-        """Goes so many files on, or back where it is negative."""
+        """Skips this many files; backwards if negative."""
 
     def __enter__(self) -> "Source":
         return self

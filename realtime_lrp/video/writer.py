@@ -1,4 +1,4 @@
-"""Recorded files, written: pictures and their times as H.264, HEVC or AV1, sound beside them."""
+"""Writes films: pictures with their times as H.264, HEVC or AV1, and sound."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,45 +22,46 @@ CODECS: dict[str, tuple[Literal["libx264", "libx265", "libsvtav1"], int, dict[st
     "hevc": ("libx265", 20, {"preset": "veryfast", "x265-params": "log-level=none"}),
     "av1": ("libsvtav1", 28, {"preset": "9"}),
 }
-"""Name -> FFmpeg's encoder, its constant rate factor where none is asked for, further options."""
+"""Name -> FFmpeg's encoder, its default constant rate factor, further options."""
 
 LIVE = {"preset": "ultrafast", "tune": "zerolatency"}
 LIVE_INDEX = "hybrid_fragmented+negative_cts_offsets"
-"""For H.264 of which only the last second is lost with the process: each key frame is the end of a
-piece that plays, and once closed it is a file like others."""
+"""FFmpeg's flags for MP4 that is written live: if the process is killed, everything before the last
+key frame plays. Once closed, it is an ordinary file."""
 
 DAMAGED = (av.error.InvalidDataError, av.error.PatchWelcomeError)
-"""What a muxer says of packets that it cannot write."""
+"""Exceptions of a muxer for packets that it cannot write."""
 
 CLOCK_ANEW_S = 1.0
-"""Sound whose times fall back by so much goes on behind what was before, as pictures do."""
+"""If the times of sound fall back by this much, its clock was restarted; the sound continues after
+what came before, as pictures do."""
 
 REENCODED: Final = "aac"
 LAYOUTS = {1: "mono", 2: "stereo", 3: "2.1", 4: "quad", 5: "5.0", 6: "5.1", 8: "7.1"}
-"""By the number of channels, for sound that does not say where they are."""
+"""Number of channels -> layout, for sound that does not name its layout."""
 
 
 class VideoWriter:
-    """Writes a video into MP4, MOV or Matroska; sizes are made even by repeating the last line.
+    """Writes a film as MP4, MOV or Matroska; odd sizes are made even by repeating the last line.
 
     Args:
       path: the file to write.
-      container: the ending that names the container, for example ".mp4".
+      container: the ending of its format, for example ".mp4".
       fps: nominal frames a second.
       time_base: seconds per unit of the times given to `write`.
       codec: out of `CODECS`.
-      quality: the codec's constant rate factor, lower is better; None is ours.
-      colour: how colours become numbers.
-      aspect: width of a pixel by its height.
+      quality: the codec's constant rate factor, lower is better; None is the default in `CODECS`.
+      colour: the colour tags.
+      aspect: width of a pixel divided by its height.
       metadata: title and the like.
-      live: what was written up to the last key frame plays even if the file is never closed; only
-        with "h264".
+      live: everything before the last key frame plays even if the file is never closed; only with
+        "h264".
 
     Raises:
       UsageError: the container cannot hold the codec.
       OSError: the file cannot be written; also from `write` and on leaving the context.
-      OutputError: from `write`, the codec cannot hold frames of this size.
-      DamagedInputError: from `write` and on leaving the context, the sound cannot be written.
+      OutputError: from `write`, if the codec cannot hold frames of this size.
+      DamagedInputError: from `write` and on leaving the context, if the sound cannot be written.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class VideoWriter:
         further = LIVE if live else further
         options = _of_container(container, time_base, live)
         self._container = av.open(path, "w", format=CONTAINERS[container], options=options)
-        # What FFmpeg says of AV1 in MOV is not what it does.
+        # FFmpeg claims that MOV can hold AV1.
         if codec not in self._container.supported_codecs or (codec, container) == ("av1", ".mov"):
             raise UsageError(f"{container} cannot hold {codec}. Use .mp4 or .mkv.", "codec")
         self._container.metadata.update(metadata or {})
@@ -94,7 +95,7 @@ class VideoWriter:
         self._stream.time_base = context.time_base = time_base
         context.sample_aspect_ratio = aspect
         if codec == "hevc" and CONTAINERS[container] != "matroska":
-            context.codec_tag = "hvc1"  # the one that Apple's players know
+            context.codec_tag = "hvc1"  # the tag that Apple's players know
         context.color_primaries = self._colour.primaries
         context.color_trc = self._colour.transfer
         context.colorspace = self._colour.matrix
@@ -108,7 +109,7 @@ class VideoWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        if kind is not None:  # the file is given up, what closing it says does not matter
+        if kind is not None:  # the file is discarded, so errors do not matter
             with suppress(Exception):
                 self._container.close()
             return
@@ -117,18 +118,18 @@ class VideoWriter:
                 sound.end()
             self._mux(self._stream.encode(None))
         finally:
-            with self._sound_blamed():
+            with self._as_damaged_sound():
                 self._container.close()
 
     def _mux(self, packets: "list[av.Packet[Any]]") -> None:
-        for packet in packets:  # encoders forget how long the last frame is shown
+        for packet in packets:  # encoders drop the duration of the last frame
             packet.duration = self._durations.pop(packet.pts, 0) or packet.duration
-        with self._sound_blamed():
+        with self._as_damaged_sound():
             self._container.mux(packets)
 
     @contextmanager
-    def _sound_blamed(self) -> Iterator[None]:
-        """What a muxer refuses is sound that was damaged before: it is written late."""
+    def _as_damaged_sound(self) -> Iterator[None]:
+        """Reports what a muxer refuses as damaged sound, which it writes late."""
         try:
             yield
         except (*DAMAGED, av.error.ArgumentError) as error:
@@ -140,9 +141,9 @@ class VideoWriter:
             ) from None
 
     def add_sound(self, streams: Sequence["av.AudioStream"]) -> list[str]:
-        """Takes over a file's sound: as it is where the container can hold it, else as AAC.
+        """Adds a file's sound: as it is if the container can hold it, else as AAC.
 
-        Comes before the first `write`.
+        To be called before the first `write`.
 
         Returns:
           A line for each stream that is not kept as it is.
@@ -151,31 +152,37 @@ class VideoWriter:
         for stream in streams:
             context = stream.codec_context
             name = context.codec.canonical_name if context and context.sample_rate else None
-            # Few players know the PCM that MP4 may hold.
-            unheard = self._container.format.name == "mp4" and (name or "").startswith("pcm_")
-            if name in self._container.supported_codecs and not unheard:
+            # Few players play PCM in MP4.
+            unplayable_pcm = self._container.format.name == "mp4" and (name or "").startswith(
+                "pcm_"
+            )
+            if name in self._container.supported_codecs and not unplayable_pcm:
                 self._sound[stream.index] = _Copied(self._container, stream)
             elif name:
                 self._sound[stream.index] = _Reencoded(self._container, stream)
                 notes.append(f"the sound is {name}, which this container does not keep: now AAC")
             else:
-                notes.append("a sound stream that nothing here decodes is left out")
+                notes.append("a sound stream of an unsupported codec is left out")
         return notes
 
     def sound(self, packet: "av.Packet[Any]") -> None:
-        """Appends a packet of a stream out of `add_sound`; after the first `write`."""
+        """Appends a packet of a stream from `add_sound`; to be called after the first `write`."""
         if packet.stream.index in self._sound:
             self._sound[packet.stream.index](packet)
 
     @property
     def lost_sound(self) -> int:
-        """How many packets of sound could not be taken over."""
+        """How many packets of sound could not be written."""
         return sum(sound.lost for sound in self._sound.values())
 
     def write(self, picture: np.ndarray, pts: int, duration: int = 0, *, key: bool = False) -> None:
-        """Appends a frame uint8 [H, W, 3] RGB, shown at `pts`; all have the size of the first.
+        """Appends a frame; all frames have the size of the first.
 
-        With `key` it can be decoded without those before it.
+        Args:
+          picture: uint8 [H, W, 3] RGB.
+          pts: when it is shown, in units of `time_base`.
+          duration: how long it is shown, in the same units; 0 leaves it to the encoder.
+          key: it can be decoded without the frames before it.
         """
         size = picture.shape[:2]
         if self._size is None:
@@ -208,25 +215,25 @@ class VideoWriter:
 
 
 def _of_container(container: str, time_base: Fraction, live: bool) -> dict[str, str]:
-    """FFmpeg's options for what lies around the streams."""
+    """FFmpeg's options for the container."""
     options = {"flush_packets": "1"} if live else {}
     if CONTAINERS[container] == "matroska":
         return {**options, "cluster_time_limit": "1000"} if live else {}
-    # The time at which a stream begins is kept in units of the whole file, else 1 / 1000 s.
+    # In units of this, MP4 stores when each stream begins; FFmpeg's default is 1 / 1000 s.
     ticks = min(lcm(time_base.denominator, 48000), 10**8)
     index = LIVE_INDEX if live else "faststart"
     return {**options, "movflags": index, "movie_timescale": str(ticks)}
 
 
 class _Copied:
-    """Packets as they are."""
+    """A stream whose packets are copied."""
 
     def __init__(self, container: "av.container.OutputContainer", stream: "av.AudioStream"):
         self._container = container
         self._from_zero = container.format.name == "matroska"
         self._stream = container.add_stream_from_template(stream)
         self._last: int | None = None
-        self._later, self.lost = 0, 0
+        self._shift, self.lost = 0, 0
 
     def __call__(self, packet: "av.Packet[Any]") -> None:
         if not packet.size or (self._from_zero and _before_zero(packet)):
@@ -234,13 +241,13 @@ class _Copied:
         if packet.dts is None:
             self.lost += 1
             return
-        if self._last is not None and packet.dts + self._later <= self._last:
-            if (self._last - packet.dts - self._later) * packet.time_base < CLOCK_ANEW_S:
-                self.lost += 1  # a muxer takes times that rise and no others
+        if self._last is not None and packet.dts + self._shift <= self._last:
+            if (self._last - packet.dts - self._shift) * packet.time_base < CLOCK_ANEW_S:
+                self.lost += 1  # muxers refuse times that do not rise
                 return
-            self._later = self._last + (packet.duration or 1) - packet.dts
-        packet.dts += self._later
-        packet.pts = packet.dts if packet.pts is None else packet.pts + self._later
+            self._shift = self._last + (packet.duration or 1) - packet.dts
+        packet.dts += self._shift
+        packet.pts = packet.dts if packet.pts is None else packet.pts + self._shift
         self._last = packet.dts
         packet.stream = self._stream
         try:
@@ -253,12 +260,12 @@ class _Copied:
 
 
 def _before_zero(packet: "av.Packet[Any]") -> bool:
-    """Whether a packet is never heard; Matroska would move everything else for its sake."""
+    """Whether a packet ends before time 0; Matroska would shift all other times for it."""
     return packet.pts is not None and packet.pts < 0 and packet.pts + (packet.duration or 0) <= 0
 
 
 class _Reencoded:
-    """Decoded, and encoded as AAC."""
+    """A stream that is decoded and encoded as AAC."""
 
     def __init__(self, container: "av.container.OutputContainer", stream: "av.AudioStream"):
         self._container = container
@@ -290,16 +297,16 @@ class _Reencoded:
 
 
 def verify(path: Path, frames: int, last: float | None = None) -> None:
-    """Reads a finished file again.
+    """Checks a finished film by reading it.
 
     Args:
       path: the file.
-      frames: how many it should hold.
-      last: when its last one is shown, in seconds; given that, only the file's ends and its index
-        are read, however long it is.
+      frames: how many it should have.
+      last: when its last frame is shown, in seconds; if given, only the beginning, the end and the
+        index of the file are read, however long it is.
 
     Raises:
-      TransferError: it is not what it should be, or its first frame does not decode.
+      TransferError: it differs, or its first frame cannot be decoded.
     """
     try:
         with av.open(path) as container:
@@ -310,8 +317,8 @@ def verify(path: Path, frames: int, last: float | None = None) -> None:
             found = len(times) if last is None else stream.frames or frames
             end = float((times[-1] or 0) * (stream.time_base or 0)) if last else 0.0
     except (av.FFmpegError, StopIteration, IndexError) as error:
-        raise TransferError(f"What was written cannot be read again ({error}).") from None
+        raise TransferError(f"The film that was written cannot be read ({error}).") from None
     if found != frames:
-        raise TransferError(f"What was written holds {found} frames instead of {frames}.")
+        raise TransferError(f"The film that was written has {found} frames instead of {frames}.")
     if last and abs(end - last) > 0.001:
-        raise TransferError(f"What was written ends after {end:.3f} s, not {last:.3f} s.")
+        raise TransferError(f"The film that was written ends after {end:.3f} s, not {last:.3f} s.")

@@ -109,7 +109,7 @@ def _key_option(name: str) -> Decorator:
         )
     complete = _complete_names(key, files=name in ("--model", "--weights", "--labels", "--source"))
     return click.option(
-        name, _variable(name), type=config.kind_of(key), help=config.describe(key),
+        name, _variable(name), type=config.option_type(key), help=config.describe(key),
         shell_complete=complete,
     )  # fmt: skip
 

@@ -1,8 +1,9 @@
-"""The configuration: one schema, read from YAML and the command line, printed for all to read.
+"""The configuration: one schema, read from YAML and the command line, checked and printed.
 
-`schema` has every key, `files` reads YAML, `loading` puts the sources together, `printing` writes.
-`names` lists what a value may be called, `check` looks whether names and files exist.
-Nothing here imports TensorFlow or OpenCV.
+`schema` has every key, `values` their types, `defaults` what depends on the command, `names` the
+legal names. `reading` reads YAML, `check` looks whether names and files exist, `problems` and
+`messages` say what is wrong, `loading` puts it all together, `printing` and `manual` write it out.
+Nothing here imports TensorFlow or OpenCV: that keeps `--help` and completion fast.
 """
 
 from realtime_lrp.config.check import check_names, wrong_names
@@ -23,8 +24,8 @@ from realtime_lrp.config.schema import (
     OPTIONS,
     Config,
     describe,
-    kind_of,
     legal_keys,
+    option_type,
 )
 
 __all__ = [
@@ -42,10 +43,10 @@ __all__ = [
     "errors_of",
     "json_schema",
     "key_of",
-    "kind_of",
     "legal_keys",
     "legal_values",
     "load",
+    "option_type",
     "problems_of",
     "read_file",
     "schema_line",

@@ -1,6 +1,6 @@
-"""What the schema cannot see: names that do not exist, and files and folders that are not there.
+"""Checks what the schema cannot see: whether names, files and folders exist.
 
-Only `load` and who builds a `Config` by hand need this; it stays as light as the schema.
+It must stay as light as the schema: names come from `names`, never from the tables of other rooms.
 """
 
 import os
@@ -14,7 +14,7 @@ from realtime_lrp.errors import Error, MissingInputError, UnavailableError, unkn
 
 
 def check_names(config: Config) -> None:
-    """Refuses the first name that does not exist; a class needs the network and is not looked at.
+    """Raises the first error that `wrong_names` yields.
 
     Raises:
       UsageError: an unknown method, composite, rule, panel, colour map or model.
@@ -26,7 +26,10 @@ def check_names(config: Config) -> None:
 
 
 def wrong_names(config: Config) -> Iterator[tuple[KeyPath, Error]]:
-    """Yields each name that `check_names` refuses: where it stands, and the error."""
+    """Yields every name, file or folder that does not exist: the path of its key, and the error.
+
+    A class name as target is not checked: that needs the network.
+    """
     model, lrp = config.model, config.lrp
     yield from errors_of(("model", "name"), check_model_name, model.name)
     if model.weights not in (None, "", "imagenet", "random"):
@@ -46,7 +49,7 @@ def wrong_names(config: Config) -> Iterator[tuple[KeyPath, Error]]:
 
 
 def check_model_name(name: str) -> None:
-    """Refuses a word that is neither a network's name (in any case) nor a file.
+    """Raises an error for a name that is neither a network (in any case) nor a file.
 
     Raises:
       UsageError: there is no such network.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from realtime_lrp.config.messages import MAX_LETTERS
-from realtime_lrp.config.printing import written
+from realtime_lrp.config.printing import to_yaml
 from realtime_lrp.config.schema import OPTIONS, SECTIONS, Config, describe
 from realtime_lrp.config.values import MAX_PIXELS
 
@@ -50,7 +50,7 @@ def _table(section: str) -> Iterator[str]:
     for name, default in getattr(Config(), section):
         key = f"{section}.{name}"
         option = f"`{options[key]}`" if key in options else ""
-        cells = (f"`{key}`", f"`{written(default)}`", _limits(parts[name]), describe(key), option)
+        cells = (f"`{key}`", f"`{to_yaml(default)}`", _limits(parts[name]), describe(key), option)
         yield f"| {' | '.join(cells)} |\n"
 
 

@@ -1,4 +1,7 @@
-"""What is said about values that do not fit. No message shows a password."""
+"""Messages about values that do not fit.
+
+No message may show a password: values go through `shown`, keys through `hide_secrets`.
+"""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""Prints a configuration as a file to start from, and the schema for editors."""
+"""Prints a configuration as a file to start from, and the schema for editors.
+
+What is printed has to be read back by `load` as the same configuration.
+"""
 
 import json
 from collections.abc import Collection, Iterator
@@ -32,28 +35,28 @@ def schema_line() -> str:
 def json_schema() -> str:
     """The schema as JSON Schema, draft 7, with the legal names of every key."""
     names = names_of_keys()
-    made = Config.model_json_schema()
+    schema = Config.model_json_schema()
     for section, kind in SECTIONS.items():
-        part = made["$defs"].pop(kind.__name__)
+        part = schema["$defs"].pop(kind.__name__)
         for key, value in part["properties"].items():
             del value["title"]
             value.get("items", {}).pop("default", None)  # pydantic 2.10 leaves it there
             _add_names(value, names.get(f"{section}.{key}"))
             if f"{section}.{key}" in COMMAND_KEYS:
                 part["properties"][key] = _or_null(value)
-        made["properties"][section] = {
+        schema["properties"][section] = {
             "description": kind.__doc__,
             "type": ["object", "null"],
             "properties": part["properties"],
             "additionalProperties": False,
         }
-    del made["$defs"]
-    made |= {
+    del schema["$defs"]
+    schema |= {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "realtime_lrp",
         "type": ["object", "null"],
     }
-    return json.dumps(made, indent=1) + "\n"
+    return json.dumps(schema, indent=1) + "\n"
 
 
 def _add_names(value: dict[str, Any], names: Collection[str] | None) -> None:
@@ -97,16 +100,15 @@ def _yaml_lines(settings: Settings) -> Iterator[str]:
     for section, kind in SECTIONS.items():
         yield f"\n{section}:  # {kind.__doc__}\n"
         for key, value in getattr(settings.config, section):
-            path = f"{section}.{key}"
-            shown, origin = _without_secrets(value, path), settings.origins.get(path, DEFAULT)
-            notes = f" [from {origin}]" if settings.is_set(path) else ""
-            if not notes and origin != DEFAULT:
-                notes = f" [{origin}]"
-            if shown != value:
-                notes += " [*** hides a part of it: write the whole address]"
+            name = f"{section}.{key}"
+            shown, origin = _without_secrets(value, name), settings.origins.get(name, "")
             # a default that depends on the command must not become a setting of the file
-            mark = "# " if path in COMMAND_KEYS and settings.origins.get(path) == DEFAULT else ""
-            yield f"  {mark}{key}: {written(shown)}  # {describe(path)}{notes}\n"
+            hidden = "# " if name in COMMAND_KEYS and origin == DEFAULT else ""
+            note = f" [from {origin}]" if settings.is_set(name) else f" [{origin}]"
+            note = "" if origin in ("", DEFAULT) else note
+            if shown != value:
+                note += " [*** hides a part of it: write the whole address]"
+            yield f"  {hidden}{key}: {to_yaml(shown)}  # {describe(name)}{note}\n"
 
 
 def _without_secrets(value: Any, key: str) -> Any:
@@ -117,7 +119,7 @@ def _without_secrets(value: Any, key: str) -> Any:
     return masked(value) if isinstance(value, str) and "://" in value else value
 
 
-def written(value: Any) -> str:
+def to_yaml(value: Any) -> str:
     """A value in one line of YAML."""
     if isinstance(value, tuple):
         value = "x".join(map(str, value))

@@ -1,4 +1,7 @@
-"""What is wrong with a configuration: each problem with its location, all of them as one error."""
+"""Problems of a configuration: each with its location, all of them together as one error.
+
+The exit code depends on the kinds and locations of the problems, see `as_error`.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,8 @@
-"""The schema of config.yaml: every key, default, unit and limit, once."""
+"""The schema of config.yaml: every key, default, unit and limit, once.
+
+After a change run the commands in CONTRIBUTING.md that generate config.yaml, the schema for editors
+and docs/configuration.md.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -374,8 +378,8 @@ def describe(key: str) -> str:
     return _FIELDS[key].description or ""
 
 
-def kind_of(key: str) -> type:
-    """What a key "section.key" takes: int or float where it is nothing but a number, else str."""
+def option_type(key: str) -> type:
+    """The type of an option for a key: int or float if the key takes only numbers, else str."""
     kinds = set(get_args(_FIELDS[key].annotation) or [_FIELDS[key].annotation]) - {type(None)}
     return next(iter(kinds)) if kinds in ({int}, {float}) else str
 
@@ -396,7 +400,7 @@ def _choices(kind: Any) -> Iterator[str]:
 
 
 def field_of(key: str) -> FieldInfo | None:
-    """The field of a key "section.key", or None where there is no such key."""
+    """The field of a key "section.key", or None if there is no such key."""
     return _FIELDS.get(key)
 
 

@@ -1,4 +1,7 @@
-"""The types of values in a configuration, each with its JSON Schema for editors."""
+"""The types of values in a configuration, each with its JSON Schema for editors.
+
+Check and schema have to agree; tests/test_config_fuzz.py looks for texts on which they differ.
+"""
 
 import re
 from typing import Annotated, Any, Literal

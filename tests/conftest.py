@@ -24,6 +24,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     chosen = config.args != config.getini("testpaths") or config.option.collectonly
     if chosen or "not release" not in config.option.markexpr:
         return 0
+    os.environ.setdefault("PYTHONHASHSEED", "0")  # sets in the names of tests have the same order
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return min(cores or 1, MOST_WORKERS)
 

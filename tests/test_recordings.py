@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import namedtuple
 from fractions import Fraction
@@ -19,11 +20,13 @@ import media
 import numpy as np
 import program
 import pytest
-from worker import job_for, recode
+from faults.clock import until
+from worker import FakeParent, job_for, recode
 
 from realtime_lrp.commands.video import recode as recode_module
 from realtime_lrp.commands.video import recoding
 from realtime_lrp.commands.video.messages import FROM_CHILD, TO_CHILD, Answer, Map, Views
+from realtime_lrp.commands.video.recode import Recoder
 from realtime_lrp.commands.video.recoding import check_video
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.system.channel import Channel
@@ -900,6 +903,31 @@ def test_frames_that_wait_for_maps_are_bounded(run, words, tmp_path, monkeypatch
         assert (code, err) == (0, "")
         assert media.frame_times(target) == media.frame_times(source)
     assert recode_module.MOST_BYTES == 2**30
+
+
+def test_a_worker_decodes_no_further_ahead_than_there_is_room(tmp_path, monkeypatch):
+    """Room for three frames: the fourth is decoded once the first is written."""
+
+    class Waiting(FakeParent):
+        def send(self, message):
+            self.sent.append(message)
+
+    def decoded():
+        return sum(len(message.times) for message in parent.sent if isinstance(message, Views))
+
+    source = media.recording(tmp_path / "in.mp4", count=25)
+    monkeypatch.setattr(recode_module, "MOST_BYTES", 3 * 48 * 64 * 3)
+    parent = Waiting()
+    recoder = Recoder(job_for(source, tmp_path / "out.mp4"), parent, parent.maps)
+    worker = threading.Thread(target=recoder.run, daemon=True)
+    worker.start()
+    until(lambda: decoded() == 3)
+    time.sleep(0.3)
+    assert decoded() == 3
+    for _ in range(25):
+        parent.maps.put(parent.map)
+    worker.join(30)
+    assert not worker.is_alive() and len(media.frame_times(tmp_path / "out.mp4")) == 25
 
 
 def test_colour_of_frames_without_a_tag():

@@ -15,19 +15,20 @@ class FakeParent:
     """Stands for the channel to the parent; answers all `Views` at once.
 
     Attributes:
+      map: what every picture is answered with.
       maps: the answers.
       sent: all messages but signs of life.
     """
 
     def __init__(self, strength=0):
         self.maps, self.sent = queue.Queue(), []
-        self._map = Map(np.full(SIZE, strength, np.int8), 1.0 if strength else 0.0, "")
+        self.map = Map(np.full(SIZE, strength, np.int8), 1.0 if strength else 0.0, "")
 
     def send(self, message):
         self.sent.append(message)
         if isinstance(message, Views):
             for _ in message.pictures:
-                self.maps.put(self._map)
+                self.maps.put(self.map)
 
 
 def job_for(source, part, **changes):

@@ -10,15 +10,8 @@ from realtime_lrp import Explainer
 from realtime_lrp.relevance.canonise import canonise
 from realtime_lrp.relevance.graph import build_graph
 from realtime_lrp.relevance.layers import ACTIVATIONS
-from realtime_lrp.relevance.steps import (
-    Add,
-    Affine,
-    Cropping,
-    GlobalMaxPool,
-    Permute,
-    Product,
-    Upsample,
-)
+from realtime_lrp.relevance.pools import GlobalMaxPool
+from realtime_lrp.relevance.steps import Add, Affine, Cropping, Permute, Product, Upsample
 
 
 @pytest.fixture(autouse=True)

@@ -19,9 +19,9 @@ def test_what_counts_of_relevance():
     """Summed over the channels first; then the positive part or the magnitude."""
     relevance = np.array([[[[1.0, 2.0, -1.0], [-3.0, 1.0, 0.0]]]])
     for name in ("lrp", "zplus", "input_x_gradient", "grad_cam", "integrated_gradients"):
-        np.testing.assert_array_equal(measures.counted(relevance, name), [[[2, 0]]])
+        np.testing.assert_array_equal(measures.supporting_relevance(relevance, name), [[[2, 0]]])
     for name in ("gradient", "guided_backprop", "deconvnet", "smoothgrad"):
-        np.testing.assert_array_equal(measures.counted(relevance, name), [[[2, 2]]])
+        np.testing.assert_array_equal(measures.supporting_relevance(relevance, name), [[[2, 2]]])
 
 
 @pytest.mark.parametrize(
@@ -148,13 +148,13 @@ def test_the_most_relevant_patch_comes_first(rng):
     maps[0, 2:, :2] = 2
     maps[0, 2:, 2:] = [[0, 0], [0, 12]]
     expected = np.kron([[3, 0], [2, 1]], np.ones((2, 2)))
-    np.testing.assert_array_equal(measures.patch_turns(maps, 2, rng)[0], expected)
+    np.testing.assert_array_equal(measures.patch_ranks(maps, 2, rng)[0], expected)
 
 
 @pytest.mark.parametrize("size", [(32, 32), (27, 35)])
 def test_every_patch_has_its_own_turn(size, rng):
     """Also where sides do not divide; patches are contiguous and nearly of one size."""
-    turns = measures.patch_turns(rng.random((2, *size)), 8, rng)
+    turns = measures.patch_ranks(rng.random((2, *size)), 8, rng)
     assert turns.shape == (2, *size)
     for one in turns:
         numbers, pixels = np.unique(one, return_counts=True)
@@ -168,8 +168,8 @@ def test_every_patch_has_its_own_turn(size, rng):
 def test_a_map_that_is_the_same_everywhere_gives_a_random_order():
     """The seed decides; no patch is preferred."""
     flat = np.zeros((2000, 4, 4))
-    turns = measures.patch_turns(flat, 2, np.random.default_rng(1))
-    again = measures.patch_turns(flat, 2, np.random.default_rng(1))
+    turns = measures.patch_ranks(flat, 2, np.random.default_rng(1))
+    again = measures.patch_ranks(flat, 2, np.random.default_rng(1))
     np.testing.assert_array_equal(turns, again)
     np.testing.assert_allclose(turns.mean(axis=0), 1.5, atol=0.1)
 
@@ -177,12 +177,12 @@ def test_a_map_that_is_the_same_everywhere_gives_a_random_order():
 def test_exchanged_patches(rng):
     """None at first, all at the end, and what deletes one picture inserts the other."""
     pictures, others = rng.integers(0, 256, (2, 3, 8, 8, 3), np.uint8)
-    turns = measures.patch_turns(rng.random((3, 8, 8)), 4, rng)
-    np.testing.assert_array_equal(measures.exchanged(pictures, others, turns, 0), pictures)
-    np.testing.assert_array_equal(measures.exchanged(pictures, others, turns, 16), others)
+    turns = measures.patch_ranks(rng.random((3, 8, 8)), 4, rng)
+    np.testing.assert_array_equal(measures.replace_patches(pictures, others, turns, 0), pictures)
+    np.testing.assert_array_equal(measures.replace_patches(pictures, others, turns, 16), others)
     for count in range(17):
-        deleted = measures.exchanged(pictures, others, turns, count)
-        inserted = measures.exchanged(others, pictures, turns, count)
+        deleted = measures.replace_patches(pictures, others, turns, count)
+        inserted = measures.replace_patches(others, pictures, turns, count)
         assert (deleted == others)[turns < count].all()
         assert (inserted == pictures)[turns < count].all()
         assert (turns < count).sum() == 3 * count * 4
@@ -198,9 +198,9 @@ def test_the_area_under_a_curve_by_hand():
 def test_a_random_order_of_a_linear_score_falls_in_a_straight_line(rng):
     """The mean brightness of white pictures that turn black: area 1/2, and straight."""
     white, black = np.full((50, 16, 16, 1), 1.0), np.zeros((50, 16, 16, 1))
-    turns = measures.patch_turns(np.zeros((50, 16, 16)), 8, rng)
+    turns = measures.patch_ranks(np.zeros((50, 16, 16)), 8, rng)
     counts = np.arange(65)
-    curve = np.array([measures.exchanged(white, black, turns, n).mean() for n in counts])
+    curve = np.array([measures.replace_patches(white, black, turns, n).mean() for n in counts])
     np.testing.assert_allclose(curve, 1 - counts / 64)
     assert measures.area_under(counts / 64, curve) == pytest.approx(0.5)
 
@@ -213,9 +213,9 @@ def test_the_right_order_deletes_faster_and_inserts_faster_than_chance(rng):
     counts = np.arange(65)
     areas = {}
     for name, maps in (("map", corner), ("chance", np.zeros_like(corner))):
-        turns = measures.patch_turns(maps, 8, rng)
+        turns = measures.patch_ranks(maps, 8, rng)
         for way, ends in (("deletion", (pictures, blank)), ("insertion", (blank, pictures))):
-            steps = [measures.exchanged(*ends, turns, n)[:, :4, :4].mean() for n in counts]
+            steps = [measures.replace_patches(*ends, turns, n)[:, :4, :4].mean() for n in counts]
             areas[name, way] = measures.area_under(counts / 64, np.array(steps))
     assert areas["map", "deletion"] == pytest.approx(2 / 64)
     assert areas["map", "insertion"] == pytest.approx(1 - 2 / 64)
@@ -237,7 +237,7 @@ def test_the_right_order_deletes_faster_and_inserts_faster_than_chance(rng):
 )
 def test_boxes_at_the_networks_input(box, expected):
     """A photo of 140 x 100, of which the square from x 20 to 120 is seen at 10 x 10."""
-    mask = measures.mask_of([box], (20, 0, 120, 100), (0, 0, 10, 10), (10, 10))
+    mask = measures.box_mask([box], (20, 0, 120, 100), (0, 0, 10, 10), (10, 10))
     wanted = np.zeros((10, 10), bool)
     if expected:
         x0, y0, x1, y1 = expected
@@ -249,10 +249,10 @@ def test_boxes_in_a_letterbox_and_several_of_them():
     """All of a photo of 30 x 10, seen at 9 x 3 in the middle of 9 x 9; boxes add up."""
     boxes = [(0, 0, 30, 10), (10, 0, 20, 10)], [(0, 0, 10, 10), (20, 0, 30, 10)]
     geometry = (0, 0, 30, 10), (0, 3, 9, 6), (9, 9)
-    whole, two = (measures.mask_of(each, *geometry) for each in boxes)
+    whole, two = (measures.box_mask(each, *geometry) for each in boxes)
     assert whole[3:6].all()
     assert whole.sum() == 27
     np.testing.assert_array_equal(two[4], [1, 1, 1, 0, 0, 0, 1, 1, 1])
     assert two.sum() == 18
-    outside = measures.mask_of([(-9, 0, -1, 10), (31, 0, 50, 10)], *geometry)
+    outside = measures.box_mask([(-9, 0, -1, 10), (31, 0, 50, 10)], *geometry)
     assert not outside.any()

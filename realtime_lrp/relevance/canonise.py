@@ -8,15 +8,14 @@ from dataclasses import replace
 
 from realtime_lrp.relevance.graph import Graph, Node
 from realtime_lrp.relevance.linear import Linear
+from realtime_lrp.relevance.pools import GlobalPool, Pool
 from realtime_lrp.relevance.steps import (
     Activation,
     Affine,
     Cropping,
     Elementwise,
-    GlobalPool,
     Identity,
     Permute,
-    Pool,
     Product,
     Reshape,
     Upsample,

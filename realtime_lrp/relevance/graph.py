@@ -19,15 +19,13 @@ from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.relevance.half import InHalf
 from realtime_lrp.relevance.layers import steps_of
 from realtime_lrp.relevance.linear import RECTIFIERS, Linear
+from realtime_lrp.relevance.pools import GlobalPool, MaxPool, Pool
 from realtime_lrp.relevance.steps import (
     Activation,
     Add,
     Concatenate,
     Elementwise,
-    GlobalPool,
     Identity,
-    MaxPool,
-    Pool,
     Reshape,
     Step,
     Tensors,

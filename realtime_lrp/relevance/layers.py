@@ -22,18 +22,15 @@ from realtime_lrp.relevance.linear import (
     TransposedConvolution,
 )
 from realtime_lrp.relevance.onednn import Geometry
+from realtime_lrp.relevance.pools import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
 from realtime_lrp.relevance.steps import (
     Activation,
     Add,
     Affine,
-    AveragePool,
     Concatenate,
     Cropping,
     Elementwise,
-    GlobalAveragePool,
-    GlobalMaxPool,
     Identity,
-    MaxPool,
     Permute,
     Product,
     Reshape,

@@ -1,8 +1,8 @@
 """Measures of relevance maps: do they point at the object, and how similar are two maps?
 
-Maps are float [N, H, W] without negative entries; larger means more relevant (see `counted`). Masks
-are bool [N, H, W], True on the object. Every measure returns one number for each picture,
-float64 [N].
+Maps are float [N, H, W] without negative entries, as `supporting_relevance` returns them; larger
+means more relevant. Masks are bool [N, H, W], True on the object. Every measure returns one number
+for each picture, float64 [N].
 
 A map that is the same everywhere, or 0 everywhere, points nowhere: it scores the object's share of
 the area, as chance does. Equal entries share the score, so that no result depends on the order of
@@ -17,7 +17,7 @@ import numpy as np
 from realtime_lrp.relevance.methods import METHODS
 
 
-def counted(relevance: np.ndarray, name: str) -> np.ndarray:
+def supporting_relevance(relevance: np.ndarray, name: str) -> np.ndarray:
     """The part of raw relevance that speaks for the class.
 
     Args:
@@ -32,7 +32,7 @@ def counted(relevance: np.ndarray, name: str) -> np.ndarray:
     return np.abs(summed) if absolute else np.maximum(summed, 0)
 
 
-def mask_of(
+def box_mask(
     boxes: Sequence[Sequence[float]],
     seen: tuple[int, int, int, int],
     inner: tuple[int, int, int, int],
@@ -128,7 +128,7 @@ def _ranks(entries: np.ndarray) -> np.ndarray:
     return (np.cumsum(count) - (count - 1) / 2)[position]
 
 
-def patch_turns(maps: np.ndarray, grid: int, rng: np.random.Generator) -> np.ndarray:
+def patch_ranks(maps: np.ndarray, grid: int, rng: np.random.Generator) -> np.ndarray:
     """Ranks the patches of a picture, the most relevant first.
 
     Args:
@@ -146,13 +146,13 @@ def patch_turns(maps: np.ndarray, grid: int, rng: np.random.Generator) -> np.nda
     sums = [np.bincount(patch.ravel(), entries, grid * grid) for entries in _flat(maps)]
     means = np.stack(sums) / np.maximum(pixels, 1)
     order = np.lexsort((rng.random(means.shape), -means))
-    turns = np.empty_like(order)
-    np.put_along_axis(turns, order, np.arange(grid * grid)[None], axis=1)
-    return turns[:, patch]
+    ranks = np.empty_like(order)
+    np.put_along_axis(ranks, order, np.arange(grid * grid)[None], axis=1)
+    return ranks[:, patch]
 
 
-def exchanged(
-    pictures: np.ndarray, others: np.ndarray, turns: np.ndarray, count: int
+def replace_patches(
+    pictures: np.ndarray, others: np.ndarray, ranks: np.ndarray, count: int
 ) -> np.ndarray:
     """Replaces the first `count` patches of the pictures by those of other pictures.
 
@@ -163,10 +163,10 @@ def exchanged(
     Args:
       pictures: [N, H, W, C].
       others: shaped like the pictures.
-      turns: int [N, H, W], see `patch_turns`.
+      ranks: int [N, H, W], see `patch_ranks`.
       count: how many patches are replaced.
     """
-    return np.where((turns < count)[..., None], others, pictures)
+    return np.where((ranks < count)[..., None], others, pictures)
 
 
 def area_under(positions: np.ndarray, curve: np.ndarray) -> float:

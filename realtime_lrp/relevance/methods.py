@@ -15,13 +15,12 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.composites import EXCITATION, Composite, layer_matcher
 from realtime_lrp.relevance.graph import Back, Graph, Node, Part, Parts, total
 from realtime_lrp.relevance.linear import Linear
+from realtime_lrp.relevance.pools import GlobalPool, Pool
 from realtime_lrp.relevance.rules import Propagate
 from realtime_lrp.relevance.steps import (
     Activation,
-    GlobalPool,
     Identity,
     Permute,
-    Pool,
     Reshape,
     Tensors,
     ZeroPadding,

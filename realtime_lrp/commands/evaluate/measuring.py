@@ -99,7 +99,7 @@ class Evaluation:
             "pointing": _mean(measures.pointing_game(maps, masks)),
             "mass": _mean(measures.mass_accuracy(maps, masks)),
             "rank": _mean(measures.rank_accuracy(maps, masks)),
-            **self._curves(measures.patch_turns(maps, GRID, self._rng)),
+            **self._curves(measures.patch_ranks(maps, GRID, self._rng)),
             "other_class": _mean(measures.spearman(maps, other)[self._other_has_relevance]),
             "forgetting": [],
         }
@@ -109,7 +109,7 @@ class Evaluation:
         masks = self._samples.masks
         area = _mean(masks.mean(axis=(1, 2)))
         orders = [
-            self._curves(measures.patch_turns(np.zeros(masks.shape), GRID, self._rng))
+            self._curves(measures.patch_ranks(np.zeros(masks.shape), GRID, self._rng))
             for _ in range(RANDOM_ORDERS)
         ]
         curves = {
@@ -154,7 +154,7 @@ class Evaluation:
         pictures, blurred = self._samples.pictures, self._blurred
         figures: Row = {}
         for name, ends in (("deletion", (pictures, blurred)), ("insertion", (blurred, pictures))):
-            steps = (measures.exchanged(*ends, turns, count) for count in REPLACED)
+            steps = (measures.replace_patches(*ends, turns, count) for count in REPLACED)
             curve = np.array([self._probability(step, self._classes).mean() for step in steps])
             figures[name] = round(measures.area_under(REPLACED / REPLACED[-1], curve), 4)
             figures[f"{name}_curve"] = curve.astype(float).round(4).tolist()
@@ -177,7 +177,7 @@ class Evaluation:
             for batch in np.split(samples, range(BATCH, len(samples), BATCH)):
                 x = self._engine.network.prepare(self._samples.pictures[batch])
                 relevance = explainer(x, target=int(class_index)).relevance
-                maps[batch] = measures.counted(relevance, name)
+                maps[batch] = measures.supporting_relevance(relevance, name)
         return maps
 
 

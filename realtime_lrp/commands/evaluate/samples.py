@@ -156,7 +156,7 @@ def _samples_of_photo(
         _check_inside(path.name, entry.box, picture.shape)
         boxes_by_label[entry.label].append(entry.box)
     for label, boxes in boxes_by_label.items():
-        mask = measures.mask_of(boxes, region.box, region.inner, region.size)
+        mask = measures.box_mask(boxes, region.box, region.inner, region.size)
         if mask.any():
             yield region.extract(picture), mask, label
         else:

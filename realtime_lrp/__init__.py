@@ -9,9 +9,9 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-# OpenCV reads these when it is loaded, by whatever module. A dead camera lets a read return after
-# so many seconds, not after ten; Windows does not look for ten seconds for a hardware transform
-# that is not there; a picture of more pixels is refused before memory is taken for it.
+# OpenCV reads these when any module loads it. A read from a dead camera returns after 2 s, not 10;
+# Windows does not search 10 s for a missing hardware transform; larger pictures are refused before
+# memory is allocated for them.
 os.environ.setdefault("OPENCV_VIDEOIO_V4L_SELECT_TIMEOUT", "2")
 os.environ.setdefault("OPENCV_VIDEOIO_MSMF_ENABLE_HW_TRANSFORMS", "0")
 os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(8192**2))
@@ -89,14 +89,14 @@ __all__ = [
 
 try:
     __version__ = version("realtime-lrp")
-except PackageNotFoundError:  # a checkout that is run without being installed
+except PackageNotFoundError:  # run from a checkout, not installed
     __version__ = "0+checkout"
 
 
-if not TYPE_CHECKING:  # else every name would be known to type checkers
+if not TYPE_CHECKING:  # otherwise type checkers would accept any name
 
     def __getattr__(name):
-        """What the package offers, imported when it is first asked for."""
+        """Imports a public name when it is first used."""
         if name in _MODULE:
             return getattr(import_module(_MODULE[name]), name)
         raise AttributeError(f"module 'realtime_lrp' has no attribute {name!r}")

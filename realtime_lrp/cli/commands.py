@@ -56,7 +56,7 @@ def _exit_0_if_stopped(run: Callable[[], Any]) -> Any:
 def demo(
     settings: config.Settings, output: str | None, overwrite: bool, duration: float | None
 ) -> None:
-    """Show the included network on the included clip.
+    """Show the embedded network on the included clip.
 
     It needs no camera and no download. Without a display it writes demo.mp4 and demo.png.
     """
@@ -289,7 +289,7 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
 
     Every composite and every method is measured.
 
-    Without --images the included network is measured on symbols drawn for it. With --images and
+    Without --images the embedded network is measured on symbols drawn for it. With --images and
     --boxes photos are used; FILE holds {"cat.jpg": {"box": [x0, y0, x1, y1], "label": "tabby"}},
     with the box, or a list of boxes, in pixels. Without a label the network's answer is explained.
     """

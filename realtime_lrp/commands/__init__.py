@@ -1,1 +1,1 @@
-"""What a command does: each mode wires the rooms together and holds no arithmetic of its own."""
+"""The commands: each wires the other rooms together and does no arithmetic of its own."""

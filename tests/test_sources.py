@@ -562,11 +562,11 @@ def test_pictures_of_a_child_are_not_overwritten(shared, stop, children, monkeyp
 @pytest.mark.parametrize(
     ("sent", "told"),
     [
-        (Shared((1 << 20, 1 << 20, 3)), "no picture"),
-        (Sent(np.zeros((4, 4), np.uint8)), "no picture"),
-        (Sent(np.zeros((4, 4, 3), np.float32)), "no picture"),
+        (Shared((1 << 20, 1 << 20, 3)), "invalid picture"),
+        (Sent(np.zeros((4, 4), np.uint8)), "invalid picture"),
+        (Sent(np.zeros((4, 4, 3), np.float32)), "invalid picture"),
         (Failed("SystemExit", "a bad word"), "failed .a bad word"),
-        (Next(), "ended .it sends what is no message"),
+        (Next(), "ended .it sent an invalid message"),
     ],
     ids=["too large", "flat", "floats", "no error of ours", "no message"],
 )

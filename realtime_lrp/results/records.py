@@ -1,4 +1,4 @@
-"""What is kept of maps besides pictures: a line for each, the raw maps, in JSON and NumPy files."""
+"""Writes maps as data: a JSON line for each, and the raw maps in NumPy files."""
 
 import json
 from collections.abc import Sequence

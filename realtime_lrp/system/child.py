@@ -51,7 +51,7 @@ class Child:
         self._channel.send(message)
 
     def receive(self) -> Any:
-        """Waits for a message; None if none will come, or what comes is no message."""
+        """Waits for a message; None if the child has ended or sends something else."""
         try:
             return self._channel.receive()
         except (EOFError, OSError, ValueError):
@@ -75,7 +75,7 @@ class Child:
         try:
             code = self._process.wait(CLOSING_S)
         except subprocess.TimeoutExpired:
-            return "it sends what is no message"
+            return "it sent an invalid message"
         if code >= 0:
             return f"exit code {code}"
         try:

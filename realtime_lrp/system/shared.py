@@ -1,4 +1,4 @@
-"""Memory for one picture that a parent and a child process share, where the system has it (Linux).
+"""Memory for one picture that a parent and a child process share, on systems that have it (Linux).
 
 A picture of 1280 x 720 takes 0.3 ms this way, through a pipe several milliseconds. Its size is
 sealed: a child cannot shrink it, which would crash the parent.
@@ -26,7 +26,7 @@ class SharedPicture:
 
     @classmethod
     def create(cls, size: int) -> "SharedPicture | None":
-        """New memory of at most `size` bytes; None where the system has none to share."""
+        """New memory of at most `size` bytes; None if the system has no such memory."""
         try:
             import fcntl  # not on every system
 

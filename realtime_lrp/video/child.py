@@ -1,8 +1,8 @@
 """A source that a child process opens and reads; `read_source` is the child.
 
-A thread that hangs in a driver or a decoder can only be left behind, with the device that it holds.
-A child can be killed, and one that crashes takes nothing else with it. It sends a picture when it
-is asked for one: the pixels go through shared memory where there is some, else through the pipe.
+A thread that hangs in a driver or a decoder cannot be stopped and keeps its device. A child process
+can be killed, and if it crashes, nothing else does. It sends a picture when it is asked for one:
+the pixels go through shared memory if there is some, else through the pipe.
 """
 
 import json
@@ -24,7 +24,7 @@ from realtime_lrp.video.reader import MOST_PIXELS
 from realtime_lrp.video.source import Source
 
 MOST_LOG_LINES = 1000
-"""Of one child; a child that was taken over must not fill the disk."""
+"""Maximum number of log lines from one child; a hostile one must not fill the disk."""
 
 STOP_POLL_S = 0.2
 """How soon the watching thread notices that the source was closed."""
@@ -37,10 +37,10 @@ class Open(msgspec.Struct, frozen=True, tag=True):
 
     Attributes:
       module, name: of the opener, a function or class.
-      arguments: its arguments but for `stop`, in JSON, which also holds file names that are no
+      arguments: its arguments except `stop`, in JSON, which also holds file names that are not
         UTF-8.
-      memory: descriptor of the `SharedPicture`, None where there is none.
-      log_level: of the records that are sent.
+      memory: descriptor of the `SharedPicture`, None if there is none.
+      log_level: minimum level of the log records that are sent.
     """
 
     module: str
@@ -115,7 +115,7 @@ class ChildSource(Source):
     Args:
       opener: opens the source, `opener(*arguments, stop)`; a function or class of a module that the
         child can import.
-      arguments: what JSON can hold.
+      arguments: of the opener, anything that JSON can hold.
       stop: ends every wait.
 
     Raises:
@@ -206,7 +206,7 @@ class ChildSource(Source):
                 return picture
         elif self._memory and self._memory.fits(message.shape):
             return self._memory.read(message.shape)
-        raise UnavailableError(f"The process that reads {self._name} sent what is no picture.")
+        raise UnavailableError(f"The process that reads {self._name} sent an invalid picture.")
 
     def _take_facts(self, message: Any) -> None:
         if isinstance(message, Facts):

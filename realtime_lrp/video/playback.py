@@ -115,7 +115,7 @@ class Playback(Source):
 
 
 def _timed(file: Path) -> Iterator[tuple[np.ndarray, float]]:
-    """Yields (picture, seconds until the next one); the last lasts one average frame."""
+    """Yields (picture, seconds until the next one); the last one has the average duration."""
     if file.suffix.lower() in PICTURES:
         yield read_picture(file), PICTURE_S
         return

@@ -123,7 +123,7 @@ class Recoding:
         shape = (*self._job.size, 3)
         if pictures.dtype != np.uint8 or pictures.shape[1:] != shape or not len(pictures):
             raise DamagedInputError(
-                f"{str(self._job.source)!r} makes the decoder send what is no picture."
+                f"{str(self._job.source)!r} makes the decoder send invalid pictures."
             )
         return views
 
@@ -183,7 +183,7 @@ class _RecodeChild:
                     ) from None
 
     def _in_words(self, failed: Failed) -> Exception:
-        """The error of this file: only a fault of the program is none of ours in words."""
+        """The exception for a failure: the input is to blame unless it is a bug or a failed write."""
         error = failed.error()
         if isinstance(error, Error | OSError) or failed.is_bug:
             return error

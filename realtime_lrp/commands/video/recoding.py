@@ -183,7 +183,7 @@ class _RecodeChild:
                     ) from None
 
     def _in_words(self, failed: Failed) -> Exception:
-        """The exception for a failure: the input is to blame unless it is a bug or a failed write."""
+        """The exception for a failure: damaged input, unless it is a bug or a failed write."""
         error = failed.error()
         if isinstance(error, Error | OSError) or failed.is_bug:
             return error

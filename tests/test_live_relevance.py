@@ -1,4 +1,4 @@
-"""The relevance thread and the engine_cache behind it, with the embedded network."""
+"""The relevance thread and its engine cache, with the embedded network."""
 
 import time
 from dataclasses import replace
@@ -108,8 +108,8 @@ def test_the_explained_score_is_what_began_at_the_output(engine, frames, target,
         assert magnitude == pytest.approx(1 if target == "all" else 2 * p[4], abs=1e-5)
 
 
-def test_the_workshop_makes_what_is_asked_while_the_old_map_goes_on(frames):
-    """Another method, random weights, back: what comes is that of an engine made from scratch."""
+def test_the_engine_cache_prepares_what_is_asked_while_the_old_map_goes_on(frames):
+    """Another method, random weights, back: the maps are those of an engine made from scratch."""
     chosen = settings(**{"--composite": "zplus"})
     with Running(chosen) as running:
         first = running.explain(frames[0])

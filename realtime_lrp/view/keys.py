@@ -70,10 +70,10 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
         ("w", "previous_file", "file before"),
         ("]", "larger_brush", "larger brush"),
         ("[", "smaller_brush", "smaller brush"),
-        ("BackSpace Delete", "uncover", "take all patches away"),
+        ("BackSpace Delete", "uncover", "remove all patches"),
     ),
     "The window": _group(
-        ("s", "snapshot", "keep this picture, its raw map and all settings"),
+        ("s", "snapshot", "save a snapshot: the view, its raw maps, the settings"),
         ("r", "record", "record, stop recording"),
         ("i", "figures", "show or hide all figures"),
         ("8", "answer", "show or hide the answer"),

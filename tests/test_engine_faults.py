@@ -39,7 +39,7 @@ def words(file):
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: next(iter(way.values())))
 def test_every_method_notices_what_a_relu_hides(way):
-    """The scores are finite, since ReLUs make 0 of NaN; the layer is named all the same."""
+    """The scores are finite, because ReLUs turn NaN into 0; the error names the layer anyway."""
     explainer = Explainer(overflowing(), **way, low=0.0, high=255.0)
     bright, dark = np.full((1, 16, 16, 3), 200.0), np.zeros((1, 16, 16, 3))
     assert np.isfinite(explainer.scores(bright)).all()
@@ -74,13 +74,13 @@ def test_a_batch_that_is_not_finite_is_refused(value):
     ids=["text", "None", "ragged", "objects"],
 )
 def test_a_batch_that_is_no_array_of_numbers_is_refused(x):
-    """In a sentence."""
+    """With a message, not with TensorFlow's traceback."""
     with pytest.raises(UsageError, match="Expected a batch of pictures"):
         Explainer(overflowing())(x)
 
 
 def test_a_picture_is_refused_and_the_others_are_explained(run, overflowing_file, tmp_path):
-    """One by itself ends with 65; of several it is left out and named."""
+    """A single one ends with 65; of several it is skipped and named."""
     bright = media.write_picture(tmp_path / "bright.png", media.plain((200, 9, 9)))
     dark = media.write_picture(tmp_path / "dark.png", media.plain((0, 0, 0)))
     (tmp_path / "out").mkdir()
@@ -93,7 +93,7 @@ def test_a_picture_is_refused_and_the_others_are_explained(run, overflowing_file
 
 
 def test_frames_without_a_map_are_kept_and_counted(run, overflowing_file, tmp_path):
-    """The recording is whole; what has no map says so, in the picture's line and beside it."""
+    """All frames are written; those without a map say so in the picture and in the sidecar."""
     dark, bright = media.plain((0, 0, 0)), media.plain((200, 9, 9))
     source = media.write_video(tmp_path / "in.mp4", [dark] * 5 + [bright] * 3 + [dark] * 4)
     target = tmp_path / "out.mp4"
@@ -109,7 +109,7 @@ def test_frames_without_a_map_are_kept_and_counted(run, overflowing_file, tmp_pa
 
 
 def test_a_recording_without_any_map_is_refused(run, overflowing_file, tmp_path):
-    """With the layer's name, and nothing left."""
+    """The error names the layer; no file is left."""
     source = media.write_video(tmp_path / "in.mp4", [media.plain((200, 9, 9))] * 12)
     code, _, err = run("video", source, "-o", tmp_path / "out.mp4", *words(overflowing_file))
     assert code == 65 and "Inf in the layer 'second'" in err
@@ -117,7 +117,7 @@ def test_a_recording_without_any_map_is_refused(run, overflowing_file, tmp_path)
 
 
 def test_without_a_window_what_never_works_ends_it(run, overflowing_file, tmp_path):
-    """There is nobody to read a banner, and no first map from which a duration counts."""
+    """Nobody can read a banner there, and without a first map the duration never starts."""
     bright = media.write_picture(tmp_path / "bright.png", media.plain((200, 9, 9)))
     source = ("--source", bright, "--display", "none", "--duration", "1")
     code, _, err = run("live", *source, *words(overflowing_file))
@@ -131,7 +131,7 @@ def settings(file):
 
 
 def test_a_batch_that_is_too_large_is_explained_in_halves(tiny_model, rng):
-    """The maps are those of the pictures one by one; where one is too large that is said."""
+    """Maps equal those of single pictures; if a single picture is too large, an error says so."""
     engine = engines.Engine(settings(tiny_model))
     pictures = rng.integers(0, 256, (7, 40, 50, 3), np.uint8)
     expected = [engine.explain([picture])[0] for picture in pictures]
@@ -145,7 +145,7 @@ def test_a_batch_that_is_too_large_is_explained_in_halves(tiny_model, rng):
 
 
 def test_what_fails_from_the_first_picture_on_is_told_and_tried_again(tiny_model, monkeypatch):
-    """The viewer shows its camera and why there is no map; then the maps come."""
+    """The viewer shows the camera and why there is no map, until maps come."""
     monkeypatch.setattr("realtime_lrp.realtime.explaining.RETRY_S", 0.05)
     failing = Failing(settings(tiny_model), NotFiniteError("Inf in the layer 'x'."), times=5)
     with failing.thread as thread:
@@ -158,7 +158,7 @@ def test_what_fails_from_the_first_picture_on_is_told_and_tried_again(tiny_model
     ("error", "device"), [(RuntimeError("CUDA"), "CPU"), (NotFiniteError("Inf"), "Small GPU")]
 )
 def test_a_gpu_that_fails_three_times_is_left(tiny_model, monkeypatch, caplog, error, device):
-    """Not for numbers, which would be the same elsewhere."""
+    """But not because of NaN or Inf, which the CPU would compute as well."""
     monkeypatch.setattr("realtime_lrp.realtime.explaining.RETRY_S", 0.05)
     monkeypatch.setattr(engines, "device", lambda: Device("/GPU:0", "Small GPU", "float32"))
     failing = Failing(settings(tiny_model), error, times=4)
@@ -169,7 +169,7 @@ def test_a_gpu_that_fails_three_times_is_left(tiny_model, monkeypatch, caplog, e
 
 
 def test_pictures_too_large_for_the_memory_are_refused(run, tmp_path, monkeypatch):
-    """By the activations of one, to the byte, before they are computed."""
+    """Judged by the exact size of one picture's activations, before computing."""
     x = keras.Input((None, None, 3))
     h = layers.Conv2D(4, 3, padding="same", activation="relu")(x)
     y = layers.Dense(2, activation="softmax")(layers.GlobalAveragePooling2D()(h))

@@ -53,7 +53,7 @@ np.savez(made, **{name: tensor.numpy() for name, tensor in outputs.items()})
 
 @pytest.fixture(scope="module")
 def model():
-    """Convolutions of both kinds, a layer norm, whose copy holds variables, and a dense layer."""
+    """Plain and grouped convolutions, a layer norm, whose copy holds variables, a dense layer."""
     keras.utils.set_random_seed(7)
     return keras.Sequential(
         [
@@ -88,7 +88,7 @@ def x(rng):
 
 
 def computed_alone(folder, x, tmp_path):
-    """What a process without the package computes: which call -> name of an output -> numbers."""
+    """Runs the SavedModel in a process without the package: call -> output name -> array."""
     np.savez(tmp_path / "given.npz", x=x)
     words = [folder, tmp_path / "given.npz", tmp_path / "made.npz"]
     subprocess.run([sys.executable, "-P", "-c", ALONE, *words], check=True)
@@ -100,12 +100,12 @@ def computed_alone(folder, x, tmp_path):
 
 
 def near(got, expected):
-    """Whether all is equal to 1e-5 of the largest entry."""
+    """Whether arrays agree to 1e-5 of the largest entry."""
     return np.abs(got - expected).max() <= 1e-5 * np.abs(expected).max()
 
 
 def same(got, explanation):
-    """Whether outputs of a signature are those of an explanation."""
+    """Whether the outputs of a signature agree with an explanation."""
     expected = {
         "scores": explanation.scores, "relevance": explanation.relevance, **explanation.maps
     }  # fmt: skip
@@ -113,7 +113,7 @@ def same(got, explanation):
 
 
 def test_a_process_without_this_package_gets_the_same_numbers(saved, x, tmp_path):
-    """Scores and all maps, for batches of 1 and 3, of the own target and of other classes."""
+    """Scores and all maps, for batches of 1 and 3, of the explainer's target and other classes."""
     explainer, folder = saved
     made = computed_alone(folder, x, tmp_path)
     assert same(made[" 1"], explainer(x[:1]))
@@ -124,7 +124,7 @@ def test_a_process_without_this_package_gets_the_same_numbers(saved, x, tmp_path
 
 
 def test_labels_are_an_asset(saved):
-    """One name a line, whatever space is in it; no file where there are none."""
+    """One name per line, whitespace reduced; no file without labels."""
     _, folder = saved
     lines = (folder / "assets" / "labels.txt").read_text("utf-8").splitlines()
     assert lines == ["cup", "tabby cat", "crane", "café"]
@@ -132,7 +132,7 @@ def test_labels_are_an_asset(saved):
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_other_precisions_are_exported(model, x, tmp_path, precision):
-    """They compute in the saved model as they do here."""
+    """The saved model computes in the same precision."""
     explainer = Explainer(model, precision=precision)
     explainer.export(tmp_path / "saved")
     got = tf.saved_model.load(tmp_path / "saved").signatures["serving_default"](x=tf.constant(x))
@@ -144,7 +144,7 @@ def test_other_precisions_are_exported(model, x, tmp_path, precision):
 
 
 def test_the_graph_holds_public_operations_and_no_weights(saved):
-    """It runs wherever TensorFlow does, and stays below what a file of a graph may hold."""
+    """It runs wherever TensorFlow does, and its file stays below the limit of 2 GB."""
     _, folder = saved
     graph = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
     functions = graph.meta_graphs[0].graph_def.library.function
@@ -158,7 +158,7 @@ def test_the_graph_holds_public_operations_and_no_weights(saved):
 
 
 def test_the_target_is_the_explainers_at_that_time(model, x, tmp_path):
-    """What is set before is saved, what is set afterwards is not."""
+    """A target set before the export is saved, one set afterwards is not."""
     explainer = Explainer(model)
     explainer.set_target("1 - 2")
     explainer.export(tmp_path / "saved")
@@ -169,7 +169,7 @@ def test_the_target_is_the_explainers_at_that_time(model, x, tmp_path):
 
 
 def test_a_class_that_is_not_there_is_refused(saved, x):
-    """Instead of a map of zeros."""
+    """Not a map of zeros."""
     by_class = tf.saved_model.load(saved[1]).signatures["explain_class"]
     for index in (-1, 4):
         with pytest.raises(tf.errors.InvalidArgumentError, match="There is no such class"):
@@ -180,7 +180,7 @@ def test_a_class_that_is_not_there_is_refused(saved, x):
 
 
 def test_the_folder_is_new_or_empty(model, tmp_path):
-    """It is readable like any other, and nothing else is left beside it."""
+    """It has the usual permissions, and no other file is left next to it."""
     explainer = Explainer(model)
     (tmp_path / "empty").mkdir()
     for name in ("new", "empty"):
@@ -202,7 +202,7 @@ def test_the_folder_is_new_or_empty(model, tmp_path):
 
 
 def test_nothing_half_written_gets_the_name(model, tmp_path, monkeypatch):
-    """Where the disk is full in the middle, the folder is as it was before."""
+    """If the disk gets full while writing, the folder stays as it was."""
 
     def fail(module, folder, signatures):
         open(os.path.join(folder, "saved_model.pb"), "w").close()
@@ -218,7 +218,7 @@ def test_nothing_half_written_gets_the_name(model, tmp_path, monkeypatch):
 
 
 def test_outputs_have_legal_names(model, tmp_path):
-    """Every letter that C++ would not have in a name becomes _; no name stands for two maps."""
+    """Characters that are illegal in C++ names become _; two maps cannot share a name."""
     assert output_names(["my own-rules"]) == ["scores", "relevance", "my_own_rules"]
     with pytest.raises(UsageError, match="Two outputs would be called 'epsilon'"):
         Explainer(model, also=["epsilon", "epsilon"]).export(tmp_path / "again")
@@ -227,7 +227,7 @@ def test_outputs_have_legal_names(model, tmp_path):
 
 @pytest.mark.release
 def test_vgg16_is_exported(rng, tmp_path):
-    """Its 138 million weights, and the modified ones, lie beside the graph, not in it."""
+    """Its 138 million weights, and the modified ones, are saved as variables, not in the graph."""
     keras.utils.set_random_seed(0)
     x = rng.normal(size=(3, 224, 224, 3)).astype(np.float32) * 50
     explainer = Explainer(keras.applications.VGG16(weights=None), composite="epsilon_plus_flat")

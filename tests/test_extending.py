@@ -1,4 +1,4 @@
-"""What docs/extending.md shows runs, and does what it says; so do the commands with it."""
+"""The code of docs/extending.md runs and does what the page says, in Python and in commands."""
 
 import copy
 import json
@@ -32,14 +32,14 @@ TABLES = {
 
 
 def blocks(title, language="python"):
-    """What stands in the blocks of a section."""
+    """The code blocks of a section."""
     section = re.split(rf"^## {title}$", PAGE, flags=re.M)[1].split("\n## ")[0]
     return re.findall(rf"^```{language}\n(.*?)^```$", section, re.M | re.S)
 
 
 @pytest.fixture(autouse=True)
 def tables():
-    """Every table is as it was once a test is over."""
+    """Restores every table after a test."""
     changed = (*TABLES.values(), keras.saving.get_custom_objects(), ALLOWED_CLASSES["keras.layers"])
     before = [copy.copy(table) for table in changed]
     yield
@@ -49,14 +49,14 @@ def tables():
 
 
 def executed(title):
-    """Runs a section's blocks, one after the other, in a namespace of their own."""
+    """Runs the blocks of a section in one new namespace."""
     namespace = {"__name__": "extending"}
     for block in blocks(title):
         exec(compile(block, f"extending.md: {title}", "exec"), namespace)
 
 
 def test_every_block_is_run_by_one_of_these_tests():
-    """None stands outside the sections, none is called by another language."""
+    """No block is outside the sections or marked with another language."""
     everywhere = re.findall(r"^```(\w*)$", PAGE, re.M)
     assert len([one for one in everywhere if one == "python"]) == sum(map(len, map(blocks, TITLES)))
     assert set(everywhere) == {"python", "sh", ""}
@@ -65,7 +65,7 @@ def test_every_block_is_run_by_one_of_these_tests():
 
 @pytest.mark.parametrize("title", [title for title in TITLES if title not in (SCRIPTED, WORDS)])
 def test_a_section_runs_and_finds_what_it_asserts(title):
-    """From its first block to its last, and the table has a row more meanwhile."""
+    """All its assertions hold, and a table has got another row."""
     before = {name: len(table) for name, table in TABLES.items()}
     assert any("assert" in block for block in blocks(title))
     executed(title)
@@ -73,13 +73,13 @@ def test_a_section_runs_and_finds_what_it_asserts(title):
 
 
 def words_of(command):
-    """The command line of a line on the page, for the script that was saved."""
+    """The arguments of a command line on the page."""
     (line,) = [one for one in blocks(SCRIPTED, "sh")[0].splitlines() if f"mine.py {command}" in one]
     return shlex.split(line, comments=True)[1:]
 
 
 def test_a_script_is_the_program_with_its_own_rows(tmp_path):
-    """`live` with its source, composite and colour map, in a process of its own."""
+    """`live` with the added source, composite and colour map, in a new process."""
     (tmp_path / "mine.py").write_text(blocks(SCRIPTED)[0])
     words = [*words_of("live"), "--display", "none", "--duration", "0.3", "--stats", "stats.json"]
     done = subprocess.run(
@@ -90,7 +90,7 @@ def test_a_script_is_the_program_with_its_own_rows(tmp_path):
 
 
 def test_recordings_are_drawn_with_its_rows(run, tmp_path, monkeypatch):
-    """In the colours of its map, though another process draws, which knows nothing of it."""
+    """With the added colour map, although a child process draws that never ran the script."""
     executed(SCRIPTED)
     monkeypatch.chdir(tmp_path)
     media.recording(tmp_path / "talk.mp4", count=4)
@@ -105,7 +105,7 @@ def test_recordings_are_drawn_with_its_rows(run, tmp_path, monkeypatch):
 
 
 def test_a_configuration_may_name_its_rows(run, tmp_path):
-    """Which is looked up when it is read; a slip is answered with the nearest name."""
+    """A configuration with added names is legal; a typing error gets the nearest of them."""
     executed(SCRIPTED)
     _, command, *words = words_of("config")
     code, out, err = run(command, *words)
@@ -117,6 +117,6 @@ def test_a_configuration_may_name_its_rows(run, tmp_path):
 
 
 def test_shells_complete_what_is_included():
-    """The names that the light part of the program knows are those of the tables."""
+    """Completion, which imports no table, knows the same names as the tables."""
     assert legal_values("model.name") == list(NETWORKS)
     assert legal_values("live.source") == list(SOURCES)

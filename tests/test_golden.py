@@ -47,7 +47,7 @@ def outcome(relevance) -> dict:
 
 
 def test_the_scores_are_golden(outcomes):
-    """The same classes, as sure as then."""
+    """The same classes with the same scores."""
     golden = json.loads(GOLDEN.read_text())
     assert outcomes["classes"] == golden["classes"]
     np.testing.assert_allclose(outcomes["scores"], golden["scores"], atol=1e-4)
@@ -55,7 +55,7 @@ def test_the_scores_are_golden(outcomes):
 
 @pytest.mark.parametrize("name", [*COMPOSITES, *METHODS])
 def test_every_map_is_golden(name, outcomes):
-    """Its magnitude and how it is spread over the picture; float32 differs between machines."""
+    """Its magnitude and distribution over the picture, tolerant of other processors' float32."""
     now, then = outcomes["maps"][name], json.loads(GOLDEN.read_text())["maps"][name]
     np.testing.assert_allclose(now["magnitude"], then["magnitude"], rtol=0.01)
     np.testing.assert_allclose(now["cells"], then["cells"], atol=0.002)

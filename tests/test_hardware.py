@@ -31,8 +31,8 @@ AMX = "processor : 0\nmodel name : Some CPU\nflags : fpu avx512f avx512_bf16 amx
         (None, "float32"),
     ],
 )
-def test_only_a_processor_that_multiplies_bfloat16_gets_it(info, precision, tmp_path, monkeypatch):
-    """AMX does; AVX-512 BF16 alone was slower than float32; elsewhere nothing is known."""
+def test_only_a_processor_that_is_fast_in_bfloat16_gets_it(info, precision, tmp_path, monkeypatch):
+    """AMX is; AVX-512 BF16 alone was slower than float32; for other processors it is unknown."""
     file = tmp_path / "cpuinfo"
     if info:
         file.write_text(info)
@@ -43,14 +43,14 @@ def test_only_a_processor_that_multiplies_bfloat16_gets_it(info, precision, tmp_
 
 
 class Gpu:
-    """What TensorFlow lists; there is none here, so using it fails as a broken one does."""
+    """A GPU in TensorFlow's list. There is none here, so using it fails as with a broken one."""
 
     name = "/physical_device:GPU:0"
     device_type = "GPU"
 
 
-def test_a_gpu_that_does_not_work_is_named_and_left(monkeypatch, caplog):
-    """The CPU computes instead."""
+def test_a_gpu_that_does_not_work_is_named_and_not_used(monkeypatch, caplog):
+    """The log names the GPU, and the CPU computes."""
     monkeypatch.setattr(hardware.tf.config, "list_physical_devices", lambda kind: [Gpu()])
     details = {"device_name": "Big GPU", "compute_capability": (8, 6)}
     config = hardware.tf.config.experimental
@@ -68,7 +68,7 @@ def test_a_gpu_that_does_not_work_is_named_and_left(monkeypatch, caplog):
 
 
 def fake_gpu(precision="bfloat16"):
-    """Described as a GPU, computed on the CPU: TensorFlow places softly."""
+    """A device that claims to be a GPU; TensorFlow falls back to the CPU silently."""
     return hardware.Device("/GPU:0", "Small GPU", precision)
 
 
@@ -99,12 +99,12 @@ def settings(tiny_model, **words):
 def test_auto_is_quick_only_where_the_maps_stay_the_same(
     words, moving, precision, tiny_model, on_gpu
 ):
-    """And only in moving pictures; an explicit precision is obeyed."""
+    """And only for moving pictures; an explicit precision is always used."""
     assert engines.Engine(settings(tiny_model, **words), moving=moving).precision == precision
 
 
 def test_an_older_gpu_computes_in_float16(tiny_model, on_gpu, monkeypatch, caplog, rng):
-    """Where `auto` may; a CPU that is asked for it says that it is slow."""
+    """If precision is `auto`; on a CPU an explicit float16 logs that it is slow."""
     monkeypatch.setattr(engines, "device", lambda: fake_gpu("float16"))
     zplus, epsilon = (settings(tiny_model, **{"--composite": c}) for c in ("zplus", "epsilon"))
     assert engines.Engine(epsilon, moving=True).precision == "float32"
@@ -120,7 +120,7 @@ def test_an_older_gpu_computes_in_float16(tiny_model, on_gpu, monkeypatch, caplo
 
 
 def test_the_graph_goes_through_xla_where_asked(tiny_model, rng):
-    """The same bytes to a strength, in the precision asked for."""
+    """The maps agree to 1e-6, the strengths to 1."""
     pictures = [rng.integers(0, 256, (40, 50, 3), np.uint8)]
     config_of = lambda xla: settings(tiny_model).model_copy(  # noqa: E731
         update={"lrp": settings(tiny_model).lrp.model_copy(update={"xla": xla})}
@@ -133,7 +133,7 @@ def test_the_graph_goes_through_xla_where_asked(tiny_model, rng):
 
 
 def test_a_full_gpu_hands_over_to_the_cpu(tiny_model, on_gpu, caplog, monkeypatch, rng):
-    """Two batches in flight fail, both get their maps, the network is loaded once more."""
+    """Two batches in flight fail; both get their maps; the network is loaded only once more."""
     words = settings(tiny_model, **{"--precision": "float32"})
     engine = engines.Engine(words)
     assert (engine.device, engine.in_flight) == ("Small GPU", 2)
@@ -167,7 +167,7 @@ def test_a_full_gpu_hands_over_to_the_cpu(tiny_model, on_gpu, caplog, monkeypatc
 
 @pytest.mark.parametrize("in_flight", [1, 2])
 def test_so_many_frames_are_in_flight_and_maps_keep_their_order(in_flight, tiny_model, monkeypatch):
-    """A scripted engine: on a GPU the next frame is begun before the last one is waited for."""
+    """On a GPU the next frame starts before the results of the last one are waited for."""
     frames, steps = Slot(), []
 
     class Scripted(engines.Engine):
@@ -220,7 +220,7 @@ def test_bfloat16_is_offered_where_maps_can_be_computed_in_it(rng):
 
 
 def test_a_processor_without_bfloat16_says_so(run, tiny_model, tmp_path, monkeypatch):
-    """An explicit bfloat16 is refused in words; `bench` measures float32 alone."""
+    """An explicit bfloat16 is an error with a message; `bench` measures float32 only."""
     monkeypatch.setattr(loading, "computes_bfloat16", lambda: False)
     words = ("--model", tiny_model, "--preprocess", "none", "--precision", "bfloat16")
     media.write_picture(tmp_path / "in.png", media.plain(size=(40, 40)))

@@ -128,7 +128,7 @@ def test_scores_are_keras_own_and_relevance_is_conserved(build, rng):
 
 @pytest.mark.parametrize("function", ACTIVATIONS, ids=lambda function: function.__name__)
 def test_every_activation_is_known_by_its_sign(function, rng):
-    """What is called non-negative is, and none turns what is >= 0 negative."""
+    """Those marked non-negative are, and none is negative for inputs >= 0."""
     layer = layers.Conv2D(2, 1, activation=function)
     layer.build((None, 3, 3, 2))
     (_, step) = build_graph(keras.Sequential([keras.Input((3, 3, 2)), layer]), "max").nodes
@@ -139,14 +139,14 @@ def test_every_activation_is_known_by_its_sign(function, rng):
 
 
 def relevance_of(step, inputs, relevance):
-    """What a step hands down, as arrays."""
+    """The relevance that a step hands down, as arrays."""
     inputs = [tf.constant(a, tf.float32) for a in inputs]
     parts = step.relevance(inputs, step.forward(*inputs), tf.constant(relevance, tf.float32))
     return [part.numpy() for part in parts]
 
 
 def test_sums_share_in_proportion_by_hand():
-    """3 + 1 and 3 - 1; a part that was broadcast gets the sum over its places."""
+    """3 + 1 and 3 - 1; a broadcast term gets the sum over its positions."""
     one, other = np.full((1, 1, 1, 1), 3.0), np.full((1, 1, 1, 1), 1.0)
     parts = relevance_of(Add(), [one, other], np.full((1, 1, 1, 1), 8.0))
     np.testing.assert_allclose(np.ravel(parts), [6, 2], rtol=1e-6)
@@ -281,7 +281,7 @@ def another_reader(x):
 
 @pytest.mark.parametrize(("build", "folds"), FOLDED.values(), ids=FOLDED)
 def test_a_batch_norm_is_folded_where_it_can_be(build, folds, rng):
-    """Scores stay Keras's own; a folded norm leaves an identity, another one passes relevance."""
+    """Scores equal Keras's; a folded norm becomes an identity, another one passes relevance on."""
     model = network(build)
     assert kinds(model)["bn"] == ("Identity" if folds else Affine.__name__)
     x = rng.normal(size=(2, 9, 8, 3)).astype("float32")
@@ -336,7 +336,7 @@ def test_folding_gives_the_maps_of_the_folded_network(rng):
 
 
 def test_a_global_max_pool_gives_all_to_the_first_of_equal_maxima():
-    """Row by row, for each channel by itself; the others get nothing."""
+    """The first maximum in row order of each channel gets all; other entries get nothing."""
     a = np.zeros((1, 2, 3, 2), np.float32)
     a[0, 0, 2, 0] = a[0, 1, 1, 0] = 5
     a[0, 1, 0, 1] = a[0, 1, 2, 1] = 3

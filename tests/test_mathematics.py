@@ -19,14 +19,14 @@ REFERENCES = sorted(set(re.findall(r"`([a-z]+)\.(?!py`|md)([A-Za-z_.]+)`", PAGE)
 
 @pytest.mark.parametrize(("module", "name"), REFERENCES, ids=lambda part: part)
 def test_the_functions_that_it_names_exist(module, name):
-    """In a module of the mathematics."""
+    """Every `module.name` on the page can be imported."""
     found = importlib.import_module(f"realtime_lrp.relevance.{module}")
     assert operator.attrgetter(name)(found) is not None
 
 
 @pytest.mark.parametrize("name", [*RULES, *(method for method in METHODS if method != "lrp")])
 def test_every_rule_and_method_has_its_formula(name):
-    """And a rule the class that computes it."""
+    """Rules also name their class."""
     section = re.split(rf"^### `{name}`$", PAGE, flags=re.M)[1].split("\n##")[0]
     if "See `" not in section:
         assert "$" in section or "```math" in section
@@ -35,7 +35,7 @@ def test_every_rule_and_method_has_its_formula(name):
 
 
 def test_formulas_in_the_text_hold_nothing_that_markdown_takes_for_its_own():
-    """GitHub would make emphasis, or swallow a backslash."""
+    """Markdown would turn it into emphasis, or drop a backslash."""
     text = re.sub(r"^```.*?^```$", "", PAGE, flags=re.M | re.S)
     formulas = re.findall(r"\$([^$]+)\$", text)
     assert len(formulas) > 50 and text.count("$") == 2 * len(formulas)
@@ -51,7 +51,7 @@ def test_every_source_is_cited_and_every_citation_has_its_source():
 
 
 def test_input_times_gradient_is_epsilon_with_biases_from_the_logit(rng):
-    """As the page says of ReLU networks; one linear output starts from its value, the logit."""
+    """For ReLU networks; a single linear output starts from its value, the logit."""
     keras.utils.set_random_seed(5)
     model = keras.Sequential(
         [

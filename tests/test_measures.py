@@ -94,7 +94,7 @@ def test_against_naive_loops(masks, rng):
 
 
 def test_an_empty_mask_has_no_rank_accuracy():
-    """There is no K."""
+    """K would be 0."""
     assert np.isnan(measures.rank_accuracy(MAP, np.zeros_like(LEFT))).all()
 
 
@@ -134,14 +134,14 @@ def test_spearman_against_a_naive_ranking(rng):
 
 
 def test_a_map_that_is_the_same_everywhere_is_like_no_other(rng):
-    """Its ranks have no order: NaN, which no mean counts."""
+    """NaN, which means leave out: all ranks are equal."""
     maps = rng.random((1, 5, 5))
     assert np.isnan(measures.spearman(maps, np.zeros((1, 5, 5)))).all()
     assert measures.spearman(maps[:0], maps[:0]).shape == (0,)
 
 
 def test_the_most_relevant_patch_comes_first(rng):
-    """Four patches of 2 x 2 with the means 1, 4, 2 and 3, whatever single entries say."""
+    """Four patches of 2 x 2 with means 1, 4, 2 and 3; single entries do not matter."""
     maps = np.zeros((1, 4, 4))
     maps[0, :2, :2] = [[0, 0], [0, 4]]
     maps[0, :2, 2:] = 4
@@ -153,7 +153,7 @@ def test_the_most_relevant_patch_comes_first(rng):
 
 @pytest.mark.parametrize("size", [(32, 32), (27, 35)])
 def test_every_patch_has_its_own_turn(size, rng):
-    """Also where sides do not divide; patches are contiguous and nearly of one size."""
+    """Even if the sides are not divisible; patches are contiguous and almost equal in size."""
     turns = measures.patch_ranks(rng.random((2, *size)), 8, rng)
     assert turns.shape == (2, *size)
     for one in turns:
@@ -175,7 +175,7 @@ def test_a_map_that_is_the_same_everywhere_gives_a_random_order():
 
 
 def test_exchanged_patches(rng):
-    """None at first, all at the end, and what deletes one picture inserts the other."""
+    """None at first, all at the end; deleting from one picture is inserting into the other."""
     pictures, others = rng.integers(0, 256, (2, 3, 8, 8, 3), np.uint8)
     turns = measures.patch_ranks(rng.random((3, 8, 8)), 4, rng)
     np.testing.assert_array_equal(measures.replace_patches(pictures, others, turns, 0), pictures)

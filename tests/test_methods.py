@@ -31,7 +31,7 @@ def logits_of(model):
 
 
 def factors(p, target):
-    """The factor of each logit, as the contract defines it: [B, classes]."""
+    """The factor of each logit as docs/mathematics.md defines it, [B, classes]."""
     unit = np.eye(p.shape[1])
     if target == "all":
         return p
@@ -202,12 +202,12 @@ def test_smoothgrad_is_the_mean_gradient_under_noise(rng):
 
 
 def operations_in(explainer, *types) -> int:
-    """How many operations of these types stand in the compiled function."""
+    """The number of operations of these types in the compiled function."""
     return sum(op.type in types for op in explainer._run.graph.get_operations())
 
 
 def test_many_methods_cost_one_forward_pass():
-    """Maps of one picture share the forward pass; each brings its own backward pass, LRP its z."""
+    """Maps share the forward pass; each has its own backward pass, and LRP its z."""
     model, convolutions = vgg_like(), ("Conv2D", "Conv2DBackpropInput", "_MklNativeFusedConv2D")
     gradients = [name for name in METHODS_OF_ONE_PASS if name not in ("lrp", "excitation_backprop")]
     backward = 2 * len(gradients)
@@ -223,7 +223,7 @@ def test_many_methods_cost_one_forward_pass():
 
 
 def test_maps_made_together_equal_maps_made_alone(rng):
-    """Every method and every composite, side by side and by itself, one trace."""
+    """Every method and composite, together and alone, in one trace."""
     model, x = branched(), rng.uniform(0, 255, size=(2, 12, 12, 3)).astype("float32")
     names = [*METHODS, *COMPOSITES]
     box = {"low": 0.0, "high": 255.0}
@@ -254,7 +254,7 @@ def test_compiled_equals_eager_and_batched(name, rng):
 
 
 def test_the_filter_keeps_the_largest_entries():
-    """By magnitude, by picture; equal ones stay together."""
+    """By magnitude, for each picture; equal entries are all kept."""
     relevance = tf.constant([[1.0, -5.0, 3.0, 0.5], [4.0, 4.0, 0.0, 1.0]])
     expected = [[0, -5, 3, 0], [4, 4, 0, 0]]
     np.testing.assert_array_equal(top_share(relevance, 0.5), expected)
@@ -302,14 +302,14 @@ def test_a_filtered_explanation_loses_what_was_filtered(rng):
     ],
 )
 def test_wrong_words_are_answered(arguments, words):
-    """What was wrong and what exists."""
+    """The message says what was wrong and what exists."""
     with pytest.raises(UsageError) as refusal:
         Explainer(vgg_like(), **arguments)
     assert words in str(refusal.value)
 
 
 def test_a_network_without_relu_has_nothing_to_guide():
-    """Guided backprop would silently be the gradient; Grad-CAM needs places."""
+    """Guided backprop would just be the gradient; Grad-CAM needs feature maps."""
     x = keras.Input((4, 4, 3))
     model = keras.Model(x, layers.Dense(2, activation="softmax")(layers.Flatten()(x)))
     with pytest.raises(UsageError, match="no ReLU"):
@@ -319,7 +319,7 @@ def test_a_network_without_relu_has_nothing_to_guide():
 
 
 def test_rules_of_their_own_for_some_layers(rng):
-    """By name, by type, with numbers; the first pattern that fits decides."""
+    """By name, by type, with numbers; the first pattern that matches decides."""
     explainer = Explainer(
         vgg_like(),
         composite="epsilon_plus",
@@ -335,7 +335,7 @@ def test_rules_of_their_own_for_some_layers(rng):
 
 
 def test_rules_for_layers_change_the_composite_and_no_further_map(rng):
-    """A further map named after a composite is that composite, as if it were alone."""
+    """An additional map named after a composite equals that composite's own map."""
     model = vgg_like()
     x = rng.uniform(0, 255, size=(2, *model.input_shape[1:])).astype("float32")
     own = {"Conv2D": "gamma(0.1)", "Dense": "epsilon(0.01)"}
@@ -364,7 +364,7 @@ def test_a_pattern_holds_for_every_call_of_a_shared_layer(rng):
 
 
 def test_grad_cam_takes_maps_of_the_picture(rng):
-    """Not what was permuted, padded or is left unused."""
+    """No permuted, padded or unused layer counts."""
     x = keras.Input((8, 8, 3))
     maps = layers.Conv2D(4, 3, activation="relu")(x)
     unused = layers.Conv2D(5, 3)(maps)

@@ -65,7 +65,7 @@ def test_bfloat16_gives_the_maps_of_float32(build, rng):
 
 @each_network
 def test_float16_gives_the_maps_of_float32(build, rng):
-    """Products alone are rounded, to eleven bits: maps of both signs agree as well, mostly."""
+    """Only products are rounded, to eleven bits, so that most maps with both signs agree too."""
     model = build()
     names = [name for name in (*COMPOSITES, *METHODS) if name not in NOISY]
     x = rng.uniform(0, 255, size=(4, *model.input_shape[1:])).astype("float32")
@@ -85,7 +85,7 @@ def test_float16_gives_the_maps_of_float32(build, rng):
 
 @pytest.mark.parametrize("size", [1e-30, 1e-9, 1.0, 1e5, 1e12])
 def test_float16_neither_overflows_nor_vanishes(size, rng):
-    """Far beyond what float16 holds, and pictures of one batch do not disturb each other."""
+    """For values far outside float16; the pictures of a batch do not affect each other."""
     for layer in (layers.Dense(5), layers.Conv2D(5, 3), layers.DepthwiseConv2D(3)):
         a = tf.constant(rng.normal(size=(3, 6, 6, 4)), tf.float32)
         a *= tf.reshape([size, 1e-3, 0.0], (3, 1, 1, 1))
@@ -120,7 +120,7 @@ def test_activations_beyond_float16_are_explained(rng):
 @pytest.mark.release
 @each_network
 def test_xla_gives_the_maps_of_the_plain_graph(build, rng):
-    """The whole graph through XLA, batches of two sizes; SmoothGrad draws other noise there."""
+    """For batches of two sizes. SmoothGrad is left out: XLA draws other noise."""
     model = build()
     names = [name for name in (*COMPOSITES, *METHODS) if name != "smoothgrad"]
     x = rng.uniform(0, 255, size=(3, *model.input_shape[1:])).astype("float32")
@@ -136,7 +136,7 @@ def test_xla_gives_the_maps_of_the_plain_graph(build, rng):
 
 
 def test_only_what_lies_between_weights_computes_in_bfloat16(rng):
-    """A brightness that bfloat16 cannot hold is seen by the rescaling before the first layer."""
+    """The rescaling before the first layer gets a brightness that bfloat16 cannot hold."""
     x = keras.Input((2, 2, 1))
     h = layers.Flatten()(layers.Rescaling(1.0, offset=-1000.0)(x))
     model = keras.Model(x, layers.Dense(2, activation="softmax")(h))
@@ -149,7 +149,7 @@ def test_only_what_lies_between_weights_computes_in_bfloat16(rng):
 
 
 def test_both_forms_of_a_dense_kernel_give_the_same(rng):
-    """The transposed copy that bfloat16 reads forwards, and the plain one backwards."""
+    """The transposed kernel that bfloat16 reads forward, and the plain one backward."""
     layer = layers.Dense(5)
     layer.build((None, 7))
     step = steps_of(layer, "max")[0]

@@ -251,7 +251,7 @@ def test_a_model_that_ends_in_logits_gets_a_softmax_and_says_so(caplog, rng):
 
 
 def scores_of(build, shape=(6, 6, 3)):
-    """Our scores and Keras's for a model that `build` makes from its input."""
+    """Our scores and Keras's of a model that `build` makes."""
     x = keras.Input(shape)
     model = keras.Model(x, build(x))
     picture = np.random.default_rng(2).normal(size=(2, *shape)).astype("float32")
@@ -286,7 +286,7 @@ ENDS_IN_SCORES = {
 
 @pytest.mark.parametrize("build", ENDS_IN_SCORES.values(), ids=ENDS_IN_SCORES)
 def test_scores_stay_as_they_are(build, caplog):
-    """No second softmax on what ends in probabilities already."""
+    """Models that end in probabilities get no second softmax."""
     ours, keras_own = scores_of(build)
     np.testing.assert_allclose(ours, keras_own, atol=1e-6)
     assert "softmax is added" not in caplog.text
@@ -352,7 +352,7 @@ def one_layer(layer, shape=(6, 6, 3)):
     ids=lambda layer: type(layer).__name__,
 )
 def test_a_layer_without_a_rule_is_refused_by_name(layer):
-    """The message has the layer's name, its type and the remedy."""
+    """The message names the layer, its type and what to do."""
     with pytest.raises(UnsupportedLayerError) as refusal:
         Explainer(one_layer(layer))
     assert "'culprit'" in str(refusal.value)
@@ -418,19 +418,19 @@ def test_a_size_that_the_layers_cannot_take_is_refused():
 
 
 def test_a_picture_of_the_wrong_shape_is_refused():
-    """A single picture without a batch axis gets the remedy."""
+    """For a single picture without a batch axis the message says what to do."""
     with pytest.raises(UsageError, match=r"x\[None\]"):
         Explainer(vgg_like())(np.zeros((16, 16, 3), "float32"))
 
 
 def test_an_empty_batch_is_refused():
-    """TensorFlow's pools would end the process."""
+    """TensorFlow's pools would crash the process."""
     with pytest.raises(UsageError, match="at least one"):
         Explainer(vgg_like())(np.zeros((0, 16, 16, 3), "float32"))
 
 
 def test_a_name_as_it_is_written_comes_before_others_like_it():
-    """Names are found whatever their case; "B" and "b" are two classes all the same."""
+    """Names are found in any case, yet "B" and "b" can be two classes."""
     explainer = Explainer(vgg_like(), labels=["A", "b", "B", "d_e", "d e"])
     assert [explainer.canonical(name) for name in ("a", "b", "B", "d_e", "d e")] == [0, 1, 2, 3, 4]
     with pytest.raises(UsageError, match="'D E' occurs twice"):
@@ -438,7 +438,7 @@ def test_a_name_as_it_is_written_comes_before_others_like_it():
 
 
 def test_names_that_hold_a_minus_can_be_set_against_others():
-    """The first way to split that gives two classes."""
+    """The first split into two classes counts."""
     labels = ["a - b", "c", "d", "e - f", "g"]
     explainer = Explainer(vgg_like(), labels=labels)
     x = np.ones((1, 16, 16, 3), "float32")
@@ -467,7 +467,7 @@ def test_the_sign_of_maps_is_known():
 
 
 def test_two_inputs_or_a_subclassed_model_are_refused():
-    """What is no graph from one picture to one vector is refused in words."""
+    """Everything but a graph from one picture to one vector is refused with a message."""
 
     class Own(keras.Model):
         def call(self, x):

@@ -172,7 +172,7 @@ def test_a_bias_that_absorbs_takes_its_share():
 
 
 def test_an_output_of_zero_hands_nothing_down_under_gamma():
-    """Neither branch is picked."""
+    """Neither branch applies."""
     rule = Gamma().bind(dense([[1.0], [-1.0]], [0.0]), LayerContext())
     np.testing.assert_array_equal(rule(tf.constant([[2.0, 2.0]]), tf.constant([[3.0]])), [[0, 0]])
 

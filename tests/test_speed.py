@@ -19,7 +19,7 @@ def _same_weights_in_every_run():
 
 
 def graph_function(function):
-    """A function as a graph, in which the fast operations stand."""
+    """Runs a function as a graph, which is where the fast operations are used."""
     return tf.function(function, autograph=False)
 
 
@@ -81,7 +81,7 @@ def rectified(ceiling):
 
 @pytest.mark.parametrize("ceiling", [None, 6, 2])
 def test_a_relu_computed_with_its_layer_changes_no_map(ceiling, rng, monkeypatch):
-    """Every method, against the explainer that computes step by step with the public operations."""
+    """Every method, compared with an explainer that uses public operations only."""
     model = rectified(ceiling)
     x = rng.normal(size=(2, 12, 12, 3)).astype("float32") * 8
     options = {"also": list(METHODS), "target": "top1", "samples": 3}
@@ -111,7 +111,7 @@ def test_a_thousand_frames_are_one_trace(rng):
 
 
 def test_kernels_are_kept_where_tensorflow_can(rng):
-    """On this processor every convolution of a map is the one that keeps its kernel."""
+    """If the operation is available, every convolution of a map uses it."""
     if not onednn.available(tf.float32):
         pytest.skip("this TensorFlow has no such operation")
     operations = Explainer(rectified(None))._run.graph.get_operations()

@@ -1,8 +1,8 @@
-"""Which steps each Keras layer type stands for.
+"""Translates Keras layers into steps.
 
 A Keras layer becomes a chain of steps: a Conv2D with a ReLU is a `Convolution` followed by an
-`Activation`. `LAYERS` is the table; a new layer type is one row and, where the arithmetic is new,
-one class in `steps.py` or, with weights, in `linear.py`.
+`Activation`. To support another layer type, add a row to `LAYERS`. If its arithmetic is new, write
+a class in `steps.py`, or in `linear.py` if it has weights.
 """
 
 import functools

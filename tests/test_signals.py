@@ -95,8 +95,17 @@ def ended(where, number, cleaning_s=0.2, send=()):
     return process.returncode, lines, err, time.monotonic() - begun
 
 
-@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
-@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize(
+    ("where", "number"),
+    [
+        *((where, signal.SIGTERM) for where in PLACES),
+        *(
+            (where, number)
+            for where in ("in_del", "in_gc_callback", "in_ctypes_callback")
+            for number in (signal.SIGHUP, signal.SIGINT)
+        ),
+    ],
+)
 def test_a_signal_ends_a_command_wherever_it_comes(where, number):
     """Also where Python discards exceptions; the clean-up runs once, and to its end."""
     code, lines, err, seconds = ended(where, number)

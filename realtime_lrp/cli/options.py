@@ -109,8 +109,8 @@ def _key_option(name: str) -> Decorator:
         )
     complete = _complete_names(key, files=name in ("--model", "--weights", "--labels", "--source"))
     return click.option(
-        name, _variable(name), type=config.option_type(key), help=config.describe(key),
-        shell_complete=complete,
+        name, _variable(name), type=config.option_type(key), shell_complete=complete,
+        help=config.describe(key).replace("null: ", "default: "),
     )  # fmt: skip
 
 

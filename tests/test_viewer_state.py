@@ -311,6 +311,7 @@ def test_the_settings_give_the_view_that_is_shown():
     assert again.look == state.look and again.mirror
     assert again.request.choice == state.request.choice
     assert again.request.target == str(state.request.target) == "0"
+    assert pressed(started(), "v").settings().lrp.precision == "auto", "chosen anew by the target"
 
 
 def test_a_state_is_never_changed_in_place():

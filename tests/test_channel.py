@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.system.channel import Channel, Failed
+from realtime_lrp.system.channel import MOST_BYTES, Channel, Failed
+from realtime_lrp.system.shared import SharedPicture
 
 
 class Shown(msgspec.Struct, tag=True):
@@ -103,3 +104,25 @@ def test_a_stream_that_ends_in_the_middle_says_so():
     for length in range(len(data)):
         with pytest.raises(EOFError):
             received(data[:length])
+
+
+def test_shared_memory_keeps_its_size(rng):
+    """A child that shrank it would crash its parent, and one that let it grow fill the memory."""
+    memory = SharedPicture.create(10**6)
+    picture = rng.integers(0, 256, (300, 400, 3), np.uint8)
+    memory.write(picture)
+    for size in (1000, 10**7):
+        with pytest.raises(PermissionError):
+            os.ftruncate(memory.descriptor, size)
+    read = memory.read(picture.shape)
+    memory.write(picture[::-1])
+    np.testing.assert_array_equal(read, picture)
+    np.testing.assert_array_equal(memory.read(picture.shape), picture[::-1])
+    assert memory.fits((1000, 1000)) and not memory.fits((1000, 1001))
+    memory.close()
+
+
+def test_a_message_beyond_any_size_is_refused():
+    """Before memory is taken for it."""
+    with pytest.raises(ValueError, match="at most"):
+        received((MOST_BYTES + 1).to_bytes(4))

@@ -14,6 +14,9 @@ import numpy as np
 
 from realtime_lrp import errors
 
+MOST_BYTES = 2**31
+"""Maximum size of a message, so that a hostile child cannot make its parent take more memory."""
+
 KINDS = ("uint8", "int8", "float32")
 """Types of array elements that may be sent."""
 
@@ -94,7 +97,10 @@ class Channel:
           EOFError: no further message will come.
           ValueError: what came is no message of the expected type.
         """
-        data = self._exactly(int.from_bytes(self._exactly(4)))
+        size = int.from_bytes(self._exactly(4))
+        if size > MOST_BYTES:
+            raise ValueError(f"Expected at most {MOST_BYTES} bytes. Received {size}.")
+        data = self._exactly(size)
         try:
             return self._decoder.decode(data)
         except msgspec.MsgspecError as error:

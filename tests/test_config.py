@@ -42,6 +42,8 @@ def test_the_command_line_wins_over_set_over_file(tmp_path):
     assert settings.config.overlay.opacity == 0.2
     assert settings.config.overlay.map == "rgb"
     assert settings.origins["overlay.map"] == f"{file}:2"
+    assert settings.origins["lrp.target"] == "--target"
+    assert settings.origins["overlay.opacity"] == "--set"
 
 
 def refusal_of(*words):

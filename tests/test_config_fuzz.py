@@ -242,6 +242,8 @@ def test_the_schema_is_the_one_that_is_installed(run):
         ("overlay: {opacity: 1.01}", False),
         ("video: {stride: 1.5}", False),
         ("video: {batch: 300}", False),
+        ("video: {batch: 0}", False),
+        ("video: {batch: 1}", True),
         ("model: {size: 0}", False),
         ("live: {camera_size: 1280}", False),
         ("kiosk: {languages: []}", False),

@@ -301,6 +301,12 @@ def test_nothing_is_no_answer():
     answer.update(map_of(0.0, heart=0.2, nothing=0.8))
     assert (answer.name, answer.share) == ("", 0.0)
     answer.update(None)
+    answer.update(map_of(0.5, heart=0.49, star=0.26, nothing=0.25))
+    assert answer.name == ""
+    answer.update(None)
+    answer.update(map_of(0.6, heart=0.51, star=0.24, nothing=0.25))
+    assert answer.name == "heart"
+    answer.update(None)
     answer.update(map_of(1.0, cup=0.12, bottle=0.10))
     assert answer.name == ""
     last = map_of(9.0, cup=0.6, bottle=0.10)

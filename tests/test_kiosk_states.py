@@ -158,6 +158,16 @@ def test_a_visitor_is_seen_until_they_leave(rng):
     assert not any(gone[2:])
 
 
+def test_a_single_picture_that_differs_is_nobody(rng):
+    """A bird, a flash: only a second one in a row counts."""
+    presence = Presence()
+    looks(presence, [room(rng) for _ in range(50)])
+    for second, (person, seen_now) in enumerate(
+        ((4, False), (None, False), (40, False), (60, True))
+    ):
+        assert presence.look(room(rng, person=person), 100.0 + second) == seen_now
+
+
 def test_a_thing_left_behind_becomes_background(rng):
     """It counts as a visitor for about 40 seconds."""
     presence = Presence()

@@ -30,8 +30,9 @@ from realtime_lrp.commands.video.recode import Recoder
 from realtime_lrp.commands.video.recoding import check_video
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.system.channel import Channel
-from realtime_lrp.video.colour import colour_of
+from realtime_lrp.video.colour import colour_of, range_read
 from realtime_lrp.video.reader import Span, VideoReader
+from realtime_lrp.video.writer import VideoWriter
 from realtime_lrp.view.follow import Follower
 from realtime_lrp.view.overlay import Overlay
 
@@ -934,6 +935,27 @@ def test_colour_of_frames_without_a_tag():
     """BT.601 below 720 rows, BT.709 from there on, as players do."""
     for rows, table in ((480, 5), (720, 1), (1080, 1)):
         assert colour_of(av.VideoFrame(64, rows, "yuv420p")).table == table
+
+
+def test_grey_without_a_tag_has_the_full_range():
+    """As FFmpeg reads it; other frames have the range of their file, RGB always the full one."""
+    for pixels, expected in (("gray", 2), ("gray16le", 2), ("yuv420p", 1), ("rgb24", 2)):
+        frame = av.VideoFrame(64, 48, pixels)
+        assert range_read(frame, colour_of(frame)) == expected, pixels
+    tagged = av.VideoFrame(64, 48, "gray")
+    tagged.color_range = 1
+    assert range_read(tagged, colour_of(tagged)) == 1
+
+
+def test_odd_sides_grow_by_their_last_line(tmp_path):
+    """No black line at the right and at the bottom."""
+    with VideoWriter(
+        tmp_path / "o.mp4", ".mp4", Fraction(30), Fraction(1, 30), quality=0
+    ) as writer:
+        writer.write(media.plain((200, 180, 160), (47, 63)), 0)
+    (picture,) = pictures_of(tmp_path / "o.mp4")
+    assert picture.shape == (48, 64, 3)
+    assert np.abs(picture - (200, 180, 160)).max() < 8
     assert colour_of(av.VideoFrame(64, 64, "gbrp")).matrix == 1
     assert colour_of(av.VideoFrame(64, 64, "yuvj420p")).range == 2
 

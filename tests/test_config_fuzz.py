@@ -92,7 +92,7 @@ INPUTS = {
 UNSAID = (
     "is set twice", "U+0000", "expected 0 to 51", "up to 8192", "expected a whole",
     "expected days", "expected times", "each day once", "expected a text; received", "Expected the",
-    "Expected alpha", "There is no f", "There is no weights",
+    "Expected alpha", "There is no f", "There is no weights", "There is no labels",
     "must be", "in quotes", "There is no model", "from 1 to 256",
 )  # fmt: skip
 """What JSON Schema cannot say, or editors say of the file before they look at the schema."""

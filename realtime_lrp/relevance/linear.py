@@ -240,12 +240,16 @@ class Convolution(Linear):
         return super().transform(a, weights, bias, activation)
 
     def transpose(self, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
-        if self._groups > 1:
-            return self._grouped_transpose(s, weights, shape)
-        if self._keeps_size and onednn.usable(s, weights.kernel):
+        plain = self._groups == 1 and set(self.geometry["dilations"]) == {1}
+        if self._groups == 1 and self._keeps_size and onednn.usable(s, weights.kernel):
             # The adjoint is a convolution as well: 0.7 ms instead of 1.0 at 14 x 14 x 512.
             return onednn.convolution(s, weights.adjoint, None, "", **self.geometry)
-        return tf.nn.conv_transpose(s, weights.kernel, shape, **self.geometry)
+        if plain:
+            return tf.nn.conv_transpose(s, weights.kernel, shape, **self.geometry)
+        # TensorFlow's transpose of groups and dilations runs on some processors only.
+        if set(self.geometry["strides"]) == {1}:
+            return self._convolve_back(s, weights)
+        return self._transpose_by_group(s, weights, shape)
 
     def finished(self, z: tf.Tensor, bias: tf.Tensor | None, activation: str) -> tf.Tensor:
         if self._groups > 1 and bias is not None:
@@ -253,16 +257,26 @@ class Convolution(Linear):
             z, bias = z + bias, None
         return super().finished(z, bias, activation)
 
-    def _grouped_transpose(self, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
-        """`transpose` where there are groups; TensorFlow's own runs on some processors only."""
-        if self._keeps_size:
-            return self._sum(s, weights.adjoint)
-        depth = weights.kernel.shape[-2]
-        shape = tf.concat([shape[:-1], [depth]], 0)
+    def _convolve_back(self, s: tf.Tensor, weights: Weights) -> tf.Tensor:
+        """`transpose` for strides of 1: a convolution with the adjoint kernel."""
+        edges = []
+        for size, dilation in zip(self.kernel.shape[:-2], self.geometry["dilations"], strict=True):
+            reach = dilation * (size - 1)
+            before = reach // 2 if self.geometry["padding"] == "SAME" else 0
+            after = reach - before if self.geometry["padding"] == "SAME" else 0
+            edges.append([reach - before, reach - after])
+        padded = tf.pad(s, [[0, 0], *edges, [0, 0]])
+        return tf.nn.convolution(
+            padded, weights.adjoint, padding="VALID", dilations=self.geometry["dilations"]
+        )
+
+    def _transpose_by_group(self, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
+        """`transpose`, each group by itself."""
+        shape = tf.concat([shape[:-1], [weights.kernel.shape[-2]]], 0)
         by_group = zip(
             tf.split(s, self._groups, -1), tf.split(weights.kernel, self._groups, -1), strict=True
         )
-        parts = [tf.nn.conv_transpose(*one, shape, **self.geometry) for one in by_group]
+        parts = [tf.nn.conv_transpose(*pair, shape, **self.geometry) for pair in by_group]
         return tf.concat(parts, -1)
 
     def _sum(self, a: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
@@ -381,8 +395,10 @@ class TransposedConvolution(Convolution):
 
 
 def _adjoint_kernel(kernel: tf.Tensor, groups: int) -> tf.Tensor:
-    """The kernel of the adjoint: rotated by 180 degrees, in and out exchanged in each group."""
-    rows, columns, depth, outputs = kernel.shape
-    by_group = tf.reshape(kernel[::-1, ::-1], [rows, columns, depth, groups, outputs // groups])
-    exchanged = tf.transpose(by_group, [0, 1, 4, 3, 2])
-    return tf.reshape(exchanged, [rows, columns, outputs // groups, groups * depth])
+    """The kernel of the adjoint: windows reversed, in and out swapped in each group."""
+    *window, depth, outputs = kernel.shape
+    axes = list(range(len(window)))
+    reversed_windows = tf.reverse(kernel, axes)
+    by_group = tf.reshape(reversed_windows, [*window, depth, groups, outputs // groups])
+    swapped = tf.transpose(by_group, [*axes, len(axes) + 2, len(axes) + 1, len(axes)])
+    return tf.reshape(swapped, [*window, outputs // groups, groups * depth])

@@ -23,12 +23,14 @@ import pytest
 from faults.clock import until
 from worker import FakeParent, job_for, recode
 
+from realtime_lrp import config
 from realtime_lrp.commands.video import recode as recode_module
 from realtime_lrp.commands.video import recoding
 from realtime_lrp.commands.video.messages import FROM_CHILD, TO_CHILD, Answer, Map, Views
 from realtime_lrp.commands.video.recode import Recoder
 from realtime_lrp.commands.video.recoding import check_video
 from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.results.resume import fingerprint
 from realtime_lrp.system.channel import Channel
 from realtime_lrp.video.colour import colour_of, range_read
 from realtime_lrp.video.reader import Span, VideoReader
@@ -969,3 +971,46 @@ def test_what_only_the_live_view_reads_does_not_make_another_film(tmp_path):
     mark = lambda *sets: fingerprint(source, load(sets=sets).config, {})  # noqa: E731
     live = ("overlay.follow=hold", "overlay.style=contour", "overlay.average=0.5")
     assert mark(*live) == mark() != mark("overlay.opacity=0.5")
+
+
+@pytest.mark.parametrize("codec", ["h264", "hevc"])
+def test_the_last_frame_is_written_with_its_duration(tmp_path, codec):
+    """Which encoders forget."""
+    path = tmp_path / "o.mkv"
+    with VideoWriter(path, ".mkv", Fraction(30), Fraction(1, 1000), codec=codec) as writer:
+        for pts, duration in ((0, 33), (33, 33), (66, 300)):
+            writer.write(media.plain(size=(64, 64)), pts, duration)
+    with av.open(path) as container:
+        shown = {packet.pts: packet.duration for packet in container.demux() if packet.size}
+    assert shown == {0: 33, 33: 33, 66: 300}
+
+
+def test_hevc_in_mp4_has_the_tag_that_apples_players_know(tmp_path):
+    """hvc1, where FFmpeg would write hev1."""
+    rate = Fraction(30)
+    with VideoWriter(tmp_path / "o.mp4", ".mp4", rate, 1 / rate, codec="hevc") as writer:
+        writer.write(media.plain(size=(64, 64)), 0)
+    with av.open(tmp_path / "o.mp4") as container:
+        assert container.streams.video[0].codec_context.codec_tag == "hvc1"
+
+
+@pytest.mark.parametrize(
+    ("setting", "counts"),
+    [
+        ("model.preprocess=none", True),
+        ("lrp.target=red", True),
+        ("input.fit=squash", True),
+        ("input.mirror=true", True),
+        ("overlay.opacity=0.1", True),
+        ("video.quality=30", True),
+        ("video.batch=3", False),
+        ("overlay.average=0.5", False),
+        ("live.camera_fps=15", False),
+    ],
+)
+def test_a_setting_counts_for_resume_where_it_shapes_the_film(tmp_path, setting, counts):
+    """Each section of the configuration that does, and nothing that only the live view shows."""
+    source = media.recording(tmp_path / "in.mp4", count=2)
+    before = fingerprint(source, config.load(command="video").config, {})
+    after = fingerprint(source, config.load(sets=(setting,), command="video").config, {})
+    assert (after != before) == counts

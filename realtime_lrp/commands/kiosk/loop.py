@@ -7,6 +7,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 import numpy as np
@@ -107,8 +108,9 @@ class Kiosk:
         )
         open_clips = functools.partial(ClipSource, kiosk.clips, self._note_error)
         self._clip = SourcePart("clip", open_clips, lambda picture: picture, self.budget)
-        self.network = RelevancePart(config, stats, self.budget, now)
         self._presentation = Presentation(config, captions, self._note_error)
+        self._show_first_card(now)
+        self.network = RelevancePart(config, stats, self.budget, now)
         self.state, self.card = self._machine.state, "starting"
         self._open = True
         self._fault: Fault | None = Fault("starting")
@@ -169,6 +171,15 @@ class Kiosk:
     def described(self) -> str:
         """The state, with the card."""
         return f"{self.state} ({self.card})" if self.card else str(self.state)
+
+    def _show_first_card(self, now: float) -> None:
+        """Shows a card before the import of TensorFlow keeps the processor busy."""
+        page = self._presentation.pages.attract(0, now)
+        content = ScreenContent(None, None, page, Fault("starting"))
+        with suppress(Exception):  # the loop draws next, and handles what fails
+            size = canvas_size(self._window.size)
+            self._window.show(self._presentation.draw(size, content, 0, self._lock, now))
+            self._window.events()  # lets the window paint it
 
     def _handle_input(self, now: float) -> None:
         size = canvas_size(self._window.size)

@@ -442,7 +442,7 @@ def test_resume_skips_what_is_finished_and_only_that(run, words, tmp_path):
 
 
 def test_resume_makes_again_what_is_not_known_to_be_whole(run, words, tmp_path):
-    """No manifest or a damaged one, or a file of another size: made again, nothing is refused."""
+    """A file that is gone or of another size is made again, also one that a killed run left."""
     source, target = media.recording(tmp_path / "in.mp4", count=3), tmp_path / "out.mp4"
     command = ("video", source, "-o", target, *words, "--sidecar", "--maps", tmp_path / "maps")
     command = (*command, "--resume")
@@ -450,8 +450,6 @@ def test_resume_makes_again_what_is_not_known_to_be_whole(run, words, tmp_path):
     manifest = tmp_path / ".out.mp4.resume.json"
     film, sidecar = target.read_bytes(), tmp_path / "out.jsonl"
     for spoil, told in [
-        (manifest.unlink, "the run that wrote it did not finish"),
-        (lambda: manifest.write_text("{"), "the run that wrote it did not finish"),
         (lambda: target.write_bytes(film[:-9]), "out.mp4 is missing or has changed"),
         (lambda: sidecar.write_text(""), "out.jsonl is missing or has changed"),
         (lambda: shutil.rmtree(tmp_path / "maps" / "out"), "out is missing or has changed"),
@@ -461,28 +459,47 @@ def test_resume_makes_again_what_is_not_known_to_be_whole(run, words, tmp_path):
         assert code == 0 and "3 frames" in out and f"out.mp4 is made again: {told}" in err, err
         code, out, err = run(*command)
         assert (code, err) == (0, "") and "finished before" in out
+    target.unlink()  # killed just before the film got its name
+    assert run(*command)[0] == 0 and target.read_bytes() == film
+    target.unlink(), manifest.unlink()  # killed before the manifest was written
+    assert run(*command)[0] == 0 and target.read_bytes() == film
     sizes = json.loads(manifest.read_text())["sizes"]
     maps = (tmp_path / "maps" / "out" / "maps_000000.npz").stat().st_size
     assert sizes == {"film": len(film), "sidecar": sidecar.stat().st_size, "maps": maps}
 
 
+@pytest.mark.parametrize("manifest", [None, "{"], ids=["no manifest", "a damaged one"])
+def test_resume_replaces_no_film_that_it_does_not_know(run, words, tmp_path, manifest):
+    """It may be the user's own; --overwrite replaces it."""
+    source, target = media.recording(tmp_path / "in.mp4", count=3), tmp_path / "out.mp4"
+    target.write_bytes(b"precious")
+    if manifest:
+        (tmp_path / ".out.mp4.resume.json").write_text(manifest)
+    command = ("video", source, "-o", target, *words, "--resume")
+    code, _, err = run(*command)
+    assert code == 73 and "out.mp4' exists. Add --overwrite" in err
+    assert target.read_bytes() == b"precious"
+    assert run(*command, "--overwrite")[0] == 0
+    code, out, _ = run(*command)
+    assert code == 0 and "finished before" in out
+
+
 def test_a_film_appears_after_all_that_stands_beside_it(monkeypatch, run, words, tmp_path):
-    """Sidecar, maps and summary, then the film, then the manifest; an old one goes before."""
+    """Sidecar, maps and summary, then the manifest, the film last."""
     source, target = media.recording(tmp_path / "in.mp4", count=3), tmp_path / "out.mp4"
     beside = ("--sidecar", "--summary", "--maps", tmp_path)
     command = ("video", source, "-o", target, *words, *beside, "--overwrite")
     assert run(*command)[0] == 0
     placed, replace = [], os.replace
-    manifest = tmp_path / ".out.mp4.resume.json"
 
     def noted(part, name):
-        placed.append((Path(name).name, manifest.exists()))
+        placed.append(Path(name).name)
         replace(part, name)
 
     monkeypatch.setattr(os, "replace", noted)
     assert run(*command)[0] == 0
-    assert placed[-2:] == [("out.mp4", False), (manifest.name, False)]
-    assert sorted(placed[:-2]) == [("out.jsonl", False), ("out.summary.png", False)]
+    assert placed[-2:] == [".out.mp4.resume.json", "out.mp4"]
+    assert sorted(placed[:-2]) == ["out.jsonl", "out.summary.png"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """How `--resume` knows that an output is finished: a hidden JSON file beside it, the manifest.
 
-`.NAME.mp4.resume.json` is written after the output and everything beside it are in place. A crash
-in between costs no more than making them again.
+`.NAME.mp4.resume.json` is written when everything beside the output is in place, just before the
+output itself. So an output without a manifest was not made by us, and is never replaced unasked.
 """
 
 import hashlib
@@ -76,9 +76,9 @@ class Manifest(msgspec.Struct, frozen=True):
     sizes: dict[str, int]
 
     @classmethod
-    def of(cls, fingerprint: str, made: Mapping[str, Path]) -> "Manifest":
-        """The manifest of files that are in place."""
-        return cls(fingerprint, {kind: size_of(path) for kind, path in made.items()})
+    def of(cls, fingerprint: str, files: Mapping[str, Path]) -> "Manifest":
+        """The manifest of complete files, whatever their present names."""
+        return cls(fingerprint, {kind: size_of(path) for kind, path in files.items()})
 
     def missing(self, wanted: Mapping[str, Path]) -> list[str]:
         """The names of wanted files that were not made, are gone, or have another size now."""
@@ -113,11 +113,6 @@ def write_manifest(target: Path, manifest: Manifest) -> None:
     refuse_link(path)
     with atomic_file(path, overwrite=True) as part:
         part.write_bytes(msgspec.json.encode(manifest) + b"\n")
-
-
-def remove_manifest(target: Path) -> None:
-    """Removes the manifest of an output that is about to be replaced."""
-    manifest_path(target).unlink(missing_ok=True)
 
 
 def size_of(path: Path) -> int:

@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from realtime_lrp.errors import TransferError
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.results.companions import Companions, OpenCompanions
 from realtime_lrp.results.records import map_record
-from realtime_lrp.results.resume import remove_manifest
 from realtime_lrp.results.summary import Timeline, write_summary
 from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.system.progress import Progress
@@ -50,6 +50,7 @@ def overlay_file(
     span: Span | None = None,
     progress: Progress | None = None,
     companions: Companions = Companions(),  # noqa: B008 # frozen
+    before_publishing: Callable[[Path], None] | None = None,
 ) -> Report:
     """Overlays one file.
 
@@ -65,6 +66,8 @@ def overlay_file(
       span: the part of the recording, None for all.
       progress: shows how many frames are done.
       companions: what is made beside the film.
+      before_publishing: called with the complete film's temporary path, once everything beside it
+        is in place and before it gets its name.
 
     Raises:
       DamagedInputError: it cannot be decoded, or makes the decoder crash or hang.
@@ -76,6 +79,8 @@ def overlay_file(
     settings = ", ".join([*filter(None, words), f"target {lrp.target}"])
     with ExitStack() as stack:
         part = stack.enter_context(atomic_file(target, overwrite))
+        if before_publishing:
+            _call_on_success(stack, partial(before_publishing, part))
         opened = companions.open(stack, overwrite)
         records = _Records(engine, config, opened)
         comment = f"realtime_lrp {__version__}, {settings}"
@@ -86,9 +91,17 @@ def overlay_file(
             captioned = [(f"{seconds:.2f} s", picture) for seconds, picture in report.thumbnails]
             title = f"{source.name}: {settings}"
             write_summary(opened.summary, title, captioned, records.timeline, 2 * THUMBNAILS)
-        if overwrite or not target.exists():
-            remove_manifest(target)  # it is of the film that was there before
     return report
+
+
+def _call_on_success(stack: ExitStack, function: Callable[[], None]) -> None:
+    """Calls a function when the stack is unwound without an error."""
+
+    def leave(error: type[BaseException] | None, *details: object) -> None:
+        if error is None:
+            function()
+
+    stack.push(leave)
 
 
 def _job(

@@ -124,8 +124,8 @@ class _Batch:
         report = overlay_file(
             engine, self._config, task.source, task.target, task.replace, stats,
             span=self._options.span, progress=self._progress, companions=task.companions,
+            before_publishing=task.note_finished,
         )  # fmt: skip
-        task.note_finished()
         notes = _notes(report)
         for note in notes:
             log.warning("%s: %s", task.source.name, note)

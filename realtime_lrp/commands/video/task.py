@@ -94,31 +94,29 @@ class Task:
             log.warning("%s is left of a run that was killed; it can be deleted", stale)
         if self._options.resume and self.target.is_file():
             self._compare()
+        elif self._options.resume and not self.target.exists():
+            self.replace = True  # what a killed run left beside the film that it did not finish
         if not self.done:
             check_output(self.target, self.replace)
             self.companions.check(self.replace)
             refuse_link(manifest_path(self.target))
 
-    def note_finished(self) -> None:
-        """Writes the manifest, once everything is in place."""
+    def note_finished(self, part: Path) -> None:
+        """Writes the manifest; `part` is the complete film under its temporary name."""
+        files = {"film": part, **self.companions.by_kind}
         try:
-            write_manifest(self.target, Manifest.of(self._fingerprint, self.outputs))
+            write_manifest(self.target, Manifest.of(self._fingerprint, files))
         except Error as error:
-            log.warning("--resume will make %s again: %s", self.target, error)
+            log.warning("--resume will not recognise %s: %s", self.target, error)
 
     def _compare(self) -> None:
         manifest = read_manifest(self.target)
-        if manifest and manifest.fingerprint != self._fingerprint:
-            if not self.replace:
-                raise OutputError(
-                    f"{str(self.target)!r} was made from another source or with other settings. "
-                    "Add --overwrite to make it again."
-                )
-            return
+        if manifest is None or manifest.fingerprint != self._fingerprint:
+            if self.replace:
+                return
+            how = "was made from another source or with other settings" if manifest else "exists"
+            raise OutputError(f"{str(self.target)!r} {how}. Add --overwrite to make it again.")
         self.replace = True
-        if manifest is None:
-            log.warning("%s is made again: the run that wrote it did not finish", self.target)
-            return
         missing = manifest.missing(self.outputs)
         self.done = not missing
         if missing:

@@ -1,4 +1,7 @@
-"""The commands, thin: each takes its options, loads the configuration and calls its room."""
+"""The commands. Each takes its options, loads the configuration and calls a file of `commands`.
+
+What a command does belongs there; here are only options, help texts and what is loaded.
+"""
 
 import getpass
 import signal
@@ -34,7 +37,7 @@ def cli() -> None:
 
 
 def _exit_0_if_stopped(run: Callable[[], Any]) -> Any:
-    """Runs a viewer; Ctrl-C and SIGTERM end it with 0, for that is how it is meant to end."""
+    """Runs a viewer. Ctrl-C and SIGTERM end it with exit code 0: they are its normal end."""
     try:
         return run()
     except KeyboardInterrupt:
@@ -60,14 +63,14 @@ def demo(
 
     It needs no camera and no download. Without a display it writes demo.mp4 and demo.png.
     """
-    from realtime_lrp.commands import demo as mode
+    from realtime_lrp.commands.demo import in_window, to_file
     from realtime_lrp.view.window.window import display_reachable
 
     windowed = settings.config.live.display == "window" and display_reachable()
     if output is None and windowed:
-        _exit_0_if_stopped(lambda: print_lines(mode.in_window(settings.config, duration)))
+        _exit_0_if_stopped(lambda: print_lines(in_window(settings.config, duration)))
     else:
-        print_lines(mode.to_file(settings.config, Path(output or "demo.mp4"), overwrite))
+        print_lines(to_file(settings.config, Path(output or "demo.mp4"), overwrite))
 
 
 @cli.command()
@@ -190,7 +193,7 @@ def kiosk(
 @click.option(
     "--resume",
     is_flag=True,
-    help="skip what is finished, with the same settings",
+    help="skip files that are finished with the same settings",
 )
 @click.option(
     "--sidecar",
@@ -205,14 +208,15 @@ def kiosk(
 @MAPS
 @click.option("--json", is_flag=True, help="print progress as JSON lines on stdout")
 @configured(*EXPLAIN, "--layout", "--stride", "--batch", "--codec", "--quality", "--audio")
-def video(settings: config.Settings, **request: Any) -> None:
+def video(settings: config.Settings, **options: Any) -> None:
     """Write recordings with the relevance over them.
 
     Times and sound stay as they are.
     """
-    from realtime_lrp.commands.video import run as mode
+    from realtime_lrp.commands.video.run import run
+    from realtime_lrp.commands.video.task import VideoOptions
 
-    print_lines(mode.run(settings.config, mode.VideoOptions(**request)))
+    print_lines(run(settings.config, VideoOptions(**options)))
 
 
 @cli.command()
@@ -232,9 +236,9 @@ def image(settings: config.Settings, **options: Any) -> None:
 
     Pictures are written as .png or .jpg, raw maps as .npz.
     """
-    from realtime_lrp.commands import image as mode
+    from realtime_lrp.commands.image import ImageOptions, run
 
-    print_lines(mode.run(settings.config, mode.ImageOptions(**options)))
+    print_lines(run(settings.config, ImageOptions(**options)))
 
 
 @cli.command()
@@ -254,9 +258,9 @@ def inspect(settings: config.Settings, picture: Path, logdir: Path, overwrite: b
     Activations are written too. It also prints a table: the relevance that each layer gets, hands
     down and loses, and for each max pool the tensors that it reads and writes.
     """
-    from realtime_lrp.commands.inspect import run as mode
+    from realtime_lrp.commands.inspect.run import run
 
-    print_lines(mode.run(settings.config, picture, logdir, overwrite))
+    print_lines(run(settings.config, picture, logdir, overwrite))
 
 
 def _load_for_evaluate(
@@ -290,12 +294,13 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
     Every composite and every method is measured.
 
     Without --images the embedded network is measured on symbols drawn for it. With --images and
-    --boxes photos are used; FILE holds {"cat.jpg": {"box": [x0, y0, x1, y1], "label": "tabby"}},
-    with the box, or a list of boxes, in pixels. Without a label the network's answer is explained.
+    --boxes photos are used. FILE holds {"cat.jpg": {"box": [x0, y0, x1, y1], "label": "tabby"}}:
+    for each photo a box, or a list of boxes, in pixels. Without a label the network's answer is
+    explained.
     """
-    from realtime_lrp.commands.evaluate import run as mode
+    from realtime_lrp.commands.evaluate.run import EvaluateOptions, run
 
-    print_lines(mode.run(settings.config, mode.EvaluateOptions(**options)))
+    print_lines(run(settings.config, EvaluateOptions(**options)))
 
 
 @cli.command()
@@ -312,12 +317,12 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
 def bench(settings: config.Settings, quick: bool, json_file: Path | None, overwrite: bool) -> None:
     """Measure the speed of this machine.
 
-    What is measured: maps, what limits them, and the handling of pictures, with VGG16 and random
-    weights unless --model names another network. Run nothing else meanwhile.
+    Measures maps, what limits them, and the handling of pictures, with VGG16 and random weights
+    unless --model names another network. Run nothing else meanwhile.
     """
-    from realtime_lrp.commands.bench import run as mode
+    from realtime_lrp.commands.bench.run import run
 
-    print_lines(mode.run(settings.config, quick, json_file, overwrite))
+    print_lines(run(settings.config, quick, json_file, overwrite))
 
 
 def _load_unchecked(
@@ -330,14 +335,14 @@ def _load_unchecked(
 @cli.command()
 @configured("--source", "--display", load=_load_unchecked)
 def doctor(settings: config.Settings) -> None:
-    """Check what works on this machine.
+    """Check what works on this machine and say what to do about the rest.
 
-    For the rest it says what to do. The exit code is 0 if the demo runs and files can be
-    processed, else 69. If --source is given, it has to give pictures.
+    The exit code is 0 if the demo runs and files can be processed, otherwise 69. With --source,
+    that source has to give pictures too.
     """
-    from realtime_lrp.commands.doctor import run as mode
+    from realtime_lrp.commands.doctor.run import run
 
-    print_lines(mode.run(settings))
+    print_lines(run(settings))
 
 
 def _print_schema(context: click.Context, option: click.Parameter, asked: bool) -> None:
@@ -376,6 +381,6 @@ def config_command(settings: config.Settings) -> None:
 @cli.command()
 def models() -> None:
     """List the networks that --model knows."""
-    from realtime_lrp.commands import models as mode
+    from realtime_lrp.commands.models import run
 
-    print_lines(mode.run())
+    print_lines(run())

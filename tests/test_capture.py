@@ -26,7 +26,7 @@ from realtime_lrp.realtime.capture import (
     SourceHistory,
 )
 from realtime_lrp.realtime.latest import Slot
-from realtime_lrp.video.child import ChildSource
+from realtime_lrp.video.child_source import ChildSource
 from realtime_lrp.video.source import Source
 from realtime_lrp.video.sources import open_source
 

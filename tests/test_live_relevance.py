@@ -15,7 +15,7 @@ from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.faithfulness import covered
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.realtime.viewer.drawing import MapDrawer
+from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view.overlay import intensity
 
@@ -245,7 +245,7 @@ def test_the_probe_begins_anew_with_each_stroke_of_the_brush(frames):
 def test_scale_and_average_follow_the_maps_before_but_not_in_sync(engine, frames, alone):
     """By hand: the scale keeps nine tenths, the map half of what was; raw maps keep nothing."""
     request = first_request(settings())
-    explained, drawer = [], MapDrawer(average=0.5)
+    explained, drawer = [], MapScaler(average=0.5)
     for picture in (frames[0], frames[14]):
         (result,) = engine.explain([picture])
         frame = Item(picture, len(explained) + 1, 0.0)
@@ -273,7 +273,7 @@ def test_another_target_or_engine_starts_the_scale_anew(engine, frames):
     for change, alone in (
         ({"request": replace(request, target=3)}, False), ({"engine": other}, False), ({}, True),
     ):  # fmt: skip
-        drawer = MapDrawer(average=0.5)
+        drawer = MapScaler(average=0.5)
         before = ExplainedFrame(frame, frames[0], request, engine, first)
         drawer(before)
         after = replace(replace(before, result=second), **change)

@@ -24,7 +24,7 @@ from realtime_lrp.commands.inspect.run import run_name
 from realtime_lrp.commands.live.keeper import Keeper
 from realtime_lrp.errors import OutputError, UnavailableError, masked
 from realtime_lrp.video.cameras import open_camera
-from realtime_lrp.video.child import ChildSource
+from realtime_lrp.video.child_source import ChildSource
 from realtime_lrp.video.files import outputs_for
 from realtime_lrp.video.sources import open_source
 

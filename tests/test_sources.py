@@ -22,7 +22,7 @@ from realtime_lrp.system.channel import Channel, Failed
 from realtime_lrp.system.shared import SharedPicture
 from realtime_lrp.video import cameras, playback
 from realtime_lrp.video.cameras import Camera, CameraSettings
-from realtime_lrp.video.child import FROM_CHILD, ChildSource, Next, Sent, Shared
+from realtime_lrp.video.child_source import FROM_CHILD, ChildSource, Next, Sent, Shared
 from realtime_lrp.video.playback import Playback
 from realtime_lrp.video.screen import Screen
 from realtime_lrp.video.source import Source

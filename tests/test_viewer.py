@@ -12,7 +12,7 @@ from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
 from realtime_lrp.realtime.viewer import figures
-from realtime_lrp.realtime.viewer.drawing import MapDrawer
+from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.view import keys, menus
 from realtime_lrp.view.colormaps import COLORMAPS
 from realtime_lrp.view.hud import WARNING, Bar, Legend, Row, column_width, draw_column, percent
@@ -401,7 +401,7 @@ def setting_of(**more):
     """The rows of a setting by name."""
     frame = Viewer().frame(GREY)
     made = explained_frame(frame, drawn_at(30, 30), BOX, **more)
-    rows = figures.setting_rows(made, MapDrawer(0.0)(made), Look(None, 1.0, "heat", "flow"))
+    rows = figures.setting_rows(made, MapScaler(0.0)(made), Look(None, 1.0, "heat", "flow"))
     return {row.name: row for row in rows if isinstance(row, Row)}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from realtime_lrp.system.channel import Channel
-from realtime_lrp.system.children import pipes
+from realtime_lrp.system.child_command import pipes
 
 CLOSING_S = 1.0
 """Maximum wait for a killed child, in seconds; it is longer only where the kernel itself hangs."""
@@ -24,7 +24,7 @@ class Child:
     """A child process and the channel to it.
 
     Args:
-      command_line: what starts it, see `command`.
+      command_line: what starts it, see `module_command`.
       expected: the type of the messages that it may send, as `Channel` takes it.
       files: descriptors that it inherits, under the same numbers.
     """

@@ -17,7 +17,7 @@ from typing import NoReturn, TextIO
 import click
 
 from realtime_lrp.errors import Error
-from realtime_lrp.system.messages import PlainFormatter, plain
+from realtime_lrp.system.plain_text import PlainFormatter, plain
 from realtime_lrp.system.signals import discarded_stop, raise_on_signals
 
 NAME = "realtime-lrp"

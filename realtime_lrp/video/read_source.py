@@ -12,7 +12,7 @@ import numpy as np
 from realtime_lrp.system.channel import Channel, Failed
 from realtime_lrp.system.child import parent_channel
 from realtime_lrp.system.shared import SharedPicture
-from realtime_lrp.video.child import (
+from realtime_lrp.video.child_source import (
     TO_CHILD,
     Ended,
     Facts,

@@ -12,7 +12,7 @@ from typing import Any
 from realtime_lrp.config import Config, Settings, as_yaml
 from realtime_lrp.engine.device import device
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.system import children
+from realtime_lrp.system.child_command import module_command
 from realtime_lrp.view.window.window import display_reachable
 
 DURATION_S, QUICK_DURATION_S = 6.0, 2.0
@@ -48,7 +48,7 @@ def _watch(words: Sequence[str], duration_s: float) -> dict[str, float | None]:
     """Runs a command to its end; measures the time to its first map, and its memory later on."""
     begin = time.monotonic()
     process = subprocess.Popen(
-        children.command("realtime_lrp", *words),
+        module_command("realtime_lrp", *words),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -16,7 +16,7 @@ from rich.console import Console
 from realtime_lrp.commands.doctor.rows import Mark, Row, failed_row, table
 from realtime_lrp.config import Settings
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.system import children
+from realtime_lrp.system.child_command import module_command
 
 ON_COMMAND_LINE = ("--source", "--set")
 
@@ -105,7 +105,7 @@ def _groups(settings: Settings) -> list[Group]:
 
 def _run_group(group: Group, settings: Settings) -> list[Row]:
     """The rows of a group, and one more if its process failed."""
-    command = children.command(
+    command = module_command(
         "realtime_lrp.commands.doctor.child", group.name, group.mark, group.advice
     )
     try:

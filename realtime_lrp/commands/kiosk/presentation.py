@@ -14,7 +14,7 @@ from realtime_lrp.commands.kiosk.pages import PageBuilder
 from realtime_lrp.commands.kiosk.screen import ScreenArtist, ScreenContent
 from realtime_lrp.config import Config
 from realtime_lrp.realtime.explaining import ExplainedFrame
-from realtime_lrp.realtime.viewer.drawing import MapDrawer
+from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.colormaps import by_sign
 from realtime_lrp.view.scene import ExplainedPicture, Look
@@ -43,7 +43,7 @@ class Presentation:
     ):
         self._config, self._captions, self._note_error = config, tuple(captions), note_error
         self._engine: Engine | None = None
-        self._draw_maps = MapDrawer(config.overlay.average)
+        self._scale_maps = MapScaler(config.overlay.average)
         self._prepare(signed=False)
 
     @property
@@ -60,7 +60,7 @@ class Presentation:
 
     def scaled_maps(self, explained: ExplainedFrame | None) -> ExplainedPicture | None:
         """The maps of a frame, scaled and averaged with those before it."""
-        return self._draw_maps(explained, alone=self._config.overlay.follow == "sync")
+        return self._scale_maps(explained, independent=self._config.overlay.follow == "sync")
 
     def draw(
         self,

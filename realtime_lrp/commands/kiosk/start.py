@@ -22,7 +22,7 @@ from realtime_lrp.commands.kiosk.run import run
 from realtime_lrp.config import Config, Settings
 from realtime_lrp.errors import Error, UsageError, masked
 from realtime_lrp.system import memory
-from realtime_lrp.system.messages import PlainFormatter
+from realtime_lrp.system.plain_text import PlainFormatter
 from realtime_lrp.view.window.full_screen import FullScreen
 
 LOG_BYTES = 256 * 1024

@@ -31,7 +31,7 @@ from realtime_lrp.commands.video.messages import (
 from realtime_lrp.errors import DamagedInputError, Error
 from realtime_lrp.system.channel import Failed
 from realtime_lrp.system.child import Child
-from realtime_lrp.system.children import command
+from realtime_lrp.system.child_command import module_command
 
 STALLED_S = 60.0
 """A child that shows no sign of life for this long is killed."""
@@ -43,7 +43,7 @@ _Message = TypeVar("_Message", bound=msgspec.Struct)
 
 def child_command() -> list[str]:
     """The command line of the child process."""
-    return command("realtime_lrp.commands.video.recode")
+    return module_command("realtime_lrp.commands.video.recode")
 
 
 def check_video(source: Path) -> None:

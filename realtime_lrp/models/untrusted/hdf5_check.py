@@ -21,7 +21,7 @@ from typing import Any
 import h5py
 
 from realtime_lrp.errors import DamagedInputError, first_line
-from realtime_lrp.system import children
+from realtime_lrp.system.child_command import module_command
 
 MAX_EXPANSION = 1000
 """How many times larger than in the file data may be; gzip cannot reach more."""
@@ -79,7 +79,7 @@ def stored_weights(path: Path, name: str) -> StoredWeights:
 def _examine_in_child(path: Path, name: str) -> dict[str, Any]:
     cpu_s = BASE_CPU_S + path.stat().st_size / BYTES_PER_CPU_S
     timeout_s = WALL_FACTOR * cpu_s
-    command = children.command(
+    command = module_command(
         "realtime_lrp.models.untrusted.hdf5_check", str(path), str(math.ceil(cpu_s))
     )
     try:

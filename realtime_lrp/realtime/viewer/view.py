@@ -25,9 +25,9 @@ from realtime_lrp.realtime.viewer.compose import (
     passing_notice,
     position_on_picture,
 )
-from realtime_lrp.realtime.viewer.drawing import MapDrawer
 from realtime_lrp.realtime.viewer.figures import Rates, figure_columns
 from realtime_lrp.realtime.viewer.handle import handle
+from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.realtime.viewer.state import Answer, Command, ViewerState
 from realtime_lrp.view.scene import Artist, ExplainedPicture, Scene
 
@@ -87,7 +87,7 @@ class View:
         self._size = size
         self._status = status
         self._artist = Artist()
-        self._draw_maps = MapDrawer(state.config.overlay.average)
+        self._scale_maps = MapScaler(state.config.overlay.average)
         self._maps: ExplainedPicture | None = None
         self._labels: tuple[Engine, tuple[str, ...]] | None = None
         self._answer: tuple[ExplainedFrame, Answer] | None = None
@@ -120,7 +120,7 @@ class View:
         """
         before = self.frame.number if self.frame else self._first_number
         fresh, self.explained = self._newest(before)
-        self._maps = self._draw_maps(self.explained, self.state.paired)
+        self._maps = self._scale_maps(self.explained, self.state.paired)
         frame, frozen = fresh or self.frame, self.state.frozen
         if frozen and frame and frozen.number == frame.number:
             frame = frozen  # it may have been mirrored

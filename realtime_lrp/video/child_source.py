@@ -1,4 +1,4 @@
-"""A source that a child process opens and reads; `read_source` is the child.
+"""The parent's side of a source that a child process opens and reads; `read_source` is the child.
 
 A thread that hangs in a driver or a decoder cannot be stopped and keeps its device. A child process
 can be killed, and if it crashes, nothing else does. It sends a picture when it is asked for one:
@@ -18,7 +18,7 @@ import numpy as np
 from realtime_lrp.errors import Error, UnavailableError
 from realtime_lrp.system.channel import Failed
 from realtime_lrp.system.child import Child
-from realtime_lrp.system.children import command
+from realtime_lrp.system.child_command import module_command
 from realtime_lrp.system.shared import SharedPicture
 from realtime_lrp.video.reader import MOST_PIXELS
 from realtime_lrp.video.source import Source
@@ -74,7 +74,7 @@ Side = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 
 
 class Facts(msgspec.Struct, frozen=True, tag=True):
-    """What the source says of itself, see `Source`; sent at first and whenever it changes."""
+    """The attributes of the source, see `Source`; sent first, and again when one changes."""
 
     described: str
     steady: bool
@@ -128,8 +128,8 @@ class ChildSource(Source):
         super().__init__(stop)
         self._memory = SharedPicture.create(MOST_PIXELS * 3)
         inherited = [self._memory.descriptor] if self._memory else []
-        words = command("realtime_lrp.video.read_source")
-        self._child = Child(words, FROM_CHILD, inherited)
+        command = module_command("realtime_lrp.video.read_source")
+        self._child = Child(command, FROM_CHILD, inherited)
         self._closed = threading.Event()
         self._log_lines = 0
         threading.Thread(target=self._kill_on_stop, name="source's end", daemon=True).start()
@@ -176,7 +176,7 @@ class ChildSource(Source):
         self._send(Skip(files))
 
     def _send(self, message: msgspec.Struct) -> None:
-        with suppress(OSError, ValueError):  # the child has ended, which `_receive` tells
+        with suppress(OSError, ValueError):  # the child has ended; `_receive` reports it
             self._child.send(message)
 
     def _receive(self) -> Facts | Shared | Sent | Ended:
@@ -191,10 +191,10 @@ class ChildSource(Source):
                 f"The process that reads {self._name} ended ({self._child.death()})."
             )
         if isinstance(message, Failed):
-            raise self._in_words(message.error())
+            raise self._as_ours(message.error())
         return message
 
-    def _in_words(self, error: Exception) -> Error:
+    def _as_ours(self, error: Exception) -> Error:
         if isinstance(error, Error):
             return error
         return UnavailableError(f"Reading {self._name} failed ({error}).")

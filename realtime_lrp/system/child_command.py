@@ -16,7 +16,7 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 
 
-def command(module: str, *arguments: str) -> list[str]:
+def module_command(module: str, *arguments: str) -> list[str]:
     """The command line that runs a module in a child process.
 
     Unlike `python -m` it imports nothing from the current folder, where somebody may have put a

@@ -1,4 +1,4 @@
-"""From a raw explanation to maps that can be drawn: scaled, and averaged over the last ones."""
+"""Scales the maps of an explained frame for drawing, and averages them over the last ones."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
 
-class MapDrawer:
-    """Prepares one explained frame after the other for drawing.
+class MapScaler:
+    """Scales the maps of one explained frame after the other.
 
-    Scale and average follow the last maps of one engine and target; another one starts anew.
+    Scale and average follow the last maps of the same engine and target; a change starts anew.
 
     Args:
       average: see `overlay.average` of the configuration.
@@ -28,26 +28,26 @@ class MapDrawer:
         self._last: tuple[ExplainedFrame, ExplainedPicture] | None = None
 
     def __call__(
-        self, explained: ExplainedFrame | None, alone: bool = False
+        self, explained: ExplainedFrame | None, independent: bool = False
     ) -> ExplainedPicture | None:
         """The maps to draw; the same object as long as the same frame is given.
 
         Args:
           explained: the newest explained frame; None gives None and forgets the last ones.
-          alone: whether each map is scaled by itself and not averaged.
+          independent: whether each map is scaled by itself and not averaged.
         """
         if explained is None:
-            self._series = self._last = None  # lets go of the engine
+            self._series = self._last = None  # so that the engine can be freed
             return None
-        series = explained.engine, explained.request.target, alone
+        series = explained.engine, explained.request.target, independent
         if series != self._series:
             self._series, self._last = series, None
-            self._smoother = MapSmoother(0.0, 0.0) if alone else MapSmoother(self._average)
+            self._smoother = MapSmoother(0.0, 0.0) if independent else MapSmoother(self._average)
         if self._last is None or self._last[0] is not explained:
-            self._last = explained, self._prepared(explained)
+            self._last = explained, self._scaled(explained)
         return self._last[1]
 
-    def _prepared(self, explained: ExplainedFrame) -> ExplainedPicture:
+    def _scaled(self, explained: ExplainedFrame) -> ExplainedPicture:
         result, signs = explained.result, explained.engine.explainer.signs
         intensities = self._smoother(
             [(one.strength, one.scale) for one in result.maps], result.region.inner

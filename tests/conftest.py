@@ -1,10 +1,12 @@
 """What tests share. OpenCV is loaded as the package loads it: Keras would load it too."""
 
 import gc
+import logging
 import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -33,6 +35,14 @@ def pytest_collection_finish() -> None:
     """What is imported by now is looked through for garbage no more: that took an eighth of all."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _same_log_level() -> Iterator[None]:
+    """What a command with -q or -v sets does not outlive its test, so that any order will do."""
+    level = logging.root.level
+    yield
+    logging.root.setLevel(level)
 
 
 @pytest.fixture

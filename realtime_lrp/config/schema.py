@@ -78,9 +78,11 @@ class Lrp(_Section):
         "Dense: epsilon(0.01)}; the first pattern that matches counts; rules: zplus, epsilon, "
         "gamma, alpha_beta, zbox, wsquare, flat, zplus_input",
     )
-    absorb_bias: bool = Field(
-        default=False,
-        description="true or false: biases absorb their share of the relevance",
+    absorb_bias: bool | None = Field(
+        default=None,
+        description="true or false: biases absorb their share of the relevance, which then does "
+        "not reach the pixels; null: as the composite was published (zplus and "
+        "excitation_backprop: false, all others: true)",
     )
     keep: float = Field(
         default=1.0,

@@ -4,7 +4,7 @@ To add a composite, add a row to `COMPOSITES`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from realtime_lrp.config.names import COMPOSITES as COMPOSITE_NAMES
@@ -55,9 +55,11 @@ class Composite:
 
     Attributes:
       rows: pairs of a condition and a rule. The last row has to apply to every layer.
+      absorb_bias: whether biases take a share of the relevance unless the user decides.
     """
 
     rows: tuple[tuple[Condition, Rule], ...]
+    absorb_bias: bool = True
 
     def rule(self, node: Node, context: LayerContext) -> Rule:
         """The rule for a layer.
@@ -90,19 +92,28 @@ class Composite:
             if isinstance(node.step, Linear)
         }
 
-    def bind(self, graph: Graph, contexts: Mapping[int, LayerContext]) -> dict[int, Propagate]:
+    def bind(
+        self,
+        graph: Graph,
+        contexts: Mapping[int, LayerContext],
+        absorb_bias: bool | None = None,
+    ) -> dict[int, Propagate]:
         """Binds the rules to the layers of a network.
 
         Args:
           graph: the network.
           contexts: as in `rules`.
+          absorb_bias: whether biases take a share; None means the composite's own choice.
 
         Returns:
           Output number -> the function that runs for every picture, see `Rule.bind`.
         """
         rules = self.rules(graph, contexts)
+        absorb = self.absorb_bias if absorb_bias is None else absorb_bias
         return {
-            node.output: rules[node.output].bind(node.step, contexts[node.output])
+            node.output: rules[node.output].bind(
+                node.step, replace(contexts[node.output], absorb_bias=absorb)
+            )
             for node in graph.nodes
             if isinstance(node.step, Linear)
         }
@@ -112,7 +123,7 @@ EPSILON = ((any_layer, Epsilon()),)
 """The last row of every composite named `epsilon_...`: dense layers."""
 
 COMPOSITES: dict[str, Composite] = {
-    "zplus": Composite(((input_layer, ZPlusInput()), (any_layer, ZPlus()))),
+    "zplus": Composite(((input_layer, ZPlusInput()), (any_layer, ZPlus())), absorb_bias=False),
     "epsilon": Composite(EPSILON),
     "epsilon_plus": Composite(((convolution, ZPlus()), *EPSILON)),
     "epsilon_plus_flat": Composite(((input_layer, Flat()), (convolution, ZPlus()), *EPSILON)),
@@ -123,7 +134,7 @@ COMPOSITES: dict[str, Composite] = {
     "epsilon_gamma_box": Composite(((input_convolution, ZBox()), (convolution, Gamma()), *EPSILON)),
 }
 
-EXCITATION = Composite(((any_layer, ZPlus()),))
+EXCITATION = Composite(((any_layer, ZPlus()),), absorb_bias=False)
 """Excitation backprop (Zhang et al. 2016): z+ everywhere, pixel values included."""
 
 
@@ -172,7 +183,7 @@ def with_layers(composite: Composite, layers: Mapping[str, str | Rule], graph: G
                 + (f"Did you mean {close!r}?" if close else f"There are: {', '.join(names)}."),
                 "layers",
             )
-    return Composite((*rows, *composite.rows))
+    return replace(composite, rows=(*rows, *composite.rows))
 
 
 def _rule(rule: str | Rule) -> Rule:

@@ -88,7 +88,9 @@ class Explainer:
         `composite`; an additional map named after a composite follows that composite unchanged.
       low: the lowest value of the preprocessed input, for the rule zbox.
       high: the highest value.
-      absorb_bias: whether biases take a share of the relevance, which is lost.
+      absorb_bias: whether biases take a share of the relevance, which then does not reach the
+        pixels. None does as the composite was published: `zplus` and excitation backprop give
+        biases nothing, all other composites give them their share.
       keep: above 0, up to 1: the share of entries, largest first, that each layer with weights
         passes on. The others are lost.
       guided: the layers whose ReLUs guided backprop and deconvnet change, patterns as in `layers`;
@@ -130,7 +132,7 @@ class Explainer:
         layers: Mapping[str, str | Rule] | None = None,
         low: Bound | None = None,
         high: Bound | None = None,
-        absorb_bias: bool = False,
+        absorb_bias: bool | None = None,
         keep: float = 1.0,
         guided: Sequence[str] | None = None,
         samples: int = 20,
@@ -154,7 +156,7 @@ class Explainer:
 
         supports = compute_supports(graph, self.input_shape)
         box = checks.input_box(low, high, self.input_shape)
-        contexts = layer_contexts(graph, supports, box, absorb_bias)
+        contexts = layer_contexts(graph, supports, box)
         self.flops, self.weights = count_operations(graph, supports)
         plans = plan_maps(requests, composite, layers or {}, graph, contexts)
         self._rules = plans[0].rules
@@ -168,7 +170,7 @@ class Explainer:
         self.precision = precision
         as_built = _lower_precision(graph, folded, precision)
         self._graph, self._as_built, self._also, self._xla = graph, as_built, tuple(also), xla
-        explain = bind_maps(plans, graph, contexts, guided, samples, keep)
+        explain = bind_maps(plans, graph, contexts, guided, samples, keep, absorb_bias)
         self._compile(explain, any(plan.rules for plan in plans))
 
     def __call__(self, x: np.ndarray | tf.Tensor, target: str | int | None = None) -> Explanation:

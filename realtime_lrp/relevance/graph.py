@@ -287,6 +287,20 @@ class Graph:
         found = [self._scoring(n) for n in node.inputs]
         return set().union(*found) if all(found) else set()
 
+    def logits(self) -> int | None:
+        """The number of the tensor that the only softmax or sigmoid of the scores reads, or None."""
+        numbers = [self.nodes[number - 1].inputs[0] for number in self.scoring()]
+        return numbers[0] if len(numbers) == 1 else None
+
+    def last_with_weights(self, number: int) -> set[int]:
+        """The output numbers of the layers with weights nearest before a tensor."""
+        node = self.producer(number)
+        if node is None:
+            return set()
+        if isinstance(node.step, Linear):
+            return {number}
+        return set().union(*map(self.last_with_weights, node.inputs))
+
     def supports(self, shape: tuple[int, int, int]) -> dict[int, tf.Tensor]:
         """Where tensors hold content, and where explicit padding.
 

@@ -31,7 +31,6 @@ def layer_contexts(
     graph: Graph,
     supports: dict[int, tf.Tensor],
     box: tuple[np.ndarray, np.ndarray] | None,
-    absorb_bias: bool,
 ) -> dict[int, LayerContext]:
     """The context of each layer with weights, by output number.
 
@@ -39,7 +38,6 @@ def layer_contexts(
       graph: the canonised network.
       supports: those of its tensors.
       box: the lowest and highest input [H, W, C], or None.
-      absorb_bias: see `LayerContext`.
     """
     nonnegative = graph.nonnegative()
     inputs = graph.before_weights(supports[0])
@@ -55,7 +53,6 @@ def layer_contexts(
                 support=supports[number],
                 is_input=number in inputs,
                 box=(tf.minimum(*bounds), tf.maximum(*bounds)) if bounds else None,
-                absorb_bias=absorb_bias,
             )
     return contexts
 

@@ -38,12 +38,14 @@ class MapPlan:
       rules: the rule of each layer with weights, by output number; empty where the method follows
         none.
       keeps_sign: whether the map has no negative entry where the target has none.
+      logits: the number of the tensor whose signs relevance starts with, or None.
     """
 
     method: Method
     composite: Composite
     rules: Mapping[int, Rule]
     keeps_sign: bool
+    logits: int | None = None
 
 
 def map_requests(method: str, also: Sequence[str]) -> list[MapRequest]:
@@ -94,8 +96,20 @@ def plan_maps(
         method, followed = request.method, request.composite or own
         rules = followed.rules(graph, contexts) if method.by_rules else {}
         keeps_sign = not method.signed or _keep_sign(rules, graph)
-        plans.append(MapPlan(method, followed, rules, keeps_sign))
+        plans.append(MapPlan(method, followed, rules, keeps_sign, _signed_logits(rules, graph)))
     return plans
+
+
+def _signed_logits(rules: Mapping[int, Rule], graph: Graph) -> int | None:
+    """The logits, where the last layers with weights divide by a sum with the logit's sign.
+
+    Relevance of a class with a negative logit would change its sign there.
+    """
+    logits = graph.logits()
+    if logits is None or not rules:
+        return None
+    last = graph.last_with_weights(logits)
+    return logits if any(rules[number].signed_sum for number in last) else None
 
 
 def _keep_sign(rules: Mapping[int, Rule], graph: Graph) -> bool:
@@ -120,6 +134,7 @@ def bind_maps(
     guided: Sequence[str] | None,
     samples: int,
     keep: float,
+    absorb_bias: bool | None = None,
 ) -> list[Explain]:
     """Binds the method of each map to the network; rules are bound once for each composite.
 
@@ -130,13 +145,15 @@ def bind_maps(
       guided: see `MethodContext`, as are the others.
       samples: see there.
       keep: see there.
+      absorb_bias: see `Composite.bind`.
     """
     bound: dict[Composite, Mapping[int, Propagate]] = {}
     for plan in plans:
         if plan.rules and plan.composite not in bound:
-            bound[plan.composite] = plan.composite.bind(graph, contexts)
+            bound[plan.composite] = plan.composite.bind(graph, contexts, absorb_bias)
     explain = []
     for plan in plans:
         rules = bound[plan.composite] if plan.rules else {}
-        explain.append(plan.method.bind(MethodContext(graph, rules, guided, samples, keep)))
+        context = MethodContext(graph, rules, guided, samples, keep, plan.logits)
+        explain.append(plan.method.bind(context))
     return explain

@@ -42,6 +42,8 @@ class MethodContext:
       guided: patterns of the layers whose ReLUs guided backprop changes; None means all.
       samples: the number of perturbed passes of SmoothGrad and integrated gradients.
       keep: the share of entries, largest first, that each layer with weights lets through.
+      logits: the number of the tensor whose signs relevance starts with; None where it starts
+        without.
     """
 
     graph: Graph
@@ -49,6 +51,7 @@ class MethodContext:
     guided: Sequence[str] | None = None
     samples: int = 20
     keep: float = 1.0
+    logits: int | None = None
 
 
 Explain = Callable[..., tuple[tf.Tensor, Parts]]
@@ -87,13 +90,15 @@ class Method:
         It refers to the bound rules and the graph, not to the context.
         """
         start, finish, perturb = self.start, self.finish, self.perturb
-        graph, samples = context.graph, context.samples
+        graph, samples, logits = context.graph, context.samples, context.logits
         back = _letting_through(context.keep, self.back(context))
 
         def explain(
             x: tf.Tensor, tensors: Mapping[int, tf.Tensor], *target: tf.Tensor
         ) -> tuple[tf.Tensor, Parts]:
             begin = start(tensors[graph.output], *target)
+            if logits is not None:
+                begin = with_signs_of(tensors[logits], begin)
             parts = graph.backward(tensors, begin, back)
             if perturb is None:
                 return finish(graph, x, tensors, parts), parts
@@ -107,6 +112,20 @@ class Method:
             return finish(graph, x, tensors, {0: [Part(mean)]}), parts
 
         return explain
+
+
+def with_signs_of(logits: tf.Tensor, begin: tf.Tensor) -> tf.Tensor:
+    """What starts, times the sign of each logit (0 counts as positive).
+
+    Unchanged where the logits are not shaped like the scores, as before a pool.
+
+    Args:
+      logits: [B, classes].
+      begin: float32 [B, classes].
+    """
+    if logits.shape[1:] != begin.shape[1:]:
+        return begin
+    return tf.where(logits < 0, -begin, begin)
 
 
 def _mean_over_passes(graph: Graph, back: Back, pictures: tf.Tensor, begin: tf.Tensor) -> tf.Tensor:

@@ -8,7 +8,7 @@ Overview", eq. 10) over one or more terms of modified inputs a', weights w' and 
     R_in = sum over terms of a' * transpose(s, w')
 
 `Rule.bind` computes the modified weights of one layer, once, and returns the function that runs
-for every picture. b' is left out unless biases absorb relevance (`LayerContext.absorb_bias`).
+for every picture. b' is left out where biases absorb no relevance (`LayerContext.absorb_bias`).
 To add a rule, write a class with `bind` and add a row to `RULES`.
 """
 
@@ -43,7 +43,7 @@ class LayerContext:
       support: [1, ...], shaped like the layer's input: 1 for content, 0 on explicit padding.
       is_input: whether no other layer with weights precedes it.
       box: for an input layer the lowest and highest values of its input, [1, ...] each.
-      absorb_bias: whether biases take a share of the relevance, which is lost.
+      absorb_bias: whether biases take a share of the relevance, which does not reach the inputs.
     """
 
     name: str = ""
@@ -66,12 +66,15 @@ class Rule:
     Attributes:
       keeps_sign: whether positive relevance at the output always becomes positive relevance at the
         input.
+      signed_sum: whether the rule divides by a sum that has the sign of the output. If the last
+        layer follows such a rule, relevance starts with the sign of the logit.
 
     Raises:
       UsageError: a number is negative, infinite or NaN.
     """
 
     keeps_sign = False
+    signed_sum = False
 
     def __post_init__(self) -> None:
         check_rule_numbers(type(self).__name__, vars(self))
@@ -155,6 +158,7 @@ class Epsilon(Rule):
       epsilon: 0 or larger, added to z in the direction of its sign (0 counts as positive).
     """
 
+    signed_sum = True
     epsilon: float = STABILISER
 
     def bind(self, layer: Linear, context: LayerContext) -> Propagate:
@@ -232,6 +236,7 @@ class Gamma(Rule):
       gamma: 0 (as epsilon) or larger (closer to z+).
     """
 
+    signed_sum = True
     gamma: float = 0.25
 
     def bind(self, layer: Linear, context: LayerContext) -> Propagate:

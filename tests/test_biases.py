@@ -1,0 +1,141 @@
+"""Biases in each composite, and the sign with which relevance starts."""
+
+import keras
+import naive
+import numpy as np
+import pytest
+from keras import layers
+
+from realtime_lrp import Explainer
+from realtime_lrp.relevance.composites import COMPOSITES
+
+A = np.array([1.0, 2.0, 3.0])
+KERNEL = np.array([[2.0, -1.0], [-1.0, 0.5], [1.0, -2.0]])
+BIAS = np.array([0.5, 1.0])
+# logits: 2 - 2 + 3 + 0.5 = 3.5 and -1 + 1 - 6 + 1 = -5
+
+
+def dense_model(activation="softmax"):
+    """Three pixels and two classes."""
+    model = keras.Sequential(
+        [keras.Input((1, 3, 1)), layers.Flatten(), layers.Dense(2, activation=activation)]
+    )
+    model.layers[-1].set_weights([KERNEL, BIAS])
+    return model
+
+
+PICTURE = A.reshape(1, 1, 3, 1).astype("float32")
+LOGITS = A @ KERNEL + BIAS
+P = np.exp(LOGITS) / np.exp(LOGITS).sum()
+
+
+def relevance_of(model, **options):
+    """The map of the three pixels."""
+    return Explainer(model, **options)(PICTURE).relevance.ravel()
+
+
+@pytest.mark.parametrize(
+    ("target", "t"), [("0", (1, 0)), ("1", (0, 1)), ("0 - 1", (1, -1)), ("all", (1, 1)),
+                      ("0 - rest", (1, -P[0] / P[1]))],
+)  # fmt: skip
+def test_relevance_starts_with_the_sign_of_each_logit(target, t):
+    """By hand: R_i = sum over k of t_k p_k sign(z_k) a_i w_ik / z_k, biases in z."""
+    expected = (A[:, None] * KERNEL / LOGITS * np.sign(LOGITS) * P * t).sum(1)
+    got = relevance_of(dense_model(), composite="epsilon", target=target)
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
+def test_evidence_for_a_class_with_a_negative_logit_is_positive(activation):
+    """Of class 1 only the second pixel raises the logit: it alone is above zero."""
+    got = relevance_of(dense_model(activation), composite="epsilon", target=1)
+    assert (np.sign(got) == [-1, 1, -1]).all()
+
+
+def test_z_plus_and_a_single_linear_output_start_as_they_are():
+    """z+ hands down the probability whatever the sign; one value starts from itself."""
+    assert relevance_of(dense_model(), target=1) == pytest.approx([0, P[1], 0], abs=1e-6)
+    model = keras.Sequential([keras.Input((1, 3, 1)), layers.Flatten(), layers.Dense(1)])
+    model.layers[-1].set_weights([KERNEL[:, 1:], BIAS[1:]])
+    np.testing.assert_allclose(
+        relevance_of(model, composite="epsilon"), A * KERNEL[:, 1], rtol=1e-5
+    )
+
+
+ZPLUS = ("zplus", "excitation_backprop")
+
+
+def options_of(name):
+    """The explainer's arguments for a composite or a method."""
+    return {"method": name} if name == "excitation_backprop" else {"composite": name}
+
+
+@pytest.mark.parametrize("name", [*ZPLUS, "epsilon", "epsilon_plus"])
+def test_biases_take_their_share_except_under_z_plus(name):
+    """By itself, as an additional map, and as the user sets it."""
+    model, started = dense_model(), 1.0 if name == "excitation_backprop" else P[0]
+    share = 0 if name in ZPLUS else BIAS[0] / LOGITS[0]
+    own = relevance_of(model, target=0, **options_of(name))
+    assert own.sum() == pytest.approx(started * (1 - share), rel=1e-5)
+    also = Explainer(model, target=0, also=[name])(PICTURE).maps[name]
+    np.testing.assert_allclose(also.ravel(), own)
+    kept = relevance_of(model, target=0, absorb_bias=False, **options_of(name))
+    assert kept.sum() == pytest.approx(started, rel=1e-5)
+    given = relevance_of(model, target=0, absorb_bias=True, **options_of(name))
+    assert given.sum() < 0.95 * started
+
+
+NAIVE_RULES = {
+    "zplus": ("zplus_input", "zplus", "zplus"),
+    "epsilon": ("epsilon", "epsilon", "epsilon"),
+    "epsilon_plus": ("zplus", "zplus", "epsilon"),
+    "epsilon_plus_flat": ("flat", "zplus", "epsilon"),
+    "epsilon_alpha2_beta1": ("alpha_beta", "alpha_beta", "epsilon"),
+    "epsilon_alpha2_beta1_flat": ("flat", "alpha_beta", "epsilon"),
+    "epsilon_gamma_box": ("zbox", "gamma", "epsilon"),
+}
+"""The rules of the first convolution, the second one and the dense layer."""
+
+
+def convolutional_model(rng):
+    """Two convolutions and a dense layer, with biases of both signs, and a picture of noise."""
+    model = keras.Sequential(
+        [
+            keras.Input((6, 5, 2)),
+            layers.Conv2D(4, 3, activation="relu"),
+            layers.Conv2D(5, 2, activation="relu"),
+            layers.Flatten(),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+    model.set_weights([rng.normal(scale=0.5, size=w.shape) for w in model.get_weights()])
+    return model, rng.normal(size=(1, 6, 5, 2)).astype("float32")
+
+
+@pytest.mark.parametrize("name", COMPOSITES)
+def test_every_composite_equals_its_naive_derivation_with_biases(name, rng):
+    """Layer by layer as matrices; z+ alone leaves the biases out."""
+    model, x = convolutional_model(rng)
+    first, second, last = [
+        [np.asarray(w, float) for w in layer.get_weights()] for layer in model.layers if layer.weights
+    ]
+    activations, matrices, shape = [x[0].astype(float).ravel()], [], (6, 5, 2)
+    for kernel, bias in (first, second):
+        matrix, out = naive.convolution_matrix(kernel, shape)
+        ones, _ = naive.convolution_matrix(np.ones_like(kernel), shape)
+        matrices.append((matrix, ones, np.tile(bias, out[0] * out[1])))
+        activations.append(np.maximum(activations[-1] @ matrix + matrices[-1][2], 0))
+        shape = out
+    matrices.append((last[0], np.ones_like(last[0]), last[1]))
+    logits = activations[-1] @ last[0] + last[1]
+    p = np.exp(logits) / np.exp(logits).sum()
+    relevance = p if name == "zplus" else p * np.sign(logits)
+    ends = np.full(x.size, 6.0)
+    for a, (matrix, ones, bias), rule in zip(
+        activations[::-1], matrices[::-1], NAIVE_RULES[name][::-1], strict=True
+    ):
+        absorbed = 0.0 if name == "zplus" else bias
+        layer = naive.Layer(matrix, ones, bias, absorbed, np.ones(len(a)), -ends, ends)
+        relevance = getattr(naive, rule)(layer, a, relevance)
+    got = Explainer(model, composite=name, low=-6, high=6)(x).relevance.ravel()
+    np.testing.assert_allclose(got, relevance, atol=1e-4 * np.abs(relevance).max())

@@ -116,9 +116,8 @@ def convolutional_model(rng):
 def test_every_composite_equals_its_naive_derivation_with_biases(name, rng):
     """Layer by layer as matrices; z+ alone leaves the biases out."""
     model, x = convolutional_model(rng)
-    first, second, last = [
-        [np.asarray(w, float) for w in layer.get_weights()] for layer in model.layers if layer.weights
-    ]
+    weights = [np.asarray(w, float) for w in model.get_weights()]
+    first, second, last = zip(weights[::2], weights[1::2], strict=True)
     activations, matrices, shape = [x[0].astype(float).ravel()], [], (6, 5, 2)
     for kernel, bias in (first, second):
         matrix, out = naive.convolution_matrix(kernel, shape)
@@ -139,3 +138,25 @@ def test_every_composite_equals_its_naive_derivation_with_biases(name, rng):
         relevance = getattr(naive, rule)(layer, a, relevance)
     got = Explainer(model, composite=name, low=-6, high=6)(x).relevance.ravel()
     np.testing.assert_allclose(got, relevance, atol=1e-4 * np.abs(relevance).max())
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_account_of_every_composite_closes(precision, rng):
+    """Pixels, biases and what each layer loses make what started, for a contrast of two classes."""
+    model, x = convolutional_model(rng)
+    tolerance = 1e-4 if precision == "float32" else 0.05
+    for name in COMPOSITES:
+        explainer = Explainer(
+            model, composite=name, target="0 - 2", low=-6, high=6, precision=precision
+        )
+        _, (relevance,), (account,) = explainer._run(x, *explainer._default)
+        ((started, magnitude, taken),) = account.numpy()
+        flows = explainer.layer_flows(x)
+        lost = sum(flow.lost[0] for flow in flows)
+        rest = started - np.sum(relevance) - taken - lost
+        assert abs(rest) < tolerance * magnitude, name
+        assert taken == pytest.approx(sum(flow.taken_by_biases[0] for flow in flows), abs=1e-6)
+        assert bool(taken) is (name != "zplus")
+        records = explainer.layers(x)
+        by_layer = sum(record.taken_by_biases[0] for record in records)
+        assert by_layer == pytest.approx(taken, abs=1e-6)

@@ -148,7 +148,7 @@ def test_a_full_gpu_hands_over_to_the_cpu(tiny_model, on_gpu, caplog, monkeypatc
 
     loads, load = [], loading.load_network
     monkeypatch.setattr(loading, "load_network", lambda *words: loads.append(1) or load(*words))
-    engine._pipeline = lambda batch: (Full(), Full(), [(Full(), Full(), Full())], [Full()])
+    engine._pipeline = lambda batch: (Full(), Full(), [[Full()] * 4], [Full()], [Full()])
     begun = [engine.begin([picture]) for picture in pictures]
     results = [one()[0] for one in begun]
     assert (engine.device, engine.in_flight, len(loads)) == ("CPU", 1, 1)

@@ -108,7 +108,7 @@ FEATURES = {
 
 @pytest.mark.parametrize("build", FEATURES.values(), ids=FEATURES)
 def test_scores_are_keras_own_and_relevance_is_conserved(build, rng):
-    """Each layer type in a small network, with z+, with epsilon without biases, and its gradient."""
+    """Each layer type in a small network, with z+, with epsilon, and its gradient."""
     model = network(build)
     x = rng.normal(size=(2, 9, 8, 3)).astype("float32")
     explanation = Explainer(model, also=["epsilon", "gradient"], absorb_bias=False)(x)

@@ -245,7 +245,7 @@ def test_compiled_equals_eager_and_batched(name, rng):
     compiled = explainer(x).relevance
     tf.config.run_functions_eagerly(True)
     try:
-        eager = explainer._explain(tf.constant(x), *explainer._default)[1]
+        _, (eager,), _ = explainer._explain(tf.constant(x), *explainer._default)
     finally:
         tf.config.run_functions_eagerly(False)
     assert largest_difference(compiled, eager) < 1e-5

@@ -10,6 +10,7 @@ from viewer import Viewer, engine_of, explained_frame
 
 from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.realtime.capture import Capture
+from realtime_lrp.realtime.explaining import Loss
 from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
 from realtime_lrp.realtime.viewer import figures
 from realtime_lrp.realtime.viewer.scaling import MapScaler
@@ -415,6 +416,19 @@ def test_relevance_that_is_lost_is_marked(total, precision, kept):
     rows = setting_of(total=total, engine=engine_of(("a", "b", "c"), precision))
     assert rows["relevance"].value == f"{total:.3g} of 0.7 ({100 * total / 0.7:.0f} %)"
     assert rows["relevance"].warn is not kept
+
+
+def test_what_biases_took_is_no_loss_and_a_loss_is_named():
+    """Reached and taken make what started, of either sign; else the layer that loses most."""
+    rows = setting_of(total=0.5, taken=0.2)
+    assert rows["relevance"] == Row("relevance", "0.5 of 0.7 (71 %)")
+    assert rows["biases took"] == Row("biases took", "0.2")
+    rows = setting_of(total=-0.5, taken=-0.2, score=(-0.7, 0.7))
+    assert not rows["relevance"].warn and rows["biases took"].value == "-0.2"
+    rows = setting_of(total=0.5, loss=Loss("fc1", 0.29))
+    assert rows["relevance"].warn and "biases took" not in rows
+    assert rows["lost in"] == Row("lost in", "fc1: 29 %", warn=True)
+    assert setting_of(total=2.5, loss=Loss("fc1", -2.5))["gained in"].value == "fc1: 250 %"
 
 
 def test_the_setting_says_what_explains_the_answer():

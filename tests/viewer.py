@@ -111,7 +111,7 @@ def engine_of(labels, precision="float32", signs=(False,), name="epsilon_plus_fl
 
 def explained_frame(
     frame, strength, box, scores=(0.7, 0.2, 0.1), labels=("heart", "star", "cup"), request=None,
-    score=(0.7, 0.7), total=0.7, engine=None, **more
+    score=(0.7, 0.7), total=0.7, taken=0.0, engine=None, **more
 ):  # fmt: skip
     """A frame with a map: strength in [0, 1], scale 1."""
     rows, columns = strength.shape[:2]
@@ -121,7 +121,12 @@ def explained_frame(
         region=SimpleNamespace(box=box, inner=(0, 0, columns, rows)),
         maps=[
             SimpleNamespace(
-                strength=np.rint(127 * strength).astype(np.int8), scale=1.0, total=total
+                strength=np.rint(127 * strength).astype(np.int8),
+                scale=1.0,
+                total=total,
+                started=score[0],
+                started_magnitude=score[1],
+                taken_by_biases=taken,
             )
         ],
     )

@@ -16,6 +16,7 @@ from realtime_lrp.engine.loading import build_explainer, choose_precision, load
 from realtime_lrp.engine.result import Result, fetch_results
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import UnavailableError
+from realtime_lrp.relevance.account import CHOOSE_COMPOSITE, FLOOD, LayerFlow
 from realtime_lrp.relevance.explainer import Explainer, PipelineOutput
 from realtime_lrp.relevance.graph import Graph, build_graph
 from realtime_lrp.relevance.strength import strength
@@ -103,13 +104,16 @@ class Engine:
         by_channel = config.overlay.map == "rgb" and self.network.channels == 3
 
         def reduce(relevance: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            return *strength(relevance, by_channel), tf.reduce_sum(relevance, [1, 2, 3])
+            axes = [1, 2, 3]
+            magnitude = tf.reduce_sum(tf.abs(relevance), axes)
+            return *strength(relevance, by_channel), tf.reduce_sum(relevance, axes), magnitude
 
         with tf.device(on.scope):
             self.explainer = build_explainer(
                 graph, self.network, config, on,
                 composite=self.composite, precision=precision, also=self.also,
             )  # fmt: skip
+            self._flooded: set[str] = set()  # names of maps that were warned of
             self._pipeline = self.explainer.compile_pipeline(self.network.prepare, reduce)
 
     @property
@@ -191,7 +195,7 @@ class Engine:
         def results() -> list[Result]:
             try:
                 if output:
-                    return self._check_finite(batch, fetch_results(output, regions))
+                    return self._checked(batch, fetch_results(output, regions))
             except tf.errors.ResourceExhaustedError:
                 pass
             return self._with_less_memory(batch, regions, on)
@@ -226,8 +230,37 @@ class Engine:
             self.leave_gpu("its memory does not suffice")
         return self.begin_views(batch, regions)()
 
-    def _check_finite(self, batch: np.ndarray, results: list[Result]) -> list[Result]:
+    def _checked(self, batch: np.ndarray, results: list[Result]) -> list[Result]:
+        """The results, after checking that they are finite; names maps that explain nothing."""
         sums = [(result.scores.sum(), *(m.total for m in result.maps)) for result in results]
         if not np.isfinite(sums).all():
             raise self.explainer.not_finite(self.network.prepare(batch))
+        for picture, result in zip(batch, results, strict=True):
+            for index, name in enumerate((self.name, *self.also)):
+                if self.is_flooded(result, index) and name not in self._flooded:
+                    self._flooded.add(name)
+                    log.warning("%s: %s", name, self._describe_flood(picture, result, index))
         return results
+
+    def is_flooded(self, result: Result, index: int = 0) -> bool:
+        """Whether a map that follows rules has grown so much that it explains nothing."""
+        return self.explainer.follows_rules[index] and result.maps[index].flooded
+
+    def _describe_flood(self, picture: np.ndarray, result: Result, index: int) -> str:
+        most = max(self.layer_flows(picture, index), key=lambda flow: flow.growth[0])
+        grown = result.maps[index].magnitude / result.maps[index].started_magnitude
+        return (
+            f"the map explains nothing: relevance grew by a factor of {grown:.1e} on its way, most "
+            f"in the layer {most.name!r} ({most.kind}, {most.growth[0]:.1e}). Expected at most "
+            f"{FLOOD:.0f}: {CHOOSE_COMPOSITE}."
+        )
+
+    def layer_flows(self, picture: np.ndarray, index: int = 0) -> list[LayerFlow]:
+        """Sums of relevance layer by layer, from the output to the input.
+
+        Args:
+          picture: uint8 [h, w, 3], what the network sees of a picture.
+          index: of which map: 0 is the first, followed by those of `also`.
+        """
+        with tf.device(self._device.scope):
+            return self.explainer.layer_flows(self.network.prepare(picture[None]), index)

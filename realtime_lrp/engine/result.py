@@ -1,14 +1,17 @@
 """What an engine returns for a picture: scores, and maps that are fetched when asked for."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from realtime_lrp.engine.tensorflow import tf
+from realtime_lrp.relevance.account import FLOOD
 from realtime_lrp.relevance.explainer import PipelineOutput
 from realtime_lrp.video.region import Region
+
+_Row = tuple[np.ndarray, float, float, float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -19,17 +22,31 @@ class ResultMap:
       strength: int8 [h, w] or [h, w, C] at the network's input, see `relevance.strength`.
       scale: the relevance that is drawn at full strength.
       total: the sum of the raw map.
+      magnitude: the sum of its magnitudes.
+      started: the sum of relevance at the network's output, with the sign of each logit where the
+        composite asks for it.
+      started_magnitude: the sum of its magnitudes there.
+      taken_by_biases: the sum that biases took on the way.
     """
 
     strength: np.ndarray
     scale: float
     total: float
+    magnitude: float
+    started: float
+    started_magnitude: float
+    taken_by_biases: float
     _fetch: Callable[[], np.ndarray]
 
     @property
     def relevance(self) -> np.ndarray:
         """The raw map, float32 [h, w, C]; copied from the device at each access."""
         return self._fetch()
+
+    @property
+    def flooded(self) -> bool:
+        """Whether relevance grew so much on its way that the map explains nothing."""
+        return self.magnitude > FLOOD * self.started_magnitude > 0
 
 
 @dataclass(frozen=True)
@@ -38,7 +55,7 @@ class Result:
 
     Attributes:
       scores: float32 [classes].
-      explained: the relevance at the output: its sum, and the sum of its magnitude.
+      explained: the scores that are explained: their sum, and the sum of their magnitudes.
       region: the part of the picture that the network saw.
       maps: the map, followed by the additional ones of the engine.
     """
@@ -58,22 +75,27 @@ def fetch_results(output: PipelineOutput, regions: Sequence[Region]) -> list[Res
     """Waits for a batch and splits it into one result for each picture.
 
     Args:
-      output: what the compiled pipeline returned; `after` gave strength, scale and total.
+      output: what the compiled pipeline returned; `after` gave strength, scale, total, magnitude.
       regions: the region of each picture.
 
     Raises:
       tf.errors.OpError: the device failed on the batch.
     """
-    scores, explained, processed, relevance = output
-    by_map = [_result_maps(tensors, raw) for tensors, raw in zip(processed, relevance, strict=True)]
+    scores, explained, processed, relevance, accounts = output
+    by_map = [
+        _result_maps(*tensors) for tensors in zip(processed, relevance, accounts, strict=True)
+    ]
     by_picture = zip(*by_map, strict=True)
     sums = map(tuple, explained.numpy().tolist())
     return list(map(Result, scores.numpy(), sums, regions, by_picture))
 
 
-def _result_maps(tensors: Sequence[tf.Tensor], raw: tf.Tensor) -> list[ResultMap]:
-    strengths, scales, totals = (tensor.numpy() for tensor in tensors)
-    rows = zip(strengths, scales.tolist(), totals.tolist(), strict=True)
+def _result_maps(
+    processed: Sequence[tf.Tensor], raw: tf.Tensor, account: tf.Tensor
+) -> list[ResultMap]:
+    strengths, *figures = (tensor.numpy() for tensor in processed)
+    columns = [*figures, *account.numpy().T]
+    rows: Iterable[_Row] = zip(strengths, *(one.tolist() for one in columns), strict=True)
     return [ResultMap(*row, partial(_fetch, raw, number)) for number, row in enumerate(rows)]
 
 

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,11 +48,14 @@ TOP = 5
 """How many of the best classes are named."""
 
 TOLERANCE, TOLERANCE_FAST = 0.01, 0.05
-"""How far the sum of relevance may be from the explained score, as a share of the magnitude of the
-relevance at the output: in float32, and in the faster types."""
+"""How much relevance may be missing before that is marked, as a share of the magnitude of what
+started: in float32, and in the faster types."""
 
 ROUNDING = 1e-6
-"""A smaller difference is rounding, however small the explained score is."""
+"""A smaller difference is rounding, however little started."""
+
+LOSS_S = 10.0
+"""Shortest time between two searches for the layer that loses relevance; one costs a map."""
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +79,19 @@ class MapRequest:
     probe: bool = False
 
 
+@dataclass(frozen=True)
+class Loss:
+    """The layer that loses, or gains, most relevance.
+
+    Attributes:
+      layer: its name.
+      share: what it loses as a share of the magnitude of what started; below 0 it gains.
+    """
+
+    layer: str
+    share: float
+
+
 @dataclass(frozen=True, eq=False)
 class ExplainedFrame:
     """A frame with its raw maps; nothing is scaled or coloured yet.
@@ -89,6 +105,7 @@ class ExplainedFrame:
       uncovered: without patches, the probability of each label in `scores`; None where there are
         no patches.
       probed: what the faithfulness probe found, or None.
+      loss: where relevance went that is missing; None where nothing is missing.
     """
 
     frame: Item[np.ndarray]
@@ -98,6 +115,7 @@ class ExplainedFrame:
     result: Result
     uncovered: list[float] | None = None
     probed: ProbeResult | None = None
+    loss: Loss | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -111,9 +129,8 @@ class ExplainedFrame:
 
     @functools.cached_property
     def totals(self) -> tuple[float | None, ...]:
-        """The sum of each map that has to be the explained score, None for other maps."""
-        lrp = self.engine.settings.lrp
-        conserving = COMPOSITES.known() if not lrp.absorb_bias and lrp.keep >= 1 else ()
+        """The sum of each map that is a share of the explained score, None for other maps."""
+        conserving = COMPOSITES.known() if self.engine.settings.lrp.keep >= 1 else ()
         return tuple(
             one.total if name in conserving else None
             for one, name in zip(self.result.maps, self.names, strict=True)
@@ -121,11 +138,14 @@ class ExplainedFrame:
 
     @functools.cached_property
     def conserved(self) -> list[bool]:
-        """Whether the sum of each map is the explained score, within the tolerance."""
-        explained, magnitude = self.result.explained
+        """Whether the sum of each map and what biases took make what started, nearly."""
         share = TOLERANCE if self.engine.precision == "float32" else TOLERANCE_FAST
-        bound = max(share * magnitude, ROUNDING)
-        return [total is None or abs(total - explained) <= bound for total in self.totals]
+        return [
+            total is None
+            or abs(total + one.taken_by_biases - one.started)
+            <= max(share * one.started_magnitude, ROUNDING)
+            for total, one in zip(self.totals, self.result.maps, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
@@ -201,6 +221,7 @@ class RelevanceThread:
         self.failing = ""
         self._aimed: tuple[Explainer, str | int] | None = None
         self._probed: _Probed | None = None
+        self._loss: tuple[float, Engine, Loss] | None = None
         self._thread = threading.Thread(target=self._run, name="relevance", daemon=True)
 
     def start(self) -> None:
@@ -332,7 +353,7 @@ class RelevanceThread:
         if started.picture is not frame.value:
             order = np.argsort(-result.scores)[:TOP]
             uncovered = engine.scores(region.extract(frame.value)[None])[0, order].tolist()
-        return ExplainedFrame(
+        explained = ExplainedFrame(
             frame=frame,
             picture=started.picture,
             request=started.request,
@@ -341,6 +362,19 @@ class RelevanceThread:
             uncovered=uncovered,
             probed=self._probe(started, result) if started.request.probe else None,
         )
+        return explained if all(explained.conserved) else self._with_loss(explained)
+
+    def _with_loss(self, explained: ExplainedFrame) -> ExplainedFrame:
+        """The frame with the layer that loses most relevance, looked for every few seconds."""
+        now, engine, index = time.monotonic(), explained.engine, explained.conserved.index(False)
+        when, of_engine, loss = self._loss or (-LOSS_S, None, None)
+        if loss is None or of_engine is not engine or now - when > LOSS_S:
+            picture = explained.result.region.extract(explained.picture)
+            most = max(engine.layer_flows(picture, index), key=lambda flow: abs(flow.lost[0]))
+            started = explained.result.maps[index].started_magnitude
+            loss = Loss(most.name, float(most.lost[0]) / started if started else 0.0)
+            self._loss = now, engine, loss
+        return replace(explained, loss=loss)
 
     def _probe(self, started: _InFlight, result: Result) -> ProbeResult:
         engine, request = started.engine, started.request

@@ -13,12 +13,16 @@ import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction, PolymorphicFunction
 
 from realtime_lrp.relevance import onednn
-from realtime_lrp.relevance.graph import Graph, total
+from realtime_lrp.relevance.account import account
+from realtime_lrp.relevance.graph import BIASES, Graph, total
 from realtime_lrp.relevance.methods import Explain
 
 LayerTensors = tuple[dict[int, tf.Tensor], dict[int, tf.Tensor], dict[tuple[int, int], tf.Tensor]]
 """Tensors of the model by number, what arrived at them by number, and what nodes handed down, by
-(number of the node's output, position of its input)."""
+(number of the node's output, position of its input). What biases took, [B], follows the inputs."""
+
+Explained = tuple[tf.Tensor, list[tf.Tensor], list[tf.Tensor]]
+"""scores, maps, and the `account` of each map."""
 
 
 def compile_once(
@@ -39,8 +43,10 @@ def compile_once(
         return compiled, compiled.get_concrete_function()
 
 
-def explain_function(graph: Graph, methods: Sequence[Explain], by_rules: bool) -> Explain:
-    """Makes the function (x, *target) -> scores, the maps; all float32.
+def explain_function(
+    graph: Graph, methods: Sequence[Explain], by_rules: bool
+) -> Callable[..., Explained]:
+    """Makes the function (x, *target) -> scores, maps, accounts; all float32.
 
     Args:
       graph: the network.
@@ -49,15 +55,27 @@ def explain_function(graph: Graph, methods: Sequence[Explain], by_rules: bool) -
         finite; without such a map the scores are made NaN there.
     """
 
-    def explain(x: tf.Tensor, *target: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def explain(x: tf.Tensor, *target: tf.Tensor) -> Explained:
         tensors = graph.forward(x)
-        maps = [tf.cast(method(x, tensors, *target)[0], tf.float32) for method in methods]
+        results = [method(x, tensors, *target) for method in methods]
+        maps = [tf.cast(relevance, tf.float32) for relevance, _ in results]
+        accounts = [account(parts, graph.output) for _, parts in results]
         scores = tensors[graph.output]
         if not by_rules:
             scores = tf.where(graph.finite(tensors)[:, None], scores, np.nan)
-        return scores, *maps
+        return scores, maps, accounts
 
     return explain
+
+
+def maps_function(explain: Callable[..., Explained]) -> Callable[..., tuple[tf.Tensor, ...]]:
+    """Makes the function (x, *target) -> scores, the maps."""
+
+    def scores_and_maps(x: tf.Tensor, *target: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        scores, maps, _ = explain(x, *target)
+        return scores, *maps
+
+    return scores_and_maps
 
 
 def layers_function(graph: Graph, as_built: Graph, method: Explain) -> Callable[..., LayerTensors]:
@@ -72,14 +90,18 @@ def layers_function(graph: Graph, as_built: Graph, method: Explain) -> Callable[
     def layers(x: tf.Tensor, *target: tf.Tensor) -> LayerTensors:
         _, parts = method(x, graph.forward(x), *target)
         shown = as_built.forward(x, joined=False)
-        arrived = {number: tf.cast(total(handed), tf.float32) for number, handed in parts.items()}
+        arrived = {
+            number: tf.cast(total(handed), tf.float32)
+            for number, handed in parts.items()
+            if number != BIASES
+        }
         handed_down = {
             (part.node.output, part.position): tf.cast(part.tensor, tf.float32)
             for handed in parts.values()
             for part in handed
             if part.node
         }
-        return {number: shown[number] for number in parts}, arrived, handed_down
+        return {n: shown[n] for n in parts if n != BIASES}, arrived, handed_down
 
     return layers
 

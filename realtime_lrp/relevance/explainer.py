@@ -19,12 +19,19 @@ from tensorflow.types.experimental import PolymorphicFunction
 
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance import checks, export
+from realtime_lrp.relevance.account import (
+    CHOOSE_COMPOSITE,
+    LayerFlow,
+    flows_function,
+    layer_flows,
+)
 from realtime_lrp.relevance.canonise import canonise
 from realtime_lrp.relevance.checks import Bound
 from realtime_lrp.relevance.compiled import (
     compile_once,
     explain_function,
     layers_function,
+    maps_function,
     scores_function,
 )
 from realtime_lrp.relevance.composites import Composite, composite_named
@@ -41,8 +48,9 @@ from realtime_lrp.relevance.rules import Rule
 from realtime_lrp.relevance.steps import Activation
 from realtime_lrp.relevance.targets import Target, TargetResolver, start_of_relevance
 
-PipelineOutput = tuple[tf.Tensor, tf.Tensor, list[Any], list[tf.Tensor]]
-"""scores, explained, what `after` made of each map, the maps; see `Explainer.compile_pipeline`."""
+PipelineOutput = tuple[tf.Tensor, tf.Tensor, list[Any], list[tf.Tensor], list[tf.Tensor]]
+"""scores, explained, what `after` made of each map, the maps, their accounts; see
+`Explainer.compile_pipeline`."""
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +118,7 @@ class Explainer:
       precision: the type in which layers with weights compute.
       signs: whether the map, and each of `also`, can have negative entries for the explainer's own
         target.
+      follows_rules: whether the map, and each of `also`, follows the rules of a composite.
       flops: floating point operations of the layers with weights in one forward pass of a picture.
       weights: the number of weights of these layers, without biases.
 
@@ -161,6 +170,7 @@ class Explainer:
         plans = plan_maps(requests, composite, layers or {}, graph, contexts)
         self._rules = plans[0].rules
         self._keep_sign = [plan.keeps_sign for plan in plans]
+        self.follows_rules = tuple(bool(plan.rules) for plan in plans)
         self.passes = samples * sum(plan.method.perturb is not None for plan in plans)
         self.set_target(target)
 
@@ -185,9 +195,10 @@ class Explainer:
           NotFiniteError: the network computes NaN or Inf.
         """
         batch = checks.to_batch(x, self.input_shape)
-        scores, *maps = (one.numpy() for one in self._run(batch, *self._target(target)))
+        scores, maps, _ = self._run(batch, *self._target(target))
+        scores, maps = scores.numpy(), [one.numpy() for one in maps]
         if not all(np.isfinite(one.sum()) for one in (scores, *maps)):
-            raise self.not_finite(batch)
+            raise self.not_finite(batch, target)
         relevance, *others = maps
         return Explanation(scores, relevance, dict(zip(self._also, others, strict=True)))
 
@@ -265,25 +276,59 @@ class Explainer:
             for record in self.layers(x, target)
         }
 
-    def not_finite(self, x: tf.Tensor) -> NotFiniteError:
-        """Finds the first layer that computes NaN or Inf; returns the error for it.
+    def layer_flows(
+        self, x: np.ndarray | tf.Tensor, index: int = 0, target: str | int | None = None
+    ) -> list[LayerFlow]:
+        """Sums of relevance layer by layer, from the output to the input.
+
+        The function that computes them is compiled at the first call.
+
+        Args:
+          x: float32 [B, H, W, C], already preprocessed.
+          index: of which map: 0 is the own one, followed by those of `also`.
+          target: as in a call.
+        """
+        if index not in self._flows:
+            self._flows[index] = tf.function(
+                flows_function(self._graph, self._methods[index]),
+                input_signature=self._layers.input_signature, autograph=False,
+            )  # fmt: skip
+        run = self._flows[index].get_concrete_function()
+        return layer_flows(self._graph, run(tf.cast(x, tf.float32), *self._target(target)).numpy())
+
+    def not_finite(self, x: tf.Tensor, target: str | int | None = None) -> NotFiniteError:
+        """Finds the first layer that computes NaN or Inf, forwards or back; returns the error.
 
         Args:
           x: [B, H, W, C], whose scores or maps are not finite.
+          target: as in a call.
         """
-        graph, where = self._as_built, "on the way back through its layers"
+        graph = self._as_built
         tensors = graph.forward(x, joined=False)
         for node in graph.nodes:
             output = tensors[node.output].numpy().astype(np.float32)
             if not np.isfinite(output).all():
                 what = "NaN" if np.isnan(output).any() else "Inf"
                 where = f"{what} in the layer {node.layer!r} ({node.kind})"
-                break
-        advice = "try --precision float32" if self.precision != "float32" else "check its weights"
+                half = self.precision != "float32"
+                advice = "try --precision float32" if half else "check its weights"
+                return NotFiniteError(
+                    f"The network {graph.name!r} computes numbers that are not finite for this "
+                    f"picture: {where}. Expected finite ones: {advice} and --preprocess."
+                )
+        where = self._where_not_finite(x, target)
         return NotFiniteError(
-            f"The network {graph.name!r} computes numbers that are not finite for this picture: "
-            f"{where}. Expected finite ones: {advice} and --preprocess."
+            f"The relevance of this picture is not finite{where}, although the "
+            f"scores of {graph.name!r} are. Expected finite relevance: {CHOOSE_COMPOSITE}."
         )
+
+    def _where_not_finite(self, x: tf.Tensor, target: str | int | None) -> str:
+        """Names the first layer, from the output, that hands down relevance that is not finite."""
+        for index, by_rules in enumerate(self.follows_rules):
+            for flow in self.layer_flows(x, index, target) if by_rules else ():
+                if not np.isfinite(flow.growth).all():
+                    return f" behind the layer {flow.name!r} ({flow.kind})"
+        return ""
 
     def compile_pipeline(
         self,
@@ -298,18 +343,20 @@ class Explainer:
 
         Returns:
           A function of pictures that explains the explainer's own target. It returns (scores,
-          explained, what `after` made of the map and of each of `also`, these maps) as tensors that
-          the device may still be computing. `explained` is float32 [B, 2]: the relevance at the
-          output, its sum and the sum of its magnitude.
+          explained, what `after` made of the map and of each of `also`, these maps, their accounts)
+          as tensors that the device may still be computing. `explained` is float32 [B, 2]: what is
+          explained, its sum over the classes and the sum of its magnitude. An account is float32
+          [B, 3]: the sum of what started, with the sign of the logits where the composite asks for
+          it, the sum of its magnitude, and what biases took.
         """
         explain = self._run
         pictures = tf.TensorSpec([None, *self.input_shape[:2], 3], tf.uint8, name="pictures")
 
         def pipeline(pictures: tf.Tensor, *target: tf.Tensor) -> PipelineOutput:
-            scores, *maps = explain(before(pictures), *target)
+            scores, maps, accounts = explain(before(pictures), *target)
             start = start_of_relevance(scores, *target)
             explained = tf.stack([tf.reduce_sum(start, -1), tf.reduce_sum(tf.abs(start), -1)], -1)
-            return scores, explained, [after(relevance) for relevance in maps], maps
+            return scores, explained, [after(relevance) for relevance in maps], maps, accounts
 
         signature = [pictures, *Target.signature(self.classes)]
         function, run = compile_once(pipeline, signature, self._xla)
@@ -337,8 +384,8 @@ class Explainer:
           TransferError: writing failed; nothing is left.
         """
         export.save(
-            folder, self._explain.python_function, self.input_shape, self._default, self._also,
-            self._resolve.labels,
+            folder, maps_function(self._explain.python_function), self.input_shape, self._default,
+            self._also, self._resolve.labels,
         )  # fmt: skip
 
     def _compile(self, explain: Sequence[Explain], by_rules: bool) -> None:
@@ -349,6 +396,8 @@ class Explainer:
         function = explain_function(graph, explain, by_rules)
         self._explain, self._run = compile_once(function, signature, self._xla)
         self._pipelines: list[PolymorphicFunction] = []
+        self._methods = tuple(explain)
+        self._flows: dict[int, PolymorphicFunction] = {}
         self._layers = tf.function(
             layers_function(graph, self._as_built, explain[0]),
             input_signature=signature, autograph=False,

@@ -54,8 +54,12 @@ class Node:
 
 _SCORES_STAY_SCORES = (Reshape, Elementwise, Concatenate, Pool, GlobalPool, Add)
 
+BIASES = -1
+"""The number under which `backward` keeps what biases took, [B] for each node."""
+
 Back = Callable[[Node, Tensors, tf.Tensor, tf.Tensor], Tensors]
-"""(node, its inputs, its output, what arrives at the output) -> what each input receives."""
+"""(node, its inputs, its output, what arrives at the output) -> what each input receives; after
+that, where biases take a share, what they took, [B]."""
 
 
 class Part(NamedTuple):
@@ -246,7 +250,7 @@ class Graph:
           back: computes what a node hands down to its inputs.
 
         Returns:
-          What arrives at each tensor, from the output to the input.
+          What arrives at each tensor, from the output to the input, and at `BIASES`.
         """
         parts: Parts = defaultdict(list, {self.output: [Part(begin)]})
         for node in reversed(self.nodes):
@@ -255,8 +259,10 @@ class Graph:
             output = tensors[node.output]
             inputs = [tf.cast(tensors[n], output.dtype) for n in node.inputs]
             handed = back(node, inputs, output, total(parts[node.output]))
-            for position, (number, part) in enumerate(zip(node.inputs, handed, strict=True)):
-                parts[number].append(Part(tf.cast(part, tensors[number].dtype), node, position))
+            numbers = (*node.inputs, BIASES)[: len(handed)]
+            for position, (number, part) in enumerate(zip(numbers, handed, strict=True)):
+                dtype = tf.float32 if number == BIASES else tensors[number].dtype
+                parts[number].append(Part(tf.cast(part, dtype), node, position))
         return parts
 
     def nonnegative(self) -> set[int]:
@@ -288,7 +294,7 @@ class Graph:
         return set().union(*found) if all(found) else set()
 
     def logits(self) -> int | None:
-        """The number of the tensor that the only softmax or sigmoid of the scores reads, or None."""
+        """The number of what the only softmax or sigmoid of the scores reads, or None."""
         numbers = [self.nodes[number - 1].inputs[0] for number in self.scoring()]
         return numbers[0] if len(numbers) == 1 else None
 

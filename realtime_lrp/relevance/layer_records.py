@@ -24,6 +24,7 @@ class LayerRecord:
       output: the tensor that it computed, [B, ...].
       arrived: what arrived at its output, shaped like it: relevance, or the gradient.
       handed_down: what it handed to each of its inputs, shaped like these.
+      taken_by_biases: float32 [B], the sum of relevance that its biases took.
     """
 
     name: str
@@ -33,6 +34,7 @@ class LayerRecord:
     output: np.ndarray
     arrived: np.ndarray
     handed_down: tuple[np.ndarray, ...]
+    taken_by_biases: np.ndarray
 
 
 def layer_records(
@@ -54,6 +56,11 @@ def layer_records(
     for nodes in by_layer.values():
         first, last = nodes[0], nodes[-1]
         of_weights = [str(rules[node.output]) for node in nodes if node.output in rules]
+        taken = [
+            handed_down[node.output, len(node.inputs)].numpy()
+            for node in nodes
+            if (node.output, len(node.inputs)) in handed_down
+        ]
         received = [handed_down[first.output, index] for index in range(len(first.inputs))]
         records.append(
             LayerRecord(
@@ -64,6 +71,7 @@ def layer_records(
                 output=shown[last.output].numpy(),
                 arrived=arrived[last.output].numpy(),
                 handed_down=tuple(part.numpy() for part in received),
+                taken_by_biases=sum(taken, np.zeros(len(arrived[last.output]), np.float32)),
             )
         )
     return records[::-1]

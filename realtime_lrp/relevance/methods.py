@@ -16,7 +16,7 @@ from realtime_lrp.relevance.composites import EXCITATION, Composite, layer_match
 from realtime_lrp.relevance.graph import Back, Graph, Node, Part, Parts, total
 from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.pools import GlobalPool, Pool
-from realtime_lrp.relevance.rules import Propagate
+from realtime_lrp.relevance.rules import Propagate, Shares
 from realtime_lrp.relevance.steps import (
     Activation,
     Identity,
@@ -55,7 +55,7 @@ class MethodContext:
 
 
 Explain = Callable[..., tuple[tf.Tensor, Parts]]
-"""(x, tensors, *target) -> (the map, what arrived at each tensor)."""
+"""(x, tensors, *target) -> (the map, what arrived at each tensor and at biases)."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,8 @@ def _relevance(context: MethodContext) -> Back:
 
     def back(node: Node, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         if node.output in rules:
-            return [rules[node.output](inputs[0], relevance)]
+            handed = rules[node.output](inputs[0], relevance)
+            return list(handed) if isinstance(handed, Shares) else [handed]
         return node.step.relevance(inputs, output, relevance)
 
     return back

@@ -23,8 +23,9 @@ def map_record(engine: Engine, target: str, result: Result) -> dict[str, Any]:
 
     Returns:
       top5: label and probability, best first; target: what is explained; relevance_sum: of the raw
-      map; centre: [x, y] in pixels of the picture, the mean position of absolute relevance; spread:
-      its root mean square distance from there, in pixels. The last two are None if the map is zero
+      map; taken_by_biases: the sum of relevance that biases took, which the map does not have;
+      centre: [x, y] in pixels of the picture, the mean position of absolute relevance; spread: its
+      root mean square distance from there, in pixels. The last two are None if the map is zero
       everywhere.
     """
     relevance = result.relevance.sum(-1, dtype=np.float64)
@@ -36,6 +37,7 @@ def map_record(engine: Engine, target: str, result: Result) -> dict[str, Any]:
         "top5": top,
         "target": target,
         "relevance_sum": float(relevance.sum()),
+        "taken_by_biases": result.maps[0].taken_by_biases,
         "centre": centre,
         "spread": spread,
     }

@@ -192,6 +192,7 @@ class Keeper:
                 "map": engine.name,
                 "explained_score": explained.result.explained[0],
                 "map_frame": explained.frame.number,
+                "lost_in": explained.loss.layer if explained.loss else None,
             }
             self._record_of = explained, row
         now = time.monotonic()

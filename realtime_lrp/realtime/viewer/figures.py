@@ -18,6 +18,9 @@ from realtime_lrp.view.scene import ExplainedPicture, Look, Panel
 TINY = 1e-4
 """Scores below this are shown as "about 0": what relevance they lose is rounding."""
 
+BIASES_SHOWN = 0.005
+"""What biases took is shown from this share of what started on."""
+
 KEEPS_UP = 0.9
 """A stage keeps up with another one from this share of its rate on."""
 
@@ -150,21 +153,27 @@ def setting_rows(explained: ExplainedFrame, drawn: ExplainedPicture, look: Look)
 
 
 def _sum_rows(explained: ExplainedFrame) -> list[Row]:
-    """The sum of each map that has to be the explained score, next to that score."""
-    score = explained.result.explained[0]
+    """The account of each map: what reached the pixels of what started, and what biases took."""
     several = sum(total is not None for total in explained.totals) > 1
     rows = []
-    for name, total, kept in zip(
-        explained.names, explained.totals, explained.conserved, strict=True
+    for name, total, kept, one in zip(
+        explained.names, explained.totals, explained.conserved, explained.result.maps, strict=True
     ):
         if total is not None:
-            text = f"{_short(total)} of {_short(score)}"
-            if abs(score) > TINY:
-                text += f" ({100 * total / score:.0f} %)"
-            elif abs(total) <= TINY:
-                text = "about 0"
+            text = _sum_text(total, one.started)
             rows.append(Row(name if several else "relevance", text, warn=not kept))
+            if abs(one.taken_by_biases) > BIASES_SHOWN * one.started_magnitude:
+                rows.append(Row("biases took", _short(one.taken_by_biases)))
+    if loss := explained.loss:
+        name = "lost in" if loss.share > 0 else "gained in"
+        rows.append(Row(name, f"{loss.layer}: {percent(abs(loss.share))}", warn=True))
     return rows
+
+
+def _sum_text(total: float, started: float) -> str:
+    if abs(started) > TINY:
+        return f"{_short(total)} of {_short(started)} ({100 * total / started:.0f} %)"
+    return "about 0" if abs(total) <= TINY else f"{_short(total)} of {_short(started)}"
 
 
 def _short(value: float) -> str:

@@ -1,0 +1,126 @@
+"""The account of relevance: what started, what reached the pixels, what biases took, what was lost.
+
+Only LRP has one; the numbers of gradient methods mean nothing. Sums are those of a picture.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from realtime_lrp.relevance.graph import BIASES, Graph, Part, Parts, total
+from realtime_lrp.relevance.methods import Explain
+
+FLOOD = 1e3
+"""A layer, or a whole network, that makes the sum of magnitudes larger by more than this factor
+computes a map that explains nothing."""
+
+CHOOSE_COMPOSITE = "choose another --composite, or leave lrp.absorb_bias at null"
+"""What to do where relevance grows without limit on its way back."""
+
+
+@dataclass(frozen=True)
+class LayerFlow:
+    """What went through one layer on the way back, for each picture of a batch.
+
+    Attributes:
+      name: the layer's name.
+      kind: its Keras type.
+      arrived: float64 [B], the sum of relevance that arrived at its output.
+      handed_down: the sum that it handed to its inputs.
+      taken_by_biases: the sum that its biases took.
+      growth: the sum of magnitudes handed down, divided by the one that arrived.
+    """
+
+    name: str
+    kind: str
+    arrived: np.ndarray
+    handed_down: np.ndarray
+    taken_by_biases: np.ndarray
+    growth: np.ndarray
+
+    @property
+    def lost(self) -> np.ndarray:
+        """What neither the inputs nor the biases received."""
+        return self.arrived - self.handed_down - self.taken_by_biases
+
+
+def account(parts: Parts, output: int) -> tf.Tensor:
+    """What started: its sum and the sum of its magnitude; and what biases took. float32 [B, 3].
+
+    Args:
+      parts: what `Graph.backward` returned.
+      output: the number of the network's output.
+    """
+    begin = tf.cast(parts[output][0].tensor, tf.float32)
+    started, magnitude = tf.reduce_sum(begin, -1), tf.reduce_sum(tf.abs(begin), -1)
+    taken = [part.tensor for part in parts.get(BIASES, ())]
+    return tf.stack([started, magnitude, tf.add_n([tf.zeros_like(started), *taken])], -1)
+
+
+def flows_function(graph: Graph, explain: Explain) -> Callable[..., tf.Tensor]:
+    """Makes the function (x, *target) -> float32 [nodes, B, 5], see `layer_flows`.
+
+    For each node of the graph that relevance reaches: the sum and the magnitude of what arrived,
+    the sum and the magnitude of what it handed down, and what biases took.
+    """
+
+    def flows(x: tf.Tensor, *target: tf.Tensor) -> tf.Tensor:
+        _, parts = explain(x, graph.forward(x), *target)
+        from_node: dict[int, list[Part]] = {}
+        biases = {}
+        for number, handed in parts.items():
+            for part in handed:
+                if part.node and number == BIASES:
+                    biases[part.node.output] = part.tensor
+                elif part.node:
+                    from_node.setdefault(part.node.output, []).append(part)
+        rows = []
+        for node in graph.nodes:
+            if node.output in parts:
+                sums = [_sums([Part(total(parts[node.output]))]), _sums(from_node[node.output])]
+                zero = tf.zeros_like(sums[0][..., 0])
+                taken = biases.get(node.output, zero)[:, None]
+                rows.append(tf.concat([*sums, taken], -1))
+        return tf.stack(rows)
+
+    return flows
+
+
+def _sums(parts: Sequence[Part]) -> tf.Tensor:
+    """Sum and magnitude of several tensors together, float32 [B, 2]."""
+    tensors = [tf.cast(part.tensor, tf.float32) for part in parts]
+    axes = [list(range(1, tensor.shape.rank)) for tensor in tensors]
+    pairs = [
+        tf.stack([tf.reduce_sum(tensor, axis), tf.reduce_sum(tf.abs(tensor), axis)], -1)
+        for tensor, axis in zip(tensors, axes, strict=True)
+    ]
+    return tf.add_n(pairs)
+
+
+def layer_flows(graph: Graph, numbers: np.ndarray) -> list[LayerFlow]:
+    """One entry for each node that relevance reaches, from the output to the input.
+
+    Args:
+      graph: the network.
+      numbers: what the compiled `flows_function` returned.
+    """
+    reached = reachable(graph)
+    nodes = [node for node in graph.nodes if node.output in reached]
+    flows = []
+    for node, row in zip(nodes, np.asarray(numbers, np.float64), strict=True):
+        arrived, magnitude, handed_down, handed_magnitude, taken = row.T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            growth = np.where(magnitude > 0, handed_magnitude / magnitude, 0.0)
+        flows.append(LayerFlow(node.layer, node.kind, arrived, handed_down, taken, growth))
+    return flows[::-1]
+
+
+def reachable(graph: Graph) -> set[int]:
+    """The numbers of the tensors that the output depends on."""
+    found = {graph.output}
+    for node in reversed(graph.nodes):
+        if node.output in found:
+            found.update(node.inputs)
+    return found

@@ -26,7 +26,13 @@ from worker import FakeParent, job_for, recode
 from realtime_lrp import config
 from realtime_lrp.commands.video import recode as recode_module
 from realtime_lrp.commands.video import recoding
-from realtime_lrp.commands.video.messages import FROM_CHILD, TO_CHILD, Answer, Map, Views
+from realtime_lrp.commands.video.messages import (
+    FROM_CHILD,
+    TO_CHILD,
+    Answer,
+    DrawableMap,
+    PictureBatch,
+)
 from realtime_lrp.commands.video.recode import Recoder
 from realtime_lrp.commands.video.recoding import check_video
 from realtime_lrp.errors import DamagedInputError
@@ -663,9 +669,9 @@ def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
     )
     channel = Channel(process.stdout, process.stdin, FROM_CHILD)
     channel.send(job_for(source, part, container=".mp4"))
-    while not isinstance(message := channel.receive(), Views):
+    while not isinstance(message := channel.receive(), PictureBatch):
         pass
-    answer = Answer((Map(np.ones((32, 32), np.int8), 1.0, "x"),) * len(message.pictures))
+    answer = Answer((DrawableMap(np.ones((32, 32), np.int8), 1.0, "x"),) * len(message.pictures))
     channel.send(answer)
     sent = io.BytesIO()
     Channel(sent, sent, TO_CHILD).send(answer)
@@ -933,7 +939,9 @@ def test_a_worker_decodes_no_further_ahead_than_there_is_room(tmp_path, monkeypa
             self.sent.append(message)
 
     def decoded():
-        return sum(len(message.times) for message in parent.sent if isinstance(message, Views))
+        return sum(
+            len(message.times) for message in parent.sent if isinstance(message, PictureBatch)
+        )
 
     source = media.recording(tmp_path / "in.mp4", count=25)
     monkeypatch.setattr(recode_module, "MOST_BYTES", 3 * 48 * 64 * 3)

@@ -4,7 +4,7 @@ import queue
 
 import numpy as np
 
-from realtime_lrp.commands.video.messages import Job, Map, Views
+from realtime_lrp.commands.video.messages import DrawableMap, Job, PictureBatch
 from realtime_lrp.commands.video.recode import Recoder
 from realtime_lrp.view.colormaps import colormap_named
 
@@ -12,7 +12,7 @@ SIZE = (32, 32)
 
 
 class FakeParent:
-    """Stands for the channel to the parent; answers all `Views` at once.
+    """Stands for the channel to the parent; answers all `PictureBatch` at once.
 
     Attributes:
       map: what every picture is answered with.
@@ -22,11 +22,11 @@ class FakeParent:
 
     def __init__(self, strength=0):
         self.maps, self.sent = queue.Queue(), []
-        self.map = Map(np.full(SIZE, strength, np.int8), 1.0 if strength else 0.0, "")
+        self.map = DrawableMap(np.full(SIZE, strength, np.int8), 1.0 if strength else 0.0, "")
 
     def send(self, message):
         self.sent.append(message)
-        if isinstance(message, Views):
+        if isinstance(message, PictureBatch):
             for _ in message.pictures:
                 self.maps.put(self.map)
 

@@ -174,17 +174,17 @@ class Engine:
           UnavailableError: the CPU's memory is too small for one picture.
         """
         regions = [self.region(picture.shape[:2]) for picture in pictures]
-        views = [region.extract(p) for region, p in zip(regions, pictures, strict=True)]
-        return self.begin_views(np.stack(views), regions)
+        extracted = [region.extract(p) for region, p in zip(regions, pictures, strict=True)]
+        return self.begin_extracted(np.stack(extracted), regions)
 
-    def begin_views(
+    def begin_extracted(
         self, batch: np.ndarray, regions: Sequence[Region]
     ) -> Callable[[], list[Result]]:
-        """As `begin`, of regions that have been extracted.
+        """As `begin`, for regions that have been extracted.
 
         Args:
           batch: uint8 [B, h, w, 3], what the network sees of each picture.
-          regions: where in its picture each of them lies.
+          regions: where each of them lies in its picture.
         """
         on = self._device
         try:
@@ -219,8 +219,8 @@ class Engine:
         if len(batch) > 1:
             log.info("the memory does not suffice for %d pictures at once: halved", len(batch))
             half = len(batch) // 2
-            first = self.begin_views(batch[:half], regions[:half])()
-            return first + self.begin_views(batch[half:], regions[half:])()
+            first = self.begin_extracted(batch[:half], regions[:half])()
+            return first + self.begin_extracted(batch[half:], regions[half:])()
         if not on.is_gpu:
             raise UnavailableError(
                 "The memory does not suffice to explain one picture. Choose fewer maps or samples, "
@@ -228,7 +228,7 @@ class Engine:
             )
         if self._device == on:  # of several batches in flight only the first moves the engine
             self.leave_gpu("its memory does not suffice")
-        return self.begin_views(batch, regions)()
+        return self.begin_extracted(batch, regions)()
 
     def _checked(self, batch: np.ndarray, results: list[Result]) -> list[Result]:
         """The results, after checking that they are finite; names maps that explain nothing."""

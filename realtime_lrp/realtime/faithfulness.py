@@ -68,7 +68,7 @@ class Probe:
 
     def __call__(
         self,
-        view: np.ndarray,
+        extracted: np.ndarray,
         strength: np.ndarray,
         class_: int,
         whole: float,
@@ -77,20 +77,20 @@ class Probe:
         """Probes one picture.
 
         Args:
-          view: uint8 [h, w, 3], the region that the network sees.
+          extracted: uint8 [h, w, 3], the region that the network sees, as its input.
           strength: float32 [h, w], its map; only the positive part counts.
           class_: the class whose probability is compared.
           whole: its probability with all patches.
           scores: pictures uint8 [B, h, w, 3] -> probabilities [B, classes]; called once.
         """
-        size = view.shape[:2]
+        size = extracted.shape[:2]
         grid = (min(GRID, size[0]), min(GRID, size[1]))
         count = max(1, round(SHARE * grid[0] * grid[1]))
         weight = cv2.resize(np.maximum(strength, 0), grid[::-1], interpolation=cv2.INTER_AREA)
         chosen = [np.argsort(-weight.ravel(), kind="stable")[:count]]
         chosen += [self._rng.permutation(weight.size)[:count] for _ in range(DRAWS)]
-        blurred = cv2.GaussianBlur(view, (0, 0), BLUR * max(size))
-        pictures = [_flipped(view, blurred, patches, grid) for patches in chosen]
+        blurred = cv2.GaussianBlur(extracted, (0, 0), BLUR * max(size))
+        pictures = [_flipped(extracted, blurred, patches, grid) for patches in chosen]
         found = scores(np.stack(pictures))[:, class_]
         new = np.array([whole, found[0], found[1:].mean()])
         old = new if self._means is None else self._means
@@ -99,10 +99,10 @@ class Probe:
 
 
 def _flipped(
-    view: np.ndarray, blurred: np.ndarray, patches: np.ndarray, grid: tuple[int, int]
+    extracted: np.ndarray, blurred: np.ndarray, patches: np.ndarray, grid: tuple[int, int]
 ) -> np.ndarray:
     mask = np.zeros(grid[0] * grid[1], np.uint8)
     mask[patches] = 1
-    size = (view.shape[1], view.shape[0])
+    size = (extracted.shape[1], extracted.shape[0])
     mask = cv2.resize(mask.reshape(grid), size, interpolation=cv2.INTER_NEAREST)
-    return np.where(mask[..., None] > 0, blurred, view)
+    return np.where(mask[..., None] > 0, blurred, extracted)

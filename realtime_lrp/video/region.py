@@ -35,9 +35,9 @@ class Region:
         shrunk = resize(_cut(picture, self.box), (y1 - y0, x1 - x0))
         if shrunk.shape[:2] == self.size:
             return shrunk
-        view = np.full((*self.size, 3), 128, np.uint8)
-        view[y0:y1, x0:x1] = shrunk
-        return view
+        bordered = np.full((*self.size, 3), 128, np.uint8)
+        bordered[y0:y1, x0:x1] = shrunk
+        return bordered
 
 
 def region_of(picture_size: tuple[int, int], size: tuple[int, int], fit: str) -> Region:

@@ -66,7 +66,7 @@ class Job(msgspec.Struct, frozen=True, tag=True):
     thumbnails: int = 0
 
 
-class Map(msgspec.Struct, frozen=True):
+class DrawableMap(msgspec.Struct, frozen=True):
     """What is drawn over a picture: `strength` and `scale` as in `Painter`, and a line of text."""
 
     strength: np.ndarray
@@ -75,9 +75,9 @@ class Map(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, tag=True):
-    """The maps of the pictures of a `Views`, in their order."""
+    """The maps of the pictures of a `PictureBatch`, in their order."""
 
-    maps: tuple[Map, ...]
+    maps: tuple[DrawableMap, ...]
 
 
 class Readable(msgspec.Struct, frozen=True, tag=True):
@@ -96,11 +96,11 @@ class Opened(msgspec.Struct, frozen=True, tag=True):
     frames: Count
 
 
-class Views(msgspec.Struct, frozen=True, tag=True):
-    """What the network is to explain.
+class PictureBatch(msgspec.Struct, frozen=True, tag=True):
+    """Pictures that the network is to explain.
 
     Attributes:
-      pictures: uint8 [n, rows, columns, 3] RGB, of every stride-th frame.
+      pictures: uint8 [n, rows, columns, 3] RGB, the extracted region of every stride-th frame.
       times: seconds, of all frames that were decoded since the last message of this kind.
     """
 
@@ -120,7 +120,7 @@ class Report(msgspec.Struct, frozen=True, tag=True):
     Attributes:
       frames: how many it has.
       expected: about how many it should have if the source ended early; else 0.
-      times: of the frames after the last `Views`.
+      times: of the frames after the last `PictureBatch`.
       bad_packets: how many of the source could not be decoded.
       lost_sound: how many packets of sound could not be copied.
       notes: what was not kept as it was.
@@ -137,4 +137,4 @@ class Report(msgspec.Struct, frozen=True, tag=True):
 
 
 TO_CHILD = Probe | Job | Answer
-FROM_CHILD = Readable | Opened | Views | Written | Report | Failed
+FROM_CHILD = Readable | Opened | PictureBatch | Written | Report | Failed

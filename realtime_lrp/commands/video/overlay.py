@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from realtime_lrp import __version__
-from realtime_lrp.commands.video.explain import Explained, drawn_of
-from realtime_lrp.commands.video.messages import KEPT_FREE, Job, Report, Views
+from realtime_lrp.commands.video.explain import FiniteResults, drawable_map
+from realtime_lrp.commands.video.messages import KEPT_FREE, Job, PictureBatch, Report
 from realtime_lrp.commands.video.recoding import Recoding
 from realtime_lrp.config import Config
 from realtime_lrp.engine.colouring import colormap_for
@@ -135,27 +135,27 @@ def _recode(
         if progress:
             progress.begin(job.source.name, opened.frames)
         region = engine.region(opened.size)
-        explained = Explained(engine, region)
-        begun: deque[tuple[Views, float, Callable[[], list[Result]]]] = deque()
+        finite = FiniteResults(engine, region)
+        begun: deque[tuple[PictureBatch, float, Callable[[], list[Result]]]] = deque()
 
         def finish_oldest() -> None:
-            views, begin, results = begun.popleft()
-            done = explained(views, results)
+            batch, begin, results = begun.popleft()
+            done = finite(batch, results)
             stats.map_made(len(done) - done.count(None), time.monotonic() - begin)
-            recoding.answer([drawn_of(engine, result) for result in done])
-            records.add(views, done)
+            recoding.answer([drawable_map(engine, result) for result in done])
+            records.add(batch, done)
             if progress and done[-1]:
                 progress.step(recoding.written, best_label(top_scores(engine, done[-1].scores, 1)))
 
-        for views in recoding.views():
-            regions = [region] * len(views.pictures)
+        for batch in recoding.batches():
+            regions = [region] * len(batch.pictures)
             begin = time.monotonic()
-            begun.append((views, begin, engine.begin_views(views.pictures, regions)))
+            begun.append((batch, begin, engine.begin_extracted(batch.pictures, regions)))
             while begun and (len(begun) >= engine.in_flight or not recoding.waiting):
                 finish_oldest()
         report = recoding.report
-    if explained.missing:
-        note = f"{explained.missing} frames have no map: the network computes NaN or Inf for them"
+    if finite.missing:
+        note = f"{finite.missing} frames have no map: the network computes NaN or Inf for them"
         report = msgspec.structs.replace(report, notes=(*report.notes, note))
     stats.frames_captured += report.frames
     stats.frames_shown += report.frames
@@ -196,10 +196,10 @@ class _Records:
         self._stride, self._frame = config.video.stride, 0
         self._record: dict[str, Any] = {}
 
-    def add(self, views: Views, results: Sequence[Result | None]) -> None:
+    def add(self, batch: PictureBatch, results: Sequence[Result | None]) -> None:
         """Adds frames: explained ones, ones without a map, and those that got a carried map."""
         remaining = iter(results)
-        for seconds in views.times:
+        for seconds in batch.times:
             self._add_frame(seconds, remaining)
 
     def add_rest(self, times: Sequence[float]) -> None:

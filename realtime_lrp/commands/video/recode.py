@@ -21,13 +21,13 @@ from realtime_lrp.commands.video.messages import (
     KEPT_FREE,
     TO_CHILD,
     Answer,
+    DrawableMap,
     Job,
-    Map,
     Opened,
+    PictureBatch,
     Probe,
     Readable,
     Report,
-    Views,
     Written,
 )
 from realtime_lrp.errors import TransferError
@@ -54,25 +54,25 @@ KEPT_METADATA = ("title", "artist", "date", "creation_time", "location", "copyri
 def main() -> None:
     """Does what the parent asks for and sends the outcome."""
     channel = parent_channel(TO_CHILD)
-    asked = channel.receive()
+    request = channel.receive()
     try:
-        channel.send(_done(asked, channel))
+        channel.send(_fulfil(request, channel))
     except Exception as error:
         with suppress(OSError):  # the parent is gone
             channel.send(Failed.by(error))
     os._exit(0)  # decoder threads of a damaged file may never end
 
 
-def _done(asked: Probe | Job, channel: Channel) -> Readable | Report:
-    if isinstance(asked, Probe):
-        with VideoReader(asked.source):
+def _fulfil(request: Probe | Job, channel: Channel) -> Readable | Report:
+    if isinstance(request, Probe):
+        with VideoReader(request.source):
             return Readable()
-    maps: queue.Queue[Map] = queue.Queue()
-    threading.Thread(target=_listen, args=(channel, asked, maps), daemon=True).start()
-    return Recoder(asked, channel, maps).run()
+    maps: queue.Queue[DrawableMap] = queue.Queue()
+    threading.Thread(target=_listen, args=(channel, request, maps), daemon=True).start()
+    return Recoder(request, channel, maps).run()
 
 
-def _listen(channel: Channel, job: Job, maps: "queue.Queue[Map]") -> None:
+def _listen(channel: Channel, job: Job, maps: "queue.Queue[DrawableMap]") -> None:
     """Queues the maps; removes what is unfinished and ends if the parent is gone."""
     with suppress(Exception):
         while isinstance(answer := channel.receive(), Answer):
@@ -88,11 +88,11 @@ class Recoder:
 
     Args:
       job: what is done.
-      channel: sends `Opened`, `Views` and `Written`.
-      maps: one map for each picture in the `Views` that were sent.
+      channel: sends `Opened`, `PictureBatch` and `Written`.
+      maps: one map for each picture of the batches that were sent.
     """
 
-    def __init__(self, job: Job, channel: Channel, maps: "queue.Queue[Map]"):
+    def __init__(self, job: Job, channel: Channel, maps: "queue.Queue[DrawableMap]"):
         self._job, self._channel, self._maps = job, channel, maps
         self._pending: queue.Queue[TimedFrame | av.Packet | BaseException | None] = queue.Queue()
         self._room = threading.Semaphore(0)
@@ -135,7 +135,7 @@ class Recoder:
         self._all_decoded = True
 
     def _decoded(self, reader: VideoReader) -> Iterator["TimedFrame | av.Packet"]:
-        job, views, count = self._job, [], 0
+        job, batch, count = self._job, [], 0
         region: Region | None = None
         for item in reader.with_sound() if job.sound else reader:
             if not isinstance(item, TimedFrame):
@@ -150,11 +150,11 @@ class Recoder:
             self._times.append(float(item.pts * reader.time_base))
             yield TimedFrame(picture, item.pts, item.duration)
             if count % job.stride == 0:
-                views.append(region.extract(picture))
+                batch.append(region.extract(picture))
             count += 1
-            if len(views) == self._batch:
-                self._send(views)
-        self._send(views)
+            if len(batch) == self._batch:
+                self._send(batch)
+        self._send(batch)
 
     def _begin(self, reader: VideoReader, picture: np.ndarray) -> Region:
         job, size = self._job, picture.shape[:2]
@@ -166,11 +166,11 @@ class Recoder:
         self._channel.send(Opened(size, reader.frames))
         return region_of(size, job.size, job.fit)
 
-    def _send(self, views: list[np.ndarray]) -> None:
-        if views:
+    def _send(self, batch: list[np.ndarray]) -> None:
+        if batch:
             times, self._times = self._times, []
-            self._channel.send(Views(np.stack(views), tuple(times)))
-            views.clear()
+            self._channel.send(PictureBatch(np.stack(batch), tuple(times)))
+            batch.clear()
 
     def _encode(self, reader: VideoReader) -> tuple[int, int, list[str]]:
         """Draws and writes every frame, and the sound between them.
@@ -240,7 +240,7 @@ class Recoder:
 class _Drawer:
     """Draws the maps: a frame's own, or that of the last explained frame, carried along."""
 
-    def __init__(self, job: Job, maps: "queue.Queue[Map]"):
+    def __init__(self, job: Job, maps: "queue.Queue[DrawableMap]"):
         self._job, self._maps = job, maps
         self._painter = Painter(job.colormap, job.opacity, job.smoothing)
         self._follower: Follower | None = None

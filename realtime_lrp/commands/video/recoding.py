@@ -19,13 +19,13 @@ from realtime_lrp.commands.video.messages import (
     FROM_CHILD,
     TO_CHILD,
     Answer,
+    DrawableMap,
     Job,
-    Map,
     Opened,
+    PictureBatch,
     Probe,
     Readable,
     Report,
-    Views,
     Written,
 )
 from realtime_lrp.errors import DamagedInputError, Error
@@ -88,18 +88,18 @@ class Recoding:
     def __exit__(self, *exception: object) -> None:
         self._child.close()
 
-    def views(self) -> Iterator[Views]:
+    def batches(self) -> Iterator[PictureBatch]:
         """Yields what is to be explained, until the film is finished; each needs an `answer`."""
         while self._report is None:
-            message = self._child.receive(Views, Report)
+            message = self._child.receive(PictureBatch, Report)
             if isinstance(message, Report):
                 self._report = message
-            elif isinstance(message, Views):
+            elif isinstance(message, PictureBatch):
                 yield self._checked(message)
 
     @property
     def report(self) -> Report:
-        """What was done, once `views` has ended."""
+        """What was done, once `batches` has ended."""
         if self._report is None:
             raise ValueError("The film is not finished yet.")
         return self._report
@@ -111,21 +111,21 @@ class Recoding:
 
     @property
     def waiting(self) -> bool:
-        """Whether more `views` are there already; else the child may wait for an answer."""
+        """Whether another batch is there already; if not, the child may wait for an answer."""
         return self._child.waiting
 
-    def answer(self, maps: Sequence[Map]) -> None:
-        """Sends the maps of the oldest `Views` that has none yet."""
+    def answer(self, maps: Sequence[DrawableMap]) -> None:
+        """Sends the maps of the oldest `PictureBatch` that has none yet."""
         self._child.send(Answer(tuple(maps)))
 
-    def _checked(self, views: Views) -> Views:
-        pictures = views.pictures
+    def _checked(self, batch: PictureBatch) -> PictureBatch:
+        pictures = batch.pictures
         shape = (*self._job.size, 3)
         if pictures.dtype != np.uint8 or pictures.shape[1:] != shape or not len(pictures):
             raise DamagedInputError(
                 f"{str(self._job.source)!r} makes the decoder send invalid pictures."
             )
-        return views
+        return batch
 
 
 class _RecodeChild:
@@ -155,13 +155,13 @@ class _RecodeChild:
             self._child.send(message)
         except OSError:
             while True:  # raises what the child had to say before it ended
-                self.receive(Readable, Opened, Views, Report)
+                self.receive(Readable, Opened, PictureBatch, Report)
 
     def receive(self, *expected: type[_Message]) -> _Message:
-        """Waits for a message of the expected types; raises what else it means."""
+        """Waits for a message of the expected types; raises the error that another one reports."""
         message = self._next()
         if isinstance(message, Failed):
-            raise self._in_words(message)
+            raise self._as_damaged_input(message)
         if not isinstance(message, expected):
             raise DamagedInputError(
                 f"{str(self._source)!r} makes the decoder crash ({self._child.death()})."
@@ -182,7 +182,7 @@ class _RecodeChild:
                         f"{str(self._source)!r} makes the decoder hang: nothing in {STALLED_S:g} s."
                     ) from None
 
-    def _in_words(self, failed: Failed) -> Exception:
+    def _as_damaged_input(self, failed: Failed) -> Exception:
         """The exception for a failure: damaged input, unless it is a bug or a failed write."""
         error = failed.error()
         if isinstance(error, Error | OSError) or failed.is_bug:

@@ -1,6 +1,6 @@
 """`video`: recorded files to overlaid files, every frame in order.
 
-    child process: decode -> views ------------------> draw, encode, verify
+    child process: decode -> batches ----------------> draw, encode, verify
     this process:          explain in batches -> maps --^    -> sidecar, raw maps, summary
 
 `task` decides what is done with each file, `overlay` does it, `recoding` talks to the child, and

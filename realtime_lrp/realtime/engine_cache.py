@@ -35,8 +35,8 @@ class EngineChoice:
       channels: "grey" or "rgb", see `overlay.map`.
       also: methods or composites whose maps are computed as well.
       random: whether the weights are random.
-      against: whether `auto` precision is float32, because the target sets a class against others:
-        maps then add up both signs, which the quicker types round too coarsely.
+      needs_float32: whether `auto` precision is float32, because the target sets a class against
+        others: maps then add up both signs, which the quicker types round too coarsely.
     """
 
     method: str
@@ -44,14 +44,14 @@ class EngineChoice:
     channels: str
     also: tuple[str, ...] = ()
     random: bool = False
-    against: bool = False
+    needs_float32: bool = False
 
     def settings(self, config: Config) -> Config:
         """The configuration of the engine; `config` decides what is not chosen here."""
         lrp = {
             "method": self.method,
             "composite": self.composite,
-            "precision": "float32" if self.against else config.lrp.precision,
+            "precision": "float32" if self.needs_float32 else config.lrp.precision,
             "target": "all",
         }
         changed = {

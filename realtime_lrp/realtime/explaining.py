@@ -401,11 +401,11 @@ def first_request(config: Config) -> MapRequest:
         lrp.composite,
         config.overlay.map,
         random=config.model.weights == "random",
-        against=needs_float32(config, lrp.target),
+        needs_float32=needs_float32(config, lrp.target),
     )
     return MapRequest(choice, lrp.target)
 
 
 def needs_float32(config: Config, target: str | int) -> bool:
-    """Whether `auto` precision is float32 because of the target, see `EngineChoice.against`."""
+    """Whether `auto` precision is float32 because of the target, see `EngineChoice`."""
     return config.lrp.precision == "auto" and " - " in str(target)

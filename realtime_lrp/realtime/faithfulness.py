@@ -91,8 +91,8 @@ class Probe:
         chosen += [self._rng.permutation(weight.size)[:count] for _ in range(DRAWS)]
         blurred = cv2.GaussianBlur(extracted, (0, 0), BLUR * max(size))
         pictures = [_flipped(extracted, blurred, patches, grid) for patches in chosen]
-        found = scores(np.stack(pictures))[:, class_]
-        new = np.array([whole, found[0], found[1:].mean()])
+        probabilities = scores(np.stack(pictures))[:, class_]
+        new = np.array([whole, probabilities[0], probabilities[1:].mean()])
         old = new if self._means is None else self._means
         self._means = old + NEW_SHARE * (new - old)
         return ProbeResult(class_, *map(float, self._means))

@@ -13,7 +13,7 @@ import numpy as np
 from realtime_lrp.system.atomic import atomic_file
 
 KEPT = 10_000
-"""p50 and p99 are those of this many latest durations."""
+"""p50 and p99 are computed from this many of the latest durations."""
 
 
 def _durations() -> deque[float]:

@@ -1,4 +1,4 @@
-"""The child process behind a `ChildSource`: opens a source and sends its pictures when asked."""
+"""The child process behind a `ChildSource`: opens a source and sends its pictures when order."""
 
 import importlib
 import json
@@ -41,28 +41,28 @@ def main() -> None:
     os._exit(0)  # a decoder's threads may never end
 
 
-def _serve(asked: Open, channel: Channel) -> None:
+def _serve(order: Open, channel: Channel) -> None:
     logger = logging.getLogger("realtime_lrp")
-    logger.setLevel(asked.log_level)
+    logger.setLevel(order.log_level)
     logger.addHandler(_ToParent(channel))
-    asking = _Asking(channel)
-    threading.Thread(target=asking.listen, daemon=True).start()
-    opener = getattr(importlib.import_module(asked.module), asked.name)
-    memory = None if asked.memory is None else SharedPicture(asked.memory)
-    with opener(*json.loads(asked.arguments), threading.Event()) as source:
-        asking.source = source
-        _send_pictures(source, asking, memory, channel)
+    requests = _Requests(channel)
+    threading.Thread(target=requests.listen, daemon=True).start()
+    opener = getattr(importlib.import_module(order.module), order.name)
+    memory = None if order.memory is None else SharedPicture(order.memory)
+    with opener(*json.loads(order.arguments), threading.Event()) as source:
+        requests.source = source
+        _send_pictures(source, requests, memory, channel)
 
 
 def _send_pictures(
-    source: Source, asking: "_Asking", memory: SharedPicture | None, channel: Channel
+    source: Source, requests: "_Requests", memory: SharedPicture | None, channel: Channel
 ) -> None:
-    told = _facts(source)
-    channel.send(told)
-    while asking.wait_for_next() and (picture := source.read()) is not None:
+    sent = _facts(source)
+    channel.send(sent)
+    while requests.wait_for_next() and (picture := source.read()) is not None:
         facts = _facts(source)
-        if facts != told:
-            told = facts
+        if facts != sent:
+            sent = facts
             channel.send(facts)
         rgb = picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3
         if memory and rgb and memory.fits(picture.shape):
@@ -77,11 +77,11 @@ def _facts(source: Source) -> Facts:
     return Facts(source.described, source.steady, source.alive, source.controllable)
 
 
-class _Asking:
-    """What the parent asks for, in a thread of its own.
+class _Requests:
+    """Carries out what the parent asks for, in a thread of its own.
 
     Attributes:
-      source: which is paused, stepped and skipped, once it is open.
+      source: the one to pause, step and skip, once it is open.
     """
 
     def __init__(self, channel: Channel):
@@ -93,13 +93,13 @@ class _Asking:
         return self._pictures.acquire()
 
     def listen(self) -> None:
-        """Takes messages until the parent has gone, which ends this process."""
+        """Receives messages until the parent has gone, then ends this process."""
         with suppress(Exception):
             while True:
-                self._take(self._channel.receive())
+                self._carry_out(self._channel.receive())
         os._exit(0)
 
-    def _take(self, message: object) -> None:
+    def _carry_out(self, message: object) -> None:
         if isinstance(message, Next):
             self._pictures.release()
         elif self.source is None:

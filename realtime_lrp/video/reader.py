@@ -217,10 +217,10 @@ class VideoReader:
             return 0
         count, since, until = self._shown
         picture, whole = claimed_end(self._container, self._stream)
-        told, last = (picture, until) if picture else (whole, max(until, self._heard))
-        if not told or count == self.claimed:
+        claimed_end_s, last = (picture, until) if picture else (whole, max(until, self._heard))
+        if not claimed_end_s or count == self.claimed:
             return 0
-        length = min(told, self._end) - since
+        length = min(claimed_end_s, self._end) - since
         if since + length - last <= max(3 / self.fps, LEAST_MISSING_S, length / 100):
             return 0
         if count < self.claimed:

@@ -32,7 +32,7 @@ key frame plays. Once closed, it is an ordinary file."""
 DAMAGED = (av.error.InvalidDataError, av.error.PatchWelcomeError)
 """Exceptions of a muxer for packets that it cannot write."""
 
-CLOCK_ANEW_S = 1.0
+CLOCK_RESTART_S = 1.0
 """If the times of sound fall back by this much, its clock was restarted; the sound continues after
 what came before, as pictures do."""
 
@@ -242,7 +242,7 @@ class _Copied:
             self.lost += 1
             return
         if self._last is not None and packet.dts + self._shift <= self._last:
-            if (self._last - packet.dts - self._shift) * packet.time_base < CLOCK_ANEW_S:
+            if (self._last - packet.dts - self._shift) * packet.time_base < CLOCK_RESTART_S:
                 self.lost += 1  # muxers refuse times that do not rise
                 return
             self._shift = self._last + (packet.duration or 1) - packet.dts

@@ -1,6 +1,6 @@
-"""Saves what the live view shows, recordings and snapshots. A failed save never ends the view.
+"""Saves recordings and snapshots of the live view. A failed save never ends the view.
 
-Slow work runs in background threads; what became of it is told by `Keeper.news`.
+Slow work runs in background threads; `Keeper.news` says how it ended.
 """
 
 import logging
@@ -65,7 +65,7 @@ class Keeper:
             except Error as error:
                 log.warning("keys cannot save anything: %s", error)
         for part in stale_parts_in(folder, f"{STEM}-*.part"):
-            log.warning("%s is left of a run that was killed; rename it to keep it", part)
+            log.warning("%s was left by a run that was killed; rename it to keep it", part)
         if record:
             check_film(record, overwrite)
 
@@ -91,7 +91,7 @@ class Keeper:
         if self._recorder.trouble:
             self._end_recording()
 
-    def toggle(self, view: View) -> str:
+    def toggle_recording(self, view: View) -> str:
         """Starts a recording, or ends the one that runs; returns a notice."""
         if self._film:
             self._end_recording()

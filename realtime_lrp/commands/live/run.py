@@ -1,7 +1,7 @@
-"""The live viewer from start to end: wires the parts and turns the render loop.
+"""The live viewer from start to end: connects the parts and runs the render loop.
 
-Each turn: what happened in the window becomes events, the commands in the state are carried out,
-the view draws, and what other parts have to tell becomes events again.
+Each turn makes events of keys and mouse, carries out the commands in the state, lets the view draw,
+and makes events of what the other parts report.
 """
 
 from contextlib import ExitStack
@@ -115,12 +115,12 @@ class Mirror:
 
 
 class Loop:
-    """The render loop: carries news to the state, and the state's commands to the parts.
+    """The render loop: sends events to the state, and carries out the commands in it.
 
     Args:
       view: holds the state and draws it.
       capture: is paused, stepped and switched to other sources.
-      relevance: tells which engines cannot be had.
+      relevance: says which engines could not be prepared.
       keeper: records and saves snapshots.
       sources: the sources to go through.
       mirror: mirrors what is captured.
@@ -151,7 +151,7 @@ class Loop:
         view, windowed = self._view, self._window is not None
         self._capture.check()
         self._relevance.check(patient=windowed)
-        self._hear_window()
+        self._handle_window_events()
         if view.state.ended or (self._window and self._window.closed):
             return False  # showing a picture would open the window again
         canvas = view.step()
@@ -164,14 +164,14 @@ class Loop:
             view.send(ChoiceRefused(*refused, self._relevance.choice))
         return True
 
-    def _hear_window(self) -> None:
+    def _handle_window_events(self) -> None:
         """Sends keys and mouse to the state, then carries out the commands."""
         view = self._view
-        for heard in self._window.events() if self._window else ():
-            if not isinstance(heard, Mouse):
-                self._due += view.send(KeyPressed(heard))
-            elif heard.button:
-                view.paint(heard.x, heard.y, heard.button == "left")
+        for event in self._window.events() if self._window else ():
+            if not isinstance(event, Mouse):
+                self._due += view.send(KeyPressed(event))
+            elif event.button:
+                view.paint(event.x, event.y, event.button == "left")
         self._mirror.on = view.state.mirror
         if view.scene:  # nothing can be saved before something is shown
             due, self._due = self._due, []
@@ -200,7 +200,7 @@ class Loop:
             case Command.SNAPSHOT:
                 self._view.send(NoticeGiven(self._keeper.snapshot(self._view)))
             case Command.RECORD:
-                self._view.send(NoticeGiven(self._keeper.toggle(self._view)))
+                self._view.send(NoticeGiven(self._keeper.toggle_recording(self._view)))
             case Command.FULL_SCREEN if self._window:
                 self._window.toggle_full_screen()
 

@@ -91,7 +91,7 @@ class Task:
           OutputError: something cannot be made, or would have to be replaced.
         """
         for stale in (part for path in self.outputs.values() for part in stale_parts(path)):
-            log.warning("%s is left of a run that was killed; it can be deleted", stale)
+            log.warning("%s was left by a run that was killed; it can be deleted", stale)
         if self._options.resume and self.target.is_file():
             self._compare()
         elif self._options.resume and not self.target.exists():

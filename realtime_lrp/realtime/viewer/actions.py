@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 def explain(state: ViewerState, target: str | int) -> ViewerState:
     """Explains another target."""
-    choice = replace(state.request.choice, against=needs_float32(state.config, target))
+    choice = replace(state.request.choice, needs_float32=needs_float32(state.config, target))
     return state.asking(target=target, choice=choice)
 
 

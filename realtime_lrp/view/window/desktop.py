@@ -219,8 +219,8 @@ class Desktop:
 def _pixel(window: "Window") -> bytes:
     """The colour in the middle of a window."""
     size = window.get_geometry()
-    place = size.width // 2, size.height // 2, 1, 1
-    return window.get_image(*place, X.ZPixmap, 0xFFFFFFFF).data[:3]
+    middle = size.width // 2, size.height // 2, 1, 1
+    return window.get_image(*middle, X.ZPixmap, 0xFFFFFFFF).data[:3]
 
 
 def _connected() -> "Display":

@@ -45,13 +45,13 @@ def only(rows):
 
 
 def test_everything_is_found_on_one_page(run):
-    """Symbols are named, films written and read back; it ends with 0, in 100 columns."""
+    """Symbols are named, films are written and read back; exit code 0, at most 100 columns."""
     code, out, err = run("doctor", "--source", "synthetic", "--display", "none")
     lines = out.splitlines()
     assert (code, err) == (0, "")
     assert max(map(len, lines)) <= 100 and len(lines) <= 40
     assert lines[-1] == "The demo runs on this machine, and files can be processed."
-    told = {line[9:26].strip(): (line[:9].strip(), line[26:]) for line in lines if line[:1] > " "}
+    marks = {line[9:26].strip(): (line[:9].strip(), line[26:]) for line in lines if line[:1] > " "}
     for name, words in {
         "program": "realtime_lrp 0.",
         "packages": "TensorFlow 2.",
@@ -62,25 +62,25 @@ def test_everything_is_found_on_one_page(run):
         "fonts": "sans and uni draw",
         "demo clip": "300 frames of 640 x 480",
     }.items():
-        assert told[name][0] == "ok" and told[name][1].startswith(words), name
-    assert "missing" not in [mark for mark, _ in told.values()]
+        assert marks[name][0] == "ok" and marks[name][1].startswith(words), name
+    assert "missing" not in [mark for mark, _ in marks.values()]
 
 
 @pytest.fixture
-def told(monkeypatch):
-    """Makes every group tell these rows."""
+def reported(monkeypatch):
+    """Makes every group return these rows."""
 
-    def tell(*rows):
+    def report(*rows):
         monkeypatch.setattr(doctor, "_run_group", lambda group, settings: rows)
 
-    return tell
+    return report
 
 
-def test_what_is_missing_ends_it_with_69(run, told):
-    """Warnings do not; -q keeps the page back, not the reason."""
-    told(Row("warning", "camera", "none is there", "plug one in"))
+def test_something_missing_exits_with_69(run, reported):
+    """Warnings do not. -q hides the report, but not the reason."""
+    reported(Row("warning", "camera", "none is there", "plug one in"))
     assert run("doctor")[0] == 0
-    told(Row("missing", "codecs", "no h264", "install it"), Row("ok", "fonts", "good"))
+    reported(Row("missing", "codecs", "no h264", "install it"), Row("ok", "fonts", "good"))
     code, out, err = run("doctor")
     assert code == 69
     assert err.startswith("realtime-lrp: Something needed is missing: codecs. ")
@@ -88,9 +88,9 @@ def test_what_is_missing_ends_it_with_69(run, told):
     assert run("doctor", "-q")[:2] == (69, "")
 
 
-def test_a_configuration_is_read_as_by_the_other_commands(run, tmp_path, told):
-    """A mistake in it is 78, before anything is looked at."""
-    told()
+def test_a_configuration_is_read_as_in_the_other_commands(run, tmp_path, reported):
+    """A mistake in it exits with 78 before anything is checked."""
+    reported()
     (tmp_path / "my.yaml").write_text("live:\n  sorce: 0\n")
     code, out, err = run("doctor", "--config", tmp_path / "my.yaml")
     assert (code, out) == (78, "") and "my.yaml:2" in err and "live.source" in err
@@ -106,7 +106,7 @@ def test_a_configuration_is_read_as_by_the_other_commands(run, tmp_path, told):
     ],
 )
 def test_a_source_that_is_named_is_tried_instead_of_cameras(given, group, mark, tmp_path):
-    """One that the command line names has to give pictures."""
+    """A source from the command line has to give pictures."""
     (tmp_path / "my.yaml").write_text("live: {source: screen}\n")
     file = tmp_path / given.pop("file") if "file" in given else None
     found = doctor._groups(config.load(file, **given))[1]
@@ -114,7 +114,7 @@ def test_a_source_that_is_named_is_tried_instead_of_cameras(given, group, mark, 
 
 
 def test_names_keep_their_brackets_and_long_lines_are_folded():
-    """What a camera calls itself is no markup."""
+    """A camera's name is not read as markup."""
     rows = [Row("ok", "camera", "[red]Cam[/red] :smile: " + "x" * 300)]
     lines = table(rows)
     assert "[red]Cam[/red] :smile:" in lines[0] and max(map(len, lines)) <= 100
@@ -122,7 +122,7 @@ def test_names_keep_their_brackets_and_long_lines_are_folded():
 
 
 def test_errors_of_ours_say_what_to_do():
-    """Their first sentence is what is found; other exceptions are told with their type."""
+    """The first sentence is the finding, the rest the advice; others are shown with their type."""
     row = failed_row(
         "missing", "source", UnavailableError("No stream.\nCheck it. Try again."), "no"
     )
@@ -148,7 +148,7 @@ def crashes(settings):
     os.kill(os.getpid(), signal.SIGILL)
 
 def hangs(settings):
-    yield Row("ok", "before", "told")
+    yield Row("ok", "before", "good")
     time.sleep(60)
 
 system.CHECKS = {name: globals()[name] for name in FAULT}
@@ -168,12 +168,12 @@ system.CHECKS = {name: globals()[name] for name in FAULT}
         ),
         (
             ("hangs", "good"),
-            [("before", "told"), ("system", "failed: it did not finish within 2 seconds")],
+            [("before", "good"), ("system", "failed: it did not finish within 2 seconds")],
         ),
     ],
 )
-def test_a_check_that_fails_costs_itself_alone(fault, rows, tmp_path, monkeypatch):
-    """In its process: an exception its row, a crash or a hang what follows in its group."""
+def test_a_failing_check_leaves_the_others(fault, rows, tmp_path, monkeypatch):
+    """An exception costs one row; a crash or a hang also the checks after it in its group."""
     (tmp_path / "sitecustomize.py").write_text(f"FAULT = {fault}\n{FAULTS}")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
     settings = config.load(options={"--source": "film.mp4"})
@@ -201,7 +201,7 @@ def test_a_library_that_cannot_be_loaded_is_one_row(group, words, advice, tmp_pa
 
 
 def test_the_program_itself_loads_nothing_that_may_be_missing():
-    """`doctor` is for machines on which something is."""
+    """`doctor` has to run on machines on which libraries are missing."""
     code = (
         "import realtime_lrp.commands.doctor.run, sys\n"
         "print({'tensorflow', 'keras', 'cv2', 'av', 'numpy'} & {*sys.modules})"
@@ -269,7 +269,7 @@ def films_so(monkeypatch):
 
 
 def test_every_camera_is_opened_and_measured(machine, films_so, monkeypatch):
-    """With its name, what it offers and the pace of its pictures; coders of video are none."""
+    """With its name, formats and measured rate; video encoders are not listed as cameras."""
     offers = {"/dev/video0": ["MJPG up to 1920 x 1080", "YUYV"], "/dev/video2": None}
     monkeypatch.setattr(formats, "offered", lambda node: offers.get(node, []))
     films_so()
@@ -298,7 +298,7 @@ def test_a_camera_that_is_no_good_is_a_warning(given, words, machine, films_so, 
 
 
 def test_a_camera_that_never_gives_a_picture_is_left(films_so, monkeypatch):
-    """After as long as the viewer waits; the process that reads it is ended."""
+    """After the viewer's timeout; its child process is killed."""
     monkeypatch.setattr(measuring, "FIRST_FRAME_S", 0.1)
     monkeypatch.setattr(measuring, "MEASURE_S", 0.1)
     films_so(each_s=None)
@@ -314,7 +314,7 @@ def test_a_camera_that_never_gives_a_picture_is_left(films_so, monkeypatch):
     ],
 )
 def test_a_camera_that_may_not_be_opened_says_how(error, found, advice, machine, monkeypatch):
-    """The group of its device, or the way into a container."""
+    """The advice names the device's group, or how to pass it into a container."""
 
     def refused(node):
         raise error
@@ -369,7 +369,7 @@ def test_formats_are_read_from_the_driver(tmp_path, monkeypatch):
 
 
 def test_a_stream_is_measured_and_its_password_hidden(monkeypatch):
-    """A real server's."""
+    """Of a real server."""
     monkeypatch.setattr(measuring, "MEASURE_S", 0.7)
     with MjpegServer() as server:
         url = server.url.replace("//", "//me:secret@")
@@ -379,7 +379,7 @@ def test_a_stream_is_measured_and_its_password_hidden(monkeypatch):
 
 
 def test_a_source_that_is_dead_is_missing_where_it_was_named():
-    """The reason in the row, through the process of its own."""
+    """The child process reports the reason in the row."""
     with MjpegServer() as server:
         url = server.url
     settings = config.load(options={"--source": url})
@@ -421,8 +421,8 @@ def test_a_window_opens(display, monkeypatch):
 # What computes
 
 
-def test_names_that_are_wrong_are_missing_with_their_place(tmp_path):
-    """As `realtime-lrp config` tells them; without a file or --set there is no row."""
+def test_wrong_names_are_missing_with_their_location(tmp_path):
+    """As `realtime-lrp config` reports them; without a file or --set there is no row."""
     file = tmp_path / "my.yaml"
     file.write_text("lrp:\n  composite: zpluss\nlive:\n  panels: [gradient, grad_came]\n")
     rows = list(system.configuration(config.load(file, check=None)))
@@ -478,7 +478,7 @@ class Blind:
 
 
 def test_a_network_that_names_symbols_wrongly_is_missing(monkeypatch):
-    """As where its weights are other ones; maps are computed in the precision asked for."""
+    """As with other weights; maps are computed in the precision that is configured."""
     monkeypatch.setattr(network, "Engine", Blind)
     row = only(network.network(config.load(sets=("lrp.precision=bfloat16",))))
     assert row.mark == "missing" and row.found.startswith("shapes names 1 of 15 ")
@@ -494,9 +494,7 @@ def test_a_network_that_names_symbols_wrongly_is_missing(monkeypatch):
         (b"all", "vgg16", "ok", "vgg16: downloaded"),
     ],
 )
-def test_weights_are_looked_at_and_never_downloaded(
-    there, model, mark, state, tmp_path, monkeypatch
-):
+def test_weights_are_checked_and_never_downloaded(there, model, mark, state, tmp_path, monkeypatch):
     """A warning only where the network is one that needs them."""
     monkeypatch.setattr(downloads, "FOLDER", tmp_path)
     monkeypatch.setattr(downloads, "_download", None)
@@ -512,7 +510,7 @@ def test_weights_are_looked_at_and_never_downloaded(
 
 
 def test_little_memory_is_a_warning(monkeypatch):
-    """Of what this process may take."""
+    """Of the memory that this process may use."""
     monkeypatch.setattr(network, "available_bytes", lambda: network.GIB // 2)
     row = only(network.processor(SETTINGS))
     assert row.mark == "warning" and "0.5 free" in row.found
@@ -523,7 +521,7 @@ def test_little_memory_is_a_warning(monkeypatch):
 
 @pytest.mark.parametrize(("codec", "mark"), [("h264", "missing"), ("av1", "warning")])
 @pytest.mark.parametrize("fault", ["raises", "differs", "lost"])
-def test_a_codec_that_does_not_work_is_told(codec, mark, fault, monkeypatch):
+def test_a_broken_codec_is_reported(codec, mark, fault, monkeypatch):
     """It raises, other pictures are read, or too few; only H.264 is needed."""
 
     class Faulty(films.VideoReader):
@@ -544,21 +542,21 @@ def test_a_codec_that_does_not_work_is_told(codec, mark, fault, monkeypatch):
 
     monkeypatch.setattr(films, "CODECS", dict.fromkeys(["h264", "av1"]))
     monkeypatch.setattr(films, "VideoReader", Faulty)
-    told, good = films.codecs(SETTINGS)
+    codec, good = films.codecs(SETTINGS)
     words = {
         "raises": "Nothing",
         "differs": f"{codec}: pictures read back",
         "lost": f"{codec}: 7 of 8 frames",
     }
-    assert told.mark == mark and told.found.startswith(words[fault])
-    assert "force-reinstall av" in told.advice
+    assert codec.mark == mark and codec.found.startswith(words[fault])
+    assert "force-reinstall av" in codec.advice
     rest = {"h264": "av1", "av1": "h264"}[codec]
     assert (good.mark, good.found) == ("ok", f"{rest}, aac: written and read back")
 
 
 @pytest.mark.parametrize(("lost", "mark"), [("β", "missing"), ("か", "warning"), ("", "ok")])
 def test_letters_that_are_not_drawn_are_named(lost, mark, monkeypatch):
-    """Those of the captions in other scripts can be done without."""
+    """Missing letters of other scripts in the captions are only a warning."""
     missing = films.undrawable
     monkeypatch.setattr(
         films, "undrawable", lambda text: lost if lost and lost in text else missing(text)
@@ -595,8 +593,8 @@ def test_folders_without_room_or_permission_are_warnings(tmp_path, monkeypatch):
     assert not (tmp_path / "none").exists()
 
 
-def test_a_temporary_folder_that_is_not_the_one_asked_for_is_told(tmp_path, monkeypatch):
-    """Another is taken; without any nothing works."""
+def test_another_temporary_folder_than_TMPDIR_is_reported(tmp_path, monkeypatch):
+    """It is a warning; without any folder nothing works."""
     monkeypatch.setattr(system.tempfile, "gettempdir", lambda: str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert only(system.temporary(SETTINGS)).mark == "ok"
@@ -612,8 +610,8 @@ def test_a_temporary_folder_that_is_not_the_one_asked_for_is_told(tmp_path, monk
     assert only(system.temporary(SETTINGS)).mark == "missing"
 
 
-def test_packages_that_are_there_twice_or_not_at_all_are_told(monkeypatch):
-    """Two that bring OpenCV write over each other."""
+def test_packages_installed_twice_or_not_at_all_are_reported(monkeypatch):
+    """Two packages that contain OpenCV overwrite each other."""
     brought = {
         **{name: [name] for name in ("tensorflow", "keras", "numpy")},
         "cv2": ["opencv-python", "opencv-contrib-python", "opencv-python"],

@@ -195,7 +195,7 @@ def test_a_minute_of_faults(exhibit, display, rng, capsys):
     assert restarts["network"] == 1 and restarts["camera"] == 1 and restarts["window"] == 1
     assert_served(exhibit, chaos)
     exhibit.signal(signal.SIGTERM)
-    assert exhibit.process.wait(5) == 0 and exhibit.told[-1][1] == "STOPPING=1"
+    assert exhibit.process.wait(5) == 0 and exhibit.notified[-1][1] == "STOPPING=1"
 
 
 def a_night(exhibit, display):
@@ -219,9 +219,9 @@ def a_night(exhibit, display):
 
 def assert_served(exhibit, chaos):
     """Asserts: ready once and first; a watchdog ping about every second; each state as status."""
-    texts = [text for _, text in exhibit.told]
+    texts = [text for _, text in exhibit.notified]
     assert texts.count("READY=1") == 1 and texts[0] == "READY=1"
-    times = [at for at, text in exhibit.told if text == "WATCHDOG=1"]
+    times = [at for at, text in exhibit.notified if text == "WATCHDOG=1"]
     gaps = [b - a for a, b in itertools.pairwise(times) if not chaos.still(a, b)]
     assert min(gaps) > 0.9 and max(gaps) < OLDEST_S
     told = {text.removeprefix("STATUS=") for text in texts if text.startswith("STATUS=")}

@@ -49,13 +49,10 @@ PTS = [0, 3, 4, 10, 11, 30, 31, 33]
 
 @pytest.fixture
 def words(tiny_model, tmp_path):
-    """The network, its labels, and a map that is not drawn."""
+    """Options for the tiny network and its labels."""
     labels = tmp_path / "labels.txt"
     labels.write_text("red\ngreen\nblue\nother\n")
     return ("--model", tiny_model, "--preprocess", "none", "--labels", labels)
-
-
-UNSEEN = ("--opacity", "0")
 
 
 def films_in(folder):
@@ -110,14 +107,14 @@ RECORDINGS = {
 }
 
 
-TOLD_APART_BY_OTHERS = ("turned by 180", "turned by 270", "grey", "29.97", "BT.709", "HEVC")
-"""What differs from the rest by a number in the file alone."""
+SLIGHTLY_DIFFERENT = ("turned by 180", "turned by 270", "grey", "29.97", "BT.709", "HEVC")
+"""Cases that differ from the others only by a number in the file."""
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.release) if name in TOLD_APART_BY_OTHERS else name
+        pytest.param(name, marks=pytest.mark.release) if name in SLIGHTLY_DIFFERENT else name
         for name in RECORDINGS
     ],
 )
@@ -171,7 +168,7 @@ def test_interlaced_fields_become_whole_pictures(tmp_path):
 
 
 def test_sound_that_the_container_cannot_hold_becomes_aac(run, words, tmp_path):
-    """And is told; PCM in MP4. `--audio none` leaves it out."""
+    """A line says so, for example for PCM in MP4. `--audio none` leaves the sound out."""
     source = media.recording(tmp_path / "in.mkv", sound="pcm_s16le", count=30)
     code, _, err = run("video", source, "-o", tmp_path / "out.mp4", *words)
     assert code == 0 and "pcm_s16le" in err and "AAC" in err
@@ -229,7 +226,7 @@ def test_a_span_begins_at_zero_with_its_own_sound(tmp_path):
 
 @pytest.mark.parametrize("layout", ["overlay", "side-by-side", "map", "original+map"])
 def test_layouts(layout, tmp_path):
-    """The original stays what it is; the map alone is black where there is no relevance."""
+    """The original stays as it is; a map on black is black where there is no relevance."""
     source = media.recording(tmp_path / "in.mp4", size=(48, 96))
     target = tmp_path / "out.mp4"
     recode(source, target, strength=100, layout=layout)
@@ -359,7 +356,7 @@ def test_a_sidecar_and_raw_maps_hold_what_the_explainer_gives(run, words, tiny_m
 
 
 def test_maps_come_in_chunks(tmp_path, monkeypatch):
-    """Two to a file here; a map of zeros has the scale 1."""
+    """Two maps to a file here; a map of zeros has the scale 1."""
     from types import SimpleNamespace
 
     from realtime_lrp.results import records
@@ -420,7 +417,7 @@ def test_a_batch_tells_its_progress_as_json(run, words, tmp_path):
 
 
 def test_resume_skips_what_is_finished_and_only_that(run, words, tmp_path):
-    """Known by the source's content and by the settings, not by name."""
+    """Recognised by the source's content and the settings, not by its name."""
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir(), out.mkdir()
     for name, count in (("a.mp4", 4), ("b.mp4", 5)):
@@ -448,7 +445,7 @@ def test_resume_skips_what_is_finished_and_only_that(run, words, tmp_path):
 
 
 def test_resume_makes_again_what_is_not_known_to_be_whole(run, words, tmp_path):
-    """A file that is gone or of another size is made again, also one that a killed run left."""
+    """A file that is gone or has another size is made again, even one of a killed run."""
     source, target = media.recording(tmp_path / "in.mp4", count=3), tmp_path / "out.mp4"
     command = ("video", source, "-o", target, *words, "--sidecar", "--maps", tmp_path / "maps")
     command = (*command, "--resume")
@@ -512,7 +509,7 @@ def test_a_film_appears_after_all_that_stands_beside_it(monkeypatch, run, words,
     ("error", "code"), [("MemoryError", 65), ("ValueError('odd')", 65), ("TypeError('odd')", 70)]
 )
 def test_whatever_a_worker_raises_costs_one_file(error, code, run, words, tmp_path, monkeypatch):
-    """Told in words; the others are made. A mistake in the program is 70, even among several."""
+    """It is reported, the others are made. A bug exits with 70, even among several files."""
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir(), out.mkdir()
     for name in ("a.mp4", "bad.mp4", "c.mp4"):
@@ -539,7 +536,7 @@ def test_a_file_that_cannot_be_done_does_not_end_the_batch(run, words, tmp_path,
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_batches_in_flight_do_not_wait_for_each_other(count, tiny_model, tmp_path, monkeypatch):
-    """Two as on a GPU; signs of life between the batches change nothing."""
+    """Two, as on a GPU; signs of life between the batches change nothing."""
     from realtime_lrp import config
     from realtime_lrp.commands.video.overlay import overlay_file
     from realtime_lrp.engine.engine import Engine
@@ -602,7 +599,7 @@ def test_a_stream_without_container_and_times_is_cut_as_well(tmp_path):
 
 
 def test_joined_transport_streams_keep_the_sound_of_both(tmp_path):
-    """The clock begins anew in the middle: nothing is dropped."""
+    """The clock starts again in the middle: nothing is dropped."""
     one = media.recording(
         tmp_path / "1.ts", base=Fraction(1, 90000), pts=[3000 * n for n in range(60)], sound="mp2"
     )
@@ -625,7 +622,7 @@ def test_b_frames_in_avi_have_the_times_of_their_order(tmp_path):
 
 @pytest.mark.release
 def test_names_of_every_kind(run, words, tmp_path, monkeypatch):
-    """A colon, dollars, brackets, letters of no encoding; figures never replace a film."""
+    """A colon, dollars, brackets, bytes of no encoding; figures never replace a film."""
     monkeypatch.chdir(tmp_path)
     media.recording(tmp_path / "in.mp4", count=2)
     for name in ("12:30:05.mp4", "x $_$ [bold].mp4", os.fsdecode(b"b\xff.mp4"), "-o.mp4"):
@@ -650,7 +647,7 @@ def test_names_of_every_kind(run, words, tmp_path, monkeypatch):
     ],
 )  # fmt: skip
 def test_options_that_make_no_sense(option, code, run, words, tmp_path, monkeypatch):
-    """Refused in words."""
+    """Each is refused with a message."""
     monkeypatch.chdir(tmp_path)
     media.recording(tmp_path / "in.mp4", count=2)
     os.mkfifo("pipe.mp4")
@@ -661,7 +658,7 @@ def test_options_that_make_no_sense(option, code, run, words, tmp_path, monkeypa
 
 
 def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
-    """And takes its part with it."""
+    """It removes its unfinished file."""
     source = media.recording(tmp_path / "in.mp4", count=100)
     part = tmp_path / "out.mp4.1.part"
     process = subprocess.Popen(
@@ -684,7 +681,7 @@ def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
 
 
 def scripted(monkeypatch, tmp_path, code):
-    """Lets the process that decodes run some lines first."""
+    """Makes the decoding process run some lines first."""
     script = tmp_path / "process.py"
     script.write_text(f"from realtime_lrp.commands.video import recode\n{code}\nrecode.main()")
     monkeypatch.setattr(recoding, "child_command", lambda: [sys.executable, str(script)])
@@ -712,7 +709,7 @@ reader.VideoReader._items = crashing
 def test_a_decoder_that_dies_or_hangs_takes_no_other_file_with_it(
     what, told, run, words, tmp_path, monkeypatch
 ):
-    """It is named, the batch goes on, nothing half-written stays; alone it is damaged input."""
+    """It is named, the batch goes on, nothing half-written stays; by itself it exits with 65."""
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir(), out.mkdir()
     for name in ("a.mp4", "bad.mp4", "c.mp4"):
@@ -730,7 +727,7 @@ def test_a_decoder_that_dies_or_hangs_takes_no_other_file_with_it(
 
 
 def test_limits_on_size_and_streams(tmp_path):
-    """A picture beyond the limit, a file of many streams: refused in words."""
+    """A picture beyond the limit and a file of many streams are refused with a message."""
     many = tmp_path / "many.mkv"
     with av.open(many, "w") as container:
         streams = [container.add_stream("ffv1", rate=30) for _ in range(17)]
@@ -752,7 +749,7 @@ def test_limits_on_size_and_streams(tmp_path):
 
 
 def test_damaged_packets_are_counted(tmp_path, rng):
-    """What decodes is written, the rest is told; the frames that stay keep their times."""
+    """What decodes is written, the rest is reported; the remaining frames keep their times."""
     noise = [rng.integers(0, 256, (96, 128, 3), np.uint8) for _ in range(30)]
     source = media.write_video(tmp_path / "in.mp4", noise, g="5")
     whole = media.times_of(source)
@@ -794,12 +791,12 @@ def test_one_damaged_file_is_an_event_too(run, words, tmp_path):
 
 
 def valid_or_absent(target, count):
-    """Whether there is no target, or a whole one."""
+    """Whether there is no target, or a complete one."""
     return not target.exists() or len(media.times_of(target)) == count
 
 
 def killed(tmp_path, words, moments):
-    """Kills the program so many seconds after its start, None not at all; counts the targets."""
+    """Kills the program this many seconds after its start, with None never; counts the targets."""
     source = media.recording(tmp_path / "in.mp4", count=200, size=(240, 320), sound="aac")
     there = 0
     for number, moment in enumerate(moments):
@@ -822,7 +819,7 @@ def killed(tmp_path, words, moments):
 
 
 def test_killed_it_leaves_no_target_or_a_whole_one(words, tmp_path):
-    """SIGKILL while it loads and works; and left alone."""
+    """SIGKILL while it loads, while it works, and never."""
     assert killed(tmp_path, words, [2.6, None]) >= 1
 
 
@@ -854,7 +851,7 @@ def test_interrupted_it_keeps_what_is_finished(words, tmp_path):
 
 @pytest.mark.release
 def test_two_jobs_to_one_target(words, tmp_path):
-    """One of them wins; the other says that the target exists; no half file."""
+    """One of them wins, the other says that the target exists; nothing is half-written."""
     source = media.recording(tmp_path / "in.mp4", count=60, size=(240, 320))
     target = tmp_path / "out.mp4"
     with (
@@ -891,7 +888,7 @@ Usage = namedtuple("Usage", "total used free")
 
 
 def test_room_on_the_disk_is_checked_before_and_during(run, words, tmp_path, monkeypatch):
-    """What cannot fit is not begun; what fills up meanwhile is given up; both are 74."""
+    """A film that cannot fit is not begun; a disk that fills up ends it; both exit with 74."""
     source = media.recording(tmp_path / "in.mp4", count=100)
     target = tmp_path / "out.mp4"
     with monkeypatch.context() as patch:
@@ -906,7 +903,7 @@ def test_room_on_the_disk_is_checked_before_and_during(run, words, tmp_path, mon
 
 
 def test_what_a_killed_run_left_is_named(run, words, tmp_path):
-    """A part of a process that is gone; that of a running one is not."""
+    """The part of a process that has ended is reported; that of a running one is not."""
     source = media.recording(tmp_path / "in.mp4", count=2)
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
@@ -914,7 +911,7 @@ def test_what_a_killed_run_left_is_named(run, words, tmp_path):
         (tmp_path / f"out.mp4.{number}.part").touch()
     code, _, err = run("video", source, "-o", tmp_path / "out.mp4", *words)
     assert code == 0
-    assert f"out.mp4.{gone.pid}.part is left" in err and f".{os.getpid()}.part is left" not in err
+    assert f"out.mp4.{gone.pid}.part was left" in err and f".{os.getpid()}.part was left" not in err
 
 
 def test_frames_that_wait_for_maps_are_bounded(run, words, tmp_path, monkeypatch):
@@ -1000,7 +997,7 @@ def test_what_only_the_live_view_reads_does_not_make_another_film(tmp_path):
 
 @pytest.mark.parametrize("codec", ["h264", "hevc"])
 def test_the_last_frame_is_written_with_its_duration(tmp_path, codec):
-    """Which encoders forget."""
+    """Encoders forget it."""
     path = tmp_path / "o.mkv"
     with VideoWriter(path, ".mkv", Fraction(30), Fraction(1, 1000), codec=codec) as writer:
         for pts, duration in ((0, 33), (33, 33), (66, 300)):
@@ -1034,7 +1031,7 @@ def test_hevc_in_mp4_has_the_tag_that_apples_players_know(tmp_path):
     ],
 )
 def test_a_setting_counts_for_resume_where_it_shapes_the_film(tmp_path, setting, counts):
-    """Each section of the configuration that does, and nothing that only the live view shows."""
+    """Each such section of the configuration, and nothing that only the live view shows."""
     source = media.recording(tmp_path / "in.mp4", count=2)
     before = fingerprint(source, config.load(command="video").config, {})
     after = fingerprint(source, config.load(sets=(setting,), command="video").config, {})

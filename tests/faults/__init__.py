@@ -1,9 +1,9 @@
-"""The faults that the tests make: one kit for all modes.
+"""Faults on purpose: one kit for the tests of all commands.
 
-- clock: time that the tests make pass; waiting for what threads bring about
-- cameras: scripted ones, and such that hang, freeze, go dark, are lost
+- clock: virtual time; waiting for other threads
+- cameras: scripted ones, and ones that hang, freeze, go dark or are lost
 - server: an IP camera over HTTP that dies, stalls, sends damaged pictures
 - networks: networks and engines that overflow, run out of memory, fail
-- disk: a disk that is really full
-- exhibit: the kiosk in a process of its own, which all this happens to
+- disk: a disk that is full
+- exhibit: the kiosk in a child process, with all of these faults
 """

@@ -1,4 +1,4 @@
-"""Cameras that fail as they are told: by a script, by their state, by files in a folder."""
+"""Cameras that fail on request: by a script, by their state, by files in a folder."""
 
 import fcntl
 import time
@@ -14,7 +14,7 @@ FOREVER_S = 1e5
 
 
 class Scripted(Source):
-    """Gives the frames of a script; None is a loss, an exception is raised."""
+    """Gives the frames of a script; None means that it is lost, exceptions are raised."""
 
     def __init__(self, script, stop):
         super().__init__(stop)
@@ -31,7 +31,7 @@ class Scripted(Source):
 
 
 class World:
-    """A camera, 25 noisy pictures a second, and what happens to it.
+    """The state of a camera that gives 25 noisy pictures a second.
 
     Attributes:
       gone: neither opens nor gives pictures.
@@ -76,7 +76,7 @@ class Camera(Source):
         world.clock.wait(self.stop, 0.04)
         if world.blocked:
             world.clock.wait(world.blocked, FOREVER_S)
-            return media.plain((1, 2, 3))  # what a driver hands out in the end
+            return media.plain((1, 2, 3))  # what a driver returns in the end
         if world.gone:
             return None
         if world.garbage:
@@ -87,10 +87,10 @@ class Camera(Source):
 
 
 class Device(Source):
-    """50 noisy pictures a second, as long as its folder does not say otherwise.
+    """Gives 50 noisy pictures a second, and can hang.
 
-    A file "hang" lets the next reading hang, once, until there is a file "go on"; who opens it
-    holds the file "lock".
+    If its folder holds a file "hang", the next read hangs until there is a file "go on". While the
+    device is open, it holds a lock on the file "lock".
     """
 
     steady = alive = True
@@ -120,7 +120,7 @@ class Device(Source):
 
 
 class Flicker(Source):
-    """Pictures without end, 100 a second."""
+    """Gives 100 pictures a second, without end."""
 
     alive = steady = True
     opened = closed = 0
@@ -159,7 +159,7 @@ class Flag(Source):
 class Film(Source):
     """A camera: 30 noisy pictures a second of an empty room, or of somebody in it.
 
-    The file "camera" in its folder tells how it behaves: "somebody", "nobody", "lost", "stalled",
+    The file "camera" in its folder says how it behaves: "somebody", "nobody", "lost", "stalled",
     "blocked" (reading never returns), "frozen" or "dark".
     """
 

@@ -1,4 +1,4 @@
-"""Waiting for what threads bring about: in real time, or in time that the tests make pass."""
+"""Waits for other threads, in real time or in virtual time."""
 
 import itertools
 import threading
@@ -11,25 +11,25 @@ NEVER = threading.Event()
 
 
 def until(condition, timeout_s=40.0):
-    """Waits for a condition that another thread or process brings about, and gives it."""
+    """Waits until a condition is true, which another thread or process causes; returns it."""
     end = time.monotonic() + timeout_s
-    while not (held := condition()):
+    while not (value := condition()):
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.005)
-    return held
+    return value
 
 
 class VirtualClock(Clock):
-    """Time passes only while all threads wait; one thread runs at a time, in a fixed order.
+    """Time that passes only while all threads wait; one thread runs at a time, in a fixed order.
 
-    It knows the thread that makes it and those that are started through `start`.
+    It knows the thread that creates it and those that are started with `start`.
     """
 
     def __init__(self):
         self._now = 0.0
         self._lock = threading.Lock()
         self._numbers = itertools.count()
-        self._waiting = {}  # what wakes a thread: (event, time, number), and how it is told
+        self._waiting = {}  # Event that wakes a thread -> (event it waits for, time, number)
         self._start = threading.Thread.start
 
     def now(self):
@@ -46,7 +46,7 @@ class VirtualClock(Clock):
         self.wait(NEVER, seconds)
 
     def until(self, condition, timeout_s=60.0):
-        """Waits for a condition that another thread brings about; gives the seconds it took."""
+        """Waits until a condition is true; returns the seconds that it took."""
         begin = self._now
         while not condition():
             assert self._now < begin + timeout_s, "waited in vain"
@@ -54,7 +54,7 @@ class VirtualClock(Clock):
         return self._now - begin
 
     def start(self, thread):
-        """Starts a thread; it runs when its turn has come."""
+        """Starts a thread, which runs when it is its turn."""
         turn, run = self._queue(NEVER, 0.0), thread.run
 
         def run_in_turn():

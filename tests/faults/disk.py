@@ -1,4 +1,4 @@
-"""A disk that is really full: a file system in memory, seen by a child process alone."""
+"""A disk that is full: a file system in memory that only a child process sees."""
 
 import json
 import os
@@ -12,7 +12,7 @@ SIZE = 1 << 20
 
 
 def missing():
-    """Why there can be no such disk here; "" where there can."""
+    """Why there cannot be such a disk here; "" if there can."""
     try:
         words = ["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"]
         done = subprocess.run(words, capture_output=True, text=True, timeout=10)
@@ -22,15 +22,15 @@ def missing():
 
 
 def on_a_full_disk(folder, free, commands):
-    """Runs commands whose outputs lie on a disk with so many bytes left.
+    """Runs commands that write to a disk with this many free bytes.
 
     Args:
-      folder: where the disk is seen.
+      folder: where the disk is mounted.
       free: bytes.
       commands: lists of words, "DISK" stands for the folder.
 
     Returns:
-      For each command: the exit code, what it said on stderr, the names of the files it left.
+      For each command: the exit code, what it printed on stderr, the names of the files it left.
     """
     folder.mkdir()
     mount = f'mount -t tmpfs -o size={SIZE} none {folder} && exec "$@"'
@@ -48,7 +48,7 @@ def on_a_full_disk(folder, free, commands):
 
 
 def main():
-    """The child: one command after the other, the network loaded once."""
+    """The child process: runs one command after the other; the network is loaded once."""
     folder, free, commands = json.loads(sys.stdin.read())
     answers = [_tried(Path(folder), free, words) for words in commands]
     print(json.dumps(answers), flush=True)
@@ -75,6 +75,6 @@ def _tried(folder, free, words):
         sys.stderr.flush()
         os.dup2(stderr, 2)
         held.seek(0)
-        said = held.read().decode()
+        printed = held.read().decode()
     left = sorted(str(one.relative_to(folder)) for one in folder.rglob("*"))
-    return code, said, [name for name in left if name != "filler"]
+    return code, printed, [name for name in left if name != "filler"]

@@ -1,7 +1,7 @@
-"""The exhibit as it is installed, with a camera that does what a test says, and what it reports.
+"""The exhibit as it is installed, with a camera that a test controls.
 
-`Exhibit` starts it in a process of its own, which runs `main`. The camera is read by a further
-process, as a real one is; a file tells it how to behave.
+`Exhibit` starts it in a child process, which runs `main`. The camera is read by another process, as
+a real one is; a file says how it behaves.
 """
 
 import ctypes
@@ -34,12 +34,12 @@ class Exhibit:
     Attributes:
       samples: what it reported: "now", "state", "card", "age" of the camera's picture, "drawn" ago,
         "maps", "threads", "files", "memory" (MiB).
-      told: the messages to the service manager, with the time of each.
+      notified: the messages to the service manager, with the time of each.
       process: the one that runs.
     """
 
     def __init__(self, folder, *words, display=None, environment=None):
-        self.folder, self.samples, self.told, self._words = Path(folder), [], [], words
+        self.folder, self.samples, self.notified, self._words = Path(folder), [], [], words
         self._stderr = (self.folder / "stderr").open("w+")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(self.folder / "notify"))
@@ -86,12 +86,12 @@ class Exhibit:
         self._stderr.close()
 
     def camera(self, behaviour):
-        """How the camera behaves from now on."""
+        """Sets how the camera behaves."""
         (self.folder / "camera.new").write_text(behaviour)
         (self.folder / "camera.new").rename(self.folder / "camera")
 
     def say(self, *words):
-        """Tells the process: "kill NAME" of a thread, or "jump SECONDS" of the wall clock."""
+        """Sends a command: "kill NAME" of a thread, or "jump SECONDS" of the wall clock."""
         self.process.stdin.write(" ".join(map(str, words)) + "\n")
         self.process.stdin.flush()
 
@@ -100,12 +100,12 @@ class Exhibit:
         self.process.send_signal(number)
 
     def disk_full(self, full):
-        """Lets no file grow, or lets them again."""
+        """Keeps files from growing, or lets them grow again."""
         limit = 0 if full else resource.RLIM_INFINITY
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
     def until(self, condition, timeout_s=30.0, exits=False):
-        """Waits until a sample fulfils a condition; seconds that it took."""
+        """Waits for a sample that fulfils a condition; returns the seconds that it took."""
         begin, seen = time.monotonic(), len(self.samples)
         while time.monotonic() - begin < timeout_s:
             for sample in self.samples[seen:]:
@@ -125,7 +125,7 @@ class Exhibit:
         return json.loads((self.folder / "run" / "health.json").read_text())
 
     def stderr(self):
-        """What it wrote."""
+        """What it wrote on stderr."""
         return (self.folder / "stderr").read_text()
 
     def _children(self):
@@ -144,11 +144,11 @@ class Exhibit:
                 message = self._socket.recv(4096).decode()
             except OSError:
                 return
-            self.told.append((time.monotonic(), message))
+            self.notified.append((time.monotonic(), message))
 
 
 def main():
-    """The process: runs the exhibit, does what stdin says, samples to stdout."""
+    """The child process: runs the exhibit, obeys stdin, prints samples on stdout."""
     from realtime_lrp.system import memory
 
     memory.keep_little()
@@ -190,7 +190,7 @@ def main():
 
 
 def sample_of(kiosk, now):
-    """What is reported of a moment."""
+    """The state of the exhibit at one moment."""
     process = psutil.Process()
     live = kiosk._shown_source == "camera" and kiosk._shown
     return {
@@ -216,12 +216,12 @@ class Wall:
         return datetime.now() + self._ahead
 
     def jump(self, seconds):
-        """Puts it forward, or back."""
+        """Moves it forward, or back."""
         self._ahead += timedelta(seconds=seconds)
 
 
 def obey(wall):
-    """Does what stdin says."""
+    """Carries out the commands of stdin."""
     for line in sys.stdin:
         what, _, of = line.strip().partition(" ")
         if what == "jump":

@@ -1,4 +1,4 @@
-"""Networks and engines that overflow, run out of memory, fail."""
+"""Networks and engines that overflow, run out of memory or fail."""
 
 import time
 from dataclasses import replace
@@ -15,7 +15,7 @@ from realtime_lrp.realtime.stats import Stats
 
 
 def overflowing():
-    """A network whose second layer overflows, where the red of a picture is bright."""
+    """A network whose second layer overflows for pictures that are bright in red."""
     keras.utils.set_random_seed(4)
     model = keras.Sequential(
         [
@@ -37,7 +37,7 @@ def overflowing():
 
 
 class Bounded:
-    """An engine's function whose memory suffices for so many pictures at once."""
+    """An engine's pipeline with memory for at most this many pictures at once."""
 
     def __init__(self, explain, most):
         self._explain, self._most, self.tried = explain, most, []
@@ -50,7 +50,7 @@ class Bounded:
 
 
 class Failing:
-    """A relevance thread over an engine that fails so often, in a way."""
+    """A relevance thread whose engine raises an error this many times."""
 
     def __init__(self, chosen, error, times):
         self.slot, self.left, self.error = Slot(), times, error
@@ -68,12 +68,12 @@ class Failing:
         return self.begin(pictures)
 
     def until(self, condition):
-        """Puts frames until something holds; gives what the viewer was told meanwhile."""
-        told, end = [], time.monotonic() + 30
+        """Submits frames until a condition is true; returns what `failing` said meanwhile."""
+        messages, end = [], time.monotonic() + 30
         while not condition():
             self.thread.check()
             self.slot.put(np.zeros((20, 20, 3), np.uint8), time.monotonic())
-            told.append(self.thread.failing)
+            messages.append(self.thread.failing)
             assert time.monotonic() < end, "waited in vain"
             time.sleep(0.005)
-        return dict.fromkeys(told)
+        return dict.fromkeys(messages)

@@ -1,4 +1,4 @@
-"""A real MJPEG server over HTTP, as an IP camera has one, that can die and come back."""
+"""An MJPEG server over HTTP, like that of an IP camera, that can die and come back."""
 
 import threading
 import time

@@ -114,9 +114,9 @@ class Lrp(_Section):
     )
     precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto",
-        description="auto, float32, bfloat16 or float16. auto takes what the hardware multiplies "
-        "fastest (bfloat16 with AMX and on GPUs since Ampere, float16 on older GPUs) for moving "
-        "pictures whose maps never add up both signs, else float32",
+        description="auto, float32, bfloat16 or float16. auto is float32, except for moving "
+        "pictures whose maps never add up both signs: there it is what the hardware multiplies "
+        "fastest (bfloat16 with AMX and on GPUs since Ampere, float16 on older GPUs)",
     )
     xla: bool = Field(
         default=False,
@@ -272,7 +272,7 @@ class Kiosk(_Section):
     clips: list[Address] = Field(
         default=[],
         description="films or pictures that are shown, with their maps, while nobody is there; "
-        "none: the included clip",
+        "empty: the included clip",
     )
     attract_fps: float = Field(
         default=6.0,
@@ -296,7 +296,7 @@ class Kiosk(_Section):
     hours: Hours = Field(
         default={},
         description='opening hours, such as {tue-fri: "09:00-12:00, 13:00-17:30", sat: '
-        '"10:00-01:00"}; the screen is black at other times; none: always open',
+        '"10:00-01:00"}; the screen is black at other times; empty: always open',
     )
     exit_key: Text = Field(
         default="q", description="the key that ends the exhibit if held for 5 seconds"

@@ -542,14 +542,14 @@ def test_a_broken_codec_is_reported(codec, mark, fault, monkeypatch):
 
     monkeypatch.setattr(films, "CODECS", dict.fromkeys(["h264", "av1"]))
     monkeypatch.setattr(films, "VideoReader", Faulty)
-    codec, good = films.codecs(SETTINGS)
+    row, good = films.codecs(SETTINGS)
     words = {
         "raises": "Nothing",
         "differs": f"{codec}: pictures read back",
         "lost": f"{codec}: 7 of 8 frames",
     }
-    assert codec.mark == mark and codec.found.startswith(words[fault])
-    assert "force-reinstall av" in codec.advice
+    assert row.mark == mark and row.found.startswith(words[fault])
+    assert "force-reinstall av" in row.advice
     rest = {"h264": "av1", "av1": "h264"}[codec]
     assert (good.mark, good.found) == ("ok", f"{rest}, aac: written and read back")
 

@@ -1,4 +1,4 @@
-"""The child process behind a `ChildSource`: opens a source and sends its pictures when order."""
+"""The child process behind a `ChildSource`: opens a source and sends its pictures when asked."""
 
 import importlib
 import json

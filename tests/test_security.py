@@ -21,7 +21,7 @@ from web import sends, serving
 
 from realtime_lrp import config
 from realtime_lrp.commands.inspect.run import run_name
-from realtime_lrp.commands.live.keeper import Keeper
+from realtime_lrp.commands.live.saver import Saver
 from realtime_lrp.errors import OutputError, UnavailableError, masked
 from realtime_lrp.video.cameras import open_camera
 from realtime_lrp.video.child_source import ChildSource
@@ -383,7 +383,7 @@ def test_what_is_kept_by_key_has_no_name_from_outside(tmp_path):
     chosen = chosen.model_copy(
         update={"live": chosen.live.model_copy(update={"folder": str(tmp_path)})}
     )
-    name = Keeper(chosen, None, False)._free_name(".png")
+    name = Saver(chosen, None, False)._free_name(".png")
     assert name.parent == tmp_path.resolve()
     assert re.fullmatch(r"realtime_lrp-\d{8}-\d{6}\.png", name.name)
 

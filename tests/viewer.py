@@ -58,9 +58,9 @@ class Viewer:
         )  # fmt: skip
         if not figures:
             self.press("i")
-        keeper = SimpleNamespace(record=lambda *_: None, news=lambda: "")
+        saver = SimpleNamespace(record=lambda *_: None, news=lambda: "")
         self.loop = Loop(
-            self.view, self.capture, self.relevance, keeper, [], Mirror(False), self.window
+            self.view, self.capture, self.relevance, saver, [], Mirror(False), self.window
         )
 
     @property

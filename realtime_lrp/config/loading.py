@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from realtime_lrp.config.check import wrong_names
 from realtime_lrp.config.defaults import COMMAND_DEFAULTS, COMMAND_KEYS
-from realtime_lrp.config.messages import shown
+from realtime_lrp.config.messages import showable
 from realtime_lrp.config.problems import (
     MAX_LINE,
     MAX_PROBLEMS,
@@ -139,7 +139,7 @@ def _assign(tree: Tree, assignment: str) -> None:
     key, equals, text = assignment.partition("=")
     path = tuple(key.strip().split(".", 1))
     if not equals or len(path) < 2 or len(key) > MAX_LINE:
-        message = f"expected section.key=value instead of {shown(key.strip())}"
+        message = f"expected section.key=value instead of {showable(key.strip())}"
         tree.problems.append(Problem("--set", message))
         return
     value = read_text(text, lambda line: "--set", path)

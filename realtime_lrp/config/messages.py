@@ -1,6 +1,6 @@
 """Messages about values that do not fit.
 
-No message may show a password: values go through `shown`, keys through `hide_secrets`.
+No message may show a password: values go through `showable`, keys through `hide_secrets`.
 """
 
 import re
@@ -45,14 +45,14 @@ def expectation(detail: Mapping[str, Any], field: FieldInfo | None) -> str:
     else:
         text = _EXPECTED.get(kind) or _limits(kind, field) or detail["msg"]
     says_it_already = kind == "value_error" and (
-        " instead of " in text or shown(received) in _NOT_SHOWN or received == ""
+        " instead of " in text or showable(received) in _NOT_SHOWN or received == ""
     )
     if says_it_already or (field is not None and not field.repr):
         return text
-    return f"{text}; received {shown(received)}{_hint(kind, received, legal)}"
+    return f"{text}; received {showable(received)}{_hint(kind, received, legal)}"
 
 
-def shown(value: Any) -> str:
+def showable(value: Any) -> str:
     """A value as far as a message may show it: addresses can hold passwords."""
     if value is None:
         return "nothing"

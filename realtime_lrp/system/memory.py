@@ -23,14 +23,14 @@ def _c_library() -> ctypes.CDLL | None:
     return library if hasattr(library, "malloc_trim") else None
 
 
-def keep_little() -> None:
+def limit_kept_memory() -> None:
     """Limits how much freed memory is kept; to be called before threads are started."""
     if library := _c_library():
         library.mallopt(M_ARENA_MAX, ARENAS)
         library.mallopt(M_MMAP_THRESHOLD, LARGE)
 
 
-def give_back() -> None:
+def return_freed_memory() -> None:
     """Returns freed memory to the system."""
     if library := _c_library():
         library.malloc_trim(0)

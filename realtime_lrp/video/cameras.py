@@ -148,7 +148,7 @@ def open_camera(
     return Camera(device, stop, CameraSettings((size[0], size[1]) if size else None, fps, format))
 
 
-def check_there(device: int | str) -> None:
+def check_plugged_in(device: int | str) -> None:
     """Refuses a camera that is not plugged in, if the system says so without opening it.
 
     Raises:
@@ -180,12 +180,12 @@ def names() -> dict[str, str]:
     return found
 
 
-def named(part: str) -> list[str]:
-    """The paths of the cameras with this text in their name, in upper or lower case."""
+def with_name(part: str) -> list[str]:
+    """The paths of the cameras whose names contain a text, in upper or lower case."""
     return [node for node, name in names().items() if part.lower() in name.lower()]
 
 
-def there_are() -> str:
+def describe_all() -> str:
     """A sentence that lists the cameras."""
     if not LINUX:
         return "Cameras are called by their number here: 0, 1 and so on."
@@ -201,10 +201,10 @@ def node_of(device: str) -> str:
     """
     if device.startswith("/dev/"):
         return os.path.realpath(device)
-    found = named(device)
+    found = with_name(device)
     if len(found) != 1:
         raise UnavailableError(
             f"{f'{len(found)} cameras match' if found else 'No camera matches'} {device!r}. "
-            f"{there_are()}"
+            f"{describe_all()}"
         )
     return found[0]

@@ -88,16 +88,16 @@ def _opener(words: str, camera: CameraSettings) -> tuple[Callable[..., Source], 
     try:
         return play, [list(map(str, inputs_of([words], PICTURES + VIDEOS, "source")))]
     except MissingInputError:
-        if cameras.named(words):
+        if cameras.with_name(words):
             return _camera(words, camera)
     raise MissingInputError(
         f"There is no source {masked(words)!r}: no such file, folder or match, and no camera of "
-        f"that name. {cameras.there_are()}"
+        f"that name. {cameras.describe_all()}"
     )
 
 
 def _camera(device: int | str, settings: CameraSettings) -> tuple[Callable[..., Source], list[Any]]:
-    cameras.check_there(device)  # a child process for each retry would cost too much
+    cameras.check_plugged_in(device)  # a child process for each retry would cost too much
     return cameras.open_camera, [device, settings.size, settings.fps, settings.format]
 
 

@@ -124,7 +124,7 @@ def name_of(code: int) -> str | None:
     return chr(letter).lower()
 
 
-def shown(keys: Sequence[str]) -> str:
+def key_text(keys: Sequence[str]) -> str:
     """Keys in words, for the help."""
     return ", ".join({"space": "Space", "Escape": "Esc"}.get(key, key) for key in keys)
 
@@ -134,7 +134,7 @@ def table() -> str:
     rows = ["| key | |", "|---|---|"]
     for group, bindings in BINDINGS.items():
         rows.append(f"| **{group}** | |")
-        rows += [f"| `{shown(one.keys)}` | {one.meaning} |" for one in bindings]
+        rows += [f"| `{key_text(one.keys)}` | {one.meaning} |" for one in bindings]
     rows.append("| **The mouse, on the picture** | |")
     rows += [f"| {button} | {meaning} |" for button, meaning in MOUSE]
     return "\n".join(rows) + "\n"

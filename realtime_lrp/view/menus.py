@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from realtime_lrp.view.hud import DIM, WARNING, figure_size, percent
-from realtime_lrp.view.keys import BINDINGS, MOUSE, shown
+from realtime_lrp.view.keys import BINDINGS, MOUSE, key_text
 from realtime_lrp.view.text import WHITE, darken, draw_text, fitted, text_width
 
 STEPS = {"Up": -1, "Down": 1, "Page_Up": -10, "Page_Down": 10}
@@ -17,7 +17,9 @@ def draw_help(canvas: np.ndarray) -> None:
     """Draws all keys and what they do, in place."""
     rows, columns = canvas.shape[:2]
     darken(canvas, (0, 0, columns, rows), 0.15)
-    groups = [(name, [(shown(b.keys), b.meaning) for b in all_]) for name, all_ in BINDINGS.items()]
+    groups = [
+        (name, [(key_text(b.keys), b.meaning) for b in all_]) for name, all_ in BINDINGS.items()
+    ]
     groups.append(("The mouse, on the picture", list(MOUSE)))
     count = sum(len(lines) + 2 for _, lines in groups)
     columns_of_text = 1 if rows > columns else 2

@@ -151,7 +151,7 @@ def main():
     """The child process: runs the exhibit, obeys stdin, prints samples on stdout."""
     from realtime_lrp.system import memory
 
-    memory.keep_little()
+    memory.limit_kept_memory()
     from realtime_lrp.commands.kiosk import run as run_module
     from realtime_lrp.commands.kiosk import start
     from realtime_lrp.commands.kiosk.loop import Kiosk

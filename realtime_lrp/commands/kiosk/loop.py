@@ -257,7 +257,7 @@ class Kiosk:
             self._presence.forget()
         elif self.state == State.ATTRACT:
             self._visitor.visitor_left(now)
-            memory.give_back()
+            memory.return_freed_memory()
         elif self.state == State.ACTIVE:
             self._visitor.visitor_came(now)
         source = self._choose_source()

@@ -74,7 +74,7 @@ def start(
       UnavailableError: an exhibit is already running, or there is no display.
       Error: what `run` raises.
     """
-    memory.keep_little()
+    memory.limit_kept_memory()
     with single_instance():
         _open_log(state_folder() / "kiosk.log")
         shown = window or _open_window(settings.config)

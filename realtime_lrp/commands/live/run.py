@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from realtime_lrp.commands.live.keeper import Keeper
+from realtime_lrp.commands.live.saver import Saver
 from realtime_lrp.commands.live.sources import SourceList
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.errors import Error, UsageError, first_line
@@ -62,19 +62,19 @@ def run(
       OutputError: the figures or the film cannot be written there.
       TransferError: the film could not be finished.
     """
-    memory.keep_little()
+    memory.limit_kept_memory()
     check_names(config)
     windowed = config.live.display == "window"
     if windowed and window is Window:
         require_display()
     _check_outputs(stats, record)
-    keeper = Keeper(config, record, overwrite, by_key=windowed)
+    saver = Saver(config, record, overwrite, by_key=windowed)
     figures, state = Stats("", "", reconnects=0), first_state(config, first_request(config))
     sources, mirror = SourceList(config), Mirror(state.mirror)
     capture = Capture(sources.opener(), mirror)
     relevance = RelevanceThread(config, capture.frames, state.request, figures, windowed)
     with stop_signals() as stopped, ExitStack() as stack:
-        stack.callback(keeper.finish)
+        stack.callback(saver.finish)
         stack.enter_context(capture)
         stack.enter_context(relevance)
         while not (stopped.wait(START_POLL_S) or capture.frames.count):
@@ -83,24 +83,24 @@ def run(
         shown = stack.enter_context(window()) if windowed and not stopped.is_set() else None
         view = View(
             state, capture, relevance, figures,
-            shown.show if shown else _show_nowhere, shown and (lambda: shown.size), keeper.status,
+            shown.show if shown else _show_nowhere, shown and (lambda: shown.size), saver.status,
         )  # fmt: skip
-        loop = Loop(view, capture, relevance, keeper, sources, mirror, shown)
+        loop = Loop(view, capture, relevance, saver, sources, mirror, shown)
         while not stopped.is_set() and loop.turn():
             if duration_s is not None and figures.seconds() >= duration_s:
                 break
         view.finish()
         for part in (capture, relevance):
             part.end()
-        lines = keeper.finish()
+        lines = saver.finish()
     if engine := relevance.engine:
         figures.device, figures.precision = engine.device, engine.precision
         figures.traces = engine.explainer.traces
         lines = [*lines, figures.summary()]
         if stats:
             figures.write(stats, live=True)
-    if keeper.failure:
-        raise keeper.failure
+    if saver.failure:
+        raise saver.failure
     return lines
 
 
@@ -121,7 +121,7 @@ class Loop:
       view: holds the state and draws it.
       capture: is paused, stepped and switched to other sources.
       relevance: says which engines could not be prepared.
-      keeper: records and saves snapshots.
+      saver: records and saves snapshots.
       sources: the sources to go through.
       mirror: mirrors what is captured.
       window: where keys and mouse come from, or None.
@@ -132,13 +132,13 @@ class Loop:
         view: View,
         capture: Capture,
         relevance: RelevanceThread,
-        keeper: Keeper,
+        saver: Saver,
         sources: SourceList,
         mirror: Mirror,
         window: Window | None,
     ):
         self._view, self._capture, self._relevance = view, capture, relevance
-        self._keeper, self._sources, self._mirror = keeper, sources, mirror
+        self._saver, self._sources, self._mirror = saver, sources, mirror
         self._window = window
         self._due: list[Command] = []
 
@@ -156,8 +156,8 @@ class Loop:
             return False  # showing a picture would open the window again
         canvas = view.step()
         if canvas is not None and view.frame and view.explained:
-            self._keeper.record(canvas, view.frame, view.explained)
-        if news := self._keeper.news():
+            self._saver.record(canvas, view.frame, view.explained)
+        if news := self._saver.news():
             view.send(NoticeGiven(news))
         cache = self._relevance.engine_cache
         if refused := cache and cache.refused():
@@ -198,9 +198,9 @@ class Loop:
             case Command.NEXT_SOURCE:
                 self._next_source()
             case Command.SNAPSHOT:
-                self._view.send(NoticeGiven(self._keeper.snapshot(self._view)))
+                self._view.send(NoticeGiven(self._saver.snapshot(self._view)))
             case Command.RECORD:
-                self._view.send(NoticeGiven(self._keeper.toggle_recording(self._view)))
+                self._view.send(NoticeGiven(self._saver.toggle_recording(self._view)))
             case Command.FULL_SCREEN if self._window:
                 self._window.toggle_full_screen()
 

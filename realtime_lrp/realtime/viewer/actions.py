@@ -30,7 +30,7 @@ T = TypeVar("T")
 def explain(state: ViewerState, target: str | int) -> ViewerState:
     """Explains another target."""
     choice = replace(state.request.choice, needs_float32=needs_float32(state.config, target))
-    return state.asking(target=target, choice=choice)
+    return state.with_request(target=target, choice=choice)
 
 
 def oppose(state: ViewerState, other: int) -> ViewerState:
@@ -45,24 +45,26 @@ def oppose(state: ViewerState, other: int) -> ViewerState:
 
 def _next_method(state: ViewerState, now: float, by: int = 1) -> ViewerState:
     method = _next(METHODS.known(), state.request.choice.method, by)
-    state = state.asking(choice=replace(state.request.choice, method=method))
-    return state.noting(f"method: {'LRP' if method == 'lrp' else method.replace('_', ' ')}", now)
+    state = state.with_request(choice=replace(state.request.choice, method=method))
+    return state.with_notice(
+        f"method: {'LRP' if method == 'lrp' else method.replace('_', ' ')}", now
+    )
 
 
 def _panels(state: ViewerState, now: float) -> ViewerState:
     tiled = not state.tiled
     also = tuple(state.config.live.panels) if tiled else ()
     choice = replace(state.request.choice, also=also)
-    return replace(state, tiled=tiled).asking(choice=choice)
+    return replace(state, tiled=tiled).with_request(choice=choice)
 
 
 def _random(state: ViewerState, now: float) -> ViewerState:
     choice = state.request.choice
-    return state.asking(choice=replace(choice, random=not choice.random))
+    return state.with_request(choice=replace(choice, random=not choice.random))
 
 
 def _probe(state: ViewerState, now: float) -> ViewerState:
-    return state.asking(probe=not state.request.probe)
+    return state.with_request(probe=not state.request.probe)
 
 
 # What is explained
@@ -104,33 +106,33 @@ def _versus(state: ViewerState, now: float) -> ViewerState:
 def _next_colormap(state: ViewerState, now: float, by: int = 1) -> ViewerState:
     name = _next([None, *sorted(COLORMAPS)], state.look.colormap, by)
     state = replace(state, look=replace(state.look, colormap=name))
-    return state.noting(f"colour map: {name or 'by sign (fire or icefire)'}", now)
+    return state.with_notice(f"colour map: {name or 'by sign (fire or icefire)'}", now)
 
 
 def _change_opacity(state: ViewerState, now: float, by: float) -> ViewerState:
     opacity = round(min(max(state.look.opacity + by, 0.0), 1.0), 2)
     state = replace(state, look=replace(state.look, opacity=opacity))
-    return state.noting(f"opacity: {opacity:.1f}", now)
+    return state.with_notice(f"opacity: {opacity:.1f}", now)
 
 
 def _channels(state: ViewerState, now: float) -> ViewerState:
     channels = "grey" if state.request.choice.channels == "rgb" else "rgb"
     text = {"grey": "map in grey", "rgb": "map in RGB, each channel by itself"}[channels]
     choice = replace(state.request.choice, channels=channels)
-    return state.asking(choice=choice).noting(text, now)
+    return state.with_request(choice=choice).with_notice(text, now)
 
 
 def _style(state: ViewerState, now: float) -> ViewerState:
     style = _next(STYLES, state.look.style, 1)
     text = {"off": "no map"}.get(style, style)
-    return replace(state, look=replace(state.look, style=style)).noting(text, now)
+    return replace(state, look=replace(state.look, style=style)).with_notice(text, now)
 
 
 def _follow(state: ViewerState, now: float) -> ViewerState:
     follow = _next(FOLLOWS, state.look.follow, 1)
     meaning = {"flow": "carried along", "hold": "held", "sync": "shown with its own picture"}
     state = replace(state, look=replace(state.look, follow=follow))
-    return state.noting(f"the map is {meaning[follow]}", now)
+    return state.with_notice(f"the map is {meaning[follow]}", now)
 
 
 def _mirror(state: ViewerState, now: float) -> ViewerState:
@@ -140,7 +142,7 @@ def _mirror(state: ViewerState, now: float) -> ViewerState:
         frame = replace(frame, value=mirrored(frame.value, True))
     if mask is not None:
         mask = np.ascontiguousarray(mask[:, ::-1])
-    return replace(state, mirror=not state.mirror).asking(frame=frame, mask=mask)
+    return replace(state, mirror=not state.mirror).with_request(frame=frame, mask=mask)
 
 
 # The picture
@@ -148,25 +150,25 @@ def _mirror(state: ViewerState, now: float) -> ViewerState:
 
 def _freeze(state: ViewerState, now: float) -> ViewerState:
     if state.frozen:
-        return replace(state, stepping=False).asking(frame=None).commanding(Command.RESUME)
+        return replace(state, stepping=False).with_request(frame=None).with_command(Command.RESUME)
     if state.shown:
-        return state.asking(frame=state.shown).commanding(Command.PAUSE)
+        return state.with_request(frame=state.shown).with_command(Command.PAUSE)
     return state
 
 
 def _step(state: ViewerState, now: float) -> ViewerState:
     if not state.frozen:
         state = _freeze(state, now)
-    return replace(state, stepping=True).commanding(Command.STEP)
+    return replace(state, stepping=True).with_command(Command.STEP)
 
 
 def _change_brush(state: ViewerState, now: float, factor: float) -> ViewerState:
     brush = min(max(state.brush * factor, 0.01), 0.5)
-    return replace(state, brush=brush).noting(f"brush: {brush:.0%} of the picture", now)
+    return replace(state, brush=brush).with_notice(f"brush: {brush:.0%} of the picture", now)
 
 
 def _uncover(state: ViewerState, now: float) -> ViewerState:
-    return state.asking(mask=None)
+    return state.with_request(mask=None)
 
 
 # The window
@@ -189,7 +191,7 @@ def _quit(state: ViewerState, now: float) -> ViewerState:
 
 
 def _command(state: ViewerState, now: float, command: Command) -> ViewerState:
-    return state.commanding(command)
+    return state.with_command(command)
 
 
 ACTIONS: dict[str, Action] = {

@@ -29,7 +29,7 @@ def _key_pressed(state: ViewerState, event: events.KeyPressed) -> ViewerState:
         return handle(state, events.CompositeChosen(keys.COMPOSITE_KEYS[key], time=now))
     if key in keys.ACTIONS:
         return handle(state, events.ActionChosen(keys.ACTIONS[key], time=now))
-    return state.noting(HINT, now)
+    return state.with_notice(HINT, now)
 
 
 def _key_in_class_list(state: ViewerState, menu: ClassList, key: str) -> ViewerState:
@@ -49,7 +49,7 @@ def _action_chosen(state: ViewerState, event: events.ActionChosen) -> ViewerStat
 
 def _composite_chosen(state: ViewerState, event: events.CompositeChosen) -> ViewerState:
     choice = replace(state.request.choice, method="lrp", composite=event.composite)
-    return state.asking(choice=choice)
+    return state.with_request(choice=choice)
 
 
 def _target_chosen(state: ViewerState, event: events.TargetChosen) -> ViewerState:
@@ -63,27 +63,27 @@ def _painted(state: ViewerState, event: events.Painted) -> ViewerState:
     mask = np.zeros(shape, np.uint8) if state.mask is None else state.mask.astype(np.uint8)
     radius = max(1, round(state.brush * min(shape)))
     cv2.circle(mask, (event.x, event.y), radius, int(event.cover), -1)
-    return state.asking(mask=mask.astype(bool) if mask.any() else None)
+    return state.with_request(mask=mask.astype(bool) if mask.any() else None)
 
 
 def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
     answer, first = event.answer, state.answer is None
     state = replace(state, shown=event.frame, answer=answer)
     if state.mask is not None and state.mask.shape != event.frame.value.shape[:2]:
-        state = state.asking(mask=None)  # the source changed its size
+        state = state.with_request(mask=None)  # the source changed its size
     if answer is None:
         return state
     if first:
-        state = state.noting(HINT, event.time)
+        state = state.with_notice(HINT, event.time)
     if state.request.target == answer.asked != answer.target:
-        state = state.asking(target=answer.target)
+        state = state.with_request(target=answer.target)
     if state.class_list:
         state = replace(state, class_list=replace(state.class_list, scores=answer.scores))
     return state
 
 
 def _frame_stepped(state: ViewerState, event: events.FrameStepped) -> ViewerState:
-    return replace(state, stepping=False).asking(frame=event.frame)
+    return replace(state, stepping=False).with_request(frame=event.frame)
 
 
 def _file_skipped(state: ViewerState, event: events.FileSkipped) -> ViewerState:
@@ -92,7 +92,9 @@ def _file_skipped(state: ViewerState, event: events.FileSkipped) -> ViewerState:
 
 def _source_changed(state: ViewerState, event: events.SourceChanged) -> ViewerState:
     return (
-        replace(state, stepping=False).asking(frame=None, mask=None).noting(event.text, event.time)
+        replace(state, stepping=False)
+        .with_request(frame=None, mask=None)
+        .with_notice(event.text, event.time)
     )
 
 
@@ -100,12 +102,12 @@ def _choice_refused(state: ViewerState, event: events.ChoiceRefused) -> ViewerSt
     """Goes back to what is shown, unless something else was chosen in the meantime."""
     if state.request.choice == event.choice:
         tiled = state.tiled and bool(event.shown.also)
-        state = replace(state, tiled=tiled).asking(choice=event.shown)
-    return state.noting(event.reason, event.time)
+        state = replace(state, tiled=tiled).with_request(choice=event.shown)
+    return state.with_notice(event.reason, event.time)
 
 
 def _notice_given(state: ViewerState, event: events.NoticeGiven) -> ViewerState:
-    return state.noting(event.text, event.time)
+    return state.with_notice(event.text, event.time)
 
 
 _HANDLERS: dict[type[events.Event], Callable[[ViewerState, Any], ViewerState]] = {

@@ -122,15 +122,15 @@ class ViewerState:
         """Whether only pictures with their own map are shown."""
         return self.look.follow == "sync"
 
-    def asking(self, **changes: Any) -> "ViewerState":
+    def with_request(self, **changes: Any) -> "ViewerState":
         """The state with changes of the request."""
         return replace(self, request=replace(self.request, **changes))
 
-    def noting(self, text: str, now: float) -> "ViewerState":
+    def with_notice(self, text: str, now: float) -> "ViewerState":
         """The state with a notice."""
         return replace(self, notice=Notice(text, now + NOTICE_S))
 
-    def commanding(self, command: Command) -> "ViewerState":
+    def with_command(self, command: Command) -> "ViewerState":
         """The state with a further command."""
         return replace(self, commands=(*self.commands, command))
 

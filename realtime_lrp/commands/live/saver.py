@@ -1,6 +1,6 @@
 """Saves recordings and snapshots of the live view. A failed save never ends the view.
 
-Slow work runs in background threads; `Keeper.news` says how it ended.
+Slow work runs in background threads; `Saver.news` says how it ended.
 """
 
 import logging
@@ -30,7 +30,7 @@ STEM = "realtime_lrp"
 log = logging.getLogger(__name__)
 
 
-class Keeper:
+class Saver:
     """Saves recordings and snapshots.
 
     Args:

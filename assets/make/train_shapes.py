@@ -1,7 +1,7 @@
 """Trains the network `shapes` on pictures drawn by `realtime_lrp.models.drawing`.
 
 Maps of the z+ rule follow the positive weights only: whatever is active in a deep layer gets
-relevance, even if negative weights cancel it later. A network that has only learned to name the
+relevance, even if negative weights cancel it later. A network that has only learnt to name the
 symbol therefore gives relevance to the clutter behind it. Because it is known exactly where the
 symbol is, the training adds a second loss: the share of the deep layers' activation that is outside
 the symbol. On pictures of "nothing", all activation is outside. So the deep layers learn to be

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from realtime_lrp.errors import UnavailableError
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.reader import MOST_BAD_PACKETS
 from realtime_lrp.video.source import Source
+
+if TYPE_CHECKING:
+    from realtime_lrp.config.schema import Live
 
 LINUX = sys.platform.startswith("linux")
 SYSTEM = Path("/sys/class/video4linux")
@@ -38,6 +42,11 @@ class CameraSettings:
     size: tuple[int, int] | None = None
     fps: float | None = None
     format: str | None = None
+
+    @classmethod
+    def of(cls, live: "Live") -> "CameraSettings":
+        """The settings in the section `live` of the configuration."""
+        return cls(live.camera_size, live.camera_fps, live.camera_format)
 
     def __str__(self) -> str:
         words = [

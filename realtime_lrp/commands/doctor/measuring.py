@@ -48,7 +48,7 @@ def measure(name: str, settings: Settings) -> Measurement:
       Error: what else `open_source` raises.
     """
     live, stop = settings.config.live, threading.Event()
-    camera = CameraSettings(live.camera_size, live.camera_fps, live.camera_format)
+    camera = CameraSettings.of(live)
     alarm = threading.Timer(FIRST_FRAME_S + MEASURE_S, stop.set)
     alarm.start()
     measurement: Measurement | None = None

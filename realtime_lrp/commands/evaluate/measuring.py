@@ -1,6 +1,6 @@
 """Measures the maps of every composite and method over the same pictures and classes.
 
-Two questions: do the maps point at the object, and do they depend on what the network has learned?
+Two questions: do the maps point at the object, and do they depend on what the network has learnt?
 Shapes: pictures uint8 [N, h, w, 3] RGB as the network sees them, maps float32 [N, h, w], masks
 bool [N, h, w]. The names of the figures are the keys of the JSON file: do not change them.
 """

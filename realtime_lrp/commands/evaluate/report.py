@@ -31,7 +31,7 @@ COLUMNS = {
     "deletion": ("delete", "mean probability as patches blur, most relevant first: low is good"),
     "insertion": ("insert", "mean probability as they come back, same order: high is good"),
     "last_layer": ("last", "similarity to the map after the last layer has been randomised"),
-    "all_layers": ("all", "... after all layers: near 1, the map ignores what was learned"),
+    "all_layers": ("all", "... after all layers: near 1, the map ignores what was learnt"),
     "other_class": ("other", "similarity to the next class's map: near 1, it ignores the class"),
 }
 """Key in the JSON file -> (heading in the table, explanation below it)."""
@@ -65,27 +65,27 @@ def map_sheet(config: Config, pictures: np.ndarray, maps: dict[str, np.ndarray])
       uint8 [height, width, 3] RGB.
     """
     painter = Painter(config.overlay.colormap or "fire", config.overlay.opacity, 0.0)
-    views = [resize(picture, (TILE, TILE)) for picture in pictures[:PICTURES_SHOWN]]
-    columns = {name: _map_column(name, painter, views, shown) for name, shown in maps.items()}
+    thumbnails = [resize(picture, (TILE, TILE)) for picture in pictures[:PICTURES_SHOWN]]
+    columns = {name: _map_column(name, painter, thumbnails, shown) for name, shown in maps.items()}
     composites = [column for name, column in columns.items() if name in COMPOSITES]
     methods = [column for name, column in columns.items() if name not in COMPOSITES]
     width = 1 + max(len(composites), len(methods))
     tiles = []
     for band in filter(None, (composites, methods)):
         blank = np.full_like(band[0], 255)
-        tiles += [_column("picture", views), *band, *[blank] * (width - 1 - len(band))]
+        tiles += [_column("picture", thumbnails), *band, *[blank] * (width - 1 - len(band))]
     return contact_sheet(tiles, width)
 
 
 def _map_column(
-    name: str, painter: Painter, views: list[np.ndarray], maps: np.ndarray
+    name: str, painter: Painter, thumbnails: list[np.ndarray], maps: np.ndarray
 ) -> np.ndarray:
     inner = (0, 0, maps.shape[2], maps.shape[1])
-    compressed = strength(np.maximum(maps[: len(views), ..., None], 0))
+    compressed = strength(np.maximum(maps[: len(thumbnails), ..., None], 0))
     strengths, scales = (tensor.numpy() for tensor in compressed)
     tiles = [
-        lay_over(view, painter(one, scale, (0, 0, TILE, TILE), inner))
-        for view, one, scale in zip(views, strengths, scales, strict=True)
+        lay_over(thumbnail, painter(one, scale, (0, 0, TILE, TILE), inner))
+        for thumbnail, one, scale in zip(thumbnails, strengths, scales, strict=True)
     ]
     return _column(name, tiles)
 

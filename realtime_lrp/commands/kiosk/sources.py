@@ -24,8 +24,7 @@ log = logging.getLogger(__name__)
 def camera_opener(config: Config) -> OpenSource:
     """A function that opens the configuration's camera, read in a child process."""
     live = config.live
-    settings = CameraSettings(live.camera_size, live.camera_fps, live.camera_format)
-    return functools.partial(open_source, live.source, camera=settings)
+    return functools.partial(open_source, live.source, camera=CameraSettings.of(live))
 
 
 def checked_and_mirrored(picture: np.ndarray, mirror: bool) -> np.ndarray:

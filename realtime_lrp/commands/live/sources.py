@@ -14,7 +14,7 @@ class SourceList:
 
     def __init__(self, config: Config):
         live = config.live
-        self._camera = CameraSettings(live.camera_size, live.camera_fps, live.camera_format)
+        self._camera = CameraSettings.of(live)
         self._names = list(dict.fromkeys([live.source, *live.sources]))
         self._present = 0
 

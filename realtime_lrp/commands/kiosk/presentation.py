@@ -32,7 +32,7 @@ class Presentation:
     Args:
       config: the effective configuration.
       captions: those of each language.
-      note_error: is told about labels that cannot be drawn.
+      note_error: called with a message about labels that cannot be drawn.
 
     Attributes:
       pages: builds the pages.

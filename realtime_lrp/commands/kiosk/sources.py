@@ -45,7 +45,7 @@ class ClipSource(Source):
 
     Args:
       clips: files, folders or globs; empty: the included clip.
-      note_error: is told why the clips cannot be played.
+      note_error: called with the reason why the clips cannot be played.
       stop: ends every wait.
     """
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from realtime_lrp import __version__
-from realtime_lrp.commands.video.explain import FiniteResults, drawable_map
+from realtime_lrp.commands.video.finite_results import FiniteResults, drawable_map
 from realtime_lrp.commands.video.messages import KEPT_FREE, Job, PictureBatch, Report
 from realtime_lrp.commands.video.recoding import Recoding
 from realtime_lrp.config import Config

@@ -167,6 +167,7 @@ def test_the_report_shows_methods_and_sizes():
     report = {
         "machine": "m", "device": "CPU", "tensorflow": "t", "model": "n", "weights": "random",
         "map": "zplus", "gflops": 1.0, "million_weights": 1.0, "seconds": 1.0,
+        "fast_precision": "bfloat16", "typical_layers_ms": {"float32": 20.0, "bfloat16": 9.6},
         "maps": [
             {"what": what, "precision": "float32", "batch": 1, **times}
             for what in ("origin", "map", "forward")
@@ -185,4 +186,7 @@ def test_the_report_shows_methods_and_sizes():
     text = "\n".join(report_lines(report))
     assert "zplus + gradient" in text and "32 x 48" in text
     assert "75%" in text  # 1.5 of 2 ms
+    measured = "typical layers: float32 20.0 ms, bfloat16 9.6 ms; precision auto is bfloat16"
+    assert measured in text
+    assert "typical" not in "\n".join(report_lines({**report, "typical_layers_ms": None}))
     assert "1.33" not in text and "1.00" in text  # map / forward pass

@@ -11,7 +11,8 @@ import tensorflow as tf
 from keras import layers
 from test_relevance import branched, largest_difference, vgg_like
 
-from realtime_lrp import Explainer
+from realtime_lrp import Explainer, load_network
+from realtime_lrp.models.drawing import draw_picture
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.half import InHalf
 from realtime_lrp.relevance.layers import steps_of
@@ -20,7 +21,7 @@ from realtime_lrp.relevance.methods import METHODS
 STEADY = {
     "zplus": 0.995, "epsilon_plus_flat": 0.995, "excitation_backprop": 0.99, "grad_cam": 0.99,
 }  # fmt: skip
-"""Maps without sums of both signs -> the least correlation with float32."""
+"""Maps that rounding keeps -> the least correlation with float32, of random weights."""
 
 
 NOISY = ("smoothgrad", "integrated_gradients")
@@ -61,6 +62,50 @@ def test_bfloat16_gives_the_maps_of_float32(build, rng):
         pairs = zip(got.maps[name].sum(3), expected.maps[name].sum(3), strict=True)
         correlations = [np.corrcoef(a.ravel(), b.ravel())[0, 1] for a, b in pairs]
         assert min(correlations) > least, name
+
+
+@pytest.fixture(scope="module")
+def drawings():
+    """The embedded network, and pictures of the first five symbols that it names."""
+    network = load_network("shapes")
+    rng = np.random.default_rng(3)
+    pictures = [draw_picture(rng, label, sizes=(0.4, 0.77)).pixels for label in range(5)]
+    return network, np.asarray(network.prepare(np.stack(pictures)))
+
+
+def test_auto_gives_the_default_map_of_drawn_pictures(drawings):
+    """Class by class in bfloat16, one class against another in float32: correlation 0.999."""
+    network, x = drawings
+    options = {"composite": "epsilon_plus_flat", "labels": network.labels, **network.box()}
+    exact = Explainer(network.model, **options)
+    fast = Explainer(network.model, precision="auto", **options)
+    contrast = Explainer(network.model, precision="auto", target="0 - 1", **options)
+    assert (fast.precision, contrast.precision) == ("bfloat16", "float32")
+    scores = exact.scores(x)
+    assert (scores[range(5), range(5)] > 0.99).all()
+    for target in ("all", "top1", *range(5)):
+        pairs = zip(fast(x, target).relevance, exact(x, target).relevance, strict=True)
+        for picture, (got, expected) in enumerate(pairs):
+            if isinstance(target, str) or scores[picture, target] > 1e-6:
+                assert np.corrcoef(got.ravel(), expected.ravel())[0, 1] >= 0.999, target
+    difference = contrast(x).relevance - exact(x, "0 - 1").relevance
+    assert np.abs(difference).max() <= 1e-6 * np.abs(exact(x, "0 - 1").relevance).max()
+
+
+def test_auto_is_float32_where_epsilon_does_not_end_the_network(rng):
+    """Dense layers before a convolution, and networks without one."""
+    x = keras.Input((8, 8, 3))
+    h = layers.Conv2D(4, 1, activation="relu")(layers.Dense(4, activation="relu")(x))
+    between = keras.Model(x, layers.Dense(3, activation="softmax")(layers.Flatten()(h)))
+    h = layers.Dense(4, activation="relu")(layers.Flatten()(x))
+    dense = keras.Model(x, layers.Dense(3, activation="softmax")(h))
+    options = {"precision": "auto", "composite": "epsilon_plus"}
+    assert Explainer(between, **options).precision == "float32"
+    assert Explainer(dense, **options).precision == "float32"
+    assert Explainer(dense, **{**options, "composite": "zplus"}).precision == "bfloat16"
+    assert Explainer(vgg_like(), **options).precision == "bfloat16"
+    for changed in ({"absorb_bias": False}, {"also": ["gradient"]}, {"keep": 0.5}):
+        assert Explainer(vgg_like(), **options, **changed).precision == "float32"
 
 
 @each_network

@@ -1,4 +1,7 @@
-"""The device that computes: which one, its name, and the precision in which it is fastest."""
+"""The device that computes: which one, its name, and the precision in which it is fastest.
+
+The processor's speed in each precision is measured in `precision_times.py`.
+"""
 
 import functools
 import logging
@@ -7,10 +10,14 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
+from realtime_lrp.engine.precision_times import PrecisionTimes, precision_times
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import first_line
 
 CPU_INFO = Path("/proc/cpuinfo")
+
+BFLOAT16_FLAGS = {"amx_bf16", "avx512_bf16", "avx_ne_convert"}
+"""What processors of one name may or may not have, for example under a hypervisor."""
 
 log = logging.getLogger(__name__)
 
@@ -22,12 +29,14 @@ class Device:
     Attributes:
       scope: its name for `tf.device`.
       name: "CPU", or the GPU's product name.
-      fast_precision: the fastest precision that keeps the maps; float32 where none is faster.
+      fast_precision: the fastest precision; float32 where none is faster.
+      times: what was measured to find it; None where the kind of device decides.
     """
 
     scope: str
     name: str
     fast_precision: str
+    times: PrecisionTimes | None = None
 
     @property
     def is_gpu(self) -> bool:
@@ -56,29 +65,12 @@ def device() -> Device:
     return cpu()
 
 
-def cpu() -> Device:
-    """The CPU.
-
-    bfloat16 counts as faster only with AMX: VGG16 takes 86 ms instead of 289 with it, and 432
-    where the same processor is held to AVX-512 BF16 (ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16).
-    """
-    return Device("/CPU:0", "CPU", "bfloat16" if "amx_bf16" in _cpu_flags() else "float32")
-
-
 @functools.cache
-def computes_bfloat16() -> bool:
-    """Whether convolutions and their adjoints run in bfloat16 on this CPU; older ones refuse."""
-    a, kernel = tf.ones([1, 8, 8, 16], tf.bfloat16), tf.ones([3, 3, 16, 16], tf.bfloat16)
-
-    def there_and_back(a: tf.Tensor) -> tf.Tensor:
-        z = tf.nn.relu(tf.nn.conv2d(a, kernel, 2, "SAME"))
-        return tf.nn.conv2d_transpose(z, kernel, a.shape, 2)
-
-    run = tf.function(there_and_back, autograph=False)
-    try:
-        return bool(run(a).numpy().any())
-    except tf.errors.OpError:
-        return False
+def cpu() -> Device:
+    """The CPU. Measures which precision is faster, unless that is known from an earlier run."""
+    features = sorted(BFLOAT16_FLAGS & _cpu_flags())
+    times = precision_times(" ".join([machine(), *features]))
+    return Device("/CPU:0", "CPU", times.faster, times)
 
 
 def _of_gpu(capability: tuple[int, int]) -> str:

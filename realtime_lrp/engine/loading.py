@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from realtime_lrp.config import Config
-from realtime_lrp.engine.device import Device, computes_bfloat16
+from realtime_lrp.engine.device import Device
+from realtime_lrp.engine.precision_times import computes_bfloat16
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
 from realtime_lrp.models.networks import Network, load_network

@@ -36,7 +36,7 @@ class EngineChoice:
       also: methods or composites whose maps are computed as well.
       random: whether the weights are random.
       needs_float32: whether `auto` precision is float32, because the target sets a class against
-        others: maps then add up both signs, which the quicker types round too coarsely.
+        others: what they have in common cancels, and rounding changes what remains.
     """
 
     method: str

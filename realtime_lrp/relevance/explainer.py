@@ -44,6 +44,7 @@ from realtime_lrp.relevance.layer_contexts import (
 from realtime_lrp.relevance.layer_records import LayerRecord, layer_records
 from realtime_lrp.relevance.map_plans import bind_maps, map_requests, plan_maps
 from realtime_lrp.relevance.methods import Explain, guided_rectifiers
+from realtime_lrp.relevance.rounding import survives_rounding
 from realtime_lrp.relevance.rules import Rule
 from realtime_lrp.relevance.steps import Activation
 from realtime_lrp.relevance.targets import Target, TargetResolver, start_of_relevance
@@ -86,10 +87,9 @@ class Explainer:
       target: what is explained if the call does not say: "all", "top1", "top5" (any number), a
         class's index or name, "A - B" or "A - rest".
       precision: "float32", "bfloat16" or "float16", the type in which layers with weights compute;
-        maps and scores are float32 in any case. "auto" is `fast` for LRP without additional maps
-        whose map of this target cannot have negative entries: rounding changes such maps by parts
-        in a thousand. Where signs cancel, as with epsilon, rounding can change them completely;
-        "auto" is float32 there.
+        maps and scores are float32 in any case. "auto" is `fast` where rounding keeps the map of
+        this target, see `rounding.py`, and float32 elsewhere, with additional maps and with `keep`
+        below 1.
       also: methods or composites whose maps are computed as well, from the same forward pass.
       layers: rules for particular layers, pattern -> rule: {"block1_*": "flat"}. A pattern matches
         a layer's name or Keras type; a rule is a `Rule` or what `rule_named` reads. They change
@@ -175,8 +175,10 @@ class Explainer:
         self.set_target(target)
 
         if precision == "auto":
-            rounds_well = bool(self._rules) and not (self.signed or also or keep < 1)
-            precision = fast if rounds_well else "float32"
+            absorb = plans[0].composite.absorb_bias if absorb_bias is None else absorb_bias
+            contrast = self._resolve(target).contrasts
+            steady = survives_rounding(self._rules, graph, absorb) and not contrast
+            precision = fast if steady and not also and keep == 1 else "float32"
         self.precision = precision
         as_built = _lower_precision(graph, folded, precision)
         self._graph, self._as_built, self._also, self._xla = graph, as_built, tuple(also), xla
@@ -219,8 +221,7 @@ class Explainer:
         """
         resolved = self._resolve(target)
         self._default = resolved.tensors()
-        against = bool(resolved.rest or (resolved.weights < 0).any())
-        self.signs = tuple(against or not keeps for keeps in self._keep_sign)
+        self.signs = tuple(resolved.contrasts or not keeps for keeps in self._keep_sign)
 
     def canonical(self, target: str | int) -> str | int:
         """A target with its classes by index: "all", "top5", 3, "3 - 5" or "3 - rest".

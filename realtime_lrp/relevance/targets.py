@@ -32,6 +32,11 @@ class Target:
     rest: np.ndarray
     by_probability: np.ndarray
 
+    @property
+    def contrasts(self) -> bool:
+        """Whether classes count against others."""
+        return bool(self.rest or (self.weights < 0).any())
+
     @classmethod
     def of(
         cls, weights: np.ndarray, top: int, rest: bool = False, by_probability: bool = False

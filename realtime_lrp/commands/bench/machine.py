@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from realtime_lrp.commands.bench.timing import seconds
-from realtime_lrp.engine.device import computes_bfloat16, device
+from realtime_lrp.engine.device import device
+from realtime_lrp.engine.precision_times import computes_bfloat16
 from realtime_lrp.engine.tensorflow import tf
 
 SIDE = 4096

@@ -31,7 +31,17 @@ def _head(report: Report) -> list[str]:
         f"{report['model']}, weights {report['weights']}, {report['map']}: "
         f"{report['gflops']:.3g} GFLOP a forward pass, {report['million_weights']:.3g} million "
         f"weights; measured in {report['seconds']:.0f} s",
+        *_precision(report),
     ]
+
+
+def _precision(report: Report) -> list[str]:
+    """What `--precision auto` goes by; nothing on a GPU, whose kind decides."""
+    times = report["typical_layers_ms"]
+    if not times:
+        return []
+    measured = ", ".join(f"{name} {ms:.1f} ms" for name, ms in times.items() if ms)
+    return [f"typical layers: {measured}; precision auto is {report['fast_precision']}"]
 
 
 def _maps(report: Report) -> list[str]:

@@ -6,6 +6,7 @@ The keys of the report are those of the JSON file: do not change them.
 import json
 import logging
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,7 @@ def measure(config: Config, quick: bool) -> dict[str, Any]:
         "machine": machine(),
         "device": device().name,
         "fast_precision": device().fast_precision,
+        "typical_layers_ms": asdict(times) if (times := device().times) else None,
         "quick": quick,
     }
     shown = log.isEnabledFor(logging.WARNING)

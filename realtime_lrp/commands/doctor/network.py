@@ -49,8 +49,11 @@ def gpu(settings: Settings) -> Iterator[Row]:
     with _hardware_warnings() as warnings:
         device = hardware.device()
     precision = f"precision auto is {device.fast_precision}"
-    if device.fast_precision != "float32":
-        precision += " (float32 where maps add up both signs)"
+    remarks = ["float32 for maps that rounding changes"] * (device.fast_precision != "float32")
+    if device.times:
+        remarks.append(f"measured: {device.times}")
+    if remarks:
+        precision += f" ({'; '.join(remarks)})"
     if device.is_gpu:
         yield Row("ok", "GPU", f"{device.name}, {precision}")
     elif warnings:

@@ -1,0 +1,98 @@
+"""Which precision is faster on this processor: measured once, kept, measured again if need be."""
+
+import json
+
+import pytest
+
+from realtime_lrp.engine import precision_times as times
+from realtime_lrp.engine.precision_times import PrecisionTimes
+
+
+@pytest.fixture
+def measured(monkeypatch, tmp_path):
+    """The measurements that were made; the cache is an empty folder that does not exist yet."""
+    made = []
+
+    def measure():
+        made.append(PrecisionTimes(20.0, 10.0 + len(made)))
+        return made[-1]
+
+    monkeypatch.setattr(times, "measure", measure)
+    monkeypatch.setattr(times, "user_cache_path", lambda name: tmp_path / "cache" / name)
+    return made
+
+
+def test_a_processor_is_measured_once(measured, tmp_path):
+    """The second time it is read from the file; another processor is measured, and both stay."""
+    first = times.precision_times("4 x Some CPU")
+    assert times.precision_times("4 x Some CPU") == first == PrecisionTimes(20.0, 10.0)
+    assert times.precision_times("2 x Some CPU") == PrecisionTimes(20.0, 11.0)
+    assert times.precision_times("4 x Some CPU") == first
+    assert len(measured) == 2
+    (file,) = (tmp_path / "cache" / "realtime-lrp").iterdir()
+    keys = list(json.loads(file.read_text()))
+    assert len(keys) == 2 and all("TensorFlow" in key and "realtime-lrp" in key for key in keys)
+
+
+@pytest.mark.parametrize("changed", ["tf.__version__", "__version__"])
+def test_another_version_measures_again(changed, measured, monkeypatch):
+    """Both TensorFlow and what is timed may have become faster."""
+    times.precision_times("CPU")
+    monkeypatch.setattr(f"{times.__name__}.{changed}", "99")
+    assert times.precision_times("CPU") == PrecisionTimes(20.0, 11.0)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"", b"{", b"\xff\xfe", b"[1]", b"null", b'{"KEY": null}', b'{"KEY": {"float32": 1.0}}',
+        b'{"KEY": {"float32": NaN, "bfloat16": 1.0}}', b'{"KEY": {"float32": 1.0, "bfloat16": 0}}',
+        b'{"KEY": {"float32": "1", "bfloat16": 1.0}}', b'{"KEY": {"float32": null, "bfloat16": 1}}',
+        b'{"KEY": {"float32": true, "bfloat16": 1.0}}', b"[" * 100_000,
+    ],
+)  # fmt: skip
+def test_a_damaged_file_is_measured_again_and_replaced(damaged, measured):
+    """Whatever is in it; the next run reads what was written."""
+    times.precision_times("CPU")
+    file = times.cache_file()
+    (key,) = json.loads(file.read_text())
+    file.write_bytes(damaged.replace(b"KEY", key.encode()))
+    again = PrecisionTimes(20.0, 11.0)
+    assert [times.precision_times("CPU") for _ in range(2)] == [again, again]
+    assert len(measured) == 2
+
+
+def test_a_processor_without_bfloat16_is_kept_as_well(measured, monkeypatch):
+    """Its time in bfloat16 is null in the file."""
+    without = PrecisionTimes(20.0, None)
+    monkeypatch.setattr(times, "measure", lambda: without)
+    times.precision_times("CPU")
+    monkeypatch.setattr(times, "measure", lambda: pytest.fail("it was measured before"))
+    assert times.precision_times("CPU") == without
+    assert str(without) == "float32 20.0 ms, bfloat16 impossible"
+
+
+@pytest.mark.parametrize("obstacle", ["a file for a folder", "a folder for a file", "no home"])
+def test_a_cache_that_cannot_be_written_is_no_error(obstacle, measured, tmp_path, monkeypatch):
+    """The processor is measured each time."""
+    if obstacle == "a file for a folder":
+        (tmp_path / "cache").write_text("")
+    elif obstacle == "a folder for a file":
+        times.cache_file().mkdir(parents=True)
+    else:
+
+        def homeless(name):
+            raise RuntimeError("Could not determine home directory.")
+
+        monkeypatch.setattr(times, "user_cache_path", homeless)
+    assert [times.precision_times("CPU").bfloat16 for _ in range(2)] == [10.0, 11.0]
+
+
+def test_the_measurement_times_what_the_processor_can_compute(monkeypatch):
+    """Both precisions, or float32 alone."""
+    monkeypatch.setattr(times, "CONVOLUTION", (8, 8, 16))
+    found = times.measure()
+    assert found.float32 > 0
+    assert (found.bfloat16 is not None) == times.computes_bfloat16()
+    monkeypatch.setattr(times, "computes_bfloat16", lambda: False)
+    assert times.measure().bfloat16 is None

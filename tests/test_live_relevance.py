@@ -82,7 +82,7 @@ class Running:
 def test_further_maps_come_from_the_same_pass_and_are_those_of_explainers_alone(engine, frames):
     """Also the sums, and the score that is explained."""
     also = ("guided_backprop", "grad_cam", "zplus")
-    both = engine.with_settings(settings(**{"--composite": "zplus"}), also)
+    both = engine.with_config(settings(**{"--composite": "zplus"}), also)
     (result,) = both.explain(frames[:1])
     x = engine.network.prepare(result.region.extract(frames[0])[None])
     for one, name in zip(result.maps, ("zplus", *also), strict=True):
@@ -97,7 +97,7 @@ def test_further_maps_come_from_the_same_pass_and_are_those_of_explainers_alone(
 @pytest.mark.parametrize(("target", "explained"), [("all", 1), ("0 - 3", None), ("4 - rest", 0)])
 def test_the_explained_score_is_what_began_at_the_output(engine, frames, target, explained):
     """By hand from the scores."""
-    asked = engine.with_settings(settings(**{"--target": target}))
+    asked = engine.with_config(settings(**{"--target": target}))
     (result,) = asked.explain(frames[:1])
     p = result.scores.astype(float)
     total, magnitude = result.explained
@@ -123,7 +123,7 @@ def test_the_engine_cache_prepares_what_is_asked_while_the_old_map_goes_on(frame
         np.testing.assert_allclose(made.result.relevance, right.relevance, rtol=1e-4, atol=1e-6)
         assert made.totals == (None,)
         running.ask(choice=replace(choice, random=True))
-        running.wait(lambda: running.explain(frames[2]).engine.settings.model.weights == "random")
+        running.wait(lambda: running.explain(frames[2]).engine.config.model.weights == "random")
         blind = engines.Engine(settings(**{"--weights": "random", "--composite": "zplus"}))
         made, (right,) = running.explain(frames[3]), blind.explain([frames[3]])
         np.testing.assert_allclose(made.result.scores, right.scores, atol=1e-5)
@@ -191,7 +191,7 @@ def test_a_frozen_frame_is_explained_once_for_each_request(frames):
         running.wait(lambda: running.thread.maps.count == count + 2)
         made = running.thread.maps.newest().value
         assert made.frame is frozen and made.request.target == 3
-        (right,) = made.engine.with_settings(settings(**{"--target": "3"})).explain([frames[0]])
+        (right,) = made.engine.with_config(settings(**{"--target": "3"})).explain([frames[0]])
         assert made.result.explained[0] == pytest.approx(float(right.scores[3]), abs=1e-6)
 
 
@@ -269,7 +269,7 @@ def test_another_target_or_engine_starts_the_scale_anew(engine, frames):
     (first,), (second,) = engine.explain([frames[0]]), engine.explain([frames[14]])
     frame = Item(frames[0], 1, 0.0)
     own = intensity(second.maps[0].strength, second.region.inner)
-    other = engine.with_settings(settings(**{"--composite": "epsilon"}))
+    other = engine.with_config(settings(**{"--composite": "epsilon"}))
     for change, alone in (
         ({"request": replace(request, target=3)}, False), ({"engine": other}, False), ({}, True),
     ):  # fmt: skip

@@ -318,11 +318,13 @@ def test_a_notice_is_told_with_its_end():
 def test_the_settings_give_the_view_that_is_shown():
     """A viewer that starts with them shows the same."""
     state = pressed(started(), "2 t d m k - o y g")
-    again = first_state(state.settings(), first_request(state.settings()))
+    again = first_state(state.present_config(), first_request(state.present_config()))
     assert again.look == state.look and again.mirror
     assert again.request.choice == state.request.choice
     assert again.request.target == str(state.request.target) == "0"
-    assert pressed(started(), "v").settings().lrp.precision == "auto", "chosen anew by the target"
+    assert pressed(started(), "v").present_config().lrp.precision == "auto", (
+        "chosen anew by the target"
+    )
 
 
 def test_a_state_is_never_changed_in_place():

@@ -99,7 +99,7 @@ def engine_of(labels, precision="float32", signs=(False,), name="epsilon_plus_fl
             canonical=TargetResolver(len(labels), labels).canonical,
             signs=signs,
         ),
-        settings=chosen,
+        config=chosen,
         name=name,
         also=(),
         precision=precision,

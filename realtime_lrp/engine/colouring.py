@@ -8,12 +8,12 @@ from realtime_lrp.view.overlay import SMOOTHING, Overlay, Painter
 
 def colormap_for(engine: Engine) -> str:
     """The name of the configured colour map, else of the one that suits the maps' signs."""
-    return engine.settings.overlay.colormap or by_sign(engine.explainer.signed)
+    return engine.config.overlay.colormap or by_sign(engine.explainer.signed)
 
 
 def painter_for(engine: Engine, smoothing: float = SMOOTHING) -> Painter:
     """A painter for the maps of an engine; `smoothing` as in `Painter`."""
-    return Painter(colormap_for(engine), engine.settings.overlay.opacity, smoothing)
+    return Painter(colormap_for(engine), engine.config.overlay.opacity, smoothing)
 
 
 def colour(painter: Painter, result: Result) -> Overlay:

@@ -33,11 +33,11 @@ class Engine:
       moving: whether the maps are watched as a moving picture. Only then may `auto` precision be
         the quicker one.
       keep_model: whether the Keras model stays, a second copy of the weights, for `variant` and
-        `with_settings`.
+        `with_config`.
       also: methods or composites whose maps are computed as well.
 
     Attributes:
-      settings: the configuration that it was built for.
+      config: the configuration that it was built for.
       also: the additional maps, methods or composites.
       network: what is explained.
       explainer: explains it as configured.
@@ -57,13 +57,13 @@ class Engine:
         also: Sequence[str] = (),
     ):
         check_names(config)
-        self.settings = config
+        self.config = config
         self._moving = moving
         self._keep_model = keep_model
         self.also = tuple(also)
         self._load(device())
 
-    def with_settings(self, config: Config, also: Sequence[str] = ()) -> "Engine":
+    def with_config(self, config: Config, also: Sequence[str] = ()) -> "Engine":
         """An engine for other settings of `lrp` and `overlay`, of the kept model.
 
         Raises:
@@ -71,7 +71,7 @@ class Engine:
         """
         check_names(config)
         other = copy(self)
-        other.settings, other.also = config, tuple(also)
+        other.config, other.also = config, tuple(also)
         other._prepare(build_graph(self.model, config.lrp.pool), self._device)
         return other
 
@@ -87,16 +87,16 @@ class Engine:
         """
         arguments = {"composite": self.composite, "precision": self.precision, **changes}
         return build_explainer(
-            model or self.model, self.network, self.settings, self._device, **arguments
+            model or self.model, self.network, self.config, self._device, **arguments
         )
 
     def _load(self, on: Device) -> None:
-        self.network, graph = load(self.settings, self._keep_model)
+        self.network, graph = load(self.config, self._keep_model)
         self._prepare(graph, on)
 
     def _prepare(self, graph: Graph, on: Device) -> None:
         """Builds the explainer and compiles the pipeline on a device; uses the graph up."""
-        config = self.settings
+        config = self.config
         self.device, self.in_flight, self._device = on.name, 2 if on.is_gpu else 1, on
         precision = choose_precision(config, self._moving)
         if precision == "float16" and not on.is_gpu:
@@ -124,7 +124,7 @@ class Engine:
     @property
     def composite(self) -> str:
         """The composite that LRP uses."""
-        return self.settings.lrp.composite
+        return self.config.lrp.composite
 
     @property
     def precision(self) -> str:
@@ -139,7 +139,7 @@ class Engine:
     @property
     def name(self) -> str:
         """The name of the map: its composite, or its method where that is not LRP."""
-        method = self.settings.lrp.method
+        method = self.config.lrp.method
         return self.composite if method == "lrp" else method
 
     def label(self, index: int) -> str:
@@ -149,7 +149,7 @@ class Engine:
 
     def region(self, size: tuple[int, int]) -> Region:
         """The region that the network sees of a picture of (rows, columns)."""
-        return region_of(size, self.explainer.input_shape[:2], self.settings.input.fit)
+        return region_of(size, self.explainer.input_shape[:2], self.config.input.fit)
 
     def scores(self, pictures: np.ndarray) -> np.ndarray:
         """The scores, float32 [B, classes], of extracted regions uint8 [B, h, w, 3]; no maps."""

@@ -46,22 +46,22 @@ class EngineChoice:
     random: bool = False
     needs_float32: bool = False
 
-    def settings(self, config: Config) -> Config:
-        """The configuration of the engine; `config` decides what is not chosen here."""
+    def config(self, base: Config) -> Config:
+        """The configuration of the engine; `base` decides what is not chosen here."""
         lrp = {
             "method": self.method,
             "composite": self.composite,
-            "precision": "float32" if self.needs_float32 else config.lrp.precision,
+            "precision": "float32" if self.needs_float32 else base.lrp.precision,
             "target": "all",
         }
         changed = {
-            "lrp": config.lrp.model_copy(update=lrp),
-            "overlay": config.overlay.model_copy(update={"map": self.channels}),
+            "lrp": base.lrp.model_copy(update=lrp),
+            "overlay": base.overlay.model_copy(update={"map": self.channels}),
         }
-        own = None if config.model.weights == "random" else config.model.weights
+        own = None if base.model.weights == "random" else base.model.weights
         weights = "random" if self.random else own
-        changed["model"] = config.model.model_copy(update={"weights": weights})
-        return config.model_copy(update=changed)
+        changed["model"] = base.model.model_copy(update={"weights": weights})
+        return base.model_copy(update=changed)
 
 
 class EngineCache:
@@ -156,12 +156,12 @@ class EngineCache:
         return engine, problem
 
     def _build(self, choice: EngineChoice) -> Engine:
-        settings = choice.settings(self._config)
+        config = choice.config(self._config)
         if choice.random == self._first_random:
-            return self._first.with_settings(settings, choice.also)
+            return self._first.with_config(config, choice.also)
         from realtime_lrp.engine.engine import Engine
 
-        return Engine(settings, moving=True, also=choice.also)
+        return Engine(config, moving=True, also=choice.also)
 
     def _keep(self, choice: EngineChoice, engine: Engine) -> None:
         self._ready[choice] = engine

@@ -130,7 +130,7 @@ class ExplainedFrame:
     @functools.cached_property
     def totals(self) -> tuple[float | None, ...]:
         """The sum of each map that is a share of the explained score, None for other maps."""
-        conserving = COMPOSITES.known() if self.engine.settings.lrp.keep >= 1 else ()
+        conserving = COMPOSITES.known() if self.engine.config.lrp.keep >= 1 else ()
         return tuple(
             one.total if name in conserving else None
             for one, name in zip(self.result.maps, self.names, strict=True)

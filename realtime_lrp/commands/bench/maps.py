@@ -27,7 +27,7 @@ Status = Callable[[str], None]
 
 def time_maps(engine: Engine, quick: bool, status: Status) -> list[Row]:
     """The baseline, our map, and our forward pass alone, at growing batches."""
-    baseline_explainer = baseline(build_graph(engine.model, "max"), engine.settings.model.size)
+    baseline_explainer = baseline(build_graph(engine.model, "max"), engine.config.model.size)
     explainers = {"float32": engine.explainer}
     for precision in precisions()[1:]:
         status(f"building in {precision}")
@@ -69,7 +69,7 @@ def time_methods(engine: Engine) -> list[Row]:
     explainers = [engine.variant(precision=precision)]
     for name in ADDED_METHODS:
         with suppress(UsageError):  # Grad-CAM needs a layer with rows and columns
-            if name != engine.settings.lrp.method:
+            if name != engine.config.lrp.method:
                 explainers.append(engine.variant(precision=precision, also=[*added, name]))
                 added.append(name)
     actions: dict[int | str, Action] = {n: partial(e, x) for n, e in enumerate(explainers)}

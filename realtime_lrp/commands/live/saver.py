@@ -114,7 +114,7 @@ class Saver:
             target = self._free_name(".png")
         except Error as error:
             return str(error)
-        settings = Settings(view.state.settings(), {})
+        settings = Settings(view.state.present_config(), {})
         snapshot = _snapshot(view.canvas, view.scene.picture, view.explained, settings)
         self._in_background(self._save_snapshot, target, snapshot)
         return f"saving {target.name}"
@@ -188,7 +188,7 @@ class Saver:
             target = describe_target(engine, explained.request.target, explained.scores)
             row = map_record(engine, target, explained.result)
             row |= {
-                "method": engine.settings.lrp.method,
+                "method": engine.config.lrp.method,
                 "map": engine.name,
                 "explained_score": explained.result.explained[0],
                 "map_frame": explained.frame.number,
@@ -217,11 +217,11 @@ def _snapshot(
         result=result,
         names=explained.names,
         computed={
-            "method": engine.settings.lrp.method,
+            "method": engine.config.lrp.method,
             "map": engine.name,
             "precision": engine.precision,
             "device": engine.device,
-            "weights": engine.settings.model.weights,
+            "weights": engine.config.model.weights,
             "probe": explained.request.probe,
             "explained": result.explained,
             "sums": [one.total for one in result.maps],

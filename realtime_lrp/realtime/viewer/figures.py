@@ -137,7 +137,7 @@ def probe_rows(explained: ExplainedFrame) -> Block:
 def setting_rows(explained: ExplainedFrame, drawn: ExplainedPicture, look: Look) -> Block:
     """What explains the answer, what the colours mean, and whether any relevance is lost."""
     engine = explained.engine
-    model, lrp = engine.settings.model, engine.settings.lrp
+    model, lrp = engine.config.model, engine.config.lrp
     target = describe_target(engine, explained.request.target, explained.scores)
     rows = [
         Row("network", engine.network.name),

@@ -134,9 +134,9 @@ class ViewerState:
         """The state with a further command."""
         return replace(self, commands=(*self.commands, command))
 
-    def settings(self) -> Config:
+    def present_config(self) -> Config:
         """The configuration that gives the present view."""
-        look, config = self.look, self.request.choice.settings(self.config)
+        look, config = self.look, self.request.choice.config(self.config)
         lrp = {
             "target": str(self.request.target), "precision": self.config.lrp.precision,
         }  # fmt: skip

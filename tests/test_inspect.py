@@ -97,6 +97,7 @@ def test_every_layer_has_its_tags_in_the_order_of_relevance(inspected, explained
     tensors["picture"] = x, explainer(x).relevance
     assert list(tensors) == ["out", "flat", "pool", "both", "side", "stem", "picture"]
     expected = {"00 all layers/sum of relevance", "00 all layers/lost"}
+    expected.add("00 all layers/taken by biases")
     for number, (name, pair) in enumerate(tensors.items(), 1):
         for what, tensor in zip(("activation", "relevance"), pair, strict=True):
             tag = f"{number:02d} {name}/{what}"
@@ -184,10 +185,11 @@ def test_the_table_and_the_pools_line_hold_the_tensors_numbers(inspected, explai
         assert words[0] == str(number)
         assert words[2] == record.kind
         assert record.rule in ("", words[3])
-        assert float(words[-4]) == pytest.approx(record.output.max(), rel=1e-3)
-        assert float(words[-3]) == pytest.approx(record.arrived.sum(), rel=1e-3)
+        assert float(words[-5]) == pytest.approx(record.output.max(), rel=1e-3)
+        assert float(words[-4]) == pytest.approx(record.arrived.sum(), rel=1e-3)
         handed_down = sum(part.sum() for part in record.handed_down)
-        assert float(words[-2]) == pytest.approx(handed_down, rel=1e-3)
+        assert words[-2] == "0"  # z+ gives biases nothing
+        assert float(words[-3]) == pytest.approx(handed_down, rel=1e-3)
         assert abs(float(words[-1])) < 1e-4
     assert "24x24x6 + 24x24x6 -> 24x24x6" in out
     pool = next(r for r in explainer.layers(x) if r.name == "pool")

@@ -155,6 +155,8 @@ class _Job:
         best = score_list(top_scores(self._engine, result.scores, 3))
         passes = self._engine.explainer.passes
         note = f" (mean of {passes} passes)" if passes else ""
+        if self._engine.is_flooded(result):
+            note = " (explains nothing: relevance grew without limit)"
         return f"{source.name}: {best} -> {target}{note}"
 
     def write_summary(self) -> None:

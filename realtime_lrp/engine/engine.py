@@ -16,7 +16,7 @@ from realtime_lrp.engine.loading import build_explainer, choose_precision, load
 from realtime_lrp.engine.result import Result, fetch_results
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.relevance.account import CHOOSE_COMPOSITE, FLOOD, LayerFlow
+from realtime_lrp.relevance.account import LayerFlow, flood_text
 from realtime_lrp.relevance.explainer import Explainer, PipelineOutput
 from realtime_lrp.relevance.graph import Graph, build_graph
 from realtime_lrp.relevance.strength import strength
@@ -249,11 +249,7 @@ class Engine:
     def _describe_flood(self, picture: np.ndarray, result: Result, index: int) -> str:
         most = max(self.layer_flows(picture, index), key=lambda flow: flow.growth[0])
         grown = result.maps[index].magnitude / result.maps[index].started_magnitude
-        return (
-            f"the map explains nothing: relevance grew by a factor of {grown:.1e} on its way, most "
-            f"in the layer {most.name!r} ({most.kind}, {most.growth[0]:.1e}). Expected at most "
-            f"{FLOOD:.0f}: {CHOOSE_COMPOSITE}."
-        )
+        return flood_text(grown, most.name, most.kind, float(most.growth[0]))
 
     def layer_flows(self, picture: np.ndarray, index: int = 0) -> list[LayerFlow]:
         """Sums of relevance layer by layer, from the output to the input.

@@ -46,6 +46,22 @@ class LayerFlow:
         return self.arrived - self.handed_down - self.taken_by_biases
 
 
+def flood_text(growth: float, layer: str, kind: str, layer_growth: float) -> str:
+    """Says that a map explains nothing, why, and what to do.
+
+    Args:
+      growth: how many times larger the sum of magnitudes became on the whole way.
+      layer: the layer where it grew most.
+      kind: its Keras type.
+      layer_growth: how many times larger it became there.
+    """
+    return (
+        f"the map explains nothing: relevance grew by a factor of {growth:.1e} on its way, most in "
+        f"the layer {layer!r} ({kind}, {layer_growth:.1e}). Expected at most {FLOOD:.0f}: "
+        f"{CHOOSE_COMPOSITE}."
+    )
+
+
 def account(parts: Parts, output: int) -> tf.Tensor:
     """What started: its sum and the sum of its magnitude; and what biases took. float32 [B, 3].
 

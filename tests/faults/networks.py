@@ -77,3 +77,31 @@ class Failing:
             assert time.monotonic() < end, "waited in vain"
             time.sleep(0.005)
         return dict.fromkeys(messages)
+
+
+def deep_residual(blocks=16, channels=8, classes=5):
+    """Blocks of convolution, batch norm, ReLU and addition; biases hold the activations above zero.
+
+    The weights have a mean below zero, so that contributions nearly cancel without the biases.
+    """
+    rng = np.random.default_rng(3)
+    picture = keras.Input((16, 16, 3))
+    x = layers.Conv2D(channels, 3, padding="same", activation="relu", name="stem")(picture)
+    for number in range(blocks):
+        y = layers.Conv2D(channels, 3, padding="same", name=f"conv{number}")(x)
+        y = layers.BatchNormalization(name=f"bn{number}")(y)
+        x = layers.Add()([x, layers.ReLU()(y)])
+        x = layers.ReLU()(layers.Conv2D(channels, 1, name=f"mix{number}")(x))
+    x = layers.GlobalAveragePooling2D()(x)
+    model = keras.Model(picture, layers.Dense(classes, activation="softmax", name="out")(x))
+    for layer in model.layers:
+        if isinstance(layer, layers.BatchNormalization):
+            gamma, beta, mean, variance = layer.get_weights()
+            layer.set_weights([gamma, beta + 0.3, mean - 0.1, variance])
+        elif layer.weights:
+            kernel, bias = layer.get_weights()
+            spread = 1 / np.sqrt(np.prod(kernel.shape[:-1]))
+            layer.set_weights(
+                [rng.normal(-0.3 * spread, spread, kernel.shape), rng.uniform(0.2, 0.6, bias.shape)]
+            )
+    return model

@@ -20,6 +20,7 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import DamagedInputError, Error, UsageError
 from realtime_lrp.relevance import measures
+from realtime_lrp.relevance.account import FLOOD
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.methods import METHODS
@@ -71,6 +72,7 @@ class Evaluation:
         probabilities = scores[np.arange(len(scores)), self._others]
         self._other_has_relevance = probabilities >= LEAST_PROBABILITY
         self.maps: dict[str, np.ndarray] = {}
+        self._flooded = 0  # maps of the row that explain nothing, because relevance grew too much
 
     def run(self) -> dict[str, Any]:
         """Measures everything; returns the figures by their names in the JSON file."""
@@ -91,6 +93,7 @@ class Evaluation:
 
     def _measure(self, name: str) -> Row:
         explainer = self._explainer(name)
+        self._flooded = 0
         maps, other = (self._maps(explainer, name, c) for c in (self._classes, self._others))
         self.maps[name] = maps[:COMPARED]
         masks = self._samples.masks
@@ -102,6 +105,7 @@ class Evaluation:
             **self._curves(measures.patch_ranks(maps, GRID, self._rng)),
             "other_class": _mean(measures.spearman(maps, other)[self._other_has_relevance]),
             "forgetting": [],
+            "flooded": self._flooded,
         }
 
     def _measure_chance(self) -> Row:
@@ -176,7 +180,12 @@ class Evaluation:
             (samples,) = np.nonzero(classes == class_index)
             for batch in np.split(samples, range(BATCH, len(samples), BATCH)):
                 x = self._engine.network.prepare(self._samples.pictures[batch])
-                relevance = explainer(x, target=int(class_index)).relevance
+                explanation = explainer(x, target=int(class_index))
+                relevance = explanation.relevance
+                if name in COMPOSITES:
+                    magnitude = np.abs(relevance).sum((1, 2, 3), dtype=np.float64)
+                    started = explanation.scores[:, class_index]
+                    self._flooded += int((magnitude > FLOOD * started).sum())
                 maps[batch] = measures.supporting_relevance(relevance, name)
         return maps
 

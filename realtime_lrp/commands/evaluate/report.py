@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from realtime_lrp.config import Config
+from realtime_lrp.relevance.account import CHOOSE_COMPOSITE, FLOOD
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.strength import strength
 from realtime_lrp.video.region import resize
@@ -44,12 +45,19 @@ def table_lines(report: Mapping[str, Any]) -> list[str]:
         table.add_column(heading, justify="right")
     for row in report["rows"]:
         figures = [row.get(key) for key in COLUMNS]
-        table.add_row(row["name"], *("-" if f is None else f"{f:.3f}" for f in figures))
+        name = f"{row['name']} !" if row.get("flooded") else row["name"]
+        table.add_row(name, *("-" if f is None else f"{f:.3f}" for f in figures))
     text = StringIO()
     Console(file=text, width=120).print(table)
     rows = [line.rstrip() for line in text.getvalue().splitlines()]
     title = f"{report['network']}, {report['pictures']} pictures; the object: {report['object']}"
     explanations = [f"{heading:7} {meaning}" for heading, meaning in COLUMNS.values()]
+    flooded = [f"{row['flooded']} of {row['name']}" for row in report["rows"] if row.get("flooded")]
+    if flooded:
+        explanations.append(
+            f"!       maps that explain nothing: relevance grew more than {FLOOD:.0f} times on its "
+            f"way: {', '.join(flooded)}; {CHOOSE_COMPOSITE}"
+        )
     return [title, "", *rows, "", *explanations]
 
 

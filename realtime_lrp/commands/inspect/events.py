@@ -83,11 +83,13 @@ def _check_complete(folder: Path, last_tag: str) -> None:
 
 
 def _write_curves(tag: str, records: Sequence[LayerRecord], conserving: bool) -> None:
-    """Step 0 is the relevance at the output; step n is what layer n hands down and loses."""
+    """Step 0 is the relevance at the output; step n is what layer n hands down, or does not."""
     tf.summary.scalar(f"{tag}/sum of relevance", total(records[0].arrived), step=0)
     for number, record in enumerate(records, 1):
         tf.summary.scalar(f"{tag}/sum of relevance", total(*record.handed_down), step=number)
         if conserving:
+            taken = total(record.taken_by_biases)
+            tf.summary.scalar(f"{tag}/taken by biases", taken, step=number)
             tf.summary.scalar(f"{tag}/lost", lost(record), step=number)
 
 

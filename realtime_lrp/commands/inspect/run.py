@@ -4,16 +4,19 @@ The event files are written by events.py, the table is made by table.py. Tensors
 picture.
 """
 
+import logging
 import re
 from pathlib import Path
 
 from realtime_lrp.commands.inspect.events import FILE_MARK, write_run
-from realtime_lrp.commands.inspect.table import layer_table, max_pool_lines
+from realtime_lrp.commands.inspect.table import flood_line, layer_table, max_pool_lines
 from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.wording import score_list, top_scores
 from realtime_lrp.system.atomic import atomic_folder
 from realtime_lrp.video.pictures import mirrored, read_picture
+
+log = logging.getLogger(__name__)
 
 
 def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str]:
@@ -22,8 +25,9 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
     The table marks layers that lose relevance. Loss is correct where a neuron has nothing to share
     its relevance by: a class whose pooled map is 0 everywhere, a neuron without any positive
     contribution under z+, an output of 0 under gamma. A little is lost where the stabiliser is not
-    small compared with z (`epsilon`), with `keep` below 1 and with `absorb_bias`. Alpha-beta gains
-    relevance (a negative loss) where a neuron has no negative contributions.
+    small compared with z (`epsilon`), and with `keep` below 1. Alpha-beta gains relevance (a
+    negative loss) where a neuron has no negative contributions. What biases took is a column of its
+    own.
 
     Args:
       config: the configuration.
@@ -51,6 +55,8 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
         explanation, records = engine.explainer(x), engine.explainer.layers(x)
         conserving = any(record.rule for record in records)  # otherwise gradients are handed down
         write_run(part, records, x, explanation.relevance, conserving)
+    if conserving and (line := flood_line(records, explanation.relevance)):
+        log.warning("%s", line)
     best = score_list(top_scores(engine, explanation.scores[0], 3))
     return [
         *layer_table(records, conserving),

@@ -9,6 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from realtime_lrp.relevance.account import FLOOD, flood_text
 from realtime_lrp.relevance.layer_records import LayerRecord
 
 MAX_POOLS = ("MaxPooling2D", "GlobalMaxPooling2D")
@@ -18,12 +19,14 @@ MARKED_LOSS = 1e-3
 
 LEGEND = (
     f"! more than {MARKED_LOSS:.1%} of the relevance at the output is lost (below 0: gained): "
-    "neurons with nothing to share it by, or epsilon, keep, absorb_bias."
+    "neurons with nothing to share it by, or epsilon, keep."
 )
 TEXT_COLUMNS = ("layer", "type", "rule", "input -> output")
-NUMBER_COLUMNS = ("largest\nactivation", "sum\narrived", "handed\ndown", "lost")
+NUMBER_COLUMNS = (
+    "largest\nactivation", "sum\narrived", "handed\ndown", "taken by\nbiases", "lost",
+)  # fmt: skip
 
-MIN_WIDTH = 60
+MIN_WIDTH = 72
 """Characters; a narrower terminal gets lines of this width all the same."""
 
 Row = tuple[list[str], list[str]]
@@ -77,8 +80,28 @@ def total(*tensors: np.ndarray) -> float:
 
 
 def lost(record: LayerRecord) -> float:
-    """What arrived at a layer less what it handed down."""
-    return total(record.arrived) - total(*record.handed_down)
+    """What arrived at a layer less what it handed down and what its biases took."""
+    return total(record.arrived) - total(*record.handed_down) - total(record.taken_by_biases)
+
+
+def flood_line(records: Sequence[LayerRecord], relevance: np.ndarray) -> str:
+    """Names the layer where relevance grows most, if a layer or the network makes it grow too much.
+
+    Args:
+      records: every layer, from the output to the input; they hand down relevance.
+      relevance: the map.
+    """
+    growths = [_magnitude(*one.handed_down) / (_magnitude(one.arrived) or 1.0) for one in records]
+    grown = _magnitude(relevance) / (_magnitude(records[0].arrived) or 1.0)
+    largest = max(growths)
+    if max(grown, largest) <= FLOOD:
+        return ""
+    record = records[growths.index(largest)]
+    return flood_text(grown, record.name, record.kind, largest)
+
+
+def _magnitude(*tensors: np.ndarray) -> float:
+    return float(sum(np.abs(tensor).sum(dtype=np.float64) for tensor in tensors))
 
 
 def shape_text(tensor: np.ndarray) -> str:
@@ -90,9 +113,12 @@ def _row(record: LayerRecord, limit: float | None) -> Row:
     """The cells of a layer; a loss above the limit is marked, None means there are no losses."""
     shapes = f"{' + '.join(map(shape_text, record.inputs))} -> {shape_text(record.output)}"
     numbers = record.output.max(), total(record.arrived), total(*record.handed_down)
+    taken = "-" if limit is None else f"{total(record.taken_by_biases):.4g}"
     mark = "! " if limit is not None and abs(lost(record)) > limit else ""
     loss = "-" if limit is None else f"{mark}{lost(record):.2g}"
-    return [record.name, record.kind, record.rule, shapes], [*(f"{n:.4g}" for n in numbers), loss]
+    return [record.name, record.kind, record.rule, shapes], [
+        *(f"{n:.4g}" for n in numbers), taken, loss,
+    ]  # fmt: skip
 
 
 def _render(rows: Sequence[Row], text_columns: Sequence[str], width: int) -> list[str]:

@@ -1,0 +1,78 @@
+"""Relevance that grows without limit on its way back: named with its layer, never silent."""
+
+import cv2
+import keras
+import numpy as np
+import pytest
+from faults.networks import deep_residual
+from keras import layers
+
+from realtime_lrp import Explainer
+from realtime_lrp.commands.evaluate.report import table_lines
+from realtime_lrp.errors import NotFiniteError
+from realtime_lrp.relevance.composites import COMPOSITES
+
+GROWN = "the map explains nothing: relevance grew by a factor of "
+ADVICE = "choose another --composite, or leave lrp.absorb_bias at null"
+WITHOUT_BIASES = ("--composite", "epsilon", "--set", "lrp.absorb_bias=false")
+
+
+@pytest.fixture(scope="module")
+def deep():
+    """A residual network of 16 blocks."""
+    return deep_residual()
+
+
+@pytest.fixture(scope="module")
+def words(deep, tmp_path_factory):
+    """Its file and a picture of noise: the options and the picture."""
+    folder = tmp_path_factory.mktemp("deep")
+    deep.save(folder / "deep.keras")
+    pixels = np.random.default_rng(0).integers(0, 256, (16, 16, 3), np.uint8)
+    cv2.imwrite(str(folder / "noise.png"), pixels)
+    options = ("--model", folder / "deep.keras", "--preprocess", "tf", "--target", "top1")
+    return folder / "noise.png", options
+
+
+def test_a_deep_residual_network_stays_within_its_answer(deep, rng):
+    """The sum of magnitudes is at most 1000 times the score, in every composite."""
+    x = rng.uniform(-1, 1, (2, 16, 16, 3)).astype("float32")
+    explanation = Explainer(deep, also=list(COMPOSITES), target="top1", low=-1, high=1)(x)
+    assert len(explanation.maps) == len(COMPOSITES)
+    for name, relevance in explanation.maps.items():
+        grown = np.abs(relevance).sum((1, 2, 3)) / explanation.scores.max(1)
+        assert (grown < 1000).all(), name
+
+
+def test_image_and_inspect_name_the_layer_once(run, words, tmp_path):
+    """Without biases epsilon grows by far more: the map is written, with a warning and a note."""
+    picture, options = words
+    code, out, err = run("image", picture, "-o", tmp_path / "x.png", *options, *WITHOUT_BIASES)
+    assert code == 0 and "(explains nothing: relevance grew without limit)" in out
+    assert err.count(GROWN) == 1 and ADVICE in err and "most in the layer 'mix" in err
+    code, _, err = run("inspect", picture, "--logdir", tmp_path, *options, *WITHOUT_BIASES)
+    assert code == 0 and err.count(GROWN) == 1 and ADVICE in err
+
+
+def test_relevance_that_overflows_blames_the_way_back_not_the_weights():
+    """The scores are finite; the error names a layer and advises another composite."""
+    model = keras.Sequential(
+        [keras.Input((1, 2, 1)), layers.Flatten(), layers.Dense(2, name="cancels"),
+         layers.Dense(2, activation="softmax")]
+    )  # fmt: skip
+    model.get_layer("cancels").set_weights([np.array([[1.0, 1.0], [-1.0, 1.0]]), np.zeros(2)])
+    with pytest.raises(NotFiniteError) as refused:
+        Explainer(model, layers={"*": "epsilon(0)"})(np.ones((1, 1, 2, 1)))
+    text = str(refused.value)
+    assert "behind the layer 'cancels' (Dense)" in text and ADVICE in text
+    assert "weights" not in text and "preprocess" not in text
+
+
+def test_evaluate_marks_the_row():
+    """With the count of maps and what to do."""
+    rows = [{"name": "zplus", "flooded": 0}, {"name": "epsilon", "flooded": 7}, {"name": "chance"}]
+    report = {"network": "n", "pictures": 9, "object": "o", "rows": rows}
+    lines = table_lines(report)
+    assert any(line.startswith("epsilon !") for line in lines)
+    assert not any(line.startswith("zplus !") for line in lines)
+    assert "7 of epsilon" in lines[-1] and ADVICE in lines[-1]

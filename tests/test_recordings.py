@@ -445,7 +445,7 @@ def test_resume_skips_what_is_finished_and_only_that(run, words, tmp_path):
 
 
 def test_resume_makes_again_what_is_not_known_to_be_whole(run, words, tmp_path):
-    """A file that is gone or has another size is made again, even one of a killed run."""
+    """What is gone, or was left by a killed run, is made again."""
     source, target = media.recording(tmp_path / "in.mp4", count=3), tmp_path / "out.mp4"
     command = ("video", source, "-o", target, *words, "--sidecar", "--maps", tmp_path / "maps")
     command = (*command, "--resume")
@@ -453,7 +453,6 @@ def test_resume_makes_again_what_is_not_known_to_be_whole(run, words, tmp_path):
     manifest = tmp_path / ".out.mp4.resume.json"
     film, sidecar = target.read_bytes(), tmp_path / "out.jsonl"
     for spoil, told in [
-        (lambda: target.write_bytes(film[:-9]), "out.mp4 is missing or has changed"),
         (lambda: sidecar.write_text(""), "out.jsonl is missing or has changed"),
         (lambda: shutil.rmtree(tmp_path / "maps" / "out"), "out is missing or has changed"),
     ]:
@@ -462,10 +461,11 @@ def test_resume_makes_again_what_is_not_known_to_be_whole(run, words, tmp_path):
         assert code == 0 and "3 frames" in out and f"out.mp4 is made again: {told}" in err, err
         code, out, err = run(*command)
         assert (code, err) == (0, "") and "finished before" in out
-    target.unlink()  # killed just before the film got its name
-    assert run(*command)[0] == 0 and target.read_bytes() == film
-    target.unlink(), manifest.unlink()  # killed before the manifest was written
-    assert run(*command)[0] == 0 and target.read_bytes() == film
+    for begun in (False, True):  # killed just before the film got its name, or earlier
+        target.unlink()
+        known = json.loads(manifest.read_text())
+        manifest.write_text(json.dumps({**known, "sizes": {}} if begun else known))
+        assert run(*command)[0] == 0 and target.read_bytes() == film
     sizes = json.loads(manifest.read_text())["sizes"]
     maps = (tmp_path / "maps" / "out" / "maps_000000.npz").stat().st_size
     assert sizes == {"film": len(film), "sidecar": sidecar.stat().st_size, "maps": maps}
@@ -485,6 +485,34 @@ def test_resume_replaces_no_film_that_it_does_not_know(run, words, tmp_path, man
     assert run(*command, "--overwrite")[0] == 0
     code, out, _ = run(*command)
     assert code == 0 and "finished before" in out
+
+
+def test_resume_replaces_nothing_of_the_users(run, words, tmp_path):
+    """Not a film that was edited, nor what lies beside a film that was never begun."""
+    source, target = media.recording(tmp_path / "in.mp4", count=3), tmp_path / "out.mp4"
+    command = ("video", source, "-o", target, *words, "--resume", "--sidecar")
+    sidecar = tmp_path / "out.jsonl"
+    sidecar.write_text("precious")
+    code, _, err = run(*command)
+    assert code == 73 and "out.jsonl" in err and sidecar.read_text() == "precious"
+    sidecar.unlink()
+    assert run(*command)[0] == 0
+    target.write_bytes(b"edited")
+    code, _, err = run(*command)
+    assert code == 73 and "has changed since it was made. Add --overwrite" in err
+    assert target.read_bytes() == b"edited"
+
+
+def test_two_jobs_do_not_write_one_film(run, words, tmp_path):
+    """The second one is refused while the first runs."""
+    source, target = media.recording(tmp_path / "in.mp4", count=3), tmp_path / "out.mp4"
+    other = subprocess.Popen(["sleep", "60"])
+    (tmp_path / f"out.mp4.{other.pid}.part").touch()
+    command = ("video", source, "-o", target, *words, "--resume")
+    code, _, err = run(*command)
+    assert code == 73 and "is being written by another process" in err
+    other.kill(), other.wait()
+    assert run(*command)[0] == 0
 
 
 def test_a_film_appears_after_all_that_stands_beside_it(monkeypatch, run, words, tmp_path):

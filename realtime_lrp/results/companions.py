@@ -56,6 +56,9 @@ class Companions:
     def check(self, replace: bool) -> None:
         """Refuses files that cannot be made, before any work is done.
 
+        Args:
+          replace: existing files may be replaced.
+
         Raises:
           OutputError: a file cannot be made, is a link, or would have to be replaced.
         """

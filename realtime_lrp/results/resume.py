@@ -1,7 +1,8 @@
 """How `--resume` knows that an output is finished: a hidden JSON file beside it, the manifest.
 
-`.NAME.mp4.resume.json` is written when everything beside the output is in place, just before the
-output itself. So an output without a manifest was not made by us, and is never replaced unasked.
+`.NAME.mp4.resume.json` says that an output was begun, and with its sizes that it is finished. Those
+are written when everything beside the output is in place, just before the output itself. So what
+has no manifest was not made by us, and is never replaced unasked.
 """
 
 import hashlib
@@ -69,7 +70,8 @@ class Manifest(msgspec.Struct, frozen=True):
 
     Attributes:
       fingerprint: of source and settings, see `fingerprint`.
-      sizes: bytes of each file by what it is, for example "film"; of a folder all its files.
+      sizes: bytes of each file by what it is, for example "film"; of a folder all its files. Empty
+        until the output is finished.
     """
 
     fingerprint: str

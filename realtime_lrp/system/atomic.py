@@ -127,6 +127,20 @@ def stale_parts_in(folder: Path, pattern: str) -> list[Path]:
     return [part for part in folder.glob(pattern) if not _runs(part.name.split(".")[-2])]
 
 
+def refuse_busy(target: Path) -> None:
+    """Refuses a file that another running process is writing.
+
+    Raises:
+      OutputError: there is a part of it that belongs to a running process.
+    """
+    for part in target.parent.glob(f"{glob.escape(target.name)}.*.part"):
+        if part != part_path(target) and _runs(part.name.split(".")[-2]):
+            raise OutputError(
+                f"{str(target)!r} is being written by another process. Wait for it to finish, or "
+                "choose another name."
+            )
+
+
 def _runs(number: str) -> bool:
     """Whether there is a process with this number; if in doubt, yes."""
     if os.name != "posix" or not number.isdecimal():

@@ -50,6 +50,7 @@ def overlay_file(
     span: Span | None = None,
     progress: Progress | None = None,
     companions: Companions = Companions(),  # noqa: B008 # frozen
+    replace_companions: bool = False,
     before_publishing: Callable[[Path], None] | None = None,
 ) -> Report:
     """Overlays one file.
@@ -66,6 +67,7 @@ def overlay_file(
       span: the part of the recording, None for all.
       progress: shows how many frames are done.
       companions: what is made beside the film.
+      replace_companions: existing files beside the film may be replaced even if it may not.
       before_publishing: called with the complete film's temporary path, once everything beside it
         is in place and before it gets its name.
 
@@ -81,7 +83,7 @@ def overlay_file(
         part = stack.enter_context(atomic_file(target, overwrite))
         if before_publishing:
             _call_on_success(stack, partial(before_publishing, part))
-        opened = companions.open(stack, overwrite)
+        opened = companions.open(stack, overwrite or replace_companions)
         records = _Records(engine, config, opened)
         comment = f"realtime_lrp {__version__}, {settings}"
         job = _job(engine, config, source, target, part, opened, comment, span)

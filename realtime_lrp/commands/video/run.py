@@ -121,11 +121,16 @@ class _Batch:
         if single:  # what is no video is refused before the network is loaded
             check_video(task.source)
         engine, stats = self._engine()
-        report = overlay_file(
-            engine, self._config, task.source, task.target, task.replace, stats,
-            span=self._options.span, progress=self._progress, companions=task.companions,
-            before_publishing=task.note_finished,
-        )  # fmt: skip
+        task.note_begun()
+        try:
+            report = overlay_file(
+                engine, self._config, task.source, task.target, task.replace, stats,
+                span=self._options.span, progress=self._progress, companions=task.companions,
+                replace_companions=task.replace_companions, before_publishing=task.note_finished,
+            )  # fmt: skip
+        except BaseException:
+            task.note_failed()
+            raise
         notes = _notes(report)
         for note in notes:
             log.warning("%s: %s", task.source.name, note)

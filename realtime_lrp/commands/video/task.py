@@ -5,6 +5,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from realtime_lrp.config import Config
 from realtime_lrp.errors import Error, OutputError
@@ -16,7 +17,7 @@ from realtime_lrp.results.resume import (
     read_manifest,
     write_manifest,
 )
-from realtime_lrp.system.atomic import check_output, refuse_link, stale_parts
+from realtime_lrp.system.atomic import check_output, refuse_busy, refuse_link, stale_parts
 from realtime_lrp.video.reader import Span
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,8 @@ class Task:
       target: the film that is written.
       companions: what is made beside it.
       done: `--resume` found it finished.
-      replace: existing files may be replaced.
+      replace: an existing film may be replaced.
+      replace_companions: so may what is beside it.
     """
 
     def __init__(self, config: Config, options: VideoOptions, source: Path, target: Path):
@@ -76,7 +78,8 @@ class Task:
         self.companions = Companions.named_after(
             target, options.sidecar, options.summary, options.maps
         )
-        self.replace, self.done = options.overwrite, False
+        self.replace = self.replace_companions = options.overwrite
+        self.done = False
         self._config, self._options = config, options
 
     @property
@@ -92,36 +95,64 @@ class Task:
         """
         for stale in (part for path in self.outputs.values() for part in stale_parts(path)):
             log.warning("%s was left by a run that was killed; it can be deleted", stale)
+        refuse_busy(self.target)
         if self._options.resume and self.target.is_file():
             self._compare()
-        elif self._options.resume and not self.target.exists():
-            self.replace = True  # what a killed run left beside the film that it did not finish
+        elif self._options.resume and read_manifest(self.target):
+            self.replace_companions = True  # of a run that was killed before the film was finished
         if not self.done:
             check_output(self.target, self.replace)
-            self.companions.check(self.replace)
+            self.companions.check(self.replace_companions)
             refuse_link(manifest_path(self.target))
+
+    def note_begun(self) -> None:
+        """Writes a manifest without sizes, unless there is one of the same source and settings.
+
+        Raises:
+          OutputError: another process writes the film by now.
+        """
+        refuse_busy(self.target)
+        manifest = read_manifest(self.target)
+        if manifest is None or manifest.fingerprint != self._fingerprint:
+            self._write(Manifest(self._fingerprint, {}))
 
     def note_finished(self, part: Path) -> None:
         """Writes the manifest; `part` is the complete film under its temporary name."""
         files = {"film": part, **self.companions.by_kind}
+        self._write(Manifest.of(self._fingerprint, files))
+
+    def note_failed(self) -> None:
+        """Removes a manifest without sizes: nothing is left of what was begun."""
+        manifest = read_manifest(self.target)
+        if manifest and not manifest.sizes:
+            manifest_path(self.target).unlink(missing_ok=True)
+
+    def _write(self, manifest: Manifest) -> None:
         try:
-            write_manifest(self.target, Manifest.of(self._fingerprint, files))
+            write_manifest(self.target, manifest)
         except Error as error:
             log.warning("--resume will not recognise %s: %s", self.target, error)
 
     def _compare(self) -> None:
         manifest = read_manifest(self.target)
-        if manifest is None or manifest.fingerprint != self._fingerprint:
-            if self.replace:
-                return
-            how = "was made from another source or with other settings" if manifest else "exists"
-            raise OutputError(f"{str(self.target)!r} {how}. Add --overwrite to make it again.")
-        self.replace = True
-        missing = manifest.missing(self.outputs)
+        known = manifest is not None and manifest.fingerprint == self._fingerprint
+        missing = manifest.missing(self.outputs) if manifest and known else []
+        if self.replace and not known:
+            return
+        if manifest is None:
+            self._refuse("exists")
+        if not known:
+            self._refuse("was made from another source or with other settings")
+        if self.target.name in missing and not self.replace:
+            self._refuse("has changed since it was made")
+        self.replace = self.replace_companions = True
         self.done = not missing
         if missing:
             names = ", ".join(missing)
             log.warning("%s is made again: %s is missing or has changed", self.target, names)
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise OutputError(f"{str(self.target)!r} {what}. Add --overwrite to make it again.")
 
     @functools.cached_property
     def _fingerprint(self) -> str:

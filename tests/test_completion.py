@@ -60,6 +60,22 @@ def test_words_are_completed(words, expected, completed, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("live", "--set", "lrp.composite", "=", "epsilon_g"), ["plain,epsilon_gamma_box"]),
+        (("live", "--set", "lrp.xla", "="), ["plain,true", "plain,false"]),
+        (("live", "--composite", "=", "epsilon_g"), ["plain,epsilon_gamma_box"]),
+        (("live", "--pool", "="), ["plain,max", "plain,average"]),
+        (("live", "--weights", "=", "r"), ["file,r", "plain,random"]),
+        (("live", "--set", "lrp.keep", "=", "0.5", "--comp"), ["plain,--composite"]),
+    ],
+)
+def test_what_follows_an_equals_sign_is_completed_in_bash(words, expected, completed):
+    """Bash hands over the "=" as a word and replaces only what follows it."""
+    assert completed(*words) == expected
+
+
+@pytest.mark.parametrize(
     ("words", "names"),
     [
         (("live", "--model", ""), ["shapes", "vgg16", "vgg19"]),

@@ -1,11 +1,15 @@
 """The command line: from words to options, a configuration and a command; errors to exit codes.
 
-`options` has the options and their completion, `commands` the commands. Everything heavy is
+`options` has the options and their completion, `completion` what bash needs for it, `commands` the
+commands. Everything heavy is
 imported inside a command, so that `--help` answers at once.
 """
 
+from realtime_lrp.cli import completion
 from realtime_lrp.cli.commands import cli
 from realtime_lrp.system import program
+
+completion.install()
 
 
 def main() -> None:

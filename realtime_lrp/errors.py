@@ -112,9 +112,14 @@ def _masked_line(line: str) -> str:
 
 
 def nearest(word: str, legal: Iterable[str]) -> str | None:
-    """The legal name most similar to `word`, or None if none is similar."""
+    """The legal name most similar to `word`, or None if none is similar.
+
+    Names that contain it as a whole word come first: "cat" means "tiger_cat", not "bat".
+    """
+    word = str(word).lower()
     by_lower = {name.lower(): name for name in legal}
-    found = get_close_matches(str(word).lower(), by_lower, n=1, cutoff=0.6)
+    within = [name for name in by_lower if len(word) > 2 and word in re.split(r"[\W_]+", name)]
+    found = get_close_matches(word, within or by_lower, n=1, cutoff=0 if within else 0.6)
     return by_lower[found[0]] if found else None
 
 

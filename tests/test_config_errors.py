@@ -139,6 +139,20 @@ def test_an_unknown_key_is_answered_with_the_nearest(tmp_path, key, advice):
     assert str(refused.value) == f"{file}:1: there is no key {key!r}; {advice}"
 
 
+def test_an_unknown_key_is_escaped_once(tmp_path):
+    """Characters that a terminal would act on are shown as escapes with one backslash."""
+    file = tmp_path / "bad.yaml"
+    file.write_text('lrp: {"\\e[31mred": 1}')
+    with pytest.raises(ConfigError) as refused:
+        config.load(file)
+    assert r"there is no key 'lrp.\x1b[31mred'" in str(refused.value)
+
+
+def test_minus_nought_is_a_number():
+    """YAML reads -0 as the integer 0."""
+    assert config.load(sets=("overlay.opacity=-0",)).config.overlay.opacity == 0
+
+
 def test_what_holds_several_values_names_the_wrong_ones():
     """Every day and every pattern, and what was expected there."""
     sets = (

@@ -61,7 +61,7 @@ TAGS = "tags (!name) are not supported; put the text in quotes"
         (b"lrp:\n  layers:\n    Dense:flat\n", ":2: lrp.layers: expected names with values"),
         (b"lrp: {layers: {Dense:flat}}", ":1: lrp.layers: expected {pattern: rule}, with a space"),
         (b"live: {source:a:geheim@h}", ":1: there is no key 'live.***@h'; live has source, sour"),
-        ("lrp:\n \xa0pool: max\n".encode(), r":2: there is no key 'lrp.\\xa0pool'; did you mean"),
+        ("lrp:\n \xa0pool: max\n".encode(), r":2: there is no key 'lrp.\xa0pool'; did you mean"),
         (b'lrp: {pool: "\\ud800"}', ":1: lrp.pool: expected characters that exist; received"),
         (b'lrp: {target: "\\0"}', ":1: lrp.target: expected a text without the character U+0000"),
     ],

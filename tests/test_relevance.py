@@ -437,6 +437,22 @@ def test_a_name_as_it_is_written_comes_before_others_like_it():
         explainer.canonical("D E")
 
 
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("tabby-tiger cat", "tabby - tiger cat"),
+        ("tabby-rest", "tabby - rest"),
+        ("cat", "tiger_cat"),
+        ("tabbi", "tabby"),
+    ],
+)
+def test_the_message_about_an_unknown_class_names_the_one_that_was_meant(asked, meant):
+    """A minus without spaces is a contrast; names with the word come before similar ones."""
+    explainer = Explainer(vgg_like(), labels=["tabby", "tiger_cat", "Egyptian_cat", "bat", "cab"])
+    with pytest.raises(UsageError, match=f"Did you mean '{meant}'"):
+        explainer.canonical(asked)
+
+
 def test_names_that_hold_a_minus_can_be_set_against_others():
     """The first split into two classes counts."""
     labels = ["a - b", "c", "d", "e - f", "g"]

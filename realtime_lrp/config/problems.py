@@ -96,7 +96,7 @@ def unknown_key(path: KeyPath) -> str:
       path: a section that does not exist, or a section and a key that it does not have.
     """
     section, name = str(path[0]), str(path[-1])
-    message = f"there is no key {key_of(path)!r}"
+    message = f"there is no key '{key_of(path)}'"
     if len(path) == 1:
         here, legal = "the sections are", list(Config.model_fields)
     else:
@@ -106,9 +106,9 @@ def unknown_key(path: KeyPath) -> str:
     if len(path) == 1 and name in legal_keys():
         return f"{message}; write {section.partition('.')[0]}: and the rest on a line under it"
     if elsewhere:
-        return f"{message}; did you mean {elsewhere[0]!r}?"
+        return f"{message}; did you mean '{elsewhere[0]}'?"
     if close := nearest(name, legal):
-        return f"{message}; did you mean {key_of((*path[:-1], close))!r}?"
+        return f"{message}; did you mean '{key_of((*path[:-1], close))}'?"
     return f"{message}; {here} {', '.join(legal)}"
 
 

@@ -28,7 +28,7 @@ MAX_NODES = 5000
 _NULLS = ("", "~", "null", "Null", "NULL")
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False}
 _BOOLEANS["FALSE"] = False
-INTEGER = re.compile(r"(?:0|-?[1-9][0-9]{0,17})\Z")
+INTEGER = re.compile(r"(?:-?0|-?[1-9][0-9]{0,17})\Z")
 FLOAT = re.compile(
     r"(?:-?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|-?[0-9]+[eE][-+]?[0-9]+)\Z"
 )

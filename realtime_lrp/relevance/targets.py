@@ -176,6 +176,8 @@ class TargetResolver:
                 return f"top{self._count(int(count[1]))}"
             if " - " in target:
                 return self._contrast(target)
+            if meant := self._meant_contrast(target):
+                raise UsageError(f"There is no class {target!r}. Did you mean {meant!r}?", "class")
         return self.index(target)
 
     def _contrast(self, target: str) -> str:
@@ -193,6 +195,19 @@ class TargetResolver:
             except UsageError as error:
                 errors.append(error)
         raise errors[0]
+
+    def _meant_contrast(self, target: str) -> str | None:
+        """Returns "A - B" for "A-B" if both are classes, else None."""
+        words = target.split("-")
+        for split in range(1, len(words)):
+            sides = "-".join(words[:split]), "-".join(words[split:])
+            meant = " - ".join(side.strip() for side in sides)
+            try:
+                self._contrast(meant)
+            except UsageError:
+                continue
+            return meant
+        return None
 
     def _count(self, top: int) -> int:
         if not 1 <= top <= self._classes:

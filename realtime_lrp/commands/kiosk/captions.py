@@ -268,7 +268,7 @@ def _problem(detail: Mapping[str, Any], locations: Mapping[KeyPath, str]) -> Pro
     if detail["type"] == "extra_forbidden":
         close = nearest(key, _legal_keys(_CaptionFile))
         hint = f"; did you mean {close!r}?" if close else ""
-        return Problem(location, f"there is no key {key!r}{hint}")
+        return Problem(location, f"there is no key '{key}'{hint}")
     if detail["type"] == "missing":
         return Problem(location, f"{key}: is missing")
     if detail["type"] in ("model_type", "dict_type"):

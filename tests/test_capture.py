@@ -3,6 +3,8 @@
 import functools
 import itertools
 import logging
+import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -554,6 +556,28 @@ def test_a_hanging_driver_is_killed_and_its_device_opened_again(tmp_path, monkey
             assert capture.reconnects == number
         assert capture.described == "device, read"
     Device(tmp_path, threading.Event()).close()
+
+
+@pytest.mark.parametrize("kind", ["playing", "paused", "synthetic"])
+def test_a_hanging_decoder_is_killed_and_its_file_opened_again(kind, tmp_path, monkeypatch):
+    """Told, and back within 10 s of the hang; it need not be a camera."""
+    monkeypatch.setattr(capture_module, "PAUSES_S", (0.2,))
+    children, popen = [], subprocess.Popen
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *a, **k: children.append(popen(*a, **k)) or children[-1]
+    )
+    path = media.write_video(tmp_path / "a.mp4", media.numbered(20), fps=20)
+    name = "synthetic" if kind == "synthetic" else str(path)
+    with Capture(lambda stop: open_source(name, stop)) as capture:
+        until(lambda: capture.frames.count > 5)
+        capture.pause(kind == "paused")
+        children[0].send_signal(signal.SIGSTOP)
+        begin = time.monotonic()
+        until(lambda: capture.trouble == LOST)
+        before = capture.frames.count
+        until(lambda: capture.frames.count > before and not capture.trouble)
+        assert time.monotonic() - begin < 10
+        assert (children[0].returncode, capture.reconnects) == (-signal.SIGKILL, 1)
 
 
 def test_a_damaged_picture_in_a_stream_is_not_a_loss():

@@ -1,5 +1,6 @@
 """What `--source` names: cameras, screens, streams and files."""
 
+import ctypes
 import io
 import logging
 import os
@@ -20,7 +21,7 @@ from faults.server import MjpegServer
 from realtime_lrp.errors import DamagedInputError, MissingInputError, UnavailableError, masked
 from realtime_lrp.system.channel import Channel, Failed
 from realtime_lrp.system.shared import SharedPicture
-from realtime_lrp.video import cameras, playback
+from realtime_lrp.video import cameras, child_source, playback
 from realtime_lrp.video.cameras import Camera, CameraSettings
 from realtime_lrp.video.child_source import FROM_CHILD, ChildSource, Next, Sent, Shared
 from realtime_lrp.video.playback import Playback
@@ -537,6 +538,39 @@ def test_a_child_that_crashes_is_an_error(tmp_path, stop, children):
         children[0].send_signal(signal.SIGSEGV)
         with pytest.raises(UnavailableError, match=r"reads device, read ended \(SIGSEGV\)"):
             source.read()
+
+
+@pytest.mark.parametrize("name", ["a.mp4", "a.png"])
+def test_a_source_that_waits_on_purpose_is_not_killed(name, tmp_path, stop, children, monkeypatch):
+    """Paused for four times as long as a hang may last, or a picture that stands for 3 s."""
+    monkeypatch.setattr(child_source, "HANGS_S", 2.0)
+    if name == "a.mp4":
+        media.write_video(tmp_path / name, media.numbered(4), fps=20)
+    else:
+        media.write_picture(tmp_path / name, media.plain())
+    with open_source(str(tmp_path / name), stop) as source:
+        source.read()
+        source.pause(name == "a.mp4")
+        begin = time.monotonic()
+        threading.Timer(8.0, source.pause, [False]).start()
+        assert source.read() is not None
+        assert time.monotonic() - begin > (7.5 if name == "a.mp4" else 2.5)
+        assert children[0].poll() is None
+
+
+def test_a_stall_of_the_parent_is_no_hang(tmp_path, stop, children, monkeypatch):
+    """A library that holds the interpreter for longer than a hang may last costs nothing."""
+    monkeypatch.setattr(child_source, "HANGS_S", 1.0)
+    media.write_picture(tmp_path / "a.png", media.plain())
+    with open_source(str(tmp_path), stop) as source:
+        source.read()
+        source.pause(True)
+        reading, came = waits(source)
+        ctypes.PyDLL(None).usleep(3_000_000)  # holds the interpreter's lock
+        source.pause(False)
+        reading.join(10)
+        assert len(came) == 1 and came[0] is not None
+        assert children[0].poll() is None
 
 
 def test_what_a_source_raises_is_an_error_in_words(stop, children):

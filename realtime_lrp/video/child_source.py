@@ -5,6 +5,7 @@ can be killed, and if it crashes, nothing else does. It sends a picture when it 
 the pixels go through shared memory if there is some, else through the pipe.
 """
 
+import itertools
 import json
 import logging
 import threading
@@ -26,8 +27,15 @@ from realtime_lrp.video.source import Source
 MOST_LOG_LINES = 1000
 """Maximum number of log lines from one child; a hostile one must not fill the disk."""
 
-STOP_POLL_S = 0.2
-"""How soon the watching thread notices that the source was closed."""
+POLL_S = 0.2
+"""How often the watching thread looks at the child and at `stop`."""
+
+ALIVE_S = 1.0
+"""How often the child of a source that waits on purpose sends `Alive`."""
+
+HANGS_S = 5.0
+"""A source that is not steady hangs if its child owes a picture and sends nothing for this long.
+The largest picture must be decoded within this time; it took 1.2 s on four busy cores."""
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +106,10 @@ class Ended(msgspec.Struct, frozen=True, tag=True):
     """The source has no further picture."""
 
 
+class Alive(msgspec.Struct, frozen=True, tag=True):
+    """The source waits on purpose: it is paused, or the next picture is not due."""
+
+
 class Logged(msgspec.Struct, frozen=True, tag=True):
     """A record for the log."""
 
@@ -106,11 +118,14 @@ class Logged(msgspec.Struct, frozen=True, tag=True):
 
 
 TO_CHILD = Open | Next | Pause | Step | Skip
-FROM_CHILD = Facts | Shared | Sent | Ended | Logged | Failed
+FROM_CHILD = Facts | Shared | Sent | Ended | Alive | Logged | Failed
 
 
 class ChildSource(Source):
-    """A source in a child process, which is killed once `stop` is set.
+    """A source in a child process, which is killed once `stop` is set, or if it hangs.
+
+    This class notices a hang only after the first picture of a source that is not steady. `Capture`
+    watches the opening, the first picture, and steady sources.
 
     Args:
       opener: opens the source, `opener(*arguments, stop)`; a function or class of a module that the
@@ -132,7 +147,10 @@ class ChildSource(Source):
         self._child = Child(command, FROM_CHILD, inherited)
         self._closed = threading.Event()
         self._log_lines = 0
-        threading.Thread(target=self._kill_on_stop, name="source's end", daemon=True).start()
+        self._has_pictures = self._hung = False
+        self._waits = itertools.count()
+        self._wait: int | None = None  # number of the present wait for a message, if it is timed
+        threading.Thread(target=self._watch, name="source's watch", daemon=True).start()
         try:
             self._send(
                 Open(
@@ -156,7 +174,9 @@ class ChildSource(Source):
             if isinstance(message, Ended) or self.stop.is_set():
                 return None
             if not isinstance(message, Facts):
-                return self._picture(message)
+                picture = self._picture(message)
+                self._has_pictures = True
+                return picture
             self._take_facts(message)
 
     def close(self) -> None:
@@ -180,19 +200,36 @@ class ChildSource(Source):
             self._child.send(message)
 
     def _receive(self) -> Facts | Shared | Sent | Ended:
-        while isinstance(message := self._child.receive(), Logged):
-            self._log_lines += 1
-            if self._log_lines <= MOST_LOG_LINES:
-                log.log(message.level, "%s", message.text)
+        while isinstance(message := self._next_message(), Logged | Alive):
+            if isinstance(message, Logged):
+                self._log(message)
         if message is None:
             if self.stop.is_set():
                 return Ended()
+            if self._hung:
+                raise UnavailableError(
+                    f"The process that reads {self._name} hung for {HANGS_S:g} seconds "
+                    "and was killed."
+                )
             raise UnavailableError(
                 f"The process that reads {self._name} ended ({self._child.death()})."
             )
         if isinstance(message, Failed):
             raise self._as_ours(message.error())
         return message
+
+    def _next_message(self) -> Any:
+        timed = self._has_pictures and not self.steady
+        self._wait = next(self._waits) if timed else None
+        try:
+            return self._child.receive()
+        finally:
+            self._wait = None
+
+    def _log(self, message: Logged) -> None:
+        self._log_lines += 1
+        if self._log_lines <= MOST_LOG_LINES:
+            log.log(message.level, "%s", message.text)
 
     def _as_ours(self, error: Exception) -> Error:
         if isinstance(error, Error):
@@ -217,8 +254,20 @@ class ChildSource(Source):
     def _name(self) -> str:
         return self.described or "the source"
 
-    def _kill_on_stop(self) -> None:
+    def _watch(self) -> None:
+        """Kills the child once `stop` is set, or when one wait for a message takes too long.
+
+        Adds up its own polls instead of reading a clock: while this process or the whole machine
+        stands still, at most one poll counts, and the reading thread can catch up before the next.
+        """
+        timed, silent_s = None, 0.0
         while not self._closed.is_set():
-            if self.stop.wait(STOP_POLL_S):
+            if self.stop.wait(POLL_S):
+                self._child.kill()
+                return
+            before, timed = timed, self._wait
+            silent_s = silent_s + POLL_S if timed is not None and timed == before else 0.0
+            if silent_s >= HANGS_S:
+                self._hung = True
                 self._child.kill()
                 return

@@ -94,6 +94,7 @@ class Playback(Source):
             due = now if self._due is None or now - self._due > BEHIND_S else self._due
             self._due = due + duration_s
             while not (self.stop.is_set() or self._skipped):
+                self.on_wait()
                 if self._paused:
                     self._due = None
                     if self._steps:

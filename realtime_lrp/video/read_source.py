@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import threading
+import time
 from contextlib import suppress
 
 import numpy as np
@@ -13,7 +14,9 @@ from realtime_lrp.system.channel import Channel, Failed
 from realtime_lrp.system.child import parent_channel
 from realtime_lrp.system.shared import SharedPicture
 from realtime_lrp.video.child_source import (
+    ALIVE_S,
     TO_CHILD,
+    Alive,
     Ended,
     Facts,
     Logged,
@@ -51,6 +54,7 @@ def _serve(order: Open, channel: Channel) -> None:
     memory = None if order.memory is None else SharedPicture(order.memory)
     with opener(*json.loads(order.arguments), threading.Event()) as source:
         requests.source = source
+        source.on_wait = _SignsOfLife(channel).send
         _send_pictures(source, requests, memory, channel)
 
 
@@ -75,6 +79,20 @@ def _send_pictures(
 
 def _facts(source: Source) -> Facts:
     return Facts(source.described, source.steady, source.alive, source.controllable)
+
+
+class _SignsOfLife:
+    """Tells the parent now and then that the source waits on purpose."""
+
+    def __init__(self, channel: Channel):
+        self._channel, self._sent_at = channel, -ALIVE_S
+
+    def send(self) -> None:
+        """Sends `Alive` unless one was sent within the last `ALIVE_S`."""
+        now = time.monotonic()
+        if now - self._sent_at >= ALIVE_S:
+            self._sent_at = now
+            self._channel.send(Alive())
 
 
 class _Requests:

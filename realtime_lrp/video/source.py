@@ -4,6 +4,7 @@ One thread opens, reads and closes a source; other threads may call `pause`, `st
 """
 
 import threading
+from collections.abc import Callable
 
 import numpy as np
 
@@ -19,6 +20,9 @@ class Source:
       alive: it is a camera, whose pictures are never exactly the same twice.
       controllable: it can be paused, stepped and skipped.
       described: what it is, in a few words and without secrets.
+      on_wait: a source that is not steady calls this at least once a second while it waits on
+        purpose, because it is paused or the next frame is not due. Who reads it in another process
+        can then tell a wait from a hang.
     """
 
     steady = False
@@ -28,6 +32,7 @@ class Source:
 
     def __init__(self, stop: threading.Event):
         self.stop = stop
+        self.on_wait: Callable[[], None] = lambda: None
 
     def read(self) -> np.ndarray | None:
         """Waits for the next frame.

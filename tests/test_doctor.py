@@ -132,7 +132,7 @@ def test_errors_of_ours_say_what_to_do():
 
 
 FAULTS = """
-import os, signal, sys, time
+import os, signal, sys, tempfile, time
 from realtime_lrp.commands.doctor import system
 from realtime_lrp.commands.doctor.rows import Row
 
@@ -148,6 +148,7 @@ def crashes(settings):
     os.kill(os.getpid(), signal.SIGILL)
 
 def hangs(settings):
+    tempfile.mkdtemp()
     yield Row("ok", "before", "good")
     time.sleep(60)
 
@@ -172,8 +173,9 @@ system.CHECKS = {name: globals()[name] for name in FAULT}
         ),
     ],
 )
-def test_a_failing_check_leaves_the_others(fault, rows, tmp_path, monkeypatch):
-    """An exception costs one row; a crash or a hang also the checks after it in its group."""
+def test_a_failing_check_leaves_the_others(fault, rows, tmp_path, temporary_folder, monkeypatch):
+    """An exception costs one row, a crash or a hang the rest of its group; no file is left."""
+    monkeypatch.setenv("TMPDIR", str(temporary_folder))
     (tmp_path / "sitecustomize.py").write_text(f"FAULT = {fault}\n{FAULTS}")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
     settings = config.load(options={"--source": "film.mp4"})

@@ -19,6 +19,7 @@ import click
 from realtime_lrp.errors import Error
 from realtime_lrp.system.plain_text import PlainFormatter, plain
 from realtime_lrp.system.signals import discarded_stop, raise_on_signals
+from realtime_lrp.system.temporary import remove_temporary_folders
 
 NAME = "realtime-lrp"
 WRITE_FAILED = 74
@@ -72,13 +73,14 @@ def end_process(main: Callable[[], None]) -> NoReturn:
 
     A thread that still computes would abort the interpreter on its way down, with another exit
     code; so would a stream that cannot be flushed. In both cases the process ends without cleaning
-    up the interpreter.
+    up the interpreter. Temporary folders are removed before, also those of other threads.
     """
     code = 0
     try:
         main()
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    remove_temporary_folders()
     flushed = [_flush(stream) for stream in (sys.stdout, sys.stderr)]
     if all(flushed) and threading.active_count() == 1:
         sys.exit(code)

@@ -4,10 +4,11 @@ Nothing heavy is imported here: a library that is missing or crashes is one of t
 """
 
 import logging
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 import msgspec
@@ -17,6 +18,7 @@ from realtime_lrp.commands.doctor.rows import Mark, Row, failed_row, table
 from realtime_lrp.config import Settings
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.system.child_command import module_command
+from realtime_lrp.system.temporary import temporary_folder
 
 ON_COMMAND_LINE = ("--source", "--set")
 
@@ -105,6 +107,16 @@ def _groups(settings: Settings) -> list[Group]:
 
 def _run_group(group: Group, settings: Settings) -> list[Row]:
     """The rows of a group, and one more if its process failed."""
+    with ExitStack() as stack:
+        environment = dict(os.environ)
+        if group is not SYSTEM:  # which reports the user's folder
+            with suppress(OSError):  # without a folder the child process says so
+                environment["TMPDIR"] = str(stack.enter_context(temporary_folder()))
+        return _run_child(group, settings, environment)
+
+
+def _run_child(group: Group, settings: Settings, environment: dict[str, str]) -> list[Row]:
+    """Runs a group's child process. What it leaves in TMPDIR when it is killed is the caller's."""
     command = module_command(
         "realtime_lrp.commands.doctor.child", group.name, group.mark, group.advice
     )
@@ -115,6 +127,7 @@ def _run_group(group: Group, settings: Settings) -> list[Row]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is handled by the parent
+            env=environment,
         )
     except OSError as error:
         return [failed_row(group.mark, group.name, error, group.advice)]

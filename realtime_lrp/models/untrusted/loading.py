@@ -11,7 +11,6 @@ import errno
 import json
 import os
 import shutil
-import tempfile
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from realtime_lrp.errors import DamagedInputError, Error, UnavailableError, firs
 from realtime_lrp.models.size import build_within_memory, initialise_with_zeros, too_large
 from realtime_lrp.models.untrusted.allowlist import check_description
 from realtime_lrp.models.untrusted.weight_shapes import check_weights
+from realtime_lrp.system.temporary import temporary_folder
 
 DESCRIPTION, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"
 """The members of a .keras archive that are read; METADATA only to explain an error."""
@@ -178,8 +178,7 @@ def _unpacked_weights(archive: zipfile.ZipFile, name: str) -> Iterator[Path]:
         )
     with ExitStack() as stack:
         try:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="realtime-lrp-"))
-            unpacked = Path(folder) / WEIGHTS
+            unpacked = stack.enter_context(temporary_folder()) / WEIGHTS
             with archive.open(member) as source, unpacked.open("wb") as target:
                 shutil.copyfileobj(source, target, 1 << 20)
         except OSError as error:

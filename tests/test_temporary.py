@@ -1,0 +1,58 @@
+"""Temporary folders are gone at the end, whoever holds them and however the program ends."""
+
+import subprocess
+import sys
+
+import pytest
+
+from realtime_lrp.system.temporary import PREFIX, temporary_folder
+
+PROGRAM = """
+import os, signal, sys, threading, time
+from realtime_lrp.system import program
+from realtime_lrp.system.temporary import temporary_folder
+
+held = threading.Event()
+
+def hold():
+    with temporary_folder() as folder:
+        (folder / "weights").write_bytes(bytes(1 << 20))
+        held.set()
+        time.sleep(30)
+
+def command():
+    threading.Thread(target=hold, daemon=True).start()
+    held.wait()
+    {ending}
+
+program.end_process(lambda: program.run(command))
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        ("return 0", 0),
+        ("raise ValueError('a bug')", 70),
+        ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(20)", 143),
+        ("os.kill(os.getpid(), signal.SIGHUP); time.sleep(20)", 129),
+        ("os.kill(os.getpid(), signal.SIGINT); time.sleep(20)", 130),
+    ],
+)
+def test_a_folder_that_a_thread_holds_is_gone_at_the_end(ending, code, tmp_path, monkeypatch):
+    """The process ends while the thread goes on."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    script = PROGRAM.format(ending=ending)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=30)
+    assert done.returncode == code, done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_exists_as_long_as_the_context(tmp_path, monkeypatch):
+    """Also if an error leaves it."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(KeyError), temporary_folder() as folder:
+        (folder / "file").write_text("text")
+        assert folder.parent == tmp_path and folder.name.startswith(PREFIX)
+        raise KeyError
+    assert list(tmp_path.iterdir()) == []

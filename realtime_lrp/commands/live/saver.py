@@ -18,6 +18,7 @@ from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.errors import Error, OutputError
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.latest import Item
+from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.results.records import map_record
 from realtime_lrp.results.snapshot import Snapshot, save_snapshot
@@ -114,7 +115,7 @@ class Saver:
             target = self._free_name(".png")
         except Error as error:
             return str(error)
-        settings = Settings(view.state.present_config(), {})
+        settings = Settings(_config_of(view.state, view.explained), {})
         snapshot = _snapshot(view.canvas, view.scene.picture, view.explained, settings)
         self._in_background(self._save_snapshot, target, snapshot)
         return f"saving {target.name}"
@@ -202,6 +203,23 @@ class Saver:
             "picture_age_ms": round(1000 * (now - frame.time), 1),
             "map_age_ms": round(1000 * (now - explained.frame.time), 1),
         }
+
+
+def _config_of(state: ViewerState, explained: ExplainedFrame) -> Config:
+    """The configuration that gives the maps shown; the state may already ask for others."""
+    present, computed = state.present_config(), explained.engine.config
+    lrp = {
+        "method": computed.lrp.method, "composite": computed.lrp.composite,
+        "target": str(explained.request.target),
+    }  # fmt: skip
+    overlay = {"map": computed.overlay.map}
+    return present.model_copy(
+        update={
+            "lrp": present.lrp.model_copy(update=lrp),
+            "overlay": present.overlay.model_copy(update=overlay),
+            "model": computed.model,
+        }
+    )
 
 
 def _snapshot(

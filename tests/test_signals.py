@@ -153,3 +153,49 @@ def test_what_is_ignored_stays_ignored(number):
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, env=os.environ
     )
     assert done.stdout == "goes on\n" and done.returncode == 0
+
+
+STARTING = """
+import os, sys, time
+from realtime_lrp import config
+from realtime_lrp.cli import process
+from realtime_lrp.view.window import window
+
+def stop(*_, **__):
+    os.kill(os.getpid(), {number})
+    time.sleep(20)
+
+class StopAtImport:
+    def find_spec(self, name, *_):
+        if name == {where!r}:
+            stop()
+
+sys.meta_path.insert(0, StopAtImport())
+if {where!r} == "config.load":
+    config.load = stop
+window.display_reachable = lambda: True
+sys.argv = ["realtime-lrp", *{words!r}]
+process()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    ("words", "where", "viewer"),
+    [
+        (["live"], "config.load", True),
+        (["live"], "realtime_lrp.commands.live.run", True),
+        (["kiosk"], "realtime_lrp.commands.kiosk.start", True),
+        (["kiosk"], "config.load", True),
+        (["kiosk", "--print-unit"], "config.load", False),
+        (["demo"], "realtime_lrp.commands.demo", True),
+        (["demo", "-o", "demo.mp4"], "realtime_lrp.commands.demo", False),
+    ],
+)
+def test_a_viewer_that_is_stopped_while_it_starts_ends_with_0(words, where, viewer, number):
+    """Whatever prints or writes a file has the code of the signal, and so has SIGHUP always."""
+    code = STARTING.format(number=int(number), where=where, words=words)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    normal = viewer and number != signal.SIGHUP
+    assert done.returncode == (0 if normal else CODES[number]), done.stderr
+    assert done.stdout == "" and "Traceback" not in done.stderr

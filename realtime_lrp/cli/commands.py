@@ -7,6 +7,7 @@ import getpass
 import signal
 import sys
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,18 @@ def _exit_0_if_stopped(run: Callable[[], Any]) -> Any:
         sys.exit(0)
 
 
+def _viewer(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A command that Ctrl-C and SIGTERM end with exit code 0, also while it starts."""
+
+    @wraps(command)
+    def run(**options: Any) -> Any:
+        if options.get("print_unit"):
+            return command(**options)
+        return _exit_0_if_stopped(lambda: command(**options))
+
+    return run
+
+
 @cli.command()
 @click.option(
     "-o", "output", metavar="FILE", help="write a video and a contact sheet instead",
@@ -63,17 +76,24 @@ def demo(
 
     It needs no camera and no download. Without a display it writes demo.mp4 and demo.png.
     """
-    from realtime_lrp.commands.demo import in_window, to_file
     from realtime_lrp.view.window.window import display_reachable
+
+    def show() -> None:
+        from realtime_lrp.commands.demo import in_window
+
+        print_lines(in_window(settings.config, duration))
 
     windowed = settings.config.live.display == "window" and display_reachable()
     if output is None and windowed:
-        _exit_0_if_stopped(lambda: print_lines(in_window(settings.config, duration)))
+        _exit_0_if_stopped(show)
     else:
+        from realtime_lrp.commands.demo import to_file
+
         print_lines(to_file(settings.config, Path(output or "demo.mp4"), overwrite))
 
 
 @cli.command()
+@_viewer
 @DURATION
 @STATS
 @click.option("--record", type=PATH, metavar="FILE", help="record what is shown (.mp4, .mov, .mkv)")
@@ -91,13 +111,9 @@ def live(
     It runs until q or Esc is pressed in the window, Ctrl-C, or --duration; a file starts again at
     its end. Press h in the window to see all keys.
     """
+    from realtime_lrp.commands.live.run import run
 
-    def run() -> None:
-        from realtime_lrp.commands.live.run import run as run_live
-
-        print_lines(run_live(settings.config, duration, stats, record, overwrite))
-
-    _exit_0_if_stopped(run)
+    print_lines(run(settings.config, duration, stats, record, overwrite))
 
 
 def _hash_pin(context: click.Context, option: click.Parameter, asked: bool) -> None:
@@ -145,6 +161,7 @@ def _program() -> str:
 
 
 @cli.command()
+@_viewer
 @DURATION
 @STATS
 @click.option(
@@ -174,13 +191,9 @@ def kiosk(
     if print_unit:
         _print_unit(settings)
         return
+    from realtime_lrp.commands.kiosk.start import start
 
-    def run() -> None:
-        from realtime_lrp.commands.kiosk.start import start
-
-        print_lines(start(settings, duration, stats))
-
-    _exit_0_if_stopped(run)
+    print_lines(start(settings, duration, stats))
 
 
 @cli.command()

@@ -219,7 +219,7 @@ def test_the_curves_are_the_sums_of_relevance_and_losses_are_marked(
     np.testing.assert_allclose([float(lost[n]) for n in range(1, 7)], arrived - sums, atol=1e-6)
     for record, gone in zip(explainer.layers(explained[1]), arrived - sums, strict=True):
         assert ("!" in row(out, record.name)) == (gone > 0.001)
-    assert "more than 0.1% of the relevance at the output" in out
+    assert "! This layer lost (below 0: added) more than 0.1% of the relevance" in out
 
 
 def test_gradients_lose_nothing(run, words, tmp_path):

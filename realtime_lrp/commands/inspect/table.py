@@ -18,8 +18,8 @@ MARKED_LOSS = 1e-3
 """A larger loss is marked; a share of the relevance at the output."""
 
 LEGEND = (
-    f"! more than {MARKED_LOSS:.1%} of the relevance at the output is lost (below 0: gained): "
-    "neurons with nothing to share it by, or epsilon, keep."
+    f"! This layer lost (below 0: added) more than {MARKED_LOSS:.1%} of the relevance at the "
+    "output. Causes: neurons without inputs to share it among, the epsilon of a rule, lrp.keep."
 )
 TEXT_COLUMNS = ("layer", "type", "rule", "input -> output")
 NUMBER_COLUMNS = (

@@ -28,7 +28,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
         return 0
     os.environ.setdefault("PYTHONHASHSEED", "0")  # sets in the names of tests have the same order
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(cores or 1, MOST_WORKERS)
+    workers = min(cores or 1, MOST_WORKERS)
+    threads = str((cores or 1) // workers)  # else each worker takes all cores
+    for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(name, threads)
+    return workers
 
 
 def pytest_collection_finish() -> None:

@@ -17,6 +17,7 @@ from realtime_lrp.engine import engine as engines
 from realtime_lrp.relevance.graph import build_graph
 
 
+@pytest.mark.release
 def test_bench_measures_a_users_network(run, tiny_model, tmp_path, monkeypatch):
     """A table on stdout and all figures in the file; `live` really ran."""
     monkeypatch.setattr(machine, "SIDE", 512)

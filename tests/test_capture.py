@@ -558,7 +558,13 @@ def test_a_hanging_driver_is_killed_and_its_device_opened_again(tmp_path, monkey
     Device(tmp_path, threading.Event()).close()
 
 
-@pytest.mark.parametrize("kind", ["playing", "paused", "synthetic"])
+RELEASE = pytest.mark.release
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["playing", pytest.param("paused", marks=RELEASE), pytest.param("synthetic", marks=RELEASE)],
+)
 def test_a_hanging_decoder_is_killed_and_its_file_opened_again(kind, tmp_path, monkeypatch):
     """Told, and back within 10 s of the hang; it need not be a camera."""
     monkeypatch.setattr(capture_module, "PAUSES_S", (0.2,))

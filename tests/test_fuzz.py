@@ -58,6 +58,7 @@ def check_hostile(process, more_mib=200):
     return said["results"]
 
 
+@pytest.mark.release
 def test_no_input_and_no_camera_does_harm(tmp_path):
     """Pictures, recordings, labels, networks, streams, odd names; and hostile cameras meanwhile."""
     names = [name for name in HOSTILE if name not in UNTIL_OPENING_ENDS | FLOODS]

@@ -543,7 +543,7 @@ def test_a_child_that_crashes_is_an_error(tmp_path, stop, children):
 @pytest.mark.parametrize("name", ["a.mp4", "a.png"])
 def test_a_source_that_waits_on_purpose_is_not_killed(name, tmp_path, stop, children, monkeypatch):
     """Paused for four times as long as a hang may last, or a picture that stands for 3 s."""
-    monkeypatch.setattr(child_source, "HANGS_S", 2.0)
+    monkeypatch.setattr(child_source, "HANGS_S", 1.0)
     if name == "a.mp4":
         media.write_video(tmp_path / name, media.numbered(4), fps=20)
     else:
@@ -552,9 +552,9 @@ def test_a_source_that_waits_on_purpose_is_not_killed(name, tmp_path, stop, chil
         source.read()
         source.pause(name == "a.mp4")
         begin = time.monotonic()
-        threading.Timer(8.0, source.pause, [False]).start()
+        threading.Timer(4.0, source.pause, [False]).start()
         assert source.read() is not None
-        assert time.monotonic() - begin > (7.5 if name == "a.mp4" else 2.5)
+        assert time.monotonic() - begin > (3.5 if name == "a.mp4" else 2.5)
         assert children[0].poll() is None
 
 

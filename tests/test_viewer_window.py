@@ -307,6 +307,7 @@ class Disk:
         return types.SimpleNamespace(free=2**20 if self.full else 2**39)
 
 
+@pytest.mark.release
 def test_the_next_source_is_gone_over_to_by_key(monkeypatch, tmp_path):
     """From 30 frames a second to 15; frames count on. Keys before the first picture do no harm."""
     stats, seen, send = tmp_path / "s.json", [], live.View.send

@@ -146,7 +146,11 @@ def test_visitors_cannot_leave_and_no_picture_is_written(display, tmp_path):
         assert "Traceback" not in process.stderr.read()
     shot.unlink()
     left = [name for name in files_in(tmp_path) if is_ours(name)]
-    assert left == ["home/realtime-lrp/health.json", "home/realtime-lrp/kiosk.log"]
+    assert left == [
+        "home/.cache/realtime-lrp/precision.json",
+        "home/realtime-lrp/health.json",
+        "home/realtime-lrp/kiosk.log",
+    ]
 
 
 def is_ours(file):

@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +17,9 @@ import pytest
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # pytest does not hold back what TensorFlow prints there
     import realtime_lrp.engine.tensorflow  # noqa: F401
+
+# a shell without job control has its background jobs ignore Ctrl-C, and their children inherit it
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 MOST_WORKERS = 4
 """Each takes up to 3 GB."""

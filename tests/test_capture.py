@@ -430,7 +430,7 @@ def test_a_switch_forgets_what_stood_still(clock):
 
 
 class Player(Source):
-    controllable = True
+    files = 2
     described = "a.mp4"
 
     def __init__(self, stop, clock, calls):
@@ -450,10 +450,10 @@ def test_controls_reach_the_present_source(clock):
     calls, world = [], World(clock)
     capture = Capture(lambda stop: Player(stop, clock, calls), clock=clock)
     capture.pause(True)
-    assert (capture.described, capture.controllable) == ("", False)
+    assert (capture.described, capture.files) == ("", 0)
     with capture:
         clock.sleep(31)
-        assert (capture.described, capture.controllable) == ("a.mp4", True)
+        assert (capture.described, capture.files) == ("a.mp4", 2)
         capture.pause(True)
         capture.step()
         capture.skip(-1)
@@ -464,7 +464,7 @@ def test_controls_reach_the_present_source(clock):
         capture.step()
         assert capture.described == ""
         clock.sleep(1)
-        assert (capture.described, capture.controllable) == ("camera", False)
+        assert (capture.described, capture.files) == ("camera", 0)
         capture.skip(1)
         assert len(calls) == 3
 

@@ -229,7 +229,7 @@ def test_a_file_comes_before_a_camera(system, driver, stop, tmp_path, monkeypatc
     (tmp_path / "c920.png").rename(tmp_path / "c920")
     monkeypatch.chdir(tmp_path)
     with open_source("c920", stop) as source:
-        assert source.controllable
+        assert source.files == 1
 
 
 def test_a_dead_camera_does_not_hold_a_read_for_long():
@@ -279,7 +279,7 @@ def test_the_synthetic_source_moves_at_30_frames_a_second(stop):
     assert 0.18 < time.monotonic() - begin < 3
     assert frames[0].shape == (480, 640, 3)
     assert not np.array_equal(frames[0], frames[6])
-    assert (source.described, source.controllable) == ("synthetic", False)
+    assert (source.described, source.files) == ("synthetic", 0)
 
 
 RED_WINDOW = """
@@ -371,7 +371,7 @@ def test_a_recording_plays_at_its_own_speed_and_starts_again(tmp_path, stop):
     begin = time.monotonic()
     with Playback([path], stop) as source:
         frames = [source.read() for _ in range(11)]
-        assert (source.described, source.controllable) == ("a.mp4", True)
+        assert (source.described, source.files) == ("a.mp4", 1)
     assert 0.45 < time.monotonic() - begin < 3
     np.testing.assert_array_equal(frames[10], frames[0])
     assert not np.array_equal(frames[1], frames[0])
@@ -622,7 +622,7 @@ def test_a_recording_in_a_child_is_controlled(two_films, stop):
     paths, a, b = two_films
     with open_source(str(paths[0].parent), stop) as source:
         assert np.array_equal(source.read(), a[0])
-        assert (source.described, source.controllable) == ("a.mp4 (1 of 2)", True)
+        assert (source.described, source.files) == ("a.mp4 (1 of 2)", 2)
         source.pause(True)
         reading, came = waits(source)
         assert reading.is_alive()

@@ -48,11 +48,12 @@ def seen(viewer, scores=(0.7, 0.2, 0.1), **more):
         (97, "a"), (65, "a"), (27, "Escape"), (13, "Return"), (8, "BackSpace"), (127, "BackSpace"),
         (32, "space"), (0xFF52, "Up"), (0x260000, "Up"), (0xF700, "Up"), (0xFFC8, "F11"),
         (-60, "ä"), (0xE4, "ä"), (-1, None), (0xFFE1, None), (0xFFE9, None), (0xFFBE, "F1"),
-        (43, "+"), (1, None), (0xFFBF, None),
+        (43, "+"), (1, None), (0xFFBF, "F2"),
+        (0xFF55, "Page_Up"), (0x220000, "Page_Down"), (0xF72D, "Page_Down"), (0xFFC9, "F12"),
     ],
 )  # fmt: skip
 def test_key_codes_have_names(code, name):
-    """Qt, Windows and macOS; modifiers and what nothing is bound to have none."""
+    """Qt, Windows and macOS; modifiers have none."""
     assert keys.name_of(code) == name
 
 
@@ -185,7 +186,7 @@ def test_the_window_s_events_reach_the_state():
     assert viewer.loop.turn()
     assert viewer.request.target == "top1" and viewer.request.choice.composite == "epsilon"
     assert tuple(np.argwhere(viewer.request.mask).mean(0).round()) == (30, 50)
-    assert viewer.window.full == 1
+    assert viewer.window.full
     viewer.window.closed = True
     assert not viewer.loop.turn()
 
@@ -194,18 +195,23 @@ def test_a_key_before_the_first_picture_is_carried_out_with_it():
     """What has to be done outside waits; nothing fails."""
     viewer = Viewer()
     viewer.window.heard += ["z"]
-    assert viewer.loop.turn() and viewer.window.full == 0
+    assert viewer.loop.turn() and not viewer.window.full
     viewer.frame(GREY)
-    assert viewer.loop.turn() and viewer.window.full == 1
+    assert viewer.loop.turn() and viewer.window.full
 
 
-def test_a_source_without_files_says_so():
-    """A camera, for example."""
+@pytest.mark.parametrize("key", ["e", "w"])
+@pytest.mark.parametrize(
+    ("files", "notice"),
+    [(0, "this source has no files to go through"), (1, "there is only one file")],
+)
+def test_a_source_without_other_files_says_so(files, notice, key):
+    """A camera, for example, or a single film."""
     viewer = Viewer()
     viewer.frame(GREY)
-    viewer.capture.__class__ = Capture
-    viewer.press("e")
-    assert viewer.state.notice.text == "this source has no files to go through"
+    viewer.capture.__class__ = type("Few", (Capture,), {"files": files})
+    viewer.press(key)
+    assert viewer.state.notice.text == notice
     assert viewer.told == []
 
 

@@ -12,7 +12,7 @@ from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.actions import ACTIONS, HINT
 from realtime_lrp.realtime.viewer.handle import handle
-from realtime_lrp.realtime.viewer.state import NOTICE_S, Command, ViewerState, first_state
+from realtime_lrp.realtime.viewer.state import ESCAPE_S, NOTICE_S, Command, ViewerState, first_state
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.methods import METHODS
 from realtime_lrp.view import keys
@@ -23,9 +23,9 @@ FRAME, LATER = Item(PICTURE, 7, 1.0), Item(PICTURE, 9, 2.0)
 WIDE = {"scores": (0.1, 0.5, 0.1, 0.1, 0.2), "labels": "abcde"}
 
 
-def started(**options):
+def started(*sets, **options):
     """The state of a viewer that shows a frame with its answer; no notice is shown any more."""
-    chosen = config.load(options=options, command="live").config
+    chosen = config.load(sets=sets, options=options, command="live").config
     state = first_state(chosen, first_request(chosen))
     state = handle(state, events.FrameDrawn(FRAME, answer(asked=state.request.target)))
     return replace(state, notice=type(state.notice)())
@@ -137,12 +137,16 @@ KEYS = [
     ("", "]", {"brush": 0.06 * 1.3, "notice": "brush: 8% of the picture"}),
     ("]", "[", {"brush": 0.06 * 1.3 / 1.3, "notice": "brush: 6% of the picture"}),
     ("paint", "BackSpace", {"covered": False}),
+    ("", "Page_Down", {"method": "gradient", "notice": "method: gradient"}),
+    ("Right Down", "Up", {"method": "gradient", "notice": "method: gradient"}),
+    ("b", "Page_Up", {"method": "lrp", "notice": "method: LRP"}),
     ("paint", "Delete", {"covered": False}),
     # The window
     ("", "s", {"commands": ["SNAPSHOT"]}),
     ("s", "r", {"commands": ["SNAPSHOT", "RECORD"]}),
-    ("", "z", {"commands": ["FULL_SCREEN"]}),
-    ("", "F11", {"commands": ["FULL_SCREEN"]}),
+    ("", "z", {"full_screen": True, "commands": ["FULL_SCREEN"]}),
+    ("z", "F11", {"full_screen": False, "commands": ["FULL_SCREEN", "FULL_SCREEN"]}),
+    ("z", "Escape", {"full_screen": False, "commands": ["FULL_SCREEN", "FULL_SCREEN"]}),
     ("", "i", {"figures": frozenset()}),
     ("i", "i", {"figures": {"answer", "rates", "setting"}}),
     ("", "8", {"figures": {"rates", "setting"}}),
@@ -154,8 +158,12 @@ KEYS = [
     ("h", "F1", {"helping": False}),
     ("h", "t", {"target": "top1"}),
     ("", "q", {"ended": True}),
-    ("", "Escape", {"ended": True}),
-    ("", "u", {"notice": HINT}),
+    ("", "Escape", {"notice": "Esc again ends the program", "escape_until": 5.0 + ESCAPE_S}),
+    ("Escape", "Escape", {"ended": True}),
+    ("Escape z", "Escape", {"full_screen": False, "commands": ["FULL_SCREEN", "FULL_SCREEN"]}),
+    ("Escape h", "Escape", {"helping": False}),
+    ("", "F2", {"notice": f"no key F2; {HINT}"}),
+    ("", "~", {"notice": f"no key ~; {HINT}"}),
 ]
 """Keys before, a key, and all that it changes."""
 
@@ -199,6 +207,24 @@ def test_all_methods_colour_maps_and_targets_come_round():
     wide = handle(started(), events.FrameDrawn(FRAME, answer(**WIDE)))
     assert pressed(wide, "t t").request.target == "top5"
     assert pressed(wide, "t t d v").request.target == "1 - 4"
+
+
+def test_only_a_second_esc_within_two_seconds_ends():
+    """A later one is a first one again."""
+    first = handle(started(), events.KeyPressed("Escape", time=10.0))
+    assert first.notice.until == 12.0
+    late = handle(first, events.KeyPressed("Escape", time=12.1))
+    assert not late.ended and late.escape_until == 14.1
+    assert handle(late, events.KeyPressed("Escape", time=14.0)).ended
+
+
+def test_a_clicker_goes_through_files_where_the_settings_say_so():
+    """Page Down and the arrows to the right and down go forwards."""
+    state = pressed(started("live.clicker=files"), "Page_Down Right Down")
+    assert [command.name for command in state.commands] == ["NEXT_FILE"] * 3
+    state = pressed(state, "Page_Up Left Up")
+    assert [command.name for command in state.commands[3:]] == ["PREVIOUS_FILE"] * 3
+    assert state.request.choice.method == "lrp"
 
 
 def test_opacity_and_brush_stay_within_their_limits():

@@ -113,7 +113,7 @@ def test_every_key_of_the_table_is_pressed(display, tmp_path):
         screen.press("Escape", "i")
         assert process.poll() is None
         begin = time.monotonic()
-        xdotool(display, "key", "Escape")
+        xdotool(display, "key", "--delay", "200", "Escape", "Escape")
         assert process.wait(10) == 0
         assert time.monotonic() - begin < 3
         told = process.stderr.read()

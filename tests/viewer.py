@@ -21,7 +21,7 @@ from realtime_lrp.view.window.window import Mouse
 class Files(Capture):
     """A source whose files can be gone through."""
 
-    controllable = True
+    files = 3
 
 
 class Viewer:
@@ -49,9 +49,9 @@ class Viewer:
         )  # fmt: skip
         for name in ("pause", "step", "skip"):
             setattr(self.capture, name, lambda *words, name=name: self.told.append((name, *words)))
-        self.window = SimpleNamespace(full=0, heard=[], closed=False)
+        self.window = SimpleNamespace(full=False, heard=[], closed=False)
         self.window.events = lambda: [self.window.heard.pop(0) for _ in list(self.window.heard)]
-        self.window.toggle_full_screen = lambda: setattr(self.window, "full", self.window.full + 1)
+        self.window.fill_screen = lambda on: setattr(self.window, "full", on)
         self.view = View(
             state, self.capture, self.relevance, self.stats, self.shown.append,
             size and (lambda: size),

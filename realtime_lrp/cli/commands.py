@@ -108,8 +108,8 @@ def live(
 ) -> None:
     """Show a camera, stream or file with the relevance over it.
 
-    It runs until q or Esc is pressed in the window, Ctrl-C, or --duration; a file starts again at
-    its end. Press h in the window to see all keys.
+    It runs until q is pressed in the window, Ctrl-C, or --duration; a file starts again at its end.
+    Press h in the window to see all keys.
     """
     from realtime_lrp.commands.live.run import run
 

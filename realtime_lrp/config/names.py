@@ -132,8 +132,8 @@ SOURCES = Names(
 )
 
 _NAMED_KEYS = (
-    "BackSpace", "Page_Down", "Page_Up", "Delete", "Escape", "Return", "Right", "space", "Down",
-    "Left", "F11", "Tab", "F1", "Up",
+    "BackSpace", "Page_Down", "Page_Up", "Delete", "Escape", "Insert", "Return", "Right", "space",
+    "Down", "Home", "Left", "End", "Tab", "Up", *(f"F{number}" for number in range(1, 13)),
 )  # fmt: skip
 _LETTER_CODES = (*range(ord("!"), 127), *range(0xA0, 0x100))
 

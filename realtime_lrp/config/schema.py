@@ -243,6 +243,11 @@ class Live(_Section):
         default=["answer", "rates", "setting"],
         description="what is shown beside the picture at the start: answer, rates, setting",
     )
+    clicker: Literal["methods", "files"] = Field(
+        default="methods",
+        description="methods or files: what Page Up, Page Down and the arrow keys go through, the "
+        "keys of a presenter's clicker",
+    )
     folder: Text = Field(
         default=".", description="folder for the snapshots and recordings that are made by key"
     )

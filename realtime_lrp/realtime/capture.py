@@ -169,9 +169,9 @@ class Capture:
         return self._source().described
 
     @property
-    def controllable(self) -> bool:
-        """Whether the present source can be paused, stepped and skipped."""
-        return self._source().controllable
+    def files(self) -> int:
+        """How many files the present source goes through; 0 for any other source."""
+        return self._source().files
 
     def pause(self, paused: bool) -> None:
         """Pauses a recording, or lets it go on."""

@@ -87,7 +87,7 @@ class Facts(msgspec.Struct, frozen=True, tag=True):
     described: str
     steady: bool
     alive: bool
-    controllable: bool
+    files: int
 
 
 class Shared(msgspec.Struct, frozen=True, tag=True):
@@ -248,7 +248,7 @@ class ChildSource(Source):
     def _take_facts(self, message: Any) -> None:
         if isinstance(message, Facts):
             self.described, self.steady = message.described, message.steady
-            self.alive, self.controllable = message.alive, message.controllable
+            self.alive, self.files = message.alive, message.files
 
     @property
     def _name(self) -> str:

@@ -32,11 +32,9 @@ class Playback(Source):
       stop: ends every wait.
     """
 
-    controllable = True
-
     def __init__(self, files: Sequence[Path], stop: threading.Event):
         super().__init__(stop)
-        self.described = files[0].name
+        self.described, self.files = files[0].name, len(files)
         self._frames = self._played(files)
         self._due: float | None = None  # when the present frame ends
         self._changed = threading.Condition()
@@ -80,6 +78,7 @@ class Playback(Source):
                     raise
                 log.warning("%s", error)
                 playable.remove(file)
+                self.files = len(playable)
                 index -= by < 0  # the next file has taken its index
                 continue
             by = self._files_further()

@@ -78,7 +78,7 @@ def _send_pictures(
 
 
 def _facts(source: Source) -> Facts:
-    return Facts(source.described, source.steady, source.alive, source.controllable)
+    return Facts(source.described, source.steady, source.alive, source.files)
 
 
 class _SignsOfLife:

@@ -18,7 +18,8 @@ class Source:
     Attributes:
       steady: frames come without pauses, so a pause means that the source is lost.
       alive: it is a camera, whose pictures are never exactly the same twice.
-      controllable: it can be paused, stepped and skipped.
+      files: how many files it goes through; a source of files can be paused, stepped and skipped,
+        any other has 0.
       described: what it is, in a few words and without secrets.
       on_wait: a source that is not steady calls this at least once a second while it waits on
         purpose, because it is paused or the next frame is not due. Who reads it in another process
@@ -27,7 +28,7 @@ class Source:
 
     steady = False
     alive = False
-    controllable = False
+    files = 0
     described = ""
 
     def __init__(self, stop: threading.Event):

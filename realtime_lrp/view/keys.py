@@ -68,6 +68,8 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
         ("c", "next_source", "next source"),
         ("e", "next_file", "next file"),
         ("w", "previous_file", "previous file"),
+        ("Page_Down Right Down", "clicker_next", "next method, or next file (live.clicker)"),
+        ("Page_Up Left Up", "clicker_previous", "previous method, or previous file"),
         ("]", "larger_brush", "larger brush"),
         ("[", "smaller_brush", "smaller brush"),
         ("BackSpace Delete", "uncover", "remove all patches"),
@@ -81,7 +83,8 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
         ("0", "setting", "show or hide what is computed"),
         ("F11 z", "full_screen", "full screen"),
         ("h ? F1", "help", "this help"),
-        ("q Escape", "quit", "end"),
+        ("Escape", "escape", "close a menu, leave full screen; twice: end"),
+        ("q", "quit", "end"),
     ),
 }
 """Heading -> the bindings below it."""
@@ -103,9 +106,14 @@ _NAMES = {
     0x250000: "Left", 0x260000: "Up", 0x270000: "Right", 0x280000: "Down",
     0x210000: "Page_Up", 0x220000: "Page_Down",
     0xF700: "Up", 0xF701: "Down", 0xF702: "Left", 0xF703: "Right",
-    0xFFBE: "F1", 0x700000: "F1", 0xF704: "F1", 0xFFC8: "F11", 0x7A0000: "F11", 0xF70E: "F11",
+    0xF72C: "Page_Up", 0xF72D: "Page_Down",
+    0xFF50: "Home", 0xFF57: "End", 0xFF63: "Insert",
+    0x240000: "Home", 0x230000: "End", 0x2D0000: "Insert", 0xF729: "Home", 0xF72B: "End",
 }  # fmt: skip
 """Codes of keys that are not letters: of Qt and GTK, of Windows, of macOS."""
+
+for _first, _step in ((0xFFBE, 1), (0x700000, 0x10000), (0xF704, 1)):
+    _NAMES |= {_first + number * _step: f"F{number + 1}" for number in range(12)}
 
 
 def name_of(code: int) -> str | None:
@@ -126,7 +134,8 @@ def name_of(code: int) -> str | None:
 
 def key_text(keys: Sequence[str]) -> str:
     """Keys in words, for the help."""
-    return ", ".join({"space": "Space", "Escape": "Esc"}.get(key, key) for key in keys)
+    names = {"space": "Space", "Escape": "Esc", "Page_Up": "Page Up", "Page_Down": "Page Down"}
+    return ", ".join(names.get(key, key) for key in keys)
 
 
 def table() -> str:

@@ -43,7 +43,7 @@ def run(
     overwrite: bool = False,
     window: type = Window,
 ) -> list[str]:
-    """Runs until `q`, Esc, the window's X, SIGINT, SIGTERM or the end of the duration.
+    """Runs until `q`, Esc twice, the window's X, SIGINT, SIGTERM or the end of the duration.
 
     Args:
       config: the effective configuration.
@@ -202,11 +202,13 @@ class Loop:
             case Command.RECORD:
                 self._view.send(NoticeGiven(self._saver.toggle_recording(self._view)))
             case Command.FULL_SCREEN if self._window:
-                self._window.toggle_full_screen()
+                self._window.fill_screen(self._view.state.full_screen)
 
     def _skip(self, files: int) -> None:
-        if not self._capture.controllable:
-            self._view.send(NoticeGiven("this source has no files to go through"))
+        if self._capture.files < 2:
+            one = self._capture.files == 1
+            reason = "there is only one file" if one else "this source has no files to go through"
+            self._view.send(NoticeGiven(reason))
             return
         self._capture.skip(files)
         self._view.send(FileSkipped())

@@ -9,7 +9,7 @@ import numpy as np
 
 from realtime_lrp.config.names import METHODS
 from realtime_lrp.realtime.explaining import needs_float32
-from realtime_lrp.realtime.viewer.state import Command, ViewerState
+from realtime_lrp.realtime.viewer.state import ESCAPE_S, Command, ViewerState
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.view.colormaps import COLORMAPS
 from realtime_lrp.view.menus import ClassList
@@ -171,6 +171,12 @@ def _uncover(state: ViewerState, now: float) -> ViewerState:
     return state.with_request(mask=None)
 
 
+def _clicker(state: ViewerState, now: float, by: int) -> ViewerState:
+    if state.config.live.clicker == "files":
+        return state.with_command(Command.NEXT_FILE if by > 0 else Command.PREVIOUS_FILE)
+    return _next_method(state, now, by)
+
+
 # The window
 
 
@@ -184,6 +190,20 @@ def _toggle_figure(state: ViewerState, now: float, figure: str) -> ViewerState:
 
 def _help(state: ViewerState, now: float) -> ViewerState:
     return replace(state, helping=not state.helping)
+
+
+def _full_screen(state: ViewerState, now: float) -> ViewerState:
+    return replace(state, full_screen=not state.full_screen).with_command(Command.FULL_SCREEN)
+
+
+def _escape(state: ViewerState, now: float) -> ViewerState:
+    """Leaves full screen; in a window the second of two quick presses ends."""
+    if state.full_screen:
+        return _full_screen(state, now)
+    if now < state.escape_until:
+        return _quit(state, now)
+    state = replace(state, escape_until=now + ESCAPE_S)
+    return state.with_notice("Esc again ends the program", now, ESCAPE_S)
 
 
 def _quit(state: ViewerState, now: float) -> ViewerState:
@@ -217,6 +237,8 @@ ACTIONS: dict[str, Action] = {
     "next_source": partial(_command, command=Command.NEXT_SOURCE),
     "next_file": partial(_command, command=Command.NEXT_FILE),
     "previous_file": partial(_command, command=Command.PREVIOUS_FILE),
+    "clicker_next": partial(_clicker, by=1),
+    "clicker_previous": partial(_clicker, by=-1),
     "larger_brush": partial(_change_brush, factor=1.3),
     "smaller_brush": partial(_change_brush, factor=1 / 1.3),
     "uncover": _uncover,
@@ -226,8 +248,9 @@ ACTIONS: dict[str, Action] = {
     "answer": partial(_toggle_figure, figure="answer"),
     "rates": partial(_toggle_figure, figure="rates"),
     "setting": partial(_toggle_figure, figure="setting"),
-    "full_screen": partial(_command, command=Command.FULL_SCREEN),
+    "full_screen": _full_screen,
     "help": _help,
+    "escape": _escape,
     "quit": _quit,
 }
 """Action -> what it does. Composites have keys of their own, see `handle`."""

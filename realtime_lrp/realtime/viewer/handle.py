@@ -29,7 +29,7 @@ def _key_pressed(state: ViewerState, event: events.KeyPressed) -> ViewerState:
         return handle(state, events.CompositeChosen(keys.COMPOSITE_KEYS[key], time=now))
     if key in keys.ACTIONS:
         return handle(state, events.ActionChosen(keys.ACTIONS[key], time=now))
-    return state.with_notice(HINT, now)
+    return state.with_notice(f"no key {keys.key_text([key])}; {HINT}", now)
 
 
 def _key_in_class_list(state: ViewerState, menu: ClassList, key: str) -> ViewerState:

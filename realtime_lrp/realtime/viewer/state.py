@@ -15,6 +15,9 @@ from realtime_lrp.view.scene import Look
 NOTICE_S = 4.0
 """Seconds for which a notice is shown."""
 
+ESCAPE_S = 2.0
+"""Within this many seconds a second Esc ends."""
+
 BRUSH = 0.06
 """Radius of the brush at the start, as a share of the picture's shorter side."""
 
@@ -82,6 +85,8 @@ class ViewerState:
       brush: radius of the brush, as a share of the picture's shorter side.
       class_list: the list of classes while it is open, else None.
       helping: whether the help is shown.
+      full_screen: whether the window is to fill the screen.
+      escape_until: another Esc before this `time.monotonic()` ends.
       notice: the line that is shown for a few seconds.
       ended: whether the viewer is to end.
       shown: the frame on the screen, None before the first.
@@ -100,6 +105,8 @@ class ViewerState:
     brush: float = BRUSH
     class_list: ClassList | None = None
     helping: bool = False
+    full_screen: bool = False
+    escape_until: float = 0.0
     notice: Notice = field(default_factory=Notice)
     ended: bool = False
     shown: Item[np.ndarray] | None = None
@@ -126,9 +133,9 @@ class ViewerState:
         """The state with changes of the request."""
         return replace(self, request=replace(self.request, **changes))
 
-    def with_notice(self, text: str, now: float) -> "ViewerState":
-        """The state with a notice."""
-        return replace(self, notice=Notice(text, now + NOTICE_S))
+    def with_notice(self, text: str, now: float, seconds: float = NOTICE_S) -> "ViewerState":
+        """The state with a notice that is shown from now on for so many seconds."""
+        return replace(self, notice=Notice(text, now + seconds))
 
     def with_command(self, command: Command) -> "ViewerState":
         """The state with a further command."""

@@ -87,7 +87,6 @@ class Window:
     def __init__(self) -> None:
         require_display()
         self._events: list[str | Mouse] = []
-        self._full_screen = False
         self._open()
 
     def _open(self) -> None:
@@ -126,10 +125,9 @@ class Window:
         self._seen = self._seen or visible
         return self._seen and not visible
 
-    def toggle_full_screen(self) -> None:
+    def fill_screen(self, on: bool) -> None:
         """Fills the screen, or goes back to a window."""
-        self._full_screen = not self._full_screen
-        how = cv2.WINDOW_FULLSCREEN if self._full_screen else cv2.WINDOW_NORMAL
+        how = cv2.WINDOW_FULLSCREEN if on else cv2.WINDOW_NORMAL
         cv2.setWindowProperty(TITLE, cv2.WND_PROP_FULLSCREEN, how)
 
     def _on_mouse(self, event: int, x: int, y: int, flags: int, _: object) -> None:

@@ -20,8 +20,7 @@ from realtime_lrp.relevance.graph import build_graph
 @pytest.mark.release
 def test_bench_measures_a_users_network(run, tiny_model, tmp_path, monkeypatch):
     """A table on stdout and all figures in the file; `live` really ran."""
-    monkeypatch.setattr(machine, "SIDE", 512)
-    monkeypatch.setattr(machine, "VECTORS", 512)
+    monkeypatch.setattr(machine, "COLUMNS", 512)
     target = tmp_path / "b.json"
     code, out, err = run(
         "bench",
@@ -71,7 +70,11 @@ def test_bench_measures_other_sizes_and_methods(run, tmp_path):
     chosen = bench.benchmark_config(chosen)
     engine = bench.Engine(chosen, keep_model=True)
     status = lambda what: None  # noqa: E731
-    assert len(maps.time_maps(engine, True, status)) == 1 + 2 * len(machine.precisions()) + 2
+    explainers = maps.explainers_by_precision(engine, status)
+    assert (
+        len(maps.time_maps(engine, explainers, True, status))
+        == 1 + 2 * len(machine.precisions()) + 2
+    )
     sizes = [row["size"] for row in maps.time_sizes(engine)]
     assert sizes == [[32, 32], [48, 48], [64, 64]]
     further = [row["further"] for row in maps.time_methods(engine)]
@@ -94,8 +97,8 @@ def test_bench_compares_xla_on_a_gpu(tiny_model, monkeypatch):
         monkeypatch.setattr(module, "device", lambda: older)
     chosen = config.load(options={"--model": str(tiny_model), "--preprocess": "none"}).config
     monkeypatch.setattr(bench, "measure_live", lambda config, quick: [])
-    peak = {"gflops_per_s": 1e3, "gb_per_s": 1.0}
-    monkeypatch.setattr(bench, "measure_peak", lambda precision: peak)
+    peak = {"gflops_per_s": 1e3, "convolution": "3 x 3", "gb_per_s": 1.0}
+    monkeypatch.setattr(bench, "measure_peak", lambda explainer: peak)
     report = bench.measure(bench.benchmark_config(chosen), quick=True)
     rows = [(row["what"], row["precision"], row["batch"]) for row in report["maps"]]
     assert sorted(rows) == sorted(
@@ -149,17 +152,35 @@ def test_scores_come_without_a_map(rng):
     np.testing.assert_allclose(explainer.scores(x), explainer(x).scores, atol=1e-6)
 
 
-def test_the_floor_is_three_passes_over_arithmetic_and_weights():
-    """Weights are read once for each batch."""
-    report = {
-        "gflops": 10.0,
-        "million_weights": 50.0,
-        "peak": {"bfloat16": {"gflops_per_s": 1000.0, "gb_per_s": 20.0}},
-    }
-    report["floor"] = machine.floors(report)
-    assert report["floor"]["bfloat16"]["arithmetic_ms"] == pytest.approx(30)
-    assert floor(report, "bfloat16", 1) == pytest.approx(30 + 15)
-    assert floor(report, "bfloat16", 5) == pytest.approx(30 + 3)
+def test_the_floor_counts_what_a_map_multiplies():
+    """By hand: forward, z and back for each layer, but z of the input layer is a constant.
+
+    Strided convolutions and dense layers count as well; weights are read once for each batch.
+    """
+    x = keras.Input((8, 8, 3))
+    h = keras.layers.Conv2D(4, 3, padding="same", activation="relu")(x)
+    h = keras.layers.Conv2D(6, 3, strides=2, padding="same", activation="relu")(h)
+    y = keras.layers.Dense(5, activation="softmax")(keras.layers.Flatten()(h))
+    explainer = Explainer(keras.Model(x, y))
+    first, second, dense = 2 * 27 * 4 * 64, 2 * 36 * 6 * 16, 96 * 5
+    peak = {"gflops_per_s": 1e-6, "gb_per_s": 1e-6}  # so that the floor is in FLOP and bytes
+    least = machine.measure_floor(explainer, peak)
+    assert least["arithmetic_ms"] == pytest.approx(2 * first + 3 * second)
+    assert least["weights_ms"] == pytest.approx(3 * 4 * dense)
+    report = {"floor": {"float32": {"arithmetic_ms": 30.0, "weights_ms": 15.0}}}
+    assert floor(report, "float32", 1) == pytest.approx(45)
+    assert floor(report, "float32", 5) == pytest.approx(33)
+
+
+def test_no_convolution_of_a_map_is_faster_than_the_pace_of_the_floor(monkeypatch):
+    """The pace is the best of all convolutions of the map that are timed, in both batches."""
+    paces = iter([4.0e9, 7.0e9, 5.0e9, 6.0e9, 1.0e9, 2.0e9])
+    monkeypatch.setattr(machine, "COLUMNS", 8)
+    monkeypatch.setattr(machine, "CONVOLUTIONS", 3)
+    monkeypatch.setattr(machine, "_pace", lambda one, dtype, batch: next(paces))
+    peak = machine.measure_peak(Explainer(vgg_like()))
+    assert peak["gflops_per_s"] == 7 and peak["convolution"].endswith("batch 8")
+    assert next(paces, None) is None
 
 
 def test_the_report_shows_methods_and_sizes():
@@ -174,7 +195,7 @@ def test_the_report_shows_methods_and_sizes():
             for what in ("origin", "map", "forward")
         ],
         "floor": {"float32": {"arithmetic_ms": 1.0, "weights_ms": 0.5}},
-        "peak": {"float32": {"gflops_per_s": 1.0, "gb_per_s": 1.0}},
+        "peak": {"float32": {"gflops_per_s": 1.0, "convolution": "c", "gb_per_s": 1.0}},
         "methods": [
             {"further": further, "precision": "float32", "forward_ms": 1.5, **times}
             for further in ([], ["gradient"])

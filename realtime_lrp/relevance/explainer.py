@@ -242,6 +242,11 @@ class Explainer:
         functions = (self._explain, *self._pipelines)
         return max(one.experimental_get_tracing_count() for one in functions)
 
+    @property
+    def map_graph(self) -> tf.Graph:
+        """The operations of a map, as they were traced."""
+        return self._run.graph
+
     def layers(
         self, x: np.ndarray | tf.Tensor, target: str | int | None = None
     ) -> list[LayerRecord]:

@@ -1,7 +1,7 @@
 """Times of maps: compared with the baseline, with several methods, at other sizes."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from realtime_lrp.engine.device import device
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.tensorflow import keras
 from realtime_lrp.errors import Error, UsageError, first_line
+from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.graph import build_graph
 
 ADDED_METHODS = ("gradient", "grad_cam", "excitation_backprop")
@@ -25,13 +26,27 @@ Status = Callable[[str], None]
 """Shows a person what is being measured."""
 
 
-def time_maps(engine: Engine, quick: bool, status: Status) -> list[Row]:
-    """The baseline, our map, and our forward pass alone, at growing batches."""
-    baseline_explainer = baseline(build_graph(engine.model, "max"), engine.config.model.size)
+def explainers_by_precision(engine: Engine, status: Status) -> dict[str, Explainer]:
+    """The configured explainer in each precision of this machine, float32 first."""
     explainers = {"float32": engine.explainer}
     for precision in precisions()[1:]:
         status(f"building in {precision}")
         explainers[precision] = engine.variant(precision=precision)
+    return explainers
+
+
+def time_maps(
+    engine: Engine, explainers: Mapping[str, Explainer], quick: bool, status: Status
+) -> list[Row]:
+    """The baseline, our map, and our forward pass alone, at growing batches.
+
+    Args:
+      engine: has the network.
+      explainers: what `explainers_by_precision` returned.
+      quick: measure less.
+      status: shows what is being measured.
+    """
+    baseline_explainer = baseline(build_graph(engine.model, "max"), engine.config.model.size)
     fast = device().fast_precision
     compiled = engine.variant(precision=fast, xla=True) if device().is_gpu else None
     rows = []

@@ -73,19 +73,17 @@ def _forward(report: Report, row: Mapping[str, Any]) -> float:
 
 
 def floor(report: Report, precision: str, batch: int) -> float:
-    """The least milliseconds for a picture: three passes at the machine's peak speed.
-
-    It is the time of the arithmetic, and of reading the weights three times for each batch.
-    """
+    """The least milliseconds for a picture, see `measure_floor`."""
     least = report["floor"][precision]
     return least["arithmetic_ms"] + least["weights_ms"] / batch
 
 
 def _floor(report: Report) -> list[str]:
     return [
-        f"floor in {precision}: {least['arithmetic_ms']:.1f} ms of arithmetic for three passes "
-        f"({report['peak'][precision]['gflops_per_s']:.0f} GFLOP/s in a product of 4096 x 4096) + "
-        f"{least['weights_ms']:.1f} ms to read the weights three times for each batch "
+        f"floor in {precision}: {least['arithmetic_ms']:.1f} ms, all convolutions of a map as fast "
+        f"as the fastest ({report['peak'][precision]['gflops_per_s']:.0f} GFLOP/s: "
+        f"{report['peak'][precision]['convolution']}) + {least['weights_ms']:.1f} ms for each "
+        "batch, to read the weights of dense layers "
         f"({report['peak'][precision]['gb_per_s']:.0f} GB/s)"
         for precision, least in report["floor"].items()
     ]

@@ -14,8 +14,14 @@ from rich.console import Console
 
 from realtime_lrp import __version__
 from realtime_lrp.commands.bench.live import measure_live
-from realtime_lrp.commands.bench.machine import floors, measure_peak, precisions
-from realtime_lrp.commands.bench.maps import time_maps, time_methods, time_sizes, turns
+from realtime_lrp.commands.bench.machine import measure_floor, measure_peak
+from realtime_lrp.commands.bench.maps import (
+    explainers_by_precision,
+    time_maps,
+    time_methods,
+    time_sizes,
+    turns,
+)
 from realtime_lrp.commands.bench.pictures import time_drawing, time_files, time_transfer
 from realtime_lrp.commands.bench.report import report_lines
 from realtime_lrp.config import Config
@@ -85,10 +91,14 @@ def measure(config: Config, quick: bool) -> dict[str, Any]:
             "gflops": engine.explainer.flops / 1e9,
             "million_weights": engine.explainer.weights / 1e6,
         }
-        bar.update("the machine's peak")
-        report["peak"] = {precision: measure_peak(precision) for precision in precisions()}
-        report["maps"] = time_maps(engine, quick, bar.update)
-        report["floor"] = floors(report)
+        explainers = explainers_by_precision(engine, bar.update)
+        bar.update("the pace of convolutions")
+        peaks = {name: measure_peak(explainer) for name, explainer in explainers.items()}
+        report["peak"] = peaks
+        report["floor"] = {
+            name: measure_floor(explainer, peaks[name]) for name, explainer in explainers.items()
+        }
+        report["maps"] = time_maps(engine, explainers, quick, bar.update)
         bar.update("pictures")
         report["pictures"] = time_drawing(engine, turns(20, quick))
         report["files"] = time_files(turns(60, quick))

@@ -15,19 +15,18 @@ import numpy as np
 import pytest
 from program import with_display, xdotool
 
-from realtime_lrp.view.window import desktop
+from realtime_lrp.view.window import desktop, x11
 
 pytestmark = pytest.mark.gui
 
 EXHIBIT = """
 import logging, select, sys
 import cv2, numpy as np
-from realtime_lrp.view.window import desktop
-from realtime_lrp.view.window import full_screen
+from realtime_lrp.view.window import full_screen, x11
 
 logging.basicConfig(level="INFO", format="%(message)s")
 if "--alone" in sys.argv:
-    desktop.Display = None
+    x11.Display = None
 with full_screen.FullScreen() as window:
     said = None
     while not select.select([sys.stdin], [], [], 0)[0]:
@@ -53,7 +52,7 @@ class Screen:
     """A virtual display; `display` is a connection to it."""
 
     def __init__(self, name, file):
-        self.name, self.file, self.display = name, file, desktop.Display(name)
+        self.name, self.file, self.display = name, file, x11.Display(name)
         self.root = self.display.screen().root
         self.size = 600, 800
 
@@ -132,7 +131,7 @@ def started(*words, **more):
 def screen(request, tmp_path):
     """A display with openbox, or a bare one if the parameter says so."""
     missing = [name for name in ("Xvfb", "openbox", "xdotool") if not shutil.which(name)]
-    if missing or desktop.Display is None:
+    if missing or x11.Display is None:
         pytest.skip(f"not installed: {', '.join(missing) or 'python-xlib'}")
     read, write = os.pipe()
     words = ("-displayfd", str(write), "-fbdir", str(tmp_path), "-screen", "0", "800x600x24")
@@ -272,13 +271,14 @@ def test_a_broken_x11_connection_is_reopened(screen, monkeypatch):
     """Nothing is raised; the next look at the desktop has a connection."""
     monkeypatch.setenv("DISPLAY", screen.name)
     monkeypatch.setenv("QT_XCB_NO_XI2", "")
-    one = desktop.Desktop("there is no such window")
+    window = x11.X11Window("there is no such window")
+    one = desktop.Desktop(window)
     assert not one.hold()
-    first = one._display
+    first = window.connection
     first.display.socket.shutdown(2)
     assert one.hold(), "nothing is known"
     assert not one.hold()
-    assert one._display is not first
+    assert window.connection is not first
     monkeypatch.setenv("DISPLAY", ":987")
     one.close()
     assert one.hold()
@@ -295,11 +295,12 @@ def test_energy_saving_is_off_until_the_end(monkeypatch):
         dpms_info=lambda: SimpleNamespace(state=not done),
         dpms_disable=lambda: done.append("off"),
         dpms_enable=lambda: done.append("on"),
+        sync=lambda: None,
+        close=lambda: None,
     )
-    monkeypatch.setattr(desktop, "_connected", lambda: display)
-    monkeypatch.setattr(desktop, "_inhibitor", lambda: None)
-    one = desktop.Desktop("")
-    one._display = display
+    window = x11.X11Window("")
+    window._display = display
+    one = desktop.Desktop(window)
     for _ in range(2):
         one._keep_awake()
     one.close()

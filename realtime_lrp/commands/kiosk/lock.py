@@ -1,8 +1,8 @@
 """How staff leave the exhibit: they hold a key or a corner, then type a PIN if one is set.
 
-OpenCV reports no key release: a held key is repeated, and of the keys that come while a picture is
-drawn only the last is kept. So a hold ends only when the key was polled for and did not come. A
-mouse or finger that is held still reports nothing until it is released.
+The window reports no key release: a held key is repeated, and all repeats during a long turn come
+together after it. So a hold ends only when the key was polled for and did not come. A mouse or
+finger that is held still reports nothing until it is released.
 """
 
 import hashlib
@@ -25,11 +25,8 @@ FIRST_GAP_S, GAP_S, PRESSES = 1.0, 0.4, 40
 Desktops repeat a held key after 0.2 to 0.7 s, then 20 to 40 times a second; nobody taps that fast.
 """
 
-REPEATS_PER_S, MAX_TURN_S = 10, 2.0
-"""A press after a long turn counts as this many a second, since only one is kept for each turn.
-
-At most this much of a turn counts as held: in a longer one the process was stopped.
-"""
+MAX_TURN_S = 2.0
+"""At most this much of a turn counts as held: in a longer one the process was stopped."""
 
 CORNER = 0.12
 """Side of the corner as a share of the canvas's shorter side."""
@@ -57,13 +54,13 @@ class _Hold:
     Attributes:
       first: earliest time at which the key may have gone down.
       last: when it last came.
-      count: how often it came, or would have come if no turn had dropped any.
+      count: how often it came.
       repeated: whether it came more than once.
     """
 
     first: float
     last: float
-    count: float
+    count: int
     repeated: bool
 
     def lasts_until(self, polled: float) -> bool:
@@ -162,14 +159,13 @@ class ExitLock:
 
     def _handle_key(self, key: str, now: float) -> None:
         hold = self._hold if self._hold and self._hold.lasts_until(self._polled_at) else None
-        since = max(self._polled_at, hold.last if hold else -math.inf, now - MAX_TURN_S)
-        count = max(1.0, REPEATS_PER_S * (now - since))
         if key != self._key:
             self._hold = None
         elif hold:
-            self._hold = _Hold(hold.first, now, hold.count + count, True)
+            self._hold = _Hold(hold.first, now, hold.count + 1, True)
         elif not self.asking:
-            self._hold = _Hold(min(since, now), now, count, False)
+            earliest = min(max(self._polled_at, now - MAX_TURN_S), now)
+            self._hold = _Hold(earliest, now, 1, False)
         # The key that opened the pad repeats until it is released: that is no input.
         if self.asking and key in _PAD_KEYS and not (key == self._key and hold):
             self._type(_PAD_KEYS[key], now)

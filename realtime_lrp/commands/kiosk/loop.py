@@ -40,9 +40,6 @@ CLOSED_FPS = 2.0
 POLL_S = 0.02
 """Seconds that a turn waits for a picture, or until the next drawing."""
 
-TYPING_POLL_S = 0.001
-"""The same while a PIN is typed: OpenCV keeps only the last key that came between two turns."""
-
 MAX_CLIP_LAG_S = 2.0
 """A clip's picture is shown together with its own map, unless that is further behind than this."""
 
@@ -201,7 +198,7 @@ class Kiosk:
     def _take_picture(self, now: float) -> bool:
         """Takes the newest pictures; returns whether the one that is shown is new."""
         live = self._shown_source == "camera"
-        frame = self.camera.newest(POLL_S if live and not self._lock.asking else 0.0)
+        frame = self.camera.newest(POLL_S if live else 0.0)
         if frame and self._presence.look(frame.value, now):
             self._moved_at = now
         if not live:
@@ -287,7 +284,7 @@ class Kiosk:
         if (fresh and live) or self._is_next_drawing_due(now):
             return True
         if not live:
-            time.sleep(TYPING_POLL_S if self._lock.asking else POLL_S)
+            time.sleep(POLL_S)
         return False
 
     def _draw(self, now: float) -> None:

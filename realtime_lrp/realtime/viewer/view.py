@@ -34,8 +34,8 @@ from realtime_lrp.view.scene import Artist, ExplainedPicture, Scene
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
-POLL_S = 0.004
-"""How long a step waits for a frame. OpenCV keeps only one key of those between two steps."""
+POLL_S = 0.01
+"""Maximum wait for a frame, before keys and mouse are read again."""
 
 SOON_S = 0.05
 """How long a new map or figure waits for the next frame, to be drawn with it."""

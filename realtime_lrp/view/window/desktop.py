@@ -1,26 +1,23 @@
 """Requests to an X11 desktop: full screen, no pointer, no screen saver.
 
-They go through a connection of their own. Without X11, as on other systems, nothing is requested.
+Without X11, as on other systems, nothing is requested.
 """
 
-import contextlib
-import io
 import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+
+from realtime_lrp.view.window.x11 import X11Window
 
 try:
     from Xlib import X
     from Xlib.display import Display
-    from Xlib.error import XError
     from Xlib.protocol.event import ClientMessage
     from Xlib.protocol.request import GetScreenSaver
     from Xlib.xobject.drawable import Window
 except ImportError:  # not Linux
-    Display = None
+    pass
 
 INHIBIT = (
     "systemd-inhibit", "--what=idle:sleep", "--who=realtime-lrp", "--why=exhibit", "--mode=block",
@@ -36,8 +33,6 @@ ADD, PAGER = 1, 2
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 
 class Desktop:
     """Keeps a window of this program on the screen, and the screen awake.
@@ -45,18 +40,17 @@ class Desktop:
     Create it before the window: Qt then receives wheels as buttons, which can be withheld from it.
 
     Args:
-      title: the window's title.
+      x11: finds the window.
     """
 
-    def __init__(self, title: str):
+    def __init__(self, x11: X11Window):
         os.environ.setdefault("QT_XCB_NO_XI2", "1")
-        self._title = title
-        self._display: Display | None = None
+        self._x11 = x11
+        self._pointer_hidden_by: Display | None = None
         self._saver: GetScreenSaver | None = None
         self._saves_energy = False
         self._inhibitor: subprocess.Popen[bytes] | None = None
         self._begun = False
-        self._held: Window | None = None
 
     def hold(self) -> bool:
         """Restores everything; cheap enough to be called once a second.
@@ -67,60 +61,25 @@ class Desktop:
         Returns:
           False where X11 works and there is no such window.
         """
-        if Display is None:
-            return True
         self._look_after_inhibitor()
-        return self._try(self._hold, otherwise=True)
-
-    def shows(self, grey: int) -> bool:
-        """Whether the middle of the window has this grey, 0 to 255; True without X11."""
-        window = self._held
-        if not window:
-            return True
-        return self._try(lambda: _pixel(window) == bytes([grey] * 3), otherwise=False)
-
-    def map_again(self) -> None:
-        """Takes the window off the screen and puts it back."""
-        if window := self._held:
-            self._try(lambda: (window.unmap(), window.map()), otherwise=None)
+        return self._x11.find() and self._x11.attempt(self._hold, otherwise=True)
 
     def close(self) -> None:
         """Restores the desktop as it was before."""
-        if display := self._display:
-            with contextlib.suppress(Exception):
-                if self._saver:
-                    self._set_saver(self._saver, self._saver.timeout)
-                if self._saves_energy:
-                    display.dpms_enable()
-                display.sync()
-        self._leave()
+        if self._saver or self._saves_energy:
+            self._x11.attempt(self._restore, otherwise=None)
+        self._x11.close()  # this shows the pointer
         if self._inhibitor:
             self._inhibitor.communicate()
             self._inhibitor = None
 
-    def _try(self, request: Callable[[], T], otherwise: T) -> T:
-        """The result of a request; `otherwise` where it fails."""
-        try:
-            return request()
-        except XError as error:  # the window has just gone
-            log.debug("%s", error)
-        except Exception as error:
-            log.debug("the connection to the display is lost: %s", error)
-            self._leave()
-        return otherwise
-
-    @property
-    def _connection(self) -> "Display":
-        """The connection; made when it is first needed."""
-        self._display = self._display or _connected()
-        return self._display
-
-    def _leave(self) -> None:
-        """Closes the connection; the pointer is visible again."""
-        if self._display:
-            with contextlib.suppress(Exception):
-                self._display.close()
-        self._display = self._held = None
+    def _restore(self) -> None:
+        display = self._x11.connection
+        if self._saver:
+            self._set_saver(self._saver, self._saver.timeout)
+        if self._saves_energy:
+            display.dpms_enable()
+        display.sync()
 
     def _look_after_inhibitor(self) -> None:
         if not self._begun:
@@ -130,7 +89,7 @@ class Desktop:
             self._inhibitor = None
 
     def _keep_awake(self) -> None:
-        display = self._connection
+        display = self._x11.connection
         saver = display.get_screen_saver()
         if saver.timeout:
             self._saver = saver
@@ -141,23 +100,20 @@ class Desktop:
             display.dpms_disable()
 
     def _set_saver(self, saver: "GetScreenSaver", timeout_s: int) -> None:
-        self._connection.set_screen_saver(
+        self._x11.connection.set_screen_saver(
             timeout_s, saver.interval, saver.prefer_blanking, saver.allow_exposures
         )
 
     def _hold(self) -> bool:
-        display = self._connection
-        while display.pending_events():  # those of the wheel
-            display.next_event()
         self._keep_awake()
-        managed = self._managed()
-        window = self._held = self._window(managed)
+        self._hide_pointer()
+        window, display = self._x11.window, self._x11.connection
         if window is None:
-            return False
-        if managed is None:
-            self._place(window)
-        else:
+            return True
+        if self._x11.managed:
             self._ask_manager(window)
+        else:
+            self._place(window)
         for button in WHEEL:
             asynchronous = X.GrabModeAsync, X.GrabModeAsync
             window.grab_button(
@@ -166,71 +122,32 @@ class Desktop:
         display.flush()
         return True
 
+    def _hide_pointer(self) -> None:
+        """Hides the pointer; it stays hidden as long as the connection is open."""
+        display = self._x11.connection
+        if display is not self._pointer_hidden_by:
+            self._pointer_hidden_by = display
+            display.xfixes_query_version()
+            display.screen().root.xfixes_hide_cursor()
+
     def _place(self, window: "Window") -> None:
         """Places the window where there is no window manager to do it."""
-        screen = self._connection.screen().root.get_geometry()
+        screen = self._x11.connection.screen().root.get_geometry()
         size = {"width": screen.width, "height": screen.height, "border_width": 0}
         window.map()
         window.configure(x=0, y=0, stack_mode=X.Above, **size)
         window.set_input_focus(X.RevertToPointerRoot, X.CurrentTime)
 
     def _ask_manager(self, window: "Window") -> None:
-        full = self._connection.intern_atom("_NET_WM_STATE_FULLSCREEN")
-        root = self._connection.screen().root
+        full = self._x11.connection.intern_atom("_NET_WM_STATE_FULLSCREEN")
+        root = self._x11.connection.screen().root
         for name, words in {
             "_NET_WM_STATE": (ADD, full, 0, PAGER, 0),
             "_NET_ACTIVE_WINDOW": (PAGER, X.CurrentTime, 0, 0, 0),
         }.items():
-            kind = self._connection.intern_atom(name)
+            kind = self._x11.connection.intern_atom(name)
             message = ClientMessage(window=window, client_type=kind, data=(32, words))
             root.send_event(message, X.SubstructureRedirectMask | X.SubstructureNotifyMask)
-
-    def _managed(self) -> "list[Window] | None":
-        """The windows of the window manager; None where there is no window manager."""
-        root = self._connection.screen().root
-        sign = self._value(root, "_NET_SUPPORTING_WM_CHECK")
-        if not sign:
-            return None
-        try:  # this property outlives a window manager that died
-            self._opened(sign[0]).get_geometry()
-        except XError:
-            return None
-        return [self._opened(one) for one in self._value(root, "_NET_CLIENT_LIST") or ()]
-
-    def _window(self, managed: "list[Window] | None") -> "Window | None":
-        """The window, or None."""
-        root = self._connection.screen().root
-        wanted = self._title.encode(), os.getpid()
-        for one in root.query_tree().children if managed is None else managed:
-            process = self._value(one, "_NET_WM_PID")
-            if (self._value(one, "_NET_WM_NAME"), process and process[0]) == wanted:
-                return one
-        return None
-
-    def _opened(self, number: int) -> "Window":
-        return self._connection.create_resource_object("window", number)
-
-    def _value(self, window: "Window", name: str) -> Sequence[int] | None:
-        """A property of a window, or None."""
-        found = window.get_full_property(self._connection.intern_atom(name), X.AnyPropertyType)
-        return found.value if found else None
-
-
-def _pixel(window: "Window") -> bytes:
-    """The colour in the middle of a window."""
-    size = window.get_geometry()
-    middle = size.width // 2, size.height // 2, 1, 1
-    return window.get_image(*middle, X.ZPixmap, 0xFFFFFFFF).data[:3]
-
-
-def _connected() -> "Display":
-    """A connection that hides the pointer while it is open."""
-    with contextlib.redirect_stdout(io.StringIO()):  # where it warns about a missing .Xauthority
-        display = Display()
-    display.set_error_handler(lambda error, request: None)
-    display.xfixes_query_version()
-    display.screen().root.xfixes_hide_cursor()
-    return display
 
 
 def _inhibitor() -> subprocess.Popen[bytes] | None:

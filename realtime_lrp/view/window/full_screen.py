@@ -8,16 +8,11 @@ import cv2
 import numpy as np
 
 from realtime_lrp.view.window.desktop import Desktop
-from realtime_lrp.view.window.window import SIZE, TITLE, Window, require_display
+from realtime_lrp.view.window.window import TITLE, Window
+from realtime_lrp.view.window.x11 import X11Window
 
 TEND_S = 0.75
 """How often the window is checked. A lost window is back within 1 s."""
-
-APPEARING_S, AGAIN_S = 1.5, 0.3
-"""Maximum wait for a new window's first picture, and the pause between two tries to map it."""
-
-PROBE = np.full((*SIZE, 3), 16, np.uint8)
-"""The first picture. Its colour on the screen proves that the window shows pictures."""
 
 WHEEL = (cv2.EVENT_MOUSEWHEEL, cv2.EVENT_MOUSEHWHEEL)
 
@@ -37,36 +32,23 @@ class FullScreen(Window):
     """
 
     def __init__(self) -> None:
-        require_display()
         self.reopened = 0
-        self._desktop = Desktop(TITLE)
-        super().__init__()
+        x11 = X11Window(TITLE)
+        self._desktop = Desktop(x11)
+        super().__init__(x11)
 
     def _open(self) -> None:
         super()._open()
         self._zoomed = False
-        cv2.setWindowProperty(TITLE, cv2.WND_PROP_FULLSCREEN, cv2.WINDOW_FULLSCREEN)
-        self._held = self._appear()
         self._due = time.monotonic() + TEND_S
 
-    def _appear(self) -> bool:
-        """Waits until the window shows its first picture; returns whether it exists.
+    def _appear(self) -> None:
+        cv2.setWindowProperty(TITLE, cv2.WND_PROP_FULLSCREEN, cv2.WINDOW_FULLSCREEN)
+        super()._appear()
 
-        Without a window manager Qt sometimes misses that its window is on the screen and never
-        draws. Mapping the window again helps.
-        """
-        begin = shown = time.monotonic()
-        while not (there := self._desktop.hold()) or not self._desktop.shows(int(PROBE[0, 0, 0])):
-            now = time.monotonic()
-            if now > begin + APPEARING_S:
-                break
-            if there and now > shown + AGAIN_S:
-                log.info("the window stayed empty and is mapped again")
-                self._desktop.map_again()
-                shown = now
-            cv2.imshow(TITLE, PROBE)
-            cv2.waitKey(10)
-        return there
+    def _find(self) -> bool:
+        self._held = self._desktop.hold()
+        return self._held
 
     def show(self, picture: np.ndarray) -> None:
         if self.closed:  # cv2.imshow would open it without its properties

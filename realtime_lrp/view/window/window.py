@@ -2,8 +2,10 @@
 
 import ctypes
 import ctypes.util
+import logging
 import os
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,6 +15,7 @@ import numpy as np
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.keys import name_of
+from realtime_lrp.view.window.x11 import X11Window
 
 TITLE = "realtime_lrp"
 SIZE = (720, 1280)
@@ -20,6 +23,14 @@ SIZE = (720, 1280)
 
 MIN_CANVAS, MAX_CANVAS = 240, 4096
 """Limits of the canvas's sides in pixels, whatever the size of the window."""
+
+APPEARING_S, AGAIN_S = 1.5, 0.3
+"""Maximum wait for a new window's first picture, and the pause between two tries to map it."""
+
+PROBE = np.full((*SIZE, 3), 16, np.uint8)
+"""The first picture. Its colour on the screen proves that the window shows pictures."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -80,13 +91,17 @@ def require_display() -> None:
 class Window:
     """A window that shows pictures and collects keys and mouse events.
 
+    Args:
+      x11: finds the window on the X server; None: one of its own.
+
     Raises:
       UnavailableError: there is no display.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, x11: X11Window | None = None) -> None:
         require_display()
         self._events: list[str | Mouse] = []
+        self._x11 = x11 or X11Window(TITLE)
         self._open()
 
     def _open(self) -> None:
@@ -95,6 +110,34 @@ class Window:
         cv2.resizeWindow(TITLE, SIZE[1], SIZE[0])
         cv2.setMouseCallback(TITLE, self._on_mouse)
         self._seen = False
+        self._appear()
+
+    def _appear(self) -> None:
+        """Waits until the window shows its first picture.
+
+        Without a window manager Qt sometimes misses that its window is on the screen and never
+        draws. Mapping the window again helps.
+        """
+        begin = mapped = time.monotonic()
+        cv2.imshow(TITLE, PROBE)
+        while not (found := self._find()) or not self._shows_probe():
+            now = time.monotonic()
+            if now > begin + APPEARING_S:
+                break
+            if found and now > mapped + AGAIN_S:
+                log.info("the window stayed empty and is mapped again")
+                self._x11.map_again()
+                mapped = now
+            cv2.imshow(TITLE, PROBE)
+            cv2.waitKey(10)
+
+    def _find(self) -> bool:
+        """Whether the window exists."""
+        return self._x11.find()
+
+    def _shows_probe(self) -> bool:
+        """Whether the first picture is on the screen; a window manager sees to that by itself."""
+        return self._x11.managed or self._x11.shows(int(PROBE[0, 0, 0]))
 
     def show(self, picture: np.ndarray) -> None:
         """Shows uint8 [H, W, 3] RGB; a picture of another size than the canvas is stretched."""
@@ -113,10 +156,19 @@ class Window:
         return max(round(rows * scale), MIN_CANVAS), max(round(columns * scale), MIN_CANVAS)
 
     def events(self) -> list[str | Mouse]:
-        """What happened since the last call, oldest first: key names (see `keys`) and the mouse."""
-        key = name_of(cv2.waitKeyEx(1))
+        """What happened since the last call: the mouse, then key names (see `view.keys`).
+
+        No key is lost, however long ago the last call was.
+        """
+        code = cv2.waitKeyEx(1)  # this is also when the window draws and reports the mouse
+        keys = self._x11.keys()
+        if keys is None:
+            keys = []
+            while code != -1:  # Windows and macOS keep the further ones
+                keys += filter(None, [name_of(code)])
+                code = cv2.waitKeyEx(1)
         happened, self._events = self._events, []
-        return [*happened, key] if key else happened
+        return [*happened, *keys]
 
     @property
     def closed(self) -> bool:
@@ -143,6 +195,7 @@ class Window:
 
     def close(self) -> None:
         """Closes the window."""
+        self._x11.close()
         cv2.destroyAllWindows()
         cv2.waitKey(1)
 

@@ -1,0 +1,180 @@
+"""Our window as the X server knows it, through a connection of our own.
+
+OpenCV keeps only the last key that came between two calls of `waitKey`. A second client of the
+window gets every press in order, however long drawing takes. Without X11, as on other systems,
+nothing here does anything.
+"""
+
+import contextlib
+import functools
+import io
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from realtime_lrp.view.window.keyboard import key_name
+
+try:
+    from Xlib import X
+    from Xlib.display import Display
+    from Xlib.error import XError
+    from Xlib.protocol.event import KeyPress
+    from Xlib.xobject.drawable import Window
+except ImportError:  # not Linux
+    Display = None
+
+SEARCH_S = 1.0
+"""Pause between two searches for a window that was not found."""
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class X11Window:
+    """Finds our window on the X server; reads its keys.
+
+    Args:
+      title: the window's title; the process has to be this one as well.
+
+    Attributes:
+      window: the window as it was found last, or None.
+      managed: whether there was a window manager then.
+    """
+
+    def __init__(self, title: str):
+        self.window: Window | None = None
+        self.managed = False
+        self._title = title
+        self._display: Display | None = None
+        self._searched = 0.0
+
+    def attempt(self, request: Callable[[], T], otherwise: T) -> T:
+        """The result of a request; `otherwise` where there is no X11 or the request fails."""
+        if Display is None:
+            return otherwise
+        try:
+            return request()
+        except XError as error:  # the window has just gone
+            log.debug("%s", error)
+        except Exception as error:
+            log.debug("the connection to the display is lost: %s", error)
+            self.close()
+        return otherwise
+
+    @property
+    def connection(self) -> "Display":
+        """The connection to the X server; made when it is first needed."""
+        if self._display is None:
+            with contextlib.redirect_stdout(io.StringIO()):  # it warns of a missing .Xauthority
+                self._display = Display()
+            self._display.set_error_handler(lambda error, request: None)
+        return self._display
+
+    def find(self) -> bool:
+        """Looks for the window, and reads its keys from then on.
+
+        Returns:
+          False where X11 works and there is no such window.
+        """
+        return self.attempt(self._find, otherwise=True)
+
+    def keys(self) -> list[str] | None:
+        """The names of the keys pressed since the last call, oldest first.
+
+        Returns:
+          None where the window is not known, so that no keys come this way.
+        """
+        if self.window is None:
+            if Display is not None and time.monotonic() > self._searched + SEARCH_S:
+                self.find()
+            return None
+        return self.attempt(lambda: list(self._pressed()), otherwise=None)
+
+    def shows(self, grey: int) -> bool:
+        """Whether the middle of the window has this grey, 0 to 255; True without X11."""
+        window = self.window
+        if not window:
+            return True
+        return self.attempt(lambda: _pixel(window) == bytes([grey] * 3), otherwise=False)
+
+    def map_again(self) -> None:
+        """Takes the window off the screen and puts it back."""
+        if window := self.window:
+            self.attempt(lambda: (window.unmap(), window.map()), otherwise=None)
+
+    def close(self) -> None:
+        """Closes the connection; the next request opens another one."""
+        if self._display:
+            with contextlib.suppress(Exception):
+                self._display.close()
+        self._display = self.window = None
+
+    def value(self, window: "Window", name: str) -> Sequence[int] | None:
+        """A property of a window, or None."""
+        found = window.get_full_property(self.connection.intern_atom(name), X.AnyPropertyType)
+        return found.value if found else None
+
+    def _find(self) -> bool:
+        self._searched = time.monotonic()
+        client_list = self._client_list()
+        self.managed = client_list is not None
+        root = self.connection.screen().root
+        candidates = client_list if client_list is not None else _descendants(root)
+        found = next(filter(self._is_ours, candidates), None)
+        if found and (self.window is None or found.id != self.window.id):
+            found.change_attributes(event_mask=X.KeyPressMask)
+            self.connection.sync()
+        self.window = found
+        return found is not None
+
+    def _is_ours(self, window: "Window") -> bool:
+        try:
+            process = self.value(window, "_NET_WM_PID")
+            title = self.value(window, "_NET_WM_NAME")
+        except XError:  # another program's window that has just gone
+            return False
+        return (title, process and process[0]) == (self._title.encode(), os.getpid())
+
+    def _client_list(self) -> "list[Window] | None":
+        """The windows of the window manager; None where there is no window manager."""
+        root = self.connection.screen().root
+        sign = self.value(root, "_NET_SUPPORTING_WM_CHECK")
+        if not sign:
+            return None
+        try:  # this property outlives a window manager that died
+            self._opened(sign[0]).get_geometry()
+        except XError:
+            return None
+        return [self._opened(number) for number in self.value(root, "_NET_CLIENT_LIST") or ()]
+
+    def _opened(self, number: int) -> "Window":
+        return self.connection.create_resource_object("window", number)
+
+    def _pressed(self) -> "Iterator[str]":
+        display = self.connection
+        while display.pending_events():  # others than keys are dropped, such as those of the wheel
+            event = display.next_event()
+            if event.type == X.MappingNotify:
+                display.refresh_keyboard_mapping(event)
+            elif isinstance(event, KeyPress):
+                keysym = functools.partial(display.keycode_to_keysym, event.detail)
+                if name := key_name(event.state, keysym):
+                    yield name
+
+
+def _descendants(window: "Window", depth: int = 3) -> "Iterator[Window]":
+    """The windows in a window: a window manager may have put ours into a frame."""
+    for child in window.query_tree().children if depth else ():
+        yield child
+        with contextlib.suppress(XError):
+            yield from _descendants(child, depth - 1)
+
+
+def _pixel(window: "Window") -> bytes:
+    """The colour in the middle of a window."""
+    size = window.get_geometry()
+    middle = size.width // 2, size.height // 2, 1, 1
+    return window.get_image(*middle, X.ZPixmap, 0xFFFFFFFF).data[:3]

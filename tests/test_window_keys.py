@@ -1,0 +1,116 @@
+"""Keys of a real window: each press arrives, in order, however slowly pictures are drawn."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+from program import opened_window, with_display, xdotool
+
+from realtime_lrp.commands.kiosk.lock import hash_pin
+from realtime_lrp.view.window.keyboard import key_name
+
+LETTERS = "abcdefghijklmnopqrst"
+
+SLOW = """
+import time
+import numpy as np
+from realtime_lrp.view.window.{module} import {kind}
+
+keys, end = [], time.monotonic() + 20
+with {kind}() as window:
+    print("open", flush=True)
+    while "Return" not in keys and time.monotonic() < end:
+        time.sleep(0.15)
+        window.show(np.zeros((*window.size, 3), np.uint8))
+        keys += [event for event in window.events() if isinstance(event, str)]
+print("".join(keys), flush=True)
+"""
+"""A window whose pictures take 150 ms; prints its keys after Return."""
+
+SLOW_EXHIBIT = """
+import sys, time
+from realtime_lrp.cli import main
+from realtime_lrp.commands.kiosk.screen import ScreenArtist
+
+draw = ScreenArtist.draw
+ScreenArtist.draw = lambda *arguments: (time.sleep(0.15), draw(*arguments))[1]
+main()
+"""
+
+
+@pytest.mark.gui
+@pytest.mark.parametrize(("module", "kind"), [("window", "Window"), ("full_screen", "FullScreen")])
+def test_each_of_20_presses_arrives_in_order(module, kind, display):
+    """They come every 25 ms while a picture takes 150 ms."""
+    code = SLOW.format(module=module, kind=kind)
+    pipe = {"stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env=with_display(display), **pipe
+    ) as process:
+        assert process.stdout.readline() == "open\n"
+        xdotool(display, "search", "--name", "^realtime_lrp$", "windowfocus", "--sync")
+        xdotool(display, "type", "--delay", "25", LETTERS)
+        xdotool(display, "key", "Return")
+        assert process.stdout.readline().strip() == LETTERS + "Return"
+
+
+@pytest.mark.gui
+@pytest.mark.release
+def test_a_pin_typed_at_60_ms_opens_a_slow_exhibit(display, tmp_path):
+    """A picture takes 150 ms; the exhibit ends with exit code 0 after q is held and 4711 typed."""
+    config = tmp_path / "config.yaml"
+    config.write_text(json.dumps({"kiosk": {"pin": hash_pin("4711"), "exit_key": "q"}}))
+    words = ("kiosk", "--config", config, "--source", "synthetic")
+    state = {"STATE_DIRECTORY": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW_EXHIBIT, *map(str, words)],
+        env=with_display(display) | state,
+        stderr=subprocess.PIPE,
+    ) as process:
+        opened_window(display, process)
+        time.sleep(3)
+        xdotool(display, "keydown", "q")
+        time.sleep(6.5)
+        xdotool(display, "keyup", "q")
+        xdotool(display, "key", "--delay", "60", "4", "7", "1", "1", "Return")
+        try:
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
+
+
+GERMAN = {
+    24: (0x71, 0x51, 0x71, 0x51, 0x40, 0x7D9),  # q Q q Q @
+    20: (0xDF, 0x3F, 0xDF, 0x3F, 0x5C, 0xBF),  # ss ? ss ? \
+    17: (0x38, 0x28, 0x38, 0x28, 0x5B),  # 8 ( 8 ( [
+    65: (0x20,),
+    9: (0xFF1B, 0, 0xFF1B),
+    22: (0xFF08, 0xFF08),
+    79: (0xFF95, 0xFFB7, 0xFF95, 0xFFB7),  # Home 7 on the keypad
+    81: (0xFF9A, 0xFFB9, 0xFF9A, 0xFFB9),  # Page Up 9
+    104: (0xFF8D,),
+    112: (0xFF55,),
+    95: (0xFFC8,),
+    50: (0xFFE1,),
+    99: (0x6B, 0x4B, 0x6CC, 0x6EC),  # Latin k, Cyrillic
+}
+"""Key code -> keysyms of a keyboard mapping."""
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "name"),
+    [
+        (24, 0, "q"), (24, 0x01, "q"), (24, 0x02, "q"), (24, 0x80, "@"), (20, 0x01, "?"),
+        (17, 0, "8"), (17, 0x80, "["), (65, 0, "space"), (65, 0x01, "space"), (9, 0, "Escape"),
+        (22, 0x01, "BackSpace"), (79, 0x10, "7"), (79, 0, "Home"), (79, 0x11, "Home"),
+        (81, 0, "Page_Up"), (81, 0x10, "9"), (104, 0x10, "Return"), (112, 0, "Page_Up"),
+        (95, 0, "F11"), (50, 0, None), (24, 0x04, None), (24, 0x08, None), (24, 0x40, None),
+        (24, 0x2000, "q"), (99, 0x2000, "k"), (17, 0x2080, "8"), (200, 0, None),
+    ],
+)  # fmt: skip
+def test_x11_presses_have_the_names_of_the_key_table(code, state, name):
+    """With Shift, AltGr, the keypad, a second layout; none with Ctrl, Alt or Super."""
+    keysyms = GERMAN.get(code, ())
+    assert key_name(state, lambda index: keysyms[index] if index < len(keysyms) else 0) == name

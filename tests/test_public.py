@@ -108,7 +108,7 @@ def test_an_overlay_follows_its_words(rng):
     relevance[4:7, 4:7] = 1
     spot = (slice(20, 24), slice(30, 36))
     white = overlay(picture, relevance, colormap=Colormap.of("fff fff"), opacity=1, fit="squash")
-    assert white[spot].min() > 250 and np.array_equal(white[:10], picture[:10])
+    assert white[spot].min() > 250 and white[:10].mean() < 0.8 * picture[:10].mean()
     cropped = overlay(picture, relevance)
     assert np.array_equal(cropped[:, :10], picture[:, :10])
     assert not np.array_equal(cropped, picture)

@@ -1,5 +1,6 @@
 """The picture: colours, where the map lies, what stays untouched."""
 
+import cv2
 import numpy as np
 import pytest
 
@@ -7,7 +8,7 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance import strength as strengths
 from realtime_lrp.relevance.strength import strength
 from realtime_lrp.view.colormaps import COLORMAPS, colormap_named, compile_colours
-from realtime_lrp.view.overlay import FULL, SOFTNESS, Painter, Scale, lay_over
+from realtime_lrp.view.overlay import FULL, SOFTNESS, Painter, Scale, coloured, lay_over
 from realtime_lrp.view.sheet import contact_sheet
 from realtime_lrp.view.text import draw_lines, text_size
 from realtime_lrp.view.window import window
@@ -62,11 +63,11 @@ def test_zero_relevance_leaves_the_picture_untouched(style, colormap, rng):
 
 def test_relevance_lies_where_it_belongs(rng):
     """A spot around (row 20, column 10) of a 30 x 30 map in a 60 x 60 box at x = 40."""
-    picture = picture_of(rng)
+    picture = np.full((60, 140, 3), 90, np.uint8)
     relevance = np.zeros((30, 30, 3), np.float32)
     relevance[19:22, 9:12] = 1
     drawn = lay_over(picture, painted(relevance, "fire", 1.0, BOX, INNER))
-    changed = np.argwhere((drawn != picture).any(-1)[1:-1, 41:99]) + np.array([1, 41])
+    changed = np.argwhere(np.ptp(drawn, axis=-1)[1:-1, 41:99] > 0) + np.array([1, 41])
     np.testing.assert_allclose(changed.mean(0), [20 * 2 + 0.5, 40 + 10 * 2 + 0.5], atol=0.6)
     assert (drawn[40, 60] == COLORMAPS["fire"].table[255]).all(-1)
     assert np.ptp(changed[:, 0]) <= 8
@@ -212,6 +213,51 @@ def test_colour_blind_eyes_read_the_maps(eyes):
     seen = as_seen(colormap_named("icefire").table, EYES[eyes])
     apart = np.linalg.norm(seen[160:] - seen[95::-1], axis=1)  # from a quarter of the scale on
     assert apart.min() > 70
+
+
+def flat_grounds():
+    """Pictures of one colour: greys, the hue circle in three lightnesses, the maps' own colours."""
+    hues = np.stack(np.meshgrid(np.arange(0, 180, 15), (128, 255), (100, 180, 255)), axis=-1)
+    circle = cv2.cvtColor(hues.reshape(1, -1, 3).astype(np.uint8), cv2.COLOR_HSV2RGB)[0]
+    greys = np.repeat(np.arange(0, 256, 51)[:, None], 3, axis=1)
+    own = [COLORMAPS[name].table[::16] for name in ("fire", "icefire")]
+    return np.concatenate([greys, circle, *own]).astype(np.uint8)
+
+
+@pytest.mark.parametrize(("colormap", "sign"), [("fire", 1), ("icefire", 1), ("icefire", -1)])
+@pytest.mark.parametrize("eyes", EYES)
+def test_a_map_is_seen_on_any_ground(colormap, sign, eyes):
+    """It differs from the picture beside it from half strength on, from all of it at full strength.
+
+    In CIELAB, where 2.3 is just seen. A map that is only mixed with the picture gets 0 on a ground
+    of its own colour.
+    """
+    rows, columns = np.mgrid[:60, :60]
+    disc = np.hypot(rows - 30, columns - 30) < 7
+    beside, across = {0.5: [], 0.75: [], 1.0: []}, []
+    for ground in flat_grounds():
+        for share, found in beside.items():
+            relevance = (sign * share * disc).astype(np.float32)
+            shown = coloured(relevance, colormap, 0.8, (0, 0, 60, 60))
+            drawn = lay_over(np.full((60, 60, 3), ground), shown)
+            centre, edge, corner = as_seen(drawn[[30, 30, 3], [30, 40, 3]], EYES[eyes])
+            found.append(np.linalg.norm(centre - edge))
+        across.append(np.linalg.norm(centre - corner))  # at full strength
+    usual = eyes == "usual"
+    assert min(beside[0.5]) > (30 if usual else 8)
+    assert min(*beside[0.75], *beside[1.0]) > (40 if usual else 20)
+    assert min(across) > (25 if usual else 12)
+
+
+def test_contours_are_seen_on_any_ground():
+    """Lines have dark edges: on a ground of a line's own colour the edge is seen."""
+    rows, columns = np.mgrid[:200, :200]
+    spot = np.exp(-((rows - 100) ** 2 + (columns - 100) ** 2) / 1800).astype(np.float32)
+    shown = coloured(spot, "fire", 0.8, (0, 0, 200, 200))
+    for ground in flat_grounds():
+        picture = np.full((200, 200, 3), ground)
+        seen = as_seen(lay_over(picture, shown, "contour")[100], np.eye(3))
+        assert np.linalg.norm(seen - seen[0], axis=-1).max() > 20
 
 
 def test_a_large_screen_keeps_its_proportions(monkeypatch):

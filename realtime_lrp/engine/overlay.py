@@ -22,8 +22,9 @@ def overlay(
 ) -> np.ndarray:
     """Draws a raw map over the region of the picture that the network saw.
 
-    Relevance is summed over the channels; its 99.5th percentile is drawn at full strength. The
-    picture stays unchanged where relevance is 0 and outside the region, which is outlined.
+    Relevance is summed over the channels; its 99.5th percentile is drawn at full strength. Under
+    the map the picture is darker and less colourful, so that the map is seen on any colours. It
+    stays unchanged outside the region, which is outlined, and everywhere if the map is 0.
 
     Args:
       picture: uint8 [H, W, 3] RGB, of any size.

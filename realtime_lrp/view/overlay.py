@@ -1,10 +1,13 @@
 """Colours maps and lays them over the region of the picture that the network saw.
 
-The picture stays unchanged where relevance is 0, and outside the region.
+The picture stays unchanged outside the region, and where a map is 0 everywhere. Under a map it is
+darker and less colourful, the more so the stronger the relevance nearby: an orange map would not be
+seen on an orange pullover. Under contours the picture keeps its colours.
 """
 
 import functools
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -30,8 +33,23 @@ LINES_AT = 540
 CONTOUR_BLUR = 0.02
 """Maps are blurred for contours: the standard deviation, as a share of the longer side."""
 
+CASING = 0.7
+"""How dark the edge along contours is, so that they are seen on grounds of their own colour."""
+
 OUTLINE = 0.25
 """The share of white in the outline of the region."""
+
+MUTED = 0.7
+"""How far the whole region under a map is toned down. 0: not at all, 1: to dark grey."""
+
+GREY = 0.6
+"""The brightness of a picture that is toned down completely, as a share of its own."""
+
+HALO = 0.07
+"""How far around relevance the picture is toned down to dark grey: a share of the longer side."""
+
+NEEDED = 0.2
+"""Relevance drawn with this alpha tones down the picture around it completely; weaker, in part."""
 
 
 class Scale:
@@ -63,10 +81,56 @@ class Overlay:
     box: Box
 
     @functools.cached_property
-    def stretched(self) -> tuple[np.ndarray, np.ndarray]:
-        """Colour and alpha at the size of the box."""
+    def tone(self) -> np.ndarray:
+        """How far the picture is toned down, float32 [h, w] in [0, 1]: see `MUTED` and `HALO`."""
+        window = (max(1, round(max(self.alpha.shape) * HALO)),) * 2
+        near = cv2.blur(cv2.blur(cv2.dilate(self.alpha, np.ones((5, 5))), window), window)
+        base = MUTED * min(1.0, float(self.alpha.max()) / NEEDED)
+        return base + (1 - base) * np.minimum(near / NEEDED, 1)
+
+    @functools.cached_property
+    def weights(self) -> "Weights":
+        """What `blend_into` needs, at the size of the box."""
+        rest = 1 - self.alpha
         size = (self.box[2] - self.box[0], self.box[3] - self.box[1])
-        return cv2.resize(self.colour, size), cv2.resize(self.alpha, size)
+        keep, grey, colour = (
+            cv2.resize(part, size)
+            for part in (
+                _bytes(rest * (1 - self.tone)),
+                _bytes(rest * self.tone * GREY),
+                np.rint(self.colour * self.alpha[..., None]).astype(np.uint8),
+            )
+        )
+        return Weights(cv2.cvtColor(keep, cv2.COLOR_GRAY2RGB), grey, colour)
+
+
+class Weights(NamedTuple):
+    """How a picture becomes a picture with a map: keep * picture + grey * luminance + colour.
+
+    Bytes, because OpenCV multiplies them twice as fast as it mixes with float weights.
+
+    Attributes:
+      keep: uint8 [H, W, 3], of the picture; 255 keeps it.
+      grey: uint8 [H, W], of the picture's luminance; None for none.
+      colour: uint8 [H, W, 3] RGB, multiplied by its alpha.
+    """
+
+    keep: np.ndarray
+    grey: np.ndarray | None
+    colour: np.ndarray
+
+
+def blend_into(region: np.ndarray, weights: Weights) -> None:
+    """Changes a region, uint8 [H, W, 3] RGB, as the weights say."""
+    grey = None
+    if weights.grey is not None:
+        luminance = cv2.cvtColor(region, cv2.COLOR_RGB2GRAY)
+        cv2.multiply(luminance, weights.grey, luminance, 1 / 255)
+        grey = cv2.cvtColor(luminance, cv2.COLOR_GRAY2RGB)
+    cv2.multiply(region, weights.keep, region, 1 / 255)
+    for part in (grey, weights.colour):
+        if part is not None:
+            cv2.add(region, part, region)
 
 
 def intensity(strength: np.ndarray, inner: Box, relative: float = 1.0) -> np.ndarray:
@@ -150,14 +214,13 @@ def lay_into(picture: np.ndarray, overlay: Overlay, style: str = "heat") -> None
     """`lay_over` in place."""
     x0, y0, x1, y1 = overlay.box
     region = picture[y0:y1, x0:x1]
-    colour, alpha = overlay.stretched if style == "heat" else _lines(overlay)
-    cv2.blendLinear(region, colour, 1 - alpha, alpha, region)
+    blend_into(region, overlay.weights if style == "heat" else _contours(overlay))
     if (x0, y0, x1, y1) != (0, 0, picture.shape[1], picture.shape[0]):
         _outline(region)
 
 
-def _lines(overlay: Overlay) -> tuple[np.ndarray, np.ndarray]:
-    """Contours as colour and alpha at the size of the box, drawn at LINES_AT pixels at most."""
+def _contours(overlay: Overlay) -> Weights:
+    """Contours with dark edges, drawn at LINES_AT pixels at most."""
     box = (overlay.box[2] - overlay.box[0], overlay.box[3] - overlay.box[1])
     scale = min(1.0, LINES_AT / max(box))
     size = (max(1, round(box[0] * scale)), max(1, round(box[1] * scale)))
@@ -165,15 +228,29 @@ def _lines(overlay: Overlay) -> tuple[np.ndarray, np.ndarray]:
     alpha = cv2.GaussianBlur(overlay.alpha, (0, 0), spread)
     weighted = cv2.GaussianBlur(overlay.colour * overlay.alpha[..., None], (0, 0), spread)
     colour = np.clip(weighted / np.maximum(alpha, 1e-6)[..., None], 0, 255).astype(np.uint8)
-    smooth = cv2.resize(alpha, size, interpolation=cv2.INTER_CUBIC)
-    lines = np.zeros(size[::-1], np.uint8)
-    for level in LEVELS if alpha.max() > 0 else ():
-        above = (smooth > level * alpha.max()).astype(np.uint8)
+    lines, edges = _lines(cv2.resize(alpha, size, interpolation=cv2.INTER_CUBIC), alpha.max())
+    opaque = np.float32(min(1.0, overlay.alpha.max()) / 255)
+    lines, edges = lines * opaque, edges * opaque * np.float32(CASING)
+    drawn = np.rint(cv2.resize(colour, size) * lines[..., None]).astype(np.uint8)
+    keep = cv2.resize(_bytes(1 - np.maximum(lines, edges)), box)
+    return Weights(cv2.cvtColor(keep, cv2.COLOR_GRAY2RGB), None, cv2.resize(drawn, box))
+
+
+def _lines(smooth: np.ndarray, top: float) -> tuple[np.ndarray, np.ndarray]:
+    """Masks uint8 [h, w] of the contours at `LEVELS` of `top`, and of these with their edges."""
+    lines, edges = np.zeros((2, *smooth.shape), np.uint8)
+    for level in LEVELS if top > 0 else ():
+        above = (smooth > level * top).astype(np.uint8)
         contours, _ = cv2.findContours(above, cv2.RETR_LIST, cv2.CHAIN_APPROX_NONE)
-        width = max(1, round(min(size) / 300 * (1 + level)))
+        width = max(1, round(min(smooth.shape) / 300 * (1 + level)))
         cv2.drawContours(lines, contours, -1, 255, width, cv2.LINE_AA)
-    lines = lines * np.float32(min(1.0, overlay.alpha.max()) / 255)
-    return cv2.resize(colour, box), cv2.resize(lines, box)
+        cv2.drawContours(edges, contours, -1, 255, width + 2 * max(1, width // 2), cv2.LINE_AA)
+    return lines, edges
+
+
+def _bytes(share: np.ndarray) -> np.ndarray:
+    """0 to 1 as 0 to 255."""
+    return np.rint(share * 255).astype(np.uint8)
 
 
 def _outline(region: np.ndarray) -> None:

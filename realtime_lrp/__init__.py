@@ -6,7 +6,6 @@ that its functions raise are in `realtime_lrp.errors`.
 
 import os
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 # OpenCV reads these when any module loads it. A read from a dead camera returns after 2 s, not 10;
@@ -87,19 +86,26 @@ __all__ = [
     "rule_named",
 ]
 
-try:
-    __version__ = version("realtime-lrp")
-except PackageNotFoundError:  # run from a checkout, not installed
-    __version__ = "0+checkout"
-
-
-if not TYPE_CHECKING:  # otherwise type checkers would accept any name
+if TYPE_CHECKING:
+    __version__: str
+else:  # otherwise type checkers would accept any name
 
     def __getattr__(name):
-        """Imports a public name when it is first used."""
+        """Imports a public name when it is first used, and looks the version up."""
         if name in _MODULE:
             return getattr(import_module(_MODULE[name]), name)
+        if name == "__version__":
+            return _version()
         raise AttributeError(f"module 'realtime_lrp' has no attribute {name!r}")
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # slower than all of the above
+
+    try:
+        return version("realtime-lrp")
+    except PackageNotFoundError:  # run from a checkout, not installed
+        return "0+checkout"
 
 
 def __dir__() -> list[str]:

@@ -24,10 +24,10 @@ def deep():
 
 
 @pytest.fixture(scope="module")
-def words(deep, tmp_path_factory):
-    """Its file and a picture of noise: the options and the picture."""
+def words(tmp_path_factory):
+    """A file of nine such blocks and a picture of noise: the options and the picture."""
     folder = tmp_path_factory.mktemp("deep")
-    deep.save(folder / "deep.keras")
+    deep_residual(blocks=9).save(folder / "deep.keras")
     pixels = np.random.default_rng(0).integers(0, 256, (16, 16, 3), np.uint8)
     cv2.imwrite(str(folder / "noise.png"), pixels)
     options = ("--model", folder / "deep.keras", "--preprocess", "tf", "--target", "top1")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from realtime_lrp.config.names import COLORMAPS as COLORMAP_NAMES
 from realtime_lrp.errors import UsageError
 
 
@@ -87,5 +86,9 @@ def colormap_named(name: str | Colormap) -> Colormap:
     """
     if isinstance(name, Colormap):
         return name
-    COLORMAP_NAMES.check(name)
+    if name not in COLORMAPS:
+        # the configuration is a third of what a child process that draws would import
+        from realtime_lrp.config.names import COLORMAPS as NAMES
+
+        NAMES.check(name)
     return COLORMAPS[name]

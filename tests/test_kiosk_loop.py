@@ -101,7 +101,7 @@ class Turns:
             maps=[SimpleNamespace(strength=np.zeros((8, 8), np.int8), scale=0.0)],
             region=SimpleNamespace(box=(8, 0, 56, 48), inner=(0, 0, 8, 8)),
         )
-        request = SimpleNamespace(target="all")
+        request = thread.request
         thread.maps.put(
             ExplainedFrame(frame, frame.value, request, thread.engine, result),
             frame.time,
@@ -162,6 +162,24 @@ def test_a_class_called_nothing_is_no_visitor(turns):
     while turns.turn(1.0, present=False, nothing=1.0) == "active":
         stays += 1
     assert 28 <= stays <= 31
+
+
+def test_maps_explain_the_answer_that_is_shown(monkeypatch):
+    """While it is unsure, the best class of each picture may be another one."""
+    monkeypatch.setattr(screen.ScreenArtist, "_draw_picture", lambda *words: None)
+    turns = Turns(monkeypatch, "kiosk.perhaps=0.1")
+    turns.turn(heart=1.0)
+    until(lambda: turns.turn(0.05, present=True) == "active" and turns.kiosk._shown)
+    thread = Thread.made[-1]
+    assert thread.request.target == "top1"
+    turns.turn(heart=0.32, star=0.3)
+    for _ in range(30):
+        turns.turn(heart=0.3, star=0.31)
+    assert turns.kiosk.answer == "heart" and thread.request.target == LABELS.index("heart")
+    for _ in range(30):
+        turns.turn(heart=0.3, star=0.9)
+    assert turns.kiosk.answer == "star" and thread.request.target == "top1"
+    turns.kiosk.end()
 
 
 def test_a_hot_network_gets_no_pictures(turns):

@@ -33,7 +33,7 @@ class Thread:
     made: ClassVar = []
 
     def __init__(self, config_, frames, request, stats, engine=None):
-        self.given = engine
+        self.given, self.request = engine, request
         self.engine, self.maps, self.frames = engine, Slot(), frames
         self.alive, self.failing, self.error, self.ended = True, "", None, False
         Thread.made.append(self)

@@ -5,16 +5,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from realtime_lrp.commands.kiosk.answer import KEEP, Answer, SmoothedAnswer
 from realtime_lrp.commands.kiosk.captions import load_captions, with_seconds
 from realtime_lrp.commands.kiosk.pages import PageBuilder
 from realtime_lrp.commands.kiosk.restarts import Fault
 from realtime_lrp.commands.kiosk.screen import DRIFT, ScreenArtist, ScreenContent, canvas_size
-from realtime_lrp.commands.kiosk.visitor import PRIVACY_S, SmoothedAnswer, VisitorChoices
+from realtime_lrp.commands.kiosk.visitor import PRIVACY_S, VisitorChoices
 from realtime_lrp.view import exhibit as exhibit_module
 from realtime_lrp.view.exhibit import (
     ACCENT,
     BACKGROUND,
     EDGE,
+    Bar,
     Page,
     PageArtist,
     ScreenLayout,
@@ -24,7 +26,7 @@ from realtime_lrp.view.exhibit import (
     visible_part,
 )
 from realtime_lrp.view.scene import ExplainedPicture, Look, Panel
-from realtime_lrp.view.text import text_width, wrapped
+from realtime_lrp.view.text import WHITE, text_width, wrapped
 from realtime_lrp.view.window.window import Mouse
 
 LANGUAGES = ("en", "de", "fr", "es", "zh")
@@ -38,15 +40,25 @@ def exhibit():
     return PageBuilder(load_captions(LANGUAGES, None), True, "fire", False)
 
 
+def answer(name, share):
+    """The class 0, sure from 0.5 on."""
+    return Answer(0, name, share, share >= 0.5)
+
+
+def texts_of(page):
+    """The texts above the buttons."""
+    return [one.text for one in page.top if isinstance(one, TextBlock)]
+
+
 def pages_of(exhibit):
     """All pages in all languages, with the longest of their texts."""
     for signed, drawing in ((False, True), (True, False)):
         one = PageBuilder(exhibit.captions, drawing, "fire", signed)
         for language in range(len(LANGUAGES)):
             yield from (one.attract(language, 6.0 * n) for n in range(5))
-            yield from (one.active(language, "lightning", 0.5, 12.0 * n) for n in range(5))
-            yield one.active(language, "", 0.0, 0.0)
-            yield one.active(language, "american staffordshire terrier, pit bull", 1.0, 0.0)
+            yield from (one.active(language, answer("lightning", 0.5), 12.0 * n) for n in range(6))
+            yield one.active(language, None, 0.0)
+            yield one.active(language, answer("american staffordshire terrier, pit bull", 0.3), 0.0)
             yield one.idle(language, 600.0, 600.0)
 
 
@@ -96,27 +108,58 @@ def test_buttons_are_large_and_apart(exhibit):
 
 def test_the_answer_is_large_and_translated(exhibit):
     """The capital letters of the German name are at least 1/25 of the height."""
-    canvas, _ = drawn(exhibit.active(1, "heart", 0.9, 0.0))
+    canvas, _ = drawn(exhibit.active(1, answer("heart", 0.9), 0.0))
     rows = (canvas == ACCENT).all(-1).any(axis=1).nonzero()[0]
     first = rows[: np.flatnonzero(np.diff(rows) > 1)[0] + 1]
     assert len(first) > 720 / 25
-    top = exhibit.active(1, "heart", 0.9, 0.0).top
+    top = exhibit.active(1, answer("heart", 0.9), 0.0).top
     assert top[1].text == "Herz"
 
 
 def test_without_an_answer_there_is_nothing_about_colours(exhibit):
     """No map is drawn then either; what to try comes first."""
     words = exhibit.captions[0]
-    told = [one.text for one in exhibit.active(0, "", 0.0, 0.0).top if isinstance(one, TextBlock)]
-    assert told == [words.answer, words.nothing, words.try_, words.try_drawing[0]]
-    assert words.colours in [
-        one.text for one in exhibit.active(0, "heart", 0.9, 0.0).top if isinstance(one, TextBlock)
+    assert texts_of(exhibit.active(0, None, 0.0)) == [
+        words.answer,
+        words.nothing,
+        words.try_,
+        words.try_drawing[0],
     ]
+    assert words.colours in texts_of(exhibit.active(0, answer("heart", 0.9), 0.0))
+
+
+def test_an_unsure_answer_says_perhaps(exhibit):
+    """In the visitor's language, in white, with its bar and what the colours mean."""
+    for language, perhaps in enumerate(("Perhaps:", "Vielleicht:", "Peut-être\xa0:", "Quizás:")):
+        page = exhibit.active(language, answer("heart", 0.2), 0.0)
+        top = page.top
+        assert (top[0].text, top[1].colour, top[2]) == (perhaps, WHITE, Bar(0.2, WHITE))
+        assert exhibit.captions[language].colours in texts_of(page)
+    assert exhibit.active(0, answer("heart", 0.9), 0.0).top[0].text == "I see:"
+
+
+def test_covering_a_part_is_proposed_only_with_an_answer(exhibit):
+    """Hints take turns every 12 seconds; without an answer the next one comes instead."""
+    for drawing in (True, False):
+        pages = PageBuilder(exhibit.captions, drawing, "fire", False)
+        for language in range(len(LANGUAGES)):
+            words = exhibit.captions[language]
+            always = words.try_drawing if drawing else words.try_objects
+            (cover,) = words.try_answer_drawing if drawing else words.try_answer_objects
+
+            for given, expected in (
+                (answer("cup", 0.9), [always[0], cover, *always[1:]]),
+                (answer("cup", 0.2), [always[0], cover, *always[1:]]),
+                (None, [always[0], always[1], *always[1:]]),
+            ):
+                turns = range(len(expected))
+                made = [pages.active(language, given, 12.0 * turn) for turn in turns]
+                assert [page.top[-1].text for page in made] == expected
 
 
 def test_a_bar_shows_the_share(exhibit):
     """90 % of the page's width between its margins."""
-    canvas, _ = drawn(exhibit.active(0, "heart", 0.9, 0.0))
+    canvas, _ = drawn(exhibit.active(0, answer("heart", 0.9), 0.0))
     lengths = (canvas == ACCENT).all(-1).sum(axis=1)
     margin = (460 - lengths.max() / 0.9) / 2
     assert 20 < margin < 40
@@ -271,52 +314,111 @@ def test_the_privacy_card_comes_and_goes():
     assert not visitor.privacy(21.0)
 
 
-def map_of(time_s, **scores):
+def map_of(time_s, target="top1", **scores):
     """A map with these scores."""
     labels = list(scores)
     return SimpleNamespace(
         result=SimpleNamespace(scores=np.array(list(scores.values()), np.float32)),
         frame=SimpleNamespace(time=time_s),
+        request=SimpleNamespace(target=target),
         engine=SimpleNamespace(
             label=lambda index: labels[index], network=SimpleNamespace(labels=labels)
         ),
     )
 
 
-def test_the_answer_does_not_flicker():
+def told(smoothed):
+    """Name and sureness of the present answer, or None."""
+    return smoothed.answer and (smoothed.answer.name, smoothed.answer.sure)
+
+
+def test_a_sure_answer_comes_quickly_and_does_not_flicker():
     """A single deviating map changes nothing; a lasting change is shown within half a second."""
-    answer = SmoothedAnswer()
+    smoothed = SmoothedAnswer(0.5, None)
     for k in range(30):
         one_off = k == 15
-        answer.update(map_of(k / 30, heart=0.1 if one_off else 0.9, star=0.9 if one_off else 0.1))
-        assert answer.name == "heart"
+        smoothed.update(map_of(k / 30, heart=0.1 if one_off else 0.9, star=0.9 if one_off else 0.1))
+        assert told(smoothed) == ("heart", True)
     for k in range(30, 45):
-        answer.update(map_of(k / 30, heart=0.1, star=0.9))
-    assert answer.name == "star" and 0.5 < answer.share < 0.9
+        smoothed.update(map_of(k / 30, heart=0.1, star=0.9))
+    assert told(smoothed) == ("star", True) and 0.5 < smoothed.answer.share < 0.9
 
 
-def test_nothing_is_no_answer():
-    """Neither is an improbable class, nor what was seen before."""
-    answer = SmoothedAnswer()
-    answer.update(map_of(0.0, heart=0.2, nothing=0.8))
-    assert (answer.name, answer.share) == ("", 0.0)
-    answer.update(None)
-    answer.update(map_of(0.5, heart=0.49, star=0.26, nothing=0.25))
-    assert answer.name == ""
-    answer.update(None)
-    answer.update(map_of(0.6, heart=0.51, star=0.24, nothing=0.25))
-    assert answer.name == "heart"
-    answer.update(None)
-    answer.update(map_of(1.0, cup=0.12, bottle=0.10))
-    assert answer.name == ""
-    last = map_of(9.0, cup=0.6, bottle=0.10)
-    answer.update(last)
-    assert answer.name == "cup" and answer.belongs_to(last)
-    assert not answer.belongs_to(map_of(9.1, cup=0.1, bottle=0.7)), (
-        "the map explains something else"
-    )
-    answer.update(None)
-    assert answer.name == "" and not answer.belongs_to(last)
+def test_there_are_sure_answers_unsure_ones_and_none():
+    """By the thresholds; a network that has a class `nothing` is sure or silent, unless set."""
+    for perhaps, scores, expected in (
+        (None, {"cup": 0.5, "bottle": 0.2}, ("cup", True)),
+        (None, {"cup": 0.49, "bottle": 0.2}, ("cup", False)),
+        (None, {"cup": 0.1, "bottle": 0.05}, ("cup", False)),
+        (None, {"cup": 0.099, "bottle": 0.05}, None),
+        (0.02, {"cup": 0.03, "bottle": 0.01}, ("cup", False)),
+        (1.0, {"cup": 0.49, "bottle": 0.01}, None),
+        (None, {"heart": 0.51, "nothing": 0.49}, ("heart", True)),
+        (None, {"heart": 0.49, "star": 0.26, "nothing": 0.25}, None),
+        (0.3, {"heart": 0.49, "star": 0.26, "nothing": 0.25}, ("heart", False)),
+        (0.3, {"heart": 0.2, "nothing": 0.8}, None),
+        (0.3, {"heart": 0.4, "nothing": 0.45}, None),
+    ):
+        smoothed = SmoothedAnswer(0.5, perhaps)
+        smoothed.update(map_of(0.0, **scores))
+        assert told(smoothed) == expected, scores
+
+
+def test_an_answer_is_forgotten_with_its_maps():
+    """Without a map there is no answer, and the next one begins anew."""
+    smoothed = SmoothedAnswer(0.5, None)
+    smoothed.update(map_of(0.0, cup=0.9, bottle=0.1))
+    smoothed.update(None)
+    assert smoothed.answer is None
+    smoothed.update(map_of(0.1, cup=0.02, bottle=0.01))
+    assert smoothed.answer is None
+
+
+def test_unsure_answers_do_not_flicker(rng):
+    """Two classes that are as probable, and change places all the time: one answer in a minute."""
+    smoothed, names, best = SmoothedAnswer(0.5, None), [], []
+    for k in range(1800):
+        cup, bottle = rng.normal(0.14, 0.03, 2).clip(0, 1)
+        smoothed.update(map_of(k / 30, cup=cup, bottle=bottle, hat=0.01))
+        names.append(told(smoothed))
+        best.append(cup > bottle)
+    assert np.count_nonzero(np.diff(best)) > 500
+    assert len(set(names)) == 1 and names[0][1] is False
+
+
+def test_unsure_answers_follow_a_change_within_two_seconds():
+    """Also to nothing at all, with the threshold for staying below that for coming."""
+    smoothed = SmoothedAnswer(0.5, 0.1)
+    times = iter(np.arange(0.0, 60.0, 1 / 15))
+
+    def seconds_until(expected, **scores):
+        begin = now = next(times)
+        while told(smoothed) != expected:
+            smoothed.update(map_of(now, **scores))
+            now = next(times)
+        return now - begin
+
+    assert seconds_until(("cup", False), cup=0.2, bottle=0.01) < 0.1
+    assert 0.3 < seconds_until(("bottle", False), cup=0.01, bottle=0.2) < 2.0
+    assert 0.3 < seconds_until(None, cup=0.01, bottle=0.01) < 2.0
+    assert seconds_until(("cup", False), cup=0.2, bottle=0.01) < 1.0
+    for _ in range(60):
+        smoothed.update(map_of(next(times), cup=0.1 * KEEP + 0.001, bottle=0.01))
+    assert told(smoothed) == ("cup", False)
+    assert seconds_until(None, cup=0.1 * KEEP - 0.001, bottle=0.01) < 10.0
+
+
+def test_only_a_map_that_explains_the_answer_belongs_to_it():
+    """The best class of its picture, or the class that was asked for; any of a fixed target."""
+    smoothed = SmoothedAnswer(0.5, None)
+    last = map_of(9.0, cup=0.6, bottle=0.1)
+    assert not smoothed.belongs_to(last) and not smoothed.belongs_to(None)
+    smoothed.update(last)
+    assert smoothed.belongs_to(last)
+    assert not smoothed.belongs_to(map_of(9.1, cup=0.1, bottle=0.7))
+    assert smoothed.belongs_to(map_of(9.1, 0, cup=0.1, bottle=0.7))
+    assert not smoothed.belongs_to(map_of(9.1, 1, cup=0.6, bottle=0.1))
+    assert smoothed.belongs_to(map_of(9.1, "all", cup=0.1, bottle=0.7))
 
 
 def test_a_page_that_did_not_change_is_not_drawn_again(exhibit):

@@ -298,6 +298,20 @@ class Kiosk(_Section):
         le=600,
         description="1 to 600 seconds to answer that question before the exhibit starts over",
     )
+    sure: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description='0 to 1: least probability of a sure answer, "I see: cup"',
+    )
+    perhaps: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="0 to 1: least probability, averaged over a second, of an unsure answer, "
+        '"Perhaps: cup"; below it "Nothing that I know"; null: 0.1, but no unsure answers of a '
+        "network that has a class nothing (shapes)",
+    )
     hours: Hours = Field(
         default={},
         description='opening hours, such as {tue-fri: "09:00-12:00, 13:00-17:30", sat: '

@@ -138,6 +138,7 @@ class _CaptionFile(_Section):
     attract_drawing: Texts
     attract_objects: Texts
     answer: Text
+    perhaps: Text
     nothing: Text
     colours: Text
     colours_signed: Text
@@ -146,7 +147,9 @@ class _CaptionFile(_Section):
     against: Text
     try_: Text = Field(alias="try")
     try_drawing: Texts
+    try_answer_drawing: Texts
     try_objects: Texts
+    try_answer_objects: Texts
     still_there: Text
     wave: TextWithSeconds
     cards: Cards

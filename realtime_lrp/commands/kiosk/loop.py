@@ -12,6 +12,7 @@ from datetime import datetime
 
 import numpy as np
 
+from realtime_lrp.commands.kiosk.answer import SmoothedAnswer, knows_nothing
 from realtime_lrp.commands.kiosk.captions import Captions
 from realtime_lrp.commands.kiosk.lock import ExitLock
 from realtime_lrp.commands.kiosk.null_window import NullWindow
@@ -23,7 +24,7 @@ from realtime_lrp.commands.kiosk.source_part import SourcePart
 from realtime_lrp.commands.kiosk.sources import ClipSource, camera_opener, checked_and_mirrored
 from realtime_lrp.commands.kiosk.states import Observation, State, StateMachine
 from realtime_lrp.commands.kiosk.temperature import TemperatureWatch
-from realtime_lrp.commands.kiosk.visitor import SmoothedAnswer, VisitorChoices, knows_nothing
+from realtime_lrp.commands.kiosk.visitor import VisitorChoices
 from realtime_lrp.config import Config
 from realtime_lrp.config.hours import parse_hours
 from realtime_lrp.realtime.capture import OpenSource
@@ -94,7 +95,8 @@ class Kiosk:
         self._machine = StateMachine(kiosk.idle_seconds, kiosk.countdown_seconds, now)
         self._visitor = VisitorChoices(len(captions), kiosk.language_seconds, now)
         self._lock = ExitLock(kiosk.exit_key, kiosk.exit_corner, kiosk.pin)
-        self._presence, self._answer = Presence(), SmoothedAnswer()
+        self._presence = Presence()
+        self._answer = SmoothedAnswer(kiosk.sure, kiosk.perhaps)
         self._processor = TemperatureWatch(kiosk.hot)
         self.budget = RestartBudget()
         self.camera = SourcePart(
@@ -156,7 +158,7 @@ class Kiosk:
     @property
     def answer(self) -> str:
         """The class that the network sees, "" for none."""
-        return self._answer.name
+        return self._answer.answer.name if self._answer.answer else ""
 
     @property
     def opens(self) -> datetime | None:
@@ -244,7 +246,8 @@ class Kiosk:
         engine = self.network.engine
         if engine is None or not knows_nothing(engine):
             return False
-        symbol_seen = bool(self._answer.name) and self._shown_source == "camera"
+        answer = self._answer.answer
+        symbol_seen = answer is not None and answer.sure and self._shown_source == "camera"
         return symbol_seen and now - self._moved_at < SYMBOL_S
 
     def _enter_state(self, old_state: State, old_card: str, now: float) -> None:
@@ -290,6 +293,7 @@ class Kiosk:
     def _draw(self, now: float) -> None:
         explained = self._newest_map()
         self._answer.update(explained)
+        self._explain_answer()
         content = None if self.state == State.CLOSED else self._content(explained, now)
         language = 0 if self._lock.asking else self._visitor.language(now)
         size = canvas_size(self._window.size)
@@ -299,6 +303,16 @@ class Kiosk:
         self._window.tend()
         self._drawn_at = now
         self._stats.frames_shown += 1
+
+    def _explain_answer(self) -> None:
+        """Asks for maps of the answer while it is unsure.
+
+        The best class of each picture, target top1, may then be another one; a sure answer is the
+        best class nearly always.
+        """
+        if self._config.lrp.target == "top1":
+            answer = self._answer.answer
+            self.network.explain(answer.index if answer and not answer.sure else "top1")
 
     def _newest_map(self) -> ExplainedFrame | None:
         """The newest map of the source that is shown."""
@@ -328,8 +342,7 @@ class Kiosk:
         if self.state == State.IDLE:
             return pages.idle(language, machine.countdown(now), machine.countdown_s)
         if self._shown_source == "camera":
-            answer = self._answer
-            return pages.active(language, answer.name, answer.share, now - machine.since)
+            return pages.active(language, self._answer.answer, now - machine.since)
         return pages.attract(language, now)
 
     def _count_ages(self, explained: ExplainedFrame | None) -> None:

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from realtime_lrp.commands.kiosk.answer import Answer
 from realtime_lrp.commands.kiosk.captions import Captions, with_seconds
 from realtime_lrp.view.exhibit import ACCENT, SOFT, Bar, Buttons, Element, Gap, Page, TextBlock
 from realtime_lrp.view.hud import Legend
+from realtime_lrp.view.text import WHITE
 
 CAPTION_S = 6.0
 """Seconds for which each caption is shown."""
@@ -42,34 +44,55 @@ class PageBuilder:
         top = TextBlock(headline, 2.0, ACCENT), Gap(0.8), TextBlock(caption, 1.3)
         return Page(top, self._footer(language))
 
-    def active(self, language: int, name: str, share: float, seconds: float) -> Page:
+    def active(self, language: int, answer: Answer | None, seconds: float) -> Page:
         """The page while a visitor is there.
 
         Args:
           language: index of the captions.
-          name: the network's answer, "" for none.
-          share: its probability.
+          answer: the network's answer, or None.
           seconds: time since the visitor came.
         """
         captions = self.captions[language]
-        top: list[Element] = [TextBlock(captions.answer, 0.9, SOFT)]
-        if name:
-            low = captions.against if self.signed else captions.little
-            top += [
-                TextBlock(captions.label(name), 2.4 if len(name) <= SHORT_NAME else 1.5, ACCENT),
-                Bar(round(share, 2)),
-                Gap(0.5),
-                TextBlock(captions.colours_signed if self.signed else captions.colours, 0.9),
-                Gap(0.3),
-                Legend(self.colormap, low, captions.much),
-                Gap(0.6),
-            ]
+        if answer:
+            top = self._answer_elements(captions, answer)
         else:
-            top += [TextBlock(captions.nothing, 1.5, one_line=True), Gap(2)]
-        hints = captions.try_drawing if self.drawing else captions.try_objects
-        hint = _in_turn(hints, seconds, HINT_S)
+            top = [
+                TextBlock(captions.answer, 0.9, SOFT),
+                TextBlock(captions.nothing, 1.5, one_line=True),
+                Gap(2),
+            ]
+        hint = self._hint(captions, answer is not None, seconds)
         top += [TextBlock(captions.try_, 0.9, SOFT), TextBlock(hint, 1.0)]
         return Page(tuple(top), self._footer(language))
+
+    def _answer_elements(self, captions: Captions, answer: Answer) -> list[Element]:
+        """The answer, and what the colours of its map mean."""
+        size = 2.4 if len(answer.name) <= SHORT_NAME else 1.5
+        colour = ACCENT if answer.sure else WHITE
+        return [
+            TextBlock(captions.answer if answer.sure else captions.perhaps, 0.9, SOFT),
+            TextBlock(captions.label(answer.name), size, colour),
+            Bar(round(answer.share, 2), colour),
+            Gap(0.5),
+            TextBlock(captions.colours_signed if self.signed else captions.colours, 0.9),
+            Gap(0.3),
+            Legend(
+                self.colormap, captions.against if self.signed else captions.little, captions.much
+            ),
+            Gap(0.6),
+        ]
+
+    def _hint(self, captions: Captions, answered: bool, seconds: float) -> str:
+        """What to try: hints in turn, those for an answer only while there is one.
+
+        Their order does not depend on the answer, so that a hint stays when the answer goes.
+        """
+        first, *others = captions.try_drawing if self.drawing else captions.try_objects
+        for_answer = captions.try_answer_drawing if self.drawing else captions.try_answer_objects
+        order = [(first, True), *((hint, answered) for hint in for_answer)]
+        order += [(hint, True) for hint in others]
+        begin = int(seconds / HINT_S) % len(order)
+        return next(hint for hint, fits in [*order[begin:], *order] if fits)
 
     def idle(self, language: int, remaining_s: float, total_s: float) -> Page:
         """The page that asks whether anybody is still there.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,6 +89,11 @@ class RelevancePart:
         self._frames.put(picture, captured)
         if self._waiting_since is None:
             self._waiting_since = now
+
+    def explain(self, target: str | int) -> None:
+        """Changes what the next maps explain; see `TargetResolver`."""
+        if target != self._thread.request.target:
+            self._thread.request = replace(self._thread.request, target=target)
 
     @property
     def submitted(self) -> int:

@@ -1,30 +1,12 @@
-"""What a visitor chose (language, privacy card), and the answer of the network that is shown."""
-
-from __future__ import annotations
+"""What a visitor chose: the language, the privacy card."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-import numpy as np
-
-from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.window.window import Mouse
 
-if TYPE_CHECKING:
-    from realtime_lrp.engine.engine import Engine
-
 PRIVACY_S = 20.0
 """Seconds for which the privacy card is shown."""
-
-AVERAGE_S = 0.2
-"""Seconds over which the network's scores are averaged, so that the answer does not flicker."""
-
-NOTHING = "nothing"
-"""The class that is not shown as an answer."""
-
-MIN_SHARE, MIN_SHARE_WITH_NOTHING = 0.15, 0.5
-"""Least probability of an answer; the second for networks that have a class `NOTHING`."""
 
 
 class VisitorChoices:
@@ -91,50 +73,3 @@ class VisitorChoices:
         began = mouse.button == "left" and not self._button_down
         self._button_down = mouse.button == "left"
         return (mouse.over(buttons) or "elsewhere") if began else ""
-
-
-class SmoothedAnswer:
-    """The network's answer, from scores averaged over the last maps.
-
-    Attributes:
-      name: the best class; "" if none is probable enough, or the best one is `NOTHING`.
-      share: its probability, 0 to 1.
-    """
-
-    def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forgets all maps; there is no answer until the next one."""
-        self.name, self.share = "", 0.0
-        self._scores: np.ndarray | None = None
-        self._last: ExplainedFrame | None = None
-
-    def belongs_to(self, explained: ExplainedFrame | None) -> bool:
-        """Whether a map explains this answer; maps of a moment ago may explain another one."""
-        if explained is None or not self.name:
-            return False
-        return explained.engine.label(int(np.argmax(explained.result.scores))) == self.name
-
-    def update(self, explained: ExplainedFrame | None) -> None:
-        """Takes in the newest map; None: there is none, and no answer."""
-        if explained is None:
-            self.reset()
-            return
-        if explained is self._last:
-            return
-        scores, average = explained.result.scores, self._scores
-        if self._last and average is not None and average.shape == scores.shape:
-            passed_s = explained.frame.time - self._last.frame.time
-            weight = np.exp(-max(0.0, passed_s) / AVERAGE_S)
-            scores = weight * average + (1 - weight) * scores
-        self._scores, self._last = scores, explained
-        best = int(np.argmax(scores))
-        name, share = explained.engine.label(best), float(scores[best])
-        least = MIN_SHARE_WITH_NOTHING if knows_nothing(explained.engine) else MIN_SHARE
-        self.name, self.share = (name, share) if name != NOTHING and share >= least else ("", 0.0)
-
-
-def knows_nothing(engine: Engine) -> bool:
-    """Whether the network has a class for pictures that show none of its other classes."""
-    return NOTHING in (engine.network.labels or ())

@@ -1,0 +1,141 @@
+"""The network's answer that is shown: how sure it is, and without flicker.
+
+Change the thresholds in the configuration, not here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from realtime_lrp.realtime.explaining import ExplainedFrame
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
+
+NOTHING = "nothing"
+"""The class that is never shown as an answer."""
+
+SURE_S, PERHAPS_S = 0.2, 1.0
+"""Seconds over which probabilities are averaged, for sure answers and for unsure ones.
+
+A sure answer has to come quickly. Probabilities near the threshold vary from frame to frame.
+"""
+
+PERHAPS = 0.1
+"""Least probability of an unsure answer, where the configuration sets none."""
+
+KEEP = 0.8
+"""An answer stays until its probability is below this share of its threshold."""
+
+LEAD = 1.5
+"""An unsure answer gives way to a class that is this many times as probable."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the network sees.
+
+    Attributes:
+      index: the class, from 0.
+      name: its label.
+      share: its average probability, 0 to 1.
+      sure: whether the network is sure of it.
+    """
+
+    index: int
+    name: str
+    share: float
+    sure: bool
+
+
+class SmoothedAnswer:
+    """The network's answer, from the probabilities of the last maps.
+
+    Args:
+      sure: least probability of a sure answer.
+      perhaps: least probability of an unsure answer; None: `PERHAPS`, and no unsure answers of a
+        network that has a class `NOTHING`.
+
+    Attributes:
+      answer: the present answer, or None.
+    """
+
+    def __init__(self, sure: float, perhaps: float | None):
+        self._sure, self._perhaps = sure, perhaps
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets all maps; there is no answer until the next one."""
+        self.answer: Answer | None = None
+        self._quick, self._slow = _RunningMean(SURE_S), _RunningMean(PERHAPS_S)
+        self._last: ExplainedFrame | None = None
+
+    def belongs_to(self, explained: ExplainedFrame | None) -> bool:
+        """Whether a map may be shown with this answer: it does not explain another class."""
+        if explained is None or self.answer is None:
+            return False
+        target = explained.request.target
+        explained_class = np.argmax(explained.result.scores) if target == "top1" else target
+        return isinstance(explained_class, str) or int(explained_class) == self.answer.index
+
+    def update(self, explained: ExplainedFrame | None) -> None:
+        """Takes in the newest map; None: there is none, and no answer."""
+        if explained is None:
+            self.reset()
+        elif explained is not self._last:
+            self._last = explained
+            scores, time_s = explained.result.scores, explained.frame.time
+            quick, slow = self._quick.add(scores, time_s), self._slow.add(scores, time_s)
+            engine = explained.engine
+            answer = self._sure_answer(quick, engine) or self._unsure_answer(slow, engine)
+            self.answer = answer if answer and answer.name != NOTHING else None
+
+    def _sure_answer(self, scores: np.ndarray, engine: Engine) -> Answer | None:
+        best, before = int(np.argmax(scores)), self.answer
+        kept = before is not None and before.sure and before.index == best
+        if scores[best] < self._sure * (KEEP if kept else 1):
+            return None
+        return Answer(best, engine.label(best), float(scores[best]), sure=True)
+
+    def _unsure_answer(self, scores: np.ndarray, engine: Engine) -> Answer | None:
+        if self._perhaps is None and knows_nothing(engine):
+            return None
+        best, before = int(np.argmax(scores)), self.answer
+        if before and scores[best] < LEAD * scores[before.index]:
+            best = before.index
+        least = PERHAPS if self._perhaps is None else self._perhaps
+        kept = before is not None and before.index == best
+        if scores[best] < least * (KEEP if kept else 1):
+            return None
+        return Answer(best, engine.label(best), float(scores[best]), sure=False)
+
+
+class _RunningMean:
+    """The mean of scores over time; older ones count less and less.
+
+    Args:
+      seconds: the time constant.
+    """
+
+    def __init__(self, seconds: float):
+        self._seconds = seconds
+        self._mean: np.ndarray | None = None
+        self._time_s = 0.0
+
+    def add(self, scores: np.ndarray, time_s: float) -> np.ndarray:
+        """The mean with new scores; of these alone if another network made those before."""
+        passed_s, self._time_s = max(0.0, time_s - self._time_s), time_s
+        if self._mean is None or self._mean.shape != scores.shape:
+            self._mean = scores
+        else:
+            weight = np.exp(-passed_s / self._seconds)
+            self._mean = weight * self._mean + (1 - weight) * scores
+        return self._mean
+
+
+def knows_nothing(engine: Engine) -> bool:
+    """Whether the network has a class for pictures that show none of its other classes."""
+    return NOTHING in (engine.network.labels or ())

@@ -25,6 +25,7 @@ from realtime_lrp.view.exhibit import (
     layout_of,
     visible_part,
 )
+from realtime_lrp.view.hud import Legend
 from realtime_lrp.view.scene import ExplainedPicture, Look, Panel
 from realtime_lrp.view.text import WHITE, text_width, wrapped
 from realtime_lrp.view.window.window import Mouse
@@ -136,6 +137,19 @@ def test_an_unsure_answer_says_perhaps(exhibit):
         assert (top[0].text, top[1].colour, top[2]) == (perhaps, WHITE, Bar(0.2, WHITE))
         assert exhibit.captions[language].colours in texts_of(page)
     assert exhibit.active(0, answer("heart", 0.9), 0.0).top[0].text == "I see:"
+
+
+def test_the_legend_names_both_ends_in_the_visitors_language(exhibit):
+    """Little and much, or against and for where maps have both signs."""
+    for signed, ends in (
+        (False, [("little", "much"), ("wenig", "viel"), ("peu", "beaucoup"), ("poco", "mucho")]),
+        (True, [("against", "for"), ("dagegen", "dafür"), ("contre", "pour")]),
+    ):
+        pages = PageBuilder(exhibit.captions, True, "icefire", signed)
+        for language, expected in enumerate(ends):
+            top = pages.active(language, answer("heart", 0.9), 0.0).top
+            (legend,) = [one for one in top if isinstance(one, Legend)]
+            assert (legend.low, legend.high) == expected
 
 
 def test_covering_a_part_is_proposed_only_with_an_answer(exhibit):

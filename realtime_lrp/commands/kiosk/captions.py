@@ -145,6 +145,7 @@ class _CaptionFile(_Section):
     little: Text
     much: Text
     against: Text
+    for_: Text = Field(alias="for")
     try_: Text = Field(alias="try")
     try_drawing: Texts
     try_answer_drawing: Texts
@@ -159,7 +160,7 @@ class _CaptionFile(_Section):
 
 
 class Captions(_CaptionFile):
-    """The captions of one language; the file's key `try` is `try_`.
+    """The captions of one language; the file's keys `try` and `for` are `try_` and `for_`.
 
     Attributes:
       code: the language, the name of its file.

@@ -69,6 +69,9 @@ class PageBuilder:
         """The answer, and what the colours of its map mean."""
         size = 2.4 if len(answer.name) <= SHORT_NAME else 1.5
         colour = ACCENT if answer.sure else WHITE
+        ends = (captions.little, captions.much)
+        if self.signed:
+            ends = (captions.against, captions.for_)
         return [
             TextBlock(captions.answer if answer.sure else captions.perhaps, 0.9, SOFT),
             TextBlock(captions.label(answer.name), size, colour),
@@ -76,9 +79,7 @@ class PageBuilder:
             Gap(0.5),
             TextBlock(captions.colours_signed if self.signed else captions.colours, 0.9),
             Gap(0.3),
-            Legend(
-                self.colormap, captions.against if self.signed else captions.little, captions.much
-            ),
+            Legend(self.colormap, *ends),
             Gap(0.6),
         ]
 

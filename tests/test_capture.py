@@ -29,7 +29,7 @@ from realtime_lrp.realtime.capture import (
 )
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.video.child_source import ChildSource
-from realtime_lrp.video.source import Source
+from realtime_lrp.video.source import Source, Timeline
 from realtime_lrp.video.sources import open_source
 
 
@@ -439,6 +439,9 @@ class Player(Source):
         self.pause = lambda paused: calls.append(("pause", paused))
         self.step = lambda: calls.append("step")
         self.skip = lambda files: calls.append(("skip", files))
+        self.seek = lambda position: calls.append(("seek", position))
+        self.loop = lambda on: calls.append(("loop", on))
+        self.timeline = Timeline(1.0, 8.0, "seconds")
 
     def read(self):
         self.clock.wait(self.stop, 0.1 if self.stop.is_set() else 30)
@@ -457,7 +460,10 @@ def test_controls_reach_the_present_source(clock):
         capture.pause(True)
         capture.step()
         capture.skip(-1)
-        assert calls == [("pause", True), "step", ("skip", -1)]
+        capture.seek(4.5)
+        capture.loop(False)
+        assert calls == [("pause", True), "step", ("skip", -1), ("seek", 4.5), ("loop", False)]
+        assert capture.timeline.length == 8.0
         clock.sleep(25)
         assert (capture.trouble, capture.frames.count) == ("", 1)
         capture.switch(world.open)
@@ -466,7 +472,7 @@ def test_controls_reach_the_present_source(clock):
         clock.sleep(1)
         assert (capture.described, capture.files) == ("camera", 0)
         capture.skip(1)
-        assert len(calls) == 3
+        assert len(calls) == 5 and capture.timeline is None
 
 
 def test_the_end_waits_for_the_device_to_be_closed(clock, monkeypatch):

@@ -25,8 +25,9 @@ from realtime_lrp.video import cameras, child_source, playback
 from realtime_lrp.video.cameras import Camera, CameraSettings
 from realtime_lrp.video.child_source import FROM_CHILD, ChildSource, Next, Sent, Shared
 from realtime_lrp.video.playback import Playback
+from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.screen import Screen
-from realtime_lrp.video.source import Source
+from realtime_lrp.video.source import Source, Timeline
 from realtime_lrp.video.sources import open_source, synthetic
 from realtime_lrp.video.synthetic import Synthetic
 
@@ -452,6 +453,111 @@ def test_a_single_file_is_skipped_to_its_start(two_films, stop):
         assert np.array_equal(source.read(), a[0])
 
 
+@pytest.mark.parametrize("name", ["a.mp4", "a.mkv", "a.ts"])
+def test_a_seek_gives_the_frame_that_is_shown_then(name, tmp_path, stop):
+    """At a frame's own time, between two frames, at the start and beyond the end."""
+    path = media.write_video(tmp_path / name, media.numbered(40), fps=20)
+    times = [float(frame.pts * reader.time_base) for reader, frame in read_with(path)]
+    frames = [frame.picture for _, frame in read_with(path)]
+    with Playback([path], stop) as source:
+        source.pause(True)
+        source.read()
+        for sought, number in ((1.0, 20), (0.98, 19), (1.93, 38), (0.26, 5), (0.0, 0), (99.0, 39)):
+            source.seek(sought)
+            assert np.array_equal(source.read(), frames[number]), sought
+            assert source.timeline.position == pytest.approx(times[number] - times[0], abs=1e-3)
+            assert source.timeline.length == pytest.approx(2.0, abs=0.11)
+        reading, came = waits(source)
+        assert reading.is_alive(), "paused"
+        source.seek(0.5)
+        reading.join(5)
+        assert np.array_equal(came[0], frames[10])
+
+
+def read_with(path):
+    """The reader of a recording with each of its frames."""
+    with VideoReader(path) as reader:
+        yield from ((reader, frame) for frame in reader)
+
+
+def test_a_seek_passes_the_key_frames_of_a_varying_rate(tmp_path, stop):
+    """0.1, 0.4 and 0.2 s; each key frame of its own, as in a film for cutting."""
+    pts = [0, 9000, 45000, 63000]
+    path = media.write_video(tmp_path / "v.mp4", media.numbered(4), pts=pts, g="1")
+    frames = [frame.picture for _, frame in read_with(path)]
+    with Playback([path], stop) as source:
+        source.pause(True)
+        source.read()
+        for sought, number in ((0.45, 1), (0.5, 2), (0.69, 2), (0.7, 3), (0.05, 0)):
+            source.seek(sought)
+            assert np.array_equal(source.read(), frames[number]), sought
+
+
+def test_of_many_seeks_each_shows_a_frame_or_gives_way_to_the_newest(two_films, stop):
+    """While a bar is dragged; the newest one counts, and playing goes on from there."""
+    paths, a, _ = two_films
+    with Playback(paths[:1], stop) as source:
+        source.read()
+        for position in (0.0, 0.1, 0.05, 0.11):
+            source.seek(position)
+        assert np.array_equal(source.read(), a[2])
+        assert np.array_equal(source.read(), a[3])
+
+
+def test_a_long_seek_is_left_for_a_newer_one(tmp_path, stop, monkeypatch):
+    """Files without an index are read from the start, which can take minutes."""
+    monkeypatch.setattr(playback, "SEEK_S", 0.0)
+    path = media.write_video(tmp_path / "a.mp4", media.numbered(40), fps=20)
+    with Playback([path], stop) as source:
+        first, signs = source.read(), []
+        source.on_wait = lambda: (signs.append(1), len(signs) == 5 and source.seek(0.0))
+        source.seek(1.9)
+        assert np.array_equal(source.read(), first)
+        assert len(signs) < 20, "what is skipped is a sign of life"
+
+
+def test_without_the_loop_the_last_frame_stays_until_something_is_asked_for(two_films, stop):
+    """A seek, another file, or the loop again."""
+    paths, a, b = two_films
+    with Playback(paths, stop) as source:
+        assert np.array_equal(source.read(), a[0])
+        assert source.timeline.loops
+        source.loop(False)
+        films = [source.read() for _ in range(6)]
+        assert np.array_equal(films[-1], b[-1]) and not source.timeline.loops
+        for ask, expected in (
+            (lambda: source.seek(0.1), b[2]),
+            (lambda: source.skip(-1), a[0]),
+            (lambda: source.loop(True), a[0]),
+        ):
+            reading, came = waits(source)
+            assert reading.is_alive()
+            ask()
+            reading.join(5)
+            assert np.array_equal(came[0], expected)
+            rest = 3 + 3 if expected is a[0] else 0
+            for _ in range(rest):
+                source.read()
+
+
+def test_pictures_are_sought_by_their_number(tmp_path, stop):
+    """The timeline counts files; a single picture has none."""
+    colours = [(255, 0, 0), (0, 255, 0), (0, 0, 255)]
+    for name, colour in zip("abc", colours, strict=True):
+        media.write_picture(tmp_path / f"{name}.png", media.plain(colour))
+    files = sorted(tmp_path.iterdir())
+    with Playback(files, stop) as source:
+        source.read()
+        assert source.timeline == Timeline(0, 3, "files", True)
+        for sought, number in ((2.0, 2), (1.7, 1), (9.0, 2)):
+            source.seek(sought)
+            assert tuple(source.read()[0, 0]) == colours[number]
+            assert source.timeline.position == number
+    with Playback(files[:1], stop) as source:
+        source.read()
+        assert source.timeline is None
+
+
 def test_a_picture_is_skipped_at_once(tmp_path, stop, monkeypatch):
     """It would stand longer, and the next one stands no longer for it."""
     monkeypatch.setattr(playback, "PICTURE_S", 0.8)
@@ -600,10 +706,12 @@ def test_pictures_of_a_child_are_not_overwritten(shared, stop, children, monkeyp
         (Shared((1 << 20, 1 << 20, 3)), "invalid picture"),
         (Sent(np.zeros((4, 4), np.uint8)), "invalid picture"),
         (Sent(np.zeros((4, 4, 3), np.float32)), "invalid picture"),
+        (Shared((4, 4, 3), Timeline(float("nan"), 1.0, "seconds")), "invalid message"),
+        (Sent(np.zeros((4, 4, 3), np.uint8), Timeline(0.0, -1.0, "seconds")), "invalid message"),
         (Failed("SystemExit", "a bad word"), "failed .a bad word"),
         (Next(), "ended .it sent an invalid message"),
     ],
-    ids=["too large", "flat", "floats", "no error of ours", "no message"],
+    ids=["too large", "flat", "floats", "no time", "no length", "no error of ours", "no message"],
 )
 def test_a_child_that_was_taken_over_can_do_no_more_than_fail(sent, told, stop, monkeypatch):
     """What it sends is refused in words, and nothing of it runs."""
@@ -632,9 +740,15 @@ def test_a_recording_in_a_child_is_controlled(two_films, stop):
         source.skip(1)
         assert np.array_equal(source.read(), b[0])
         assert source.described == "b.mp4 (2 of 2)"
+        source.seek(0.11)
+        assert np.array_equal(source.read(), b[2])
+        assert source.timeline == Timeline(0.1, 0.15, "seconds", True)
+        source.loop(False)
+        assert not source.timeline.loops
+        source.seek(0.05)
         source.pause(False)
         assert np.array_equal(source.read(), b[1])
-    source.pause(True), source.step(), source.skip(1)  # of no use, and no error
+    source.pause(True), source.step(), source.skip(1), source.seek(1.0)  # of no use, and no error
 
 
 def test_a_child_ends_with_its_parent(tmp_path, stop, children):
@@ -661,6 +775,6 @@ def test_pictures_of_a_varying_rate_are_shown_as_long_as_they_last(tmp_path):
     """0.1, 0.4 and 0.2 s; the last one for an average frame."""
     pts = [0, 9000, 45000, 63000]
     path = media.write_video(tmp_path / "v.mp4", media.numbered(4), pts=pts)
-    lasting = [seconds for _, seconds in playback._timed(path)]
+    lasting = [seconds for _, seconds, _ in playback._timed(path)]
     assert lasting[:3] == pytest.approx([0.1, 0.4, 0.2], abs=1e-3)
     assert 0.05 < lasting[3] < 0.5

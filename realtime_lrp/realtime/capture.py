@@ -18,7 +18,7 @@ import numpy as np
 
 from realtime_lrp.errors import UnavailableError, first_line, masked
 from realtime_lrp.realtime.latest import Slot
-from realtime_lrp.video.source import Source
+from realtime_lrp.video.source import Source, Timeline
 
 PAUSES_S = (0.5, 1.0, 2.0, 3.0)
 """Pauses before the first, second, ... attempt to open a lost source, in seconds."""
@@ -173,6 +173,11 @@ class Capture:
         """How many files the present source goes through; 0 for any other source."""
         return self._source().files
 
+    @property
+    def timeline(self) -> Timeline | None:
+        """Where the present source stands, see `Source`."""
+        return self._source().timeline
+
     def pause(self, paused: bool) -> None:
         """Pauses a recording, or lets it go on."""
         self._source().pause(paused)
@@ -184,6 +189,14 @@ class Capture:
     def skip(self, files: int) -> None:
         """Skips this many files; backwards if negative."""
         self._source().skip(files)
+
+    def seek(self, position: float) -> None:
+        """Goes on from a position of the `timeline`."""
+        self._source().seek(position)
+
+    def loop(self, on: bool) -> None:
+        """Whether files begin again at their end."""
+        self._source().loop(on)
 
     def _source(self) -> Source:
         reader = self._reader

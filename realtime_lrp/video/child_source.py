@@ -22,7 +22,7 @@ from realtime_lrp.system.child import Child
 from realtime_lrp.system.child_command import module_command
 from realtime_lrp.system.shared import SharedPicture
 from realtime_lrp.video.reader import MOST_PIXELS
-from realtime_lrp.video.source import Source
+from realtime_lrp.video.source import Source, Timeline
 
 MOST_LOG_LINES = 1000
 """Maximum number of log lines from one child; a hostile one must not fill the disk."""
@@ -81,6 +81,18 @@ class Skip(msgspec.Struct, frozen=True, tag=True):
 Side = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 
 
+class Seek(msgspec.Struct, frozen=True, tag=True):
+    """`Source.seek`."""
+
+    position: float
+
+
+class Loop(msgspec.Struct, frozen=True, tag=True):
+    """`Source.loop`."""
+
+    on: bool
+
+
 class Facts(msgspec.Struct, frozen=True, tag=True):
     """The attributes of the source, see `Source`; sent first, and again when one changes."""
 
@@ -94,12 +106,14 @@ class Shared(msgspec.Struct, frozen=True, tag=True):
     """A picture of this shape lies in the shared memory."""
 
     shape: tuple[Side, Side, Literal[3]]
+    timeline: Timeline | None = None
 
 
 class Sent(msgspec.Struct, frozen=True, tag=True):
     """A picture, uint8 [H, W, 3] RGB."""
 
     picture: np.ndarray
+    timeline: Timeline | None = None
 
 
 class Ended(msgspec.Struct, frozen=True, tag=True):
@@ -117,7 +131,7 @@ class Logged(msgspec.Struct, frozen=True, tag=True):
     text: str
 
 
-TO_CHILD = Open | Next | Pause | Step | Skip
+TO_CHILD = Open | Next | Pause | Step | Skip | Seek | Loop
 FROM_CHILD = Facts | Shared | Sent | Ended | Alive | Logged | Failed
 
 
@@ -174,7 +188,7 @@ class ChildSource(Source):
             if isinstance(message, Ended) or self.stop.is_set():
                 return None
             if not isinstance(message, Facts):
-                picture = self._picture(message)
+                picture, self.timeline = self._picture(message), message.timeline
                 self._has_pictures = True
                 return picture
             self._take_facts(message)
@@ -194,6 +208,14 @@ class ChildSource(Source):
 
     def skip(self, files: int) -> None:
         self._send(Skip(files))
+
+    def seek(self, position: float) -> None:
+        self._send(Seek(position))
+
+    def loop(self, on: bool) -> None:
+        if self.timeline:  # at once, though no picture may come for a while
+            self.timeline = msgspec.structs.replace(self.timeline, loops=on)
+        self._send(Loop(on))
 
     def _send(self, message: msgspec.Struct) -> None:
         with suppress(OSError, ValueError):  # the child has ended; `_receive` reports it

@@ -1,18 +1,19 @@
-"""Recordings and pictures as a live source that can be paused, stepped and skipped."""
+"""Recordings and pictures as a live source that can be paused, stepped, skipped and sought."""
 
 import logging
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, Error
 from realtime_lrp.video.files import PICTURES
 from realtime_lrp.video.pictures import read_picture
-from realtime_lrp.video.reader import VideoReader
-from realtime_lrp.video.source import Source
+from realtime_lrp.video.reader import Span, TimedFrame, VideoReader
+from realtime_lrp.video.source import MOST_SECONDS, Source, Timeline
 
 PICTURE_S = 3.0
 """How long a picture is shown."""
@@ -20,6 +21,8 @@ BEHIND_S = 1.0
 """If playback is later than this, it does not catch up."""
 POLL_S = 0.05
 """How often a wait checks whether it has to stop."""
+SEEK_S = 0.5
+"""A seek that takes longer than this is left for a newer one."""
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +42,9 @@ class Playback(Source):
         self._due: float | None = None  # when the present frame ends
         self._changed = threading.Condition()
         self._paused, self._steps, self._skipped = False, 0, 0
+        self._sought: float | None = None
+        self._loops = True
+        self._began = 0.0  # when the present file was opened
 
     def read(self) -> np.ndarray | None:
         return next(self._frames, None)
@@ -61,30 +67,60 @@ class Playback(Source):
             self._skipped += files
             self._changed.notify()
 
+    def seek(self, position: float) -> None:
+        with self._changed:
+            self._sought = max(0.0, position)
+            self._changed.notify()
+
+    def loop(self, on: bool) -> None:
+        with self._changed:
+            self._loops = on
+            self._changed.notify()
+
     def _played(self, files: Sequence[Path]) -> Generator[np.ndarray, None, None]:
-        playable, index, by = list(files), 0, 1
+        playable, index, by, start = list(files), 0, 1, 0.0
         while playable and not self.stop.is_set():
             index %= len(playable)
             file = playable[index]
-            position = f" ({index + 1} of {len(playable)})" if len(playable) > 1 else ""
-            self.described = file.name + position
+            self.described = file.name
+            if len(playable) > 1:
+                self.described += f" ({index + 1} of {len(playable)})"
+            self._began = time.monotonic()
             try:
-                for picture, duration_s in _timed(file):
+                for picture, duration_s, timeline in _timed(file, start, self._while_seeking):
+                    self.timeline = self._complete(timeline, index, len(playable))
                     yield picture
                     if not self._shown_for(duration_s):
                         break
+            except _SeekLeft:
+                pass
             except Error as error:
                 if len(files) == 1:
                     raise
                 log.warning("%s", error)
                 playable.remove(file)
-                self.files = len(playable)
+                self.files, start = len(playable), 0.0
                 index -= by < 0  # the next file has taken its index
                 continue
-            by = self._files_further()
-            index += by
+            before = index
+            index, start = self._next(index, len(playable))
+            by = index - before
         if not playable:
             raise DamagedInputError(f"None of the {len(files)} files can be played.")
+
+    def _complete(self, timeline: Timeline | None, index: int, files: int) -> Timeline | None:
+        """The timeline with what `_timed` does not know; None if there is nothing to seek in."""
+        if timeline is None:
+            return Timeline(index, files, "files", self._loops) if files > 1 else None
+        if not 0 < timeline.length <= MOST_SECONDS:
+            return None
+        position = min(max(0.0, timeline.position), timeline.length)
+        return msgspec.structs.replace(timeline, position=position, loops=self._loops)
+
+    @property
+    def _jumps(self) -> bool:
+        """Whether the file is to be left at once."""
+        return bool(self._skipped) or self._sought is not None
 
     def _shown_for(self, duration_s: float) -> bool:
         """Waits until the next frame is due; False if the file is to be left at once."""
@@ -92,7 +128,7 @@ class Playback(Source):
             now = time.monotonic()
             due = now if self._due is None or now - self._due > BEHIND_S else self._due
             self._due = due + duration_s
-            while not (self.stop.is_set() or self._skipped):
+            while not (self.stop.is_set() or self._jumps):
                 self.on_wait()
                 if self._paused:
                     self._due = None
@@ -106,24 +142,62 @@ class Playback(Source):
                     self._changed.wait(min(wait_s, POLL_S))
         return False
 
-    def _files_further(self) -> int:
+    def _while_seeking(self) -> None:
+        """Called for each frame before the one that is sought."""
+        self.on_wait()
+        long = time.monotonic() - self._began > SEEK_S
+        if self.stop.is_set() or self._skipped or (long and self._sought is not None):
+            raise _SeekLeft
+
+    def _next(self, index: int, files: int) -> tuple[int, float]:
+        """The index of the file to open next, and the seconds at which it begins.
+
+        Waits at the end of the last file if that is not to begin again.
+        """
         with self._changed:
-            by, self._skipped = self._skipped, 0
-            if by:
-                self._due, self._steps = None, 0
-        return by or 1
+            while not (self.stop.is_set() or self._jumps or self._loops or index < files - 1):
+                self.on_wait()
+                self._changed.wait(POLL_S)
+            skipped, sought = self._skipped, self._sought
+            if self._jumps:
+                self._skipped, self._sought, self._steps, self._due = 0, None, 0, None
+        if skipped:
+            return index + skipped, 0.0
+        if sought is None:
+            return index + 1, 0.0
+        if self.timeline and self.timeline.unit == "files":
+            return min(int(sought), files - 1), 0.0
+        return index, sought
 
 
-def _timed(file: Path) -> Iterator[tuple[np.ndarray, float]]:
-    """Yields (picture, seconds until the next one); the last one has the average duration."""
+class _SeekLeft(Exception):
+    """There is a newer seek, or another file is to be played."""
+
+
+def _timed(
+    file: Path, start: float = 0.0, on_skip: Callable[[], None] = lambda: None
+) -> Iterator[tuple[np.ndarray, float, Timeline | None]]:
+    """Yields (picture, seconds until the next one, timeline); the last has the average duration.
+
+    Args:
+      file: a recording or a picture; the timeline of a picture is None.
+      start: where a recording begins, in seconds; with the frame that is shown there.
+      on_skip: called for each frame before it.
+    """
     if file.suffix.lower() in PICTURES:
-        yield read_picture(file), PICTURE_S
+        yield read_picture(file), PICTURE_S, None
         return
-    with VideoReader(file) as reader:
-        before = None
+    with VideoReader(file, Span(start, with_shown=True)) as reader:
+        reader.on_skip = on_skip
+        length, before = float(reader.length or 0), None
         for frame in reader:
             if before is not None:
-                yield before.picture, float((frame.pts - before.pts) * reader.time_base)
+                seconds = float((frame.pts - before.pts) * reader.time_base)
+                yield before.picture, seconds, _timeline(before, reader, length)
             before = frame
         if before is not None:
-            yield before.picture, float(1 / reader.fps)
+            yield before.picture, float(1 / reader.fps), _timeline(before, reader, length)
+
+
+def _timeline(frame: TimedFrame, reader: VideoReader, length: float) -> Timeline:
+    return Timeline(float(frame.pts * reader.time_base), length, "seconds")

@@ -20,9 +20,11 @@ from realtime_lrp.video.child_source import (
     Ended,
     Facts,
     Logged,
+    Loop,
     Next,
     Open,
     Pause,
+    Seek,
     Sent,
     Shared,
     Skip,
@@ -71,9 +73,9 @@ def _send_pictures(
         rgb = picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3
         if memory and rgb and memory.fits(picture.shape):
             memory.write(picture)
-            channel.send(Shared((picture.shape[0], picture.shape[1], 3)))
+            channel.send(Shared((picture.shape[0], picture.shape[1], 3), source.timeline))
         else:
-            channel.send(Sent(picture))
+            channel.send(Sent(picture, source.timeline))
     channel.send(Ended())
 
 
@@ -99,7 +101,7 @@ class _Requests:
     """Carries out what the parent asks for, in a thread of its own.
 
     Attributes:
-      source: the one to pause, step and skip, once it is open.
+      source: the one to control, once it is open.
     """
 
     def __init__(self, channel: Channel):
@@ -128,6 +130,10 @@ class _Requests:
             self.source.step()
         elif isinstance(message, Skip):
             self.source.skip(message.files)
+        elif isinstance(message, Seek):
+            self.source.seek(message.position)
+        elif isinstance(message, Loop):
+            self.source.loop(message.on)
 
 
 class _ToParent(logging.Handler):

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -66,10 +66,13 @@ class Span:
     Attributes:
       start: earlier frames are left out.
       end: this frame and later ones are left out; None is the end of the file.
+      with_shown: whether it begins with the frame that is shown at `start`, which is the last one
+        of the file where `start` lies behind its end. Times then count from the first frame.
     """
 
     start: float = 0.0
     end: float | None = None
+    with_shown: bool = False
 
 
 class VideoReader:
@@ -90,6 +93,7 @@ class VideoReader:
       metadata: title, creation time and the like.
       colour: the colour tags; known once the first frame was read.
       aspect: width of a pixel divided by its height, as shown; known once the first frame was read.
+      on_skip: is called for each decoded frame that lies before the span.
 
     Raises:
       MissingInputError: there is no such file.
@@ -113,6 +117,7 @@ class VideoReader:
         self.sound = list(self._container.streams.audio)
         self.metadata = dict(self._container.metadata)
         self.colour, self.aspect = Colour(), Fraction(1)
+        self.on_skip: Callable[[], None] = lambda: None
         self._span = span or Span()
         self._trimmed = span is not None
         whole = (self._container.duration or 0) / av.time_base
@@ -161,10 +166,11 @@ class VideoReader:
             zero = first * self.time_base
             start = zero + _exact(self._span.start)
             end = inf if self._span.end is None else zero + _exact(self._span.end)
-            shift = round(start / self.time_base)
+            shift = first if self._span.with_shown else round(start / self.time_base)
         self._over, self._end = False, end
         before, size, count, since, until = None, {}, 0, Fraction(0), Fraction(0)
-        for item in self._from(start, sound):
+        items = self._from(start, sound)
+        for item in self._from_shown(items, start) if self._span.with_shown else items:
             if isinstance(item, av.Packet):
                 time = item.pts * item.time_base if item.pts is not None else None
                 if not item.size or time is None or start <= time < end:
@@ -174,7 +180,8 @@ class VideoReader:
             if pts is None or (before is not None and pts <= before):
                 pts = first if before is None else before + step
             before = pts
-            if self._span.start and pts * self.time_base < start:
+            if self._span.start and pts * self.time_base < start and not self._span.with_shown:
+                self.on_skip()
                 continue
             if pts * self.time_base >= end:
                 self._over = True
@@ -206,6 +213,14 @@ class VideoReader:
         self._rotation = frame.rotation
         aspect = Fraction(self._stream.sample_aspect_ratio or 1) or Fraction(1)
         self.aspect = 1 / aspect if self._rotation % 180 else aspect
+
+    @property
+    def length(self) -> Fraction | None:
+        """About how many seconds the whole recording lasts; None if the file does not say."""
+        if self._stream.duration and self._stream.time_base:
+            return self._stream.duration * self._stream.time_base
+        whole = self._container.duration
+        return Fraction(whole, av.time_base) if whole else None
 
     @property
     def expected(self) -> int:
@@ -250,6 +265,25 @@ class VideoReader:
         items.close()
         self._container.seek(0)
         yield from self._decoded(sound)
+
+    def _from_shown(self, items: Iterator[Decoded], start: Fraction | float) -> Iterator[Decoded]:
+        """Leaves out the frames before the one that is shown at `start`."""
+        shown = None
+        for item in items:
+            early = item.pts is not None and item.pts * self.time_base <= start
+            if isinstance(item, av.VideoFrame) and early:
+                self.on_skip()
+                shown = item
+                continue
+            if shown is not None:
+                yield shown
+                shown = None
+            yield item
+            if isinstance(item, av.VideoFrame):
+                break
+        if shown is not None:
+            yield shown
+        yield from items
 
     def _shifted(self, packet: "av.Packet[Any]", start: Fraction) -> "av.Packet[Any]":
         if self._trimmed and packet.pts is not None:

@@ -1,12 +1,34 @@
 """The interface of live sources.
 
-One thread opens, reads and closes a source; other threads may call `pause`, `step` and `skip`.
+One thread opens, reads and closes a source; other threads may call `pause`, `step`, `skip`, `seek`
+and `loop`.
 """
 
 import threading
 from collections.abc import Callable
+from typing import Annotated, Literal
 
+import msgspec
 import numpy as np
+
+MOST_SECONDS = 1e9
+"""Limit of a timeline: what claims to last longer has none."""
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """Where a source of files stands.
+
+    Attributes:
+      position: seconds since the film began; for a picture how many files come before it.
+      length: how many seconds the film lasts; for a picture the number of files.
+      unit: "seconds" for a film, "files" for a picture.
+      loops: whether the files begin again at their end.
+    """
+
+    position: Annotated[float, msgspec.Meta(ge=0, le=MOST_SECONDS)]
+    length: Annotated[float, msgspec.Meta(gt=0, le=MOST_SECONDS)]
+    unit: Literal["seconds", "files"]
+    loops: bool = True
 
 
 class Source:
@@ -18,8 +40,10 @@ class Source:
     Attributes:
       steady: frames come without pauses, so a pause means that the source is lost.
       alive: it is a camera, whose pictures are never exactly the same twice.
-      files: how many files it goes through; a source of files can be paused, stepped and skipped,
-        any other has 0.
+      files: how many files it goes through. Such a source can be paused, stepped, skipped and
+        sought; any other has 0.
+      timeline: where the picture read last stands; None for one file without a length and for
+        sources without files.
       described: what it is, in a few words and without secrets.
       on_wait: a source that is not steady calls this at least once a second while it waits on
         purpose, because it is paused or the next frame is not due. Who reads it in another process
@@ -29,6 +53,7 @@ class Source:
     steady = False
     alive = False
     files = 0
+    timeline: Timeline | None = None
     described = ""
 
     def __init__(self, stop: threading.Event):
@@ -54,6 +79,12 @@ class Source:
 
     def skip(self, files: int) -> None:
         """Skips this many files; backwards if negative."""
+
+    def seek(self, position: float) -> None:
+        """Goes on from a position of the timeline, with the frame that is shown there."""
+
+    def loop(self, on: bool) -> None:
+        """Whether the files begin again at their end; else the last frame stays."""
 
     def __enter__(self) -> "Source":
         return self

@@ -1,12 +1,14 @@
-"""The table of faults is true: every test that it names is there."""
+"""The table of faults names tests that are there; the examples in Python run."""
 
 import re
 from pathlib import Path
 
+import media
 import pytest
 
 TESTS = Path(__file__).parent
-TABLE = (TESTS.parent / "docs" / "faults.md").read_text().split("## What was tried")[0]
+DOCS = TESTS.parent / "docs"
+TABLE = (DOCS / "faults.md").read_text().split("## What was tried")[0]
 ROWS = [line for line in TABLE.splitlines() if re.match(r"\| (?!fault|-)", line)]
 
 
@@ -30,3 +32,17 @@ def test_every_fault_has_its_tests(row):
     for name, star in named:
         assert name in tests, f"{name} is not there"
         assert bool(star) == tests[name], name
+
+
+def test_the_python_of_the_documentation_runs(tmp_path, monkeypatch):
+    """The page's first two examples, one after the other, on a grey photo."""
+    media.write_picture(tmp_path / "photo.jpg", media.plain((90, 90, 90), size=(120, 160)))
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    examples = re.findall(r"```python\n(.*?)```", (DOCS / "python.md").read_text(), re.DOTALL)
+    for example in examples[:2]:
+        exec(example, names)
+    assert names["drawn"].shape == (120, 160, 3)
+    maps = names["several"](names["x"]).maps
+    assert {"guided_backprop", "grad_cam", "zplus"} < set(maps)
+    assert all(map_.shape == names["x"].shape for map_ in maps.values())

@@ -24,6 +24,29 @@ class Files(Capture):
     files = 3
 
 
+class ScriptedRelevance:
+    """A relevance thread whose maps a test puts there; they are always of the requested engine."""
+
+    doing, engine_cache = "", None
+
+    def __init__(self, maps, request):
+        self.maps, self.request = maps, request
+
+    @property
+    def choice(self):
+        """The engine that is requested."""
+        return self.request.choice
+
+    @property
+    def engine(self):
+        """The engine of the newest map."""
+        newest = self.maps.newest()
+        return newest and newest.value.engine
+
+    def check(self, **_):
+        """Nothing fails."""
+
+
 class Viewer:
     """A view in its loop, a step at a time.
 
@@ -43,10 +66,7 @@ class Viewer:
             self.capture.frames.put(np.zeros((8, 8, 3), np.uint8), time.monotonic())
         self.stats, self.shown, self.told = Stats("CPU", "float32"), [], []
         state = first_state(chosen, first_request(chosen))
-        self.relevance = SimpleNamespace(
-            maps=self.maps, doing="", request=state.request, engine_cache=None,
-            check=lambda **_: None,
-        )  # fmt: skip
+        self.relevance = ScriptedRelevance(self.maps, state.request)
         for name in ("pause", "step", "skip"):
             setattr(self.capture, name, lambda *words, name=name: self.told.append((name, *words)))
         self.window = SimpleNamespace(full=False, heard=[], closed=False)
@@ -57,7 +77,7 @@ class Viewer:
             size and (lambda: size),
         )  # fmt: skip
         if not figures:
-            self.press("i")
+            self.press("i", "i")
         saver = SimpleNamespace(record=lambda *_: None, news=lambda: "")
         self.loop = Loop(
             self.view, self.capture, self.relevance, saver, [], Mirror(False), self.window

@@ -239,9 +239,18 @@ class Live(_Section):
         description="methods or composites whose maps are shown beside the main one (key p), all "
         "from one forward pass",
     )
-    figures: list[Literal["answer", "rates", "setting"]] = Field(
-        default=["answer", "rates", "setting"],
-        description="what is shown beside the picture at the start: answer, rates, setting",
+    figures: list[Literal["answer", "rates", "setting"]] | None = Field(
+        default=None,
+        description="what is shown beside the picture at the start: answer, rates, setting; null: "
+        "answer and setting, in the presenter view the answer",
+    )
+    presenter: bool | None = Field(
+        default=None,
+        description="true or false: presenter view, the answer in large letters with three bars; "
+        "null: in windows of 1000 lines or more",
+    )
+    text: Literal["small", "medium", "large"] = Field(
+        default="medium", description="size of text: small, medium or large"
     )
     clicker: Literal["methods", "files"] = Field(
         default="methods",

@@ -46,6 +46,11 @@ class EngineChoice:
     random: bool = False
     needs_float32: bool = False
 
+    @property
+    def name(self) -> str:
+        """The composite, or the method where that is not LRP."""
+        return self.composite if self.method == "lrp" else self.method
+
     def config(self, base: Config) -> Config:
         """The configuration of the engine; `base` decides what is not chosen here."""
         lrp = {

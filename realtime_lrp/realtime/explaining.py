@@ -268,8 +268,7 @@ class RelevanceThread:
         preparing = self.engine_cache.preparing
         if preparing is None:
             return ""
-        name = preparing.composite if preparing.method == "lrp" else preparing.method
-        return f"preparing {name}" + (" with random weights" if preparing.random else "")
+        return f"preparing {preparing.name}" + (" with random weights" if preparing.random else "")
 
     def _run(self) -> None:
         try:

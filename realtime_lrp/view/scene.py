@@ -2,22 +2,28 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import cv2
 import numpy as np
 
 from realtime_lrp.system.geometry import Box
+from realtime_lrp.view.arrangement import Arrangement, arrange, scaled_box
 from realtime_lrp.view.colormaps import by_sign
 from realtime_lrp.view.follow import Follower
-from realtime_lrp.view.hud import Block, column_width, draw_column, draw_notice, figure_size
+from realtime_lrp.view.hud import (
+    Block,
+    Legend,
+    draw_blocks,
+    draw_legend,
+    draw_notice,
+    figure_size,
+)
 from realtime_lrp.view.overlay import Overlay, coloured, lay_into
-from realtime_lrp.view.text import darken, draw_text, fitted
+from realtime_lrp.view.text import draw_text, fitted
 
 BACKGROUND = 24
 """The grey around pictures."""
-
-GAP = 2
-"""Pixels between pictures side by side."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +84,12 @@ class Scene:
       tiled: whether the picture and all maps stand side by side. Else the first map lies over the
         picture.
       look: how maps are drawn.
-      left: figures in the left column.
-      right: figures in the right column.
+      left: figures for the left side, where both sides have room.
+      right: figures for the right side; they come first.
+      legends: what the colours of each panel mean; None where its channels are the colours.
       notice: a line at the bottom, or "".
+      with_figures: whether room is kept for figures.
+      text: the size of text, see `hud.TEXT_SCALES`.
     """
 
     size: tuple[int, int]
@@ -90,12 +99,29 @@ class Scene:
     look: Look
     left: tuple[Block, ...] = ()
     right: tuple[Block, ...] = ()
+    legends: tuple[Legend | None, ...] = ()
     notice: str = ""
+    with_figures: bool = False
+    text: str = "medium"
 
     @property
     def panels(self) -> tuple[Panel, ...]:
         """The maps that stand beside the picture; none where the picture stands alone."""
         return self.explained.panels if self.tiled and self.explained else ()
+
+    @property
+    def letters(self) -> int:
+        """The height of the figures' letters, in pixels."""
+        return figure_size(*self.size, self.text)
+
+    @cached_property
+    def arrangement(self) -> Arrangement:
+        """Where everything stands on the canvas."""
+        region = self.explained.box if self.explained else None
+        return arrange(
+            self.size, self.picture.shape, region, len(self.panels), self.with_figures,
+            self.letters,
+        )  # fmt: skip
 
 
 class Artist:
@@ -112,7 +138,7 @@ class Artist:
         rows, columns = scene.size
         canvas = np.full((rows, columns, 3), BACKGROUND, np.uint8)
         overlays = self._overlays_for(scene)
-        boxes = picture_boxes(scene)
+        boxes = scene.arrangement.pictures
         names = [""] * len(boxes)
         shown: list[Overlay | None] = [overlays[0] if overlays else None]
         if scene.panels:
@@ -126,9 +152,11 @@ class Artist:
             tile[:] = picture
             if overlay and style != "off":
                 lay_into(tile, _scaled_overlay(overlay, scene.picture.shape, box), style)
-            _draw_caption(canvas, name, box)
-        _draw_columns(canvas, scene)
-        draw_notice(canvas, scene.notice)
+            _draw_caption(canvas, name, box, scene.letters)
+        for legend, box in zip(scene.legends, boxes[1:], strict=False):
+            _draw_legend(canvas, legend, box, scene.letters)
+        _draw_figures(canvas, scene)
+        draw_notice(canvas, scene.notice, scene.arrangement.notices, scene.letters)
         return canvas
 
     def _overlays_for(self, scene: Scene) -> list[Overlay]:
@@ -146,41 +174,6 @@ class Artist:
         return self._follower(scene.picture)
 
 
-def picture_boxes(scene: Scene) -> list[Box]:
-    """Where the picture stands on the canvas: once, or side by side once for each tile."""
-    rows, columns = scene.size
-    tiles = 1 + len(scene.panels)
-    if scene.panels and (scene.left or scene.right):
-        columns -= column_width(columns)
-    across = max(range(1, tiles + 1), key=lambda n: _tile_scale(scene, columns, rows, n, tiles))
-    down = -(-tiles // across)
-    width, height = columns // across, rows // down
-    left, gap = scene.size[1] - columns, GAP if tiles > 1 else 0
-    return [
-        _centred(
-            scene.picture.shape,
-            (left + n % across * width, n // across * height, width, height),
-            gap,
-        )
-        for n in range(tiles)
-    ]
-
-
-def _tile_scale(scene: Scene, columns: int, rows: int, across: int, tiles: int) -> float:
-    """How much the picture is enlarged with so many tiles across."""
-    height, width = scene.picture.shape[:2]
-    return min(columns / across / width, rows / -(-tiles // across) / height)
-
-
-def _centred(shape: Sequence[int], room: tuple[int, int, int, int], gap: int) -> Box:
-    """The box of a picture of this shape in the middle of x, y, width, height."""
-    x, y, width, height = room
-    scale = min((width - gap) / shape[1], (height - gap) / shape[0])
-    w, h = max(1, round(shape[1] * scale)), max(1, round(shape[0] * scale))
-    x, y = x + (width - w) // 2, y + (height - h) // 2
-    return x, y, x + w, y + h
-
-
 def _scaled(picture: np.ndarray, box: Box) -> np.ndarray:
     size = (box[2] - box[0], box[3] - box[1])
     if size == (picture.shape[1], picture.shape[0]):
@@ -191,30 +184,33 @@ def _scaled(picture: np.ndarray, box: Box) -> np.ndarray:
 
 def _scaled_overlay(overlay: Overlay, shape: Sequence[int], box: Box) -> Overlay:
     """The overlay of a picture of this shape, for that picture scaled to a box."""
-    across, down = (box[2] - box[0]) / shape[1], (box[3] - box[1]) / shape[0]
-    x0, y0, x1, y1 = overlay.box
-    x0, x1 = round(x0 * across), max(round(x0 * across) + 1, round(x1 * across))
-    y0, y1 = round(y0 * down), max(round(y0 * down) + 1, round(y1 * down))
-    return replace(overlay, box=(x0, y0, x1, y1))
+    x0, y0, x1, y1 = scaled_box(overlay.box, shape, (0, 0, box[2] - box[0], box[3] - box[1]))
+    return replace(overlay, box=(x0, y0, max(x0 + 1, x1), max(y0 + 1, y1)))
 
 
 def _overlay(panel: Panel, box: Box, look: Look) -> Overlay:
     return coloured(panel.intensity, look.colormap or by_sign(panel.signed), look.opacity, box)
 
 
-def _draw_caption(canvas: np.ndarray, name: str, box: Box) -> None:
+def _draw_caption(canvas: np.ndarray, name: str, box: Box, letters: int) -> None:
+    """Draws the name of a panel above it."""
     if name:
-        size = figure_size(*canvas.shape[:2])
         x0, y0, x1, _ = box
-        darken(canvas, (x0, y0, x1, y0 + round(1.6 * size)))
-        text = fitted(name.replace("_", " "), x1 - x0 - size, size)
-        draw_text(canvas, text, (x0 + size // 2, y0 + round(1.15 * size)), size)
+        text = fitted(name.replace("_", " "), x1 - x0, letters)
+        draw_text(canvas, text, (x0, y0 - round(0.5 * letters)), letters)
 
 
-def _draw_columns(canvas: np.ndarray, scene: Scene) -> None:
-    width = canvas.shape[1]
-    if scene.panels:
-        draw_column(canvas, (*scene.right, *scene.left), 0)
-        return
-    draw_column(canvas, scene.left, 0)
-    draw_column(canvas, scene.right, width - column_width(width))
+def _draw_legend(canvas: np.ndarray, legend: Legend | None, box: Box, letters: int) -> None:
+    """Draws what the colours of a panel mean below it."""
+    if legend:
+        x0, _, x1, y1 = box
+        draw_legend(canvas, legend, (x0, y1 + letters // 4, x1 - x0), letters)
+
+
+def _draw_figures(canvas: np.ndarray, scene: Scene) -> None:
+    areas = scene.arrangement.figures
+    if len(areas) > 1:
+        draw_blocks(canvas, scene.left, areas[0], scene.letters)
+        draw_blocks(canvas, scene.right, areas[1], scene.letters)
+    else:
+        draw_blocks(canvas, (*scene.right, *scene.left), areas[0], scene.letters)

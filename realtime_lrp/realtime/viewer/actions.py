@@ -9,9 +9,16 @@ import numpy as np
 
 from realtime_lrp.config.names import METHODS
 from realtime_lrp.realtime.explaining import needs_float32
-from realtime_lrp.realtime.viewer.state import ESCAPE_S, Command, ViewerState
+from realtime_lrp.realtime.viewer.state import (
+    ALL_FIGURES,
+    ESCAPE_S,
+    Command,
+    ViewerState,
+    configured_figures,
+)
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.view.colormaps import COLORMAPS
+from realtime_lrp.view.hud import TEXT_SCALES
 from realtime_lrp.view.menus import ClassList
 
 HINT = "h shows all keys"
@@ -19,7 +26,6 @@ HINT = "h shows all keys"
 TARGETS = ("all", "top1", "top5")
 STYLES = ("heat", "contour", "off")
 FOLLOWS = ("flow", "hold", "sync")
-FIGURES = ("answer", "rates", "setting")
 
 Action = Callable[[ViewerState, float], ViewerState]
 """State and time -> state."""
@@ -181,11 +187,30 @@ def _clicker(state: ViewerState, now: float, by: int) -> ViewerState:
 
 
 def _all_figures(state: ViewerState, now: float) -> ViewerState:
-    return replace(state, figures=frozenset(() if state.figures else FIGURES))
+    """All figures, then none, then those at the start."""
+    if state.shown_figures == ALL_FIGURES:
+        return replace(state, figures=frozenset())
+    at_start = configured_figures(state.config)
+    none_shown = not state.shown_figures and at_start != frozenset()
+    return replace(state, figures=at_start if none_shown else ALL_FIGURES)
 
 
 def _toggle_figure(state: ViewerState, now: float, figure: str) -> ViewerState:
-    return replace(state, figures=state.figures ^ {figure})
+    return replace(state, figures=state.shown_figures ^ {figure})
+
+
+def _presenter(state: ViewerState, now: float) -> ViewerState:
+    figures = configured_figures(state.config)
+    return replace(state, presenter=not state.presenting, figures=figures)
+
+
+def _text_size(state: ViewerState, now: float) -> ViewerState:
+    text = _next(tuple(TEXT_SCALES), state.text, 1)
+    return replace(state, text=text).with_notice(f"text: {text}", now)
+
+
+def _about(state: ViewerState, now: float) -> ViewerState:
+    return replace(state, about=not state.about)
 
 
 def _help(state: ViewerState, now: float) -> ViewerState:
@@ -248,6 +273,9 @@ ACTIONS: dict[str, Action] = {
     "answer": partial(_toggle_figure, figure="answer"),
     "rates": partial(_toggle_figure, figure="rates"),
     "setting": partial(_toggle_figure, figure="setting"),
+    "presenter": _presenter,
+    "text_size": _text_size,
+    "about": _about,
     "full_screen": _full_screen,
     "help": _help,
     "escape": _escape,

@@ -12,17 +12,18 @@ from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.faithfulness import covered
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer.state import ViewerState
-from realtime_lrp.view.hud import Block, draw_notice
+from realtime_lrp.view.hud import Block, Legend, draw_notice
 from realtime_lrp.view.menus import draw_class_list, draw_help
-from realtime_lrp.view.scene import Artist, ExplainedPicture, Scene, picture_boxes
+from realtime_lrp.view.scene import Artist, ExplainedPicture, Scene
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The figures in the left and the right column."""
+    """The figures at the left and at the right, and the legend of each map."""
 
     left: tuple[Block, ...] = ()
     right: tuple[Block, ...] = ()
+    legends: tuple[Legend | None, ...] = ()
 
 
 def compose(
@@ -62,26 +63,37 @@ def compose(
         look=state.look,
         left=columns.left,
         right=columns.right,
+        legends=columns.legends if state.tiled and drawn else (),
         notice=trouble,
+        with_figures=state.with_figures,
+        text=state.text,
     )
 
 
-def passing_notice(state: ViewerState, now: float, doing: str, has_map: bool) -> str:
-    """The line for the screen alone: no recording and no snapshot has it.
+def passing_notice(
+    state: ViewerState, now: float, doing: str, shown: str | None, old: bool = False
+) -> str:
+    """The lines for the screen alone: no recording and no snapshot has them.
 
     Args:
       state: may hold a notice.
       now: `time.monotonic()`.
       doing: what the relevance thread is doing, or "".
-      has_map: whether there was a map.
+      shown: the method or composite whose map is shown; None before the first map.
+      old: whether another engine was chosen than that of the map shown.
     """
-    if now < state.notice.until:
-        return state.notice.text
-    if doing:
-        return doing
+    notice = state.notice.text if now < state.notice.until else ""
+    if old and shown:
+        choice = state.request.choice.name
+        doing = doing or f"preparing {choice}"
+        if shown != choice:
+            doing += f" (still shown: {shown})"
+        return "\n".join(filter(None, (notice, doing.replace("_", " "))))
+    if notice or doing:
+        return notice or doing
     if state.frozen:
         return "frozen: f goes on"
-    return "" if has_map else "preparing the first map"
+    return "preparing the first map" if shown is None else ""
 
 
 def draw_over(
@@ -94,18 +106,18 @@ def draw_over(
       artist: has drawn it.
       scene: what it was drawn of.
       state: says which menus are open.
-      status: a line for the upper edge, or "".
-      passing: a line for the lower edge, or ""; it gives way to the notice of the scene.
+      status: a line about the recording, or "".
+      passing: further lines, or ""; they give way to the notice of the scene.
     """
     if state.helping:
         canvas = artist.draw(replace(scene, left=(), right=(), notice=""))
         draw_help(canvas)
         return canvas
-    passing = "" if scene.notice else passing
-    if status or passing or state.class_list:
+    lines = (status,) if scene.notice else (passing, status)
+    if any(lines) or state.class_list:
         canvas = canvas.copy()
-        draw_notice(canvas, status, top=True)
-        draw_notice(canvas, passing)
+        text, area = "\n".join(filter(None, lines)), scene.arrangement.notices
+        draw_notice(canvas, text, area, scene.letters, top=bool(scene.notice))
         if state.class_list:
             draw_class_list(canvas, state.class_list)
     return canvas
@@ -114,7 +126,7 @@ def draw_over(
 def position_on_picture(scene: Scene, x: int, y: int) -> tuple[int, int] | None:
     """Column and row of the picture at a pixel x, y of the canvas; None beside the picture."""
     rows, columns = scene.picture.shape[:2]
-    for x0, y0, x1, y1 in picture_boxes(scene):
+    for x0, y0, x1, y1 in scene.arrangement.pictures:
         if x0 <= x < x1 and y0 <= y < y1:
             return (x - x0) * columns // (x1 - x0), (y - y0) * rows // (y1 - y0)
     return None

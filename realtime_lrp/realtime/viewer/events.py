@@ -72,6 +72,17 @@ class FrameDrawn(Event):
 
 
 @dataclass(frozen=True, eq=False)
+class CanvasResized(Event):
+    """The canvas has another size.
+
+    Attributes:
+      size: rows and columns.
+    """
+
+    size: tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
 class FrameStepped(Event):
     """The frame came that a step waited for."""
 

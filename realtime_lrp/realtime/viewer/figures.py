@@ -4,15 +4,18 @@ Texts and numbers only; `view.hud` draws them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from realtime_lrp.config.about import ABOUT
 from realtime_lrp.engine.wording import describe_target
-from realtime_lrp.realtime.explaining import ExplainedFrame
+from realtime_lrp.realtime.explaining import TOP, ExplainedFrame
 from realtime_lrp.realtime.meter import Meter
 from realtime_lrp.realtime.viewer.compose import Columns
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.view.colormaps import by_sign, colormap_named
-from realtime_lrp.view.hud import Bar, Block, Legend, Row, percent
+from realtime_lrp.view.hud import ANSWER_SCALE, Bar, Block, Legend, Paragraph, Row, percent
 from realtime_lrp.view.scene import ExplainedPicture, Look, Panel
 
 TINY = 1e-4
@@ -20,6 +23,10 @@ TINY = 1e-4
 
 BIASES_SHOWN = 0.005
 """What biases took is shown from this share of what started on."""
+
+PRESENTED, PRESENTED_SCALE = 3, 1.3
+"""How many classes the presenter view names, and how much larger than other figures all but the
+answer are."""
 
 KEEPS_UP = 0.9
 """A stage keeps up with another one from this share of its rate on."""
@@ -73,25 +80,58 @@ def figure_columns(
       rates: as they are now.
       source: the source in words, or "".
     """
-    left, right = [], []
-    if "rates" in state.figures:
-        left.append(rate_rows(rates, state, source or "..."))
+    left: list[Block] = []
+    right: list[Block] = []
+    legends: tuple[Legend | None, ...] = ()
+    shown = state.shown_figures
     if explained and drawn:
-        if "answer" in state.figures:
-            right.append(answer_bars(explained))
-        if "setting" in state.figures:
-            right.append(setting_rows(explained, drawn, state.look))
+        legends = tuple(legend_of(panel, state.look, explained) for panel in drawn.panels)
+        if "answer" in shown:
+            right.append(answer_bars(explained, state.presenting))
+        if "setting" in shown:
+            right.append(setting_rows(explained, drawn))
+        if not state.tiled and (legend := _single_legend(state, explained, legends[0])):
+            right[-1] = (*right[-1], legend)
         if state.request.probe:
             right.append(probe_rows(explained))
-    return Columns(tuple(left), tuple(right))
+        if state.about:
+            left += _descriptions(explained.names if state.tiled else explained.names[:1])
+    if "rates" in shown:
+        left.append(rate_rows(rates, state, source or "...", explained))
+    return Columns(tuple(left), tuple(right), legends)
 
 
-def rate_rows(rates: Rates, state: ViewerState, source: str) -> Block:
-    """The rates as rows, below the source; of a frozen picture only its age."""
+def _single_legend(
+    state: ViewerState, explained: ExplainedFrame, legend: Legend | None
+) -> Legend | None:
+    """The legend of a map over the picture, below the setting.
+
+    The presenter view has it below the bars, where one class is set against another.
+    """
+    if "setting" in state.shown_figures:
+        return legend
+    contrast = " - " in str(explained.request.target)
+    if legend and contrast and state.presenting and "answer" in state.shown_figures:
+        return replace(legend, scale=PRESENTED_SCALE)
+    return None
+
+
+def _descriptions(names: Sequence[str]) -> list[Block]:
+    """What maps of these methods and composites show, and what they are weak at."""
+    return [(Paragraph(name.replace("_", " "), ABOUT.get(name, "")),) for name in names]
+
+
+def rate_rows(
+    rates: Rates, state: ViewerState, source: str, explained: ExplainedFrame | None = None
+) -> Block:
+    """The rates as rows, below source and device; of a frozen picture only its age."""
+    rows = [Row("source", source)]
+    if explained:
+        rows.append(Row("runs in", explained.engine.computed))
     if state.frozen:
-        return (Row("source", source), Row("frozen for", f"{rates.picture_ms / 1000:.0f} s"))
+        return (*rows, Row("frozen for", f"{rates.picture_ms / 1000:.0f} s"))
     return (
-        Row("source", source),
+        *rows,
         Row("camera", f"{rates.captured.rate():.1f} fps"),
         Row("shown", f"{rates.shown.rate():.1f} fps"),
         Row("maps", f"{rates.maps.rate():.1f} /s"),
@@ -102,22 +142,37 @@ def rate_rows(rates: Rates, state: ViewerState, source: str) -> Block:
     )
 
 
-def answer_bars(explained: ExplainedFrame) -> Block:
-    """The best classes, and the target where it is another one.
+def answer_bars(explained: ExplainedFrame, presenting: bool = False) -> Block:
+    """The best classes, and those that the target names.
 
     Where patches are painted, each bar has a mark at the probability without them.
+
+    Args:
+      explained: the newest explanation.
+      presenting: whether there are three bars, the first in large letters.
     """
-    scores, engine = explained.scores, explained.engine
+    scores, engine = explained.result.scores, explained.engine
     if engine.explainer.classes == 1:  # a value, which is no share of anything
-        return tuple(Row(label, f"{value:.4g}") for label, value in scores)
-    before: Sequence[float | None] = explained.uncovered or [None] * len(scores)
-    bars = [Bar(label, score, old) for (label, score), old in zip(scores, before, strict=True)]
-    target = explained.request.target
-    if isinstance(target, int):
-        label = engine.label(target)
-        if label not in (bar.name for bar in bars):
-            bars.append(Bar(label, float(explained.result.scores[target])))
-    return tuple(bars)
+        return tuple(Row(label, f"{value:.4g}") for label, value in explained.scores)
+    best = np.argsort(-scores)[:TOP].tolist()
+    before = dict(zip(best, explained.uncovered or (), strict=False))
+    named = target_classes(explained)
+    if presenting:
+        missing = [index for index in named if index not in best[:PRESENTED]]
+        shown = [*best[: PRESENTED - len(missing)], *missing]
+    else:
+        shown = [*best, *(index for index in named if index not in best)]
+    scales = [ANSWER_SCALE, *[PRESENTED_SCALE] * len(shown)] if presenting else [1.0] * len(shown)
+    return tuple(
+        Bar(engine.label(index), float(scores[index]), before.get(index), scale)
+        for index, scale in zip(shown, scales, strict=False)
+    )
+
+
+def target_classes(explained: ExplainedFrame) -> list[int]:
+    """The classes that the target names: none, one, or the two sides of a contrast."""
+    target = str(explained.engine.explainer.canonical(explained.request.target))
+    return [int(side) for side in target.split(" - ") if side.isdecimal()]
 
 
 def probe_rows(explained: ExplainedFrame) -> Block:
@@ -134,8 +189,8 @@ def probe_rows(explained: ExplainedFrame) -> Block:
     )
 
 
-def setting_rows(explained: ExplainedFrame, drawn: ExplainedPicture, look: Look) -> Block:
-    """What explains the answer, what the colours mean, and whether any relevance is lost."""
+def setting_rows(explained: ExplainedFrame, drawn: ExplainedPicture) -> Block:
+    """What explains the answer, and whether any relevance is lost."""
     engine = explained.engine
     model, lrp = engine.config.model, engine.config.lrp
     target = describe_target(engine, explained.request.target, explained.scores)
@@ -146,8 +201,6 @@ def setting_rows(explained: ExplainedFrame, drawn: ExplainedPicture, look: Look)
         Row("target", target),
         *_sum_rows(explained),
         None if any(panel.intensity.any() for panel in drawn.panels) else _ALL_ZERO,
-        Row("runs in", engine.computed),
-        _legend(drawn.panels[0], look),
     ]
     return tuple(row for row in rows if row)
 
@@ -180,17 +233,33 @@ def _short(value: float) -> str:
     return f"{value:.3g}" if abs(value) > TINY else "about 0"
 
 
-def _legend(panel: Panel, look: Look) -> Legend | None:
-    """What the colours of a map mean; None where its channels are the colours."""
+def legend_of(panel: Panel, look: Look, explained: ExplainedFrame) -> Legend | None:
+    """What the colours of a map mean; None where its channels are the colours.
+
+    Where one class is set against another, both are named: warm colours are for the first.
+    """
     from realtime_lrp.relevance.methods import METHODS  # imports TensorFlow, loaded by now
 
     if panel.intensity.ndim == 3:
         return None
     colormap = look.colormap or by_sign(panel.signed)
+    sides = _sides(explained)
     if not colormap_named(colormap).signed:
-        return Legend(colormap, "no relevance", "most")
+        return Legend(colormap, "no relevance", f"for {sides[0]}" if sides else "most")
     by_gradient = panel.name in METHODS and not METHODS[panel.name].by_rules
+    if sides:
+        verb = "raises" if by_gradient else "for"
+        return Legend(colormap, f"{verb} {sides[1]}", f"{verb} {sides[0]}")
     return Legend(colormap, *(("lowers it", "raises it") if by_gradient else ("against", "for")))
+
+
+def _sides(explained: ExplainedFrame) -> list[str]:
+    """The names of both sides of a contrast; none for other targets."""
+    target = explained.engine.explainer.canonical(explained.request.target)
+    if " - " not in str(target):
+        return []
+    named = describe_target(explained.engine, target).replace("_", " ").split(" - ", 1)
+    return [named[0], "the others" if named[1] == "rest" else named[1]]
 
 
 def _milliseconds(value: float | None) -> str:

@@ -82,6 +82,10 @@ def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
     return state
 
 
+def _canvas_resized(state: ViewerState, event: events.CanvasResized) -> ViewerState:
+    return replace(state, size=event.size)
+
+
 def _frame_stepped(state: ViewerState, event: events.FrameStepped) -> ViewerState:
     return replace(state, stepping=False).with_request(frame=event.frame)
 
@@ -117,6 +121,7 @@ _HANDLERS: dict[type[events.Event], Callable[[ViewerState, Any], ViewerState]] =
     events.TargetChosen: _target_chosen,
     events.Painted: _painted,
     events.FrameDrawn: _frame_drawn,
+    events.CanvasResized: _canvas_resized,
     events.FrameStepped: _frame_stepped,
     events.FileSkipped: _file_skipped,
     events.SourceChanged: _source_changed,

@@ -18,6 +18,12 @@ NOTICE_S = 4.0
 ESCAPE_S = 2.0
 """Within this many seconds a second Esc ends."""
 
+PRESENTER_ROWS = 1000
+"""From this height of the canvas on the presenter view is the default: a screen of 1080 lines, less
+a title bar and a taskbar."""
+
+ALL_FIGURES = frozenset(("answer", "rates", "setting"))
+
 BRUSH = 0.06
 """Radius of the brush at the start, as a share of the picture's shorter side."""
 
@@ -78,7 +84,10 @@ class ViewerState:
       config: the configuration it started with.
       request: what the relevance thread is to explain, and how.
       look: how maps are drawn.
-      figures: which figures are shown: "answer", "rates", "setting".
+      figures: which figures are shown: "answer", "rates", "setting"; None is the default.
+      presenter: whether the presenter view is shown; None goes by the height of the canvas.
+      text: the size of text, see `view.hud.TEXT_SCALES`.
+      panels: the methods and composites that are shown side by side with the main one.
       mirror: whether pictures are mirrored.
       tiled: whether all maps stand side by side.
       stepping: whether the next picture is awaited while the picture is frozen.
@@ -87,6 +96,8 @@ class ViewerState:
       helping: whether the help is shown.
       full_screen: whether the window is to fill the screen.
       escape_until: another Esc before this `time.monotonic()` ends.
+      about: whether a sentence about each method is shown.
+      size: rows and columns of the canvas.
       notice: the line that is shown for a few seconds.
       ended: whether the viewer is to end.
       shown: the frame on the screen, None before the first.
@@ -98,7 +109,10 @@ class ViewerState:
     config: Config
     request: MapRequest
     look: Look
-    figures: frozenset[str]
+    figures: frozenset[str] | None
+    presenter: bool | None
+    text: str
+    panels: tuple[str, ...]
     mirror: bool
     tiled: bool = False
     stepping: bool = False
@@ -107,6 +121,8 @@ class ViewerState:
     helping: bool = False
     full_screen: bool = False
     escape_until: float = 0.0
+    about: bool = False
+    size: tuple[int, int] = (0, 0)
     notice: Notice = field(default_factory=Notice)
     ended: bool = False
     shown: Item[np.ndarray] | None = None
@@ -128,6 +144,23 @@ class ViewerState:
     def paired(self) -> bool:
         """Whether only pictures with their own map are shown."""
         return self.look.follow == "sync"
+
+    @property
+    def presenting(self) -> bool:
+        """Whether the presenter view is shown."""
+        return self.size[0] >= PRESENTER_ROWS if self.presenter is None else self.presenter
+
+    @property
+    def shown_figures(self) -> frozenset[str]:
+        """Which figures are shown: "answer", "rates", "setting"."""
+        if self.figures is not None:
+            return self.figures
+        return frozenset(("answer",) if self.presenting else ("answer", "setting"))
+
+    @property
+    def with_figures(self) -> bool:
+        """Whether the canvas needs room for figures."""
+        return bool(self.shown_figures) or self.about or self.request.probe
 
     def with_request(self, **changes: Any) -> "ViewerState":
         """The state with changes of the request."""
@@ -151,13 +184,21 @@ class ViewerState:
             "colormap": look.colormap, "opacity": look.opacity, "style": look.style,
             "follow": look.follow,
         }  # fmt: skip
+        live = {"panels": list(self.panels), "presenter": self.presenter, "text": self.text}
         return config.model_copy(
             update={
                 "lrp": config.lrp.model_copy(update=lrp),
                 "overlay": config.overlay.model_copy(update=overlay),
                 "input": self.config.input.model_copy(update={"mirror": self.mirror}),
+                "live": self.config.live.model_copy(update=live),
             }
         )
+
+
+def configured_figures(config: Config) -> frozenset[str] | None:
+    """Which figures the configuration asks for; None is the default of the view."""
+    figures = config.live.figures
+    return None if figures is None else frozenset(figures)
 
 
 def first_state(config: Config, request: MapRequest) -> ViewerState:
@@ -172,6 +213,9 @@ def first_state(config: Config, request: MapRequest) -> ViewerState:
         config=config,
         request=request,
         look=Look(overlay.colormap, overlay.opacity, overlay.style, overlay.follow),
-        figures=frozenset(config.live.figures),
+        figures=configured_figures(config),
+        presenter=config.live.presenter,
+        text=config.live.text,
+        panels=tuple(config.live.panels),
         mirror=config.input.mirror,
     )

@@ -40,6 +40,9 @@ POLL_S = 0.01
 SOON_S = 0.05
 """How long a new map or figure waits for the next frame, to be drawn with it."""
 
+OLD_MAP_S = 0.3
+"""How long a map may be another method's than the chosen one until a notice says so."""
+
 FIGURES_S = 0.25
 """How often the figures change, at most: faster ones cannot be read."""
 
@@ -98,6 +101,7 @@ class View:
         self._rates = Rates()
         self._columns = Columns()
         self._columns_key: tuple[object, ...] = ()
+        self._old_since: float | None = None
 
     def send(self, event: events.Event) -> tuple[Command, ...]:
         """Changes the state; returns the commands that the caller is to carry out."""
@@ -126,6 +130,7 @@ class View:
             frame = frozen  # it may have been mirrored
         self.frame = frame
         self._measure()
+        self._note_old_map()
         at_once, soon = self._appearance()
         waited = time.monotonic() - self._drawn_at > SOON_S
         changed = at_once != self._drawn[0] or (waited and soon != self._drawn[1])
@@ -193,9 +198,11 @@ class View:
         return at_once, (self.explained, time.monotonic() // FIGURES_S)
 
     def _draw(self, frame: Item[np.ndarray]) -> None:
+        size = self._size() if self._size else frame.value.shape[:2]
+        if size != self.state.size:
+            self.send(events.CanvasResized(size))
         state, explained = self.state, self.explained
         self._update_columns(frame, explained)
-        size = self._size() if self._size else None
         self.scene = scene = compose(
             state, frame, explained, self._maps, self._columns, self._capture.trouble, size
         )
@@ -219,8 +226,18 @@ class View:
         return self._labels[1]
 
     def _passing(self) -> str:
-        has_map = self.explained is not None
-        return passing_notice(self.state, time.monotonic(), self._relevance.doing, has_map)
+        now, shown = time.monotonic(), self.explained.engine.name if self.explained else None
+        old = self._old_since is not None and now - self._old_since > OLD_MAP_S
+        return passing_notice(self.state, now, self._relevance.doing, shown, old)
+
+    def _note_old_map(self) -> None:
+        """Notes since when the map shown is not of the chosen engine."""
+        explained, relevance = self.explained, self._relevance
+        own = explained is None or explained.engine is relevance.engine
+        if own and relevance.choice == self.state.request.choice:
+            self._old_since = None
+        elif self._old_since is None:
+            self._old_since = time.monotonic()
 
     def _update_columns(self, frame: Item[np.ndarray], explained: ExplainedFrame | None) -> None:
         """Renews the figures a few times a second at most, and with each change of the state."""

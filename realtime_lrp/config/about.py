@@ -1,0 +1,44 @@
+"""What each composite and method shows and what it is weak at, in one sentence.
+
+The live viewer and docs/methods.md take the sentences from here. The weak sides are measured in
+docs/evaluation.md.
+"""
+
+ABOUT = {
+    "zplus": "What in the picture excites the network at all; nearly the same map for every class, "
+    "so it says little about why this one.",
+    "epsilon": "What speaks for and against the class, exactly as the layers computed it; noisy, "
+    "so much of it is speckle.",
+    "epsilon_plus": "What speaks for this class, free of noise; shows little of what speaks "
+    "against it.",
+    "epsilon_plus_flat": "What speaks for this class, free of noise and whatever the colour of a "
+    "pixel; shows little of what speaks against it.",
+    "epsilon_alpha2_beta1": "What speaks for this class and against it, sharply; covers less of "
+    "the object and is less steady from picture to picture.",
+    "epsilon_alpha2_beta1_flat": "What speaks for this class and against it, sharply and whatever "
+    "the colour of a pixel; covers less of the object and is less steady from picture to picture.",
+    "epsilon_gamma_box": "What speaks for this class, with evidence against it damped; needs to "
+    "know how dark and how bright pixels can be.",
+    "gradient": "Where a small change would change the answer most, which is not what the answer "
+    "was made of; noisy.",
+    "input_x_gradient": "A first guess at each pixel's share in the answer; noisy, and pixels of "
+    "the average colour never count.",
+    "guided_backprop": "The fine lines that excite the network; nearly the same for every class.",
+    "deconvnet": "Patterns that would excite the same neurons; points at the object worse than "
+    "the others.",
+    "excitation_backprop": "What excites the network, bright pixels more than dark ones; nearly "
+    "the same map for every class.",
+    "grad_cam": "Which region speaks for the class; coarse, because it is the last feature map "
+    "enlarged.",
+    "smoothgrad": "The gradient with less noise, as the mean of noisy copies of the picture; slow, "
+    "and still not what the answer was made of.",
+    "integrated_gradients": "How the answer grows on the way from an empty picture to this one; "
+    "slow, noisy, and another empty picture gives another map.",
+}
+"""Name -> sentence."""
+
+
+def table() -> str:
+    """All sentences as a table in Markdown."""
+    rows = ["| composite or method | what its map shows; what it is weak at |", "|---|---|"]
+    return "\n".join([*rows, *(f"| `{name}` | {text} |" for name, text in ABOUT.items())]) + "\n"

@@ -1,0 +1,183 @@
+"""Where pictures, figures and notices stand on the canvas: geometry only, nothing is drawn.
+
+Figures go beside or below the picture where the window has room there, else beside the explained
+region, which they cover only in windows that are too small for anything else.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from realtime_lrp.system.geometry import Box
+
+COLUMN, MAX_COLUMN = 10, 26
+"""Least and greatest width of a column of figures, in heights of a letter."""
+
+COVERING_COLUMN = 13
+"""The width of a column that has to cover a part of the explained region."""
+
+FULL_COLUMN, FULL_BAND = 15, 12
+"""Width of a column, or height of a band, in which most figures need no second line."""
+
+BAND, NOTICE_BAND = 7, 3
+"""Least height of a band for figures, and of one for notices, in heights of a letter."""
+
+CAPTION, LEGEND = 1.7, 2.1
+"""Heights of the lines above and below each panel, in heights of a letter."""
+
+GAP = 2
+"""Pixels between panels."""
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """The boxes of what stands on a canvas.
+
+    Attributes:
+      pictures: of the picture, or of each panel side by side.
+      figures: one area for all figures, or one at the left and one at the right.
+      notices: the area whose lower edge gets notices.
+    """
+
+    pictures: tuple[Box, ...]
+    figures: tuple[Box, ...]
+    notices: Box
+
+
+def arrange(
+    size: tuple[int, int],
+    shape: Sequence[int],
+    region: Box | None,
+    panels: int,
+    with_figures: bool,
+    letters: int,
+) -> Arrangement:
+    """Arranges a canvas.
+
+    Args:
+      size: rows and columns of the canvas.
+      shape: rows and columns of the picture, then anything.
+      region: the explained region in the picture; None is the largest square in its middle.
+      panels: how many maps stand beside the picture; 0 where the map lies over it.
+      with_figures: whether figures are shown.
+      letters: the height of the figures' letters, in pixels.
+    """
+    if panels:
+        return _side_by_side(size, shape, 1 + panels, with_figures, letters)
+    whole = (0, 0, size[1], size[0])
+    picture = fitted_box(shape, whole)
+    areas: tuple[Box, ...] = ()
+    if with_figures:
+        picture, areas = _with_margin(size, picture, letters)
+    region_box = scaled_box(region or central_square(shape), shape, picture)
+    if with_figures and not areas:
+        areas = _beside_region(size, region_box, letters)
+    if areas:
+        return Arrangement((picture,), areas, areas[0])
+    return Arrangement((picture,), (whole,), _notices_beside(size, picture, region_box, letters))
+
+
+def fitted_box(shape: Sequence[int], room: Box) -> Box:
+    """The largest box of a picture of this shape in the middle of a room."""
+    x0, y0, x1, y1 = room
+    scale = min((x1 - x0) / shape[1], (y1 - y0) / shape[0])
+    width, height = max(1, round(shape[1] * scale)), max(1, round(shape[0] * scale))
+    x, y = x0 + (x1 - x0 - width) // 2, y0 + (y1 - y0 - height) // 2
+    return x, y, x + width, y + height
+
+
+def scaled_box(box: Box, shape: Sequence[int], picture: Box) -> Box:
+    """Where a box of a picture of this shape lies on the canvas.
+
+    Args:
+      box: pixels of the picture.
+      shape: rows and columns of the picture, then anything.
+      picture: where the picture stands on the canvas.
+    """
+    across, down = (picture[2] - picture[0]) / shape[1], (picture[3] - picture[1]) / shape[0]
+    x0, x1 = (picture[0] + round(x * across) for x in (box[0], box[2]))
+    y0, y1 = (picture[1] + round(y * down) for y in (box[1], box[3]))
+    return x0, y0, x1, y1
+
+
+def central_square(shape: Sequence[int]) -> Box:
+    """The largest square in the middle of a picture of this shape."""
+    side = min(shape[:2])
+    x, y = (shape[1] - side) // 2, (shape[0] - side) // 2
+    return x, y, x + side, y + side
+
+
+def _with_margin(size: tuple[int, int], picture: Box, letters: int) -> tuple[Box, tuple[Box, ...]]:
+    """The picture, moved where that helps, and the areas that it leaves free; none if too small."""
+    rows, columns = size
+    x0, y0, x1, y1 = picture
+    beside, below = columns - (x1 - x0), rows - (y1 - y0)
+    if beside >= 2 * FULL_COLUMN * letters:
+        width = min(x0, MAX_COLUMN * letters)
+        return picture, ((x0 - width, 0, x0, rows), (x1, 0, x1 + width, rows))
+    if beside >= COLUMN * letters:
+        return (0, y0, x1 - x0, y1), ((x1 - x0, 0, columns, rows),)
+    if below >= BAND * letters:
+        return (x0, 0, x1, y1 - y0), ((0, y1 - y0, columns, rows),)
+    return picture, ()
+
+
+def _beside_region(size: tuple[int, int], region: Box, letters: int) -> tuple[Box, ...]:
+    """Areas over the picture, beside the region if it leaves room."""
+    rows, columns = size
+    x0, _, x1, y1 = region
+    beside = min(x0, columns - x1)
+    if beside < COLUMN * letters and rows - y1 >= BAND * letters:
+        return ((0, y1, columns, rows),)
+    least = COLUMN if beside >= COLUMN * letters else COVERING_COLUMN
+    width = min(max(beside, least * letters), MAX_COLUMN * letters, columns)
+    return (0, 0, width, rows), (columns - width, 0, columns, rows)
+
+
+def _notices_beside(size: tuple[int, int], picture: Box, region: Box, letters: int) -> Box:
+    """Where notices cover nothing, else no explained region, else just the lower edge."""
+    rows, columns = size
+    for x0, _, _, y1 in (picture, region):
+        if x0 >= COLUMN * letters:
+            return 0, 0, x0, rows
+        if rows - y1 >= NOTICE_BAND * letters:
+            return 0, y1, columns, rows
+    return 0, 0, columns, rows
+
+
+def _side_by_side(
+    size: tuple[int, int], shape: Sequence[int], count: int, with_figures: bool, letters: int
+) -> Arrangement:
+    rows, columns = size
+    whole = (0, 0, columns, rows)
+    if not with_figures:
+        return Arrangement(_tiles(whole, shape, count, letters), (whole,), whole)
+    width = min(FULL_COLUMN * letters, columns // 2)
+    height = min(FULL_BAND * letters, rows // 2)
+    choices = (
+        ((0, 0, columns - width, rows), (columns - width, 0, columns, rows)),
+        ((0, 0, columns, rows - height), (0, rows - height, columns, rows)),
+    )
+    tiles, area = max(
+        ((_tiles(room, shape, count, letters), area) for room, area in choices),
+        key=lambda choice: choice[0][0][2] - choice[0][0][0],
+    )
+    return Arrangement(tiles, (area,), area)
+
+
+def _tiles(room: Box, shape: Sequence[int], count: int, letters: int) -> tuple[Box, ...]:
+    """As many boxes, as large as possible, each with room for a caption and a legend."""
+    x0, y0, x1, y1 = room
+    above, below = round(CAPTION * letters), round(LEGEND * letters)
+
+    def grid(across: int) -> tuple[Box, ...]:
+        width, height = (x1 - x0) // across, (y1 - y0) // -(-count // across)
+        corners = ((x0 + n % across * width, y0 + n // across * height) for n in range(count))
+        return tuple(
+            fitted_box(
+                shape,
+                (x, y + above, x + max(width - GAP, 1), max(y + height - below, y + above + 1)),
+            )
+            for x, y in corners
+        )  # fmt: skip
+
+    return max(map(grid, range(1, count + 1)), key=lambda tiles: tiles[0][2] - tiles[0][0])

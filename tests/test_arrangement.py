@@ -1,0 +1,165 @@
+"""Where pictures, figures and notices stand on the canvas, and how large the answer is."""
+
+import numpy as np
+import pytest
+from viewer import Viewer, explained_frame
+
+from realtime_lrp.view.arrangement import arrange, central_square, scaled_box
+from realtime_lrp.view.hud import Bar, Row, draw_blocks, draw_notice, figure_size
+
+SIZES = [(480, 640), (720, 1280), (1080, 1920), (1920, 1080)]
+"""Rows and columns of canvases."""
+
+SHAPES = [(480, 640), (720, 1280), (1280, 720), (500, 500)]
+"""Rows and columns of pictures."""
+
+
+def arranged(size, shape, panels=0, with_figures=True):
+    """A canvas with letters of the usual size."""
+    return arrange(size, shape, None, panels, with_figures, figure_size(*size))
+
+
+def common(first, second):
+    """How many pixels two boxes share."""
+    width = min(first[2], second[2]) - max(first[0], second[0])
+    height = min(first[3], second[3]) - max(first[1], second[1])
+    return max(width, 0) * max(height, 0)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("panels", [0, 2])
+@pytest.mark.parametrize("with_figures", [True, False])
+def test_everything_is_on_the_canvas_and_the_picture_keeps_its_shape(
+    size, shape, panels, with_figures
+):
+    """No picture lies on another; areas and notices are within the canvas."""
+    arrangement = arranged(size, shape, panels, with_figures)
+    assert len(arrangement.pictures) == 1 + panels
+    for box in (*arrangement.pictures, *arrangement.figures, arrangement.notices):
+        assert 0 <= box[0] < box[2] <= size[1] and 0 <= box[1] < box[3] <= size[0]
+    for number, box in enumerate(arrangement.pictures):
+        assert (box[2] - box[0]) / (box[3] - box[1]) == pytest.approx(shape[1] / shape[0], rel=0.02)
+        assert not any(common(box, other) for other in arrangement.pictures[number + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("size", "shape", "where"),
+    [
+        ((720, 1280), (480, 640), "beside"), ((1080, 1920), (480, 640), "beside"),
+        ((720, 1280), (1280, 720), "beside"), ((480, 640), (720, 1280), "below"),
+        ((1920, 1080), (480, 640), "below"), ((1920, 1080), (720, 1280), "below"),
+    ],
+)  # fmt: skip
+def test_figures_cover_no_picture_where_there_is_room(size, shape, where):
+    """The picture moves to the side or up, so that what is free lies together."""
+    arrangement = arranged(size, shape)
+    (picture,) = arrangement.pictures
+    for area in arrangement.figures:
+        assert common(area, picture) == 0
+        if where == "below":
+            assert area[1] == picture[3] and area[3] == size[0]
+        else:
+            assert picture[2] <= area[0] or area[2] <= picture[0]
+    assert max(picture[2] - picture[0] - size[1], picture[3] - picture[1] - size[0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "shape"), [((720, 1280), (720, 1280)), ((1080, 1920), (720, 1280)),
+                        ((1920, 1080), (1280, 720)), ((480, 640), (720, 1280))],
+)  # fmt: skip
+@pytest.mark.parametrize("with_figures", [True, False])
+def test_figures_and_notices_keep_away_from_the_explained_region(size, shape, with_figures):
+    """Of a picture that fills the canvas they cover only what the network does not see."""
+    arrangement = arranged(size, shape, with_figures=with_figures)
+    region = scaled_box(central_square(shape), shape, arrangement.pictures[0])
+    assert common(arrangement.notices, region) == 0
+    if with_figures:
+        assert sum(common(area, region) for area in arrangement.figures) == 0
+
+
+@pytest.mark.parametrize("size", [(720, 1280), (1920, 1080)])
+def test_a_notice_stays_in_its_area(size):
+    """However long it is; its last line is at the lower edge."""
+    area = arranged(size, (720, 1280)).notices
+    canvas = np.full((*size, 3), 200, np.uint8)
+    draw_notice(canvas, "preparing integrated gradients\nsaved " + "name " * 30, area, 18)
+    changed = np.argwhere((canvas != 200).any(-1))
+    assert changed[:, 1].min() >= area[0] and changed[:, 1].max() < area[2]
+    assert changed[:, 0].max() > area[3] - 60
+
+
+# The presenter view
+
+
+def presented(size, picture_size=(480, 640), scores=(0.7, 0.2, 0.06, 0.03, 0.01), **options):
+    """A viewer that has shown a frame with five answers."""
+    viewer = Viewer(size=size, figures=True, **options)
+    picture = np.full((*picture_size, 3), 90, np.uint8)
+    frame = viewer.frame(picture)
+    box = central_square(picture_size)
+    labels = ("water bottle", "African chameleon", "cup", "star", "fish")
+    drawn = np.zeros((9, 9), np.float32)
+    viewer.maps.put(explained_frame(frame, drawn, box, scores, labels), frame.time)
+    viewer.view.step()
+    return viewer
+
+
+def heights_of_lines(canvas, area):
+    """Heights of the lines of white text in an area, top to bottom."""
+    x0, y0, x1, y1 = area
+    inked = np.pad((canvas[y0:y1, x0:x1].min(-1) > 200).any(1).astype(int), 1)
+    edges = np.flatnonzero(np.diff(inked))
+    return (edges[1::2] - edges[::2]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("size", "presenting"), [((720, 1280), False), ((1080, 1920), True), ((1920, 1080), True)]
+)
+def test_a_large_canvas_gets_the_presenter_view(size, presenting):
+    """Three bars and no other figures, at 1000 lines and more."""
+    viewer = presented(size)
+    assert viewer.state.presenting is presenting
+    scene = viewer.view.scene
+    names = [[getattr(entry, "name", "") for entry in block] for block in scene.right]
+    best = ["water bottle", "African chameleon", "cup"]
+    assert names[0] == (best if presenting else [*best, "star", "fish"])
+    assert len(names) == (1 if presenting else 2) and scene.left == ()
+
+
+@pytest.mark.parametrize("text", ["small", "medium", "large"])
+@pytest.mark.parametrize("size", [(1080, 1920), (1920, 1080)])
+def test_the_answer_of_the_presenter_view_can_be_read_from_afar(size, text):
+    """Digits take 0.7 of the letters' height, which is 3.5 % of the canvas's or more."""
+    viewer = presented(size)
+    while viewer.state.text != text:
+        viewer.press(",")
+    viewer.view.step()
+    (area,) = viewer.view.scene.arrangement.figures
+    tallest = max(heights_of_lines(viewer.view.canvas, area))
+    share = {"small": 0.035, "medium": 0.045, "large": 0.055}[text]
+    assert tallest >= 0.7 * share * size[0]
+
+
+def test_a_long_name_is_broken_and_its_share_is_whole():
+    """In large letters: two lines for the name, one for the share."""
+    canvas = np.zeros((1080, 1920, 3), np.uint8)
+    bar = Bar("African chameleon", 0.87, scale=2.0)
+    draw_blocks(canvas, [(bar,)], (0, 0, 420, 1080), 27)
+    lines = [height for height in heights_of_lines(canvas, (0, 0, 420, 1080)) if height > 20]
+    assert len(lines) == 3
+    assert not (canvas[:, 410:] > 0).any()
+
+
+def test_values_that_are_too_long_for_their_line_are_not_cut():
+    """They take two lines below the name, as wide as they are in one."""
+    canvas, ink = np.zeros((400, 400, 3), np.uint8), []
+    for width in (160, 400):
+        canvas[:] = 0
+        draw_blocks(
+            canvas, [(Row("sum", "-0.000123 of -0.000456 (27 %)"),)], (0, 0, width, 400), 14
+        )
+        ink.append((canvas.min(-1) > 200).sum())
+        lines = heights_of_lines(canvas, (0, 0, width, 400))
+        assert len(lines) == (2 if width == 160 else 1)
+    assert ink[0] == pytest.approx(ink[1], rel=0.05)

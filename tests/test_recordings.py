@@ -566,7 +566,7 @@ def test_a_file_that_cannot_be_done_does_not_end_the_batch(run, words, tmp_path,
 def test_batches_in_flight_do_not_wait_for_each_other(count, tiny_model, tmp_path, monkeypatch):
     """Two, as on a GPU; signs of life between the batches change nothing."""
     from realtime_lrp import config
-    from realtime_lrp.commands.video.overlay import overlay_file
+    from realtime_lrp.commands.video.overlay import Film, overlay_file
     from realtime_lrp.engine.engine import Engine
     from realtime_lrp.realtime.stats import Stats
 
@@ -576,9 +576,8 @@ def test_batches_in_flight_do_not_wait_for_each_other(count, tiny_model, tmp_pat
     monkeypatch.setattr(recoding, "STALLED_S", 10.0)
     source = media.recording(tmp_path / "in.mp4", count=31)
     for number in range(4):
-        report = overlay_file(
-            engine, chosen, source, tmp_path / f"{number}.mp4", False, Stats("CPU", "float32")
-        )
+        film = Film(tmp_path / f"{number}.mp4")
+        report = overlay_file(engine, chosen, source, film, Stats("CPU", "float32"))
         assert report.frames == 31
 
 

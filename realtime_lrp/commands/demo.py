@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.commands.live.run import run as run_live
-from realtime_lrp.commands.video.overlay import overlay_file
+from realtime_lrp.commands.video.overlay import Film, overlay_file
 from realtime_lrp.config import ASSETS, Config
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import UsageError
@@ -47,7 +47,7 @@ def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
         check_output(path, overwrite)
     engine = Engine(config, moving=True)
     figures = Stats(engine.device, engine.precision)
-    report = overlay_file(engine, config, CLIP, target, overwrite, figures)
+    report = overlay_file(engine, config, CLIP, Film(target, overwrite), figures)
     thumbnails = [picture for _, picture in report.thumbnails]
     count = min(SHEET_PICTURES, len(thumbnails))
     chosen = np.linspace(0, len(thumbnails) - 1, count).round().astype(int)

@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,37 +40,48 @@ LEAST_BYTES = 8
 """Of a frame in a recording."""
 
 
+@dataclass(frozen=True)
+class Film:
+    """What is written for one recording.
+
+    Attributes:
+      path: .mp4, .mov or .mkv.
+      replace: an existing film may be replaced.
+      companions: what is made beside it.
+      replace_companions: so may what is beside it, even if the film may not.
+      before_publishing: called with the complete film's temporary path, once everything beside it
+        is in place and before it gets its name.
+    """
+
+    path: Path
+    replace: bool = False
+    companions: Companions = Companions()  # noqa: RUF009 # frozen
+    replace_companions: bool = False
+    before_publishing: Callable[[Path], None] | None = None
+
+
 def overlay_file(
     engine: Engine,
     config: Config,
     source: Path,
-    target: Path,
-    overwrite: bool,
+    film: Film,
     stats: Stats,
     *,
     span: Span | None = None,
     progress: Progress | None = None,
-    companions: Companions = Companions(),  # noqa: B008 # frozen
-    replace_companions: bool = False,
-    before_publishing: Callable[[Path], None] | None = None,
 ) -> Report:
     """Overlays one file.
 
-    What is made beside it appears first, the film last.
+    What is made beside the film appears first, the film last.
 
     Args:
       engine: explains the pictures.
       config: how relevance is drawn, how the film is written.
       source: a video file.
-      target: .mp4, .mov or .mkv.
-      overwrite: whether existing files may be replaced.
+      film: what is written, and where.
       stats: counts what is done.
       span: the part of the recording, None for all.
       progress: shows how many frames are done.
-      companions: what is made beside the film.
-      replace_companions: existing files beside the film may be replaced even if it may not.
-      before_publishing: called with the complete film's temporary path, once everything beside it
-        is in place and before it gets its name.
 
     Raises:
       DamagedInputError: it cannot be decoded, or makes the decoder crash or hang.
@@ -80,13 +92,13 @@ def overlay_file(
     words = [engine.network.name, lrp.method, *([engine.composite] if lrp.method == "lrp" else [])]
     settings = ", ".join([*filter(None, words), f"target {lrp.target}"])
     with ExitStack() as stack:
-        part = stack.enter_context(atomic_file(target, overwrite))
-        if before_publishing:
-            _call_on_success(stack, partial(before_publishing, part))
-        opened = companions.open(stack, overwrite or replace_companions)
+        part = stack.enter_context(atomic_file(film.path, film.replace))
+        if film.before_publishing:
+            _call_on_success(stack, partial(film.before_publishing, part))
+        opened = film.companions.open(stack, film.replace or film.replace_companions)
         records = _Records(engine, config, opened)
         comment = f"realtime_lrp {__version__}, {settings}"
-        job = _job(engine, config, source, target, part, opened, comment, span)
+        job = _job(engine, config, source, film, part, opened, comment, span)
         report = _recode(engine, stats, records, progress, job)
         records.add_rest(report.times)
         if opened.summary:
@@ -110,7 +122,7 @@ def _job(
     engine: Engine,
     config: Config,
     source: Path,
-    target: Path,
+    film: Film,
     part: Path,
     opened: OpenCompanions,
     comment: str,
@@ -118,7 +130,7 @@ def _job(
 ) -> Job:
     return Job(
         source=source.resolve(), part=part, parts=(part, *opened.parts),
-        container=target.suffix.lower(), comment=comment, span=span,
+        container=film.path.suffix.lower(), comment=comment, span=span,
         thumbnails=THUMBNAILS, size=engine.explainer.input_shape[:2],
         batch=_batch(config, engine), smoothing=SMOOTHING,
         colormap=colormap_named(colormap_for(engine)), opacity=config.overlay.opacity,

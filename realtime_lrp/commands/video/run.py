@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from realtime_lrp.commands.video.messages import Report
-from realtime_lrp.commands.video.overlay import overlay_file
+from realtime_lrp.commands.video.overlay import Film, overlay_file
 from realtime_lrp.commands.video.recoding import check_video
 from realtime_lrp.commands.video.task import Task, VideoOptions
 from realtime_lrp.config import Config
@@ -123,10 +123,13 @@ class _Batch:
         engine, stats = self._engine()
         task.note_begun()
         try:
+            film = Film(
+                task.target, task.replace, task.companions, task.replace_companions,
+                before_publishing=task.note_finished,
+            )  # fmt: skip
             report = overlay_file(
-                engine, self._config, task.source, task.target, task.replace, stats,
-                span=self._options.span, progress=self._progress, companions=task.companions,
-                replace_companions=task.replace_companions, before_publishing=task.note_finished,
+                engine, self._config, task.source, film, stats,
+                span=self._options.span, progress=self._progress,
             )  # fmt: skip
         except BaseException:
             task.note_failed()

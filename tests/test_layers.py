@@ -9,6 +9,7 @@ from keras import layers
 from realtime_lrp import Explainer
 from realtime_lrp.relevance.canonise import canonise
 from realtime_lrp.relevance.graph import build_graph
+from realtime_lrp.relevance.layer_contexts import pixel_stride
 from realtime_lrp.relevance.layers import ACTIVATIONS
 from realtime_lrp.relevance.pools import GlobalMaxPool
 from realtime_lrp.relevance.steps import Add, Affine, Cropping, Permute, Product, Upsample
@@ -346,3 +347,36 @@ def test_a_global_max_pool_gives_all_to_the_first_of_equal_maxima():
     expected = np.zeros_like(a)
     expected[0, 0, 2, 0], expected[0, 1, 0, 1] = 7, 2
     np.testing.assert_array_equal(given, expected)
+
+
+def two_first_layers(x):
+    """As in Inception-ResNets: branches of different strides that read the pixels."""
+    slow, fast = layers.Conv2D(2, 3, strides=4, padding="same"), layers.Conv2D(2, 3, strides=(2, 1))
+    branches = [layers.GlobalAveragePooling2D()(layer(x)) for layer in (slow, fast)]
+    return layers.Concatenate()(branches)
+
+
+STRIDES = {
+    "as VGG16": (lambda x: layers.Conv2D(2, 3, strides=2)(layers.Conv2D(2, 3)(x)), (1, 1)),
+    "as SqueezeNet": (lambda x: layers.MaxPool2D(3, 2)(layers.Conv2D(2, 7, strides=2)(x)), (2, 2)),
+    "as ResNet50": (lambda x: layers.Conv2D(2, 7, strides=2)(layers.ZeroPadding2D(3)(x)), (2, 2)),
+    "patches": (lambda x: layers.Conv2D(2, 4, strides=4)(layers.Rescaling(1 / 255)(x)), (4, 4)),
+    "rows alone": (lambda x: layers.Conv2D(2, 3, strides=(3, 1))(x), (3, 1)),
+    "a pool first": (
+        lambda x: layers.Conv2D(2, 3, strides=2)(layers.AveragePooling2D(3)(x)),
+        (6, 6),
+    ),
+    "depthwise": (lambda x: layers.DepthwiseConv2D(3, strides=2)(x), (2, 2)),
+    "branches": (two_first_layers, (4, 4)),
+    "dense": (lambda x: x, (1, 1)),
+}
+"""Name -> the first layers, their stride over the pixels."""
+
+
+@pytest.mark.parametrize("name", STRIDES)
+def test_the_stride_over_the_pixels_is_found(name):
+    """That of the first layers with weights; later ones do not count."""
+    build, stride = STRIDES[name]
+    x = keras.Input((32, 32, 3))
+    y = layers.Dense(4, activation="softmax")(layers.Flatten()(build(x)))
+    assert pixel_stride(build_graph(keras.Model(x, y), "max")) == stride

@@ -123,6 +123,7 @@ def test_an_overlay_follows_its_words(rng):
         ({"picture": np.zeros((4, 4), np.uint8)}, r"Received uint8 \[4, 4\]"),
         ({"relevance": np.zeros((1, 4, 4, 3))}, r"it is relevance\[0\]"),
         ({"relevance": np.full((4, 4, 3), np.nan)}, "finite"),
+        ({"stride": (2, 5)}, r"no larger than the map. Received \(2, 5\)"),
         ({"fit": "crob"}, "Did you mean 'crop'"),
         ({"colormap": "fyre"}, "Did you mean 'fire'"),
     ],

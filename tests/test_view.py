@@ -154,6 +154,42 @@ def test_strengths_by_hand():
     assert (strengths.FULL, strengths.SOFTNESS) == (FULL, SOFTNESS)
 
 
+def finest_detail(relevance):
+    """The power of what changes from each row of [h, w] to the next and back."""
+    power = np.abs(np.fft.fft2(relevance)) ** 2
+    return power[len(power) // 2].sum()
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_grid_of_a_stride_is_smoothed_away(channels, rng):
+    """A map that is twice as strong in every other row loses 20 dB of that, and nothing in all."""
+    smooth = cv2.GaussianBlur(rng.random((48, 48)).astype(np.float32), (0, 0), 4) + 0.2
+    grid = smooth * np.where(np.arange(48) % 2, 2, 1)[:, None]
+    relevance = np.repeat(grid[None, ..., None], channels, axis=-1).astype(np.float32)
+    drawn = strengths.smoothed(relevance, (2, 2)).numpy()
+    assert finest_detail(drawn[0, ..., 0]) < finest_detail(relevance[0, ..., 0]) / 100
+    np.testing.assert_allclose(drawn.sum((1, 2)), relevance.sum((1, 2)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("stride", [(3, 1), (1, 4), (16, 16)])
+def test_smoothing_keeps_sums_and_uniform_maps(stride, rng):
+    """Also at the edges, where a window hangs over."""
+    relevance = rng.standard_normal((2, 32, 20, 1)).astype(np.float32)
+    drawn = strengths.smoothed(relevance, stride).numpy()
+    np.testing.assert_allclose(drawn.sum((1, 2)), relevance.sum((1, 2)), atol=1e-3)
+    uniform = np.ones((1, 32, 20, 1), np.float32)
+    np.testing.assert_allclose(strengths.smoothed(uniform, stride), uniform, rtol=1e-5)
+    spot = np.zeros((1, 32, 20, 1), np.float32)
+    spot[0, 0, 0] = 1
+    assert strengths.smoothed(spot, stride).numpy()[0, 0, 0, 0] > 0
+
+
+def test_without_a_stride_nothing_is_smoothed(rng):
+    """The drawn map of VGG16 and of the embedded network is the raw one."""
+    relevance = rng.standard_normal((2, 20, 20, 3)).astype(np.float32)
+    assert strengths.smoothed(relevance, (1, 1)) is relevance
+
+
 def test_five_of_a_thousand_entries_are_above_the_scale():
     """Of 1, 2, ... 1000 the scale is 995: 99.5 % of the entries are below or equal to it."""
     relevance = np.arange(1, 1001, dtype=np.float32).reshape(1, 25, 40, 1)

@@ -106,7 +106,8 @@ class Engine:
         def reduce(relevance: tf.Tensor) -> tuple[tf.Tensor, ...]:
             axes = [1, 2, 3]
             magnitude = tf.reduce_sum(tf.abs(relevance), axes)
-            return *strength(relevance, by_channel), tf.reduce_sum(relevance, axes), magnitude
+            drawn = strength(relevance, by_channel, self.explainer.stride)
+            return *drawn, tf.reduce_sum(relevance, axes), magnitude
 
         with tf.device(on.scope):
             self.explainer = build_explainer(

@@ -19,6 +19,7 @@ def overlay(
     colormap: str | Colormap | None = None,
     opacity: float = 0.8,
     fit: str = "crop",
+    stride: tuple[int, int] = (1, 1),
 ) -> np.ndarray:
     """Draws a raw map over the region of the picture that the network saw.
 
@@ -34,6 +35,7 @@ def overlay(
       opacity: 0 to 1, of the strongest relevance.
       fit: which region the network saw: "crop", the largest centred one of its proportions,
         "squash", the whole picture stretched, or "letterbox", the whole picture with borders.
+      stride: the `stride` of the `Explainer`: a grid of this period is smoothed away.
 
     Returns:
       uint8 [H, W, 3] RGB.
@@ -52,9 +54,13 @@ def overlay(
             "Expected one map of finite numbers, [h, w, C]. Received the shape "
             f"{list(relevance.shape)}; of an explanation it is relevance[0]."
         )
+    if len(stride) != 2 or min(stride) < 1 or max(stride) > min(relevance.shape[:2]):
+        raise UsageError(
+            f"Expected a stride (rows, columns) no larger than the map. Received {stride!r}."
+        )
     if fit not in FITS:
         raise unknown("fit", fit, FITS)
-    strengths, _ = strength(tf.constant(relevance[None], tf.float32))
+    strengths, _ = strength(tf.constant(relevance[None], tf.float32), stride=stride)
     region = region_of(picture.shape[:2], relevance.shape[:2], fit)
     shown = intensity(strengths[0].numpy(), region.inner)
     coloured_map = coloured(shown, colormap or by_sign(bool(shown.min() < 0)), opacity, region.box)

@@ -40,6 +40,7 @@ from realtime_lrp.relevance.layer_contexts import (
     compute_supports,
     count_operations,
     layer_contexts,
+    pixel_stride,
 )
 from realtime_lrp.relevance.layer_records import LayerRecord, layer_records
 from realtime_lrp.relevance.map_plans import bind_maps, map_requests, plan_maps
@@ -112,6 +113,8 @@ class Explainer:
 
     Attributes:
       input_shape: (H, W, C) of a picture.
+      stride: (rows, columns), the stride of the first layers over the pixels. Above 1 it leaves a
+        grid in the maps, which is smoothed away where they are drawn.
       classes: the number of scores.
       passes: how many forward passes a picture takes besides its own: 0, or the perturbed pictures
         of SmoothGrad and integrated gradients.
@@ -167,6 +170,7 @@ class Explainer:
         box = checks.input_box(low, high, self.input_shape)
         contexts = layer_contexts(graph, supports, box)
         self.flops, self.weights = count_operations(graph, supports)
+        self.stride = pixel_stride(graph)
         plans = plan_maps(requests, composite, layers or {}, graph, contexts)
         self._rules = plans[0].rules
         self._keep_sign = [plan.keeps_sign for plan in plans]

@@ -1,4 +1,4 @@
-"""What rules may know about each layer with weights, and what these layers cost."""
+"""What rules may know about each layer with weights, what these layers cost, and their strides."""
 
 import math
 
@@ -7,8 +7,10 @@ import tensorflow as tf
 
 from realtime_lrp.errors import UsageError, first_line
 from realtime_lrp.relevance.graph import Graph
-from realtime_lrp.relevance.linear import Linear
+from realtime_lrp.relevance.linear import Convolution, Linear, TransposedConvolution
+from realtime_lrp.relevance.pools import Pool
 from realtime_lrp.relevance.rules import LayerContext
+from realtime_lrp.relevance.steps import Step
 
 
 def compute_supports(graph: Graph, shape: tuple[int, int, int]) -> dict[int, tf.Tensor]:
@@ -71,3 +73,31 @@ def count_operations(graph: Graph, supports: dict[int, tf.Tensor]) -> tuple[int,
             weights += size
             operations += 2 * size * uses
     return operations, weights
+
+
+def pixel_stride(graph: Graph) -> tuple[int, int]:
+    """The stride of the first layers with weights over the pixels: rows, columns.
+
+    Pools before these layers count. Of several first layers it is the largest.
+    """
+    before = {0: np.ones(2, int)}  # tensor -> pixels for each of its entries
+    first = [before[0]]
+    for node in graph.nodes:
+        if before.keys() >= set(node.inputs):
+            stride = np.max([before[n] for n in node.inputs], axis=0) * _stride(node.step)
+            if isinstance(node.step, Linear):
+                first.append(stride)
+            else:
+                before[node.output] = stride
+    rows, columns = np.max(first, axis=0).tolist()
+    return rows, columns
+
+
+def _stride(step: Step) -> np.ndarray:
+    """The stride of a step over two axes; 1 for steps without."""
+    if isinstance(step, Pool):
+        return np.array(step.geometry["strides"][1:3])
+    if isinstance(step, Convolution) and not isinstance(step, TransposedConvolution):
+        strides = step.geometry["strides"]
+        return np.array(strides if len(strides) == 2 else (1, 1))
+    return np.ones(2, int)

@@ -1,10 +1,14 @@
 """Compresses raw relevance into strengths: one byte for each pixel, enough for drawing.
 
 Runs inside the compiled function, so that only these bytes are copied from a GPU.
+
+A first layer with a stride looks at some pixels more often than at their neighbours, which leaves a
+grid of this period all over the map. Only what is drawn is smoothed; raw maps keep the grid.
 """
 
 import math
 
+import numpy as np
 import tensorflow as tf
 
 PERCENTILE = 99.5
@@ -17,19 +21,24 @@ FULL = 127
 """Full strength."""
 
 
-def strength(relevance: tf.Tensor, by_channel: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+def strength(
+    relevance: tf.Tensor, by_channel: bool = False, stride: tuple[int, int] = (1, 1)
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Computes how strongly each pixel is drawn.
 
     Args:
       relevance: float32 [B, H, W, C], raw.
       by_channel: whether each colour channel gets its own strength, else their sum.
+      stride: (rows, columns), the period of a grid that is smoothed away; see `pixel_stride`.
 
     Returns:
       Strengths, int8 [B, H, W], or [B, H, W, C] by channel, from -FULL to FULL with the sign of
       relevance. And the scale, float32 [B]: the relevance that is drawn at full strength, 0 for a
       map of zeros.
     """
-    values = relevance if by_channel else tf.reduce_sum(relevance, axis=-1)
+    values = relevance if by_channel else tf.reduce_sum(relevance, axis=-1, keepdims=True)
+    values = smoothed(values, stride)
+    values = values if by_channel else values[..., 0]
     size = math.prod(values.shape[1:])
     magnitude = tf.reshape(tf.abs(values), [-1, size])
     largest = tf.math.top_k(magnitude, size - math.floor(PERCENTILE / 100 * (size - 1))).values
@@ -37,3 +46,35 @@ def strength(relevance: tf.Tensor, by_channel: bool = False) -> tuple[tf.Tensor,
     share = tf.minimum(tf.math.divide_no_nan(magnitude, scale[:, None]), 1.0)
     drawn = tf.reshape(tf.round(FULL * share**SOFTNESS), tf.shape(values)) * tf.sign(values)
     return tf.cast(drawn, tf.int8), scale
+
+
+def smoothed(relevance: tf.Tensor, stride: tuple[int, int]) -> tf.Tensor:
+    """Averages float32 [B, H, W, C] over windows of one period; keeps the sums.
+
+    A grid of this period vanishes. A stride of 1 returns what it was given.
+    """
+    channels = relevance.shape[-1]
+    for axis, period in enumerate(stride, start=1):
+        if period == 1:
+            continue
+        window = _centred_window(period)
+        reach = len(window) // 2
+        # With mirrored edges every pixel hands out exactly what it holds.
+        edges = [[reach, reach] if axis == other else [0, 0] for other in range(4)]
+        kernel = np.tile(window[:, None, None], (1, channels, 1))
+        relevance = tf.nn.depthwise_conv2d(
+            tf.pad(relevance, edges, "SYMMETRIC"),
+            np.expand_dims(kernel, axis=2 - axis),
+            strides=[1, 1, 1, 1],
+            padding="VALID",
+        )
+    return relevance
+
+
+def _centred_window(period: int) -> np.ndarray:
+    """Weights of an average over one period: 1 2 1 (divided by 4) for 2, 1 1 1 (by 3) for 3."""
+    if period % 2:
+        return np.full(period, 1 / period, np.float32)
+    ends_halved = np.ones(period + 1, np.float32)
+    ends_halved[[0, -1]] = 0.5
+    return ends_halved / np.float32(period)

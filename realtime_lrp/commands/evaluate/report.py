@@ -61,20 +61,25 @@ def table_lines(report: Mapping[str, Any]) -> list[str]:
     return [title, "", *rows, "", *explanations]
 
 
-def map_sheet(config: Config, pictures: np.ndarray, maps: dict[str, np.ndarray]) -> np.ndarray:
+def map_sheet(
+    config: Config, pictures: np.ndarray, maps: dict[str, np.ndarray], stride: tuple[int, int]
+) -> np.ndarray:
     """Draws the first pictures with the maps of every row: composites above, methods below.
 
     Args:
       config: its colour map and opacity are used.
       pictures: uint8 [N, h, w, 3] RGB.
       maps: name of a row -> float32 [n, h, w].
+      stride: the explainer's; see `strength`.
 
     Returns:
       uint8 [height, width, 3] RGB.
     """
     painter = Painter(config.overlay.colormap or "fire", config.overlay.opacity, 0.0)
     thumbnails = [resize(picture, (TILE, TILE)) for picture in pictures[:PICTURES_SHOWN]]
-    columns = {name: _map_column(name, painter, thumbnails, shown) for name, shown in maps.items()}
+    columns = {
+        name: _map_column(name, painter, thumbnails, shown, stride) for name, shown in maps.items()
+    }
     composites = [column for name, column in columns.items() if name in COMPOSITES]
     methods = [column for name, column in columns.items() if name not in COMPOSITES]
     width = 1 + max(len(composites), len(methods))
@@ -86,10 +91,14 @@ def map_sheet(config: Config, pictures: np.ndarray, maps: dict[str, np.ndarray])
 
 
 def _map_column(
-    name: str, painter: Painter, thumbnails: list[np.ndarray], maps: np.ndarray
+    name: str,
+    painter: Painter,
+    thumbnails: list[np.ndarray],
+    maps: np.ndarray,
+    stride: tuple[int, int],
 ) -> np.ndarray:
     inner = (0, 0, maps.shape[2], maps.shape[1])
-    compressed = strength(np.maximum(maps[: len(thumbnails), ..., None], 0))
+    compressed = strength(np.maximum(maps[: len(thumbnails), ..., None], 0), stride=stride)
     strengths, scales = (tensor.numpy() for tensor in compressed)
     tiles = [
         lay_over(thumbnail, painter(one, scale, (0, 0, TILE, TILE), inner))

@@ -72,7 +72,7 @@ def run(config: Config, options: EvaluateOptions) -> list[str]:
         with atomic_file(options.json, options.overwrite) as part:
             part.write_text(json.dumps(report, indent=1) + "\n")
     if options.picture:
-        sheet = map_sheet(config, samples.pictures, evaluation.maps)
+        sheet = map_sheet(config, samples.pictures, evaluation.maps, engine.explainer.stride)
         write_picture(options.picture, sheet, options.overwrite)
     return table_lines(report)
 

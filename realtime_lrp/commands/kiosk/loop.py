@@ -255,6 +255,7 @@ class Kiosk:
         log.info("%s -> %s", old, self.described)
         if self.state == State.CLOSED:
             self._presence.forget()
+            self._visitor.visitor_left(now)
         elif self.state == State.ATTRACT:
             self._visitor.visitor_left(now)
             memory.return_freed_memory()

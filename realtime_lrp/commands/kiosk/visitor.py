@@ -8,12 +8,16 @@ from realtime_lrp.view.window.window import Mouse
 PRIVACY_S = 20.0
 """Seconds for which the privacy card is shown."""
 
+CHOICE_S = 60.0
+"""A language that is chosen while nobody is there is forgotten after this many seconds."""
+
 
 class VisitorChoices:
     """Language and privacy card, chosen by key or touch.
 
     Keys: 1 to 9 choose a language, "l" the next one, "p" shows the privacy card. While nobody is
-    there the languages take turns, beginning with the first; for a visitor the present one stays.
+    there the languages take turns, beginning with the first. A visitor gets the first one, unless
+    they choose another, or somebody did just before.
 
     Args:
       languages: how many there are.
@@ -24,14 +28,17 @@ class VisitorChoices:
     def __init__(self, languages: int, rotate_s: float, now: float):
         self._languages, self._rotate_s = languages, rotate_s
         self._chosen: int | None = None
-        self._rotating_since = now
+        self._chosen_at = self._rotating_since = now
+        self._visiting = False
         self._privacy_until = 0.0
         self._button_down = False
 
     def language(self, now: float) -> int:
         """The index of the present language, from 0."""
-        if self._chosen is not None:
+        if self._chosen is not None and (self._visiting or now - self._chosen_at < CHOICE_S):
             return self._chosen
+        if self._visiting:
+            return 0
         turns = int((now - self._rotating_since) / self._rotate_s) if self._rotate_s else 0
         return turns % self._languages
 
@@ -50,23 +57,28 @@ class VisitorChoices:
         for event in events:
             name = self._touched(event, buttons) if isinstance(event, Mouse) else event
             if name.startswith("language "):
-                self._chosen = int(name.removeprefix("language "))
+                self._choose(int(name.removeprefix("language ")), now)
             elif name.isdecimal() and 1 <= int(name) <= self._languages:
-                self._chosen = int(name) - 1
+                self._choose(int(name) - 1, now)
             elif name == "l":
-                self._chosen = (self.language(now) + 1) % self._languages
+                self._choose((self.language(now) + 1) % self._languages, now)
             elif self.privacy(now) and name != "":
                 self._privacy_until = now
             elif name in ("p", "privacy"):
                 self._privacy_until = now + PRIVACY_S
 
     def visitor_came(self, now: float) -> None:
-        """Keeps the present language."""
-        self._chosen = self.language(now)
+        """Shows the visitor the language that was chosen last, or else the first one."""
+        if not self._visiting and now - self._chosen_at >= CHOICE_S:
+            self._chosen = None
+        self._visiting = True
 
     def visitor_left(self, now: float) -> None:
         """Lets the languages take turns again, from the first one on."""
-        self._chosen, self._rotating_since = None, now
+        self._chosen, self._rotating_since, self._visiting = None, now, False
+
+    def _choose(self, language: int, now: float) -> None:
+        self._chosen, self._chosen_at = language, now
 
     def _touched(self, mouse: Mouse, buttons: Mapping[str, Box]) -> str:
         """The button where a touch began, "elsewhere" for none; "" while it lasts or ends."""

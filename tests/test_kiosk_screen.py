@@ -26,6 +26,7 @@ from realtime_lrp.view.exhibit import (
     visible_part,
 )
 from realtime_lrp.view.hud import Legend
+from realtime_lrp.view.pad import key_boxes
 from realtime_lrp.view.scene import ExplainedPicture, Look, Panel
 from realtime_lrp.view.text import WHITE, text_width, wrapped
 from realtime_lrp.view.window.window import Mouse
@@ -66,7 +67,7 @@ def pages_of(exhibit):
 def plan(size):
     """A layout with the page only."""
     box = 0, 0, size[1], size[0]
-    return ScreenLayout((0, 0, 0, 0), box, box)
+    return ScreenLayout((0, 0, 0, 0), box)
 
 
 def drawn(page, size=(720, 460)):
@@ -76,8 +77,9 @@ def drawn(page, size=(720, 460)):
     return canvas, artist.buttons
 
 
+@pytest.mark.parametrize("swapped", [False, True])
 @pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s[1]}x{s[0]}")
-def test_every_page_fits(exhibit, size, monkeypatch):
+def test_every_page_fits(exhibit, size, swapped, monkeypatch):
     """In all languages and sizes: no word is cut or touches the edge, all buttons are there."""
 
     def uncut(text, width, letters):
@@ -85,20 +87,43 @@ def test_every_page_fits(exhibit, size, monkeypatch):
         return text
 
     monkeypatch.setattr(exhibit_module, "fitted", uncut)
-    x0, y0, x1, y1 = layout_of(size, swapped=False, margin=round(DRIFT * min(size))).text
-    room = y1 - y0, x1 - x0
+    layout = layout_of(size, swapped, margin=round(DRIFT * min(size)))
+    assert (layout.bottom is not None) == (swapped and size[0] > size[1])
+    canvas, artist = np.zeros((*size, 3), np.uint8), PageArtist()
     for page in pages_of(exhibit):
-        canvas, places = drawn(page, room)
-        edges = canvas[:3], canvas[-3:], canvas[:, :3], canvas[:, -3:]
-        assert all((edge == BACKGROUND).all() for edge in edges), page
-        assert len(places) == 1 + len(LANGUAGES)
-        for left, top, right, bottom in places.values():
-            assert 0 <= left < right <= room[1] and 0 <= top < bottom <= room[0]
+        artist.draw(canvas, layout, page)
+        for x0, y0, x1, y1 in {layout.text, layout.bottom or layout.text}:
+            part = canvas[y0:y1, x0:x1]
+            edges = part[:3], part[-3:], part[:, :3], part[:, -3:]
+            assert all((edge == BACKGROUND).all() for edge in edges), page
+        assert len(artist.buttons) == 1 + len(LANGUAGES)
+        x0, y0, x1, y1 = layout.bottom or layout.text
+        for left, top, right, bottom in artist.buttons.values():
+            assert x0 <= left < right <= x1 and y0 <= top < bottom <= y1
+
+
+@pytest.mark.parametrize("size", [(1920, 1080), (1280, 720), (800, 480), (1366, 768)])
+def test_on_a_tall_screen_the_buttons_are_in_the_lower_half(exhibit, size):
+    """Also while page and picture have changed sides, and the keys of the PIN pad."""
+    artist, canvas = PageArtist(), np.zeros((*size, 3), np.uint8)
+    for swapped in (False, True):
+        margin = round(DRIFT * size[1])
+        for shift in ((0, 0), (margin, margin), (-margin, -margin)):
+            layout = layout_of(size, swapped, margin, shift)
+            artist.draw(canvas, layout, exhibit.attract(0, 0.0))
+            boxes = artist.buttons.values()
+            assert min(top for _, top, _, _ in boxes) >= size[0] / 2
+            assert max(bottom for *_, bottom in boxes) <= size[0]
+            assert min(bottom - top for _, top, _, bottom in boxes) >= size[0] / 33
+    pad = key_boxes(size).values()
+    assert min(top for _, top, _, _ in pad) >= size[0] / 2
+    assert max(bottom for *_, bottom in pad) <= size[0]
+    assert min(bottom - top for _, top, _, bottom in pad) >= size[0] / 14
 
 
 def test_buttons_are_large_and_apart(exhibit):
     """They do not overlap, and are as large as a fingertip: 40 pixels at 1080 rows."""
-    x0, y0, x1, y1 = layout_of((1080, 1920), swapped=False).page
+    x0, y0, x1, y1 = layout_of((1080, 1920), swapped=False).text
     _, places = drawn(exhibit.attract(0, 0.0), (y1 - y0, x1 - x0))
     touched = np.zeros((y1 - y0, x1 - x0), int)
     for left, top, right, bottom in places.values():
@@ -456,11 +481,11 @@ def test_a_page_that_did_not_change_is_not_drawn_again(exhibit):
     artist, canvas = PageArtist(), np.zeros((200, 300, 3), np.uint8)
     page = Page((TextBlock("Herz"),))
     artist.draw(canvas, plan((200, 300)), page)
-    patch = artist._pixels
+    pixels = artist._page._pixels
     artist.draw(canvas, plan((200, 300)), Page((TextBlock("Herz"),)))
-    assert artist._pixels is patch
+    assert artist._page._pixels is pixels
     artist.draw(canvas, plan((200, 300)), Page((TextBlock("Stern"),)))
-    assert artist._pixels is not patch
+    assert artist._page._pixels is not pixels
 
 
 def test_a_card_with_much_text_stays_on_the_screen():

@@ -21,6 +21,9 @@ EDGE = (70, 78, 92)
 PAGE_WIDTH, PAGE_HEIGHT = 0.36, 0.42
 """The page's share of a wide screen's width, and of a tall screen's height."""
 
+BUTTONS_HEIGHT = 0.09
+"""On a tall screen, the buttons' share of its height where the page stands above the picture."""
+
 MIN_FONT = 9
 """Pixels of the smallest letters."""
 
@@ -109,13 +112,14 @@ class ScreenLayout:
 
     Attributes:
       picture: the picture's box.
-      page: the page's box.
       text: the box of the page's elements; it drifts without changing its size.
+      bottom: the box of the page's bottom elements if they stand apart from it, at the lower edge
+        of a tall screen, where everybody reaches them; else None.
     """
 
     picture: Box
-    page: Box
     text: Box
+    bottom: Box | None = None
 
 
 def layout_of(
@@ -130,22 +134,38 @@ def layout_of(
       shift: pixels, across and down, by which the edge between the two and the elements are moved.
     """
     rows, columns = size
-    if columns >= rows:
-        edge = round(columns * (PAGE_WIDTH if swapped else 1 - PAGE_WIDTH)) + shift[0]
-        first, second = (0, 0, edge, rows), (edge, 0, columns, rows)
-    else:
-        edge = round(rows * (PAGE_HEIGHT if swapped else 1 - PAGE_HEIGHT)) + shift[1]
-        first, second = (0, 0, columns, edge), (0, edge, columns, rows)
+    if rows > columns:
+        return _tall_layout(size, swapped, margin, shift)
+    edge = round(columns * (PAGE_WIDTH if swapped else 1 - PAGE_WIDTH)) + shift[0]
+    first, second = (0, 0, edge, rows), (edge, 0, columns, rows)
     picture, page = (second, first) if swapped else (first, second)
     x0, y0, x1, y1 = page
     dx, dy = shift
-    if columns >= rows:  # the edge between the two has been shifted already
-        x0, x1 = (x0 + dx, x1) if swapped else (x0, x1 + dx)
-        y0, y1 = y0 + dy, y1 + dy
-    else:
-        y0, y1 = (y0 + dy, y1) if swapped else (y0, y1 + dy)
-        x0, x1 = x0 + dx, x1 + dx
-    return ScreenLayout(picture, page, (x0 + margin, y0 + margin, x1 - margin, y1 - margin))
+    x0, x1 = (x0 + dx, x1) if swapped else (x0, x1 + dx)  # the edge has been shifted already
+    return ScreenLayout(picture, _inset((x0, y0 + dy, x1, y1 + dy), margin))
+
+
+def _tall_layout(
+    size: tuple[int, int], swapped: bool, margin: int, shift: tuple[int, int]
+) -> ScreenLayout:
+    """`layout_of` for a canvas with more rows than columns; buttons are always at its foot."""
+    (rows, columns), (dx, dy) = size, shift
+    if not swapped:
+        edge = round(rows * (1 - PAGE_HEIGHT)) + dy
+        text = _inset((dx, edge, columns + dx, rows + dy), margin)
+        return ScreenLayout((0, 0, columns, edge), text)
+    edge = round(rows * (PAGE_HEIGHT - BUTTONS_HEIGHT)) + dy
+    foot = round(rows * (1 - BUTTONS_HEIGHT)) + dy
+    return ScreenLayout(
+        picture=(0, edge, columns, foot),
+        text=_inset((dx, dy, columns + dx, edge), margin),
+        bottom=_inset((dx, foot, columns + dx, rows + dy), margin),
+    )
+
+
+def _inset(box: Box, margin: int) -> Box:
+    x0, y0, x1, y1 = box
+    return x0 + margin, y0 + margin, x1 - margin, y1 - margin
 
 
 class PageArtist:
@@ -157,25 +177,41 @@ class PageArtist:
 
     def __init__(self) -> None:
         self.buttons: dict[str, Box] = {}
-        self._buttons: dict[str, Box] = {}  # on the page
-        self._drawn: tuple[tuple[int, int], Page] | None = None
-        self._pixels: np.ndarray | None = None
+        self._page, self._foot = _KeptPage(), _KeptPage()
 
     def draw(self, canvas: np.ndarray, layout: ScreenLayout, page: Page) -> None:
-        """Draws a page into a canvas, in place."""
+        """Draws a page into a canvas whose background is `BACKGROUND`, in place."""
         x0, y0, x1, y1 = layout.text
+        font = max(MIN_FONT, round(min((y1 - y0) / 17, (x1 - x0) / 14)))
+        if layout.bottom is None:
+            self.buttons = self._page.draw(canvas, layout.text, page, font)
+        else:
+            self._page.draw(canvas, layout.text, Page(page.top), font)
+            foot = Page((), page.bottom)
+            self.buttons = self._foot.draw(canvas, layout.bottom, foot, font)
+
+
+class _KeptPage:
+    """A page that was drawn, or a part of one."""
+
+    def __init__(self) -> None:
+        self._drawn: tuple[tuple[int, int], Page] | None = None
+        self._pixels = np.zeros((0, 0, 3), np.uint8)
+        self._buttons: dict[str, Box] = {}
+
+    def draw(self, canvas: np.ndarray, box: Box, page: Page, font: int) -> dict[str, Box]:
+        """Draws a page into a box of a canvas; returns the boxes of its buttons on the canvas."""
+        x0, y0, x1, y1 = box
         size = y1 - y0, x1 - x0
         if (size, page) != self._drawn:
             self._drawn = size, page
             self._pixels = np.full((*size, 3), BACKGROUND, np.uint8)
-            self._buttons = _draw_page(self._pixels, page)
-        self.buttons = {
+            self._buttons = _draw_page(self._pixels, page, font)
+        canvas[y0:y1, x0:x1] = self._pixels
+        return {
             name: (left + x0, top + y0, right + x0, bottom + y0)
             for name, (left, top, right, bottom) in self._buttons.items()
         }
-        left, top, right, bottom = layout.page
-        canvas[top:bottom, left:right] = BACKGROUND
-        canvas[y0:y1, x0:x1] = self._pixels
 
 
 def draw_card(canvas: np.ndarray, title: str, text: str, shift: tuple[int, int] = (0, 0)) -> None:
@@ -227,10 +263,9 @@ def visible_part(picture: tuple[int, int], region: Box, room: tuple[int, int]) -
     return x, y, x + width, y + height
 
 
-def _draw_page(canvas: np.ndarray, page: Page) -> dict[str, Box]:
-    """Draws a page in the largest font that fits; returns the boxes of its buttons."""
+def _draw_page(canvas: np.ndarray, page: Page, font: int) -> dict[str, Box]:
+    """Draws a page in the largest font up to `font` that fits; returns its buttons' boxes."""
     rows, columns = canvas.shape[:2]
-    font = max(MIN_FONT, round(min(rows / 17, columns / 14)))
     while font > MIN_FONT and _page_height(page, columns - 2 * font, font) > rows - 2 * font:
         font -= 1
     buttons: dict[str, Box] = {}
@@ -246,7 +281,8 @@ def _draw_page(canvas: np.ndarray, page: Page) -> dict[str, Box]:
 
 
 def _page_height(page: Page, width: int, font: int) -> int:
-    return sum(_height(element, width, font) for element in (*page.top, *page.bottom)) + font
+    gap = font if page.top and page.bottom else 0
+    return sum(_height(element, width, font) for element in (*page.top, *page.bottom)) + gap
 
 
 def _lines(block: TextBlock, width: int, font: int) -> tuple[int, list[str]]:

@@ -26,7 +26,7 @@ from realtime_lrp.commands.kiosk import loop, pages, relevance_part, screen, sta
 from realtime_lrp.commands.kiosk import run as run_module
 from realtime_lrp.commands.kiosk.captions import load_captions
 from realtime_lrp.commands.kiosk.folder import single_instance
-from realtime_lrp.commands.kiosk.health import HealthFile
+from realtime_lrp.commands.kiosk.health import HealthFile, camera_text
 from realtime_lrp.commands.kiosk.lock import pin_fits
 from realtime_lrp.commands.kiosk.loop import Kiosk
 from realtime_lrp.commands.kiosk.null_window import NullWindow
@@ -354,6 +354,27 @@ def test_a_full_disk_leaves_the_health_file_as_it_was(monkeypatch, tmp_path, cap
     health.write({"state": "active"}, "active", 15.0)
     assert json.loads(file.read_text()) == {"state": "active"}
     assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    ("source", "described", "text"),
+    [
+        ("0", "camera 0, 640x480, 30 fps, YUYV", "camera 0, 640x480, 30 fps, YUYV"),
+        ("0", "no picture: Camera 0 cannot be opened.", "no picture: Camera 0 cannot be opened."),
+        ("0", "the picture stands still", "0: the picture stands still"),
+        ("1", "camera /dev/video1", "1: camera /dev/video1"),
+        ("/dev/video0", "camera /dev/video0, 640x480", "camera /dev/video0, 640x480"),
+        ("synthetic", "synthetic", "synthetic"),
+        ("synthetic:60", "synthetic", "synthetic:60"),
+        ("rtsp://***@there/1", "rtsp://***@there/1", "rtsp://***@there/1"),
+        ("/films/demo.mp4", "demo.mp4 (1 of 3)", "demo.mp4 (1 of 3)"),
+        ("/films/demo.mp4", "released", "/films/demo.mp4: released"),
+        ("0", "", "0"),
+    ],
+)
+def test_the_health_file_names_the_source_once(source, described, text):
+    """A camera, a URL or a file; where the description does not name it, it stands before."""
+    assert camera_text(source, described) == text
 
 
 def test_a_second_exhibit_is_refused(run, monkeypatch, tmp_path):

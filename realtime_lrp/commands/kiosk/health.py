@@ -5,6 +5,7 @@ docs/kiosk.md lists its keys.
 
 import json
 import logging
+import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -110,7 +111,7 @@ class HealthReport:
             "restarts": {part: kiosk.budget.restarts[part] for part in PARTS},
             "reconnects": kiosk.camera.reconnects,
             "last_error": error,
-            "camera": f"{masked(config.live.source)}: {masked(kiosk.camera.described)}",
+            "camera": camera_text(masked(config.live.source), masked(kiosk.camera.described)),
             "network": config.model.name,
             "computes": f"{engine.precision} on {engine.device}" if engine else None,
             "configuration": masked(self._complaint) or "as written",
@@ -120,6 +121,19 @@ class HealthReport:
             "pid": self._process.pid,
             "written": _timestamp(0.0),
         }
+
+
+def camera_text(source: str, described: str) -> str:
+    """What the camera is, or what is wrong with it; names the source once.
+
+    Args:
+      source: the source of the configuration: a camera, a URL, a file, ...
+      described: `SourcePart.described`; it often names the source, files without their folder.
+    """
+    name = re.escape(Path(source).name or source)
+    if re.search(rf"(?<![\w.]){name}(?![\w.]*\w)", described):
+        return described
+    return source if source.startswith(described) else f"{source}: {described}"
 
 
 def write_failure(error: Exception) -> str:

@@ -200,6 +200,15 @@ def test_the_table_covers_every_key_and_every_action_is_bound():
     assert list(keys.COMPOSITE_KEYS.values()) == list(COMPOSITES)[: len(keys.COMPOSITE_KEYS)]
 
 
+def test_the_help_is_turned_page_by_page():
+    """On a small canvas `h` goes to the second page, and closes after it."""
+    state = handle(started(), events.CanvasResized((480, 640)))
+    pages = [(s.helping, s.help_page) for s in (pressed(state, "h " * n) for n in (1, 2, 3))]
+    assert pages == [(True, 0), (True, 1), (False, 0)]
+    assert not pressed(state, "h Escape").helping
+    assert pressed(state, "h h Escape h").help_page == 0
+
+
 def test_all_methods_colour_maps_and_targets_come_round():
     """Each once, then the first again; with five classes or more also the five best."""
     state, walked = started(), []

@@ -83,7 +83,7 @@ def test_every_key_of_the_table_is_pressed(display, tmp_path):
         while "first map" not in process.stderr.readline():
             assert process.poll() is None, process.communicate()
         screen = Screen(display, process, tmp_path)
-        screen.press("i", "f")
+        screen.press("i", "i", "f")
         plain = screen.until(lambda p: warm(p) > 100)
         screen.press("h")
         screen.until(lambda p: p.mean() < 0.5 * plain.mean() and warm(p) > 300)
@@ -106,7 +106,24 @@ def test_every_key_of_the_table_is_pressed(display, tmp_path):
                 screen.press(key)
                 if key in ("p", "x", "s", "r", "c", "F11", "z"):
                     time.sleep(0.5)
-                if key in ("p", "x", "b", "n", "a", "g", "i", "8", "9", "0", "y", "r", "z", "F11"):
+                if key in (
+                    "p",
+                    "x",
+                    "b",
+                    "n",
+                    "a",
+                    "g",
+                    "i",
+                    "8",
+                    "9",
+                    "0",
+                    "y",
+                    "r",
+                    "u",
+                    "/",
+                    "z",
+                    "F11",
+                ):
                     screen.press(key)  # and back again
         screen.press("h")
         screen.until(lambda p: p.mean() < 0.5 * plain.mean() and warm(p) > 300)
@@ -133,7 +150,7 @@ def test_a_snapshot_is_what_the_window_shows_with_the_data_behind_it(display, tm
         while "first map" not in process.stderr.readline():
             assert process.poll() is None, process.communicate()
         screen = Screen(display, process, tmp_path)
-        screen.press("p", "i", "f", "k", pause_s=0.4)
+        screen.press("p", "i", "i", "f", "k", pause_s=0.4)
         npz = kept_with_further_maps(screen, tmp_path)
         time.sleep(0.3)
         seen = screenshot(display, tmp_path / "s.png")

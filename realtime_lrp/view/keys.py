@@ -85,7 +85,7 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
         ("9", "rates", "show or hide rates, ages, device"),
         ("0", "setting", "show or hide what is computed"),
         ("F11 z", "full_screen", "full screen"),
-        ("h ? F1", "help", "this help"),
+        ("h ? F1", "help", "this help; again: its next page"),
         ("Escape", "escape", "close a menu, leave full screen; twice: end"),
         ("q", "quit", "end"),
     ),

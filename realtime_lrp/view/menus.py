@@ -1,4 +1,4 @@
-"""Screens over the picture: the help, and the list of classes."""
+"""The list of classes, over the picture."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,38 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from realtime_lrp.view.hud import DIM, WARNING, figure_size, percent
-from realtime_lrp.view.keys import BINDINGS, MOUSE, key_text
-from realtime_lrp.view.text import WHITE, darken, draw_text, fitted, text_width
+from realtime_lrp.view.text import WHITE, darken, draw_text, fitted
 
 STEPS = {"Up": -1, "Down": 1, "Page_Up": -10, "Page_Down": 10}
 """How far a key moves the cursor."""
-
-
-def draw_help(canvas: np.ndarray) -> None:
-    """Draws all keys and what they do, in place."""
-    rows, columns = canvas.shape[:2]
-    darken(canvas, (0, 0, columns, rows), 0.15)
-    groups = [
-        (name, [(key_text(b.keys), b.meaning) for b in all_]) for name, all_ in BINDINGS.items()
-    ]
-    groups.append(("The mouse, on the picture", list(MOUSE)))
-    count = sum(len(lines) + 2 for _, lines in groups)
-    columns_of_text = 1 if rows > columns else 2
-    per_column = count if columns_of_text == 1 else -(-count // 2) + 2
-    size = min(figure_size(rows, columns), int(rows / (per_column * 1.4 + 1)))
-    step, width, x, y = round(1.4 * size), columns // columns_of_text, size, size
-    key_width = size + max(text_width(keys, size) for _, lines in groups for keys, _ in lines)
-    for name, lines in groups:
-        if y + (len(lines) + 1) * step > rows - size // 2:
-            x, y = x + width, size
-        draw_text(canvas, name, (x, y + size), size, WARNING)
-        y += step
-        for keys, meaning in lines:
-            draw_text(canvas, fitted(keys, key_width, size), (x, y + size), size)
-            room = width - key_width - 2 * size
-            draw_text(canvas, fitted(meaning, room, size), (x + key_width, y + size), size, DIM)
-            y += step
-        y += step // 2
 
 
 @dataclass(frozen=True, eq=False)

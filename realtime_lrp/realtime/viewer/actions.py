@@ -18,6 +18,7 @@ from realtime_lrp.realtime.viewer.state import (
 )
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.view.colormaps import COLORMAPS
+from realtime_lrp.view.help import help_pages
 from realtime_lrp.view.hud import TEXT_SCALES
 from realtime_lrp.view.menus import ClassList
 
@@ -214,7 +215,10 @@ def _about(state: ViewerState, now: float) -> ViewerState:
 
 
 def _help(state: ViewerState, now: float) -> ViewerState:
-    return replace(state, helping=not state.helping)
+    """Opens the help, turns to its next page, closes it after the last."""
+    page = state.help_page + 1 if state.helping else 0
+    helping = page < help_pages(state.size)
+    return replace(state, helping=helping, help_page=page if helping else 0)
 
 
 def _full_screen(state: ViewerState, now: float) -> ViewerState:

@@ -12,8 +12,9 @@ from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.faithfulness import covered
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer.state import ViewerState
+from realtime_lrp.view.help import draw_help
 from realtime_lrp.view.hud import Block, Legend, draw_notice
-from realtime_lrp.view.menus import draw_class_list, draw_help
+from realtime_lrp.view.menus import draw_class_list
 from realtime_lrp.view.scene import Artist, ExplainedPicture, Scene
 
 
@@ -111,7 +112,7 @@ def draw_over(
     """
     if state.helping:
         canvas = artist.draw(replace(scene, left=(), right=(), notice=""))
-        draw_help(canvas)
+        draw_help(canvas, state.help_page)
         return canvas
     lines = (status,) if scene.notice else (passing, status)
     if any(lines) or state.class_list:

@@ -94,6 +94,7 @@ class ViewerState:
       brush: radius of the brush, as a share of the picture's shorter side.
       class_list: the list of classes while it is open, else None.
       helping: whether the help is shown.
+      help_page: which page of it, from 0 on.
       full_screen: whether the window is to fill the screen.
       escape_until: another Esc before this `time.monotonic()` ends.
       about: whether a sentence about each method is shown.
@@ -119,6 +120,7 @@ class ViewerState:
     brush: float = BRUSH
     class_list: ClassList | None = None
     helping: bool = False
+    help_page: int = 0
     full_screen: bool = False
     escape_until: float = 0.0
     about: bool = False

@@ -1,0 +1,141 @@
+"""The help: all keys and what they do, in columns, on as many pages as the window needs."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from realtime_lrp.view.hud import DIM, WARNING, figure_size
+from realtime_lrp.view.keys import BINDINGS, MOUSE, key_text
+from realtime_lrp.view.text import WHITE, darken, draw_text, text_width, wrapped
+
+SIZES = (1.0, 0.93, 0.86, 0.8)
+"""Sizes of letters to try, as multiples of those of figures. The last may take several pages."""
+
+MIN_LINES = 4
+"""In a column."""
+
+COLUMN = 27
+"""Minimum width of a column, in heights of a letter."""
+
+KEYS_SHARE = 0.29
+"""Greatest share of a column that keys take; more keys get further lines."""
+
+STEP = 1.4
+"""Height of a line, as a multiple of that of its letters."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the help.
+
+    Attributes:
+      keys: at the left; the heading where there is no text.
+      text: what the keys do, or the rest of it.
+    """
+
+    keys: str
+    text: str
+
+
+@dataclass(frozen=True)
+class HelpLayout:
+    """The help, laid out for a canvas.
+
+    Attributes:
+      size: height of the letters in pixels.
+      key_width: width of the keys in pixels, gap included.
+      column_width: width of a column in pixels.
+      pages: the columns of each page.
+    """
+
+    size: int
+    key_width: int
+    column_width: int
+    pages: tuple[tuple[tuple[Line, ...], ...], ...]
+
+
+def help_layout(rows: int, columns: int) -> HelpLayout:
+    """Lays the help out for a canvas, with the largest letters that need only one page."""
+    usual = figure_size(rows, columns)
+    for scale in SIZES:
+        layout = _laid_out(rows, columns, max(11, round(scale * usual)))
+        if len(layout.pages) == 1:
+            break
+    return layout
+
+
+def help_pages(size: tuple[int, int]) -> int:
+    """How many pages the help has on a canvas of these rows and columns."""
+    return len(help_layout(*size).pages) if min(size) > 0 else 1
+
+
+def draw_help(canvas: np.ndarray, page: int = 0) -> None:
+    """Draws a page of the help, in place.
+
+    Args:
+      canvas: uint8 [H, W, 3] RGB.
+      page: its number, from 0 on; one that is too high is the last.
+    """
+    rows, columns = canvas.shape[:2]
+    darken(canvas, (0, 0, columns, rows), 0.15)
+    layout = help_layout(rows, columns)
+    size, count = layout.size, len(layout.pages)
+    page = min(page, count - 1)
+    for number, column in enumerate(layout.pages[page]):
+        x, y = size + number * layout.column_width, 2 * size
+        for line in column:
+            colour = WHITE if line.text else WARNING
+            draw_text(canvas, line.keys, (x, y), size, colour)
+            draw_text(canvas, line.text, (x + layout.key_width, y), size, DIM)
+            y += round(STEP * size)
+    if count > 1:
+        goes_on = "h: next page" if page + 1 < count else "h: close"
+        text = f"page {page + 1} of {count}    {goes_on}"
+        draw_text(canvas, text, (size, rows - size), size, WARNING)
+
+
+def _laid_out(rows: int, columns: int, size: int) -> HelpLayout:
+    across = max(1, (columns - size) // (COLUMN * size))
+    width = (columns - size) // across
+    groups = {
+        name: [(key_text(b.keys), b.meaning) for b in all_] for name, all_ in BINDINGS.items()
+    }
+    groups["The mouse, on the picture"] = list(MOUSE)
+    widest = max(text_width(keys, size) for lines in groups.values() for keys, _ in lines)
+    key_width = min(widest, round(KEYS_SHARE * width)) + size
+    room, step = (key_width - size, width - key_width - size), round(STEP * size)
+    blocks = [
+        [Line(name, ""), *(part for line in lines for part in _broken(line, room, size))]
+        for name, lines in groups.items()
+    ]
+    fits = (rows - 2 * size) // step
+    if len(_stacks(blocks, fits)) > across:
+        fits -= 2  # leaves room for the number of the page
+    count = len(_stacks(blocks, fits))
+    least = next(n for n in range(MIN_LINES, fits + 1) if len(_stacks(blocks, n)) <= count)
+    stacks = _stacks(blocks, least)
+    pages = tuple(tuple(stacks[n : n + across]) for n in range(0, len(stacks), across))
+    return HelpLayout(size, key_width, width, pages)
+
+
+def _stacks(blocks: list[list[Line]], fits: int) -> list[tuple[Line, ...]]:
+    """The blocks in columns of at most so many lines; only longer blocks are split."""
+    stacks: list[list[Line]] = [[]]
+    for block in blocks:
+        if stacks[-1] and len(stacks[-1]) + 1 + len(block) > fits:
+            stacks.append([])
+        elif stacks[-1]:
+            stacks[-1].append(Line("", ""))
+        for line in block:
+            if len(stacks[-1]) == fits:
+                stacks.append([])
+            stacks[-1].append(line)
+    return [tuple(stack) for stack in stacks]
+
+
+def _broken(line: tuple[str, str], room: tuple[int, int], size: int) -> list[Line]:
+    """Keys and what they do in as many lines as they need, within the two widths."""
+    keys, texts = (wrapped(text, width, size) for text, width in zip(line, room, strict=True))
+    count = max(len(keys), len(texts))
+    keys, texts = (part + [""] * (count - len(part)) for part in (keys, texts))
+    return [Line(key, text or "\xa0") for key, text in zip(keys, texts, strict=True)]

@@ -12,8 +12,9 @@ from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import Loss
 from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
-from realtime_lrp.realtime.viewer import figures
+from realtime_lrp.realtime.viewer import compose, figures
 from realtime_lrp.realtime.viewer.scaling import MapScaler
+from realtime_lrp.video.region import Region
 from realtime_lrp.view import keys, menus
 from realtime_lrp.view.colormaps import COLORMAPS
 from realtime_lrp.view.help import draw_help, help_layout
@@ -26,6 +27,7 @@ from realtime_lrp.view.hud import (
     figure_size,
     percent,
 )
+from realtime_lrp.view.patches import draw_patches
 from realtime_lrp.view.scene import Artist, ExplainedPicture, Look, Panel, Scene
 from realtime_lrp.view.text import text_width
 from realtime_lrp.view.window.window import Mouse
@@ -511,6 +513,52 @@ def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
     assert flipped.at_random == pytest.approx(0.9, abs=0.06)
     rows = figures.probe_rows(explained_frame(Viewer().frame(GREY), drawn, BOX, probed=flipped))
     assert rows[-1].name == "faithfulness" and not rows[-1].warn
-    worse = ProbeResult(0, 0.9, 0.8, 0.7)
+    assert flipped.relevant_patches.sum() == flipped.random_patches.sum() == 20
+    assert flipped.relevant_patches[:4, :4].all() and not flipped.relevant_patches[5:, 5:].any()
+    worse = replace(flipped, whole=0.9, relevant=0.8, at_random=0.7)
     rows = figures.probe_rows(explained_frame(Viewer().frame(GREY), drawn, BOX, probed=worse))
     assert rows[-1].warn
+
+
+def test_the_probe_outlines_the_patches_that_it_flips():
+    """Relevant ones solid, random ones dashed, at their place in the explained region."""
+    viewer = Viewer(size=(480, 640))
+    frame = viewer.frame(GREY)
+    relevant, random = np.zeros((2, 12, 12), bool)
+    relevant[2:4, 3] = random[8, 9] = True
+    probed = ProbeResult(0, 0.9, 0.2, 0.8, relevant, random)
+    request = replace(viewer.request, probe=True)
+    explained = explained_frame(frame, drawn_at(30, 30), BOX, request=request, probed=probed)
+    viewer.maps.put(explained, frame.time)
+    viewer.view.step()
+    viewer.press("a", "o", "o")
+    viewer.view.step()
+    white = (viewer.view.canvas == 255).all(-1)
+    white[:, 485:] = False  # figures
+    # the region is 480 x 480 at x = 80 of the canvas, a patch 40 x 40
+    solid, dashed = white[60:180, 180:260], white[300:380, 420:500]
+    assert white.sum() == solid.sum() + dashed.sum()
+    for line in (solid[20, 25:55], solid[100, 25:55], solid[25:95, 20], solid[25:95, 60]):
+        assert line.all()
+    assert not solid[25:95, 25:55].any(), "nothing between the two patches"
+    assert dashed[20, 22:30].all() and not dashed[20, 34:46].any() and dashed[20, 50:58].all()
+    viewer.press("a")
+    viewer.view.step()
+    assert not (viewer.view.canvas == 255).all(-1)[300:380, 420:500].any()
+
+
+def test_patches_of_a_letterboxed_picture_lie_where_the_network_sees_them():
+    """The upper and lower rows of the grid are on the borders, outside the picture."""
+    viewer = Viewer(size=(120, 160))
+    frame = viewer.frame(GREY)
+    relevant, random = np.zeros((2, 8, 8), bool)
+    relevant[1, 0] = True
+    probed = ProbeResult(0, 0.9, 0.2, 0.8, relevant, random)
+    explained = explained_frame(frame, drawn_at(30, 30), (0, 0, 160, 120), probed=probed)
+    explained.result.region = Region((0, 0, 160, 120), (0, 8, 64, 56), (64, 64))
+    patches = compose._flipped_patches(viewer.state.with_request(probe=True), explained)
+    assert patches.box == (0, -20, 160, 140)
+    canvas = GREY.copy()
+    draw_patches(canvas, patches, GREY.shape, (0, 0, 160, 120))
+    rows, columns = ((canvas == 255).all(-1)).nonzero()
+    assert (rows.min(), rows.max(), columns.max()) == (0, pytest.approx(20, abs=1), 21)

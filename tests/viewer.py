@@ -138,7 +138,7 @@ def explained_frame(
     result = SimpleNamespace(
         scores=np.array(scores, np.float32),
         explained=score,
-        region=SimpleNamespace(box=box, inner=(0, 0, columns, rows)),
+        region=SimpleNamespace(box=box, inner=(0, 0, columns, rows), size=(rows, columns)),
         maps=[
             SimpleNamespace(
                 strength=np.rint(127 * strength).astype(np.int8),

@@ -23,6 +23,9 @@ SHARE = 0.1
 DRAWS = 3
 """How many random choices of patches are tried on each picture."""
 
+KEPT = 30
+"""For so many pictures the first random choice stays the same, so that it can be looked at."""
+
 BLUR = 0.12
 """A flipped patch is blurred: the standard deviation, as a share of the longer side."""
 
@@ -30,7 +33,7 @@ NEW_SHARE = 0.2
 """The weight of each new picture in the means."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ProbeResult:
     """Probabilities of one class, means over the latest pictures.
 
@@ -39,12 +42,16 @@ class ProbeResult:
       whole: with all patches.
       relevant: without the most relevant patches.
       at_random: without as many random patches.
+      relevant_patches, random_patches: the patches of the newest picture, bool [rows, columns] over
+        the network's input; of the random ones the first choice.
     """
 
     class_: int
     whole: float
     relevant: float
     at_random: float
+    relevant_patches: np.ndarray
+    random_patches: np.ndarray
 
 
 def covered(picture: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
@@ -65,6 +72,8 @@ class Probe:
     def __init__(self) -> None:
         self._rng = np.random.default_rng(0)
         self._means: np.ndarray | None = None
+        self._kept: np.ndarray | None = None
+        self._pictures = 0
 
     def __call__(
         self,
@@ -87,22 +96,36 @@ class Probe:
         grid = (min(GRID, size[0]), min(GRID, size[1]))
         count = max(1, round(SHARE * grid[0] * grid[1]))
         weight = cv2.resize(np.maximum(strength, 0), grid[::-1], interpolation=cv2.INTER_AREA)
-        chosen = [np.argsort(-weight.ravel(), kind="stable")[:count]]
-        chosen += [self._rng.permutation(weight.size)[:count] for _ in range(DRAWS)]
+        strongest = np.argsort(-weight.ravel(), kind="stable")[:count]
+        chosen = [_mask(strongest, grid), *self._random_masks(count, grid)]
         blurred = cv2.GaussianBlur(extracted, (0, 0), BLUR * max(size))
-        pictures = [_flipped(extracted, blurred, patches, grid) for patches in chosen]
+        pictures = [_flipped(extracted, blurred, patches) for patches in chosen]
         probabilities = scores(np.stack(pictures))[:, class_]
         new = np.array([whole, probabilities[0], probabilities[1:].mean()])
         old = new if self._means is None else self._means
         self._means = old + NEW_SHARE * (new - old)
-        return ProbeResult(class_, *map(float, self._means))
+        whole, relevant, at_random = map(float, self._means)
+        return ProbeResult(class_, whole, relevant, at_random, chosen[0], chosen[1])
+
+    def _random_masks(self, count: int, grid: tuple[int, int]) -> list[np.ndarray]:
+        """`DRAWS` choices of patches."""
+        masks = [
+            _mask(self._rng.permutation(grid[0] * grid[1])[:count], grid) for _ in range(DRAWS)
+        ]
+        if self._kept is None or self._kept.shape != grid or self._pictures % KEPT == 0:
+            self._kept = masks[0]
+        self._pictures += 1
+        return [self._kept, *masks[1:]]
 
 
-def _flipped(
-    extracted: np.ndarray, blurred: np.ndarray, patches: np.ndarray, grid: tuple[int, int]
-) -> np.ndarray:
-    mask = np.zeros(grid[0] * grid[1], np.uint8)
-    mask[patches] = 1
+def _mask(patches: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
+    """The patches with these numbers as bool [rows, columns]."""
+    mask = np.zeros(grid[0] * grid[1], bool)
+    mask[patches] = True
+    return mask.reshape(grid)
+
+
+def _flipped(extracted: np.ndarray, blurred: np.ndarray, patches: np.ndarray) -> np.ndarray:
     size = (extracted.shape[1], extracted.shape[0])
-    mask = cv2.resize(mask.reshape(grid), size, interpolation=cv2.INTER_NEAREST)
+    mask = cv2.resize(patches.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
     return np.where(mask[..., None] > 0, blurred, extracted)

@@ -20,6 +20,7 @@ from realtime_lrp.view.hud import (
     figure_size,
 )
 from realtime_lrp.view.overlay import Overlay, coloured, lay_into
+from realtime_lrp.view.patches import Patches, draw_patches
 from realtime_lrp.view.text import draw_text, fitted
 
 BACKGROUND = 24
@@ -90,6 +91,7 @@ class Scene:
       notice: a line at the bottom, or "".
       with_figures: whether room is kept for figures.
       text: the size of text, see `hud.TEXT_SCALES`.
+      patches: what the faithfulness probe flips, or None; outlined on the first picture.
     """
 
     size: tuple[int, int]
@@ -103,6 +105,7 @@ class Scene:
     notice: str = ""
     with_figures: bool = False
     text: str = "medium"
+    patches: Patches | None = None
 
     @property
     def panels(self) -> tuple[Panel, ...]:
@@ -153,6 +156,8 @@ class Artist:
             if overlay and style != "off":
                 lay_into(tile, _scaled_overlay(overlay, scene.picture.shape, box), style)
             _draw_caption(canvas, name, box, scene.letters)
+        if scene.patches:
+            draw_patches(canvas, scene.patches, scene.picture.shape, boxes[0])
         for legend, box in zip(scene.legends, boxes[1:], strict=False):
             _draw_legend(canvas, legend, box, scene.letters)
         _draw_figures(canvas, scene)

@@ -15,6 +15,7 @@ from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.view.help import draw_help
 from realtime_lrp.view.hud import Block, Legend, draw_notice
 from realtime_lrp.view.menus import draw_class_list
+from realtime_lrp.view.patches import Patches
 from realtime_lrp.view.scene import Artist, ExplainedPicture, Scene
 
 
@@ -68,7 +69,22 @@ def compose(
         notice=trouble,
         with_figures=state.with_figures,
         text=state.text,
+        patches=_flipped_patches(state, explained),
     )
+
+
+def _flipped_patches(state: ViewerState, explained: ExplainedFrame | None) -> Patches | None:
+    """What the faithfulness probe flipped, where it lies in the picture."""
+    if explained is None or explained.probed is None or not state.request.probe:
+        return None
+    region, probed = explained.result.region, explained.probed
+    x0, y0, x1, y1 = region.box
+    left, top, right, bottom = region.inner
+    across, down = (x1 - x0) / (right - left), (y1 - y0) / (bottom - top)
+    rows, columns = region.size
+    x, y = x0 - left * across, y0 - top * down
+    box = x, y, x + columns * across, y + rows * down
+    return Patches(probed.relevant_patches, probed.random_patches, box)
 
 
 def passing_notice(

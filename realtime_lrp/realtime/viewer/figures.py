@@ -183,8 +183,8 @@ def probe_rows(explained: ExplainedFrame) -> Block:
     gap = round(100 * probed.at_random) - round(100 * probed.relevant)
     return (
         Row(explained.engine.label(probed.class_), percent(probed.whole)),
-        Row("most relevant flipped", percent(probed.relevant)),
-        Row("random flipped", percent(probed.at_random)),
+        Row("most relevant flipped (solid)", percent(probed.relevant)),
+        Row("random flipped (dashed)", percent(probed.at_random)),
         Row("faithfulness", f"{gap:+d} points" if gap else "none", warn=gap <= 0),
     )
 

@@ -1,10 +1,11 @@
 """Captions: every language complete and drawable, every mistake reported with its line."""
 
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from realtime_lrp.commands.kiosk.captions import load_captions, with_seconds
+from realtime_lrp.commands.kiosk.captions import load_captions, opening_text, with_seconds
 from realtime_lrp.errors import ConfigError
 from realtime_lrp.models.drawing import SYMBOLS
 from realtime_lrp.view.text import undrawable
@@ -107,6 +108,25 @@ def test_seconds_count_down_to_one(seconds, number):
     assert with_seconds("soon", seconds) == "soon"
 
 
+@pytest.mark.parametrize(
+    ("language", "today", "later"),
+    [
+        ("en", "Open again at 10:00.", "Open again on Tuesday at 09:30."),
+        ("de", "Wieder geöffnet um 10:00 Uhr.", "Wieder geöffnet am Dienstag um 09:30 Uhr."),
+        ("fr", "Réouverture à 10:00.", "Réouverture mardi à 09:30."),
+        ("es", "Abrimos de nuevo a las 10:00.", "Abrimos de nuevo el martes a las 09:30."),
+        ("zh", "10:00 重新开放。", "星期二 09:30 重新开放。"),
+    ],
+)
+def test_the_closed_card_says_when_it_opens(language, today, later):
+    """At a time today, or on another day."""
+    (words,) = load_captions([language], None)
+    monday = datetime(2026, 11, 23, 3, 15)
+    assert opening_text(words, datetime(2026, 11, 23, 10), monday) == today
+    assert opening_text(words, datetime(2026, 11, 24, 9, 30), monday) == later
+    assert opening_text(words, None, monday) == ""
+
+
 QUOTE = "expected a text, in quotes where it has a colon or a # in it"
 GLYPHS = "the font cannot draw {}; expected other characters"
 BRACES = "wave: expected no braces other than {seconds}"
@@ -129,7 +149,7 @@ BRACES = "wave: expected no braces other than {seconds}"
         (
             "title: Thinking takes",
             "title: Thinking {seconds}",
-            "cards.slow.title: there is no number for {seconds} here; write the text without it",
+            "cards.slow.title: expected no braces",
         ),
         (
             "button: Privacy",
@@ -150,6 +170,16 @@ BRACES = "wave: expected no braces other than {seconds}"
             "heart: heart",
             "heart: \u05dc\u05d1",
             "labels.heart: text is drawn left to right; expected a script written that way",
+        ),
+        (
+            'today: "Open',
+            'today: "{day} open',
+            "closed.today: expected no braces other than {time}",
+        ),
+        (
+            "Saturday, Sunday]",
+            "Sunday]",
+            "closed.days: expected 7 days, from Monday to Sunday; there are 6",
         ),
         ("star: star", "heart: sun", "labels.heart: is set twice; keep one of them"),
     ],
@@ -180,7 +210,7 @@ def test_all_mistakes_of_all_files_are_reported_at_once(tmp_path):
     assert {line for line in lines[2:-2] if "is missing" not in line} == {
         "xx.yaml:2: attract: expected a list of texts, each in a line that begins with a dash",
         "xx.yaml:3: there is no key 'littel'; did you mean 'little'?",
-        "xx.yaml:4: there is no key 'code'",
+        "xx.yaml:4: there is no key 'code'; did you mean 'closed'?",
         "xx.yaml:5: cards: is a section; expected keys under it",
         f"xx.yaml:6: privacy.button: {QUOTE}",
         "xx.yaml:7: labels: is a section; expected keys under it",

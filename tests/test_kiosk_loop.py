@@ -31,13 +31,14 @@ from realtime_lrp.commands.kiosk.lock import pin_fits
 from realtime_lrp.commands.kiosk.loop import Kiosk
 from realtime_lrp.commands.kiosk.null_window import NullWindow
 from realtime_lrp.commands.kiosk.restarts import Fault
+from realtime_lrp.commands.kiosk.screen import ClosedCard
 from realtime_lrp.commands.kiosk.sources import ClipSource, checked_and_mirrored
 from realtime_lrp.config import ASSETS
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.video.pictures import write_picture
-from realtime_lrp.view.exhibit import Page
+from realtime_lrp.view.exhibit import ACCENT, Page
 from realtime_lrp.view.window.window import Mouse
 
 LABELS = ["heart", "star", "nothing"]
@@ -228,6 +229,26 @@ def test_outside_the_hours_the_screen_is_black_and_the_camera_off(monkeypatch):
     assert turns.kiosk.camera.captured - captured <= 1 and turns.kiosk.camera.newest(0.1) is None
     moment = datetime(2026, 11, 24, 10, 0)
     until(lambda: turns.turn(0.2, heart=1.0) == "attract")
+    turns.kiosk.end()
+
+
+def test_a_closed_exhibit_can_say_when_it_opens(monkeypatch):
+    """A card on black, in the languages in turn; it drifts, and the camera is off."""
+    hours, shown = 'kiosk.hours={daily: "10:00-18:00"}', []
+    turns = Turns(
+        monkeypatch, hours, "kiosk.closed=card", "kiosk.language_seconds=15", wall=lambda: WORKDAY
+    )
+    turns.kiosk._wall_clock = lambda: datetime(2026, 11, 23, 20)
+    turns.turn()
+    begin = turns.now
+    for _ in range(10):
+        assert turns.turn(60.0) == "closed"
+        shown.append(np.argwhere((turns.canvas == ACCENT).all(-1)).mean(axis=0))
+        assert (turns.canvas[:5] == 0).all() and (turns.canvas > 200).any()
+    assert (np.ptp(shown, axis=0) > 20).all()
+    cards = [turns.kiosk._closed_card(begin + 15.0 * n) for n in range(6)]
+    assert [card.title for card in cards[:4]] == ["Closed", "Geschlossen", "Fermé", "Cerrado"]
+    assert cards[0] == cards[5] == ClosedCard("Closed", "Open again on Tuesday at 10:00.")
     turns.kiosk.end()
 
 

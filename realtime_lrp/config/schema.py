@@ -324,7 +324,12 @@ class Kiosk(_Section):
     hours: Hours = Field(
         default={},
         description='opening hours, such as {tue-fri: "09:00-12:00, 13:00-17:30", sat: '
-        '"10:00-01:00"}; the screen is black at other times; empty: always open',
+        '"10:00-01:00"}; empty: always open',
+    )
+    closed: Literal["black", "card"] = Field(
+        default="black",
+        description="what the screen shows outside the opening hours: black, or card (when the "
+        "exhibit opens again)",
     )
     exit_key: Text = Field(
         default="q", description="the key that ends the exhibit if held for 5 seconds"

@@ -9,10 +9,12 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -27,34 +29,35 @@ from realtime_lrp.errors import ConfigError, Error, nearest
 
 INCLUDED = config.ASSETS / "captions"
 
-SECONDS = "{seconds}"
-"""Placeholder for a number of seconds."""
+SECONDS, TIME, DAY = "{seconds}", "{time}", "{day}"
+"""Placeholders: a number of seconds, a time such as 10:00, a day of the week."""
 
 
-def _text_with_seconds(value: Any, info: ValidationInfo) -> str:
-    """A text that may contain the placeholder."""
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("expected a text, in quotes where it has a colon or a # in it")
-    text = re.sub(r"[ \t\n]+", " ", value).strip(" ")
-    if problems := "; ".join(_text_problems(text, bool(info.context))):
-        raise ValueError(problems)
-    return text
+def _text_with(*placeholders: str) -> BeforeValidator:
+    """Reads a text that may contain some placeholders."""
+
+    def read(value: Any, info: ValidationInfo) -> str:
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError("expected a text, in quotes where it has a colon or a # in it")
+        text = re.sub(r"[ \t\n]+", " ", value).strip(" ")
+        if problems := "; ".join(_text_problems(text, placeholders, bool(info.context))):
+            raise ValueError(problems)
+        return text
+
+    return BeforeValidator(read)
 
 
-def _text(value: Any, info: ValidationInfo) -> str:
-    text = _text_with_seconds(value, info)
-    if SECONDS in text:
-        raise ValueError(f"there is no number for {SECONDS} here; write the text without it")
-    return text
-
-
-def _text_problems(text: str, included: bool) -> Iterator[str]:
+def _text_problems(text: str, placeholders: Sequence[str], included: bool) -> Iterator[str]:
     """Yields why a text cannot be shown.
 
     A test checks that the font draws the included texts, so OpenCV is not imported for them.
     """
-    if re.search("[{}\uff5b\uff5d]", text.replace(SECONDS, "")):
-        yield f"expected no braces other than {SECONDS}"
+    rest = text
+    for placeholder in placeholders:
+        rest = rest.replace(placeholder, "")
+    if re.search("[{}\uff5b\uff5d]", rest):
+        allowed = " other than " + " and ".join(placeholders) if placeholders else ""
+        yield f"expected no braces{allowed}"
     if any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in text):
         yield "text is drawn left to right; expected a script written that way"
     elif not included and (missing := _missing_in_font(text)):
@@ -80,9 +83,18 @@ def _list(value: Any) -> Any:
     return tuple(value)
 
 
-Text = Annotated[str, BeforeValidator(_text)]
-TextWithSeconds = Annotated[str, BeforeValidator(_text_with_seconds)]
+def _seven(value: tuple[str, ...]) -> tuple[str, ...]:
+    if len(value) != 7:
+        raise ValueError(f"expected 7 days, from Monday to Sunday; there are {len(value)}")
+    return value
+
+
+Text = Annotated[str, _text_with()]
+TextWithSeconds = Annotated[str, _text_with(SECONDS)]
+TextWithTime = Annotated[str, _text_with(TIME)]
+TextWithDayAndTime = Annotated[str, _text_with(DAY, TIME)]
 Texts = Annotated[tuple[Text, ...], BeforeValidator(_list)]
+Days = Annotated[tuple[Text, ...], BeforeValidator(_list), AfterValidator(_seven)]
 
 
 class _Section(BaseModel):
@@ -113,6 +125,15 @@ class Cards(_Section):
     slow: CountdownCard
     hot: CountdownCard
     network: CountdownCard
+
+
+class Closed(_Section):
+    """The card outside the opening hours: when it opens, on the same day or later."""
+
+    title: Text
+    today: TextWithTime
+    later: TextWithDayAndTime
+    days: Days
 
 
 class Privacy(_Section):
@@ -154,6 +175,7 @@ class _CaptionFile(_Section):
     still_there: Text
     wave: TextWithSeconds
     cards: Cards
+    closed: Closed
     privacy: Privacy
     leave: Leave
     labels: dict[str, Text]
@@ -215,6 +237,16 @@ def with_seconds(text: str, seconds: float) -> str:
     """
     number = str(max(1, math.ceil(seconds)))
     return text.replace(f"{SECONDS} ", f"{number}\xa0").replace(SECONDS, number)
+
+
+def opening_text(captions: Captions, opens: datetime | None, now: datetime) -> str:
+    """When the exhibit opens again, with the day if that is not today; "" if it never does."""
+    if opens is None:
+        return ""
+    closed, time = captions.closed, f"{opens:%H:%M}"
+    if opens.date() == now.date():
+        return closed.today.replace(TIME, time)
+    return closed.later.replace(DAY, closed.days[opens.weekday()]).replace(TIME, time)
 
 
 def _load_each(

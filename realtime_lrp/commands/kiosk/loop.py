@@ -19,7 +19,7 @@ from realtime_lrp.commands.kiosk.null_window import NullWindow
 from realtime_lrp.commands.kiosk.presentation import Presentation
 from realtime_lrp.commands.kiosk.relevance_part import RelevancePart
 from realtime_lrp.commands.kiosk.restarts import Fault, RestartBudget
-from realtime_lrp.commands.kiosk.screen import ScreenContent, canvas_size
+from realtime_lrp.commands.kiosk.screen import ClosedCard, ScreenContent, canvas_size
 from realtime_lrp.commands.kiosk.source_part import SourcePart
 from realtime_lrp.commands.kiosk.sources import ClipSource, camera_opener, checked_and_mirrored
 from realtime_lrp.commands.kiosk.states import Observation, State, StateMachine
@@ -295,7 +295,8 @@ class Kiosk:
         explained = self._newest_map()
         self._answer.update(explained)
         self._explain_answer()
-        content = None if self.state == State.CLOSED else self._content(explained, now)
+        closed = self.state == State.CLOSED
+        content = self._closed_card(now) if closed else self._content(explained, now)
         language = 0 if self._lock.asking else self._visitor.language(now)
         size = canvas_size(self._window.size)
         canvas = self._presentation.draw(size, content, language, self._lock, now)
@@ -322,6 +323,12 @@ class Kiosk:
             return explained
         behind = self.network.submitted - explained.frame.number
         return explained if behind <= MAX_CLIP_LAG_S * self._config.kiosk.attract_fps else None
+
+    def _closed_card(self, now: float) -> ClosedCard | None:
+        if self._config.kiosk.closed != "card":
+            return None
+        wall, language = self._wall_clock(), self._visitor.language(now)
+        return self._presentation.pages.closed(language, self._hours.next_change(wall), wall)
 
     def _content(self, explained: ExplainedFrame | None, now: float) -> ScreenContent:
         maps = self._presentation.scaled_maps(explained)

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from realtime_lrp.commands.kiosk.answer import Answer
-from realtime_lrp.commands.kiosk.captions import Captions, with_seconds
+from realtime_lrp.commands.kiosk.captions import Captions, opening_text, with_seconds
+from realtime_lrp.commands.kiosk.screen import ClosedCard
 from realtime_lrp.view.exhibit import ACCENT, SOFT, Bar, Buttons, Element, Gap, Page, TextBlock
 from realtime_lrp.view.hud import Legend
 from realtime_lrp.view.text import WHITE
@@ -110,6 +112,17 @@ class PageBuilder:
             Bar(round(remaining_s / total_s, 2)),
         )  # fmt: skip
         return Page(top, self._footer(language))
+
+    def closed(self, language: int, opens: datetime | None, now: datetime) -> ClosedCard:
+        """The card outside the opening hours.
+
+        Args:
+          language: index of the captions.
+          opens: when the exhibit opens next, local time; None: never.
+          now: the local time.
+        """
+        captions = self.captions[language]
+        return ClosedCard(captions.closed.title, opening_text(captions, opens, now))
 
     def _footer(self, language: int) -> tuple[Buttons]:
         """The buttons: a language each if there are several, and the privacy card."""

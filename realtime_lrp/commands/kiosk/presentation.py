@@ -11,7 +11,7 @@ import numpy as np
 from realtime_lrp.commands.kiosk.captions import Captions
 from realtime_lrp.commands.kiosk.lock import ExitLock
 from realtime_lrp.commands.kiosk.pages import PageBuilder
-from realtime_lrp.commands.kiosk.screen import ScreenArtist, ScreenContent
+from realtime_lrp.commands.kiosk.screen import ClosedCard, ScreenArtist, ScreenContent
 from realtime_lrp.config import Config
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.viewer.scaling import MapScaler
@@ -65,7 +65,7 @@ class Presentation:
     def draw(
         self,
         size: tuple[int, int],
-        content: ScreenContent | None,
+        content: ScreenContent | ClosedCard | None,
         language: int,
         lock: ExitLock,
         now: float,

@@ -58,6 +58,14 @@ class ScreenContent:
     swapped: bool = False
 
 
+@dataclass(frozen=True)
+class ClosedCard:
+    """What is shown on a black screen outside the opening hours."""
+
+    title: str
+    text: str
+
+
 def canvas_size(screen: tuple[int, int]) -> tuple[int, int]:
     """Rows and columns of the canvas for a screen of these rows and columns."""
     scale = min(1.0, MAX_ROWS / min(screen))
@@ -83,7 +91,7 @@ class ScreenArtist:
     def draw(
         self,
         size: tuple[int, int],
-        content: ScreenContent | None,
+        content: ScreenContent | ClosedCard | None,
         captions: Captions,
         lock: ExitLock,
         now: float,
@@ -98,7 +106,9 @@ class ScreenArtist:
           now: the time, which decides how far things have moved.
         """
         canvas = np.zeros((*size, 3), np.uint8)
-        if content:
+        if isinstance(content, ClosedCard):
+            draw_card(canvas, content.title, content.text, _drift(now, CARD_DRIFT * min(size)))
+        elif content:
             self._draw_content(canvas, content, captions, now)
         if lock.asking:
             _draw_pad(canvas, lock, captions)

@@ -243,7 +243,7 @@ def test_the_map_is_drawn_over_its_region(exhibit):
     assert np.mean(glow[0]) == pytest.approx(360, abs=4)
     assert np.mean(glow[1]) == pytest.approx(819 / 2, abs=4)
     assert 100 < np.ptp(glow[0]) < 140  # 8 of 48 cells of 720 rows
-    assert (canvas[5:100, 60:760] == 65).all()  # toned down: 90 * (0.3 + 0.7 * 0.6)
+    assert (canvas[5:100, 60:760] == 68).all()  # toned down: 90 * (0.4 + 0.6 * 0.6)
     without = stage.draw(
         (720, 1280), ScreenContent(picture, None, view.page), exhibit.captions[0], QUIET, 0.0
     )

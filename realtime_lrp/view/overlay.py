@@ -39,7 +39,7 @@ CASING = 0.7
 OUTLINE = 0.25
 """The share of white in the outline of the region."""
 
-MUTED = 0.7
+MUTED = 0.6
 """How far the whole region under a map is toned down. 0: not at all, 1: to dark grey."""
 
 GREY = 0.6

@@ -31,3 +31,16 @@ def loaded_after(statement):
 def test_words_are_understood_without_heavy_libraries(statement):
     """`--help` answers at once because nothing heavy is loaded."""
     assert not loaded_after(statement) & {"tensorflow", "keras", "cv2", "av", "rich"}
+
+
+def test_the_window_opens_before_tensorflow_is_imported():
+    """Neither the viewer nor the exhibit imports it before its threads start."""
+    statement = "import realtime_lrp.commands.live.run, realtime_lrp.commands.kiosk.start"
+    assert not loaded_after(statement) & {"tensorflow", "keras", "matplotlib"}
+
+
+def test_keras_is_imported_without_matplotlib():
+    """Matplotlib can be imported later."""
+    statement = "import realtime_lrp.engine.tensorflow"
+    assert "matplotlib" not in loaded_after(statement)
+    assert "matplotlib" in loaded_after(f"{statement}, matplotlib.figure")

@@ -10,7 +10,7 @@ from realtime_lrp import Explainer
 from realtime_lrp.relevance.canonise import canonise
 from realtime_lrp.relevance.graph import build_graph
 from realtime_lrp.relevance.layer_contexts import pixel_stride
-from realtime_lrp.relevance.layers import ACTIVATIONS
+from realtime_lrp.relevance.layers import ACTIVATIONS, steps_of
 from realtime_lrp.relevance.pools import GlobalMaxPool
 from realtime_lrp.relevance.steps import Add, Affine, Cropping, Permute, Product, Upsample
 
@@ -380,3 +380,21 @@ def test_the_stride_over_the_pixels_is_found(name):
     x = keras.Input((32, 32, 3))
     y = layers.Dense(4, activation="softmax")(layers.Flatten()(build(x)))
     assert pixel_stride(build_graph(keras.Model(x, y), "max")) == stride
+
+
+@pytest.mark.parametrize("padding", ["same", "valid"])
+@pytest.mark.parametrize("stride, dilation", [(1, 1), (2, 1), (3, 1), (1, 2)])
+def test_the_shape_of_an_output_is_known_without_computing_it(padding, stride, dilation):
+    """It is the shape that Keras gives, for every kind of layer with weights."""
+    options = {"strides": stride, "padding": padding, "dilation_rate": dilation}
+    for layer, shape in [
+        (layers.Conv1D(4, 3, **options), (11, 6)),
+        (layers.Conv2D(4, (3, 2), **options), (11, 8, 6)),
+        (layers.Conv2D(4, 1, groups=2, **options), (11, 8, 6)),
+        (layers.DepthwiseConv2D(3, depth_multiplier=2, **options), (11, 8, 6)),
+        (layers.Conv2DTranspose(4, 3, **options), (5, 6, 6)),
+        (layers.Dense(7), (4, 6)),
+    ]:
+        expected = layer(keras.Input(shape)).shape
+        (step,) = steps_of(layer, "max")
+        assert [None, *step.output_shape((1, *shape))[1:]] == list(expected), layer

@@ -8,6 +8,7 @@ import pytest
 
 from realtime_lrp import Explainer, config
 from realtime_lrp.engine import engine as engines
+from realtime_lrp.engine import loading
 from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.realtime import engine_cache as engine_caches
 from realtime_lrp.realtime import explaining as relevance_thread
@@ -39,6 +40,19 @@ def frames():
 def engine():
     """The embedded network, its Keras model kept."""
     return engines.Engine(settings(), keep_model=True)
+
+
+def test_a_large_model_is_loaded_again_for_another_method(engine, frames, monkeypatch):
+    """Its weights are not kept for methods that may never be chosen; then it stays."""
+    monkeypatch.setattr(loading, "MAX_KEPT_WEIGHTS", 1000)
+    large = engines.Engine(settings(), keep_model=True)
+    assert large.network.model is None
+    chosen = settings(**{"--composite": "zplus"})
+    first, second = large.with_config(chosen), engine.with_config(chosen)
+    kept = large.network.model
+    assert kept is not None and large.with_config(chosen).network.model is kept
+    maps = [one.explain(frames[:1])[0].relevance for one in (first, second)]
+    np.testing.assert_array_equal(*maps)
 
 
 class Running:

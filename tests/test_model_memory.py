@@ -7,6 +7,7 @@ from pathlib import Path
 
 import h5py
 import keras
+import numpy as np
 import psutil
 import pytest
 import tensorflow as tf
@@ -17,6 +18,11 @@ from realtime_lrp.errors import UnavailableError
 from realtime_lrp.models import size
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.models.untrusted.loading import load_model
+from realtime_lrp.models.weight_memory import (
+    aligned_zeros,
+    assigned_without_copies,
+    shared_tensor,
+)
 
 GIB = 1 << 30
 
@@ -131,3 +137,26 @@ def test_memory_that_runs_out_is_named(tiny_model, monkeypatch):
     monkeypatch.setattr(keras.Model, "load_weights", full)
     with pytest.raises(UnavailableError, match=r"tiny\.keras.*too large"):
         load_model(tiny_model)
+
+
+def test_weights_share_the_memory_of_what_is_loaded(tmp_path):
+    """Large weights are the array that was read; small ones and other shapes go through Keras."""
+    values = aligned_zeros((3, 5))
+    values += np.arange(15).reshape(3, 5)
+    shared = shared_tensor(values)
+    values[0, 0] = 7
+    assert shared[0, 0].numpy() == 7 and shared.shape == (3, 5)
+
+    model = keras.Sequential([keras.Input((512,)), layers.Dense(512), layers.Dense(2)])
+    expected = [
+        np.full(weight.shape, n + 1.0, np.float32) for n, weight in enumerate(model.weights)
+    ]
+    with assigned_without_copies(model.weights):
+        for weight, value in zip(model.weights, expected, strict=True):
+            weight.assign(value)
+        with pytest.raises(ValueError):
+            model.weights[0].assign(np.zeros((512, 3)))
+    assert all(np.array_equal(w.numpy(), v) for w, v in zip(model.weights, expected, strict=True))
+    model.weights[0].assign(expected[0] * 2)
+    assert model.weights[0].numpy().max() == 2
+    assert "assign" not in vars(model.weights[0])

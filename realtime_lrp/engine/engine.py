@@ -12,7 +12,12 @@ import numpy as np
 
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.engine.device import Device, cpu, device
-from realtime_lrp.engine.loading import build_explainer, choose_precision, load
+from realtime_lrp.engine.loading import (
+    build_explainer,
+    choose_precision,
+    load,
+    load_configured,
+)
 from realtime_lrp.engine.result import Result, fetch_results
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import UnavailableError
@@ -32,8 +37,8 @@ class Engine:
       config: the effective configuration.
       moving: whether the maps are watched as a moving picture. Only then may `auto` precision be
         the quicker one.
-      keep_model: whether the Keras model stays, a second copy of the weights, for `variant` and
-        `with_config`.
+      keep_model: whether the Keras model stays if it is small, for `variant` and `with_config`.
+        Otherwise these load it once more.
       also: methods or composites whose maps are computed as well.
 
     Attributes:
@@ -64,22 +69,23 @@ class Engine:
         self._load(device())
 
     def with_config(self, config: Config, also: Sequence[str] = ()) -> "Engine":
-        """An engine for other settings of `lrp` and `overlay`, of the kept model.
+        """An engine of the same network for other settings of `lrp` and `overlay`.
 
         Raises:
-          UsageError: what `Explainer` raises.
+          Error: what `load` and `Explainer` raise.
         """
         check_names(config)
+        graph = build_graph(self.model, config.lrp.pool)
         other = copy(self)
         other.config, other.also = config, tuple(also)
-        other._prepare(build_graph(self.model, config.lrp.pool), self._device)
+        other._prepare(graph, self._device)
         return other
 
     def variant(self, model: keras.Model | None = None, **changes: Any) -> Explainer:
         """An explainer as configured, but for some arguments of `Explainer`.
 
         Args:
-          model: the Keras model, with its present weights; None is the kept one.
+          model: the Keras model, with its present weights; None is the engine's.
           changes: the arguments that differ. The precision is the engine's where they name none.
 
         Raises:
@@ -119,7 +125,13 @@ class Engine:
 
     @property
     def model(self) -> keras.Model:
-        """The kept Keras model."""
+        """The Keras model; loaded once more, and kept, where it was not kept.
+
+        Raises:
+          Error: what `load` raises.
+        """
+        if self.network.model is None:
+            self.network = load_configured(self.config)
         return self.network.model
 
     @property

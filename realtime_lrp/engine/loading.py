@@ -15,14 +15,18 @@ from realtime_lrp.models.size import refuse_beyond_memory
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.graph import Graph, build_graph
 
+MAX_KEPT_WEIGHTS = 50_000_000
+"""Larger Keras models are not kept but loaded again: VGG16 would take 0.5 GiB all the time, for
+another method that may never be chosen."""
+
 
 def load(config: Config, keep_model: bool) -> tuple[Network, Graph]:
     """Loads the configured network and turns its model into a graph.
 
     Args:
       config: the effective configuration.
-      keep_model: whether the Keras model stays in memory, as a second copy of the weights; else
-        `Network.model` is None.
+      keep_model: whether the Keras model stays in memory, as a second copy of the weights, if it is
+        not too large; else `Network.model` is None.
 
     Raises:
       UsageError: the network or its weights do not exist, or `preprocess` does not suit it.
@@ -30,16 +34,22 @@ def load(config: Config, keep_model: bool) -> tuple[Network, Graph]:
       DamagedInputError: a file is damaged, or the model cannot be explained.
       UnavailableError: the weights cannot be had, or the memory does not suffice.
     """
-    wanted = config.model
-    network = load_network(wanted.name, wanted.weights, wanted.labels, wanted.preprocess)
-    graph = build_graph(network.model, config.lrp.pool)
-    if wanted.size:
-        _check_memory(graph, wanted.size)
+    network = load_configured(config)
+    model: keras.Model = network.model
+    graph = build_graph(model, config.lrp.pool)
+    if config.model.size:
+        _check_memory(graph, config.model.size)
     _check_channels(network)
-    if not keep_model:
-        network = replace(network, model=None)
+    if not (keep_model and model.count_params() <= MAX_KEPT_WEIGHTS):
+        network, model = replace(network, model=None), None
         gc.collect()  # reference cycles keep Keras models alive
     return network, graph
+
+
+def load_configured(config: Config) -> Network:
+    """Loads the configured network with its Keras model; raises what `load` raises."""
+    wanted = config.model
+    return load_network(wanted.name, wanted.weights, wanted.labels, wanted.preprocess)
 
 
 def build_explainer(

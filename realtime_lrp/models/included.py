@@ -14,8 +14,13 @@ from realtime_lrp.errors import UnavailableError, UsageError
 from realtime_lrp.models.downloads import Download, fetch
 from realtime_lrp.models.labels import imagenet_labels
 from realtime_lrp.models.loaded import Loaded
-from realtime_lrp.models.size import build_within_memory, initialise_with_zeros
+from realtime_lrp.models.size import build_within_memory
 from realtime_lrp.models.untrusted.loading import load_model, load_weights
+from realtime_lrp.models.weight_memory import (
+    aligned_zeros,
+    initialise_with_zeros,
+    shared_tensor,
+)
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +57,7 @@ def load_application(
 
 
 def _initialise_kernels_with_zeros(model: keras.Model) -> None:
-    """Saves memory at the start: VGG16 takes 0.6 GB instead of 1.4 GB."""
+    """Saves the time and the memory of random values that are overwritten."""
     initialise_with_zeros(weight for weight in model.weights if len(weight.shape) > 1)
 
 
@@ -63,10 +68,11 @@ def _randomise(model: keras.Model) -> None:
         if len(weight.shape) > 1:
             *window, inputs, outputs = weight.shape
             limit = np.sqrt(6 / (np.prod(window) * (inputs + outputs)))
-            values = rng.random(weight.shape, dtype=np.float32)
+            values = aligned_zeros(weight.shape)
+            rng.random(dtype=np.float32, out=values)
             values -= 0.5
             values *= np.float32(2 * limit)
-            weight.assign(values)
+            weight.assign(shared_tensor(values))
 
 
 def _downloaded(weights: Download) -> Path:

@@ -6,7 +6,7 @@ variables before the check.
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -58,17 +58,6 @@ def _build(
     with keras.StatelessScope():
         pass  # leaving this scope allocates every variable
     return model
-
-
-def initialise_with_zeros(weights: Iterable[keras.Variable]) -> None:
-    """Makes weights that are not allocated yet start as zeros.
-
-    The real values are loaded right afterwards. Random ones would need three times the memory,
-    which TensorFlow then keeps, and an initialiser in an untrusted file can compute for hours. The
-    layers keep their initialisers, for copies of the model.
-    """
-    for weight in weights:
-        weight._initializer = keras.initializers.Zeros()
 
 
 def refuse_too_large(model: keras.Model, name: str) -> None:

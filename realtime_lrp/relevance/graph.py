@@ -320,7 +320,7 @@ class Graph:
         for node in self.nodes:
             inputs = [supports[n] for n in node.inputs]
             if isinstance(node.step, Linear):
-                supports[node.output] = tf.ones_like(node.step.forward(*inputs))
+                supports[node.output] = tf.ones(node.step.output_shape(inputs[0].shape))
             else:
                 supports[node.output] = node.step.support(*inputs)
         return supports

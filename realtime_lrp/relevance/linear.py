@@ -122,6 +122,14 @@ class Linear(Step):
         """The number of output channels."""
         return self.kernel.shape[-1]
 
+    def output_shape(self, shape: Sequence[int]) -> list[int]:
+        """The shape of the output for an input of this shape, both with the batch.
+
+        Raises:
+          ValueError: the layer cannot read this shape.
+        """
+        raise NotImplementedError
+
     def uses_per_weight(self, a: tf.Tensor, output: tf.Tensor) -> int:
         """How often each weight is used for a picture.
 
@@ -171,6 +179,11 @@ class Dense(Linear):
     """Dense: kernel [in, out], applied to the last axis."""
 
     sees_whole_windows = True
+
+    def output_shape(self, shape: Sequence[int]) -> list[int]:
+        if shape[-1] != self.kernel.shape[0]:
+            raise ValueError(f"a dense layer reads {self.kernel.shape[0]} values, not {shape[-1]}")
+        return [*shape[:-1], self.outputs]
 
     def _sum(self, a: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         return tf.matmul(a, kernel)
@@ -228,6 +241,23 @@ class Convolution(Linear):
         self.geometry = onednn.Geometry(
             strides=list(strides), padding=padding, dilations=list(dilations)
         )
+
+    def output_shape(self, shape: Sequence[int]) -> list[int]:
+        geometry, sizes = self.geometry, shape[1:-1]
+        axes = zip(self._window, sizes, geometry["strides"], geometry["dilations"], strict=True)
+        same = geometry["padding"] == "SAME"
+        positions = [
+            math.ceil((size if same else size - dilation * (window - 1)) / stride)
+            for window, size, stride, dilation in axes
+        ]
+        if min(positions) < 1:
+            raise ValueError(f"a window of {self._window} does not fit into {tuple(sizes)}")
+        return [shape[0], *positions, self.outputs]
+
+    @property
+    def _window(self) -> tuple[int, ...]:
+        """The size of the window along each axis."""
+        return tuple(self.kernel.shape[:-2])
 
     def ready(self, kernel: tf.Tensor) -> Weights:
         return Weights(kernel, functools.partial(_adjoint_kernel, groups=self._groups))
@@ -371,6 +401,9 @@ class TransposedConvolution(Convolution):
     @property
     def outputs(self) -> int:
         return self.kernel.shape[2]
+
+    def output_shape(self, shape: Sequence[int]) -> list[int]:
+        return [shape[0], *self._size(shape[1:3]), self.outputs]
 
     def ready(self, kernel: tf.Tensor) -> Weights:
         return Weights(kernel, tf.identity)

@@ -1,15 +1,22 @@
-"""Writes maps as data: a JSON line for each, and the raw maps in NumPy files."""
+"""Writes maps as data: a JSON line for each, and the raw maps in NumPy files.
+
+Must not import TensorFlow: the live view opens its window before.
+"""
+
+from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import top_scores
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
+    from realtime_lrp.engine.result import Result
 
 MAPS_PREFIX = "maps_"
 """How the name of every file of raw maps begins."""
@@ -82,7 +89,7 @@ class JsonLines:
     def __init__(self, path: Path):
         self._file = path.open("w", encoding="utf-8", errors="backslashreplace")
 
-    def __enter__(self) -> "JsonLines":
+    def __enter__(self) -> JsonLines:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -110,7 +117,7 @@ class RawMaps:
         self._held: list[tuple[np.ndarray, float, Any, float, Sequence[int]]] = []
         self._written = 0
 
-    def __enter__(self) -> "RawMaps":
+    def __enter__(self) -> RawMaps:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:

@@ -3,20 +3,24 @@
 Knows no threads and no window: the caller passes everything in a `Snapshot`.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from realtime_lrp.config import Settings, as_yaml
-from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.result import Result
 from realtime_lrp.results.records import raw_map_arrays
 from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.video.pictures import write_picture
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
+    from realtime_lrp.engine.result import Result
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,9 +22,10 @@ import keras
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError, Error, UnavailableError, first_line
-from realtime_lrp.models.size import build_within_memory, initialise_with_zeros, too_large
+from realtime_lrp.models.size import build_within_memory, too_large
 from realtime_lrp.models.untrusted.allowlist import check_description
 from realtime_lrp.models.untrusted.weight_shapes import check_weights
+from realtime_lrp.models.weight_memory import assigned_without_copies, initialise_with_zeros
 from realtime_lrp.system.temporary import temporary_folder
 
 DESCRIPTION, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"
@@ -198,5 +199,5 @@ def _check_before_allocation(model: keras.Model, weights: Path, name: str) -> No
 
 
 def _fill(model: keras.Model, weights: Path) -> None:
-    with warnings.catch_warnings(action="ignore"):
+    with warnings.catch_warnings(action="ignore"), assigned_without_copies(model.weights):
         model.load_weights(weights)

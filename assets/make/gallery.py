@@ -26,6 +26,17 @@ SIDE = 256
 CLIP_FRAME = 90
 """The frame of the demo clip that ends each strip: somebody holds up a drawing."""
 
+GROUNDS = {
+    "star": ((70, 20, 0), (255, 150, 30)),
+    "house": ((0, 10, 70), (70, 150, 255)),
+    "smiley": ((190, 190, 190), (255, 255, 255)),
+    "flower": ((0, 0, 0), (80, 80, 80)),
+}
+"""Symbols on warm, cold, bright and dark grounds: the colours of their shadows and lights."""
+
+BUSY_SEED = 8
+"""Draws a heart on a busy ground."""
+
 SANITY = ("zplus", "epsilon_plus_flat", "gradient", "guided_backprop")
 CONTRASTED = ("zplus", "epsilon_alpha2_beta1_flat", "input_x_gradient")
 
@@ -55,6 +66,10 @@ def main(words: list[str] | None = None) -> None:
 
     write_strip(folder / "colormaps.webp", in_every_colormap(network, pictures[0]))
 
+    grounds = pictures_on_grounds()
+    maps = overlaid(network, grounds, "epsilon_plus_flat", "top1")
+    write_strip(folder / "grounds.webp", [*grounds, *maps], columns=len(grounds))
+
 
 def drawn_pictures() -> np.ndarray:
     """A picture of each of `SYMBOLS`, and one frame of the clip: uint8 [N, SIDE, SIDE, 3] RGB."""
@@ -67,6 +82,20 @@ def drawn_pictures() -> np.ndarray:
     edge = (frame.shape[1] - frame.shape[0]) // 2
     square = frame[:, edge : edge + frame.shape[0]]
     return np.stack([*drawn, cv2.resize(square, (SIDE, SIDE), interpolation=cv2.INTER_AREA)])
+
+
+def pictures_on_grounds() -> np.ndarray:
+    """A picture of each of `GROUNDS`, and a heart on a busy one: uint8 [N, SIDE, SIDE, 3] RGB."""
+    rng = np.random.default_rng(SEED)
+    pictures = []
+    for name, colours in GROUNDS.items():
+        picture = draw_picture(rng, CLASSES.index(name), SIDE, sizes=(0.45, 0.7)).pixels
+        share = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)[..., None] / 255
+        shadow, light = np.array(colours)
+        pictures.append(np.rint(shadow + share * (light - shadow)).astype(np.uint8))
+    rng = np.random.default_rng(BUSY_SEED)
+    busy = draw_picture(rng, CLASSES.index("heart"), SIDE, sizes=(0.3, 0.36))
+    return np.stack([*pictures, busy.pixels])
 
 
 def overlaid(
@@ -110,10 +139,10 @@ def in_every_colormap(network: Network, picture: np.ndarray) -> list[np.ndarray]
     ]
 
 
-def write_strip(path: Path, pictures: Iterable[np.ndarray]) -> None:
-    """Pictures side by side as one WebP file."""
+def write_strip(path: Path, pictures: Iterable[np.ndarray], columns: int | None = None) -> None:
+    """Pictures side by side, or in rows of so many columns, as one WebP file."""
     pictures = list(pictures)
-    strip = contact_sheet(pictures, columns=len(pictures))
+    strip = contact_sheet(pictures, columns=columns or len(pictures))
     bgr = cv2.cvtColor(strip, cv2.COLOR_RGB2BGR)
     path.write_bytes(cv2.imencode(".webp", bgr, [cv2.IMWRITE_WEBP_QUALITY, 75])[1].tobytes())
 

@@ -14,6 +14,8 @@ from realtime_lrp.models.drawing import CLASSES, NOTHING
 from realtime_lrp.models.drawing.batch import draw_batch
 from realtime_lrp.models.shapes import SIZE, build_shapes
 from realtime_lrp.relevance.explainer import Explainer
+from realtime_lrp.relevance.strength import FULL, strength
+from realtime_lrp.video.synthetic import moving_picture
 
 ASSETS = Path(__file__).parents[1] / "assets"
 FRESH = 271828
@@ -77,6 +79,15 @@ def _as_network_sees(frame: np.ndarray) -> np.ndarray:
     import cv2
 
     return cv2.resize(frame[:, 80:560], (SIZE, SIZE), interpolation=cv2.INTER_AREA)
+
+
+def test_a_map_that_is_mostly_nothing_looks_like_nothing(explainer):
+    """Of pictures with one disc at most a seventh is drawn with a fifth of the full strength."""
+    pictures = [moving_picture(number, (SIZE, SIZE), 30) for number in (5, 60, 120, 200)]
+    maps = explainer(np.stack(pictures).astype(np.float32)).relevance
+    drawn = np.abs(strength(maps)[0].numpy().astype(int))
+    assert (drawn > FULL / 5).mean((1, 2)).max() < 1 / 7
+    assert (drawn == FULL).any((1, 2)).all()
 
 
 def test_the_figures_beside_it_are_within_the_targets():

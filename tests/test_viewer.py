@@ -1,5 +1,6 @@
 """What the view shows: pictures, maps, menus, and the figures beside them."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,12 +9,17 @@ import numpy as np
 import pytest
 from viewer import Viewer, engine_of, explained_frame
 
+from realtime_lrp.config import about
+from realtime_lrp.config.about import ABOUT
+from realtime_lrp.config.names import COMPOSITES, METHODS
 from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import Loss
 from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
 from realtime_lrp.realtime.viewer import compose, figures
+from realtime_lrp.realtime.viewer.compose import passing_notice
 from realtime_lrp.realtime.viewer.scaling import MapScaler
+from realtime_lrp.realtime.viewer.view import OLD_MAP_S
 from realtime_lrp.video.region import Region
 from realtime_lrp.view import keys, menus
 from realtime_lrp.view.colormaps import COLORMAPS
@@ -22,6 +28,7 @@ from realtime_lrp.view.hud import (
     WARNING,
     Bar,
     Legend,
+    Paragraph,
     Row,
     draw_blocks,
     figure_size,
@@ -390,6 +397,79 @@ def test_the_legend_shows_the_colours_from_end_to_end():
     strip = canvas[9 + round(1.35 * 18) + 1, 9 : 9 + 280 - 18 - 6]
     table = COLORMAPS["icefire"].table
     np.testing.assert_array_equal(strip[[0, -1]], table[[0, -1]])
+
+
+def test_a_class_against_another_is_named_on_both_sides():
+    """Warm colours are for the first class, cold ones for the second; both have a bar."""
+    frame, labels = (
+        Viewer().frame(GREY),
+        ("tabby", "tiger_cat", "cup", "star", "fish", "hut", "elk"),
+    )
+    scores = (0.4, 0.3, 0.1, 0.1, 0.06, 0.03, 0.01)
+    look, signed = Look(None, 1.0, "heat", "flow"), Panel("epsilon", np.zeros((9, 9)), True)
+
+    def against(target):
+        request = SimpleNamespace(target=target, mask=None)
+        return explained_frame(frame, drawn_at(30, 30), BOX, scores, labels, request)
+
+    made = against("1 - 6")
+    assert figures.legend_of(signed, look, made) == Legend("icefire", "for elk", "for tiger cat")
+    gradient = figures.legend_of(replace(signed, name="gradient"), look, made)
+    assert gradient == Legend("icefire", "raises elk", "raises tiger cat")
+    assert [bar.name for bar in figures.answer_bars(made)] == [*labels[:5], "elk"]
+    presented = figures.answer_bars(made, presenting=True)
+    assert [bar.name for bar in presented] == ["tabby", "tiger_cat", "elk"]
+    assert presented[2].share == pytest.approx(0.01)
+    rest = figures.legend_of(signed, look, against("tabby - rest"))
+    assert (rest.low, rest.high) == ("for the others", "for tabby")
+
+
+def test_the_old_map_is_marked_until_the_first_one_of_the_chosen_method():
+    """After a moment; also when its engine is ready and its first map is still computed."""
+    viewer = seen(Viewer())
+    viewer.press("b")
+    viewer.relevance.engine = engine_of(("heart", "star", "cup"), name="gradient")
+    assert passing(viewer) == "method: gradient"
+    time.sleep(OLD_MAP_S + 0.05)
+    note = "preparing gradient (still shown: epsilon plus flat)"
+    assert passing(viewer) == f"method: gradient\n{note}"
+    frame = viewer.view.frame
+    made = explained_frame(frame, drawn_at(30, 30), BOX, engine=viewer.relevance.engine)
+    viewer.maps.put(made, frame.time)
+    assert passing(viewer) == "method: gradient"
+
+
+def passing(viewer):
+    """The lines for the screen alone, after a step."""
+    viewer.view.step()
+    return viewer.view._passing()
+
+
+def test_what_is_prepared_is_said_in_words():
+    """The maps that are missing, and random weights."""
+
+    def note(keys_pressed, shown=("epsilon_plus_flat",)):
+        viewer = seen(Viewer())
+        viewer.press(*keys_pressed)
+        return passing_notice(viewer.state, 1e9, "", shown, old=True)
+
+    assert note("p") == "preparing guided backprop, grad cam"
+    assert note("x") == "preparing epsilon plus flat with random weights"
+    assert note("p", ("gradient",)) == (
+        "preparing epsilon plus flat, guided backprop, grad cam (still shown: gradient)"
+    )
+    assert passing_notice(Viewer().state, 1e9, "", (), old=True) == "preparing the first map"
+
+
+def test_every_method_and_composite_has_a_sentence():
+    """One source for the window and the documents."""
+    assert list(ABOUT) == [*COMPOSITES.known(), *METHODS.known()[1:]]
+    assert about.table() in (Path(__file__).parents[1] / "docs" / "methods.md").read_text()
+    viewer = seen(Viewer(figures=True, size=(720, 1280)))
+    viewer.press("/")
+    viewer.view.step()
+    (block,) = viewer.view.scene.left
+    assert block == (Paragraph("epsilon plus flat", ABOUT["epsilon_plus_flat"]),)
 
 
 def test_passing_lines_are_on_the_screen_and_not_in_what_is_kept():

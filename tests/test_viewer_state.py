@@ -43,13 +43,14 @@ def pressed(state, names):
 
 def described(state):
     """All of a state as values that can be compared."""
-    request, menu = state.request, state.class_list
+    request, menu, maps = state.request, state.class_list, state.panel_list
     facts = {
         "target": request.target,
         "probe": request.probe,
         "frame": request.frame and request.frame.number,
         "covered": request.mask is not None and tuple(np.argwhere(request.mask).mean(0).round()),
         "menu": menu and (menu.typed, menu.chosen()),
+        "maps": maps and (maps.names[maps.cursor], maps.panels()),
         "notice": state.notice.text,
         "shown": state.shown and state.shown.number,
         "commands": [command.name for command in state.commands],
@@ -58,7 +59,8 @@ def described(state):
     facts |= {field.name: getattr(request.choice, field.name) for field in fields(request.choice)}
     facts |= {field.name: getattr(state.look, field.name) for field in fields(state.look)}
     rest = {field.name for field in fields(ViewerState)} - {
-        "config", "request", "look", "class_list", "notice", "shown", "commands", "answer",
+        "config", "request", "look", "class_list", "panel_list", "notice", "shown", "commands",
+        "answer",
     }  # fmt: skip
     return facts | {name: getattr(state, name) for name in rest}
 
@@ -79,6 +81,37 @@ KEYS = [
     ("b", "n", {"method": "lrp", "notice": "method: LRP"}),
     ("", "p", {"tiled": True, "also": ALSO}),
     ("p", "p", {"tiled": False, "also": ()}),
+    (
+        "p b b",
+        "b",
+        {
+            "method": "guided_backprop",
+            "also": ("grad_cam",),
+            "notice": "method: guided backprop",
+        },
+    ),
+    ("p b b b", "3", {"method": "lrp", "composite": "epsilon_plus", "also": ALSO}),
+    ("", "Tab", {"maps": ("zplus", ALSO)}),
+    ("Tab", "Down", {"maps": ("epsilon", ALSO)}),
+    ("Tab", "space", {"maps": ("zplus", ("zplus", *ALSO))}),
+    ("Tab Down Down Down", "space", {}),
+    ("Tab space", "Escape", {"maps": None}),
+    ("Tab space", "Tab", {"maps": None}),
+    (
+        "Tab space",
+        "Return",
+        {
+            "maps": None,
+            "panels": ("zplus", *ALSO),
+            "also": ("zplus", *ALSO),
+            "tiled": True,
+        },
+    ),
+    (
+        "p Tab Page_Down Up space Down Down Down space",
+        "Return",
+        {"maps": None, "panels": (), "also": (), "tiled": False},
+    ),
     ("", "x", {"random": True}),
     ("x", "x", {"random": False}),
     ("", "a", {"probe": True}),
@@ -242,6 +275,16 @@ def test_a_clicker_goes_through_files_where_the_settings_say_so():
     state = pressed(state, "Page_Up Left Up")
     assert [command.name for command in state.commands[3:]] == ["PREVIOUS_FILE"] * 3
     assert state.request.choice.method == "lrp"
+
+
+def test_no_map_stands_side_by_side_with_itself():
+    """Not when a setting names it twice or calls it lrp, nor when it becomes the main one."""
+    sets = ("live.panels=[lrp, grad_cam, zplus, grad_cam]",)
+    chosen = config.load(sets=sets, command="live").config
+    state = first_state(chosen, first_request(chosen))
+    assert state.panels == ("epsilon_plus_flat", "grad_cam", "zplus")
+    assert pressed(state, "p").request.choice.also == ("grad_cam", "zplus")
+    assert pressed(state, "p 1").request.choice.also == ("epsilon_plus_flat", "grad_cam")
 
 
 def test_opacity_and_brush_stay_within_their_limits():

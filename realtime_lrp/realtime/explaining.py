@@ -260,15 +260,8 @@ class RelevanceThread:
 
     @property
     def doing(self) -> str:
-        """What is being prepared, or why there are no maps; or ""."""
-        if self.engine_cache is None:
-            return "loading the network"
-        if self.failing:
-            return self.failing
-        preparing = self.engine_cache.preparing
-        if preparing is None:
-            return ""
-        return f"preparing {preparing.name}" + (" with random weights" if preparing.random else "")
+        """Why there are no maps, or ""."""
+        return "loading the network" if self.engine_cache is None else self.failing
 
     def _run(self) -> None:
         try:

@@ -24,8 +24,8 @@ BAND, NOTICE_BAND = 7, 3
 CAPTION, LEGEND = 1.7, 2.1
 """Heights of the lines above and below each panel, in heights of a letter."""
 
-GAP = 2
-"""Pixels between panels."""
+GAP = 0.6
+"""Space between panels, in heights of a letter."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def _side_by_side(
 def _tiles(room: Box, shape: Sequence[int], count: int, letters: int) -> tuple[Box, ...]:
     """As many boxes, as large as possible, each with room for a caption and a legend."""
     x0, y0, x1, y1 = room
-    above, below = round(CAPTION * letters), round(LEGEND * letters)
+    above, below, gap = (round(part * letters) for part in (CAPTION, LEGEND, GAP))
 
     def grid(across: int) -> tuple[Box, ...]:
         width, height = (x1 - x0) // across, (y1 - y0) // -(-count // across)
@@ -175,7 +175,7 @@ def _tiles(room: Box, shape: Sequence[int], count: int, letters: int) -> tuple[B
         return tuple(
             fitted_box(
                 shape,
-                (x, y + above, x + max(width - GAP, 1), max(y + height - below, y + above + 1)),
+                (x, y + above, x + max(width - gap, 1), max(y + height - below, y + above + 1)),
             )
             for x, y in corners
         )  # fmt: skip

@@ -237,7 +237,7 @@ def draw_blocks(canvas: np.ndarray, blocks: Sequence[Block], area: Box, size: in
 
 
 def draw_legend(canvas: np.ndarray, legend: Legend, line: tuple[int, int, int], size: int) -> None:
-    """Draws a legend in one line, in place; words that do not fit are cut.
+    """Draws a legend in one line, in place; in smaller letters where its words do not fit.
 
     Args:
       canvas: uint8 [H, W, 3] RGB.
@@ -248,9 +248,11 @@ def draw_legend(canvas: np.ndarray, legend: Legend, line: tuple[int, int, int], 
     x, y, width = line
     strip = _Strip(legend, size)
     strip.draw(canvas, x, y, width)
-    half = (width - size) // 2
-    low, high = fitted(legend.low, half, size), fitted(legend.high, half, size)
-    _Line(low, high, size, (DIM, DIM)).draw(canvas, x, y + strip.height, width)
+    y += strip.height
+    words = f"{legend.low}  {legend.high}"
+    while size > MIN_LETTERS and text_width(words, size) > width:
+        size -= 1
+    _Line(legend.low, legend.high, size, (DIM, DIM)).draw(canvas, x, y, width)
 
 
 def draw_notice(canvas: np.ndarray, text: str, area: Box, size: int, top: bool = False) -> None:
@@ -316,9 +318,7 @@ def _parts(entry: Entry, width: int, letters: _Letters) -> list[_Part]:
             size = max(letters.least, letters.scaled(entry.scale))
             return _answer_parts(entry, width, size, letters.least)
         case Bar():
-            size = letters.scaled(entry.scale)
-            name = entry.name.replace("_", " ")
-            return [_Line(name, percent(entry.share), size), _Strip(entry, size)]
+            return _bar_parts(entry, width, letters)
         case Legend():
             return _legend_parts(entry, width, letters.scaled(entry.scale))
         case Paragraph():
@@ -338,6 +338,14 @@ def _row_parts(row: Row, width: int, size: int) -> list[_Part]:
         return [_Line(name, row.value, size, colours)]
     values = _broken(row.value, width, size)
     return [_Line(name, "", size, colours), *(_Line("", v, size, colours) for v in values)]
+
+
+def _bar_parts(bar: Bar, width: int, letters: _Letters) -> list[_Part]:
+    """One line and the bar; large letters get smaller where the name does not fit."""
+    size, name, share = letters.scaled(bar.scale), bar.name.replace("_", " "), percent(bar.share)
+    while size > letters.size and text_width(f"{name}  {share}", size) > width:
+        size -= 1
+    return [_Line(name, share, size), _Strip(bar, size)]
 
 
 def _answer_parts(bar: Bar, width: int, size: int, least: int) -> list[_Part]:

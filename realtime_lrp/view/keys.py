@@ -43,6 +43,7 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
         ("b", "next_method", "next method (gradient, guided backprop, ...)"),
         ("n", "previous_method", "previous method"),
         ("p", "panels", "several maps side by side"),
+        ("Tab", "choose_panels", "choose which maps stand side by side"),
         ("/", "about", "what this method shows, and what not"),
         ("x", "random", "random weights, the sanity check"),
         ("a", "probe", "faithfulness probe: flip patches"),

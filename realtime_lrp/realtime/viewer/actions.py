@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from realtime_lrp.config.names import METHODS
+from realtime_lrp.config.names import COMPOSITES, METHODS
 from realtime_lrp.realtime.explaining import needs_float32
 from realtime_lrp.realtime.viewer.state import (
     ALL_FIGURES,
@@ -21,6 +21,7 @@ from realtime_lrp.view.colormaps import COLORMAPS
 from realtime_lrp.view.help import help_pages
 from realtime_lrp.view.hud import TEXT_SCALES
 from realtime_lrp.view.menus import ClassList
+from realtime_lrp.view.panel_list import PanelList
 
 HINT = "h shows all keys"
 
@@ -36,8 +37,8 @@ T = TypeVar("T")
 
 def explain(state: ViewerState, target: str | int) -> ViewerState:
     """Explains another target."""
-    choice = replace(state.request.choice, needs_float32=needs_float32(state.config, target))
-    return state.with_request(target=target, choice=choice)
+    state = state.with_choice(needs_float32=needs_float32(state.config, target))
+    return state.with_request(target=target)
 
 
 def oppose(state: ViewerState, other: int) -> ViewerState:
@@ -52,22 +53,28 @@ def oppose(state: ViewerState, other: int) -> ViewerState:
 
 def _next_method(state: ViewerState, now: float, by: int = 1) -> ViewerState:
     method = _next(METHODS.known(), state.request.choice.method, by)
-    state = state.with_request(choice=replace(state.request.choice, method=method))
-    return state.with_notice(
+    return state.with_choice(method=method).with_notice(
         f"method: {'LRP' if method == 'lrp' else method.replace('_', ' ')}", now
     )
 
 
 def _panels(state: ViewerState, now: float) -> ViewerState:
-    tiled = not state.tiled
-    also = tuple(state.config.live.panels) if tiled else ()
-    choice = replace(state.request.choice, also=also)
-    return replace(state, tiled=tiled).with_request(choice=choice)
+    return replace(state, tiled=not state.tiled).with_choice()
+
+
+def _choose_panels(state: ViewerState, now: float) -> ViewerState:
+    names = (*COMPOSITES.known(), *(name for name in METHODS.known() if name != "lrp"))
+    chosen = frozenset(state.panels)
+    return replace(state, panel_list=PanelList(names, state.request.choice.name, chosen))
+
+
+def show_panels(state: ViewerState, panels: tuple[str, ...]) -> ViewerState:
+    """Shows these maps side by side with the main one; none of them: the main one alone."""
+    return replace(state, panels=panels, tiled=bool(panels)).with_choice()
 
 
 def _random(state: ViewerState, now: float) -> ViewerState:
-    choice = state.request.choice
-    return state.with_request(choice=replace(choice, random=not choice.random))
+    return state.with_choice(random=not state.request.choice.random)
 
 
 def _probe(state: ViewerState, now: float) -> ViewerState:
@@ -125,8 +132,7 @@ def _change_opacity(state: ViewerState, now: float, by: float) -> ViewerState:
 def _channels(state: ViewerState, now: float) -> ViewerState:
     channels = "grey" if state.request.choice.channels == "rgb" else "rgb"
     text = {"grey": "map in grey", "rgb": "map in RGB, each channel by itself"}[channels]
-    choice = replace(state.request.choice, channels=channels)
-    return state.with_request(choice=choice).with_notice(text, now)
+    return state.with_choice(channels=channels).with_notice(text, now)
 
 
 def _style(state: ViewerState, now: float) -> ViewerState:
@@ -247,6 +253,7 @@ ACTIONS: dict[str, Action] = {
     "next_method": _next_method,
     "previous_method": partial(_next_method, by=-1),
     "panels": _panels,
+    "choose_panels": _choose_panels,
     "random": _random,
     "probe": _probe,
     "next_target": _next_target,

@@ -4,10 +4,12 @@ The `Scene` is what recordings and snapshots get as well. Menus, the help and pa
 over it on the screen only: `draw_over`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from realtime_lrp.realtime.engine_cache import EngineChoice
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.faithfulness import covered
 from realtime_lrp.realtime.latest import Item
@@ -15,6 +17,7 @@ from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.view.help import draw_help
 from realtime_lrp.view.hud import Block, Legend, draw_notice
 from realtime_lrp.view.menus import draw_class_list
+from realtime_lrp.view.panel_list import draw_panel_list
 from realtime_lrp.view.patches import Patches
 from realtime_lrp.view.scene import Artist, ExplainedPicture, Scene
 
@@ -88,29 +91,32 @@ def _flipped_patches(state: ViewerState, explained: ExplainedFrame | None) -> Pa
 
 
 def passing_notice(
-    state: ViewerState, now: float, doing: str, shown: str | None, old: bool = False
+    state: ViewerState, now: float, doing: str, shown: Sequence[str], old: bool = False
 ) -> str:
     """The lines for the screen alone: no recording and no snapshot has them.
 
     Args:
       state: may hold a notice.
       now: `time.monotonic()`.
-      doing: what the relevance thread is doing, or "".
-      shown: the method or composite whose map is shown; None before the first map.
-      old: whether another engine was chosen than that of the map shown.
+      doing: why there are no maps, or "".
+      shown: the methods and composites whose maps are shown; none before the first map.
+      old: whether other maps were chosen than those shown.
     """
     notice = state.notice.text if now < state.notice.until else ""
-    if old and shown:
-        choice = state.request.choice.name
-        doing = doing or f"preparing {choice}"
-        if shown != choice:
-            doing += f" (still shown: {shown})"
-        return "\n".join(filter(None, (notice, doing.replace("_", " "))))
-    if notice or doing:
-        return notice or doing
-    if state.frozen:
-        return "frozen: f goes on"
-    return "preparing the first map" if shown is None else ""
+    if doing or not shown:
+        return notice or doing or "preparing the first map"
+    if old:
+        return "\n".join(filter(None, (notice, _preparing(state.request.choice, shown))))
+    return notice or ("frozen: f goes on" if state.frozen else "")
+
+
+def _preparing(choice: EngineChoice, shown: Sequence[str]) -> str:
+    """What is prepared, and which map is shown meanwhile."""
+    missing = [name for name in (choice.name, *choice.also) if name not in shown]
+    text = f"preparing {', '.join(missing or (choice.name,))}"
+    text += " with random weights" if choice.random else ""
+    text += f" (still shown: {shown[0]})" if shown[0] != choice.name else ""
+    return text.replace("_", " ")
 
 
 def draw_over(
@@ -131,12 +137,14 @@ def draw_over(
         draw_help(canvas, state.help_page)
         return canvas
     lines = (status,) if scene.notice else (passing, status)
-    if any(lines) or state.class_list:
+    if any(lines) or state.class_list or state.panel_list:
         canvas = canvas.copy()
         text, area = "\n".join(filter(None, lines)), scene.arrangement.notices
         draw_notice(canvas, text, area, scene.letters, top=bool(scene.notice))
         if state.class_list:
             draw_class_list(canvas, state.class_list)
+        if state.panel_list:
+            draw_panel_list(canvas, state.panel_list)
     return canvas
 
 

@@ -198,7 +198,7 @@ def setting_rows(explained: ExplainedFrame, drawn: ExplainedPicture) -> Block:
         Row("network", engine.network.name),
         Row("LRP" if lrp.method == "lrp" else "method", engine.name),
         Row("weights", "random", warn=True) if model.weights == "random" else None,
-        Row("target", target),
+        Row("target", target.replace("_", " ")),
         *_sum_rows(explained),
         None if any(panel.intensity.any() for panel in drawn.panels) else _ALL_ZERO,
     ]

@@ -8,10 +8,11 @@ import cv2
 import numpy as np
 
 from realtime_lrp.realtime.viewer import events
-from realtime_lrp.realtime.viewer.actions import ACTIONS, HINT, explain, oppose
+from realtime_lrp.realtime.viewer.actions import ACTIONS, HINT, explain, oppose, show_panels
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.view import keys
 from realtime_lrp.view.menus import ClassList
+from realtime_lrp.view.panel_list import PanelList
 
 
 def handle(state: ViewerState, event: events.Event) -> ViewerState:
@@ -23,6 +24,8 @@ def _key_pressed(state: ViewerState, event: events.KeyPressed) -> ViewerState:
     key, now = event.key, event.time
     if state.class_list:
         return _key_in_class_list(state, state.class_list, key)
+    if state.panel_list:
+        return _key_in_panel_list(state, state.panel_list, key)
     if state.helping and key in ("Escape", "q"):
         return replace(state, helping=False)
     if key in keys.COMPOSITE_KEYS:
@@ -43,13 +46,21 @@ def _key_in_class_list(state: ViewerState, menu: ClassList, key: str) -> ViewerS
     return explain(closed, chosen) if key == "Return" else oppose(closed, chosen)
 
 
+def _key_in_panel_list(state: ViewerState, menu: PanelList, key: str) -> ViewerState:
+    closed = replace(state, panel_list=None)
+    if key in ("Escape", "Tab"):
+        return closed
+    if key == "Return":
+        return show_panels(closed, menu.panels())
+    return replace(state, panel_list=menu.press(key))
+
+
 def _action_chosen(state: ViewerState, event: events.ActionChosen) -> ViewerState:
     return ACTIONS[event.action](state, event.time)
 
 
 def _composite_chosen(state: ViewerState, event: events.CompositeChosen) -> ViewerState:
-    choice = replace(state.request.choice, method="lrp", composite=event.composite)
-    return state.with_request(choice=choice)
+    return state.with_choice(method="lrp", composite=event.composite)
 
 
 def _target_chosen(state: ViewerState, event: events.TargetChosen) -> ViewerState:

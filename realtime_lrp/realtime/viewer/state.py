@@ -10,6 +10,7 @@ from realtime_lrp.config import Config
 from realtime_lrp.realtime.explaining import MapRequest
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.view.menus import ClassList
+from realtime_lrp.view.panel_list import PanelList
 from realtime_lrp.view.scene import Look
 
 NOTICE_S = 4.0
@@ -93,6 +94,7 @@ class ViewerState:
       stepping: whether the next picture is awaited while the picture is frozen.
       brush: radius of the brush, as a share of the picture's shorter side.
       class_list: the list of classes while it is open, else None.
+      panel_list: the list of maps while it is open, else None.
       helping: whether the help is shown.
       help_page: which page of it, from 0 on.
       full_screen: whether the window is to fill the screen.
@@ -119,6 +121,7 @@ class ViewerState:
     stepping: bool = False
     brush: float = BRUSH
     class_list: ClassList | None = None
+    panel_list: PanelList | None = None
     helping: bool = False
     help_page: int = 0
     full_screen: bool = False
@@ -168,6 +171,12 @@ class ViewerState:
         """The state with changes of the request."""
         return replace(self, request=replace(self.request, **changes))
 
+    def with_choice(self, **changes: Any) -> "ViewerState":
+        """The state with changes of the engine; no map stands side by side with itself."""
+        choice = replace(self.request.choice, **changes)
+        also = tuple(name for name in self.panels if name != choice.name) if self.tiled else ()
+        return self.with_request(choice=replace(choice, also=also))
+
     def with_notice(self, text: str, now: float, seconds: float = NOTICE_S) -> "ViewerState":
         """The state with a notice that is shown from now on for so many seconds."""
         return replace(self, notice=Notice(text, now + seconds))
@@ -203,6 +212,12 @@ def configured_figures(config: Config) -> frozenset[str] | None:
     return None if figures is None else frozenset(figures)
 
 
+def _configured_panels(config: Config) -> tuple[str, ...]:
+    """The panels at the start, each once; "lrp" is the configured composite."""
+    names = (config.lrp.composite if name == "lrp" else name for name in config.live.panels)
+    return tuple(dict.fromkeys(names))
+
+
 def first_state(config: Config, request: MapRequest) -> ViewerState:
     """The state at the start.
 
@@ -218,6 +233,6 @@ def first_state(config: Config, request: MapRequest) -> ViewerState:
         figures=configured_figures(config),
         presenter=config.live.presenter,
         text=config.live.text,
-        panels=tuple(config.live.panels),
+        panels=_configured_panels(config),
         mirror=config.input.mirror,
     )

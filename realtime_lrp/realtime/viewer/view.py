@@ -226,7 +226,7 @@ class View:
         return self._labels[1]
 
     def _passing(self) -> str:
-        now, shown = time.monotonic(), self.explained.engine.name if self.explained else None
+        now, shown = time.monotonic(), self.explained.names if self.explained else ()
         old = self._old_since is not None and now - self._old_since > OLD_MAP_S
         return passing_notice(self.state, now, self._relevance.doing, shown, old)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from program import with_display, xdotool
 
-from realtime_lrp.view.window import desktop, x11
+from realtime_lrp.view.window import desktop, screen_power, x11
 
 pytestmark = pytest.mark.gui
 
@@ -277,7 +277,9 @@ def test_a_broken_x11_connection_is_reopened(screen, monkeypatch):
     first = window.connection
     first.display.socket.shutdown(2)
     assert one.hold(), "nothing is known"
+    one.power.off = True
     assert not one.hold()
+    assert one.power.fault == screen_power.NO_DPMS, "of Xvfb"
     assert window.connection is not first
     monkeypatch.setenv("DISPLAY", ":987")
     one.close()
@@ -285,23 +287,102 @@ def test_a_broken_x11_connection_is_reopened(screen, monkeypatch):
     one.close()
 
 
-def test_energy_saving_is_off_until_the_end(monkeypatch):
-    """It is switched off whenever it is on, and on again at the end."""
-    done = []
-    saver = SimpleNamespace(timeout=0)
-    display = SimpleNamespace(
-        get_screen_saver=lambda: saver,
-        has_extension=lambda name: name == "DPMS",
-        dpms_info=lambda: SimpleNamespace(state=not done),
-        dpms_disable=lambda: done.append("off"),
-        dpms_enable=lambda: done.append("on"),
-        sync=lambda: None,
-        close=lambda: None,
-    )
+class PowerSwitch:
+    """The DPMS of an X server.
+
+    Attributes:
+      enabled, level: as the server has them; the level is 0 while the screen is on, 3 while off.
+      done: the requests that change something.
+    """
+
+    def __init__(self, enabled=False, capable=True, obeys=True):
+        self.enabled, self.level, self.done = enabled, 0, []
+        self._capable, self._obeys = capable, obeys
+
+    def has_extension(self, name):
+        return name == "DPMS"
+
+    def dpms_capable(self):
+        return SimpleNamespace(capable=self._capable)
+
+    def dpms_info(self):
+        return SimpleNamespace(state=self.enabled, power_level=self.level)
+
+    def dpms_enable(self):
+        self.enabled = True
+        self.done.append("enable")
+
+    def dpms_disable(self):
+        self.enabled, self.level = False, 0
+        self.done.append("disable")
+
+    def dpms_force_level(self, level):
+        assert self.enabled, "a server refuses this"
+        self.level = level if self._obeys else 0
+        self.done.append(level)
+
+    def sync(self):
+        pass
+
+    def close(self):
+        pass
+
+
+def power_of(server):
+    """The power of a screen, over a connection to a server."""
     window = x11.X11Window("")
-    window._display = display
-    one = desktop.Desktop(window)
+    window._display = server
+    return screen_power.ScreenPower(window)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_energy_saving_is_off_until_the_end(before):
+    """It is switched off whenever it is on, and on again at the end if it was on at first."""
+    server = PowerSwitch(enabled=before)
+    power = power_of(server)
     for _ in range(2):
-        one._keep_awake()
-    one.close()
-    assert done == ["off", "on"]
+        power.apply()
+        assert not server.enabled and power.fault == ""
+    power.restore()
+    assert server.enabled == before
+    assert server.done == (["disable", "enable"] if before else [])
+
+
+def test_a_screen_is_switched_off_and_on():
+    """Off again after input woke it; on at once when wanted, and at the end of the program."""
+    server = PowerSwitch()
+    power = power_of(server)
+    power.off = True
+    for _ in range(3):
+        power.apply()
+        assert server.level == 3 and power.fault == ""
+    assert server.done == ["enable", 3]
+    server.level = 0
+    power.apply()
+    assert server.level == 3
+    power.off = False
+    power.apply()
+    assert (server.level, server.enabled) == (0, False)
+    power.off = True
+    power.apply()
+    power.restore()
+    assert (server.level, server.enabled) == (0, False)
+
+
+def test_a_screen_that_cannot_be_switched_off_is_told():
+    """Without DPMS, where it has no effect, and where the X server is gone; nothing is raised."""
+    dead = SimpleNamespace(close=lambda: None)
+    for server, fault in (
+        (PowerSwitch(capable=False), screen_power.NO_DPMS),
+        (PowerSwitch(obeys=False), screen_power.STAYS_ON),
+        (dead, screen_power.NO_X11),
+    ):
+        power = power_of(server)
+        power.off = True
+        power.apply()
+        assert power.fault == fault
+        if server is not dead:
+            power.off = False
+            power.apply()
+            assert power.fault == ""
+        power.restore()

@@ -252,6 +252,35 @@ def test_a_closed_exhibit_can_say_when_it_opens(monkeypatch):
     turns.kiosk.end()
 
 
+def test_a_closed_exhibit_can_switch_the_screen_off(monkeypatch, caplog):
+    """Keys and touches wake it for 30 s; a screen that cannot be switched off is told once."""
+    hours = 'kiosk.hours={daily: "10:00-18:00"}'
+    turns = Turns(monkeypatch, hours, "kiosk.closed=off", wall=lambda: WORKDAY)
+    window, off = turns.kiosk._window, []
+    window.switch_screen = off.append
+    turns.turn(heart=1.0)
+    until(lambda: turns.turn(0.2, present=False) == "attract")
+    assert off and not any(off)
+    turns.kiosk._wall_clock = lambda: datetime(2026, 11, 23, 20)
+    turns.turn()
+    assert turns.turn(1.0) == "closed" and off[-1] and turns.canvas.max() == 0
+    turns.events = [Mouse(5, 5, "left"), Mouse(5, 5, "")]
+    turns.turn(1.0)
+    assert not off[-1]
+    turns.turn(29.0)
+    assert not off[-1]
+    window.screen_fault = "the screen cannot be switched off: why"
+    for _ in range(3):
+        turns.turn(2.0)
+        assert off[-1]
+    assert turns.kiosk.budget.last_error[0] == window.screen_fault
+    assert [record.getMessage() for record in caplog.records].count(window.screen_fault) == 1
+    turns.kiosk._wall_clock = lambda: WORKDAY
+    until(lambda: turns.turn(0.2, heart=1.0) == "attract")
+    assert not off[-1]
+    turns.kiosk.end()
+
+
 def test_staff_can_leave_while_it_is_closed(monkeypatch):
     """The hold and the PIN pad are drawn on the black screen, in the first language."""
     pin = 'kiosk.pin="scrypt:' + 32 * "0" + ":" + 64 * "0" + '"'

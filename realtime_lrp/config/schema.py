@@ -326,10 +326,10 @@ class Kiosk(_Section):
         description='opening hours, such as {tue-fri: "09:00-12:00, 13:00-17:30", sat: '
         '"10:00-01:00"}; empty: always open',
     )
-    closed: Literal["black", "card"] = Field(
+    closed: Literal["black", "card", "off"] = Field(
         default="black",
-        description="what the screen shows outside the opening hours: black, or card (when the "
-        "exhibit opens again)",
+        description="what the screen shows outside the opening hours: black, card (when the "
+        "exhibit opens again) or off (black, and switched off where the X server has DPMS)",
     )
     exit_key: Text = Field(
         default="q", description="the key that ends the exhibit if held for 5 seconds"

@@ -47,6 +47,9 @@ MAX_CLIP_LAG_S = 2.0
 SYMBOL_S = 300.0
 """Seconds after the last motion for which a symbol counts as a visitor; it may be left behind."""
 
+AWAKE_S = 30.0
+"""Seconds after a key or touch for which a screen that is switched off while closed stays on."""
+
 SWAP_S = 600.0
 """Seconds after which picture and page change sides while nobody is there."""
 
@@ -116,7 +119,8 @@ class Kiosk:
         self._shown_source = "clip"  # or "camera", or "" while closed
         self._shown: Item[np.ndarray] | None = None
         self._maps_after = 0  # maps of earlier pictures belong to another source
-        self._moved_at = -SYMBOL_S
+        self._moved_at = self._touched_at = -SYMBOL_S
+        self._screen_fault = ""
         self._swapped = False
         self._drawn_at = -1.0
 
@@ -187,6 +191,8 @@ class Kiosk:
             self.budget.restarts["window"] = self._window.reopened
             self._lock.release_all()  # the old window reported no release
             events = [*events, Mouse(0, 0, "")]
+        if events:
+            self._touched_at = now
         events = self._lock.handle(events, size, now)
         self._visitor.handle(events, self._presentation.buttons, now)
 
@@ -302,6 +308,7 @@ class Kiosk:
         canvas = self._presentation.draw(size, content, language, self._lock, now)
         self._count_ages(explained)
         self._window.show(canvas)
+        self._switch_screen(now)
         self._window.tend()
         self._drawn_at = now
         self._stats.frames_shown += 1
@@ -315,6 +322,21 @@ class Kiosk:
         if self._config.lrp.target == "top1":
             answer = self._answer.answer
             self.network.explain(answer.index if answer and not answer.sure else "top1")
+
+    def _switch_screen(self, now: float) -> None:
+        """Switches the screen off while the exhibit is closed, if that is wanted.
+
+        Keys and touches wake it for a while: staff may want to leave the exhibit.
+        """
+        if self._config.kiosk.closed != "off":
+            return
+        used = self._lock.asking or now - self._touched_at < AWAKE_S
+        self._window.switch_screen(self.state == State.CLOSED and not used)
+        fault = self._window.screen_fault
+        if fault and fault != self._screen_fault:
+            log.warning("%s", fault)
+            self._note_error(fault)
+        self._screen_fault = fault
 
     def _newest_map(self) -> ExplainedFrame | None:
         """The newest map of the source that is shown."""

@@ -10,6 +10,7 @@ class NullWindow:
 
     size = (720, 1280)
     reopened = 0
+    screen_fault = ""
 
     def events(self) -> list[str | Mouse]:
         """No keys and no mouse."""
@@ -19,6 +20,9 @@ class NullWindow:
         """Ignores the picture."""
 
     def tend(self) -> None:
+        """Does nothing."""
+
+    def switch_screen(self, off: bool) -> None:
         """Does nothing."""
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 
+from realtime_lrp.view.window.screen_power import ScreenPower
 from realtime_lrp.view.window.x11 import X11Window
 
 try:
@@ -41,14 +42,17 @@ class Desktop:
 
     Args:
       x11: finds the window.
+
+    Attributes:
+      power: keeps the screen on, or off.
     """
 
     def __init__(self, x11: X11Window):
         os.environ.setdefault("QT_XCB_NO_XI2", "1")
         self._x11 = x11
+        self.power = ScreenPower(x11)
         self._pointer_hidden_by: Display | None = None
         self._saver: GetScreenSaver | None = None
-        self._saves_energy = False
         self._inhibitor: subprocess.Popen[bytes] | None = None
         self._begun = False
 
@@ -62,12 +66,14 @@ class Desktop:
           False where X11 works and there is no such window.
         """
         self._look_after_inhibitor()
+        self.power.apply()
         return self._x11.find() and self._x11.attempt(self._hold, otherwise=True)
 
     def close(self) -> None:
         """Restores the desktop as it was before."""
-        if self._saver or self._saves_energy:
+        if self._saver:
             self._x11.attempt(self._restore, otherwise=None)
+        self.power.restore()
         self._x11.close()  # this shows the pointer
         if self._inhibitor:
             self._inhibitor.communicate()
@@ -77,8 +83,6 @@ class Desktop:
         display = self._x11.connection
         if self._saver:
             self._set_saver(self._saver, self._saver.timeout)
-        if self._saves_energy:
-            display.dpms_enable()
         display.sync()
 
     def _look_after_inhibitor(self) -> None:
@@ -95,9 +99,6 @@ class Desktop:
             self._saver = saver
             self._set_saver(saver, 0)
             display.force_screen_saver(X.ScreenSaverReset)
-        if display.has_extension("DPMS") and display.dpms_info().state:
-            self._saves_energy = True
-            display.dpms_disable()
 
     def _set_saver(self, saver: "GetScreenSaver", timeout_s: int) -> None:
         self._x11.connection.set_screen_saver(

@@ -73,6 +73,15 @@ class FullScreen(Window):
         elif self._zoomed:
             self._reopen("zoomed")
 
+    @property
+    def screen_fault(self) -> str:
+        """Why the screen could not be switched off, or ""."""
+        return self._desktop.power.fault
+
+    def switch_screen(self, off: bool) -> None:
+        """Switches the screen off, or on again, within a second if `tend` is called."""
+        self._desktop.power.off = off
+
     def close(self) -> None:
         self._desktop.close()
         super().close()

@@ -172,14 +172,14 @@ def test_a_snapshot_is_what_the_window_shows_with_the_data_behind_it(display, tm
 
 
 def kept_with_further_maps(screen, folder):
-    """The kept picture, once the maps that keys asked for are in it."""
+    """The kept picture, once it has the maps that keys asked for, of the frozen frame itself."""
     for _ in range(20):
         screen.press("s", pause_s=1.0)
         newest = max(folder.glob("realtime*.npz"), default=None)
         if newest is None:
             continue
         with np.load(newest) as data:
-            if len(data["further"]) == 2:
+            if len(data["further"]) == 2 and not data["explained_picture"].size:
                 return newest
     raise AssertionError("the further maps never came")
 

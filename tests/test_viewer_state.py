@@ -170,6 +170,7 @@ KEYS = [
     ("", "]", {"brush": 0.06 * 1.3, "notice": "brush: 8% of the picture"}),
     ("]", "[", {"brush": 0.06 * 1.3 / 1.3, "notice": "brush: 6% of the picture"}),
     ("paint", "BackSpace", {"covered": False}),
+    ("", "F6", {"notice": "this source does not begin again"}),
     ("", "Page_Down", {"method": "gradient", "notice": "method: gradient"}),
     ("Right Down", "Up", {"method": "gradient", "notice": "method: gradient"}),
     ("b", "Page_Up", {"method": "lrp", "notice": "method: LRP"}),

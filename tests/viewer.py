@@ -11,7 +11,7 @@ from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.realtime.viewer.events import KeyPressed
+from realtime_lrp.realtime.viewer.events import KeyPressed, MouseMoved
 from realtime_lrp.realtime.viewer.state import Answer, first_state
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.relevance.targets import TargetResolver
@@ -71,7 +71,7 @@ class Viewer:
         self.stats, self.shown, self.told = Stats("CPU", "float32"), [], []
         state = first_state(chosen, first_request(chosen))
         self.relevance = ScriptedRelevance(self.maps, state.request)
-        for name in ("pause", "step", "skip"):
+        for name in ("pause", "step", "skip", "seek", "loop"):
             setattr(self.capture, name, lambda *words, name=name: self.told.append((name, *words)))
         self.window = SimpleNamespace(full=False, heard=[], closed=False)
         self.window.events = lambda: [self.window.heard.pop(0) for _ in list(self.window.heard)]
@@ -100,10 +100,9 @@ class Viewer:
     def press(self, *keys):
         """Presses keys one after the other, or the mouse."""
         for key in keys:
-            if isinstance(key, Mouse):
-                self.view.paint(key.x, key.y, key.button == "left")
-                continue
-            for command in self.view.send(KeyPressed(key)):
+            mouse = isinstance(key, Mouse)
+            event = MouseMoved(key.x, key.y, key.button) if mouse else KeyPressed(key)
+            for command in self.view.send(event):
                 self.loop.perform(command)
 
     def frame(self, picture):

@@ -70,6 +70,7 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
         ("c", "next_source", "next source"),
         ("e", "next_file", "next file"),
         ("w", "previous_file", "previous file"),
+        ("F6", "loop", "files begin again at their end, or the last picture stays"),
         ("Page_Down Right Down", "clicker_next", "next method, or next file (live.clicker)"),
         ("Page_Up Left Up", "clicker_previous", "previous method, or previous file"),
         ("]", "larger_brush", "larger brush"),
@@ -96,8 +97,9 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
 MOUSE = (
     ("left button", "cover a part of the picture"),
     ("right button", "uncover it"),
+    ("moving", "shows buttons, and for files a bar to seek in"),
 )
-"""What the mouse does on the picture."""
+"""What the mouse does."""
 
 ACTIONS = {key: one.action for group in BINDINGS.values() for one in group for key in one.keys}
 """Key name -> action."""
@@ -148,6 +150,6 @@ def table() -> str:
     for group, bindings in BINDINGS.items():
         rows.append(f"| **{group}** | |")
         rows += [f"| `{key_text(one.keys)}` | {one.meaning} |" for one in bindings]
-    rows.append("| **The mouse, on the picture** | |")
+    rows.append("| **The mouse** | |")
     rows += [f"| {button} | {meaning} |" for button, meaning in MOUSE]
     return "\n".join(rows) + "\n"

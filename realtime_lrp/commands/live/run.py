@@ -20,10 +20,11 @@ from realtime_lrp.realtime.viewer.events import (
     ChoiceRefused,
     FileSkipped,
     KeyPressed,
+    MouseMoved,
     NoticeGiven,
     SourceChanged,
 )
-from realtime_lrp.realtime.viewer.state import Command, first_state
+from realtime_lrp.realtime.viewer.state import Command, LoopFiles, SeekTo, first_state
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.system import memory
 from realtime_lrp.system.atomic import check_output
@@ -140,7 +141,7 @@ class Loop:
         self._view, self._capture, self._relevance = view, capture, relevance
         self._saver, self._sources, self._mirror = saver, sources, mirror
         self._window = window
-        self._due: list[Command] = []
+        self._due: list[Command | SeekTo | LoopFiles] = []
 
     def turn(self) -> bool:
         """One turn; False when the viewer is to end.
@@ -168,24 +169,24 @@ class Loop:
         """Sends keys and mouse to the state, then carries out the commands."""
         view = self._view
         for event in self._window.events() if self._window else ():
-            if not isinstance(event, Mouse):
+            if isinstance(event, Mouse):
+                self._due += view.send(MouseMoved(event.x, event.y, event.button))
+            else:
                 self._due += view.send(KeyPressed(event))
-            elif event.button:
-                view.paint(event.x, event.y, event.button == "left")
         self._mirror.on = view.state.mirror
         if view.scene:  # nothing can be saved before something is shown
             due, self._due = self._due, []
             for command in due:
                 self.perform(command)
 
-    def perform(self, command: Command) -> None:
+    def perform(self, command: Command | SeekTo | LoopFiles) -> None:
         """Carries out a command; an error becomes a notice."""
         try:
             self._perform(command)
         except Error as error:
             self._view.send(NoticeGiven(first_line(error)))
 
-    def _perform(self, command: Command) -> None:
+    def _perform(self, command: Command | SeekTo | LoopFiles) -> None:
         match command:
             case Command.PAUSE | Command.RESUME:
                 self._capture.pause(command is Command.PAUSE)
@@ -201,6 +202,10 @@ class Loop:
                 self._view.send(NoticeGiven(self._saver.snapshot(self._view)))
             case Command.RECORD:
                 self._view.send(NoticeGiven(self._saver.toggle_recording(self._view)))
+            case SeekTo(position):
+                self._capture.seek(position)
+            case LoopFiles(on):
+                self._capture.loop(on)
             case Command.FULL_SCREEN if self._window:
                 self._window.fill_screen(self._view.state.full_screen)
 

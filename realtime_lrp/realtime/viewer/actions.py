@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 
 from realtime_lrp.config.names import COMPOSITES, METHODS
@@ -13,6 +14,7 @@ from realtime_lrp.realtime.viewer.state import (
     ALL_FIGURES,
     ESCAPE_S,
     Command,
+    LoopFiles,
     ViewerState,
     configured_figures,
 )
@@ -163,7 +165,8 @@ def _mirror(state: ViewerState, now: float) -> ViewerState:
 
 def _freeze(state: ViewerState, now: float) -> ViewerState:
     if state.frozen:
-        return replace(state, stepping=False).with_request(frame=None).with_command(Command.RESUME)
+        state = replace(state, stepping=False, seeking=False)
+        return state.with_request(frame=None).with_command(Command.RESUME)
     if state.shown:
         return state.with_request(frame=state.shown).with_command(Command.PAUSE)
     return state
@@ -182,6 +185,16 @@ def _change_brush(state: ViewerState, now: float, factor: float) -> ViewerState:
 
 def _uncover(state: ViewerState, now: float) -> ViewerState:
     return state.with_request(mask=None)
+
+
+def _loop(state: ViewerState, now: float) -> ViewerState:
+    timeline = state.timeline
+    if timeline is None:
+        return state.with_notice("this source does not begin again", now)
+    timeline = msgspec.structs.replace(timeline, loops=not timeline.loops)
+    text = "loop: on" if timeline.loops else "loop: off, the last picture stays"
+    state = replace(state, timeline=timeline).with_command(LoopFiles(timeline.loops))
+    return state.with_notice(text, now)
 
 
 def _clicker(state: ViewerState, now: float, by: int) -> ViewerState:
@@ -273,6 +286,7 @@ ACTIONS: dict[str, Action] = {
     "next_source": partial(_command, command=Command.NEXT_SOURCE),
     "next_file": partial(_command, command=Command.NEXT_FILE),
     "previous_file": partial(_command, command=Command.PREVIOUS_FILE),
+    "loop": _loop,
     "clicker_next": partial(_clicker, by=1),
     "clicker_previous": partial(_clicker, by=-1),
     "larger_brush": partial(_change_brush, factor=1.3),

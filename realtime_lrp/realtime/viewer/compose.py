@@ -13,7 +13,10 @@ from realtime_lrp.realtime.engine_cache import EngineChoice
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.faithfulness import covered
 from realtime_lrp.realtime.latest import Item
+from realtime_lrp.realtime.viewer.pointing import brush_at_pointer, brush_radius, progress
 from realtime_lrp.realtime.viewer.state import ViewerState
+from realtime_lrp.system.geometry import Box
+from realtime_lrp.view.controls import Controls, draw_brush, draw_controls
 from realtime_lrp.view.help import draw_help
 from realtime_lrp.view.hud import Block, Legend, draw_notice
 from realtime_lrp.view.menus import draw_class_list
@@ -120,9 +123,15 @@ def _preparing(choice: EngineChoice, shown: Sequence[str]) -> str:
 
 
 def draw_over(
-    canvas: np.ndarray, artist: Artist, scene: Scene, state: ViewerState, status: str, passing: str
+    canvas: np.ndarray,
+    artist: Artist,
+    scene: Scene,
+    state: ViewerState,
+    status: str,
+    passing: str,
+    now: float,
 ) -> np.ndarray:
-    """What the screen shows: the canvas, or a copy with help, menu and notices over it.
+    """What the screen shows: the canvas, or a copy with help, menus, controls and notices over it.
 
     Args:
       canvas: uint8 [H, W, 3] RGB, drawn of the scene; stays as it is.
@@ -131,16 +140,20 @@ def draw_over(
       state: says which menus are open.
       status: a line about the recording, or "".
       passing: further lines, or ""; they give way to the notice of the scene.
+      now: `time.monotonic()`.
     """
     if state.helping:
         canvas = artist.draw(replace(scene, left=(), right=(), notice=""))
         draw_help(canvas, state.help_page)
         return canvas
     lines = (status,) if scene.notice else (passing, status)
-    if any(lines) or state.class_list or state.panel_list:
+    moving = now < state.pointer.until or state.pointer.holds
+    if any(lines) or state.listing or moving:
         canvas = canvas.copy()
         text, area = "\n".join(filter(None, lines)), scene.arrangement.notices
+        area = _above(area, state.controls(now))
         draw_notice(canvas, text, area, scene.letters, top=bool(scene.notice))
+        _draw_pointer(canvas, state, now)
         if state.class_list:
             draw_class_list(canvas, state.class_list)
         if state.panel_list:
@@ -148,10 +161,19 @@ def draw_over(
     return canvas
 
 
-def position_on_picture(scene: Scene, x: int, y: int) -> tuple[int, int] | None:
-    """Column and row of the picture at a pixel x, y of the canvas; None beside the picture."""
-    rows, columns = scene.picture.shape[:2]
-    for x0, y0, x1, y1 in scene.arrangement.pictures:
-        if x0 <= x < x1 and y0 <= y < y1:
-            return (x - x0) * columns // (x1 - x0), (y - y0) * rows // (y1 - y0)
-    return None
+def _above(area: Box, controls: Controls | None) -> Box:
+    """The part of an area that no controls cover."""
+    x0, y0, x1, y1 = area
+    return x0, y0, x1, min(y1, controls.area[1]) if controls else y1
+
+
+def _draw_pointer(canvas: np.ndarray, state: ViewerState, now: float) -> None:
+    """Draws the outline of the brush, and the controls, if they are shown."""
+    controls, brush = state.controls(now), brush_at_pointer(state, now)
+    if brush and state.shown:
+        box, middle = brush
+        draw_brush(canvas, box, state.shown.value.shape, middle, brush_radius(state))
+    if controls:
+        bar = progress(state.timeline) if state.timeline else None
+        frozen, pointer = state.frozen is not None, state.pointer
+        draw_controls(canvas, controls, bar, frozen, (pointer.x, pointer.y))

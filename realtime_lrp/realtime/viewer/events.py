@@ -8,6 +8,8 @@ import numpy as np
 from realtime_lrp.realtime.engine_cache import EngineChoice
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer.state import Answer
+from realtime_lrp.system.geometry import Box
+from realtime_lrp.video.source import Timeline
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +52,20 @@ class TargetChosen(Event):
 
 
 @dataclass(frozen=True, eq=False)
+class MouseMoved(Event):
+    """The mouse moved over the canvas, or a button of it went down or up.
+
+    Attributes:
+      x, y: pixels of the canvas.
+      button: which button is down: "left", "right" or "".
+    """
+
+    x: int
+    y: int
+    button: str
+
+
+@dataclass(frozen=True, eq=False)
 class Painted(Event):
     """The brush touched the picture.
 
@@ -65,10 +81,19 @@ class Painted(Event):
 
 @dataclass(frozen=True, eq=False)
 class FrameDrawn(Event):
-    """A frame is on the screen, with the newest answer (None before the first map)."""
+    """A frame is on the screen.
+
+    Attributes:
+      frame: the frame.
+      answer: the newest one; None before the first map.
+      pictures: where its picture stands on the canvas; several boxes side by side.
+      timeline: where the source stands, None where it has no timeline.
+    """
 
     frame: Item[np.ndarray]
     answer: Answer | None
+    pictures: tuple[Box, ...] = ()
+    timeline: Timeline | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,11 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import cv2
-import numpy as np
-
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.actions import ACTIONS, HINT, explain, oppose, show_panels
+from realtime_lrp.realtime.viewer.pointing import move_mouse, paint
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.view import keys
 from realtime_lrp.view.menus import ClassList
@@ -68,18 +66,18 @@ def _target_chosen(state: ViewerState, event: events.TargetChosen) -> ViewerStat
 
 
 def _painted(state: ViewerState, event: events.Painted) -> ViewerState:
-    if state.shown is None:
-        return state
-    shape = state.shown.value.shape[:2]
-    mask = np.zeros(shape, np.uint8) if state.mask is None else state.mask.astype(np.uint8)
-    radius = max(1, round(state.brush * min(shape)))
-    cv2.circle(mask, (event.x, event.y), radius, int(event.cover), -1)
-    return state.with_request(mask=mask.astype(bool) if mask.any() else None)
+    return paint(state, (event.x, event.y), event.cover)
+
+
+def _mouse_moved(state: ViewerState, event: events.MouseMoved) -> ViewerState:
+    return move_mouse(state, (event.x, event.y), event.button, event.time)
 
 
 def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
     answer, first = event.answer, state.answer is None
-    state = replace(state, shown=event.frame, answer=answer)
+    state = replace(
+        state, shown=event.frame, answer=answer, pictures=event.pictures, timeline=event.timeline
+    )
     if state.mask is not None and state.mask.shape != event.frame.value.shape[:2]:
         state = state.with_request(mask=None)  # the source changed its size
     if answer is None:
@@ -98,7 +96,7 @@ def _canvas_resized(state: ViewerState, event: events.CanvasResized) -> ViewerSt
 
 
 def _frame_stepped(state: ViewerState, event: events.FrameStepped) -> ViewerState:
-    return replace(state, stepping=False).with_request(frame=event.frame)
+    return replace(state, stepping=state.seeking).with_request(frame=event.frame)
 
 
 def _file_skipped(state: ViewerState, event: events.FileSkipped) -> ViewerState:
@@ -107,7 +105,7 @@ def _file_skipped(state: ViewerState, event: events.FileSkipped) -> ViewerState:
 
 def _source_changed(state: ViewerState, event: events.SourceChanged) -> ViewerState:
     return (
-        replace(state, stepping=False)
+        replace(state, stepping=False, seeking=False, timeline=None)
         .with_request(frame=None, mask=None)
         .with_notice(event.text, event.time)
     )
@@ -130,6 +128,7 @@ _HANDLERS: dict[type[events.Event], Callable[[ViewerState, Any], ViewerState]] =
     events.ActionChosen: _action_chosen,
     events.CompositeChosen: _composite_chosen,
     events.TargetChosen: _target_chosen,
+    events.MouseMoved: _mouse_moved,
     events.Painted: _painted,
     events.FrameDrawn: _frame_drawn,
     events.CanvasResized: _canvas_resized,

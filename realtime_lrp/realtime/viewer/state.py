@@ -9,6 +9,10 @@ import numpy as np
 from realtime_lrp.config import Config
 from realtime_lrp.realtime.explaining import MapRequest
 from realtime_lrp.realtime.latest import Item
+from realtime_lrp.system.geometry import Box
+from realtime_lrp.video.source import Timeline
+from realtime_lrp.view.controls import Controls, arrange_controls
+from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.menus import ClassList
 from realtime_lrp.view.panel_list import PanelList
 from realtime_lrp.view.scene import Look
@@ -29,8 +33,12 @@ BRUSH = 0.06
 """Radius of the brush at the start, as a share of the picture's shorter side."""
 
 
+CONTROLS_S = 3.0
+"""For so many seconds after the mouse moved buttons are shown."""
+
+
 class Command(Enum):
-    """What has to be done outside the state."""
+    """What has to be done outside the state; `SeekTo` and `LoopFiles` are further commands."""
 
     PAUSE = auto()
     RESUME = auto()
@@ -41,6 +49,40 @@ class Command(Enum):
     SNAPSHOT = auto()
     RECORD = auto()
     FULL_SCREEN = auto()
+
+
+@dataclass(frozen=True)
+class SeekTo:
+    """Let the source go on from a position of its timeline."""
+
+    position: float
+
+
+@dataclass(frozen=True)
+class LoopFiles:
+    """Whether the source's files begin again at their end."""
+
+    on: bool
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """The mouse over the canvas.
+
+    Attributes:
+      x, y: pixels of the canvas.
+      button: which button is down: "left", "right" or "".
+      holds: what that button was pressed on: "picture", "bar", "button", "menu"; "" for none.
+      since: `time.monotonic()` when the mouse moved first after a rest.
+      until: when it rests, unless it moves again.
+    """
+
+    x: int = -1
+    y: int = -1
+    button: str = ""
+    holds: str = ""
+    since: float = 0.0
+    until: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -92,6 +134,7 @@ class ViewerState:
       mirror: whether pictures are mirrored.
       tiled: whether all maps stand side by side.
       stepping: whether the next picture is awaited while the picture is frozen.
+      seeking: whether a frozen film was sought: then every further picture is awaited.
       brush: radius of the brush, as a share of the picture's shorter side.
       class_list: the list of classes while it is open, else None.
       panel_list: the list of maps while it is open, else None.
@@ -101,6 +144,9 @@ class ViewerState:
       escape_until: another Esc before this `time.monotonic()` ends.
       about: whether a sentence about each method is shown.
       size: rows and columns of the canvas.
+      pictures: where the picture stands on the canvas; several boxes side by side.
+      timeline: where the source stands, None where it has no timeline.
+      pointer: the mouse.
       notice: the line that is shown for a few seconds.
       ended: whether the viewer is to end.
       shown: the frame on the screen, None before the first.
@@ -119,6 +165,7 @@ class ViewerState:
     mirror: bool
     tiled: bool = False
     stepping: bool = False
+    seeking: bool = False
     brush: float = BRUSH
     class_list: ClassList | None = None
     panel_list: PanelList | None = None
@@ -128,12 +175,15 @@ class ViewerState:
     escape_until: float = 0.0
     about: bool = False
     size: tuple[int, int] = (0, 0)
+    pictures: tuple[Box, ...] = ()
+    timeline: Timeline | None = None
+    pointer: Pointer = field(default_factory=Pointer)
     notice: Notice = field(default_factory=Notice)
     ended: bool = False
     shown: Item[np.ndarray] | None = None
     answer: Answer | None = None
     before_versus: str | int = "top1"
-    commands: tuple[Command, ...] = ()
+    commands: tuple[Command | SeekTo | LoopFiles, ...] = ()
 
     @property
     def frozen(self) -> Item[np.ndarray] | None:
@@ -149,6 +199,21 @@ class ViewerState:
     def paired(self) -> bool:
         """Whether only pictures with their own map are shown."""
         return self.look.follow == "sync"
+
+    @property
+    def listing(self) -> bool:
+        """Whether a list to choose from is open."""
+        return self.class_list is not None or self.panel_list is not None
+
+    def controls(self, now: float) -> Controls | None:
+        """The controls, if they are shown: not while somebody paints, and not with menus."""
+        pointer = self.pointer
+        if self.helping or self.listing or pointer.holds in ("picture", "menu"):
+            return None
+        if now >= pointer.until and pointer.holds != "bar":
+            return None
+        letters = figure_size(*self.size, self.text)
+        return arrange_controls(self.size, letters, self.timeline is not None)
 
     @property
     def presenting(self) -> bool:
@@ -181,7 +246,7 @@ class ViewerState:
         """The state with a notice that is shown from now on for so many seconds."""
         return replace(self, notice=Notice(text, now + seconds))
 
-    def with_command(self, command: Command) -> "ViewerState":
+    def with_command(self, command: Command | SeekTo | LoopFiles) -> "ViewerState":
         """The state with a further command."""
         return replace(self, commands=(*self.commands, command))
 

@@ -23,12 +23,11 @@ from realtime_lrp.realtime.viewer.compose import (
     compose,
     draw_over,
     passing_notice,
-    position_on_picture,
 )
 from realtime_lrp.realtime.viewer.figures import Rates, figure_columns
 from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.scaling import MapScaler
-from realtime_lrp.realtime.viewer.state import Answer, Command, ViewerState
+from realtime_lrp.realtime.viewer.state import Answer, Command, LoopFiles, SeekTo, ViewerState
 from realtime_lrp.view.scene import Artist, ExplainedPicture, Scene
 
 if TYPE_CHECKING:
@@ -96,6 +95,7 @@ class View:
         self._answer: tuple[ExplainedFrame, Answer] | None = None
         self._first_number = capture.frames.count
         self._version = 0  # counts the changes of the state that can be seen
+        self._moves = 0  # counts those of the mouse that change nothing else
         self._drawn: tuple[object, object] = None, None
         self._drawn_at = 0.0
         self._rates = Rates()
@@ -103,18 +103,15 @@ class View:
         self._columns_key: tuple[object, ...] = ()
         self._old_since: float | None = None
 
-    def send(self, event: events.Event) -> tuple[Command, ...]:
+    def send(self, event: events.Event) -> tuple[Command | SeekTo | LoopFiles, ...]:
         """Changes the state; returns the commands that the caller is to carry out."""
         state = handle(self.state, event)
-        self._version += state is not self.state
+        if isinstance(event, events.MouseMoved) and not state.pointer.holds:
+            self._moves += 1
+        else:
+            self._version += state is not self.state
         self._set(state)
         return state.commands
-
-    def paint(self, x: int, y: int, cover: bool) -> None:
-        """Touches the brush to a pixel of the canvas; nothing happens beside the picture."""
-        position = self.scene and position_on_picture(self.scene, x, y)
-        if position:
-            self.send(events.Painted(*position, cover))
 
     def step(self) -> np.ndarray | None:
         """Draws again if anything changed; waits up to `POLL_S` for a frame.
@@ -194,8 +191,10 @@ class View:
         """What a drawing depends on: what is drawn at once, and what waits for the next frame."""
         number, size = self.frame and self.frame.number, self._size and self._size()
         lines = self._capture.trouble, self._passing(), self._status()
-        at_once = number, self._version, lines, size
-        return at_once, (self.explained, time.monotonic() // FIGURES_S)
+        now = time.monotonic()
+        resting = now >= self.state.pointer.until
+        at_once = number, self._version, lines, size, resting
+        return at_once, (self.explained, now // FIGURES_S, self._moves)
 
     def _draw(self, frame: Item[np.ndarray]) -> None:
         size = self._size() if self._size else frame.value.shape[:2]
@@ -208,9 +207,10 @@ class View:
         )
         self.canvas = self._artist.draw(scene)
         answer = self._answer_of(explained) if explained else None
-        self._set(handle(state, events.FrameDrawn(frame, answer)))
-        status, passing = self._status(), self._passing()
-        self._show(draw_over(self.canvas, self._artist, scene, self.state, status, passing))
+        pictures, timeline = scene.arrangement.pictures, self._capture.timeline
+        self._set(handle(state, events.FrameDrawn(frame, answer, pictures, timeline)))
+        status, passing, now = self._status(), self._passing(), time.monotonic()
+        self._show(draw_over(self.canvas, self._artist, scene, self.state, status, passing, now))
 
     def _answer_of(self, explained: ExplainedFrame) -> Answer:
         if self._answer is None or self._answer[0] is not explained:

@@ -35,11 +35,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Mouse:
-    """The mouse on the canvas while a button is down.
+    """The mouse on the canvas.
 
     Attributes:
       x, y: pixels of the canvas.
-      button: "left" or "right"; "" on release.
+      button: which button is down: "left", "right" or "".
     """
 
     x: int
@@ -184,14 +184,20 @@ class Window:
 
     def _on_mouse(self, event: int, x: int, y: int, flags: int, _: object) -> None:
         buttons = {cv2.EVENT_LBUTTONDOWN: "left", cv2.EVENT_RBUTTONDOWN: "right"}
-        if event in (cv2.EVENT_LBUTTONUP, cv2.EVENT_RBUTTONUP):
-            self._events.append(Mouse(x, y, ""))
-        elif event in buttons:
+        if event in buttons:
             self._events.append(Mouse(x, y, buttons[event]))
-        elif event == cv2.EVENT_MOUSEMOVE and flags & cv2.EVENT_FLAG_LBUTTON:
-            self._events.append(Mouse(x, y, "left"))
-        elif event == cv2.EVENT_MOUSEMOVE and flags & cv2.EVENT_FLAG_RBUTTON:
-            self._events.append(Mouse(x, y, "right"))
+        elif event in (cv2.EVENT_LBUTTONUP, cv2.EVENT_RBUTTONUP):
+            self._events.append(Mouse(x, y, ""))
+        elif event == cv2.EVENT_MOUSEMOVE:
+            left, right = flags & cv2.EVENT_FLAG_LBUTTON, flags & cv2.EVENT_FLAG_RBUTTON
+            self._append_move(Mouse(x, y, "left" if left else "right" if right else ""))
+
+    def _append_move(self, move: Mouse) -> None:
+        """Notes a move; without a button only the last of several counts."""
+        last = self._events[-1] if self._events else None
+        if isinstance(last, Mouse) and not (last.button or move.button):
+            self._events.pop()
+        self._events.append(move)
 
     def close(self) -> None:
         """Closes the window."""

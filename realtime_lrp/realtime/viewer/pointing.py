@@ -1,0 +1,162 @@
+"""What the mouse does to the state: buttons, the bar of a film, the brush. Pure functions."""
+
+from dataclasses import replace
+
+import cv2
+import msgspec
+import numpy as np
+
+from realtime_lrp.realtime.viewer.actions import ACTIONS
+from realtime_lrp.realtime.viewer.state import CONTROLS_S, Pointer, SeekTo, ViewerState
+from realtime_lrp.system.geometry import Box
+from realtime_lrp.video.source import Timeline
+from realtime_lrp.view.controls import Progress, contains
+
+SETTLED_S = 0.2
+"""Buttons can be pressed once they have been shown for so long: a touch that makes them appear
+presses none."""
+
+
+def move_mouse(
+    state: ViewerState, position: tuple[int, int], button: str, now: float
+) -> ViewerState:
+    """The state after the mouse moved, or a button of it went down or up.
+
+    Args:
+      state: before.
+      position: column and row of the canvas.
+      button: which button is down: "left", "right" or "".
+      now: `time.monotonic()`.
+    """
+    before, controls = state.pointer, state.controls(now)
+    pressed = bool(button) and not before.button
+    pointer = Pointer(
+        *position,
+        button=button,
+        holds=before.holds if button and not pressed else "",
+        since=now if now >= before.until else before.since,
+        until=now + CONTROLS_S,
+    )
+    if pressed:
+        settled = controls is not None and now - before.since >= SETTLED_S
+        hit = controls.at(*position) if controls and settled else ""
+        return _press(replace(state, pointer=pointer), hit, now)
+    state = replace(state, pointer=pointer)
+    if pointer.holds == "bar":
+        return _seek(state, now)
+    return _paint_at_pointer(state) if pointer.holds == "picture" else state
+
+
+def paint(state: ViewerState, position: tuple[int, int], cover: bool) -> ViewerState:
+    """Covers or uncovers what is under the brush.
+
+    Args:
+      state: before.
+      position: column and row of the picture.
+      cover: whether it covers the picture there, else it uncovers it.
+    """
+    if state.shown is None:
+        return state
+    shape = state.shown.value.shape[:2]
+    mask = np.zeros(shape, np.uint8) if state.mask is None else state.mask.astype(np.uint8)
+    cv2.circle(mask, position, brush_radius(state), int(cover), -1)
+    return state.with_request(mask=mask.astype(bool) if mask.any() else None)
+
+
+def brush_radius(state: ViewerState) -> int:
+    """The radius of the brush, in pixels of the picture shown."""
+    return max(1, round(state.brush * min(state.shown.value.shape[:2]))) if state.shown else 1
+
+
+def brush_at_pointer(state: ViewerState, now: float) -> tuple[Box, tuple[int, int]] | None:
+    """Where the brush stands: the box of the picture on the canvas, and the pixel of the picture.
+
+    None where the mouse rests, is beside the picture or over buttons, or does something else.
+    """
+    pointer, controls = state.pointer, state.controls(now)
+    busy = now >= pointer.until or pointer.holds not in ("", "picture")
+    over_controls = controls is not None and controls.at(pointer.x, pointer.y) != ""
+    if busy or over_controls or state.listing or state.helping:
+        return None
+    return _picture_at_pointer(state)
+
+
+def progress(timeline: Timeline) -> Progress:
+    """What the bar shows of a timeline."""
+    position, length = timeline.position, timeline.length
+    if timeline.unit == "files":
+        share = position / max(length - 1, 1)
+        texts = f"{position + 1:.0f}", f"{length:.0f}"
+    else:
+        share, texts = position / length, (_clock(position), _clock(length))
+    return Progress(min(share, 1.0), *texts, timeline.loops)
+
+
+def _press(state: ViewerState, hit: str, now: float) -> ViewerState:
+    """A button of the mouse went down.
+
+    Args:
+      state: with the pointer there.
+      hit: the control there, see `Controls.at`.
+      now: the time.
+    """
+    if state.listing:
+        return _holding(state, "menu")
+    if state.helping:
+        return ACTIONS["help"](_holding(state, "menu"), now)
+    if hit == "bar":
+        return _seek(_holding(state, "bar"), now)
+    if hit:
+        state = _holding(state, "button")
+        return state if hit == "gap" else ACTIONS[hit](state, now)
+    return _paint_at_pointer(_holding(state, "picture"))
+
+
+def _holding(state: ViewerState, holds: str) -> ViewerState:
+    return replace(state, pointer=replace(state.pointer, holds=holds))
+
+
+def _paint_at_pointer(state: ViewerState) -> ViewerState:
+    found = _picture_at_pointer(state)
+    return paint(state, found[1], state.pointer.button == "left") if found else state
+
+
+def _picture_at_pointer(state: ViewerState) -> tuple[Box, tuple[int, int]] | None:
+    """The box of the picture under the mouse, and its pixel; None beside the picture."""
+    if state.shown is None:
+        return None
+    rows, columns = state.shown.value.shape[:2]
+    x, y = state.pointer.x, state.pointer.y
+    for box in state.pictures:
+        x0, y0, x1, y1 = box
+        if contains(box, x, y):
+            return box, ((x - x0) * columns // (x1 - x0), (y - y0) * rows // (y1 - y0))
+    return None
+
+
+def _seek(state: ViewerState, now: float) -> ViewerState:
+    """Seeks the position of the bar at the pointer. A frozen film shows its picture there."""
+    controls, timeline = state.controls(now), state.timeline
+    if not (controls and controls.track and timeline):
+        return state
+    position = _position_at(timeline, controls.track, state.pointer.x)
+    if position == timeline.position:
+        return state
+    frozen = state.frozen is not None
+    timeline = msgspec.structs.replace(timeline, position=position)
+    state = replace(state, timeline=timeline, stepping=frozen, seeking=frozen)
+    return state.with_command(SeekTo(position))
+
+
+def _position_at(timeline: Timeline, track: Box, x: int) -> float:
+    """The position of a timeline at a column of the canvas, which may lie beside the track."""
+    share = min(max(0.0, (x - track[0]) / max(1, track[2] - 1 - track[0])), 1.0)
+    if timeline.unit == "files":
+        return round(share * (timeline.length - 1))
+    return share * timeline.length
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

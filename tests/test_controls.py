@@ -1,0 +1,334 @@
+"""What the mouse does: buttons, the bar of a film, the brush; by state and in a real window."""
+
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import fields, replace
+
+import media
+import numpy as np
+import pytest
+from program import opened_window, screenshot, with_display, xdotool
+from viewer import Viewer, answer
+
+from realtime_lrp import config
+from realtime_lrp.realtime.explaining import first_request
+from realtime_lrp.realtime.latest import Item
+from realtime_lrp.realtime.viewer import events
+from realtime_lrp.realtime.viewer.handle import handle
+from realtime_lrp.realtime.viewer.pointing import SETTLED_S, brush_at_pointer, brush_radius
+from realtime_lrp.realtime.viewer.state import CONTROLS_S, LoopFiles, SeekTo, first_state
+from realtime_lrp.video.source import Timeline
+from realtime_lrp.view.controls import BUTTONS, arrange_controls, draw_brush
+from realtime_lrp.view.hud import figure_size
+from realtime_lrp.view.window.window import Mouse
+
+SIZE = (720, 1280)
+PICTURE = np.full((360, 640, 3), 90, np.uint8)
+FILM = Timeline(2.0, 8.0, "seconds")
+
+
+def started(timeline=None, size=SIZE, pictures=None):
+    """The state of a viewer that shows a picture over all of the canvas."""
+    chosen = config.load(command="live").config
+    state = handle(first_state(chosen, first_request(chosen)), events.CanvasResized(size))
+    pictures = pictures or ((0, 0, size[1], size[0]),)
+    drawn = events.FrameDrawn(Item(PICTURE, 7, 1.0), answer(), pictures, timeline)
+    return replace(handle(state, drawn), notice=type(state.notice)())
+
+
+def mouse(state, *moves):
+    """The state after moves (time, x, y, button)."""
+    for now, x, y, button in moves:
+        state = handle(state, events.MouseMoved(x, y, button, time=now))
+    return state
+
+
+def middle(box):
+    """The pixel in the middle of a box."""
+    return (box[0] + box[2]) // 2, (box[1] + box[3]) // 2
+
+
+def controls_of(state):
+    """The controls, wherever the mouse is."""
+    return arrange_controls(state.size, figure_size(*state.size), state.timeline is not None)
+
+
+def clicked(state, name):
+    """The state after a click on a control that has been shown for a while."""
+    box = controls_of(state).track if name == "bar" else controls_of(state).buttons[name]
+    x, y = middle(box)
+    begin = 10.0
+    pressed = begin + SETTLED_S + 0.1
+    return mouse(state, (begin, x, y, ""), (pressed, x, y, "left"), (pressed + 0.1, x, y, ""))
+
+
+@pytest.mark.parametrize("action", BUTTONS)
+def test_a_click_does_what_the_key_does(action):
+    """Every part of the state is as after the action, but for the mouse."""
+    before = started()
+    state = clicked(before, action)
+    key = handle(before, events.ActionChosen(action, time=10.0 + SETTLED_S + 0.1))
+    for field in fields(state):
+        if field.name == "request":
+            assert (state.request.choice, state.request.target) == (
+                key.request.choice, key.request.target,
+            )  # fmt: skip
+            assert state.frozen is key.frozen and state.mask is key.mask is None
+        elif field.name != "pointer":
+            assert getattr(state, field.name) == getattr(key, field.name), field.name
+
+
+def test_controls_are_shown_while_the_mouse_moves_and_some_seconds_more():
+    """Not before it has moved, not while somebody paints, and not with a menu."""
+    state = started()
+    assert state.controls(1.0) is None
+    state = mouse(state, (10.0, 300, 200, ""))
+    assert state.controls(10.0) and state.controls(10.0 + CONTROLS_S - 0.1)
+    assert state.controls(10.0 + CONTROLS_S) is None
+    painting = mouse(state, (10.5, 300, 200, "left"))
+    assert painting.controls(10.5) is None and painting.mask is not None
+    assert mouse(painting, (10.6, 300, 200, "")).controls(10.6)
+    for key in "hl":
+        assert handle(state, events.KeyPressed(key, time=10.5)).controls(10.6) is None
+
+
+def test_a_touch_that_makes_the_buttons_appear_presses_none():
+    """It paints, as everywhere; once they have been shown, the next one presses."""
+    state = started()
+    x, y = middle(controls_of(state).buttons["quit"])
+    touched = mouse(state, (10.0, x, y, ""), (10.01, x, y, "left"), (10.1, x, y, ""))
+    assert not touched.ended and touched.mask is not None
+    assert mouse(touched, (11.0, x, y, "left")).ended
+
+
+def test_between_buttons_nothing_is_painted_and_a_stroke_goes_on_over_them():
+    """What counts is where the button of the mouse went down."""
+    state = started()
+    area = controls_of(state).area
+    shown = mouse(state, (10.0, 2, area[3] - 2, ""), (10.5, 2, area[3] - 2, "left"))
+    assert shown.mask is None
+    x, y = middle(controls_of(state).buttons["quit"])
+    stroke = mouse(state, (10.0, x, 100, ""), (10.5, x, 100, "left"), (10.6, x, y, "left"))
+    assert not stroke.ended and stroke.mask[y // 2, x // 2]
+    assert not mouse(shown, (10.7, x, y, "left")).ended, "pressed elsewhere"
+
+
+def test_a_click_turns_the_pages_of_the_help_and_nothing_lies_under_a_list():
+    """Neither paints."""
+    helped = handle(started(), events.KeyPressed("h", time=10.0))
+    assert not mouse(helped, (11.0, 300, 200, "left")).helping
+    listed = handle(started(), events.KeyPressed("l", time=10.0))
+    assert mouse(listed, (11.0, 300, 200, "left"), (11.1, 310, 200, "left")).mask is None
+
+
+def test_a_click_or_drag_on_the_bar_seeks():
+    """From start to end of the track, also where the mouse has left it."""
+    state = started(FILM)
+    x0, y0, x1, y1 = controls_of(state).track
+    y = (y0 + y1) // 2
+    half = x0 + (x1 - 1 - x0) // 2
+    state = mouse(state, (10.0, half, y, ""), (10.5, half, y, "left"))
+    assert state.commands == (SeekTo(pytest.approx(4.0, abs=0.01)),)
+    assert state.timeline.position == pytest.approx(4.0, abs=0.01)
+    state = mouse(state, (10.6, x1 + 200, y - 300, "left"), (10.7, 0, y, "left"))
+    assert [command.position for command in state.commands[1:]] == [8.0, 0.0]
+    assert state.mask is None and state.controls(20.0), "shown while it is held"
+    state = mouse(state, (10.8, 0, y, ""), (10.9, half, y, ""))
+    assert len(state.commands) == 3 and not state.stepping
+
+
+def test_a_frozen_film_shows_the_pictures_that_are_sought():
+    """Each that comes, until the film goes on."""
+    frozen = handle(started(FILM), events.KeyPressed("f", time=5.0))
+    state = clicked(frozen, "bar")
+    assert state.stepping and isinstance(state.commands[-1], SeekTo)
+    for number in (8, 9):
+        state = handle(state, events.FrameStepped(Item(PICTURE, number, 2.0)))
+        assert state.frozen.number == number and state.stepping
+    state = handle(state, events.KeyPressed("f", time=20.0))
+    assert not (state.stepping or state.seeking or state.frozen)
+
+
+def test_pictures_are_sought_by_their_number():
+    """The ends of the track are the first and the last."""
+    state = started(Timeline(0, 5, "files"))
+    x0, y0, x1, _ = controls_of(state).track
+    for share, number in ((0, 0), (0.3, 1), (0.6, 2), (1, 4)):
+        x = x0 + round(share * (x1 - 1 - x0))
+        sought = mouse(state, (10.0, x, y0 + 3, ""), (10.5, x, y0 + 3, "left"))
+        assert sought.timeline.position == number
+
+
+def test_the_loop_is_turned_off_and_on():
+    """By its mark and by F6; a camera has none."""
+    state = clicked(started(FILM), "loop")
+    assert state.commands == (LoopFiles(False),) and not state.timeline.loops
+    again = handle(state, events.KeyPressed("F6", time=20.0))
+    assert again.commands[1:] == (LoopFiles(True),) and again.timeline.loops
+    camera = handle(started(), events.KeyPressed("F6", time=20.0))
+    assert camera.commands == () and camera.notice.text == "this source does not begin again"
+
+
+@pytest.mark.parametrize("size", [(240, 320), (480, 640), (720, 1280), (1080, 1920), (1280, 720)])
+@pytest.mark.parametrize("with_bar", [False, True])
+def test_the_controls_stand_side_by_side_within_the_canvas(size, with_bar):
+    """None lies over another; they take less than a third of the height."""
+    controls = arrange_controls(size, figure_size(*size), with_bar)
+    taken = np.zeros(size, int)
+    boxes = [*controls.buttons.values(), *filter(None, [controls.track])]
+    for x0, y0, x1, y1 in boxes:
+        assert 0 <= x0 < x1 <= size[1] and 0 <= y0 < y1 <= size[0]
+        taken[y0:y1, x0:x1] += 1
+    assert taken.max() == 1
+    assert set(controls.buttons) == set(BUTTONS) | ({"loop"} if with_bar else set())
+    assert controls.area[1] > size[0] * 0.55 and not taken[: controls.area[1]].any()
+    for name, box in controls.buttons.items():
+        assert controls.at(*middle(box)) == name
+    assert controls.at(5, 5) == ""
+
+
+@pytest.mark.parametrize(
+    ("size", "box"),
+    [
+        ((720, 1280), (0, 0, 1280, 720)),
+        ((400, 640), (0, 20, 640, 380)),
+        ((240, 320), (80, 60, 240, 150)),
+    ],
+)
+def test_the_outline_of_the_brush_is_what_it_covers(size, box):
+    """At any scale, within a pixel of the picture or of the canvas."""
+    state = mouse(started(size=size, pictures=(box,)), (10.0, *middle(box), ""))
+    found, position = brush_at_pointer(state, 10.1)
+    canvas = np.full((*size, 3), 90, np.uint8)
+    draw_brush(canvas, found, PICTURE.shape, position, brush_radius(state))
+    mask = mouse(state, (10.5, *middle(box), "left")).mask
+    scale = (box[2] - box[0]) / 640
+    white = np.argwhere(canvas[..., 0] > 200)
+    covered = (np.argwhere(mask) + 0.5) * scale + (box[1], box[0])
+    for axis in (0, 1):
+        assert white[:, axis].min() == pytest.approx(covered[:, axis].min(), abs=scale + 1)
+        assert white[:, axis].max() == pytest.approx(covered[:, axis].max(), abs=scale + 1)
+    assert brush_at_pointer(state, 10.0 + CONTROLS_S) is None, "the mouse rests"
+
+
+def test_recordings_and_snapshots_have_neither_buttons_nor_outline():
+    """The screen has them; the canvas that is kept stays as it was."""
+    viewer = Viewer(size=(480, 640))
+    viewer.frame(PICTURE)
+    plain = viewer.view.canvas.copy()
+    viewer.press(Mouse(320, 200, ""))
+    viewer.frame(PICTURE)
+    np.testing.assert_array_equal(viewer.view.canvas, plain)
+    screen = viewer.shown[-1]
+    assert (screen[450:] != plain[450:]).any(-1).mean() > 0.3
+    assert (screen[150:250, 270:370] > 200).all(-1).sum() > 50
+
+
+WINDOW = """
+import sys, time
+from types import SimpleNamespace
+from realtime_lrp import config
+from realtime_lrp.commands.live.run import Loop, Mirror
+from realtime_lrp.commands.live.sources import SourceList
+from realtime_lrp.realtime.capture import Capture
+from realtime_lrp.realtime.explaining import first_request
+from realtime_lrp.realtime.latest import Slot
+from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.realtime.viewer.state import first_state
+from realtime_lrp.realtime.viewer.view import View
+from realtime_lrp.view.window.window import Window
+
+chosen = config.load(options={"--source": sys.argv[1]}, command="live").config
+request, sources, mirror = first_request(chosen), SourceList(chosen), Mirror(False)
+relevance = SimpleNamespace(
+    maps=Slot(), request=request, choice=request.choice, engine=None, doing="", engine_cache=None,
+    check=lambda patient: None,
+)
+saver = SimpleNamespace(record=lambda *_: None, news=lambda: "")
+with Capture(sources.opener(), mirror) as capture, Window() as window:
+    show, size, first = window.show, lambda: window.size, first_state(chosen, request)
+    view = View(first, capture, relevance, Stats("", ""), show, size)
+    loop = Loop(view, capture, relevance, saver, sources, mirror, window)
+    said, end = None, time.monotonic() + 60
+    while loop.turn() and time.monotonic() < end:
+        frozen, timeline = view.state.frozen is not None, view.state.timeline
+        news = f"{timeline.position:.2f}" if frozen and timeline else "playing"
+        if news != said:
+            said = news
+            print(news, flush=True)
+"""
+"""The viewer in a real window, on a film, without a network; prints its state when that changes."""
+
+
+class FilmWindow:
+    """The film in its window.
+
+    Attributes:
+      lines: what was printed: "playing", or the position of the frozen film.
+    """
+
+    def __init__(self, display, process, folder):
+        self.display, self.folder, self.lines = display, folder, []
+        self.window = opened_window(display, process)
+        threading.Thread(target=lambda: self.lines.extend(process.stdout), daemon=True).start()
+
+    def mouse(self, x, y, *then):
+        """Moves the mouse there, waits until the controls are there, does the rest."""
+        xdotool(self.display, "mousemove", "--window", self.window, x - 1, y)
+        xdotool(self.display, "mousemove", "--window", self.window, x, y, "sleep", "0.7", *then)
+
+    def until(self, condition, *mouse):
+        """Uses the mouse, again if it was too slow, until the last line fits."""
+        for _ in range(5):
+            if mouse:
+                self.mouse(*mouse)
+            end = time.monotonic() + 4
+            while time.monotonic() < end:
+                if self.lines and condition(self.lines[-1].strip()):
+                    return
+                time.sleep(0.02)
+        raise AssertionError(self.lines[-3:])
+
+    def until_seen(self, colour):
+        """Waits until the picture has this colour."""
+        words = xdotool(self.display, "getwindowgeometry", "--shell", self.window).split()
+        facts = dict(word.split("=") for word in words)
+        for _ in range(100):
+            screen = screenshot(self.display, self.folder / "s.png")
+            seen = screen[int(facts["Y"]) + 200, int(facts["X"]) + 640].astype(int)
+            if np.abs(seen - colour).max() < 12:
+                return
+        raise AssertionError(f"{colour} was never seen, but {seen}")
+
+
+def between(least, most):
+    """Whether a line is a position within limits."""
+    return lambda line: line != "playing" and least < float(line) <= most
+
+
+@pytest.mark.gui
+def test_in_a_real_window_a_button_freezes_a_film_and_the_bar_seeks(display, tmp_path):
+    """A click on Freeze, a click and a drag on the bar, a click on End; the picture is that one."""
+    colours = [(220, 30, 30), (30, 200, 30), (40, 40, 220), (230, 230, 230)]
+    pictures = [media.plain(colours[number // 20], (360, 640)) for number in range(80)]
+    path = media.write_video(tmp_path / "film.mp4", pictures, fps=10)
+    controls = arrange_controls(SIZE, figure_size(*SIZE), True)
+    x0, y, x1, _ = controls.track
+    at = {share: x0 + round(share * (x1 - x0)) for share in (0.875, 0.6, 0.3)}
+    with subprocess.Popen(
+        [sys.executable, "-c", WINDOW, str(path)],
+        env=with_display(display), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        film = FilmWindow(display, process, tmp_path)
+        film.until(lambda line: line == "playing")
+        film.until(between(-1, 8), *middle(controls.buttons["freeze"]), "click", "1")
+        film.until(between(6.8, 7.0), at[0.875], y + 5, "click", "1")
+        film.until_seen(colours[3])
+        film.mouse(at[0.6], y + 5, "mousedown", "1", "sleep", "0.2")
+        film.until(between(2.2, 2.4), at[0.3], y - 90)
+        film.until_seen(colours[1])
+        film.mouse(at[0.3], y - 90, "mouseup", "1")
+        film.mouse(*middle(controls.buttons["quit"]), "click", "1")
+        assert process.wait(10) == 0, process.stderr.read()

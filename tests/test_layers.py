@@ -358,8 +358,9 @@ def two_first_layers(x):
 
 STRIDES = {
     "as VGG16": (lambda x: layers.Conv2D(2, 3, strides=2)(layers.Conv2D(2, 3)(x)), (1, 1)),
-    "as SqueezeNet": (lambda x: layers.MaxPool2D(3, 2)(layers.Conv2D(2, 7, strides=2)(x)), (2, 2)),
+    "as SqueezeNet": (lambda x: layers.MaxPool2D(3, 2)(layers.Conv2D(2, 7, strides=2)(x)), (4, 4)),
     "as ResNet50": (lambda x: layers.Conv2D(2, 7, strides=2)(layers.ZeroPadding2D(3)(x)), (2, 2)),
+    "as LeNet": (lambda x: layers.MaxPool2D(2)(layers.Conv2D(2, 5)(x)), (1, 1)),
     "patches": (lambda x: layers.Conv2D(2, 4, strides=4)(layers.Rescaling(1 / 255)(x)), (4, 4)),
     "rows alone": (lambda x: layers.Conv2D(2, 3, strides=(3, 1))(x), (3, 1)),
     "a pool first": (
@@ -375,7 +376,7 @@ STRIDES = {
 
 @pytest.mark.parametrize("name", STRIDES)
 def test_the_stride_over_the_pixels_is_found(name):
-    """That of the first layers with weights; later ones do not count."""
+    """That of the first layers with weights, and of overlapping pools right behind them."""
     build, stride = STRIDES[name]
     x = keras.Input((32, 32, 3))
     y = layers.Dense(4, activation="softmax")(layers.Flatten()(build(x)))

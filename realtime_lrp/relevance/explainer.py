@@ -113,8 +113,8 @@ class Explainer:
 
     Attributes:
       input_shape: (H, W, C) of a picture.
-      stride: (rows, columns), the stride of the first layers over the pixels. Above 1 it leaves a
-        grid in the maps, which is smoothed away where they are drawn.
+      stride: (rows, columns), the stride of the first layers over the pixels, with pools that
+        overlap. Above 1 it leaves a grid in the maps, which is smoothed away where they are drawn.
       classes: the number of scores.
       passes: how many forward passes a picture takes besides its own: 0, or the perturbed pictures
         of SmoothGrad and integrated gradients.

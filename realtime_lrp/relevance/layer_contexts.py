@@ -76,20 +76,28 @@ def count_operations(graph: Graph, supports: dict[int, tf.Tensor]) -> tuple[int,
 
 
 def pixel_stride(graph: Graph) -> tuple[int, int]:
-    """The stride of the first layers with weights over the pixels: rows, columns.
+    """The period of the grid that the first layers leave in a map: (rows, columns) in pixels.
 
-    Pools before these layers count. Of several first layers it is the largest.
+    It is the stride of the first layers with weights, times that of pools before them, and of pools
+    right behind them if these have overlapping windows, as in SqueezeNet and ResNet50. Of several
+    first layers the largest counts.
     """
     before = {0: np.ones(2, int)}  # tensor -> pixels for each of its entries
-    first = [before[0]]
+    behind: dict[int, np.ndarray] = {}  # the same, up to the second layers with weights
+    found = [before[0]]
     for node in graph.nodes:
-        if before.keys() >= set(node.inputs):
-            stride = np.max([before[n] for n in node.inputs], axis=0) * _stride(node.step)
-            if isinstance(node.step, Linear):
-                first.append(stride)
-            else:
-                before[node.output] = stride
-    rows, columns = np.max(first, axis=0).tolist()
+        known = next((k for k in (before, behind) if k.keys() >= set(node.inputs)), None)
+        if known is None or (known is behind and isinstance(node.step, Linear)):
+            continue
+        stride = np.max([known[n] for n in node.inputs], axis=0) * _stride(node.step)
+        if isinstance(node.step, Linear):
+            behind[node.output] = stride
+            found.append(stride)
+        else:
+            known[node.output] = stride
+            if known is behind and isinstance(node.step, Pool) and node.step.overlaps:
+                found.append(stride)
+    rows, columns = np.max(found, axis=0).tolist()
     return rows, columns
 
 

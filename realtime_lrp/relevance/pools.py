@@ -16,6 +16,9 @@ class Pool(Step):
     Args:
       window, strides: (rows, columns).
       padding: "valid" or "same".
+
+    Attributes:
+      overlaps: whether an entry can lie in several windows.
     """
 
     keeps_sign = True
@@ -24,6 +27,7 @@ class Pool(Step):
         self.geometry = {
             "ksize": [1, *window, 1], "strides": [1, *strides, 1], "padding": padding.upper()
         }  # fmt: skip
+        self.overlaps = any(side > step for side, step in zip(window, strides, strict=True))
 
     def average(self, a: tf.Tensor) -> tf.Tensor:
         """The average of each window, without padding."""

@@ -2,8 +2,9 @@
 
 Runs inside the compiled function, so that only these bytes are copied from a GPU.
 
-A first layer with a stride looks at some pixels more often than at their neighbours, which leaves a
-grid of this period all over the map. Only what is drawn is smoothed; raw maps keep the grid.
+A first layer with a stride, or an overlapping pool behind it, looks at some pixels more often than
+at their neighbours, which leaves a grid all over the map. Only what is drawn is smoothed; raw maps
+keep the grid.
 """
 
 import math

@@ -34,7 +34,7 @@ def key_boxes(size: tuple[int, int]) -> dict[str, Box]:
 
     Returns:
       "0" to "9", "back", "enter", "leave" -> x0, y0, x1, y1. With its gap, a key is an eighth of
-      the height of a wide canvas, a tenth of a tall one's, or a quarter of the width.
+      the height of a wide canvas, an 11th of a tall one's, or a quarter of the width.
     """
     step, left, top = _grid(size)
     gap = max(2, step // 16)
@@ -74,8 +74,8 @@ def _grid(size: tuple[int, int]) -> tuple[int, int, int]:
     """Side of a cell, and the grid's left and upper edge."""
     rows, columns = size
     if rows > columns:  # the lower half, where everybody reaches them
-        step = min(rows // (2 * len(ROWS)), columns // 4)
-        return step, (columns - 3 * step) // 2, rows - len(ROWS) * step
+        step = min(rows // (2 * len(ROWS) + 1), columns // 4)
+        return step, (columns - 3 * step) // 2, rows - len(ROWS) * step - step // 2
     step = min(rows // 8, columns // 4)
     height = (len(ROWS) + 2) * step
     return step, (columns - 3 * step) // 2, (rows - height) // 2 + 2 * step

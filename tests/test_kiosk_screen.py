@@ -132,6 +132,21 @@ def test_buttons_are_large_and_apart(exhibit):
     assert touched.max() == 1
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("size", [(1080, 1920), (1920, 1080), (480, 640)])
+def test_buttons_stay_where_they_are(exhibit, size, swapped):
+    """On all pages of a language, however much text stands above them."""
+    layout = layout_of(size, swapped, margin=round(DRIFT * min(size)))
+    artist, canvas = PageArtist(), np.zeros((*size, 3), np.uint8)
+    boxes = []
+    long = exhibit.active(0, answer("american staffordshire terrier", 0.3), 12.0)
+    short = exhibit.attract(0, 0.0), exhibit.active(0, None, 0.0), exhibit.idle(0, 5.0, 9.0)
+    for page in (*short, long):
+        artist.draw(canvas, layout, page)
+        boxes.append(artist.buttons)
+    assert boxes[1:] == boxes[:-1]
+
+
 def test_the_answer_is_large_and_translated(exhibit):
     """The capital letters of the German name are at least 1/25 of the height."""
     canvas, _ = drawn(exhibit.active(1, answer("heart", 0.9), 0.0))

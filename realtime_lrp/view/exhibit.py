@@ -4,6 +4,7 @@ Positions depend on the canvas only, so that a touch finds what was drawn. All b
 y1 in pixels of the canvas, which is uint8 [H, W, 3] RGB.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -26,6 +27,9 @@ BUTTONS_HEIGHT = 0.09
 
 MIN_FONT = 9
 """Pixels of the smallest letters."""
+
+BOTTOM_SIZE, MAX_BOTTOM = 0.7, 0.3
+"""Size of the bottom elements' letters as a share of the page's, and their share of its height."""
 
 LINE_HEIGHT = 1.35
 """Height of a line as a multiple of the font size."""
@@ -181,8 +185,9 @@ class PageArtist:
 
     def draw(self, canvas: np.ndarray, layout: ScreenLayout, page: Page) -> None:
         """Draws a page into a canvas whose background is `BACKGROUND`, in place."""
-        x0, y0, x1, y1 = layout.text
-        font = max(MIN_FONT, round(min((y1 - y0) / 17, (x1 - x0) / 14)))
+        rows = sum(box[3] - box[1] for box in (layout.text, layout.bottom) if box)
+        columns = layout.text[2] - layout.text[0]
+        font = max(MIN_FONT, round(min(rows / 17, columns / 14)))
         if layout.bottom is None:
             self.buttons = self._page.draw(canvas, layout.text, page, font)
         else:
@@ -264,25 +269,38 @@ def visible_part(picture: tuple[int, int], region: Box, room: tuple[int, int]) -
 
 
 def _draw_page(canvas: np.ndarray, page: Page, font: int) -> dict[str, Box]:
-    """Draws a page in the largest font up to `font` that fits; returns its buttons' boxes."""
+    """Draws a page in the largest letters that fit, up to `font`; returns its buttons' boxes.
+
+    The bottom elements do not depend on the top ones: buttons stay where they are.
+    """
     rows, columns = canvas.shape[:2]
-    while font > MIN_FONT and _page_height(page, columns - 2 * font, font) > rows - 2 * font:
-        font -= 1
+    width, room = columns - 2 * font, rows - 2 * font
+    most = round(MAX_BOTTOM * room) if page.top else room
+    bottom_font = _fitting_font(page.bottom, round(BOTTOM_SIZE * font), width, most)
+    bottom = _heights(page.bottom, width, bottom_font)
+    if page.bottom:
+        room -= bottom + font
+    top_font = _fitting_font(page.top, font, width, room)
     buttons: dict[str, Box] = {}
-    width, x, y = columns - 2 * font, font, font
-    for element in page.top:
-        _draw(canvas, element, x, y, width, font, buttons)
-        y += _height(element, width, font)
-    y = rows - font - sum(_height(element, width, font) for element in page.bottom)
-    for element in page.bottom:
-        _draw(canvas, element, x, y, width, font, buttons)
-        y += _height(element, width, font)
+    for elements, y, size in (
+        (page.top, font, top_font), (page.bottom, rows - font - bottom, bottom_font),
+    ):  # fmt: skip
+        for element in elements:
+            _draw(canvas, element, font, y, width, size, buttons)
+            y += _height(element, width, size)
     return buttons
 
 
-def _page_height(page: Page, width: int, font: int) -> int:
-    gap = font if page.top and page.bottom else 0
-    return sum(_height(element, width, font) for element in (*page.top, *page.bottom)) + gap
+def _fitting_font(elements: Sequence[Element], font: int, width: int, room: int) -> int:
+    """The largest font up to `font` with which elements are not higher than `room`."""
+    font = max(MIN_FONT, font)
+    while font > MIN_FONT and _heights(elements, width, font) > room:
+        font -= 1
+    return font
+
+
+def _heights(elements: Sequence[Element], width: int, font: int) -> int:
+    return sum(_height(element, width, font) for element in elements)
 
 
 def _lines(block: TextBlock, width: int, font: int) -> tuple[int, list[str]]:

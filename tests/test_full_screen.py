@@ -79,7 +79,11 @@ class Screen:
         return self.root.get_full_property(sign, desktop.X.AnyPropertyType)
 
     def window(self):
-        return int(self.xdotool("search --name ^realtime_lrp$").splitlines()[-1])
+        found = []
+        within(
+            5, lambda: found.extend(self.xdotool("search --name ^realtime_lrp$").split()) or found
+        )
+        return int(found[-1])
 
     def send(self, kind, words, to_manager):
         """Sends a message to the window, or to the window manager about it."""
@@ -158,7 +162,7 @@ def exhibit(screen, *words, folder=None):
     with started(*command, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
         reader = threading.Thread(target=lambda: lines.extend(map(str.strip, process.stdout)))
         reader.start()
-        within(20, screen.covered)
+        within(20, lambda: lines and screen.covered())
         yield process, lines
         process.stdin.close()
         process.wait(5)

@@ -9,7 +9,9 @@ import numpy as np
 
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.arrangement import Arrangement, arrange, scaled_box
+from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.colormaps import by_sign
+from realtime_lrp.view.decals import Decals
 from realtime_lrp.view.follow import Follower
 from realtime_lrp.view.hud import (
     Block,
@@ -128,41 +130,96 @@ class Scene:
 
 
 class Artist:
-    """Draws scenes. Keeps the coloured maps for further scenes of the same explained picture."""
+    """Draws scenes. Keeps what further scenes of the same explained picture need again.
+
+    Attributes:
+      decals: draws text and boxes; what was drawn lately is only laid over the canvas.
+    """
 
     def __init__(self) -> None:
+        self.decals = Decals()
+        self._buffers = Buffers()
         self._explained: ExplainedPicture | None = None
         self._colours: tuple[str | None, float] | None = None
         self._overlays: list[Overlay] = []
         self._follower: Follower | None = None
 
     def draw(self, scene: Scene) -> np.ndarray:
-        """The canvas, uint8 [*size, 3] RGB."""
-        rows, columns = scene.size
-        canvas = np.full((rows, columns, 3), BACKGROUND, np.uint8)
-        overlays = self._overlays_for(scene)
-        boxes = scene.arrangement.pictures
-        names = [""] * len(boxes)
-        shown: list[Overlay | None] = [overlays[0] if overlays else None]
+        """The canvas, uint8 [*size, 3] RGB. Its memory is used again when nobody holds it."""
+        canvas, boxes = self._buffers.get((*scene.size, 3)), scene.arrangement.pictures
+        if boxes != ((0, 0, *scene.size[::-1]),):
+            canvas.fill(BACKGROUND)
+        overlays = self._overlays_for(scene) if scene.look.style != "off" else []
+        picture = self._working_picture(scene, overlays, boxes[0])
+        shown: list[Overlay | None] = [
+            _scaled_overlay(one, scene.picture.shape, picture.shape) for one in overlays
+        ]
         if scene.panels:
-            shown = [None, *overlays]
-            names = ["picture", *(panel.name for panel in scene.panels)]
-        picture = _scaled(scene.picture, boxes[0])
-        style = scene.look.style
-        for box, overlay, name in zip(boxes, shown, names, strict=True):
-            x0, y0, x1, y1 = box
-            tile = canvas[y0:y1, x0:x1]
-            tile[:] = picture
-            if overlay and style != "off":
-                lay_into(tile, _scaled_overlay(overlay, scene.picture.shape, box), style)
-            _draw_caption(canvas, name, box, scene.letters)
+            shown = [None, *(shown or [None] * len(scene.panels))]
+        else:
+            shown = shown[:1] or [None]
+        for box, overlay in zip(boxes, shown, strict=True):
+            self._draw_tile(canvas, box, picture, overlay, scene.look.style)
         if scene.patches:
             draw_patches(canvas, scene.patches, scene.picture.shape, boxes[0])
-        for legend, box in zip(scene.legends, boxes[1:], strict=False):
-            _draw_legend(canvas, legend, box, scene.letters)
-        _draw_figures(canvas, scene)
-        draw_notice(canvas, scene.notice, scene.arrangement.notices, scene.letters)
+        self._draw_text(canvas, scene)
         return canvas
+
+    def copy(self, canvas: np.ndarray) -> np.ndarray:
+        """A copy of a canvas."""
+        copied = self._buffers.get(canvas.shape)
+        np.copyto(copied, canvas)
+        return copied
+
+    def _working_picture(self, scene: Scene, overlays: Sequence[Overlay], box: Box) -> np.ndarray:
+        """The picture at the size at which maps are laid over it: the smaller one of two.
+
+        These are its own size and that of the box; but no map may become smaller than it is.
+        """
+        picture = scene.picture
+        rows, columns = box[3] - box[1], box[2] - box[0]
+        maps_fit = all(
+            x1 - x0 >= one.alpha.shape[1] and y1 - y0 >= one.alpha.shape[0]
+            for one in overlays
+            for x0, y0, x1, y1 in [one.box]
+        )
+        if maps_fit and picture.shape[0] <= rows and picture.shape[1] <= columns:
+            return picture
+        scaled = self._buffers.get((rows, columns, 3))
+        _scale_into(scaled, picture)
+        return scaled
+
+    def _draw_tile(
+        self, canvas: np.ndarray, box: Box, picture: np.ndarray, overlay: Overlay | None, style: str
+    ) -> None:
+        """Draws a picture with a map into a box of the canvas."""
+        x0, y0, x1, y1 = box
+        tile = canvas[y0:y1, x0:x1]
+        if overlay is None:
+            _scale_into(tile, picture)
+        elif tile.shape == picture.shape:
+            np.copyto(tile, picture)
+            lay_into(tile, overlay, style)
+        else:
+            drawn = self.copy(picture)
+            lay_into(drawn, overlay, style)
+            _scale_into(tile, drawn)
+
+    def _draw_text(self, canvas: np.ndarray, scene: Scene) -> None:
+        """Draws captions, legends, figures and the notice."""
+        draw, boxes, areas = self.decals.draw, scene.arrangement.pictures, scene.arrangement.figures
+        if scene.panels:
+            for name, box in zip(("picture", *(p.name for p in scene.panels)), boxes, strict=True):
+                draw(canvas, _draw_caption, name, box, scene.letters)
+        for legend, box in zip(scene.legends, boxes[1:], strict=False):
+            if legend:
+                draw(canvas, _draw_legend, legend, box, scene.letters)
+        figures = [scene.left, scene.right] if len(areas) > 1 else [(*scene.right, *scene.left)]
+        for blocks, area in zip(figures, areas, strict=True):
+            if blocks:
+                draw(canvas, draw_blocks, blocks, area, scene.letters)
+        if scene.notice:
+            draw(canvas, draw_notice, scene.notice, scene.arrangement.notices, scene.letters)
 
     def _overlays_for(self, scene: Scene) -> list[Overlay]:
         """The coloured maps, moved to where they belong on the picture of the scene."""
@@ -173,23 +230,28 @@ class Artist:
         if explained is not self._explained or colours != self._colours:
             self._explained, self._colours, self._follower = explained, colours, None
             self._overlays = [_overlay(panel, explained.box, look) for panel in explained.panels]
-        if look.follow != "flow" or scene.picture is explained.picture or look.style == "off":
+        if look.follow != "flow" or scene.picture is explained.picture:
             return self._overlays
         self._follower = self._follower or Follower(explained.picture, self._overlays)
         return self._follower(scene.picture)
 
 
-def _scaled(picture: np.ndarray, box: Box) -> np.ndarray:
-    size = (box[2] - box[0], box[3] - box[1])
-    if size == (picture.shape[1], picture.shape[0]):
-        return picture
-    shrinks = size[0] < picture.shape[1]
-    return cv2.resize(picture, size, interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
+def _scale_into(tile: np.ndarray, picture: np.ndarray) -> None:
+    """Draws a picture over all of a tile."""
+    rows, columns = tile.shape[:2]
+    if tile.shape == picture.shape:
+        np.copyto(tile, picture)
+        return
+    shrinks = columns < picture.shape[1]
+    how = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
+    cv2.resize(picture, (columns, rows), dst=tile, interpolation=how)
 
 
-def _scaled_overlay(overlay: Overlay, shape: Sequence[int], box: Box) -> Overlay:
-    """The overlay of a picture of this shape, for that picture scaled to a box."""
-    x0, y0, x1, y1 = scaled_box(overlay.box, shape, (0, 0, box[2] - box[0], box[3] - box[1]))
+def _scaled_overlay(overlay: Overlay, shape: Sequence[int], scaled: Sequence[int]) -> Overlay:
+    """The overlay of a picture of one shape, for that picture scaled to another shape."""
+    if tuple(shape) == tuple(scaled):
+        return overlay
+    x0, y0, x1, y1 = scaled_box(overlay.box, shape, (0, 0, scaled[1], scaled[0]))
     return replace(overlay, box=(x0, y0, max(x0 + 1, x1), max(y0 + 1, y1)))
 
 
@@ -199,23 +261,12 @@ def _overlay(panel: Panel, box: Box, look: Look) -> Overlay:
 
 def _draw_caption(canvas: np.ndarray, name: str, box: Box, letters: int) -> None:
     """Draws the name of a panel above it."""
-    if name:
-        x0, y0, x1, _ = box
-        text = fitted(name.replace("_", " "), x1 - x0, letters)
-        draw_text(canvas, text, (x0, y0 - round(0.5 * letters)), letters)
+    x0, y0, x1, _ = box
+    text = fitted(name.replace("_", " "), x1 - x0, letters)
+    draw_text(canvas, text, (x0, y0 - round(0.5 * letters)), letters)
 
 
-def _draw_legend(canvas: np.ndarray, legend: Legend | None, box: Box, letters: int) -> None:
+def _draw_legend(canvas: np.ndarray, legend: Legend, box: Box, letters: int) -> None:
     """Draws what the colours of a panel mean below it."""
-    if legend:
-        x0, _, x1, y1 = box
-        draw_legend(canvas, legend, (x0, y1 + letters // 4, x1 - x0), letters)
-
-
-def _draw_figures(canvas: np.ndarray, scene: Scene) -> None:
-    areas = scene.arrangement.figures
-    if len(areas) > 1:
-        draw_blocks(canvas, scene.left, areas[0], scene.letters)
-        draw_blocks(canvas, scene.right, areas[1], scene.letters)
-    else:
-        draw_blocks(canvas, (*scene.right, *scene.left), areas[0], scene.letters)
+    x0, _, x1, y1 = box
+    draw_legend(canvas, legend, (x0, y1 + letters // 4, x1 - x0), letters)

@@ -12,12 +12,14 @@ from realtime_lrp.commands.kiosk.captions import Captions, with_seconds
 from realtime_lrp.commands.kiosk.lock import ExitLock
 from realtime_lrp.commands.kiosk.restarts import Fault
 from realtime_lrp.system.geometry import Box
+from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.exhibit import (
     BACKGROUND,
     Page,
     PageArtist,
     draw_card,
     draw_hold,
+    fill,
     layout_of,
     visible_part,
 )
@@ -81,7 +83,7 @@ class ScreenArtist:
 
     def __init__(self, look: Look):
         self._look = look
-        self._artist, self._pages = Artist(), PageArtist()
+        self._artist, self._pages, self._buffers = Artist(), PageArtist(), Buffers()
 
     @property
     def buttons(self) -> dict[str, Box]:
@@ -105,7 +107,8 @@ class ScreenArtist:
           lock: its PIN pad and its bar are drawn over everything.
           now: the time, which decides how far things have moved.
         """
-        canvas = np.zeros((*size, 3), np.uint8)
+        canvas = self._buffers.get((*size, 3))
+        canvas.fill(0)
         if isinstance(content, ClosedCard):
             draw_card(canvas, content.title, content.text, _drift(now, CARD_DRIFT * min(size)))
         elif content:
@@ -119,7 +122,7 @@ class ScreenArtist:
     def _draw_content(
         self, canvas: np.ndarray, content: ScreenContent, captions: Captions, now: float
     ) -> None:
-        canvas[:] = BACKGROUND
+        fill(canvas, BACKGROUND)
         size = canvas.shape[:2]
         margin = round(DRIFT * min(size))
         layout = layout_of(size, content.swapped, margin, _drift(now, margin))

@@ -144,15 +144,16 @@ def draw_over(
     """
     if state.helping:
         canvas = artist.draw(replace(scene, left=(), right=(), notice=""))
-        draw_help(canvas, state.help_page)
+        artist.decals.draw(canvas, draw_help, state.help_page)
         return canvas
     lines = (status,) if scene.notice else (passing, status)
     moving = now < state.pointer.until or state.pointer.holds
     if any(lines) or state.listing or moving:
-        canvas = canvas.copy()
-        text, area = "\n".join(filter(None, lines)), scene.arrangement.notices
-        area = _above(area, state.controls(now))
-        draw_notice(canvas, text, area, scene.letters, top=bool(scene.notice))
+        canvas = artist.copy(canvas)
+        if text := "\n".join(filter(None, lines)):
+            area = _above(scene.arrangement.notices, state.controls(now))
+            top = bool(scene.notice)
+            artist.decals.draw(canvas, draw_notice, text, area, scene.letters, top)
         _draw_pointer(canvas, state, now)
         if state.class_list:
             draw_class_list(canvas, state.class_list)

@@ -14,6 +14,7 @@ import numpy as np
 
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.system.geometry import Box
+from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.keys import name_of
 from realtime_lrp.view.window.x11 import X11Window
 
@@ -101,6 +102,7 @@ class Window:
     def __init__(self, x11: X11Window | None = None) -> None:
         require_display()
         self._events: list[str | Mouse] = []
+        self._bgr = Buffers()
         self._x11 = x11 or X11Window(TITLE)
         self._open()
 
@@ -141,7 +143,7 @@ class Window:
 
     def show(self, picture: np.ndarray) -> None:
         """Shows uint8 [H, W, 3] RGB; a picture of another size than the canvas is stretched."""
-        cv2.imshow(TITLE, cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
+        cv2.imshow(TITLE, cv2.cvtColor(picture, cv2.COLOR_RGB2BGR, self._bgr.get(picture.shape)))
 
     @property
     def size(self) -> tuple[int, int]:

@@ -1,0 +1,64 @@
+"""What is drawn once and laid over many pictures, and the memory of pictures."""
+
+import numpy as np
+import pytest
+
+from realtime_lrp.view.buffers import Buffers
+from realtime_lrp.view.decals import KEPT, Decals
+from realtime_lrp.view.help import draw_help
+from realtime_lrp.view.hud import Bar, Legend, Row, draw_blocks, draw_notice
+
+BLOCKS = ((Row("source", "a camera"), Bar("heart", 0.6, 0.4)), (Legend("fire", "none", "most"),))
+DRAWINGS = {
+    "figures": (draw_blocks, BLOCKS, (10, 20, 300, 340), 14),
+    "notice": (draw_notice, "a line of text", (0, 0, 640, 360), 14),
+    "help": (draw_help, 0),
+    "nothing": (lambda canvas: None,),
+}
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_a_kept_drawing_is_what_drawing_it_gives(name, rng):
+    """Within 3 of 255 on every pixel of random pictures, the first time and later."""
+    decals = Decals()
+    for _ in range(3):
+        picture = rng.integers(0, 256, (360, 640, 3), np.uint8)
+        drawn = picture.copy()
+        draw, *arguments = DRAWINGS[name]
+        draw(drawn, *arguments)
+        decals.draw(picture, draw, *arguments)
+        assert np.abs(picture.astype(int) - drawn).max() <= 3
+
+
+def test_what_is_drawn_again_is_not_drawn_anew():
+    """One drawing on black and one on white; again for another size, or when long unused."""
+    decals, drawn = Decals(), []
+
+    def draw(canvas, number=0):
+        drawn.append(canvas.shape)
+        canvas[2:4, 2:4] = 200
+
+    small, large = np.zeros((8, 8, 3), np.uint8), np.zeros((16, 8, 3), np.uint8)
+    for canvas in (small, small, large, small, large):
+        decals.draw(canvas, draw)
+        assert canvas[3, 3, 0] == 200 and canvas[4, 4, 0] == 0
+    assert drawn == [(8, 8, 3)] * 2 + [(16, 8, 3)] * 2
+    for number in range(KEPT):
+        decals.draw(small, draw, number + 1)
+    decals.draw(small, draw)
+    assert len(drawn) == 4 + 2 * KEPT + 2
+
+
+def test_memory_is_used_again_only_when_nobody_holds_it():
+    """Neither the array nor a part of it."""
+    buffers = Buffers()
+    first = buffers.get((8, 8, 3))
+    part = first[2:4]
+    second = buffers.get((8, 8, 3))
+    assert second is not first
+    address = first.ctypes.data
+    del first
+    assert buffers.get((8, 8, 3)).ctypes.data != address, "its part is still held"
+    del part
+    assert buffers.get((8, 8, 3)).ctypes.data == address
+    assert buffers.get((4, 8, 3)).shape == (4, 8, 3)

@@ -17,6 +17,8 @@ from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.source import Source
+from realtime_lrp.view.arrangement import arrange, scaled_box
+from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.sheet import contact_sheet
 from realtime_lrp.view.window.window import Mouse
 
@@ -29,8 +31,8 @@ FILM_FPS = 8
 SETTLING_S = 9.0
 """Seconds after the start until the film begins; by then the displayed rates are steady."""
 
-PATCHES = ((0.53, 0.56), (0.62, 0.66), (0.44, 0.67), (0.47, 0.83), (0.58, 0.83))
-"""Where the film's last scene clicks: shares of the width and of the height."""
+PATCHES = ((0.54, 0.56), (0.66, 0.66), (0.42, 0.67), (0.46, 0.83), (0.61, 0.83))
+"""Where the film's last scene clicks: shares of the picture's width and height."""
 
 EXHIBIT_SIZE = (720, 1280)
 """Rows and columns of the pictures of the exhibit."""
@@ -47,8 +49,12 @@ ANSWERS = {"attract": "house", "active": "heart", "card (camera)": "star"}
 
 def film_script() -> list[tuple[float, str | Mouse]]:
     """The keys and clicks of the film, each with its second."""
-    rows, columns = FILM_SIZE
-    clicks = [Mouse(round(x * columns), round(y * rows), "left") for x, y in PATCHES]
+    clip = (480, 640)
+    (picture,) = arrange(FILM_SIZE, clip, None, 0, True, figure_size(*FILM_SIZE)).pictures
+    clicks = [
+        Mouse(*scaled_box((round(x * clip[1]), round(y * clip[0])) * 2, clip, picture)[:2], "left")
+        for x, y in PATCHES
+    ]
     return [
         (0.0, "t"), (3.5, "p"), (6.5, "p"), (7.0, "o"), (8.5, "o"), (8.6, "o"), (9.5, "a"),
         (11.5, "a"), (12.0, "f"), (12.1, "]"), (12.2, "]"),

@@ -5,7 +5,8 @@ import pytest
 from viewer import Viewer, explained_frame
 
 from realtime_lrp.view.arrangement import arrange, central_square, scaled_box
-from realtime_lrp.view.hud import Bar, Row, draw_blocks, draw_notice, figure_size
+from realtime_lrp.view.blocks import draw_blocks
+from realtime_lrp.view.hud import Bar, Row, draw_notice, figure_size
 
 SIZES = [(480, 640), (720, 1280), (1080, 1920), (1920, 1080)]
 """Rows and columns of canvases."""

@@ -22,6 +22,7 @@ from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.realtime.viewer.view import OLD_MAP_S
 from realtime_lrp.video.region import Region
 from realtime_lrp.view import keys, menus
+from realtime_lrp.view.blocks import draw_blocks
 from realtime_lrp.view.colormaps import COLORMAPS
 from realtime_lrp.view.help import draw_help, help_layout
 from realtime_lrp.view.hud import (
@@ -30,7 +31,6 @@ from realtime_lrp.view.hud import (
     Legend,
     Paragraph,
     Row,
-    draw_blocks,
     figure_size,
     percent,
 )

@@ -9,6 +9,7 @@ import numpy as np
 
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.arrangement import Arrangement, arrange, scaled_box
+from realtime_lrp.view.blocks import draw_blocks, draw_legend
 from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.colormaps import by_sign
 from realtime_lrp.view.decals import Decals
@@ -16,8 +17,6 @@ from realtime_lrp.view.follow import Follower
 from realtime_lrp.view.hud import (
     Block,
     Legend,
-    draw_blocks,
-    draw_legend,
     draw_notice,
     figure_size,
 )

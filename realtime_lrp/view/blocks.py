@@ -1,0 +1,283 @@
+"""Draws blocks of figures into an area of the canvas, and the legends of panels.
+
+Each entry of a block is laid out as lines of text and strips of colour; the same list gives the
+height of the block and draws it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from realtime_lrp.system.geometry import Box
+from realtime_lrp.view.hud import (
+    ANSWER_SCALE,
+    BAR,
+    DIM,
+    LINES,
+    STEP,
+    TRACK,
+    WARNING,
+    WIDE,
+    Bar,
+    Block,
+    Colour,
+    Entry,
+    Legend,
+    Paragraph,
+    Row,
+    draw_colours,
+    percent,
+)
+from realtime_lrp.view.text import WHITE, darken, draw_text, fitted, text_width, wrapped
+
+MIN_LETTERS = 9
+"""Minimum size of letters, in pixels. Blocks that do not fit their area get smaller letters."""
+
+ANSWER_SHARE = 0.035
+"""Least height of the answer's letters in the presenter view, as a share of the canvas's."""
+
+WIDEST = 40
+"""Greatest width of a column of blocks in a wide area, in heights of a letter."""
+
+MARK = (255, 255, 255)
+
+
+def draw_blocks(canvas: np.ndarray, blocks: Sequence[Block], area: Box, size: int) -> None:
+    """Draws blocks into an area, from the top down, in place; side by side in a wide area.
+
+    Args:
+      canvas: uint8 [H, W, 3] RGB.
+      blocks: the figures.
+      area: the area on the canvas.
+      size: the height of letters in pixels; smaller where the blocks do not fit.
+    """
+    if not blocks:
+        return
+    x0, y0, x1, y1 = area
+    rows, least = canvas.shape[0], round(ANSWER_SHARE * canvas.shape[0])
+    tall = rows / min(canvas.shape[:2])
+    columns = _columns(blocks, x1 - x0, _Letters(size, tall, least))
+    while size > MIN_LETTERS and max(_height(c, size) for c in columns) > y1 - y0:
+        size -= 1
+        columns = _columns(blocks, x1 - x0, _Letters(size, tall, least))
+    width = _column_width(x1 - x0, len(columns), size)
+    x = x0 + (x1 - x0 - width * len(columns)) // 2
+    for column in columns:
+        y = y0
+        for parts in column:
+            end = y + _block_height(parts, size)
+            darken(canvas, (x, y, x + width - (len(columns) > 1) * size // 3, end))
+            line = y + size // 2
+            for part in parts:
+                part.draw(canvas, x + size // 2, line, width - size - size // 3)
+                line += part.height
+            y = end + size // 3
+        x += width
+
+
+def draw_legend(canvas: np.ndarray, legend: Legend, line: tuple[int, int, int], size: int) -> None:
+    """Draws a legend in one line, in place; in smaller letters where its words do not fit.
+
+    Args:
+      canvas: uint8 [H, W, 3] RGB.
+      legend: the colours and their words.
+      line: x and y of the upper left corner, and the width.
+      size: the height of letters in pixels.
+    """
+    x, y, width = line
+    strip = _Strip(legend, size)
+    strip.draw(canvas, x, y, width)
+    y += strip.height
+    words = f"{legend.low}  {legend.high}"
+    while size > MIN_LETTERS and text_width(words, size) > width:
+        size -= 1
+    _Line(legend.low, legend.high, size, (DIM, DIM)).draw(canvas, x, y, width)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of text with a part at each end; the left one is cut where there is too little room.
+
+    Attributes:
+      left, right: the parts.
+      size: height of the letters in pixels.
+      colours: of the left and the right part.
+    """
+
+    left: str
+    right: str
+    size: int
+    colours: tuple[Colour, Colour] = (WHITE, WHITE)
+
+    @property
+    def height(self) -> int:
+        """Pixels."""
+        return round(STEP * self.size)
+
+    def draw(self, canvas: np.ndarray, x: int, y: int, width: int) -> None:
+        """Draws it in place, from x, y down."""
+        right = fitted(self.right, width, self.size)
+        taken = text_width(right, self.size)
+        base = y + self.size
+        draw_text(canvas, right, (x + width - taken, base), self.size, self.colours[1])
+        room = width - taken - (self.size // 2 if taken else 0)
+        if self.left and room > self.size:
+            left = fitted(self.left, room, self.size)
+            draw_text(canvas, left, (x, base), self.size, self.colours[0])
+
+
+@dataclass(frozen=True)
+class _Strip:
+    """A bar or the colours of a legend.
+
+    Attributes:
+      entry: what it shows.
+      size: height of the letters beside it.
+    """
+
+    entry: Bar | Legend
+    size: int
+
+    @property
+    def height(self) -> int:
+        """Pixels, with the gap below."""
+        return round(0.45 * self.size)
+
+    def draw(self, canvas: np.ndarray, x: int, y: int, width: int) -> None:
+        """Draws it in place, from x, y down."""
+        thickness = max(3, self.size // 4)
+        if isinstance(self.entry, Bar):
+            _draw_bar(canvas, self.entry, (x, y, x + width, y + thickness))
+        else:
+            draw_colours(canvas, self.entry.colormap, x, y, width, thickness)
+
+
+_Part = _Line | _Strip
+
+
+@dataclass(frozen=True)
+class _Letters:
+    """How large letters are.
+
+    Attributes:
+      size: the height of usual ones, in pixels.
+      tall: how much larger those with a scale are for it, on a canvas that is taller than wide.
+      least: the least height of an answer's letters in the presenter view.
+    """
+
+    size: int
+    tall: float
+    least: int
+
+    def scaled(self, scale: float) -> int:
+        """The height of letters of this scale, in pixels."""
+        return self.size if scale == 1 else round(scale * self.size * self.tall)
+
+
+def _columns(
+    blocks: Sequence[Block], width: int, letters: _Letters
+) -> list[list[tuple[_Part, ...]]]:
+    """The parts of the blocks in columns of an area of this width, each in the shortest so far."""
+    size = letters.size
+    count = max(1, min(len(blocks), width // (WIDE * size)))
+    inner = _column_width(width, count, size) - size - size // 3
+    columns: list[list[tuple[_Part, ...]]] = [[] for _ in range(count)]
+    for block in blocks:
+        parts = tuple(part for entry in block for part in _parts(entry, inner, letters))
+        min(columns, key=lambda column: _height(column, size)).append(parts)
+    return columns
+
+
+def _column_width(width: int, count: int, size: int) -> int:
+    return min(width // count, WIDEST * size) if count > 1 else min(width, WIDEST * size)
+
+
+def _height(column: Iterable[tuple[_Part, ...]], size: int) -> int:
+    return sum(_block_height(parts, size) + size // 3 for parts in column)
+
+
+def _block_height(parts: Iterable[_Part], size: int) -> int:
+    return sum(part.height for part in parts) + size
+
+
+def _parts(entry: Entry, width: int, letters: _Letters) -> list[_Part]:
+    """What an entry is drawn of, in this width."""
+    size = letters.size
+    match entry:
+        case Row():
+            return _row_parts(entry, width, size)
+        case Bar() if entry.scale >= ANSWER_SCALE:
+            size = max(letters.least, letters.scaled(entry.scale))
+            return _answer_parts(entry, width, size, letters.least)
+        case Bar():
+            return _bar_parts(entry, width, letters)
+        case Legend():
+            return _legend_parts(entry, width, letters.scaled(entry.scale))
+        case Paragraph():
+            return _paragraph_parts(entry, width, size)
+
+
+def _paragraph_parts(paragraph: Paragraph, width: int, size: int) -> list[_Part]:
+    head, text = _broken(paragraph.head, width, size), wrapped(paragraph.text, width, size)
+    coloured = [*((line, WARNING) for line in head), *((line, WHITE) for line in text)]
+    return [_Line(line, "", size, (colour, WHITE)) for line, colour in coloured]
+
+
+def _row_parts(row: Row, width: int, size: int) -> list[_Part]:
+    """One line, or the name above the value where both do not fit."""
+    colours, name = (DIM, WARNING if row.warn else WHITE), row.name.replace("_", " ")
+    if text_width(name, size) + text_width(row.value, size) + size <= width:
+        return [_Line(name, row.value, size, colours)]
+    values = _broken(row.value, width, size)
+    return [_Line(name, "", size, colours), *(_Line("", v, size, colours) for v in values)]
+
+
+def _bar_parts(bar: Bar, width: int, letters: _Letters) -> list[_Part]:
+    """One line and the bar; large letters get smaller where the name does not fit."""
+    size, name, share = letters.scaled(bar.scale), bar.name.replace("_", " "), percent(bar.share)
+    while size > letters.size and text_width(f"{name}  {share}", size) > width:
+        size -= 1
+    return [_Line(name, share, size), _Strip(bar, size)]
+
+
+def _answer_parts(bar: Bar, width: int, size: int, least: int) -> list[_Part]:
+    """Name, share and bar in large letters; smaller ones where a word is too long for its line."""
+    name = bar.name.replace("_", " ")
+    while size > least and max(text_width(w, size) for w in wrapped(name, width, size)) > width:
+        size -= 1
+    share = percent(bar.share)
+    if text_width(f"{name}  {share}", size) <= width:
+        return [_Line(name, share, size), _Strip(bar, size)]
+    lines: list[_Part] = [_Line(line, "", size) for line in _broken(name, width, size)]
+    return [*lines, _Line(share, "", size), _Strip(bar, size)]
+
+
+def _legend_parts(legend: Legend, width: int, size: int) -> list[_Part]:
+    """The words above the colours, or one above and one below where both do not fit."""
+    low, high, strip = legend.low, legend.high, _Strip(legend, size)
+    dim = DIM, DIM
+    if text_width(low, size) + text_width(high, size) + 2 * size <= width:
+        return [_Line(low, high, size, dim), strip]
+    above = [_Line(line, "", size, dim) for line in _broken(low, width, size)]
+    return [*above, strip, *(_Line("", line, size, dim) for line in _broken(high, width, size))]
+
+
+def _broken(text: str, width: int, size: int) -> list[str]:
+    """A text in lines of at most this width, also broken at underscores; `LINES` at most."""
+    if text_width(text, size) <= width:
+        return [text]
+    lines = wrapped(text.replace("_", " "), width, size)
+    return [fitted(line, width, size) for line in lines[:LINES]]
+
+
+def _draw_bar(canvas: np.ndarray, bar: Bar, box: Box) -> None:
+    x0, y0, x1, y1 = box
+    end = x0 + round((x1 - x0) * min(max(bar.share, 0.0), 1.0))
+    cv2.rectangle(canvas, (x0, y0), (x1, y1), TRACK, -1)
+    if end > x0:
+        cv2.rectangle(canvas, (x0, y0), (end, y1), BAR, -1)
+    if bar.before is not None:
+        mark = x0 + round((x1 - x0) * bar.before)
+        cv2.rectangle(canvas, (mark - 1, y0), (mark + 1, y0 + round(1.7 * (y1 - y0))), MARK, -1)

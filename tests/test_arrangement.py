@@ -90,6 +90,17 @@ def test_a_notice_stays_in_its_area(size):
     assert changed[:, 0].max() > area[3] - 60
 
 
+def test_a_long_file_name_is_whole_in_a_narrow_notice():
+    """It is broken between letters; what is drawn is as wide as the name in one line."""
+    name, ink = "saved realtime_lrp-20261122-094407.png", []
+    for width in (170, 1000):
+        canvas = np.zeros((300, 1000, 3), np.uint8)
+        draw_notice(canvas, name, (0, 0, width, 300), 15)
+        ink.append((canvas.max(-1) > 128).sum())
+        assert not canvas[:, width:].any()
+    assert ink[0] == pytest.approx(ink[1], rel=0.05)
+
+
 # The presenter view
 
 

@@ -132,8 +132,12 @@ def draw_notice(canvas: np.ndarray, text: str, area: Box, size: int, top: bool =
     x0, y0, x1, y1 = area
     room = x1 - x0 - 2 * size
     most = LINES if room > WIDE * size else 2 * LINES
-    lines = [broken for line in text.split("\n") for broken in wrapped(line, room, size)]
-    lines = [fitted(line, room, size) for line in lines[:most]]
+    lines = [
+        part
+        for line in text.split("\n")
+        for words in wrapped(line, room, size)
+        for part in _letters_broken(words, room, size)
+    ][:most]
     step = round(STEP * size)
     width = max(text_width(line, size) for line in lines) + 2 * size
     x, y = (x0 + x1 - width) // 2, y0 + size if top else y1 - len(lines) * step - 2 * size
@@ -141,6 +145,16 @@ def draw_notice(canvas: np.ndarray, text: str, area: Box, size: int, top: bool =
     for number, line in enumerate(lines):
         origin = (x0 + x1 - text_width(line, size)) // 2, y + size // 2 + number * step + size
         draw_text(canvas, line, origin, size, WARNING)
+
+
+def _letters_broken(line: str, width: int, size: int) -> list[str]:
+    """A line in parts of at most this width, broken between letters: long names of files."""
+    parts = []
+    while text_width(line, size) > width and len(line) > 1:
+        count = max(1, len(fitted(line, width, size)) - 1)
+        parts.append(line[:count])
+        line = line[count:]
+    return [*parts, line]
 
 
 def draw_colours(

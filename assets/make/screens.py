@@ -43,6 +43,9 @@ LANGUAGE_KEYS = {"attract": "1", "active": "2", "idle": "3", "card (camera)": "5
 WAITS_S = {"attract": 3.0, "active": 1.5, "idle": 1.5, "card (camera)": 1.5}
 """State of the exhibit -> how long it has lasted when its picture is taken."""
 
+SETTLED_S = 0.7
+"""Seconds for which the answer has been the same when a picture is taken: the bar has grown."""
+
 ANSWERS = {"attract": "house", "active": "heart", "card (camera)": "star"}
 """State of the exhibit -> the answer that it shows when its picture is taken."""
 
@@ -153,12 +156,15 @@ def photograph_exhibit(folder: Path) -> None:
     sets = ("kiosk.idle_seconds=3", "kiosk.language_seconds=0")
     settings = config.load(sets=sets, command="kiosk").config
     kiosk = Kiosk(settings, captions_of(settings), screen, Stats("", ""), open_camera=ClipCamera)
+    other_answer_at = time.monotonic()
     while len(photos) < len(LANGUAGE_KEYS):
         kiosk.step()
-        state = screen.state
+        state, now = screen.state, time.monotonic()
+        if kiosk.answer != ANSWERS.get(state, ""):
+            other_answer_at = now
         if state in LANGUAGE_KEYS and state not in photos:
-            waited = time.monotonic() - screen.since > WAITS_S[state]
-            if waited and kiosk.answer == ANSWERS.get(state, ""):
+            waited = now - screen.since > WAITS_S[state]
+            if waited and now - other_answer_at > SETTLED_S:
                 photos[state] = screen.canvas.copy()
     kiosk.end()
     _write_jpeg(folder / "kiosk.jpg", photos.pop("active"))

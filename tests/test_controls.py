@@ -20,7 +20,7 @@ from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.pointing import SETTLED_S, brush_at_pointer, brush_radius
 from realtime_lrp.realtime.viewer.state import CONTROLS_S, LoopFiles, SeekTo, first_state
 from realtime_lrp.video.source import Timeline
-from realtime_lrp.view.controls import BUTTONS, arrange_controls, draw_brush
+from realtime_lrp.view.controls import BUTTONS, arrange_controls, draw_brush, draw_controls
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.window.window import Mouse
 
@@ -211,6 +211,19 @@ def test_the_outline_of_the_brush_is_what_it_covers(size, box):
         assert white[:, axis].min() == pytest.approx(covered[:, axis].min(), abs=scale + 1)
         assert white[:, axis].max() == pytest.approx(covered[:, axis].max(), abs=scale + 1)
     assert brush_at_pointer(state, 10.0 + CONTROLS_S) is None, "the mouse rests"
+
+
+def test_buttons_say_what_a_click_undoes():
+    """Freeze becomes Go on, Record becomes Stop; the others stay."""
+    controls = controls_of(started())
+    drawn = [np.zeros((*SIZE, 3), np.uint8) for _ in range(2)]
+    draw_controls(drawn[0], controls, None, (), (0, 0))
+    draw_controls(drawn[1], controls, None, ("freeze", "record"), (0, 0))
+    changed = (drawn[0] != drawn[1]).any(-1)
+    differing = {
+        name for name, (x0, y0, x1, y1) in controls.buttons.items() if changed[y0:y1, x0:x1].any()
+    }
+    assert differing == {"freeze", "record"}
 
 
 def test_recordings_and_snapshots_have_neither_buttons_nor_outline():

@@ -179,6 +179,7 @@ KEYS = [
     ("", "s", {"commands": ["SNAPSHOT"]}),
     ("s", "r", {"commands": ["SNAPSHOT", "RECORD"]}),
     ("", "z", {"full_screen": True, "commands": ["FULL_SCREEN"]}),
+    ("", "F5", {"full_screen": True, "commands": ["FULL_SCREEN"]}),
     ("z", "F11", {"full_screen": False, "commands": ["FULL_SCREEN", "FULL_SCREEN"]}),
     ("z", "Escape", {"full_screen": False, "commands": ["FULL_SCREEN", "FULL_SCREEN"]}),
     ("", "i", {"figures": {"answer", "rates", "setting"}}),

@@ -4,7 +4,7 @@ Geometry and drawing only; what a click does is in `realtime/viewer/pointing.py`
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import cv2
@@ -27,8 +27,8 @@ BUTTONS = {
 }
 """Action, see `view.keys` -> what its button says."""
 
-FROZEN_LABEL = "Go on"
-"""What the button "freeze" says of a frozen picture."""
+UNDO = {"freeze": "Go on", "record": "Stop"}
+"""Action -> what its button says while the picture is frozen, or a recording runs."""
 
 LOOPS, LOOPS_NOT = "Loop: on", "Loop: off"
 
@@ -121,7 +121,7 @@ def draw_controls(
     canvas: np.ndarray,
     controls: Controls,
     progress: Progress | None,
-    frozen: bool,
+    running: Collection[str],
     pointer: tuple[int, int],
 ) -> None:
     """Draws the controls in place.
@@ -130,10 +130,10 @@ def draw_controls(
       canvas: uint8 [H, W, 3] RGB.
       controls: of a canvas of this size.
       progress: what the bar shows; None without a bar.
-      frozen: whether the picture is frozen.
+      running: which actions out of `UNDO` a further click undoes.
       pointer: column and row; the button there has a bright edge.
     """
-    labels = BUTTONS | ({"freeze": FROZEN_LABEL} if frozen else {})
+    labels = BUTTONS | {action: UNDO[action] for action in running}
     if progress and controls.track:
         _draw_bar(canvas, controls.track, progress, controls.letters)
         labels |= {"loop": LOOPS if progress.loops else LOOPS_NOT}

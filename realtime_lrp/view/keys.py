@@ -86,7 +86,7 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
         ("8", "answer", "show or hide the answer"),
         ("9", "rates", "show or hide rates, ages, device"),
         ("0", "setting", "show or hide what is computed"),
-        ("F11 z", "full_screen", "full screen"),
+        ("F11 F5 z", "full_screen", "full screen"),
         ("h ? F1", "help", "this help; again: its next page"),
         ("Escape", "escape", "close a menu, leave full screen; twice: end"),
         ("q", "quit", "end"),

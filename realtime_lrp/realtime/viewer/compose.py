@@ -154,7 +154,7 @@ def draw_over(
             area = _above(scene.arrangement.notices, state.controls(now))
             top = bool(scene.notice)
             artist.decals.draw(canvas, draw_notice, text, area, scene.letters, top)
-        _draw_pointer(canvas, state, now)
+        _draw_pointer(canvas, state, bool(status), now)
         if state.class_list:
             draw_class_list(canvas, state.class_list)
         if state.panel_list:
@@ -168,7 +168,7 @@ def _above(area: Box, controls: Controls | None) -> Box:
     return x0, y0, x1, min(y1, controls.area[1]) if controls else y1
 
 
-def _draw_pointer(canvas: np.ndarray, state: ViewerState, now: float) -> None:
+def _draw_pointer(canvas: np.ndarray, state: ViewerState, recording: bool, now: float) -> None:
     """Draws the outline of the brush, and the controls, if they are shown."""
     controls, brush = state.controls(now), brush_at_pointer(state, now)
     if brush and state.shown:
@@ -176,5 +176,6 @@ def _draw_pointer(canvas: np.ndarray, state: ViewerState, now: float) -> None:
         draw_brush(canvas, box, state.shown.value.shape, middle, brush_radius(state))
     if controls:
         bar = progress(state.timeline) if state.timeline else None
-        frozen, pointer = state.frozen is not None, state.pointer
-        draw_controls(canvas, controls, bar, frozen, (pointer.x, pointer.y))
+        running = {"freeze": state.frozen is not None, "record": recording}
+        undone = [action for action, runs in running.items() if runs]
+        draw_controls(canvas, controls, bar, undone, (state.pointer.x, state.pointer.y))

@@ -8,7 +8,7 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance import strength as strengths
 from realtime_lrp.relevance.strength import strength
 from realtime_lrp.view.colormaps import COLORMAPS, colormap_named, compile_colours
-from realtime_lrp.view.overlay import FULL, SOFTNESS, Painter, Scale, coloured, lay_over
+from realtime_lrp.view.overlay import FULL, SOFTNESS, Painter, Scale, lay_over, make_overlay
 from realtime_lrp.view.sheet import contact_sheet
 from realtime_lrp.view.text import draw_lines, text_size
 from realtime_lrp.view.window import window
@@ -274,7 +274,7 @@ def test_a_map_is_seen_on_any_ground(colormap, sign, eyes):
     for ground in flat_grounds():
         for share, found in beside.items():
             relevance = (sign * share * disc).astype(np.float32)
-            shown = coloured(relevance, colormap, 0.8, (0, 0, 60, 60))
+            shown = make_overlay(relevance, colormap, 0.8, (0, 0, 60, 60))
             drawn = lay_over(np.full((60, 60, 3), ground), shown)
             centre, edge, corner = as_seen(drawn[[30, 30, 3], [30, 40, 3]], EYES[eyes])
             found.append(np.linalg.norm(centre - edge))
@@ -289,7 +289,7 @@ def test_contours_are_seen_on_any_ground():
     """Lines have dark edges: on a ground of a line's own colour the edge is seen."""
     rows, columns = np.mgrid[:200, :200]
     spot = np.exp(-((rows - 100) ** 2 + (columns - 100) ** 2) / 1800).astype(np.float32)
-    shown = coloured(spot, "fire", 0.8, (0, 0, 200, 200))
+    shown = make_overlay(spot, "fire", 0.8, (0, 0, 200, 200))
     for ground in flat_grounds():
         picture = np.full((200, 200, 3), ground)
         seen = as_seen(lay_over(picture, shown, "contour")[100], np.eye(3))

@@ -2,13 +2,13 @@
 
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.result import Result
-from realtime_lrp.view.colormaps import by_sign
+from realtime_lrp.view.colormaps import default_colormap
 from realtime_lrp.view.overlay import SMOOTHING, Overlay, Painter
 
 
 def colormap_for(engine: Engine) -> str:
     """The name of the configured colour map, else of the one that suits the maps' signs."""
-    return engine.config.overlay.colormap or by_sign(engine.explainer.signed)
+    return engine.config.overlay.colormap or default_colormap(engine.explainer.signed)
 
 
 def painter_for(engine: Engine, smoothing: float = SMOOTHING) -> Painter:

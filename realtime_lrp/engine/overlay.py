@@ -6,8 +6,8 @@ from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.relevance.strength import strength
 from realtime_lrp.video.region import region_of
-from realtime_lrp.view.colormaps import Colormap, by_sign
-from realtime_lrp.view.overlay import coloured, intensity, lay_over
+from realtime_lrp.view.colormaps import Colormap, default_colormap
+from realtime_lrp.view.overlay import intensity, lay_over, make_overlay
 
 FITS = ("crop", "squash", "letterbox")
 
@@ -63,5 +63,5 @@ def overlay(
     strengths, _ = strength(tf.constant(relevance[None], tf.float32), stride=stride)
     region = region_of(picture.shape[:2], relevance.shape[:2], fit)
     shown = intensity(strengths[0].numpy(), region.inner)
-    coloured_map = coloured(shown, colormap or by_sign(bool(shown.min() < 0)), opacity, region.box)
-    return lay_over(picture, coloured_map)
+    colormap = colormap or default_colormap(bool(shown.min() < 0))
+    return lay_over(picture, make_overlay(shown, colormap, opacity, region.box))

@@ -73,7 +73,7 @@ COLORMAPS: dict[str, Colormap] = {
 """Every colour map by name."""
 
 
-def by_sign(signed: bool) -> str:
+def default_colormap(signed: bool) -> str:
     """The default colour map for signed maps, or for maps that are never negative."""
     return "icefire" if signed else "fire"
 

@@ -6,7 +6,7 @@ from realtime_lrp.view.overlay import Overlay, lay_over
 from realtime_lrp.view.text import draw_lines
 
 
-def laid_out(picture: np.ndarray, overlay: Overlay, line: str, layout: str) -> np.ndarray:
+def lay_out(picture: np.ndarray, overlay: Overlay, line: str, layout: str) -> np.ndarray:
     """A picture with its map and the line that names its best label.
 
     Args:

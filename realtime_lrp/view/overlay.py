@@ -145,11 +145,13 @@ def intensity(strength: np.ndarray, inner: Box, relative: float = 1.0) -> np.nda
     return np.clip(strength[y0:y1, x0:x1] * np.float32(relative**SOFTNESS / FULL), -1, 1)
 
 
-def coloured(intensity: np.ndarray, colormap: str | Colormap, opacity: float, box: Box) -> Overlay:
-    """Colours what `intensity` returns. Three channels are used as colours themselves.
+def make_overlay(
+    intensity: np.ndarray, colormap: str | Colormap, opacity: float, box: Box
+) -> Overlay:
+    """Colours a map. The three channels of an "rgb" map are used as colours themselves.
 
     Args:
-      intensity: float32 [h, w] or [h, w, 3] in [-1, 1].
+      intensity: float32 [h, w] or [h, w, 3] in [-1, 1], see `intensity`.
       colormap: a colour map or its name.
       opacity: 0 to 1, of the strongest relevance.
       box: the explained region in the picture.
@@ -194,7 +196,7 @@ class Painter:
           inner: the box of that region in the map.
         """
         shown = intensity(strength, inner, scale / self._scale(scale))
-        return coloured(shown, self._colormap, self._opacity, box)
+        return make_overlay(shown, self._colormap, self._opacity, box)
 
 
 def lay_over(picture: np.ndarray, overlay: Overlay, style: str = "heat") -> np.ndarray:

@@ -11,7 +11,7 @@ from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.arrangement import Arrangement, arrange, scaled_box
 from realtime_lrp.view.blocks import draw_blocks, draw_legend
 from realtime_lrp.view.buffers import Buffers
-from realtime_lrp.view.colormaps import by_sign
+from realtime_lrp.view.colormaps import default_colormap
 from realtime_lrp.view.decals import Decals
 from realtime_lrp.view.follow import Follower
 from realtime_lrp.view.hud import (
@@ -20,7 +20,7 @@ from realtime_lrp.view.hud import (
     draw_notice,
     figure_size,
 )
-from realtime_lrp.view.overlay import Overlay, coloured, lay_into
+from realtime_lrp.view.overlay import Overlay, lay_into, make_overlay
 from realtime_lrp.view.patches import Patches, draw_patches
 from realtime_lrp.view.text import draw_text, fitted
 
@@ -255,7 +255,9 @@ def _scaled_overlay(overlay: Overlay, shape: Sequence[int], scaled: Sequence[int
 
 
 def _overlay(panel: Panel, box: Box, look: Look) -> Overlay:
-    return coloured(panel.intensity, look.colormap or by_sign(panel.signed), look.opacity, box)
+    return make_overlay(
+        panel.intensity, look.colormap or default_colormap(panel.signed), look.opacity, box
+    )
 
 
 def _draw_caption(canvas: np.ndarray, name: str, box: Box, letters: int) -> None:

@@ -1,6 +1,6 @@
 """Scales and averages the maps of a moving picture, so that neither brightness nor map flickers.
 
-NumPy only: what the maps explain, and when to start anew, is the caller's business.
+NumPy only. The caller makes a new smoother where the maps begin to explain something else.
 """
 
 from collections.abc import Sequence

@@ -16,7 +16,7 @@ from realtime_lrp.config import Config
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.system.geometry import Box
-from realtime_lrp.view.colormaps import by_sign
+from realtime_lrp.view.colormaps import default_colormap
 from realtime_lrp.view.scene import ExplainedPicture, Look
 from realtime_lrp.view.text import undrawable
 
@@ -76,7 +76,7 @@ class Presentation:
     def _prepare(self, signed: bool) -> None:
         """Makes what draws maps that can be negative, or cannot."""
         overlay = self._config.overlay
-        colormap = overlay.colormap or by_sign(signed)
+        colormap = overlay.colormap or default_colormap(signed)
         self._artist = ScreenArtist(Look(colormap, overlay.opacity, overlay.style, overlay.follow))
         drawing = self._config.model.name == "shapes"
         self.pages = PageBuilder(self._captions, drawing, colormap, signed)

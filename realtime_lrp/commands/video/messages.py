@@ -35,7 +35,7 @@ class Job(msgspec.Struct, frozen=True, tag=True):
       span: the part of the recording, None for all of it.
       stride: every stride-th frame is explained, its map is carried along to the others.
       batch: maximum number of pictures that are explained together.
-      layout: as `laid_out` takes it.
+      layout: as `lay_out` takes it.
       codec, quality: as `VideoWriter` takes them.
       sound: whether it is kept.
       size: (rows, columns) of the network's input.

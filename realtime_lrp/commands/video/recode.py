@@ -38,7 +38,7 @@ from realtime_lrp.video.reader import TimedFrame, VideoReader
 from realtime_lrp.video.region import Region, region_of, resize
 from realtime_lrp.video.writer import VideoWriter, verify
 from realtime_lrp.view.follow import Follower
-from realtime_lrp.view.layout import laid_out
+from realtime_lrp.view.layout import lay_out
 from realtime_lrp.view.overlay import Painter
 
 AHEAD = 3
@@ -255,7 +255,7 @@ class _Drawer:
             self._follower = Follower(picture, [overlay]) if job.stride > 1 else None
         else:
             (overlay,) = self._follower(picture)
-        return laid_out(picture, overlay, self._line, job.layout)
+        return lay_out(picture, overlay, self._line, job.layout)
 
 
 class _Thumbnails:

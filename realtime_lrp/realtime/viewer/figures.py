@@ -14,7 +14,7 @@ from realtime_lrp.realtime.explaining import TOP, ExplainedFrame
 from realtime_lrp.realtime.meter import Meter
 from realtime_lrp.realtime.viewer.compose import Columns
 from realtime_lrp.realtime.viewer.state import ViewerState
-from realtime_lrp.view.colormaps import by_sign, colormap_named
+from realtime_lrp.view.colormaps import colormap_named, default_colormap
 from realtime_lrp.view.hud import ANSWER_SCALE, Bar, Block, Legend, Paragraph, Row, percent
 from realtime_lrp.view.scene import ExplainedPicture, Look, Panel
 
@@ -242,7 +242,7 @@ def legend_of(panel: Panel, look: Look, explained: ExplainedFrame) -> Legend | N
 
     if panel.intensity.ndim == 3:
         return None
-    colormap = look.colormap or by_sign(panel.signed)
+    colormap = look.colormap or default_colormap(panel.signed)
     sides = _sides(explained)
     if not colormap_named(colormap).signed:
         return Legend(colormap, "no relevance", f"for {sides[0]}" if sides else "most")

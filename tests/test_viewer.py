@@ -498,15 +498,33 @@ def test_one_value_is_no_share():
     assert figures.answer_bars(made) == (Row("metres", "35.2"),)
 
 
-def test_the_limit_is_named():
-    """The slowest stage that others wait for."""
-    for captured, shown, maps, limit in (
-        (30, 30, 30, "camera"), (30, 30, 5, "network"), (30, 12, 5, "drawing"),
-    ):  # fmt: skip
-        rates = figures.Rates()
-        for meter, rate in ((rates.captured, captured), (rates.shown, shown), (rates.maps, maps)):
-            meter.rate = lambda rate=rate: float(rate)
-        assert rates.limit(paired=False) == limit
+@pytest.mark.parametrize(
+    ("network_waits", "drawing_waits", "limit"),
+    [
+        (0.5, 0.4, "camera"),  # both wait for frames
+        (0.0, 0.25, "network"),  # a large network takes the cores, so that drawing is slow as well
+        (0.02, 0.01, "drawing"),
+        (0.4, 0.05, "drawing"),
+        (0.0, 0.0, "network"),
+    ],
+)
+def test_the_limit_is_the_stage_that_hardly_waits(network_waits, drawing_waits, limit):
+    """Shares of the time for which network and drawing wait for frames."""
+    rates = figures.Rates()
+    rates.network_waits.rate = lambda: network_waits
+    rates.drawing_waits.rate = lambda: drawing_waits
+    assert rates.limit() == limit
+
+
+def test_waiting_is_measured_by_the_view():
+    """A view without frames waits nearly all of the time; the relevance thread says it itself."""
+    viewer = Viewer()
+    viewer.frame(GREY)
+    begin, before = time.monotonic(), viewer.view._waiting.seconds
+    for _ in range(20):
+        viewer.view.step()
+    assert viewer.view._waiting.seconds - before > 0.5 * (time.monotonic() - begin)
+    assert viewer.view._rates.drawing_waits.rate() > 0.5
 
 
 def setting_of(**more):

@@ -10,6 +10,7 @@ from realtime_lrp.commands.live.run import Loop, Mirror
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.latest import Slot
+from realtime_lrp.realtime.meter import Waiting
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer.events import KeyPressed, MouseMoved
 from realtime_lrp.realtime.viewer.state import Answer, first_state
@@ -30,7 +31,7 @@ class ScriptedRelevance:
     doing, engine_cache, _engine = "", None, None
 
     def __init__(self, maps, request):
-        self.maps, self.request = maps, request
+        self.maps, self.request, self.waiting = maps, request, Waiting()
 
     @property
     def choice(self):

@@ -25,6 +25,7 @@ from realtime_lrp.errors import NotFiniteError, first_line
 from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
 from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
 from realtime_lrp.realtime.latest import Item, Slot
+from realtime_lrp.realtime.meter import Waiting
 from realtime_lrp.realtime.stats import Stats
 
 if TYPE_CHECKING:
@@ -191,6 +192,7 @@ class RelevanceThread:
       request: the present request; set it to change what is explained.
       choice: which engine that is.
       failing: why maps cannot be computed at the moment, or "".
+      waiting: how long the thread has waited for frames.
       engine_cache: prepares other engines; None while the first is loaded.
     """
 
@@ -218,7 +220,7 @@ class RelevanceThread:
         self._in_flight: deque[_InFlight] = deque()
         self._number = 0
         self._last: tuple[int, MapRequest, Engine] | None = None
-        self.failing = ""
+        self.failing, self.waiting = "", Waiting()
         self._aimed: tuple[Explainer, str | int] | None = None
         self._probed: _Probed | None = None
         self._loss: tuple[float, Engine, Loss] | None = None
@@ -305,11 +307,14 @@ class RelevanceThread:
         """Starts the next frame, if there is one, and finishes the oldest one in flight."""
         in_flight, frame = self._in_flight, request.frame
         if frame is None:
-            frame = self._frames.newest(after=self._number, timeout_s=0 if in_flight else IDLE_S)
+            with self.waiting:
+                timeout_s = 0 if in_flight else IDLE_S
+                frame = self._frames.newest(self._number, timeout_s)
         elif (frame.number, request, engine) == self._last:
             frame = None
             if not in_flight:
-                self._stop.wait(IDLE_S / 4)
+                with self.waiting:
+                    self._stop.wait(IDLE_S / 4)
         if frame is not None:
             if self.request is not request:  # changed while this waited for a frame
                 return

@@ -1,4 +1,4 @@
-"""Measures rates."""
+"""Measures rates, and how long a thread waits."""
 
 import time
 from collections import deque
@@ -9,9 +9,9 @@ class Meter:
 
     def __init__(self, window_s: float = 3.0):
         self._window_s = window_s
-        self._seen: deque[tuple[float, int]] = deque()
+        self._seen: deque[tuple[float, float]] = deque()
 
-    def reached(self, number: int) -> None:
+    def reached(self, number: float) -> None:
         """Notes the present number."""
         now = time.monotonic()
         if not self._seen or number != self._seen[-1][1]:
@@ -28,3 +28,20 @@ class Meter:
         if time.monotonic() - last > max(self._window_s, 3 * usual):
             return 0.0
         return (high - low) / max(last - first, 1e-9)
+
+
+class Waiting:
+    """Adds up how long a thread waits: `with waiting: ...`.
+
+    Attributes:
+      seconds: until now; another thread may read it.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = self._begin = 0.0
+
+    def __enter__(self) -> None:
+        self._begin = time.monotonic()
+
+    def __exit__(self, *exception: object) -> None:
+        self.seconds += time.monotonic() - self._begin

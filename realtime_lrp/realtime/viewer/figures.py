@@ -28,8 +28,8 @@ PRESENTED, PRESENTED_SCALE = 3, 1.3
 """How many classes the presenter view names, and how much larger than other figures all but the
 answer are."""
 
-KEEPS_UP = 0.9
-"""A stage keeps up with another one from this share of its rate on."""
+BUSY = 0.85
+"""The others wait for a stage that works for this share of the time or more."""
 
 _ALL_ZERO = Row("map", "zero everywhere", warn=True)
 
@@ -40,6 +40,7 @@ class Rates:
 
     Attributes:
       captured, shown, maps: how many a second.
+      drawing_waits, network_waits: seconds that the stage waits for frames, each second.
       dropped: frames that were never shown.
       picture_ms: age of the shown picture.
       map_ms: age of the shown map, None before the first.
@@ -48,20 +49,20 @@ class Rates:
     captured: Meter = field(default_factory=Meter)
     shown: Meter = field(default_factory=Meter)
     maps: Meter = field(default_factory=Meter)
+    drawing_waits: Meter = field(default_factory=Meter)
+    network_waits: Meter = field(default_factory=Meter)
     dropped: int = 0
     picture_ms: float = 0.0
     map_ms: float | None = None
 
-    def limit(self, paired: bool) -> str:
-        """The stage that the others wait for.
-
-        Args:
-          paired: whether only pictures with their own map are shown.
-        """
-        captured, shown, maps = (one.rate() for one in (self.captured, self.shown, self.maps))
-        if shown < KEEPS_UP * (maps if paired else captured):
-            return "drawing"
-        return "network" if maps < KEEPS_UP * captured else "camera"
+    def limit(self) -> str:
+        """The stage that the others wait for: the one that waits least, if it hardly waits."""
+        busy = {
+            "network": 1 - self.network_waits.rate(),
+            "drawing": 1 - self.drawing_waits.rate(),
+        }
+        stage = max(busy, key=lambda name: busy[name])
+        return stage if busy[stage] >= BUSY else "camera"
 
 
 def figure_columns(
@@ -138,7 +139,7 @@ def rate_rows(
         Row("dropped", f"{rates.dropped}"),
         Row("age of picture", _milliseconds(rates.picture_ms)),
         Row("age of map", _milliseconds(rates.map_ms)),
-        Row("the limit is", "..." if rates.map_ms is None else rates.limit(state.paired)),
+        Row("the limit is", "..." if rates.map_ms is None else rates.limit()),
     )
 
 

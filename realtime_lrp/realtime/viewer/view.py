@@ -16,6 +16,7 @@ import numpy as np
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
 from realtime_lrp.realtime.latest import Item
+from realtime_lrp.realtime.meter import Waiting
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.compose import (
@@ -98,7 +99,7 @@ class View:
         self._moves = 0  # counts those of the mouse that change nothing else
         self._drawn: tuple[object, object] = None, None
         self._drawn_at = 0.0
-        self._rates = Rates()
+        self._rates, self._waiting = Rates(), Waiting()
         self._columns = Columns()
         self._columns_key: tuple[object, ...] = ()
         self._old_since: float | None = None
@@ -120,7 +121,8 @@ class View:
           The canvas without menus, if it was drawn.
         """
         before = self.frame.number if self.frame else self._first_number
-        fresh, self.explained = self._newest(before)
+        with self._waiting:
+            fresh, self.explained = self._newest(before)
         self._maps = self._scale_maps(self.explained, self.state.paired)
         frame, frozen = fresh or self.frame, self.state.frozen
         if frozen and frame and frozen.number == frame.number:
@@ -186,6 +188,8 @@ class View:
         self._rates.captured.reached(self._capture.frames.count)
         self._rates.shown.reached(self._stats.frames_shown)
         self._rates.maps.reached(self._relevance.maps.count)
+        self._rates.drawing_waits.reached(self._waiting.seconds)
+        self._rates.network_waits.reached(self._relevance.waiting.seconds)
 
     def _appearance(self) -> tuple[object, object]:
         """What a drawing depends on: what is drawn at once, and what waits for the next frame."""

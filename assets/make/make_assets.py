@@ -1,8 +1,8 @@
 """Makes the files in `assets/`: the network `shapes`, its figures, the demo clip, pictures.
 
 `python assets/make/make_assets.py` runs every step; name some of `network`, `measure`, `clip`,
-`animation`, `kiosk` to run only these. The network is measured on pictures from a seed that its
-training never uses.
+`animation`, `views`, `kiosk` to run only these. The network is measured on pictures from a seed
+that its training never uses.
 
 Maps here are float32 [N, H, W], summed over the colour channels; masks are bool [N, H, W].
 """
@@ -41,6 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
         "measure": measure_network,
         "clip": make_clip,
         "animation": film_viewer,
+        "views": photograph_viewer,
         "kiosk": photograph_exhibit,
     }
     parser = argparse.ArgumentParser(prog="make_assets", description=__doc__.split("\n\n")[0])
@@ -106,6 +107,13 @@ def film_viewer(folder: Path) -> None:
     import screens
 
     screens.film_viewer(folder)
+
+
+def photograph_viewer(folder: Path) -> None:
+    """Photographs the live viewer on a picture of `demo.mp4` into `live_views.jpg`."""
+    import screens
+
+    screens.photograph_viewer(folder)
 
 
 def photograph_exhibit(folder: Path) -> None:

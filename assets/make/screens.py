@@ -1,7 +1,9 @@
 """Films the live viewer and photographs the exhibit; `demo.mp4` stands for the camera."""
 
+import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.video.libraries import cv2
+from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.source import Source
 from realtime_lrp.view.arrangement import arrange, scaled_box
@@ -30,6 +33,20 @@ FILM_SIZE = (540, 960)
 FILM_FPS = 8
 SETTLING_S = 9.0
 """Seconds after the start until the film begins; by then the displayed rates are steady."""
+
+PHOTO = "photo"
+
+VIEWS = (
+    (0.0, PHOTO), (0.5, "u"), (2.0, PHOTO), (2.1, "u"), (2.2, "p"), (12.0, PHOTO), (12.1, "p"),
+    (12.2, "t"), (12.3, "v"), (12.4, "/"), (22.0, PHOTO), (22.1, "q"),
+)  # fmt: skip
+"""Keys of the photographs of the live viewer, each with its second. Maps need some seconds."""
+
+VIEWS_FRAME = 110
+"""The picture of the clip that they show: a heart."""
+
+VIEW_SIZE = (540, 960)
+"""Rows and columns of each of them."""
 
 PATCHES = ((0.54, 0.56), (0.66, 0.66), (0.42, 0.67), (0.46, 0.83), (0.61, 0.83))
 """Where the film's last scene clicks: shares of the picture's width and height."""
@@ -66,45 +83,89 @@ def film_script() -> list[tuple[float, str | Mouse]]:
     ]  # fmt: skip
 
 
+class ScriptedWindow:
+    """A window whose keys and clicks a script sends.
+
+    Args:
+      size: rows and columns.
+      script: seconds from the beginning, and what happens then.
+      settling_s: seconds until the beginning.
+
+    Attributes:
+      canvas: what is shown.
+    """
+
+    closed = False
+
+    def __init__(
+        self, size: tuple[int, int], script: Sequence[tuple[float, str | Mouse]], settling_s: float
+    ):
+        self.size = size
+        self.canvas = np.zeros((*size, 3), np.uint8)
+        self._waiting = list(script)
+        self._begins = time.monotonic() + settling_s
+
+    def __enter__(self) -> "ScriptedWindow":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    @property
+    def seconds(self) -> float:
+        """Seconds from the beginning."""
+        return time.monotonic() - self._begins
+
+    def show(self, canvas: np.ndarray) -> None:
+        """Keeps the canvas."""
+        self.canvas = canvas.copy()
+
+    def events(self) -> list[str | Mouse]:
+        """What happens now."""
+        due = []
+        while self._waiting and self._waiting[0][0] <= self.seconds:
+            due.append(self._waiting.pop(0)[1])
+        return due
+
+
 def film_viewer(folder: Path) -> None:
     """Films the live viewer into `live.webp`."""
     canvases: list[np.ndarray] = []
-    opened = time.monotonic()
 
-    class ScriptedWindow:
-        """A window that keeps what it is shown, and whose keys a script presses."""
-
-        size, closed = FILM_SIZE, False
-
-        def __init__(self) -> None:
-            self.began: float | None = None
-            self.waiting = film_script()
-
-        def __enter__(self) -> "ScriptedWindow":
-            return self
-
-        def __exit__(self, *exception: object) -> None:
-            pass
-
-        def show(self, canvas: np.ndarray) -> None:
-            now = time.monotonic()
-            if self.began is not None and now - self.began >= len(canvases) / FILM_FPS:
-                canvases.append(canvas.copy())
+    class Film(ScriptedWindow):
+        """Keeps a canvas at each time of the film."""
 
         def events(self) -> list[str | Mouse]:
-            now = time.monotonic()
-            if self.began is None and now - opened > SETTLING_S:
-                self.began = now
-            events = []
-            while self.began is not None and self.waiting:
-                if now - self.began < self.waiting[0][0]:
-                    break
-                events.append(self.waiting.pop(0)[1])
-            return events
+            while self.seconds >= len(canvases) / FILM_FPS:
+                canvases.append(self.canvas)
+            return super().events()
 
     options = {"--model": "shapes", "--source": str(folder / "demo.mp4")}
-    run_live(config.load(options=options, command="live").config, window=ScriptedWindow)
+    settings = config.load(options=options, command="live").config
+    run_live(settings, window=lambda: Film(FILM_SIZE, film_script(), SETTLING_S))
     _write_webp(folder / "live.webp", canvases)
+
+
+def photograph_viewer(folder: Path) -> None:
+    """Photographs views of the live viewer into `live_views.jpg`; needs `demo.mp4`."""
+    with VideoReader(folder / "demo.mp4") as reader:
+        picture = next(frame.picture for n, frame in enumerate(reader) if n == VIEWS_FRAME)
+    photos: list[np.ndarray] = []
+
+    class Camera(ScriptedWindow):
+        """Keeps the canvas at every key `PHOTO`."""
+
+        def events(self) -> list[str | Mouse]:
+            due = super().events()
+            photos.extend(self.canvas for event in due if event == PHOTO)
+            return [event for event in due if event != PHOTO]
+
+    with tempfile.TemporaryDirectory() as shown:
+        write_picture(Path(shown) / "heart.png", picture)
+        options = {"--model": "shapes", "--source": shown}
+        settings = config.load(options=options, command="live").config
+        run_live(settings, window=lambda: Camera(VIEW_SIZE, VIEWS, SETTLING_S))
+    _write_jpeg(folder / "live_views.jpg", contact_sheet(photos, columns=2))
 
 
 def photograph_exhibit(folder: Path) -> None:

@@ -26,6 +26,7 @@ from realtime_lrp.view.blocks import draw_blocks
 from realtime_lrp.view.colormaps import COLORMAPS
 from realtime_lrp.view.help import draw_help, help_layout
 from realtime_lrp.view.hud import (
+    BAR,
     WARNING,
     Bar,
     Legend,
@@ -34,6 +35,7 @@ from realtime_lrp.view.hud import (
     figure_size,
     percent,
 )
+from realtime_lrp.view.panel_list import PanelList, draw_panel_list
 from realtime_lrp.view.patches import draw_patches
 from realtime_lrp.view.scene import Artist, ExplainedPicture, Look, Panel, Scene
 from realtime_lrp.view.text import text_width
@@ -138,9 +140,29 @@ def test_a_long_list_keeps_the_cursor_on_the_screen(size):
     listed = menus.ClassList([(n, f"class {n}") for n in range(1000)], np.zeros(1000))
     listed = typed(listed, *["Down"] * 500)
     canvas = np.zeros((*size, 3), np.uint8)
-    menus.draw_class_list(canvas, listed)
+    menus.draw_class_list(canvas, listed, figure_size(*size))
     assert listed.chosen() == 500
     assert (np.abs(canvas.astype(int) - WARNING).sum(-1) < 30).sum() > 20
+
+
+@pytest.mark.parametrize("size", [(480, 640), (720, 1280), (1920, 1080)])
+@pytest.mark.parametrize("downs", [0, 14])
+def test_the_list_of_maps_shows_the_cursor_and_its_sentence(size, downs):
+    """In the largest text, with boxes filled for the chosen maps; nothing is cut at the edges."""
+    names = (*COMPOSITES.known(), *METHODS.known()[1:])
+    listed = PanelList(names, "zplus", frozenset(("gradient",)))
+    listed = typed(listed, *["Down"] * downs)
+    canvas, letters = np.zeros((*size, 3), np.uint8), figure_size(*size, "large")
+    draw_panel_list(canvas, listed, letters)
+    assert (np.abs(canvas.astype(int) - WARNING).sum(-1) < 30).sum() > 20, "the cursor"
+    assert (canvas == BAR).all(-1).sum() > letters**2 / 2, "a filled box"
+    text_rows = np.flatnonzero((canvas > 180).all(-1).any(1))
+    assert text_rows.min() > 0 and text_rows.max() < size[0] - 1
+    sentence = np.flatnonzero((canvas.max(-1) > 100).any(1)).max()
+    empty = typed(listed, "Up" if downs else "Down")
+    again = np.zeros_like(canvas)
+    draw_panel_list(again, empty, letters)
+    assert (canvas[sentence - letters : sentence] != again[sentence - letters : sentence]).any()
 
 
 # The steps of the view

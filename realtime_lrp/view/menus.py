@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from realtime_lrp.view.hud import DIM, WARNING, figure_size, percent
+from realtime_lrp.view.hud import DIM, WARNING, percent
 from realtime_lrp.view.text import WHITE, darken, draw_text, fitted
 
 STEPS = {"Up": -1, "Down": 1, "Page_Up": -10, "Page_Down": 10}
@@ -55,10 +55,15 @@ class ClassList:
         return replace(self, typed=typed, cursor=0)
 
 
-def draw_class_list(canvas: np.ndarray, listed: ClassList) -> None:
-    """Draws the list of classes, in place."""
+def draw_class_list(canvas: np.ndarray, listed: ClassList, size: int) -> None:
+    """Draws the list of classes, in place.
+
+    Args:
+      canvas: uint8 [H, W, 3] RGB.
+      listed: the list.
+      size: the height of letters in pixels.
+    """
     rows, columns = canvas.shape[:2]
-    size = figure_size(rows, columns)
     step, width = round(1.45 * size), min(columns - 2 * size, 30 * size)
     x = (columns - width) // 2
     fits = max(1, (rows - 5 * step) // step)

@@ -7,7 +7,7 @@ import numpy as np
 
 from realtime_lrp.config.about import ABOUT
 from realtime_lrp.system.geometry import Box
-from realtime_lrp.view.hud import BAR, DIM, WARNING, figure_size
+from realtime_lrp.view.hud import BAR, DIM, WARNING
 from realtime_lrp.view.menus import STEPS
 from realtime_lrp.view.text import WHITE, darken, draw_text, fitted, wrapped
 
@@ -47,10 +47,15 @@ class PanelList:
         return tuple(name for name in self.names if name in self.chosen)
 
 
-def draw_panel_list(canvas: np.ndarray, listed: PanelList) -> None:
-    """Draws the list, in place, with a sentence about the entry under the cursor."""
+def draw_panel_list(canvas: np.ndarray, listed: PanelList, size: int) -> None:
+    """Draws the list, in place, with a sentence about the entry under the cursor.
+
+    Args:
+      canvas: uint8 [H, W, 3] RGB.
+      listed: the list.
+      size: the height of letters in pixels.
+    """
     rows, columns = canvas.shape[:2]
-    size = figure_size(rows, columns)
     step, width = round(1.45 * size), min(columns - 2 * size, 30 * size)
     x = (columns - width) // 2
     darken(canvas, (x, 0, x + width, rows), 0.12)

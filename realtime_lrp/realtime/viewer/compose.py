@@ -156,9 +156,9 @@ def draw_over(
             artist.decals.draw(canvas, draw_notice, text, area, scene.letters, top)
         _draw_pointer(canvas, state, bool(status), now)
         if state.class_list:
-            draw_class_list(canvas, state.class_list)
+            draw_class_list(canvas, state.class_list, scene.letters)
         if state.panel_list:
-            draw_panel_list(canvas, state.panel_list)
+            draw_panel_list(canvas, state.panel_list, scene.letters)
     return canvas
 
 

@@ -22,7 +22,7 @@ BEHIND_S = 1.0
 POLL_S = 0.05
 """How often a wait checks whether it has to stop."""
 SEEK_S = 0.5
-"""A seek that takes longer than this is left for a newer one."""
+"""A seek that takes longer than this gives way to a newer one, with the frame that it reached."""
 
 log = logging.getLogger(__name__)
 
@@ -87,13 +87,11 @@ class Playback(Source):
                 self.described += f" ({index + 1} of {len(playable)})"
             self._began = time.monotonic()
             try:
-                for picture, duration_s, timeline in _timed(file, start, self._while_seeking):
+                for picture, duration_s, timeline in _timed(file, start, self._goes_on_seeking):
                     self.timeline = self._complete(timeline, index, len(playable))
                     yield picture
                     if not self._shown_for(duration_s):
                         break
-            except _SeekLeft:
-                pass
             except Error as error:
                 if len(files) == 1:
                     raise
@@ -142,12 +140,11 @@ class Playback(Source):
                     self._changed.wait(min(wait_s, POLL_S))
         return False
 
-    def _while_seeking(self) -> None:
-        """Called for each frame before the one that is sought."""
+    def _goes_on_seeking(self) -> bool:
+        """Whether a seek is to be finished; asked for each frame before the one that is sought."""
         self.on_wait()
         long = time.monotonic() - self._began > SEEK_S
-        if self.stop.is_set() or self._skipped or (long and self._sought is not None):
-            raise _SeekLeft
+        return not (self.stop.is_set() or self._skipped or (long and self._sought is not None))
 
     def _next(self, index: int, files: int) -> tuple[int, float]:
         """The index of the file to open next, and the seconds at which it begins.
@@ -170,25 +167,21 @@ class Playback(Source):
         return index, sought
 
 
-class _SeekLeft(Exception):
-    """There is a newer seek, or another file is to be played."""
-
-
 def _timed(
-    file: Path, start: float = 0.0, on_skip: Callable[[], None] = lambda: None
+    file: Path, start: float = 0.0, go_on: Callable[[], bool] = lambda: True
 ) -> Iterator[tuple[np.ndarray, float, Timeline | None]]:
     """Yields (picture, seconds until the next one, timeline); the last has the average duration.
 
     Args:
       file: a recording or a picture; the timeline of a picture is None.
       start: where a recording begins, in seconds; with the frame that is shown there.
-      on_skip: called for each frame before it.
+      go_on: see `VideoReader`.
     """
     if file.suffix.lower() in PICTURES:
         yield read_picture(file), PICTURE_S, None
         return
     with VideoReader(file, Span(start, with_shown=True)) as reader:
-        reader.on_skip = on_skip
+        reader.go_on = go_on
         length, before = float(reader.length or 0), None
         for frame in reader:
             if before is not None:

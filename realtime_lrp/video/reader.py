@@ -93,7 +93,8 @@ class VideoReader:
       metadata: title, creation time and the like.
       colour: the colour tags; known once the first frame was read.
       aspect: width of a pixel divided by its height, as shown; known once the first frame was read.
-      on_skip: is called for each decoded frame that lies before the span.
+      go_on: is asked for each frame before the one that is shown at the start of a span; where it
+        says False, reading begins with that frame instead.
 
     Raises:
       MissingInputError: there is no such file.
@@ -117,7 +118,7 @@ class VideoReader:
         self.sound = list(self._container.streams.audio)
         self.metadata = dict(self._container.metadata)
         self.colour, self.aspect = Colour(), Fraction(1)
-        self.on_skip: Callable[[], None] = lambda: None
+        self.go_on: Callable[[], bool] = lambda: True
         self._span = span or Span()
         self._trimmed = span is not None
         whole = (self._container.duration or 0) / av.time_base
@@ -181,7 +182,6 @@ class VideoReader:
                 pts = first if before is None else before + step
             before = pts
             if self._span.start and pts * self.time_base < start and not self._span.with_shown:
-                self.on_skip()
                 continue
             if pts * self.time_base >= end:
                 self._over = True
@@ -271,8 +271,7 @@ class VideoReader:
         shown = None
         for item in items:
             early = item.pts is not None and item.pts * self.time_base <= start
-            if isinstance(item, av.VideoFrame) and early:
-                self.on_skip()
+            if isinstance(item, av.VideoFrame) and early and self.go_on():
                 shown = item
                 continue
             if shown is not None:

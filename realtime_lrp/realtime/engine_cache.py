@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from realtime_lrp.config import Config
 from realtime_lrp.errors import Error, first_line
+from realtime_lrp.system import memory
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
@@ -135,6 +136,8 @@ class EngineCache:
                     self._wanted = None
                     self._impossible = None if engine else choice
                     self._refused = (self._impossible, problem) if problem else None
+            engine = None
+            memory.free_cycles()  # of the engine that is kept no more, and of the preparation
 
     def _next_choice(self) -> EngineChoice | None:
         """Waits for the next choice to prepare; None at the end."""

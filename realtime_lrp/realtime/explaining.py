@@ -7,7 +7,6 @@ Results are raw; scaling and colours are for whoever draws them.
 from __future__ import annotations
 
 import functools
-import gc
 import logging
 import threading
 import time
@@ -27,6 +26,7 @@ from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.meter import Waiting
 from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.system import memory
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
@@ -275,7 +275,7 @@ class RelevanceThread:
         from realtime_lrp.engine.engine import Engine
 
         first = self.request.choice
-        gc.collect()  # Keras models of an earlier try: they hold references to themselves
+        memory.free_all_cycles()  # such as the network of an earlier try
         engine = self.engine or Engine(
             self._config, moving=True, keep_model=self._changeable,
             also=first.also,
@@ -338,6 +338,7 @@ class RelevanceThread:
         seconds = time.monotonic() - started.time
         if not self._stats.maps:
             log.info("first map after %.1f s of preparation", seconds)
+            memory.leave_out_of_collection()
         self.failing, self._failures = "", 0
         self._stats.map_made(1, seconds)
         self.maps.put(explained, started.frame.time)

@@ -144,7 +144,7 @@ def test_a_large_canvas_gets_the_presenter_view(size, presenting):
 def test_the_answer_of_the_presenter_view_can_be_read_from_afar(size, text):
     """Digits take 0.7 of the letters' height, which is 3.5 % of the canvas's or more."""
     viewer = presented(size)
-    while viewer.state.text != text:
+    while viewer.state.text_size != text:
         viewer.press(",")
     viewer.view.step()
     (area,) = viewer.view.scene.arrangement.figures

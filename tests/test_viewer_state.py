@@ -191,8 +191,8 @@ KEYS = [
     ("", "u", {"presenter": True}),
     ("u", "9", {"figures": {"answer", "rates"}}),
     ("u 9", "u", {"presenter": False, "figures": None}),
-    ("", ",", {"text": "large", "notice": "text: large"}),
-    (",", ",", {"text": "small", "notice": "text: small"}),
+    ("", ",", {"text_size": "large", "notice": "text: large"}),
+    (",", ",", {"text_size": "small", "notice": "text: small"}),
     ("", "/", {"about": True}),
     ("/", "/", {"about": False}),
     ("", "h", {"helping": True}),
@@ -415,9 +415,10 @@ def test_a_notice_is_told_with_its_end():
 
 def test_the_settings_give_the_view_that_is_shown():
     """A viewer that starts with them shows the same."""
-    state = pressed(started(), "2 t d m k - o y g")
+    state = pressed(started(), "2 t d m k - o y g u ,")
     again = first_state(state.present_config(), first_request(state.present_config()))
     assert again.look == state.look and again.mirror
+    assert (again.presenter, again.text_size) == (True, "large")
     assert again.request.choice == state.request.choice
     assert again.request.target == str(state.request.target) == "0"
     assert pressed(started(), "v").present_config().lrp.precision == "auto", (

@@ -244,13 +244,13 @@ class Live(_Section):
         description="what is shown beside the picture at the start: answer, rates, setting; null: "
         "answer and setting, in the presenter view the answer",
     )
-    presenter: bool | None = Field(
+    text: Literal["presenter", "figures"] | None = Field(
         default=None,
-        description="true or false: presenter view, the answer in large letters with three bars; "
-        "null: in windows of 1000 lines or more",
+        description="presenter (the answer in large letters, three bars, nothing else) or figures; "
+        "null: presenter in windows of 1000 lines or more",
     )
-    text: Literal["small", "medium", "large"] = Field(
-        default="medium", description="size of text: small, medium or large"
+    text_size: Literal["small", "medium", "large"] = Field(
+        default="medium", description="small, medium or large letters"
     )
     clicker: Literal["methods", "files"] = Field(
         default="methods",

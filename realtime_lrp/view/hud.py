@@ -12,8 +12,8 @@ from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.colormaps import colormap_named
 from realtime_lrp.view.text import darken, draw_text, fitted, text_width, wrapped
 
-TEXT_SCALES = {"small": 0.8, "medium": 1.0, "large": 1.3}
-"""Text size (`live.text`) -> how much larger letters are than medium ones."""
+TEXT_SIZES = {"small": 0.8, "medium": 1.0, "large": 1.3}
+"""`live.text_size` -> how much larger letters are than medium ones."""
 
 ANSWER_SCALE = 2.0
 """How much larger the letters of the presenter view's answer are than those of other figures."""
@@ -105,15 +105,15 @@ Block = tuple[Entry, ...]
 """Entries that are drawn together, on one dark background."""
 
 
-def figure_size(rows: int, columns: int, text: str = "medium") -> int:
+def figure_size(rows: int, columns: int, text_size: str = "medium") -> int:
     """The size of letters on a canvas of these rows and columns, in pixels.
 
     Args:
       rows: of the canvas.
       columns: of the canvas.
-      text: a size of text out of `TEXT_SCALES`.
+      text_size: one of `TEXT_SIZES`.
     """
-    return max(11, round(min(rows, columns) / 40 * TEXT_SCALES[text]))
+    return max(11, round(min(rows, columns) / 40 * TEXT_SIZES[text_size]))
 
 
 def draw_notice(canvas: np.ndarray, text: str, area: Box, size: int, top: bool = False) -> None:

@@ -91,7 +91,7 @@ class Scene:
       legends: what the colours of each panel mean; None where its channels are the colours.
       notice: a line at the bottom, or "".
       with_figures: whether room is kept for figures.
-      text: the size of text, see `hud.TEXT_SCALES`.
+      text_size: see `hud.TEXT_SIZES`.
       patches: what the faithfulness probe flips, or None; outlined on the first picture.
     """
 
@@ -105,7 +105,7 @@ class Scene:
     legends: tuple[Legend | None, ...] = ()
     notice: str = ""
     with_figures: bool = False
-    text: str = "medium"
+    text_size: str = "medium"
     patches: Patches | None = None
 
     @property
@@ -116,7 +116,7 @@ class Scene:
     @property
     def letters(self) -> int:
         """The height of the figures' letters, in pixels."""
-        return figure_size(*self.size, self.text)
+        return figure_size(*self.size, self.text_size)
 
     @cached_property
     def arrangement(self) -> Arrangement:

@@ -21,7 +21,7 @@ from realtime_lrp.realtime.viewer.state import (
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.view.colormaps import COLORMAPS
 from realtime_lrp.view.help import help_pages
-from realtime_lrp.view.hud import TEXT_SCALES
+from realtime_lrp.view.hud import TEXT_SIZES
 from realtime_lrp.view.menus import ClassList
 from realtime_lrp.view.panel_list import PanelList
 
@@ -225,8 +225,8 @@ def _presenter(state: ViewerState, now: float) -> ViewerState:
 
 
 def _text_size(state: ViewerState, now: float) -> ViewerState:
-    text = _next(tuple(TEXT_SCALES), state.text, 1)
-    return replace(state, text=text).with_notice(f"text: {text}", now)
+    size = _next(tuple(TEXT_SIZES), state.text_size, 1)
+    return replace(state, text_size=size).with_notice(f"text: {size}", now)
 
 
 def _about(state: ViewerState, now: float) -> ViewerState:

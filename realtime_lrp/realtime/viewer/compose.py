@@ -74,7 +74,7 @@ def compose(
         legends=columns.legends if state.tiled and drawn else (),
         notice=trouble,
         with_figures=state.with_figures,
-        text=state.text,
+        text_size=state.text_size,
         patches=_flipped_patches(state, explained),
     )
 

@@ -210,14 +210,14 @@ def _sum_rows(explained: ExplainedFrame) -> list[Row]:
     """The account of each map: what reached the pixels of what started, and what biases took."""
     several = sum(total is not None for total in explained.totals) > 1
     rows = []
-    for name, total, kept, one in zip(
+    for name, total, kept, result in zip(
         explained.names, explained.totals, explained.conserved, explained.result.maps, strict=True
     ):
         if total is not None:
-            text = _sum_text(total, one.started)
+            text = _sum_text(total, result.started)
             rows.append(Row(name if several else "relevance", text, warn=not kept))
-            if abs(one.taken_by_biases) > BIASES_SHOWN * one.started_magnitude:
-                rows.append(Row("biases took", _short(one.taken_by_biases)))
+            if abs(result.taken_by_biases) > BIASES_SHOWN * result.started_magnitude:
+                rows.append(Row("biases took", _short(result.taken_by_biases)))
     if loss := explained.loss:
         name = "lost in" if loss.share > 0 else "gained in"
         rows.append(Row(name, f"{loss.layer}: {percent(abs(loss.share))}", warn=True))

@@ -27,6 +27,9 @@ PRESENTER_ROWS = 1000
 """From this height of the canvas on the presenter view is the default: a screen of 1080 lines, less
 a title bar and a taskbar."""
 
+PRESENTER = {"presenter": True, "figures": False, None: None}
+"""`live.text` -> whether the presenter view is shown; None goes by the height of the canvas."""
+
 ALL_FIGURES = frozenset(("answer", "rates", "setting"))
 
 BRUSH = 0.06
@@ -129,7 +132,7 @@ class ViewerState:
       look: how maps are drawn.
       figures: which figures are shown: "answer", "rates", "setting"; None is the default.
       presenter: whether the presenter view is shown; None goes by the height of the canvas.
-      text: the size of text, see `view.hud.TEXT_SCALES`.
+      text_size: see `view.hud.TEXT_SIZES`.
       panels: the methods and composites that are shown side by side with the main one.
       mirror: whether pictures are mirrored.
       tiled: whether all maps stand side by side.
@@ -160,7 +163,7 @@ class ViewerState:
     look: Look
     figures: frozenset[str] | None
     presenter: bool | None
-    text: str
+    text_size: str
     panels: tuple[str, ...]
     mirror: bool
     tiled: bool = False
@@ -212,7 +215,7 @@ class ViewerState:
             return None
         if now >= pointer.until and pointer.holds != "bar":
             return None
-        letters = figure_size(*self.size, self.text)
+        letters = figure_size(*self.size, self.text_size)
         return arrange_controls(self.size, letters, self.timeline is not None)
 
     @property
@@ -260,7 +263,8 @@ class ViewerState:
             "colormap": look.colormap, "opacity": look.opacity, "style": look.style,
             "follow": look.follow,
         }  # fmt: skip
-        live = {"panels": list(self.panels), "presenter": self.presenter, "text": self.text}
+        text = next(text for text, shown in PRESENTER.items() if shown is self.presenter)
+        live = {"panels": list(self.panels), "text": text, "text_size": self.text_size}
         return config.model_copy(
             update={
                 "lrp": config.lrp.model_copy(update=lrp),
@@ -296,8 +300,8 @@ def first_state(config: Config, request: MapRequest) -> ViewerState:
         request=request,
         look=Look(overlay.colormap, overlay.opacity, overlay.style, overlay.follow),
         figures=configured_figures(config),
-        presenter=config.live.presenter,
-        text=config.live.text,
+        presenter=PRESENTER[config.live.text],
+        text_size=config.live.text_size,
         panels=_configured_panels(config),
         mirror=config.input.mirror,
     )

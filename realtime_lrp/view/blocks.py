@@ -185,7 +185,7 @@ def _columns(
     inner = _column_width(width, count, size) - size - size // 3
     columns: list[list[tuple[_Part, ...]]] = [[] for _ in range(count)]
     for block in blocks:
-        parts = tuple(part for entry in block for part in _parts(entry, inner, letters))
+        parts = _block_parts(block, inner, letters)
         min(columns, key=lambda column: _height(column, size)).append(parts)
     return columns
 
@@ -202,8 +202,15 @@ def _block_height(parts: Iterable[_Part], size: int) -> int:
     return sum(part.height for part in parts) + size
 
 
-def _parts(entry: Entry, width: int, letters: _Letters) -> list[_Part]:
-    """What an entry is drawn of, in this width."""
+def _block_parts(block: Block, width: int, letters: _Letters) -> tuple[_Part, ...]:
+    """What a block is drawn of, in this width; its bars have letters of one size."""
+    bars = [bar for bar in block if isinstance(bar, Bar) and bar.scale < ANSWER_SCALE]
+    size = min((_bar_size(bar, width, letters) for bar in bars), default=letters.size)
+    return tuple(part for entry in block for part in _parts(entry, width, letters, size))
+
+
+def _parts(entry: Entry, width: int, letters: _Letters, bars: int) -> list[_Part]:
+    """What an entry is drawn of; `bars` is the size of the letters of usual bars."""
     size = letters.size
     match entry:
         case Row():
@@ -212,7 +219,7 @@ def _parts(entry: Entry, width: int, letters: _Letters) -> list[_Part]:
             size = max(letters.least, letters.scaled(entry.scale))
             return _answer_parts(entry, width, size, letters.least)
         case Bar():
-            return _bar_parts(entry, width, letters)
+            return [_Line(_spaced(entry.name), percent(entry.share), bars), _Strip(entry, bars)]
         case Legend():
             return _legend_parts(entry, width, letters.scaled(entry.scale))
         case Paragraph():
@@ -227,24 +234,28 @@ def _paragraph_parts(paragraph: Paragraph, width: int, size: int) -> list[_Part]
 
 def _row_parts(row: Row, width: int, size: int) -> list[_Part]:
     """One line, or the name above the value where both do not fit."""
-    colours, name = (DIM, WARNING if row.warn else WHITE), row.name.replace("_", " ")
+    colours, name = (DIM, WARNING if row.warn else WHITE), _spaced(row.name)
     if text_width(name, size) + text_width(row.value, size) + size <= width:
         return [_Line(name, row.value, size, colours)]
     values = _broken(row.value, width, size)
     return [_Line(name, "", size, colours), *(_Line("", v, size, colours) for v in values)]
 
 
-def _bar_parts(bar: Bar, width: int, letters: _Letters) -> list[_Part]:
-    """One line and the bar; large letters get smaller where the name does not fit."""
-    size, name, share = letters.scaled(bar.scale), bar.name.replace("_", " "), percent(bar.share)
-    while size > letters.size and text_width(f"{name}  {share}", size) > width:
+def _bar_size(bar: Bar, width: int, letters: _Letters) -> int:
+    """The height of a bar's letters: large ones get smaller where the name does not fit."""
+    size, text = letters.scaled(bar.scale), f"{_spaced(bar.name)}  {percent(bar.share)}"
+    while size > letters.size and text_width(text, size) > width:
         size -= 1
-    return [_Line(name, share, size), _Strip(bar, size)]
+    return size
+
+
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _answer_parts(bar: Bar, width: int, size: int, least: int) -> list[_Part]:
     """Name, share and bar in large letters; smaller ones where a word is too long for its line."""
-    name = bar.name.replace("_", " ")
+    name = _spaced(bar.name)
     while size > least and max(text_width(w, size) for w in wrapped(name, width, size)) > width:
         size -= 1
     share = percent(bar.share)
@@ -268,7 +279,7 @@ def _broken(text: str, width: int, size: int) -> list[str]:
     """A text in lines of at most this width, also broken at underscores; `LINES` at most."""
     if text_width(text, size) <= width:
         return [text]
-    lines = wrapped(text.replace("_", " "), width, size)
+    lines = wrapped(_spaced(text).replace(" %", "\xa0%"), width, size)
     return [fitted(line, width, size) for line in lines[:LINES]]
 
 

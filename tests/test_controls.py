@@ -246,8 +246,7 @@ from realtime_lrp import config
 from realtime_lrp.commands.live.run import Loop, Mirror
 from realtime_lrp.commands.live.sources import SourceList
 from realtime_lrp.realtime.capture import Capture
-from realtime_lrp.realtime.explaining import first_request
-from realtime_lrp.realtime.latest import Slot
+from realtime_lrp.realtime.explaining import RelevanceThread, first_request
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer.state import first_state
 from realtime_lrp.realtime.viewer.view import View
@@ -255,14 +254,12 @@ from realtime_lrp.view.window.window import Window
 
 chosen = config.load(options={"--source": sys.argv[1]}, command="live").config
 request, sources, mirror = first_request(chosen), SourceList(chosen), Mirror(False)
-relevance = SimpleNamespace(
-    maps=Slot(), request=request, choice=request.choice, engine=None, doing="", engine_cache=None,
-    check=lambda patient: None,
-)
 saver = SimpleNamespace(record=lambda *_: None, news=lambda: "")
 with Capture(sources.opener(), mirror) as capture, Window() as window:
+    stats = Stats("", "")
+    relevance = RelevanceThread(chosen, capture.frames, request, stats)  # is never started
     show, size, first = window.show, lambda: window.size, first_state(chosen, request)
-    view = View(first, capture, relevance, Stats("", ""), show, size)
+    view = View(first, capture, relevance, stats, show, size)
     loop = Loop(view, capture, relevance, saver, sources, mirror, window)
     said, end = None, time.monotonic() + 60
     while loop.turn() and time.monotonic() < end:
@@ -283,7 +280,7 @@ class FilmWindow:
     """
 
     def __init__(self, display, process, folder):
-        self.display, self.folder, self.lines = display, folder, []
+        self.display, self.process, self.folder, self.lines = display, process, folder, []
         self.window = opened_window(display, process)
         threading.Thread(target=lambda: self.lines.extend(process.stdout), daemon=True).start()
 
@@ -302,7 +299,7 @@ class FilmWindow:
                 if self.lines and condition(self.lines[-1].strip()):
                     return
                 time.sleep(0.02)
-        raise AssertionError(self.lines[-3:])
+        raise AssertionError((self.lines[-3:], self.process.poll() and self.process.stderr.read()))
 
     def until_seen(self, colour):
         """Waits until the picture has this colour."""

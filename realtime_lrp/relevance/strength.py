@@ -15,7 +15,7 @@ import tensorflow as tf
 PERCENTILE = 99.5
 """The percentile that gets full strength, so that single pixels do not darken the rest."""
 
-SOFTNESS = 0.6
+SOFTNESS = 0.75
 """Exponent: strength is (|relevance| / scale) ** SOFTNESS. Below 1 weak relevance stays visible."""
 
 FULL = 127

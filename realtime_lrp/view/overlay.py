@@ -21,7 +21,7 @@ FULL = 127
 SMOOTHING = 0.9
 """How much of the previous scale stays with each new map of a moving picture."""
 
-SOFTNESS = 0.6
+SOFTNESS = 0.75
 """Strength is relevance to this power. `relevance.strength` uses the same power and FULL."""
 
 LEVELS = (0.25, 0.5, 0.75)

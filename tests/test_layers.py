@@ -12,6 +12,7 @@ from realtime_lrp.relevance.graph import build_graph
 from realtime_lrp.relevance.layer_contexts import pixel_stride
 from realtime_lrp.relevance.layers import ACTIVATIONS, steps_of
 from realtime_lrp.relevance.pools import GlobalMaxPool
+from realtime_lrp.relevance.rules import Flat, LayerContext
 from realtime_lrp.relevance.steps import Add, Affine, Cropping, Permute, Product, Upsample
 
 
@@ -399,3 +400,38 @@ def test_the_shape_of_an_output_is_known_without_computing_it(padding, stride, d
         expected = layer(keras.Input(shape)).shape
         (step,) = steps_of(layer, "max")
         assert [None, *step.output_shape((1, *shape))[1:]] == list(expected), layer
+
+
+@pytest.mark.parametrize("padding", ["same", "valid"])
+@pytest.mark.parametrize("strides, size", [((2, 2), (8, 6)), ((2, 3), (7, 8)), ((3, 1), (5, 5))])
+def test_windows_of_one_pixel_with_a_stride_skip_the_others(rng, padding, strides, size):
+    """Output and adjoint are TensorFlow's own, also where the last pixels are skipped."""
+    layer = layers.Conv2D(4, 1, strides=strides, padding=padding)
+    expected = layer(a := tf.constant(rng.normal(size=(2, *size, 3)), tf.float32))
+    (step,) = steps_of(layer, "max")
+    s = tf.constant(rng.normal(size=expected.shape), tf.float32)
+    with tf.GradientTape() as tape:
+        tape.watch(a)
+        z = layer(a)
+    run = tf.function(
+        lambda a, s: (step.forward(a), step.transpose(s, step.weights, tf.shape(a))),
+        autograph=False,
+    )
+    got, back = run(a, s)
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(back, tape.gradient(z, a, s), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("strides", [1, 2])
+def test_flat_relevance_is_the_same_for_all_channels(rng, strides):
+    """Spreading the sum over all channels at once gives what a kernel of ones gives."""
+    layer = layers.Conv2D(4, 3, strides=strides, padding="same")
+    shape = layer(keras.Input((7, 8, 3))).shape[1:]
+    (step,) = steps_of(layer, "max")
+    support = tf.pad(tf.ones([1, 5, 8, 3]), [[0, 0], [1, 1], [0, 0], [0, 0]])
+    relevance = tf.constant(rng.normal(size=(2, *shape)), tf.float32)
+    got = Flat().bind(step, LayerContext(support=support))(tf.zeros([2, 7, 8, 3]), relevance)
+    ones = tf.ones_like(step.kernel)
+    z = tf.nn.conv2d(support, ones, strides, "SAME")
+    expected = support * tf.nn.conv2d_transpose(relevance / z, ones, [2, 7, 8, 3], strides)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)

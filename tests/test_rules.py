@@ -15,10 +15,10 @@ from realtime_lrp.relevance.rules import (
     Epsilon,
     Gamma,
     LayerContext,
-    Shares,
     ZBox,
     rule_named,
 )
+from realtime_lrp.relevance.sharing import Shares
 
 SHAPE = (6, 5, 3)
 

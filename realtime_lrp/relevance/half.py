@@ -72,6 +72,10 @@ class InHalf(Linear):
     def outputs(self) -> int:
         return self._layer.outputs
 
+    @property
+    def input_axis(self) -> int | None:
+        return self._layer.input_axis
+
     def ready(self, kernel: tf.Tensor) -> Weights:
         return HalfWeights(kernel, self._layer)
 

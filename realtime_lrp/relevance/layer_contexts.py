@@ -6,8 +6,9 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError, first_line
+from realtime_lrp.relevance.convolutions import Convolution, TransposedConvolution
 from realtime_lrp.relevance.graph import Graph
-from realtime_lrp.relevance.linear import Convolution, Linear, TransposedConvolution
+from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.pools import Pool
 from realtime_lrp.relevance.rules import LayerContext
 from realtime_lrp.relevance.steps import Step

@@ -2,7 +2,7 @@
 
 A Keras layer becomes a chain of steps: a Conv2D with a ReLU is a `Convolution` followed by an
 `Activation`. To support another layer type, add a row to `LAYERS`. If its arithmetic is new, write
-a class in `steps.py`, or in `linear.py` if it has weights.
+a class in `steps.py`, or in `linear.py` or `convolutions.py` if it has weights.
 """
 
 import functools
@@ -15,12 +15,12 @@ import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.relevance.linear import (
+from realtime_lrp.relevance.convolutions import (
     Convolution,
-    Dense,
     DepthwiseConvolution,
     TransposedConvolution,
 )
+from realtime_lrp.relevance.linear import Dense
 from realtime_lrp.relevance.onednn import Geometry
 from realtime_lrp.relevance.pools import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
 from realtime_lrp.relevance.steps import (

@@ -16,7 +16,8 @@ from realtime_lrp.relevance.composites import EXCITATION, Composite, layer_match
 from realtime_lrp.relevance.graph import Back, Graph, Node, Part, Parts, total
 from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.pools import GlobalPool, Pool
-from realtime_lrp.relevance.rules import Propagate, Shares
+from realtime_lrp.relevance.rules import Propagate
+from realtime_lrp.relevance.sharing import Shares
 from realtime_lrp.relevance.steps import (
     Activation,
     Identity,

@@ -9,43 +9,35 @@ Overview", eq. 10) over one or more terms of modified inputs a', weights w' and 
     what biases take = sum over terms and outputs of b' * s
 
 `Rule.bind` computes the modified weights of one layer, once, and returns the function that runs
-for every picture. b' is left out where biases absorb no relevance (`LayerContext.absorb_bias`).
-To add a rule, write a class with `bind` and add a row to `RULES`.
+for every picture; `sharing.py` has the step itself. b' is left out where biases absorb no relevance
+(`LayerContext.absorb_bias`). To add a rule, write a class with `bind` and add a row to `RULES`.
 """
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import tensorflow as tf
 
 from realtime_lrp.config.names import check_rule_numbers, parse_rule
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance.linear import Linear, Weights
+from realtime_lrp.relevance.linear import Linear, Modify
+from realtime_lrp.relevance.sharing import (
+    Shares,
+    Term,
+    handed_back,
+    negative,
+    positive,
+    share,
+    share_of_one_sign,
+    taken_by,
+    terms_by_sign,
+    transformed,
+    weighted,
+)
 from realtime_lrp.relevance.steps import STABILISER, stabilise
-
-
-class Shares(NamedTuple):
-    """How a layer with biases divides its relevance.
-
-    Attributes:
-      inputs: R_in, shaped like the layer's input.
-      biases: float32 [B], what the biases took.
-    """
-
-    inputs: tf.Tensor
-    biases: tf.Tensor
-
 
 Propagate = Callable[[tf.Tensor, tf.Tensor], tf.Tensor | Shares]
 """(a, R) -> R_in, shaped like a; with what biases took where they take a share."""
-
-Modify = Callable[[tf.Tensor], tf.Tensor]
-"""How w, or b, becomes w'."""
-
-Term = tuple[tf.Tensor, Weights, tf.Tensor | None]
-"""(a', w', b')."""
 
 
 @dataclass(frozen=True)
@@ -115,79 +107,6 @@ class Rule:
         return (names or [type(self).__name__])[0] + (f"({numbers})" if numbers else "")
 
 
-def positive(v: tf.Tensor) -> tf.Tensor:
-    """max(v, 0)."""
-    return tf.maximum(v, 0.0)
-
-
-def negative(v: tf.Tensor) -> tf.Tensor:
-    """min(v, 0)."""
-    return tf.minimum(v, 0.0)
-
-
-def transformed(layer: Linear, terms: Sequence[Term]) -> tf.Tensor:
-    """The sum over terms of transform(a', w') + b'."""
-    return functools.reduce(tf.add, [layer.transform(*term) for term in terms])
-
-
-def handed_back(layer: Linear, terms: Sequence[Term], s: tf.Tensor) -> tf.Tensor:
-    """The sum over terms of a' * transpose(s, w')."""
-    parts = [a * layer.transpose(s, w, tf.shape(a)) for a, w, _ in terms]
-    return functools.reduce(tf.add, parts)
-
-
-def divided(layer: Linear, terms: Sequence[Term], s: tf.Tensor) -> tf.Tensor | Shares:
-    """R_in, with what biases take where a term has one."""
-    inputs = handed_back(layer, terms, s)
-    biases = [b for *_, b in terms if b is not None]
-    return Shares(inputs, taken_by(functools.reduce(tf.add, biases), s)) if biases else inputs
-
-
-def taken_by(bias: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
-    """What a bias [out] takes of each picture: the sum of b' * s, float32 [B]."""
-    by_output = tf.cast(tf.reduce_sum(s, list(range(1, s.shape.rank - 1))), tf.float32)
-    return tf.linalg.matvec(by_output, tf.cast(bias, tf.float32))
-
-
-def weighted(parts: Sequence[tuple[float, tf.Tensor | Shares]]) -> tf.Tensor | Shares:
-    """The sum of what several steps divided, each times a factor."""
-    inputs, biases = [], []
-    for factor, part in parts:
-        inputs.append(factor * (part.inputs if isinstance(part, Shares) else part))
-        if isinstance(part, Shares):
-            biases.append(factor * part.biases)
-    total = functools.reduce(tf.add, inputs)
-    return Shares(total, functools.reduce(tf.add, biases)) if biases else total
-
-
-def share(
-    layer: Linear, terms: Sequence[Term], relevance: tf.Tensor, stabiliser: float = STABILISER
-) -> tf.Tensor | Shares:
-    """Divides relevance by the generic step.
-
-    Args:
-      layer: the layer with weights.
-      terms: (a', w', b') each.
-      relevance: R, of the layer's output.
-      stabiliser: added to z in the direction of its sign.
-    """
-    z = transformed(layer, terms)
-    return divided(layer, terms, relevance / stabilise(z, stabiliser))
-
-
-def share_of_one_sign(
-    layer: Linear, terms: Sequence[Term], relevance: tf.Tensor, sign: int
-) -> tf.Tensor | Shares:
-    """As `share`, where z is never negative (sign 1) or never positive (sign -1).
-
-    The stabiliser is added with the bias, at no cost: 101 ms instead of 110 (VGG16, bfloat16).
-    """
-    (a, w, b), *others = terms
-    stabiliser = tf.fill([layer.outputs], tf.constant(sign * STABILISER, relevance.dtype))
-    z = transformed(layer, [(a, w, stabiliser if b is None else b + stabiliser), *others])
-    return divided(layer, terms, relevance / z)
-
-
 @dataclass(frozen=True)
 class Epsilon(Rule):
     """Epsilon: w' = w, stabiliser epsilon (Bach et al. 2015, eq. 58).
@@ -254,16 +173,12 @@ def _one_sign(
     layer: Linear, context: LayerContext, mine: Modify, other: Modify, sign: int
 ) -> Propagate:
     """Relevance by the contributions of one sign: a+ times `mine`(w), a- times `other`(w)."""
-    weights, bias = layer.modified(mine), context.bias(layer, mine)
+    bias = context.bias(layer, mine)
     if context.nonnegative:
+        weights = layer.modified(mine)
         return lambda a, relevance: share_of_one_sign(layer, [(a, weights, bias)], relevance, sign)
-    others = layer.modified(other)
-
-    def propagate(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor | Shares:
-        terms = [(positive(a), weights, bias), (negative(a), others, None)]
-        return share_of_one_sign(layer, terms, relevance, sign)
-
-    return propagate
+    terms = terms_by_sign(layer, mine, other, bias)
+    return lambda a, relevance: share_of_one_sign(layer, terms(a), relevance, sign)
 
 
 @dataclass(frozen=True)
@@ -298,12 +213,17 @@ class Gamma(Rule):
     def _branch(
         self, layer: Linear, context: LayerContext, mine: Modify, other: Modify
     ) -> Callable[[tf.Tensor], list[Term]]:
-        weights = layer.ready(layer.kernel + self.gamma * mine(layer.kernel))
-        bias = context.bias(layer, lambda b: b + self.gamma * mine(b))
+        def favour_mine(w: tf.Tensor) -> tf.Tensor:
+            return w + self.gamma * mine(w)
+
+        def favour_other(w: tf.Tensor) -> tf.Tensor:
+            return w + self.gamma * other(w)
+
+        bias = context.bias(layer, favour_mine)
         if context.nonnegative:
+            weights = layer.ready(favour_mine(layer.kernel))
             return lambda a: [(a, weights, bias)]
-        others = layer.ready(layer.kernel + self.gamma * other(layer.kernel))
-        return lambda a: [(positive(a), weights, bias), (negative(a), others, None)]
+        return terms_by_sign(layer, favour_mine, favour_other, bias)
 
 
 @dataclass(frozen=True)
@@ -376,17 +296,37 @@ class Flat(Rule):
     keeps_sign = True
 
     def bind(self, layer: Linear, context: LayerContext) -> Propagate:
-        return _without_inputs(layer, context, tf.ones_like(layer.kernel), None)
+        weights = tf.ones_like(layer.kernel)
+        single = layer.single_channel()
+        if single is None:
+            return _without_inputs(layer, context, weights, None)
+        z = _z_without_inputs(layer, context, weights, None)
+        support = tf.cast(context.support, z.dtype)
+
+        def propagate(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
+            s = tf.reduce_sum(tf.cast(relevance / z, tf.float32), -1, keepdims=True)
+            shape = tf.concat([tf.shape(a)[:-1], [1]], 0)  # all channels get the same
+            return support * tf.cast(single.transpose(s, single.weights, shape), a.dtype)
+
+        return propagate
+
+
+def _z_without_inputs(
+    layer: Linear, context: LayerContext, weights: tf.Tensor, bias: tf.Tensor | None
+) -> tf.Tensor:
+    """Z for a' = 1, with stabiliser: a constant, computed in float32."""
+    exact = layer.ready(tf.cast(weights, tf.float32))
+    exact_bias = None if bias is None else tf.cast(bias, tf.float32)
+    z = stabilise(transformed(layer, [(context.support, exact, exact_bias)]))
+    return tf.cast(z, weights.dtype)
 
 
 def _without_inputs(
     layer: Linear, context: LayerContext, weights: tf.Tensor, bias: tf.Tensor | None
 ) -> Propagate:
     """The generic step for a' = 1: z depends only on the weights and is computed once."""
-    exact = layer.ready(tf.cast(weights, tf.float32))
-    exact_bias = None if bias is None else tf.cast(bias, tf.float32)
-    z = stabilise(transformed(layer, [(context.support, exact, exact_bias)]))
-    z, support = (tf.cast(one, weights.dtype) for one in (z, context.support))
+    z = _z_without_inputs(layer, context, weights, bias)
+    support = tf.cast(context.support, weights.dtype)
     ready = layer.ready(weights)
 
     def propagate(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor | Shares:

@@ -12,7 +12,8 @@ from realtime_lrp.relevance.composites import Composite, any_layer
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.linear import Linear
-from realtime_lrp.relevance.rules import LayerContext, Propagate, Rule, positive
+from realtime_lrp.relevance.rules import LayerContext, Propagate, Rule
+from realtime_lrp.relevance.sharing import positive
 from realtime_lrp.relevance.steps import stabilise
 
 

@@ -1,0 +1,127 @@
+"""The generic step of all rules: how relevance is shared among the terms of a sum.
+
+`rules.py` has its formula. Nothing here knows which rule is applied.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from realtime_lrp.relevance.linear import Linear, Modify, Weights
+from realtime_lrp.relevance.steps import STABILISER, stabilise
+
+
+class Shares(NamedTuple):
+    """How a layer with biases divides its relevance.
+
+    Attributes:
+      inputs: R_in, shaped like the layer's input.
+      biases: float32 [B], what the biases took.
+    """
+
+    inputs: tf.Tensor
+    biases: tf.Tensor
+
+
+Term = tuple[tf.Tensor, Weights, tf.Tensor | None]
+"""(a', w', b')."""
+
+
+def positive(v: tf.Tensor) -> tf.Tensor:
+    """max(v, 0)."""
+    return tf.maximum(v, 0.0)
+
+
+def negative(v: tf.Tensor) -> tf.Tensor:
+    """min(v, 0)."""
+    return tf.minimum(v, 0.0)
+
+
+def transformed(layer: Linear, terms: Sequence[Term]) -> tf.Tensor:
+    """The sum over terms of transform(a', w') + b'."""
+    return functools.reduce(tf.add, [layer.transform(*term) for term in terms])
+
+
+def handed_back(layer: Linear, terms: Sequence[Term], s: tf.Tensor) -> tf.Tensor:
+    """The sum over terms of a' * transpose(s, w'), the halves of stacked ones added up."""
+    parts: list[tf.Tensor] = []
+    for a, w, _ in terms:
+        part = a * layer.transpose(s, w, tf.shape(a))
+        parts += tf.split(part, 2, -1) if w.stacked else [part]
+    return functools.reduce(tf.add, parts)
+
+
+def terms_by_sign(
+    layer: Linear, mine: Modify, other: Modify, bias: tf.Tensor | None
+) -> Callable[[tf.Tensor], list[Term]]:
+    """Makes the function a -> terms for inputs of both signs: a+ times mine(w), a- times other(w).
+
+    Args:
+      layer: the layer with weights.
+      mine: modifies w for the positive part of the input.
+      other: modifies w for the negative part.
+      bias: b', or None.
+    """
+    both = layer.stacked(mine, other)
+    if both is not None:
+        return lambda a: [(tf.concat([positive(a), negative(a)], -1), both, bias)]
+    of_positive, of_negative = layer.modified(mine), layer.modified(other)
+    return lambda a: [(positive(a), of_positive, bias), (negative(a), of_negative, None)]
+
+
+def divided(layer: Linear, terms: Sequence[Term], s: tf.Tensor) -> tf.Tensor | Shares:
+    """R_in, with what biases take where a term has one."""
+    inputs = handed_back(layer, terms, s)
+    biases = [b for *_, b in terms if b is not None]
+    return Shares(inputs, taken_by(functools.reduce(tf.add, biases), s)) if biases else inputs
+
+
+def taken_by(bias: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+    """What a bias [out] takes of each picture: the sum of b' * s, float32 [B]."""
+    if s.dtype == tf.float32 and s.shape.rank == 4:
+        # One product reads s faster than a sum over two axes does: half of the time.
+        by_position = tf.linalg.matvec(tf.reshape(s, [-1, s.shape[-1]]), bias)
+        return tf.reduce_sum(tf.reshape(by_position, [-1, s.shape[1] * s.shape[2]]), 1)
+    by_output = tf.cast(tf.reduce_sum(s, list(range(1, s.shape.rank - 1))), tf.float32)
+    return tf.linalg.matvec(by_output, tf.cast(bias, tf.float32))
+
+
+def weighted(parts: Sequence[tuple[float, tf.Tensor | Shares]]) -> tf.Tensor | Shares:
+    """The sum of what several steps divided, each times a factor."""
+    inputs, biases = [], []
+    for factor, part in parts:
+        inputs.append(factor * (part.inputs if isinstance(part, Shares) else part))
+        if isinstance(part, Shares):
+            biases.append(factor * part.biases)
+    total = functools.reduce(tf.add, inputs)
+    return Shares(total, functools.reduce(tf.add, biases)) if biases else total
+
+
+def share(
+    layer: Linear, terms: Sequence[Term], relevance: tf.Tensor, stabiliser: float = STABILISER
+) -> tf.Tensor | Shares:
+    """Divides relevance by the generic step.
+
+    Args:
+      layer: the layer with weights.
+      terms: (a', w', b') each.
+      relevance: R, of the layer's output.
+      stabiliser: added to z in the direction of its sign.
+    """
+    z = transformed(layer, terms)
+    return divided(layer, terms, relevance / stabilise(z, stabiliser))
+
+
+def share_of_one_sign(
+    layer: Linear, terms: Sequence[Term], relevance: tf.Tensor, sign: int
+) -> tf.Tensor | Shares:
+    """As `share`, where z is never negative (sign 1) or never positive (sign -1).
+
+    The stabiliser is added with the bias, at no cost: 101 ms instead of 110 (VGG16, bfloat16).
+    """
+    (a, w, b), *others = terms
+    stabiliser = tf.fill([layer.outputs], tf.constant(sign * STABILISER, relevance.dtype))
+    z = transformed(layer, [(a, w, stabiliser if b is None else b + stabiliser), *others])
+    return divided(layer, terms, relevance / z)

@@ -23,6 +23,7 @@ from realtime_lrp.config import Config, Settings
 from realtime_lrp.errors import Error, UsageError, masked
 from realtime_lrp.system import memory
 from realtime_lrp.system.plain_text import PlainFormatter
+from realtime_lrp.video.libraries import draw_in_one_thread
 from realtime_lrp.view.window.full_screen import FullScreen
 
 LOG_BYTES = 256 * 1024
@@ -75,6 +76,7 @@ def start(
       Error: what `run` raises.
     """
     memory.limit_kept_memory()
+    draw_in_one_thread()
     with single_instance():
         _open_log(state_folder() / "kiosk.log")
         shown = window or _open_window(settings.config)

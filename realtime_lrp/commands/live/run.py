@@ -29,6 +29,7 @@ from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.system import memory
 from realtime_lrp.system.atomic import check_output
 from realtime_lrp.system.signals import stop_signals
+from realtime_lrp.video.libraries import draw_in_one_thread
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.view.window.window import Mouse, Window, require_display
 
@@ -64,6 +65,7 @@ def run(
       TransferError: the film could not be finished.
     """
     memory.limit_kept_memory()
+    draw_in_one_thread()
     check_names(config)
     windowed = config.live.display == "window"
     if windowed and window is Window:

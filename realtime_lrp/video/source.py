@@ -84,7 +84,11 @@ class Source:
         """Goes on from a position of the timeline, with the frame that is shown there."""
 
     def loop(self, on: bool) -> None:
-        """Whether the files begin again at their end; else the last frame stays."""
+        """Chooses what happens at the end of the files.
+
+        Args:
+          on: whether they begin again; else the last frame stays.
+        """
 
     def __enter__(self) -> "Source":
         return self

@@ -1,6 +1,7 @@
 """`bench`: its report, its baseline and its counts of operations."""
 
 import json
+from typing import ClassVar
 
 import keras
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from test_relevance import largest_difference, vgg_like
 
 from realtime_lrp import Explainer, config
-from realtime_lrp.commands.bench import live, machine, maps, pictures
+from realtime_lrp.commands.bench import live, machine, maps, pictures, window
 from realtime_lrp.commands.bench import run as bench
 from realtime_lrp.commands.bench.baseline import baseline
 from realtime_lrp.commands.bench.report import floor, report_lines
@@ -203,12 +204,53 @@ def test_the_report_shows_methods_and_sizes():
         "resolution": [{"size": [32, 48], "precision": "float32", "gflops": 0.1, **times}],
         "live": [],
         "pictures": {"720p": {"colour": times, "overlay": times, "carry": times}},
+        "window": {"1920 x 1080": {"draw": times, "show": times}},
         "files": {"encode_ms": 1.0, "decode_ms": 1.0},
     }  # fmt: skip
     text = "\n".join(report_lines(report))
     assert "zplus + gradient" in text and "32 x 48" in text
+    assert "window of 1920 x 1080: drawing a picture takes 2.0 ms of a core" in text
     assert "75%" in text  # 1.5 of 2 ms
     measured = "typical layers: float32 20.0 ms, bfloat16 9.6 ms; precision auto is bfloat16"
     assert measured in text
     assert "typical" not in "\n".join(report_lines({**report, "typical_layers_ms": None}))
     assert "1.33" not in text and "1.00" in text  # map / forward pass
+
+
+class Screen:
+    """Stands in for the window; a new one is small, the full screen is not."""
+
+    shown: ClassVar = []
+    size = (90, 160)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        pass
+
+    def fill_screen(self, on):
+        """Changes its size."""
+        self.size = (180, 320) if on else (90, 160)
+
+    def show(self, canvas):
+        """Notes the canvas's size."""
+        self.shown.append(canvas.shape[:2])
+
+    def events(self):
+        """There are none."""
+        return []
+
+
+def test_bench_measures_the_window(tiny_model, monkeypatch):
+    """At the size of a new window and on the full screen; nothing without a display."""
+    chosen = config.load(options={"--model": str(tiny_model), "--preprocess": "none"}).config
+    engine = bench.Engine(bench.benchmark_config(chosen))
+    monkeypatch.setattr(window, "display_reachable", lambda: False)
+    assert window.time_window(engine, 2) == {}
+    monkeypatch.setattr(window, "display_reachable", lambda: True)
+    monkeypatch.setattr(window, "Window", Screen)
+    times = window.time_window(engine, 3)
+    assert list(times) == ["160 x 90", "320 x 180"]
+    assert all(one["ms"] > 0 for one in (times["320 x 180"]["draw"], times["160 x 90"]["draw"]))
+    assert set(Screen.shown) == {(90, 160), (180, 320)}

@@ -134,6 +134,11 @@ def _pictures(report: Report) -> list[str]:
         f"laying it over the picture {figures['overlay']['ms']:.1f} ms"
         for name, figures in report["pictures"].items()
     ]
+    lines += [
+        f"window of {size}: drawing a picture takes {figures['draw']['ms']:.1f} ms of a core, "
+        f"showing it {figures['show']['ms']:.1f} ms"
+        for size, figures in report.get("window", {}).items()
+    ]
     files = report["files"]
     if "transfer" in report:
         lines.append(f"a picture to the GPU and its map back: {report['transfer']['ms']:.2f} ms")

@@ -24,6 +24,7 @@ from realtime_lrp.commands.bench.maps import (
 )
 from realtime_lrp.commands.bench.pictures import time_drawing, time_files, time_transfer
 from realtime_lrp.commands.bench.report import report_lines
+from realtime_lrp.commands.bench.window import time_window
 from realtime_lrp.config import Config
 from realtime_lrp.engine.device import device, machine
 from realtime_lrp.engine.engine import Engine
@@ -105,6 +106,8 @@ def measure(config: Config, quick: bool) -> dict[str, Any]:
         if device().is_gpu:
             report["transfer"] = time_transfer(engine, turns(60, quick))
         if not quick:
+            bar.update("the window")
+            report["window"] = time_window(engine, turns(60, quick))
             bar.update("several methods")
             report["methods"] = time_methods(engine)
             bar.update("other sizes")

@@ -22,7 +22,10 @@ _Name = TypeVar("_Name")
 
 
 def time_in_turns(
-    actions: Mapping[_Name, Action], turns: int, batch: int = 1
+    actions: Mapping[_Name, Action],
+    turns: int,
+    batch: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[_Name, Times]:
     """Times several actions alternately, so that other load on the machine affects all alike.
 
@@ -30,13 +33,14 @@ def time_in_turns(
       actions: name -> action.
       turns: how often each is run.
       batch: pictures in a run, by which the times are divided.
+      clock: gives seconds, of the wall clock or of the processor.
     """
     taken: dict[_Name, list[float]] = {name: [] for name in actions}
     for action in [*actions.values()] * WARM_UPS:
         action()
     for _ in range(turns):
         for name, action in actions.items():
-            taken[name].append(1e3 * seconds(action) / batch)
+            taken[name].append(1e3 * seconds(action, clock) / batch)
     return {
         name: {
             "ms": statistics.median(ms),
@@ -47,13 +51,13 @@ def time_in_turns(
     }
 
 
-def seconds(action: Action) -> float:
-    """The wall time of one run."""
-    begin = time.perf_counter()
+def seconds(action: Action, clock: Callable[[], float] = time.perf_counter) -> float:
+    """The time of one run by a clock."""
+    begin = clock()
     result = action()
     if isinstance(result, tf.Tensor):
         result.numpy()  # a GPU returns before it has computed
-    return time.perf_counter() - begin
+    return clock() - begin
 
 
 def noise(batch: int, shape: tuple[int, ...]) -> np.ndarray:

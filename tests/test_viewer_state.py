@@ -121,12 +121,12 @@ KEYS = [
     ("t", "t", {"target": "all"}),
     ("", "d", {"target": 0}),
     ("d", "d", {"target": "top1"}),
-    ("t", "v", {"target": "0 - 1", "needs_float32": True}),
-    ("t v", "v", {"target": "top1", "needs_float32": False}),
-    ("d", "v", {"target": "0 - 1", "before_versus": 0, "needs_float32": True}),
-    ("d v", "v", {"target": 0, "needs_float32": False}),
-    ("d v", "d", {"target": 0, "needs_float32": False}),
-    ("d v", "t", {"target": "all", "needs_float32": False}),
+    ("t", "v", {"target": "0 - 1", "contrast": True}),
+    ("t v", "v", {"target": "top1", "contrast": False}),
+    ("d", "v", {"target": "0 - 1", "before_versus": 0, "contrast": True}),
+    ("d v", "v", {"target": 0, "contrast": False}),
+    ("d v", "d", {"target": 0, "contrast": False}),
+    ("d v", "t", {"target": "all", "contrast": False}),
     # The list of classes
     ("", "l", {"menu": ("", 0)}),
     ("l", "Down", {"menu": ("", 1)}),
@@ -135,7 +135,7 @@ KEYS = [
     (
         "d l c u",
         "Tab",
-        {"menu": None, "target": "0 - 2", "before_versus": 0, "needs_float32": True},
+        {"menu": None, "target": "0 - 2", "before_versus": 0, "contrast": True},
     ),
     ("d l h", "Tab", {"menu": None, "before_versus": 0}),
     ("l z", "Return", {}),
@@ -319,8 +319,8 @@ def test_mirroring_turns_the_frozen_picture_and_the_patches():
 
 def test_only_auto_precision_gets_another_engine_for_one_class_against_another():
     """With a fixed precision the same engine explains it."""
-    assert pressed(started(), "v").request.choice.needs_float32
-    assert not pressed(started(**{"--precision": "float32"}), "v").request.choice.needs_float32
+    assert pressed(started(), "v").request.choice.contrast
+    assert not pressed(started(**{"--precision": "float32"}), "v").request.choice.contrast
 
 
 def test_before_the_first_map_keys_that_need_an_answer_do_nothing():

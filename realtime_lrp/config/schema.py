@@ -115,8 +115,8 @@ class Lrp(_Section):
     precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto",
         description="auto, float32, bfloat16 or float16. auto is float32, except for moving "
-        "pictures whose maps rounding does not change: there it is the faster one (on a processor "
-        "as measured, bfloat16 on GPUs since Ampere, float16 on older GPUs)",
+        "pictures: as much as does not change the map is computed in the faster one (on a "
+        "processor as measured, bfloat16 on GPUs since Ampere, float16 on older GPUs)",
     )
     xla: bool = Field(
         default=False,

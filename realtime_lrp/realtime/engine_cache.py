@@ -23,6 +23,9 @@ MAX_WEIGHTS, MAX_ENGINES = 300e6, 8
 """How many weights the kept engines have together, and how many are kept, at most. Two are always
 kept."""
 
+ANY_CONTRAST = "0 - rest"
+"""The target of an engine for contrasts, whatever the viewer explains: it decides the precision."""
+
 log = logging.getLogger(__name__)
 
 
@@ -36,8 +39,8 @@ class EngineChoice:
       channels: "grey" or "rgb", see `overlay.map`.
       also: methods or composites whose maps are computed as well.
       random: whether the weights are random.
-      needs_float32: whether `auto` precision is float32, because the target sets a class against
-        others: what they have in common cancels, and rounding changes what remains.
+      contrast: whether the target sets a class against others and the precision is `auto`. What
+        they have in common cancels, so that this takes a more precise engine.
     """
 
     method: str
@@ -45,7 +48,7 @@ class EngineChoice:
     channels: str
     also: tuple[str, ...] = ()
     random: bool = False
-    needs_float32: bool = False
+    contrast: bool = False
 
     @property
     def name(self) -> str:
@@ -57,8 +60,7 @@ class EngineChoice:
         lrp = {
             "method": self.method,
             "composite": self.composite,
-            "precision": "float32" if self.needs_float32 else base.lrp.precision,
-            "target": "all",
+            "target": ANY_CONTRAST if self.contrast else "all",
         }
         changed = {
             "lrp": base.lrp.model_copy(update=lrp),

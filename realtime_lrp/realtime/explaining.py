@@ -399,11 +399,11 @@ def first_request(config: Config) -> MapRequest:
         lrp.composite,
         config.overlay.map,
         random=config.model.weights == "random",
-        needs_float32=needs_float32(config, lrp.target),
+        contrast=is_auto_contrast(config, lrp.target),
     )
     return MapRequest(choice, lrp.target)
 
 
-def needs_float32(config: Config, target: str | int) -> bool:
-    """Whether `auto` precision is float32 because of the target, see `EngineChoice`."""
+def is_auto_contrast(config: Config, target: str | int) -> bool:
+    """Whether the target is a contrast and the precision `auto`, see `EngineChoice`."""
     return config.lrp.precision == "auto" and " - " in str(target)

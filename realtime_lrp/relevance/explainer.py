@@ -45,7 +45,7 @@ from realtime_lrp.relevance.layer_contexts import (
 from realtime_lrp.relevance.layer_records import LayerRecord, layer_records
 from realtime_lrp.relevance.map_plans import bind_maps, map_requests, plan_maps
 from realtime_lrp.relevance.methods import Explain, guided_rectifiers
-from realtime_lrp.relevance.rounding import survives_rounding
+from realtime_lrp.relevance.rounding import Lowering, choose_lowering
 from realtime_lrp.relevance.rules import Rule
 from realtime_lrp.relevance.steps import Activation
 from realtime_lrp.relevance.targets import Target, TargetResolver, start_of_relevance
@@ -89,8 +89,8 @@ class Explainer:
         class's index or name, "A - B" or "A - rest".
       precision: "float32", "bfloat16" or "float16", the type in which layers with weights compute;
         maps and scores are float32 in any case. "auto" is `fast` where rounding keeps the map of
-        this target, see `rounding.py`, and float32 elsewhere, with additional maps and with `keep`
-        below 1.
+        this target. Elsewhere, if `fast` is "bfloat16", only relevance is handed down in it and the
+        forward pass is float32; where that does not suffice all is float32. See `rounding.py`.
       also: methods or composites whose maps are computed as well, from the same forward pass.
       layers: rules for particular layers, pattern -> rule: {"block1_*": "flat"}. A pattern matches
         a layer's name or Keras type; a rule is a `Rule` or what `rule_named` reads. They change
@@ -118,7 +118,8 @@ class Explainer:
       classes: the number of scores.
       passes: how many forward passes a picture takes besides its own: 0, or the perturbed pictures
         of SmoothGrad and integrated gradients.
-      precision: the type in which layers with weights compute.
+      precision: the type in which layers with weights compute, or hand relevance down.
+      exact_forward: whether the forward pass is float32.
       signs: whether the map, and each of `also`, can have negative entries for the explainer's own
         target.
       follows_rules: whether the map, and each of `also`, follows the rules of a composite.
@@ -180,11 +181,14 @@ class Explainer:
 
         if precision == "auto":
             absorb = plans[0].composite.absorb_bias if absorb_bias is None else absorb_bias
-            contrast = self._resolve(target).contrasts
-            steady = survives_rounding(self._rules, graph, absorb) and not contrast
-            precision = fast if steady and not also and keep == 1 else "float32"
-        self.precision = precision
-        as_built = _lower_precision(graph, folded, precision)
+            rules, contrasts = [plan.rules for plan in plans], self._resolve(target).contrasts
+            cancels = keep < 1 or any(plan.method.cancels for plan in plans)
+            lowering = choose_lowering(rules, graph, fast, absorb, contrasts, cancels)
+        else:
+            lowering = Lowering(precision)
+        self.precision = lowering.precision
+        self.exact_forward = lowering.precision == "float32" or lowering.exact is not None
+        as_built = _lower_precision(graph, folded, lowering)
         self._graph, self._as_built, self._also, self._xla = graph, as_built, tuple(also), xla
         explain = bind_maps(plans, graph, contexts, guided, samples, keep, absorb_bias)
         self._compile(explain, any(plan.rules for plan in plans))
@@ -432,8 +436,13 @@ def _end_in_scores(graph: Graph, classes: int) -> None:
     )
 
 
-def _lower_precision(graph: Graph, folded: Sequence[Node], precision: str) -> Graph:
+def _lower_precision(graph: Graph, folded: Sequence[Node], lowering: Lowering) -> Graph:
     """Casts the weights of a graph; returns it as it was before batch norms were folded."""
-    if precision != "float32":
-        graph.compute_in(tf.as_dtype(precision))
+    dtype = tf.as_dtype(lowering.precision)
+    if lowering.exact is not None:
+        as_built = graph.unfolded(folded)
+        graph.compute_in(dtype, lowering.exact)
+        return as_built
+    if dtype != tf.float32:
+        graph.compute_in(dtype)
     return graph.unfolded(folded)

@@ -7,7 +7,7 @@ call.
 import copy
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -100,6 +100,7 @@ class Graph:
     input_shape: tuple[int | None, ...] = ()
     output_shape: tuple[int | None, ...] = ()
     _lowered: set[int] = field(default_factory=set)
+    _exact_steps: dict[int, Step] = field(default_factory=dict)
     _weight_dtype: tf.DType = tf.float32
     _tensor_dtype: tf.DType = tf.float32
 
@@ -125,7 +126,7 @@ class Graph:
         """Replaces the node that computes the same tensor."""
         self.nodes[node.output - 1] = node
 
-    def compute_in(self, dtype: tf.DType) -> None:
+    def compute_in(self, dtype: tf.DType, exact: Collection[int] | None = None) -> None:
         """Makes layers with weights, and the steps between them, compute in another type.
 
         Steps before the first and after the last layer with weights stay in float32: the picture's
@@ -135,10 +136,14 @@ class Graph:
 
         Args:
           dtype: bfloat16, or float16 for the products alone, see `half.py`.
+          exact: None, or the output numbers of layers that stay in float32. The forward pass then
+            stays in float32 as well; only relevance and gradients are handed down in `dtype`.
         """
         self._weight_dtype = dtype
         self._tensor_dtype = tf.float32 if dtype == tf.float16 else dtype
-        self._lowered = self._outputs_to_lower()
+        self._lowered = self._outputs_to_lower() - set(exact or ())
+        if exact is not None:
+            self._exact_steps = {number: self.nodes[number - 1].step for number in self._lowered}
         for node in self.nodes:
             self.replace(self._cast(node))
 
@@ -197,15 +202,20 @@ class Graph:
         for node in self.nodes:
             if node.output in tensors:
                 continue
-            dtype = self._tensor_dtype if node.output in self._lowered else tf.float32
+            step = self._exact_steps.get(node.output, node.step)
+            dtype = tf.float32 if self._exact_steps else self._dtype(node.output)
             inputs = [tf.cast(tensors[n], dtype) for n in node.inputs]
             joining, rectifier = self._chain_to_rectifier(node) if joined else ([], "")
             if joining:
-                output = node.step.forward(*inputs, rectifier)
+                output = step.forward(*inputs, rectifier)
                 tensors |= {one.output: output for one in (node, *joining)}
             else:
-                tensors[node.output] = node.step.forward(*inputs)
+                tensors[node.output] = step.forward(*inputs)
         return tensors
+
+    def _dtype(self, number: int) -> tf.DType:
+        """The type in which what arrives at a tensor is kept."""
+        return self._tensor_dtype if number in self._lowered else tf.float32
 
     def _chain_to_rectifier(self, node: Node) -> tuple[list[Node], str]:
         """The nodes from behind a layer with weights to its ReLU, and the name of that ReLU.
@@ -256,13 +266,17 @@ class Graph:
         for node in reversed(self.nodes):
             if node.output not in parts:
                 continue  # a branch that the output does not use
-            output = tensors[node.output]
-            inputs = [tf.cast(tensors[n], output.dtype) for n in node.inputs]
-            handed = back(node, inputs, output, total(parts[node.output]))
+            # A rounded input of a max pool could have another largest entry than its output has.
+            exact = self._exact_steps and isinstance(node.step, MaxPool)
+            dtype = tf.float32 if exact else self._dtype(node.output)
+            inputs = [tf.cast(tensors[n], dtype) for n in node.inputs]
+            output, arriving = (
+                tf.cast(one, dtype) for one in (tensors[node.output], total(parts[node.output]))
+            )
+            handed = back(node, inputs, output, arriving)
             numbers = (*node.inputs, BIASES)[: len(handed)]
             for position, (number, part) in enumerate(zip(numbers, handed, strict=True)):
-                dtype = tf.float32 if number == BIASES else tensors[number].dtype
-                parts[number].append(Part(tf.cast(part, dtype), node, position))
+                parts[number].append(Part(tf.cast(part, self._dtype(number)), node, position))
         return parts
 
     def nonnegative(self) -> set[int]:

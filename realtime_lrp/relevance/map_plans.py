@@ -12,6 +12,7 @@ from realtime_lrp.relevance.composites import (
 )
 from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.methods import METHODS, Explain, Method, MethodContext
+from realtime_lrp.relevance.rounding import keeps_sign
 from realtime_lrp.relevance.rules import LayerContext, Propagate, Rule
 
 
@@ -95,8 +96,8 @@ def plan_maps(
     for request in requests:
         method, followed = request.method, request.composite or own
         rules = followed.rules(graph, contexts) if method.by_rules else {}
-        keeps_sign = not method.signed or _keep_sign(rules, graph)
-        plans.append(MapPlan(method, followed, rules, keeps_sign, _signed_logits(rules, graph)))
+        positive = not method.signed or keeps_sign(rules, graph)
+        plans.append(MapPlan(method, followed, rules, positive, _signed_logits(rules, graph)))
     return plans
 
 
@@ -110,21 +111,6 @@ def _signed_logits(rules: Mapping[int, Rule], graph: Graph) -> int | None:
         return None
     last = graph.last_with_weights(logits)
     return logits if any(rules[number].signed_sum for number in last) else None
-
-
-def _keep_sign(rules: Mapping[int, Rule], graph: Graph) -> bool:
-    """Whether relevance stays positive all the way from the output to the input."""
-    nonnegative = graph.nonnegative()
-    return (
-        graph.output in nonnegative
-        and bool(rules)
-        and all(
-            rules[node.output].keeps_sign
-            if node.output in rules
-            else not node.step.shares or nonnegative.issuperset(node.inputs)
-            for node in graph.nodes
-        )
-    )
 
 
 def bind_maps(

@@ -72,6 +72,8 @@ class Method:
       signed: whether maps can have negative entries; for methods that follow no rules.
       absolute: whether the magnitude of an entry counts, because its sign only says whether the
         pixel should become brighter or darker.
+      cancels: whether terms of both signs cancel on the way back, so that rounding there changes
+        the map.
       by_rules: whether relevance follows the rules of a composite.
       composite: the one to follow instead of the configured one, or None.
     """
@@ -82,6 +84,7 @@ class Method:
     perturb: Callable[[tf.Tensor, int], tf.Tensor] | None = None
     signed: bool = True
     absolute: bool = False
+    cancels: bool = False
     by_rules: bool = False
     composite: Composite | None = None
 
@@ -262,8 +265,9 @@ def _grad_cam(
     Resized bilinearly to the picture and divided equally among its channels.
     """
     number = _last_maps(graph, tensors, parts)
-    weights = tf.reduce_mean(total(parts[number]), [1, 2], keepdims=True)
-    cam = tf.nn.relu(tf.reduce_sum(weights * tensors[number], -1, keepdims=True))
+    maps = tensors[number]
+    weights = tf.reduce_mean(tf.cast(total(parts[number]), maps.dtype), [1, 2], keepdims=True)
+    cam = tf.nn.relu(tf.reduce_sum(weights * maps, -1, keepdims=True))
     channels = x.shape[3]
     return tf.repeat(tf.image.resize(cam, x.shape[1:3]), channels, axis=3) / channels
 
@@ -299,15 +303,17 @@ def _path(x: tf.Tensor, samples: int) -> tf.Tensor:
 
 METHODS: dict[str, Method] = {
     "lrp": Method(start_of_relevance, _relevance, _at_input, by_rules=True),
-    "gradient": Method(start_of_gradient, _gradient, _at_input, absolute=True),
-    "input_x_gradient": Method(start_of_gradient, _gradient, _times_input),
+    "gradient": Method(start_of_gradient, _gradient, _at_input, absolute=True, cancels=True),
+    "input_x_gradient": Method(start_of_gradient, _gradient, _times_input, cancels=True),
     "guided_backprop": Method(start_of_gradient, _through_relus(True), _at_input, absolute=True),
     "deconvnet": Method(start_of_gradient, _through_relus(False), _at_input, absolute=True),
     "excitation_backprop": Method(
         start_of_gradient, _relevance, _at_input, by_rules=True, composite=EXCITATION
     ),
     "grad_cam": Method(start_of_gradient, _gradient, _grad_cam, signed=False),
-    "smoothgrad": Method(start_of_gradient, _gradient, _at_input, _noisy, absolute=True),
-    "integrated_gradients": Method(start_of_gradient, _gradient, _times_input, _path),
+    "smoothgrad": Method(
+        start_of_gradient, _gradient, _at_input, _noisy, absolute=True, cancels=True
+    ),
+    "integrated_gradients": Method(start_of_gradient, _gradient, _times_input, _path, cancels=True),
 }
 """Name in configuration and documentation -> method."""

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from realtime_lrp.config.names import COMPOSITES, METHODS
-from realtime_lrp.realtime.explaining import needs_float32
+from realtime_lrp.realtime.explaining import is_auto_contrast
 from realtime_lrp.realtime.viewer.state import (
     ALL_FIGURES,
     ESCAPE_S,
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 def explain(state: ViewerState, target: str | int) -> ViewerState:
     """Explains another target."""
-    state = state.with_choice(needs_float32=needs_float32(state.config, target))
+    state = state.with_choice(contrast=is_auto_contrast(state.config, target))
     return state.with_request(target=target)
 
 

@@ -658,9 +658,9 @@ def test_a_source_that_waits_on_purpose_is_not_killed(name, tmp_path, stop, chil
     else:
         media.write_picture(tmp_path / name, media.plain())
     with open_source(str(tmp_path / name), stop) as source:
+        begin = time.monotonic()
         source.read()
         source.pause(name == "a.mp4")
-        begin = time.monotonic()
         threading.Timer(4.0, source.pause, [False]).start()
         assert source.read() is not None
         assert time.monotonic() - begin > (3.5 if name == "a.mp4" else 2.5)

@@ -5,15 +5,15 @@ import os
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 from math import inf
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, MissingInputError
 from realtime_lrp.video.colour import Colour, colour_of, range_read
+from realtime_lrp.video.deinterlace import Deinterlacer
 from realtime_lrp.video.ending import claimed_end
 from realtime_lrp.video.libraries import av
 
@@ -125,7 +125,8 @@ class VideoReader:
         end = min(self._span.end or whole, whole) if whole else 0
         self.claimed = 0 if self._trimmed else stream.frames
         self.frames = self.claimed or round(max(0.0, end - self._span.start) * self.fps)
-        self._filter: _Deinterlace | None = None
+        self._filter: Deinterlacer | None = None
+        self._to_rgb = av.video.reformatter.VideoReformatter()
         self._shown: tuple[int, Fraction, Fraction] | None = None  # frames, from, to
         self._heard = Fraction(0)
         self._over = False
@@ -157,50 +158,34 @@ class VideoReader:
         return self._items(self.sound)
 
     def _items(self, sound: "list[av.AudioStream]") -> Iterator["TimedFrame | av.Packet[Any]"]:
-        to_rgb = av.video.reformatter.VideoReformatter()
-        step = max(1, round(1 / (self.fps * self.time_base)))
-        first = (self._stream.start_time or 0) if self._trimmed else 0
-        start: Fraction | float = -inf
-        end: Fraction | float = inf
-        shift = 0
-        if self._trimmed:
-            zero = first * self.time_base
-            start = zero + _exact(self._span.start)
-            end = inf if self._span.end is None else zero + _exact(self._span.end)
-            shift = first if self._span.with_shown else round(start / self.time_base)
-        self._over, self._end = False, end
-        before, size, count, since, until = None, {}, 0, Fraction(0), Fraction(0)
-        items = self._from(start, sound)
-        for item in self._from_shown(items, start) if self._span.with_shown else items:
+        limits = self._limits()
+        self._over, self._end = False, limits.end
+        count, since, until = 0, Fraction(0), Fraction(0)
+        items = self._from(limits.start, sound)
+        if self._span.with_shown:
+            items = self._from_shown(items, limits.start)
+        for item in self._with_growing_times(items):
             if isinstance(item, av.Packet):
                 time = item.pts * item.time_base if item.pts is not None else None
-                if not item.size or time is None or start <= time < end:
-                    yield self._shifted(item, shift * self.time_base)
+                if not item.size or time is None or limits.start <= time < limits.end:
+                    yield self._shifted(item, limits.zero * self.time_base)
                 continue
-            pts = item.pts
-            if pts is None or (before is not None and pts <= before):
-                pts = first if before is None else before + step
-            before = pts
-            if self._span.start and pts * self.time_base < start and not self._span.with_shown:
+            pts = cast(int, item.pts)  # every frame has one by now
+            time = pts * self.time_base
+            if self._span.start and time < limits.start and not self._span.with_shown:
                 continue
-            if pts * self.time_base >= end:
+            if time >= limits.end:
                 self._over = True
                 if not sound:
                     break
                 continue
             if not count:
-                since = pts * self.time_base
+                since = time
                 self._look_at(item)
-                size = {"width": item.width, "height": item.height}
             count += 1
-            until = (pts + (item.duration or 0)) * self.time_base
-            read = range_read(item, self.colour)
-            picture = to_rgb.reformat(
-                item, format="rgb24", **size,
-                src_colorspace=self.colour.table, src_color_range=read, dst_color_range=2,
-            ).to_ndarray()  # fmt: skip
-            upright = _upright(picture, self._rotation)
-            yield TimedFrame(upright, pts - shift, item.duration or 0)
+            duration = item.duration or 0
+            until = time + duration * self.time_base
+            yield TimedFrame(self._picture(item), pts - limits.zero, duration)
         self._shown = count, since, until
         if not count:
             where = "from there on " if self._span.start else ""
@@ -208,8 +193,45 @@ class VideoReader:
         if self.bad_packets:
             log.warning("%s: skipped %d damaged packets", self._path, self.bad_packets)
 
+    def _limits(self) -> "_Limits":
+        if not self._trimmed:
+            return _Limits(-inf, inf, 0)
+        first = self._stream.start_time or 0
+        zero = first * self.time_base
+        start = zero + _exact(self._span.start)
+        end = inf if self._span.end is None else zero + _exact(self._span.end)
+        return _Limits(
+            start, end, first if self._span.with_shown else round(start / self.time_base)
+        )
+
+    def _with_growing_times(self, items: Iterator[Decoded]) -> Iterator[Decoded]:
+        """Gives frames without a time, or with one that does not grow, the next one."""
+        step = max(1, round(1 / (self.fps * self.time_base)))
+        before: int | None = None
+        for item in items:
+            if isinstance(item, av.VideoFrame):
+                if before is None:
+                    first = (self._stream.start_time or 0) if self._trimmed else 0
+                    before = item.pts if item.pts is not None else first
+                elif item.pts is None or item.pts <= before:
+                    before += step
+                else:
+                    before = item.pts
+                item.pts = before
+            yield item
+
+    def _picture(self, frame: "av.VideoFrame") -> np.ndarray:
+        picture = self._to_rgb.reformat(
+            frame, format="rgb24", width=self._size[0], height=self._size[1],
+            src_colorspace=self.colour.table, src_color_range=range_read(frame, self.colour),
+            dst_color_range=2,
+        ).to_ndarray()  # fmt: skip
+        return _upright(picture, self._rotation)
+
     def _look_at(self, frame: "av.VideoFrame") -> None:
+        """Takes over what the first frame says of itself and of all others."""
         self.colour = colour_of(frame)
+        self._size = frame.width, frame.height
         self._rotation = frame.rotation
         aspect = Fraction(self._stream.sample_aspect_ratio or 1) or Fraction(1)
         self.aspect = 1 / aspect if self._rotation % 180 else aspect
@@ -334,7 +356,7 @@ class VideoReader:
         if frame.width * frame.height > MOST_PIXELS:
             raise self._too_large(frame.width, frame.height)
         if self._filter is None and frame.interlaced_frame:
-            self._filter = _Deinterlace(frame, self.time_base)
+            self._filter = Deinterlacer(frame, self.time_base)
         if self._filter:
             yield from self._filter(frame)
         else:
@@ -364,44 +386,19 @@ class VideoReader:
         )
 
 
-class _Deinterlace:
-    """Turns interlaced frames into whole pictures, one for each frame, at its time."""
+@dataclass(frozen=True)
+class _Limits:
+    """A span in the times of the stream.
 
-    def __init__(self, frame: "av.VideoFrame", time_base: Fraction):
-        self._time_base = time_base
-        self._graph = av.filter.Graph()
-        chain = [
-            self._graph.add_buffer(
-                width=frame.width, height=frame.height, format=frame.format, time_base=time_base
-            ),
-            self._graph.add("bwdif", "mode=send_frame:deint=interlaced"),
-            self._graph.add("buffersink"),
-        ]
-        for source, sink in pairwise(chain):
-            source.link_to(sink)
-        self._graph.configure()
+    Attributes:
+      start: seconds.
+      end: seconds.
+      zero: the time that becomes 0, in units of the stream's time base.
+    """
 
-    def __call__(self, frame: "av.VideoFrame") -> Iterator["av.VideoFrame"]:
-        frame.time_base = self._time_base
-        self._graph.push(frame)
-        return self._ready()
-
-    def rest(self) -> Iterator["av.VideoFrame"]:
-        self._graph.push(None)
-        return self._ready()
-
-    def _ready(self) -> Iterator["av.VideoFrame"]:
-        while True:
-            try:
-                frame = self._graph.vpull()
-            except (av.BlockingIOError, av.EOFError):
-                return
-            unit = (frame.time_base or self._time_base) / self._time_base
-            if frame.pts is not None:
-                frame.pts = round(frame.pts * unit)
-            frame.duration = round((frame.duration or 0) * unit)
-            frame.time_base = self._time_base
-            yield frame
+    start: Fraction | float
+    end: Fraction | float
+    zero: int
 
 
 def _open(path: Path) -> "av.container.InputContainer":

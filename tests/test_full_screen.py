@@ -22,12 +22,18 @@ pytestmark = pytest.mark.gui
 EXHIBIT = """
 import logging, select, sys
 import cv2, numpy as np
-from realtime_lrp.view.window import full_screen, x11
+from realtime_lrp.view.window import full_screen, window, x11
 
 logging.basicConfig(level="INFO", format="%(message)s")
+class Ordinary(window.Window):
+    reopened = 0
+
+    def tend(self):
+        self.fill_screen(True)
+
 if "--alone" in sys.argv:
     x11.Display = None
-with full_screen.FullScreen() as window:
+with (Ordinary if "--ordinary" in sys.argv else full_screen.FullScreen)() as window:
     said = None
     while not select.select([sys.stdin], [], [], 0)[0]:
         picture = np.full((*window.size, 3), (200, 0, 0), np.uint8)
@@ -242,6 +248,15 @@ def test_without_a_window_manager_it_has_the_screen_and_the_keys(screen):
     screen.xdotool("mousemove 300 300")
     assert len(np.unique(screen.pixels()[290:310, 290:310])) > 1, "the pointer is seen again"
     assert display.get_screen_saver().timeout == 300
+
+
+@pytest.mark.parametrize("screen", ["bare", "managed"], indirect=True)
+def test_an_ordinary_window_is_never_black_and_can_fill_the_screen(screen):
+    """Also without a window manager, where it was sometimes never drawn; keys reach it."""
+    with exhibit(screen, "--ordinary") as (process, lines):
+        screen.xdotool("mousemove 400 100")
+        assert hears(screen, lines, "k")
+    assert process.returncode == 0
 
 
 def test_opencv_offers_visitors_nothing(screen, tmp_path):

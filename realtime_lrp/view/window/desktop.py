@@ -114,7 +114,7 @@ class Desktop:
         if self._x11.managed:
             self._ask_manager(window)
         else:
-            self._place(window)
+            self._x11.cover_screen()
         for button in WHEEL:
             asynchronous = X.GrabModeAsync, X.GrabModeAsync
             window.grab_button(
@@ -130,14 +130,6 @@ class Desktop:
             self._pointer_hidden_by = display
             display.xfixes_query_version()
             display.screen().root.xfixes_hide_cursor()
-
-    def _place(self, window: "Window") -> None:
-        """Places the window where there is no window manager to do it."""
-        screen = self._x11.connection.screen().root.get_geometry()
-        size = {"width": screen.width, "height": screen.height, "border_width": 0}
-        window.map()
-        window.configure(x=0, y=0, stack_mode=X.Above, **size)
-        window.set_input_focus(X.RevertToPointerRoot, X.CurrentTime)
 
     def _ask_manager(self, window: "Window") -> None:
         full = self._x11.connection.intern_atom("_NET_WM_STATE_FULLSCREEN")

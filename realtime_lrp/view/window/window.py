@@ -183,6 +183,10 @@ class Window:
         """Fills the screen, or goes back to a window."""
         how = cv2.WINDOW_FULLSCREEN if on else cv2.WINDOW_NORMAL
         cv2.setWindowProperty(TITLE, cv2.WND_PROP_FULLSCREEN, how)
+        if on:
+            self._x11.cover_screen()
+        elif not self._x11.managed:
+            cv2.resizeWindow(TITLE, SIZE[1], SIZE[0])
 
     def _on_mouse(self, event: int, x: int, y: int, flags: int, _: object) -> None:
         buttons = {cv2.EVENT_LBUTTONDOWN: "left", cv2.EVENT_RBUTTONDOWN: "right"}

@@ -105,6 +105,11 @@ class X11Window:
         if window := self.window:
             self.attempt(lambda: (window.unmap(), window.map()), otherwise=None)
 
+    def cover_screen(self) -> None:
+        """Places the window over the whole screen, where there is no window manager to do it."""
+        if self.window:
+            self.attempt(self._cover_screen, otherwise=None)
+
     def close(self) -> None:
         """Closes the connection; the next request opens another one."""
         if self._display:
@@ -116,6 +121,16 @@ class X11Window:
         """A property of a window, or None."""
         found = window.get_full_property(self.connection.intern_atom(name), X.AnyPropertyType)
         return found.value if found else None
+
+    def _cover_screen(self) -> None:
+        window, screen = self.window, self.connection.screen().root.get_geometry()
+        if window is None or self.managed:
+            return
+        size = {"width": screen.width, "height": screen.height, "border_width": 0}
+        window.map()
+        window.configure(x=0, y=0, stack_mode=X.Above, **size)
+        window.set_input_focus(X.RevertToPointerRoot, X.CurrentTime)
+        self.connection.flush()
 
     def _find(self) -> bool:
         self._searched = time.monotonic()

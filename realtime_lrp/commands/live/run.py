@@ -4,11 +4,13 @@ Each turn makes events of keys and mouse, carries out the commands in the state,
 and makes events of what the other parts report.
 """
 
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
+from realtime_lrp.commands.live.opening import Opening
 from realtime_lrp.commands.live.saver import Saver
 from realtime_lrp.commands.live.sources import SourceList
 from realtime_lrp.config import Config, check_names
@@ -32,9 +34,6 @@ from realtime_lrp.system.signals import stop_signals
 from realtime_lrp.video.libraries import draw_in_one_thread
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.view.window.window import Mouse, Window, require_display
-
-START_POLL_S = 0.02
-"""How often the start is checked for errors until the first frame comes."""
 
 
 def run(
@@ -79,16 +78,19 @@ def run(
     with stop_signals() as stopped, ExitStack() as stack:
         stack.callback(saver.finish)
         stack.enter_context(capture)
+        shown = window() if windowed else None
+        opening = Opening(config, shown)
         stack.enter_context(relevance)
-        while not (stopped.wait(START_POLL_S) or capture.frames.count):
-            capture.check()
-            relevance.check(patient=windowed)
-        shown = stack.enter_context(window()) if windowed and not stopped.is_set() else None
+        if shown:
+            stack.enter_context(shown)  # last, so that it is closed first
+        if not opening.wait(stopped, capture, relevance):
+            stopped.set()
         view = View(
             state, capture, relevance, figures,
             shown.show if shown else _show_nowhere, shown and (lambda: shown.size), saver.status,
         )  # fmt: skip
         loop = Loop(view, capture, relevance, saver, sources, mirror, shown)
+        loop.handle_events(opening.keys)
         while not stopped.is_set() and loop.turn():
             if duration_s is not None and figures.seconds() >= duration_s:
                 break
@@ -154,7 +156,7 @@ class Loop:
         view, windowed = self._view, self._window is not None
         self._capture.check()
         self._relevance.check(patient=windowed)
-        self._handle_window_events()
+        self.handle_events(self._window.events() if self._window else ())
         if view.state.ended or (self._window and self._window.closed):
             return False  # showing a picture would open the window again
         canvas = view.step()
@@ -167,10 +169,10 @@ class Loop:
             view.send(ChoiceRefused(*refused, self._relevance.choice))
         return True
 
-    def _handle_window_events(self) -> None:
+    def handle_events(self, events: Iterable[str | Mouse]) -> None:
         """Sends keys and mouse to the state, then carries out the commands."""
         view = self._view
-        for event in self._window.events() if self._window else ():
+        for event in events:
             if isinstance(event, Mouse):
                 self._due += view.send(MouseMoved(event.x, event.y, event.button))
             else:

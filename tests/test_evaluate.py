@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from realtime_lrp import config
-from realtime_lrp.commands.evaluate import measuring, report, samples
+from realtime_lrp.commands.evaluate import bootstrap, measuring, report, samples
 from realtime_lrp.commands.evaluate.randomising import layers_with_weights, randomise_in_stages
 from realtime_lrp.commands.evaluate.samples import SEED_OFFSET, Samples
 from realtime_lrp.engine.engine import Engine
@@ -27,6 +27,7 @@ def one_row(monkeypatch):
     """Measures only one composite, for speed."""
     monkeypatch.setattr(measuring, "measured_names", lambda: ["zplus"])
     monkeypatch.setattr(measuring, "RANDOM_ORDERS", 1)
+    monkeypatch.setattr(measuring, "PROGRESS_S", np.inf)
 
 
 @pytest.fixture(scope="module")
@@ -94,10 +95,49 @@ def test_a_network_whose_maps_are_known(run, halves, with_boxes, one_row, tmp_pa
             assert zplus[figure] == expected[side]
             assert rows["chance"][figure] == 0.5
         assert zplus["other_class"] == pytest.approx(-1)
+        assert zplus["intervals"]["pointing"] == [expected[side]] * 2
+        assert zplus["from_best"]["deletion"].keys() == {"difference", "interval"}
+        assert f"{expected[side]}.000±.000" in out
         assert len(zplus["forgetting"]) == 1
         assert zplus["last_layer"] == zplus["all_layers"] < 0.9
         assert zplus["insertion_curve"][0] == zplus["deletion_curve"][-1]
         assert "halves, 3 pictures" in out
+
+
+def test_an_interval_by_hand():
+    """Three draws from 0, 0, 3 are all 0 in 8 of 27 cases and all 3 in one: the ends are 0, 3."""
+    nothing = np.full(3, np.nan)
+    values = np.stack([[0.0, 0, 3], [1, 1, np.nan], nothing], axis=1)
+    assert bootstrap.intervals(values) == [(0, 3), (1, 1), None]
+    assert bootstrap.intervals(values) == bootstrap.intervals(values)
+    coins = np.repeat([0.0, 1.0], 200)[:, None]
+    ((low, high),) = bootstrap.intervals(coins)
+    assert (low, high) == pytest.approx((0.451, 0.549), abs=0.005)  # 0.5 - 1.96 * 0.5 / 20, ...
+
+
+def test_rows_are_compared_on_the_same_pictures():
+    """A row that is always 0.1 lower is certainly lower, however much pictures differ."""
+    first, shift = np.array([0.1, 0.9, 0.5, np.nan]), np.array([0.2, -0.2, 0, 0])
+    rows = {"a": first, "b": first - 0.1, "c": first + shift, "d": first * np.nan}
+    found = bootstrap.differences(rows, high_is_good=True)
+    assert list(found) == ["a", "b", "c"]
+    assert found["a"] == (0, (0, 0))
+    assert found["b"][0] == pytest.approx(-0.1)
+    assert found["b"][1] == pytest.approx((-0.1, -0.1))
+    assert found["c"][0] == pytest.approx(0)
+    assert found["c"][1] == pytest.approx((-0.2, 0.2))
+    lowest = bootstrap.differences(rows, high_is_good=False)
+    assert lowest["b"] == (0, (0, 0)) and lowest["a"][0] == pytest.approx(0.1)
+    assert bootstrap.differences({"d": rows["d"]}, high_is_good=True) == {}
+
+
+def test_a_long_evaluation_says_how_far_it_is(run, halves, with_boxes, one_row, monkeypatch):
+    """One line now and then where there is no terminal; none with --quiet."""
+    monkeypatch.setattr(measuring, "PROGRESS_S", 0)
+    words = (*with_boxes({"a.png": {"box": LEFT}, "b.jpg": {"box": LEFT}}), "--model", halves)
+    err = run("evaluate", *words)[2]
+    assert "realtime-lrp: evaluating: maps, 1 of 1 (zplus)\n" in err
+    assert "evaluating: maps" not in run("evaluate", *words, "-q")[2]
 
 
 def test_a_label_by_name_and_several_boxes(run, halves, with_boxes, one_row, tmp_path):

@@ -169,9 +169,13 @@ def replace_patches(
     return np.where((ranks < count)[..., None], others, pictures)
 
 
-def area_under(positions: np.ndarray, curve: np.ndarray) -> float:
-    """The area under a curve [steps] over ascending positions [steps], by the trapezoidal rule."""
-    return float(((curve[1:] + curve[:-1]) / 2 * np.diff(positions)).sum())
+def area_under(positions: np.ndarray, curves: np.ndarray) -> np.ndarray:
+    """The areas under curves [steps, ...] over ascending positions [steps]: trapezoidal rule.
+
+    Returns:
+      float64 [...].
+    """
+    return np.trapezoid(np.asarray(curves, np.float64), positions, axis=0)
 
 
 def _flat(maps: np.ndarray) -> np.ndarray:

@@ -7,13 +7,15 @@ bool [N, h, w]. The names of the figures are the keys of the JSON file: do not c
 
 import gc
 import logging
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.progress import track
 
+from realtime_lrp.commands.evaluate import bootstrap
 from realtime_lrp.commands.evaluate.randomising import randomise_in_stages, weaken_output_layer
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.engine.engine import Engine
@@ -47,10 +49,22 @@ COMPARED = 16
 LEAST_PROBABILITY = 1e-20
 """Below this probability float32 cannot hold the relevance of a class."""
 
+PROGRESS_S = 10.0
+"""Seconds between lines about the progress where there is no terminal."""
+
+HIGH_IS_GOOD = {
+    "pointing": True, "mass": True, "rank": True, "deletion": False, "insertion": True,
+    "last_layer": False, "all_layers": False, "other_class": False,
+}  # fmt: skip
+"""Figure with an interval -> whether high is good."""
+
 log = logging.getLogger(__name__)
 
 Row = dict[str, Any]
 """The figures of one composite or method, by their names in the JSON file."""
+
+Values = dict[str, np.ndarray]
+"""Name of a figure -> float [N], its value for each picture."""
 
 
 class Evaluation:
@@ -73,21 +87,26 @@ class Evaluation:
         self._other_has_relevance = probabilities >= LEAST_PROBABILITY
         self.maps: dict[str, np.ndarray] = {}
         self._flooded = 0  # maps of the row that explain nothing, because relevance grew too much
+        self._values: dict[str, Values] = {}  # name of a row -> what its means are made of
+        self._reported = time.monotonic()
 
     def run(self) -> dict[str, Any]:
         """Measures everything; returns the figures by their names in the JSON file."""
         rows = {}
-        for name in _with_progress(measured_names(), "maps"):
+        for name in self._with_progress(measured_names(), "maps"):
             try:
                 rows[name] = self._measure(name)
             except Error as error:
                 log.warning("%s is left out: %s", name, error)
         chance = self._measure_chance()
+        stages = self._compare_with_randomised(rows)
+        self._add_intervals({**rows, "chance": chance})
         return {
             "pictures": len(self._classes),
             "object": self._samples.object,
             "patches_taken": REPLACED.astype(int).tolist(),
-            "forgetting": self._compare_with_randomised(rows),
+            "resamples": bootstrap.RESAMPLES,
+            "forgetting": stages,
             "rows": [*rows.values(), chance],
         }
 
@@ -97,13 +116,20 @@ class Evaluation:
         maps, other = (self._maps(explainer, name, c) for c in (self._classes, self._others))
         self.maps[name] = maps[:COMPARED]
         masks = self._samples.masks
+        curves = self._curves(measures.patch_ranks(maps, GRID, self._rng))
+        other_class = measures.spearman(maps, other)
+        other_class[~self._other_has_relevance] = np.nan
+        self._values[name] = {
+            "pointing": measures.pointing_game(maps, masks),
+            "mass": measures.mass_accuracy(maps, masks),
+            "rank": measures.rank_accuracy(maps, masks),
+            **_areas(curves),
+            "other_class": other_class,
+        }
         return {
             "name": name,
-            "pointing": _mean(measures.pointing_game(maps, masks)),
-            "mass": _mean(measures.mass_accuracy(maps, masks)),
-            "rank": _mean(measures.rank_accuracy(maps, masks)),
-            **self._curves(measures.patch_ranks(maps, GRID, self._rng)),
-            "other_class": _mean(measures.spearman(maps, other)[self._other_has_relevance]),
+            **_means(self._values[name]),
+            **_mean_curves(curves),
             "forgetting": [],
             "flooded": self._flooded,
         }
@@ -111,16 +137,32 @@ class Evaluation:
     def _measure_chance(self) -> Row:
         """What noise would score: the object's share of the area, and random patch orders."""
         masks = self._samples.masks
-        area = _mean(masks.mean(axis=(1, 2)))
+        area = masks.mean(axis=(1, 2))
         orders = [
             self._curves(measures.patch_ranks(np.zeros(masks.shape), GRID, self._rng))
             for _ in range(RANDOM_ORDERS)
         ]
-        curves = {
-            name: np.mean([order[name] for order in orders], axis=0).round(4).tolist()
-            for name in orders[0]
-        }
-        return {"name": "chance", "pointing": area, "mass": area, "rank": area, **curves}
+        curves = {name: np.mean([order[name] for order in orders], axis=0) for name in orders[0]}
+        self._values["chance"] = {"pointing": area, "mass": area, "rank": area, **_areas(curves)}
+        return {"name": "chance", **_means(self._values["chance"]), **_mean_curves(curves)}
+
+    def _add_intervals(self, rows: dict[str, Row]) -> None:
+        """Adds to each row the intervals of its figures, and how far it is behind the best one."""
+        for figure, high_is_good in HIGH_IS_GOOD.items():
+            values = {
+                name: self._values[name][figure] for name in rows if figure in self._values[name]
+            }
+            if not values:
+                continue
+            found = bootstrap.intervals(np.stack([*values.values()], axis=1))
+            behind = bootstrap.differences(values, high_is_good)
+            for name, interval in zip(values, found, strict=True):
+                if interval:
+                    rows[name].setdefault("intervals", {})[figure] = _rounded(*interval)
+                if name in behind:
+                    difference, ends = behind[name]
+                    gap = {"difference": round(difference, 4), "interval": _rounded(*ends)}
+                    rows[name].setdefault("from_best", {})[figure] = gap
 
     def _compare_with_randomised(self, rows: dict[str, Row]) -> list[dict[str, Any]]:
         """Randomises the network layer by layer; adds to each row how similar its maps remain.
@@ -133,10 +175,12 @@ class Evaluation:
             stages.append(stage)
             self._keep_classes_probable()
             gc.collect()  # frees explainers and their copies of the weights
-            for name in _with_progress(rows, f"without {stage['down_to']}"):
+            for name in self._with_progress(rows, f"without {stage['down_to']}"):
                 maps = self._maps(self._explainer(name), name, self._classes[:COMPARED])
-                similarity = _mean(measures.spearman(self.maps[name], maps))
-                rows[name]["forgetting"].append(similarity)
+                similarity = measures.spearman(self.maps[name], maps)
+                self._values[name].setdefault("last_layer", similarity)
+                self._values[name]["all_layers"] = similarity
+                rows[name]["forgetting"].append(_mean(similarity))
         for row in rows.values():
             row["last_layer"], row["all_layers"] = row["forgetting"][0], row["forgetting"][-1]
         return stages
@@ -153,19 +197,31 @@ class Evaluation:
                 return
             weaken_output_layer(self._engine.model)
 
-    def _curves(self, turns: np.ndarray) -> Row:
-        """Deletion and insertion: the mean probability of the class, and the area under it."""
+    def _curves(self, turns: np.ndarray) -> dict[str, np.ndarray]:
+        """Deletion and insertion: the probabilities of the classes, float64 [steps, N] each."""
         pictures, blurred = self._samples.pictures, self._blurred
-        figures: Row = {}
+        curves = {}
         for name, ends in (("deletion", (pictures, blurred)), ("insertion", (blurred, pictures))):
             steps = (measures.replace_patches(*ends, turns, count) for count in REPLACED)
-            curve = np.array([self._probability(step, self._classes).mean() for step in steps])
-            figures[name] = round(measures.area_under(REPLACED / REPLACED[-1], curve), 4)
-            figures[f"{name}_curve"] = curve.astype(float).round(4).tolist()
-        return figures
+            probabilities = [self._probability(step, self._classes) for step in steps]
+            curves[name] = np.array(probabilities, np.float64)
+        return curves
 
     def _probability(self, pictures: np.ndarray, classes: np.ndarray) -> np.ndarray:
         return self._scores(pictures)[np.arange(len(classes)), classes]
+
+    def _with_progress(self, names: Iterable[str], description: str) -> Iterator[str]:
+        """Yields the names; shows a bar in a terminal, else a line now and then."""
+        console, names = Console(stderr=True), list(names)
+        if console.is_terminal:
+            hidden = not log.isEnabledFor(logging.WARNING)
+            yield from track(names, description, console=console, transient=True, disable=hidden)
+            return
+        for number, name in enumerate(names, 1):
+            if time.monotonic() - self._reported >= PROGRESS_S:
+                self._reported = time.monotonic()
+                log.warning("evaluating: %s, %d of %d (%s)", description, number, len(names), name)
+            yield name
 
     def _explainer(self, name: str) -> Explainer:
         """An explainer of the network as it is now, for a composite or a method."""
@@ -251,8 +307,19 @@ def _mean(values: np.ndarray) -> float | None:
     return round(float(known.mean()), 4) if known.size else None
 
 
-def _with_progress(names: Iterable[str], description: str) -> Iterable[str]:
-    """Yields the names; shows a progress bar in a terminal, unless --quiet."""
-    console = Console(stderr=True)
-    shown = console.is_terminal and log.isEnabledFor(logging.WARNING)
-    return track(list(names), description, console=console, transient=True, disable=not shown)
+def _areas(curves: dict[str, np.ndarray]) -> Values:
+    """The area under the curve of each picture, for curves [steps, N]."""
+    positions = REPLACED / REPLACED[-1]
+    return {name: measures.area_under(positions, curve) for name, curve in curves.items()}
+
+
+def _mean_curves(curves: dict[str, np.ndarray]) -> Row:
+    return {f"{n}_curve": curve.mean(axis=1).round(4).tolist() for n, curve in curves.items()}
+
+
+def _means(values: Values) -> Row:
+    return {name: _mean(value) for name, value in values.items()}
+
+
+def _rounded(*ends: float) -> list[float]:
+    return [round(end, 4) for end in ends]

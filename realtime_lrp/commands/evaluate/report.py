@@ -44,14 +44,17 @@ def table_lines(report: Mapping[str, Any]) -> list[str]:
     for heading, _ in COLUMNS.values():
         table.add_column(heading, justify="right")
     for row in report["rows"]:
-        figures = [row.get(key) for key in COLUMNS]
         name = f"{row['name']} !" if row.get("flooded") else row["name"]
-        table.add_row(name, *("-" if f is None else f"{f:.3f}" for f in figures))
+        table.add_row(name, *(_cell(row, key) for key in COLUMNS))
     text = StringIO()
-    Console(file=text, width=120).print(table)
+    Console(file=text, width=140).print(table)
     rows = [line.rstrip() for line in text.getvalue().splitlines()]
     title = f"{report['network']}, {report['pictures']} pictures; the object: {report['object']}"
     explanations = [f"{heading:7} {meaning}" for heading, meaning in COLUMNS.values()]
+    explanations += [
+        f"±       half the 95 % interval, bootstrap over the pictures, {report['resamples']} times",
+        "*       the best of a column, and what cannot be told from it on these pictures (95 %)",
+    ]
     flooded = [f"{row['flooded']} of {row['name']}" for row in report["rows"] if row.get("flooded")]
     if flooded:
         explanations.append(
@@ -59,6 +62,19 @@ def table_lines(report: Mapping[str, Any]) -> list[str]:
             f"way: {', '.join(flooded)}; {CHOOSE_COMPOSITE}"
         )
     return [title, "", *rows, "", *explanations]
+
+
+def _cell(row: Mapping[str, Any], key: str) -> str:
+    """A figure with its interval: "0.988±.012*"."""
+    if row.get(key) is None:
+        return "-"
+    text = f"{row[key]:.3f}"
+    if interval := row.get("intervals", {}).get(key):
+        half = (interval[1] - interval[0]) / 2
+        text += f"±{half:.3f}".replace("±0.", "±.")
+    behind = row.get("from_best", {}).get(key)
+    tied = behind and behind["interval"][0] <= 0 <= behind["interval"][1]
+    return text + ("*" if tied else " ")
 
 
 def map_sheet(

@@ -1,8 +1,11 @@
 """Keys of a real window: each press arrives, in order, however slowly pictures are drawn."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -10,10 +13,12 @@ from program import opened_window, with_display, xdotool
 
 from realtime_lrp.commands.kiosk.lock import hash_pin
 from realtime_lrp.view.window.keyboard import key_name
+from realtime_lrp.view.window.watch import DisplayWatch
 
 LETTERS = "abcdefghijklmnopqrst"
 
 SLOW = """
+import threading
 import time
 import numpy as np
 from realtime_lrp.view.window.{module} import {kind}
@@ -114,3 +119,39 @@ def test_x11_presses_have_the_names_of_the_key_table(code, state, name):
     """With Shift, AltGr, the keypad, a second layout; none with Ctrl, Alt or Super."""
     keysyms = GERMAN.get(code, ())
     assert key_name(state, lambda index: keysyms[index] if index < len(keysyms) else 0) == name
+
+
+def test_a_display_that_never_answers_ends_the_program():
+    """When one call waits for long; not while calls return, nor between calls."""
+    ended = threading.Event()
+    watch = DisplayWatch(checks=3, pause_s=0.01, end=ended.set)
+    for _ in range(20):
+        with watch:
+            time.sleep(0.005)
+    assert not ended.wait(0.1)
+    with watch:
+        assert ended.wait(20)
+
+
+@pytest.mark.gui
+@pytest.mark.skipif(not shutil.which("Xvfb"), reason="Xvfb is not installed")
+def test_a_display_that_is_gone_is_an_error():
+    """The program notices before Qt does, unless the display goes while Qt waits for it."""
+    assert any("UnavailableError: The display is gone." in told_without_display() for _ in range(3))
+
+
+def told_without_display():
+    """The messages of a slow window whose display is killed."""
+    read, write = os.pipe()
+    with subprocess.Popen(["Xvfb", "-displayfd", str(write)], pass_fds=[write]) as server:
+        os.close(write)
+        with os.fdopen(read) as answer:
+            display = f":{answer.readline().strip()}"
+        code = SLOW.format(module="window", kind="Window")
+        with subprocess.Popen(
+            [sys.executable, "-c", code],
+            env=with_display(display), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ) as process:  # fmt: skip
+            assert process.stdout.readline() == "open\n"
+            server.kill()
+            return process.communicate(timeout=20)[1]

@@ -47,7 +47,8 @@ class FullScreen(Window):
         super()._appear()
 
     def _find(self) -> bool:
-        self._held = self._desktop.hold()
+        with self._watch:
+            self._held = self._desktop.hold()
         return self._held
 
     def show(self, picture: np.ndarray) -> None:
@@ -67,8 +68,8 @@ class FullScreen(Window):
         self._due = time.monotonic() + TEND_S
         with suppress(cv2.error):
             cv2.setWindowProperty(TITLE, cv2.WND_PROP_FULLSCREEN, cv2.WINDOW_FULLSCREEN)
-        held, self._held = self._held, self._desktop.hold()
-        if held and not self._held:
+        held = self._held
+        if held and not self._find():
             self._reopen("taken away")
         elif self._zoomed:
             self._reopen("zoomed")

@@ -16,6 +16,7 @@ from realtime_lrp.errors import UnavailableError
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.keys import name_of
+from realtime_lrp.view.window.watch import DisplayWatch
 from realtime_lrp.view.window.x11 import X11Window
 
 TITLE = "realtime_lrp"
@@ -103,7 +104,7 @@ class Window:
         require_display()
         self._events: list[str | Mouse] = []
         self._bgr = Buffers()
-        self._x11 = x11 or X11Window(TITLE)
+        self._x11, self._watch = x11 or X11Window(TITLE), DisplayWatch()
         self._open()
 
     def _open(self) -> None:
@@ -142,8 +143,15 @@ class Window:
         return self._x11.managed or self._x11.shows(int(PROBE[0, 0, 0]))
 
     def show(self, picture: np.ndarray) -> None:
-        """Shows uint8 [H, W, 3] RGB; a picture of another size than the canvas is stretched."""
-        cv2.imshow(TITLE, cv2.cvtColor(picture, cv2.COLOR_RGB2BGR, self._bgr.get(picture.shape)))
+        """Shows uint8 [H, W, 3] RGB; a picture of another size than the canvas is stretched.
+
+        Raises:
+          UnavailableError: the display is gone.
+        """
+        self._require_answer()
+        bgr = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR, self._bgr.get(picture.shape))
+        with self._watch:
+            cv2.imshow(TITLE, bgr)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -161,9 +169,14 @@ class Window:
         """What happened since the last call: the mouse, then key names (see `view.keys`).
 
         No key is lost, however long ago the last call was.
+
+        Raises:
+          UnavailableError: the display is gone.
         """
-        code = cv2.waitKeyEx(1)  # this is also when the window draws and reports the mouse
-        keys = self._x11.keys()
+        self._require_answer()
+        with self._watch:
+            code = cv2.waitKeyEx(1)  # this is also when the window draws and reports the mouse
+            keys = self._x11.keys()
         if keys is None:
             keys = []
             while code != -1:  # Windows and macOS keep the further ones
@@ -207,15 +220,25 @@ class Window:
 
     def close(self) -> None:
         """Closes the window."""
+        self._watch.stop()
         self._x11.close()
-        cv2.destroyAllWindows()
-        cv2.waitKey(1)
+        if not self._x11.lost:  # Qt would end the process
+            cv2.destroyAllWindows()
+            cv2.waitKey(1)
 
     def __enter__(self) -> "Window":
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def _require_answer(self) -> None:
+        """Raises an error if the display is gone, before Qt notices and ends the process."""
+        self._x11.check()
+        if self._x11.lost:
+            raise UnavailableError(
+                "The display is gone. Start again when there is one, or with --display none."
+            )
 
     def _visible(self) -> bool:
         try:

@@ -42,11 +42,12 @@ class X11Window:
     Attributes:
       window: the window as it was found last, or None.
       managed: whether there was a window manager then.
+      lost: whether the X server is gone; `check` notices it.
     """
 
     def __init__(self, title: str):
         self.window: Window | None = None
-        self.managed = False
+        self.managed = self.lost = False
         self._title = title
         self._display: Display | None = None
         self._searched = 0.0
@@ -62,6 +63,7 @@ class X11Window:
         except Exception as error:
             log.debug("the connection to the display is lost: %s", error)
             self.close()
+            self.lost = not _reachable()
         return otherwise
 
     @property
@@ -80,6 +82,11 @@ class X11Window:
           False where X11 works and there is no such window.
         """
         return self.attempt(self._find, otherwise=True)
+
+    def check(self) -> None:
+        """Notices whether the X server is gone; takes microseconds."""
+        if self.window:
+            self.attempt(self.connection.pending_events, otherwise=0)
 
     def keys(self) -> list[str] | None:
         """The names of the keys pressed since the last call, oldest first.
@@ -186,6 +193,15 @@ def _descendants(window: "Window", depth: int = 3) -> "Iterator[Window]":
         yield child
         with contextlib.suppress(XError):
             yield from _descendants(child, depth - 1)
+
+
+def _reachable() -> bool:
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            Display().close()
+    except Exception:
+        return False
+    return True
 
 
 def _pixel(window: "Window") -> bytes:

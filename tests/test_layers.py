@@ -435,3 +435,17 @@ def test_flat_relevance_is_the_same_for_all_channels(rng, strides):
     z = tf.nn.conv2d(support, ones, strides, "SAME")
     expected = support * tf.nn.conv2d_transpose(relevance / z, ones, [2, 7, 8, 3], strides)
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("window", [2, 3, 7, (3, 5)])
+@pytest.mark.parametrize("stride", [2, 3])
+@pytest.mark.parametrize("size", [(13, 15), (14, 16)])
+def test_the_adjoint_of_a_strided_first_layer_is_exact(rng, window, stride, size):
+    """Also where the last pixels are in no window, or the window is no multiple of the stride."""
+    layer = layers.Conv2D(5, window, strides=stride)
+    shape = (2, *size, 3)
+    s = tf.constant(rng.normal(size=layer(tf.zeros(shape)).shape), tf.float32)
+    (step,) = steps_of(layer, "max")
+    run = tf.function(lambda s: step.transpose(s, step.weights, shape), autograph=False)
+    expected = tf.nn.conv2d_transpose(s, layer.kernel, shape, stride, "VALID")
+    np.testing.assert_allclose(run(s), expected, rtol=1e-4, atol=1e-5)

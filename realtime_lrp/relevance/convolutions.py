@@ -13,6 +13,9 @@ import tensorflow as tf
 from realtime_lrp.relevance import onednn
 from realtime_lrp.relevance.linear import Linear, Weights
 
+FEW_CHANNELS = 4
+"""The most channels of a picture; for more, TensorFlow's adjoint of a stride is faster."""
+
 
 class Convolution(Linear):
     """Convolution over one, two or three axes: kernel [*window, in / groups, out]."""
@@ -61,6 +64,9 @@ class Convolution(Linear):
         return tuple(self.kernel.shape[:-2])
 
     def ready(self, kernel: tf.Tensor) -> Weights:
+        if self._reads_pixels_in_steps:
+            stride = self.geometry["strides"][0]
+            return Weights(kernel, functools.partial(_adjoint_kernel_of_blocks, stride=stride))
         return Weights(kernel, functools.partial(_adjoint_kernel, groups=self._groups))
 
     def transform(
@@ -80,6 +86,8 @@ class Convolution(Linear):
             # The adjoint is a convolution as well: 0.7 ms instead of 1.0 at 14 x 14 x 512.
             c = onednn.convolution(s, weights.adjoint, None, "", **self._dense_geometry)
             return self._put_back(c, shape) if self._skips else c
+        if self._reads_pixels_in_steps and onednn.usable(s, weights.kernel):
+            return self._transpose_by_blocks(s, weights, shape)
         if plain:
             return tf.nn.conv_transpose(s, weights.kernel, shape, **self.geometry)
         # TensorFlow's transpose of groups and dilations runs on some processors only.
@@ -105,6 +113,28 @@ class Convolution(Linear):
         return tf.nn.convolution(
             padded, weights.adjoint, padding="VALID", dilations=self.geometry["dilations"]
         )
+
+    @property
+    def _reads_pixels_in_steps(self) -> bool:
+        """Whether it is a usual first layer: few channels, a stride, no padding, a large window."""
+        geometry, (depth, _) = self.geometry, self.kernel.shape[-2:]
+        square = len(self._window) == 2 and len(set(geometry["strides"])) == 1
+        steps = geometry["strides"][0] > 1 and geometry["padding"] == "VALID" and self._groups == 1
+        return square and steps and depth <= FEW_CHANNELS and min(self._window) > 1 and (
+            set(geometry["dilations"]) == {1}
+        )  # fmt: skip
+
+    def _transpose_by_blocks(self, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
+        """`transpose`: one convolution computes a block of stride x stride pixels at a position.
+
+        TensorFlow's own takes twice as long: 13 ms, not 6, for the first layer of ResNet50.
+        """
+        stride = self.geometry["strides"][0]
+        reach = [[rows - 1, rows] for rows in weights.adjoint.shape[:2]]  # one more, cut off below
+        padded = tf.pad(s, [[0, 0], *reach, [0, 0]])
+        geometry = onednn.Geometry(strides=[1, 1], padding="VALID", dilations=[1, 1])
+        blocks = onednn.convolution(padded, weights.adjoint, None, "", **geometry)
+        return tf.slice(tf.nn.depth_to_space(blocks, stride), [0, 0, 0, 0], shape)
 
     def _transpose_by_group(self, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
         """`transpose`, each group by itself."""
@@ -267,6 +297,21 @@ class TransposedConvolution(Convolution):
 
     def per_output(self, values: tf.Tensor) -> tf.Tensor:
         return values[:, None]
+
+
+def _adjoint_kernel_of_blocks(kernel: tf.Tensor, stride: int) -> tf.Tensor:
+    """The kernel [rows, columns, out, stride * stride * in] of `_transpose_by_blocks`.
+
+    Row y of a block at position m is stride * m + y. It takes from output p, at distance j = m - p,
+    the weight of row stride * j + y of the window.
+    """
+    *window, depth, outputs = kernel.shape
+    steps = [math.ceil(size / stride) for size in window]
+    missing = [[0, step * stride - size] for step, size in zip(steps, window, strict=True)]
+    whole = tf.pad(kernel, [*missing, [0, 0], [0, 0]])
+    blocks = tf.reshape(whole, [steps[0], stride, steps[1], stride, depth, outputs])
+    by_output = tf.transpose(tf.reverse(blocks, [0, 2]), [0, 2, 5, 1, 3, 4])
+    return tf.reshape(by_output, [*steps, outputs, stride * stride * depth])
 
 
 def _adjoint_kernel(kernel: tf.Tensor, groups: int) -> tf.Tensor:

@@ -1,7 +1,7 @@
 """Convolutions: steps with weights that sum over windows of their input.
 
-What TensorFlow computes slowly is computed in another way: strides of 1 x 1 windows, the adjoints
-of groups and dilations.
+What TensorFlow computes slowly is computed in another way: the adjoints of strides, groups and
+dilations.
 """
 
 import functools
@@ -72,11 +72,8 @@ class Convolution(Linear):
     def transform(
         self, a: tf.Tensor, weights: Weights, bias: tf.Tensor | None = None, activation: str = ""
     ) -> tf.Tensor:
-        if self._skips:
-            rows, columns = self.geometry["strides"]
-            a = a[:, ::rows, ::columns]
         if self._groups == 1 and onednn.usable(a, weights.kernel):
-            return onednn.convolution(a, weights.kernel, bias, activation, **self._dense_geometry)
+            return onednn.convolution(a, weights.kernel, bias, activation, **self.geometry)
         return super().transform(a, weights, bias, activation)
 
     def transpose(self, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
@@ -84,7 +81,8 @@ class Convolution(Linear):
         direct = self._keeps_size or self._skips
         if self._groups == 1 and direct and onednn.usable(s, weights.kernel):
             # The adjoint is a convolution as well: 0.7 ms instead of 1.0 at 14 x 14 x 512.
-            c = onednn.convolution(s, weights.adjoint, None, "", **self._dense_geometry)
+            geometry = onednn.Geometry({**self.geometry, "strides": [1, 1]})
+            c = onednn.convolution(s, weights.adjoint, None, "", **geometry)
             return self._put_back(c, shape) if self._skips else c
         if self._reads_pixels_in_steps and onednn.usable(s, weights.kernel):
             return self._transpose_by_blocks(s, weights, shape)
@@ -146,24 +144,17 @@ class Convolution(Linear):
         return tf.concat(parts, -1)
 
     def _sum(self, a: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-        return tf.nn.convolution(a, kernel, **self._dense_geometry)
+        return tf.nn.convolution(a, kernel, **self.geometry)
 
     @property
     def _skips(self) -> bool:
         """Whether it reads only every so many pixels: a window of 1 x 1 with a stride.
 
-        Its input is thinned out first: the adjoint of a stride is slow, 31 ms of a map of ResNet50
-        (float32, 2 cores).
+        Its adjoint is a convolution without a stride, whose values are put back to these pixels:
+        TensorFlow's own takes 31 ms of a map of ResNet50 (float32, 2 cores).
         """
         window, strides = self._window, self.geometry["strides"]
         return self._groups == 1 and window == (1, 1) and set(strides) != {1}
-
-    @property
-    def _dense_geometry(self) -> onednn.Geometry:
-        """The geometry for an input that was thinned out, if it is."""
-        if self._skips:
-            return onednn.Geometry(strides=[1, 1], padding="VALID", dilations=[1, 1])
-        return self.geometry
 
     def _put_back(self, c: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
         """Values of every so many pixels in an input of this shape; the others are 0."""

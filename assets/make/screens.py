@@ -20,6 +20,7 @@ from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.source import Source
+from realtime_lrp.video.sources import SOURCES
 from realtime_lrp.view.arrangement import arrange, scaled_box
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.sheet import contact_sheet
@@ -31,8 +32,8 @@ FILM_SIZE = (540, 960)
 """Rows and columns of the film of the live viewer."""
 
 FILM_FPS = 8
-SETTLING_S = 9.0
-"""Seconds after the start until the film begins; by then the displayed rates are steady."""
+SETTLING_S = 20.0
+"""Seconds after the start until film or photographs begin; by then the network is loaded."""
 
 PHOTO = "photo"
 
@@ -68,7 +69,10 @@ ANSWERS = {"attract": "house", "active": "heart", "card (camera)": "star"}
 
 
 def film_script() -> list[tuple[float, str | Mouse]]:
-    """The keys and clicks of the film, each with its second."""
+    """The keys and clicks of the film, each with its second.
+
+    Those before its beginning prepare the maps that stand side by side later.
+    """
     clip = (480, 640)
     (picture,) = arrange(FILM_SIZE, clip, None, 0, True, figure_size(*FILM_SIZE)).pictures
     clicks = [
@@ -76,8 +80,8 @@ def film_script() -> list[tuple[float, str | Mouse]]:
         for x, y in PATCHES
     ]
     return [
-        (0.0, "t"), (3.5, "p"), (6.5, "p"), (7.0, "o"), (8.5, "o"), (8.6, "o"), (9.5, "a"),
-        (11.5, "a"), (12.0, "f"), (12.1, "]"), (12.2, "]"),
+        (-12.0, "p"), (-4.0, "p"), (-3.0, "t"), (3.0, "p"), (5.5, "p"), (6.0, "o"), (7.5, "o"),
+        (7.6, "o"), (8.4, "a"), (11.5, "a"), (12.0, "f"), (12.1, "]"), (12.2, "]"),
         *((12.5 + 0.7 * number, click) for number, click in enumerate(clicks)),
         (17.5, "q"),
     ]  # fmt: skip
@@ -131,17 +135,35 @@ class ScriptedWindow:
 def film_viewer(folder: Path) -> None:
     """Films the live viewer into `live.webp`."""
     canvases: list[np.ndarray] = []
+    with VideoReader(folder / "demo.mp4") as reader:
+        clip = [frame.picture for frame in reader]
+    window = None
 
     class Film(ScriptedWindow):
         """Keeps a canvas at each time of the film."""
+
+        def __enter__(self) -> "Film":
+            nonlocal window
+            window = self
+            return self
 
         def events(self) -> list[str | Mouse]:
             while self.seconds >= len(canvases) / FILM_FPS:
                 canvases.append(self.canvas)
             return super().events()
 
-    options = {"--model": "shapes", "--source": str(folder / "demo.mp4")}
-    settings = config.load(options=options, command="live").config
+    class Clip(Source):
+        """Plays the clip again and again; it starts anew when the film begins."""
+
+        described = "clip"
+
+        def read(self) -> np.ndarray | None:
+            time.sleep(1 / CLIP_FPS)
+            seconds = window.seconds if window else 0.0
+            return clip[int(seconds * CLIP_FPS) % len(clip)]
+
+    SOURCES["clip"] = lambda _, stop: Clip(stop)
+    settings = config.load(options={"--model": "shapes", "--source": "clip"}, command="live").config
     run_live(settings, window=lambda: Film(FILM_SIZE, film_script(), SETTLING_S))
     _write_webp(folder / "live.webp", canvases)
 
@@ -238,7 +260,7 @@ def _write_webp(path: Path, canvases: list[np.ndarray]) -> None:
     animation = cv2.Animation()
     animation.frames = [cv2.cvtColor(canvas, cv2.COLOR_RGB2BGR) for canvas in canvases]
     animation.durations = [1000 // FILM_FPS] * len(canvases)
-    quality = [cv2.IMWRITE_WEBP_QUALITY, 60]
+    quality = [cv2.IMWRITE_WEBP_QUALITY, 75]
     with atomic_file(path, overwrite=True) as part:
         done, data = cv2.imencodeanimation(".webp", animation, quality)
         if not done:

@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.system.geometry import Box
+from realtime_lrp.view.buffers import Buffers
 
 KEPT = 16
 """How many decals are kept, those used last."""
@@ -37,6 +38,8 @@ class Decal:
         """Draws it on a canvas, uint8 [H, W, 3], in place; within 3 of what drawing gives."""
         x0, y0, x1, y1 = self.box
         part = canvas[y0:y1, x0:x1]
+        if part.size == 0:
+            return
         cv2.multiply(part, self.factor, dst=part, scale=1 / WHITE)
         cv2.add(part, self.added, dst=part)
 
@@ -45,7 +48,8 @@ class Decals:
     """Draws what was drawn before without drawing it again."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, Decal | None] = OrderedDict()
+        self._kept: OrderedDict[Hashable, Decal] = OrderedDict()
+        self._buffers = Buffers()
 
     def draw(self, canvas: np.ndarray, function: Callable[..., None], *arguments: Hashable) -> None:
         """Calls a function that draws on a canvas, uint8 [H, W, 3] RGB, in place.
@@ -57,25 +61,41 @@ class Decals:
         """
         key = canvas.shape, function, arguments
         if key not in self._kept:
-            self._kept[key] = _decal_of(canvas.shape, function, arguments)
+            self._kept[key] = self._decal_of(canvas.shape, function, arguments)
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
-        if decal := self._kept[key]:
-            decal.lay_over(canvas)
+        self._kept[key].lay_over(canvas)
+
+    def _decal_of(
+        self,
+        shape: tuple[int, ...],
+        function: Callable[..., None],
+        arguments: tuple[Hashable, ...],
+    ) -> Decal:
+        """What a drawing does; its box is empty where it changes nothing."""
+        black = self._buffers.get(shape)
+        white = self._buffers.get(shape)
+        for canvas, value in ((black, 0), (white, WHITE)):
+            canvas.fill(value)
+            function(canvas, *arguments)
+        x0, y0, x1, y1 = box = _changed_box(black, white)
+        part = np.s_[y0:y1, x0:x1]
+        factor = np.maximum(white[part], black[part]) - black[part]
+        return Decal(box, factor, black[part].copy())
 
 
-def _decal_of(
-    shape: tuple[int, ...], function: Callable[..., None], arguments: tuple[Hashable, ...]
-) -> Decal | None:
-    """What a drawing does; None where it changes nothing."""
-    black, white = np.zeros(shape, np.uint8), np.full(shape, WHITE, np.uint8)
-    for canvas in (black, white):
-        function(canvas, *arguments)
-    factor = cv2.subtract(white, black)
-    unchanged = cv2.inRange(factor, (WHITE,) * 3, (WHITE,) * 3)
-    x, y, width, height = cv2.boundingRect(cv2.bitwise_not(unchanged))
-    if not width:
-        return None
-    part = np.s_[y : y + height, x : x + width]
-    return Decal((x, y, x + width, y + height), factor[part].copy(), black[part].copy())
+def _changed_box(black: np.ndarray, white: np.ndarray) -> Box:
+    """The smallest box around what is not black, or not white, any more."""
+    rows = np.flatnonzero((_flat(black).max(axis=1) > 0) | (_flat(white).min(axis=1) < WHITE))
+    if not rows.size:
+        return 0, 0, 0, 0
+    y0, y1 = int(rows[0]), int(rows[-1]) + 1
+    drawn = (black[y0:y1].max(axis=0) > 0) | (white[y0:y1].min(axis=0) < WHITE)
+    columns = np.flatnonzero(drawn.any(axis=1))
+    return int(columns[0]), y0, int(columns[-1]) + 1, y1
+
+
+def _flat(canvas: np.ndarray) -> np.ndarray:
+    """All values of each row."""
+    return canvas.reshape(len(canvas), -1)

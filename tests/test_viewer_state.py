@@ -319,7 +319,10 @@ def test_mirroring_turns_the_frozen_picture_and_the_patches():
 
 def test_only_auto_precision_gets_another_engine_for_one_class_against_another():
     """With a fixed precision the same engine explains it."""
-    assert pressed(started(), "v").request.choice.contrast
+    state = pressed(started(), "v")
+    assert state.request.choice.contrast
+    lrp = state.request.choice.config(state.config).lrp
+    assert (lrp.precision, lrp.target) == ("auto", "0 - rest")
     assert not pressed(started(**{"--precision": "float32"}), "v").request.choice.contrast
 
 

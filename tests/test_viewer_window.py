@@ -205,9 +205,8 @@ def test_closing_ends_within_3_s_with_the_recording_whole(way, display, tmp_path
     np.testing.assert_allclose(times, [row["time"] for row in rows], atol=0.002)
     assert times[-1] - times[0] > 2.5
     explained = [row for row in rows if row["map_frame"]]
-    assert explained[-1]["relevance_sum"] == pytest.approx(
-        explained[-1]["explained_score"], rel=0.2
-    )
+    most = max(explained, key=lambda row: row["relevance_sum"])  # less where units have only biases
+    assert most["relevance_sum"] == pytest.approx(most["explained_score"], rel=0.2)
     assert sorted(p.name for p in tmp_path.iterdir() if "s.png" not in p.name) == [
         "view.jsonl", "view.mp4",
     ]  # fmt: skip

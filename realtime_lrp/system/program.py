@@ -18,6 +18,7 @@ import click
 
 from realtime_lrp.errors import Error
 from realtime_lrp.system.plain_text import PlainFormatter, plain
+from realtime_lrp.system.quiet import write_error
 from realtime_lrp.system.signals import discarded_stop, raise_on_signals
 from realtime_lrp.system.temporary import remove_temporary_folders
 
@@ -97,9 +98,19 @@ def set_verbosity(verbose: int, quiet: bool) -> None:
     global _verbosity
     _verbosity = verbose
     level = logging.ERROR if quiet else logging.INFO if verbose else logging.WARNING
-    handler = logging.StreamHandler()
+    handler = _ErrorHandler()
     handler.setFormatter(PlainFormatter(f"{NAME}: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler], force=True)
+
+
+class _ErrorHandler(logging.Handler):
+    """Writes the log to standard error, also while TensorFlow's lines are kept away from it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            write_error(self.format(record) + "\n")
+        except Exception:
+            self.handleError(record)
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -130,7 +141,7 @@ def _fail(message: str, code: int) -> NoReturn:
 
 def _print_error(text: str) -> None:
     with suppress(OSError, ValueError):
-        click.echo(plain(text.rstrip()), err=True)
+        write_error(plain(text.rstrip()) + "\n")
 
 
 def _flush(stream: TextIO | None) -> bool:

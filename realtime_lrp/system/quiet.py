@@ -1,13 +1,16 @@
 """Keeps libraries from disturbing: captures what they print, finds them a temporary folder."""
 
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 _lock = threading.Lock()
-
+_switching = threading.Lock()
+_kept: int | None = None
+"""Standard error while it is captured."""
 
 IN_MEMORY = "/dev/shm"
 """Linux keeps the files of this folder in memory."""
@@ -27,7 +30,7 @@ def ensure_temporary_folder() -> None:
 
 @contextmanager
 def captured_stderr() -> Iterator[list[str]]:
-    """Captures standard error, also that of C libraries.
+    """Captures standard error, also that of C libraries; `write_error` gets through.
 
     If there is no standard error, or no file to capture it in, nothing is captured.
 
@@ -44,16 +47,38 @@ def captured_stderr() -> Iterator[list[str]]:
         captured = None
         with suppress(OSError):
             captured = _nameless_file()
-            os.dup2(captured, 2)
+            _redirect(captured, stderr)
         try:
             yield lines
         finally:
-            os.dup2(stderr, 2)
+            _redirect(stderr, None)
             os.close(stderr)
             if captured is not None:
                 os.lseek(captured, 0, os.SEEK_SET)
                 with os.fdopen(captured, "rb") as file:
                     lines += file.read().decode(errors="replace").splitlines()
+
+
+def write_error(text: str) -> None:
+    """Writes a message to standard error, also while another thread captures that.
+
+    Raises:
+      OSError: standard error is closed.
+    """
+    with _switching:
+        if _kept is not None:
+            os.write(_kept, text.encode(errors="backslashreplace"))
+        elif sys.stderr is not None:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+def _redirect(to: int, kept: int | None) -> None:
+    """Makes another file standard error; `kept` is where messages still go."""
+    global _kept
+    with _switching:
+        os.dup2(to, 2)
+        _kept = kept
 
 
 def _nameless_file() -> int:

@@ -22,12 +22,16 @@ from realtime_lrp.relevance.methods import METHODS
 FIGURES = [*report.COLUMNS]
 
 
+@pytest.fixture(autouse=True)
+def _no_progress_on_a_slow_machine(monkeypatch):
+    monkeypatch.setattr(measuring, "PROGRESS_S", np.inf)
+
+
 @pytest.fixture
 def one_row(monkeypatch):
     """Measures only one composite, for speed."""
     monkeypatch.setattr(measuring, "measured_names", lambda: ["zplus"])
     monkeypatch.setattr(measuring, "RANDOM_ORDERS", 1)
-    monkeypatch.setattr(measuring, "PROGRESS_S", np.inf)
 
 
 @pytest.fixture(scope="module")

@@ -115,6 +115,32 @@ def test_between_buttons_nothing_is_painted_and_a_stroke_goes_on_over_them():
     assert not mouse(shown, (10.7, x, y, "left")).ended, "pressed elsewhere"
 
 
+def test_a_fast_stroke_is_joined_and_has_one_width():
+    """All that is nearer to the line between two positions than the radius, give or take one."""
+    state = mouse(started(), (10.0, 200, 200, "left"), (10.1, 900, 500, "left"))
+    start, end, radius = np.array([100, 100]), np.array([450, 250]), brush_radius(state)
+    pixels = np.argwhere(np.ones_like(state.mask))[:, ::-1] - start
+    along = end - start
+    share = np.clip(pixels @ along / (along @ along), 0, 1)
+    distance = np.hypot(*(pixels - share[:, None] * along).T).reshape(state.mask.shape)
+    assert state.mask[distance < radius].all() and not state.mask[distance > radius + 1].any()
+    lifted = mouse(state, (10.2, 900, 500, ""), (10.3, 100, 600, ""), (10.4, 60, 660, "left"))
+    assert not lifted.mask[290, 60], "nothing is painted while no button is down"
+    assert mouse(lifted, (10.5, 60, 660, ""), (10.6, 60, 660, "right")).mask.sum() == pytest.approx(
+        state.mask.sum(), abs=2
+    )
+
+
+def test_a_stroke_from_one_picture_to_the_next_paints_its_part_of_each():
+    """Nothing in between: two pictures side by side, 40 pixels apart."""
+    state = started(pictures=((0, 0, 620, 720), (660, 0, 1280, 720)))
+    state = mouse(state, (10.0, 310, 360, "left"), (10.1, 970, 360, "left"))
+    columns, radius = np.flatnonzero(state.mask[180]), brush_radius(state)
+    assert columns.tolist() == list(range(640)), "to the right edge, and from the left one"
+    out = mouse(started(), (10.0, 640, 360, "left"), (10.1, 640, 900, "left"))
+    assert np.flatnonzero(out.mask[:, 320]).tolist() == list(range(180 - radius, 360))
+
+
 def test_a_click_turns_the_pages_of_the_help_and_nothing_lies_under_a_list():
     """Neither paints."""
     helped = handle(started(), events.KeyPressed("h", time=10.0))

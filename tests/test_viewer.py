@@ -222,7 +222,7 @@ def test_patches_are_painted_where_the_mouse_is():
     viewer.view.step()
     canvas = viewer.shown[-1]
     assert (canvas[60, 140] == 128).all() and (canvas[60, 200] == 90).all()
-    viewer.press(Mouse(10, 10, "left"))
+    viewer.press(Mouse(40 + 2 * 50, 2 * 30, ""), Mouse(10, 10, "left"), Mouse(10, 10, ""))
     assert viewer.request.mask is mask
     viewer.press(Mouse(40 + 2 * 50, 2 * 30, "right"))
     assert viewer.request.mask is None

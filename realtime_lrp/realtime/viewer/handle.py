@@ -66,7 +66,8 @@ def _target_chosen(state: ViewerState, event: events.TargetChosen) -> ViewerStat
 
 
 def _painted(state: ViewerState, event: events.Painted) -> ViewerState:
-    return paint(state, (event.x, event.y), event.cover)
+    position = event.x, event.y
+    return paint(state, position, position, event.cover)
 
 
 def _mouse_moved(state: ViewerState, event: events.MouseMoved) -> ViewerState:

@@ -44,22 +44,25 @@ def move_mouse(
     state = replace(state, pointer=pointer)
     if pointer.holds == "bar":
         return _seek(state, now)
-    return _paint_at_pointer(state) if pointer.holds == "picture" else state
+    return _paint_to_pointer(state, before) if pointer.holds == "picture" else state
 
 
-def paint(state: ViewerState, position: tuple[int, int], cover: bool) -> ViewerState:
-    """Covers or uncovers what is under the brush.
+def paint(
+    state: ViewerState, start: tuple[int, int], end: tuple[int, int], cover: bool
+) -> ViewerState:
+    """Covers or uncovers the picture along a straight stroke of the brush.
 
     Args:
       state: before.
-      position: column and row of the picture.
-      cover: whether it covers the picture there, else it uncovers it.
+      start: column and row of the picture where the stroke begins.
+      end: where it ends; the same pixel for a dab.
+      cover: whether the stroke covers the picture, else it uncovers it.
     """
     if state.shown is None:
         return state
     shape = state.shown.value.shape[:2]
     mask = np.zeros(shape, np.uint8) if state.mask is None else state.mask.astype(np.uint8)
-    cv2.circle(mask, position, brush_radius(state), int(cover), -1)
+    _draw_stroke(mask, start, end, brush_radius(state), int(cover))
     return state.with_request(mask=mask.astype(bool) if mask.any() else None)
 
 
@@ -109,29 +112,64 @@ def _press(state: ViewerState, hit: str, now: float) -> ViewerState:
     if hit:
         state = _holding(state, "button")
         return state if hit == "gap" else ACTIONS[hit](state, now)
-    return _paint_at_pointer(_holding(state, "picture"))
+    return _paint_to_pointer(_holding(state, "picture"), state.pointer)
 
 
 def _holding(state: ViewerState, holds: str) -> ViewerState:
     return replace(state, pointer=replace(state.pointer, holds=holds))
 
 
-def _paint_at_pointer(state: ViewerState) -> ViewerState:
-    found = _picture_at_pointer(state)
-    return paint(state, found[1], state.pointer.button == "left") if found else state
+def _paint_to_pointer(state: ViewerState, start: Pointer) -> ViewerState:
+    """Paints from an earlier position of the mouse to the present one.
+
+    The mouse moves far between two events, so that dabs alone would leave gaps. Where the stroke
+    leads out of a picture, or from one to another, each picture gets its part of it.
+    """
+    end, cover = state.pointer, state.pointer.button == "left"
+    for box in state.pictures:
+        x0, y0, x1, y1 = box
+        rectangle = x0, y0, x1 - x0, y1 - y0
+        inside, first, last = cv2.clipLine(rectangle, (start.x, start.y), (end.x, end.y))
+        if inside and state.shown:
+            shape = state.shown.value.shape
+            state = paint(state, _pixel(shape, box, first), _pixel(shape, box, last), cover)
+    return state
+
+
+def _draw_stroke(
+    mask: np.ndarray, start: tuple[int, int], end: tuple[int, int], radius: int, value: int
+) -> None:
+    """Fills a stroke with round ends in place; `cv2.line` would draw it up to 3 pixels wider."""
+    for position in (start, end):
+        cv2.circle(mask, position, radius, value, -1)
+    along = np.subtract(end, start)
+    if length := np.hypot(*along):
+        side = radius / length * np.array([-along[1], along[0]])
+        corners = np.array([start + side, end + side, end - side, start - side])
+        cv2.fillConvexPoly(mask, np.rint(16 * corners).astype(np.int32), value, shift=4)
 
 
 def _picture_at_pointer(state: ViewerState) -> tuple[Box, tuple[int, int]] | None:
     """The box of the picture under the mouse, and its pixel; None beside the picture."""
+    x, y = state.pointer.x, state.pointer.y
     if state.shown is None:
         return None
-    rows, columns = state.shown.value.shape[:2]
-    x, y = state.pointer.x, state.pointer.y
     for box in state.pictures:
-        x0, y0, x1, y1 = box
         if contains(box, x, y):
-            return box, ((x - x0) * columns // (x1 - x0), (y - y0) * rows // (y1 - y0))
+            return box, _pixel(state.shown.value.shape, box, (x, y))
     return None
+
+
+def _pixel(shape: tuple[int, ...], box: Box, position: tuple[int, int]) -> tuple[int, int]:
+    """The pixel of the picture at a position of the canvas.
+
+    Args:
+      shape: rows and columns of the picture.
+      box: where it stands on the canvas.
+      position: column and row of the canvas, inside the box.
+    """
+    (x, y), (x0, y0, x1, y1) = position, box
+    return (x - x0) * shape[1] // (x1 - x0), (y - y0) * shape[0] // (y1 - y0)
 
 
 def _seek(state: ViewerState, now: float) -> ViewerState:

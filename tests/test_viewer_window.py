@@ -17,6 +17,7 @@ from realtime_lrp.commands.live import run as live
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.view.hud import WARNING
 from realtime_lrp.view.keys import BINDINGS
+from realtime_lrp.view.window.window import new_size
 
 CLIP = config.ASSETS / "demo.mp4"
 NAMES = {".": "period", "+": "plus", "=": "equal", "-": "minus", "?": "question"}
@@ -75,6 +76,16 @@ def viewer(display, *words):
 
 @pytest.mark.gui
 @pytest.mark.release
+@pytest.mark.parametrize(
+    ("room", "size"),
+    [(None, (720, 1280)), ((1032, 1920), (720, 1280)), ((480, 640), (360, 640)),
+     ((672, 1280), (672, 1195))],
+)  # fmt: skip
+def test_a_new_window_fits_on_the_screen(room, size):
+    """It keeps its shape of 16 to 9 and is never larger than 1280 x 720."""
+    assert new_size(room) == size
+
+
 def test_every_key_of_the_table_is_pressed(display, tmp_path):
     """Each does what can be seen, none ends or disturbs the viewer; what was kept is there."""
     stats = tmp_path / "stats.json"

@@ -21,7 +21,7 @@ from realtime_lrp.view.window.x11 import X11Window
 
 TITLE = "realtime_lrp"
 SIZE = (720, 1280)
-"""Rows and columns of a new window."""
+"""Rows and columns of a new window, where the screen has room for them."""
 
 MIN_CANVAS, MAX_CANVAS = 240, 4096
 """Limits of the canvas's sides in pixels, whatever the size of the window."""
@@ -54,6 +54,17 @@ class Mouse:
             if x0 <= self.x < x1 and y0 <= self.y < y1:
                 return name
         return ""
+
+
+def new_size(room: tuple[int, int] | None) -> tuple[int, int]:
+    """Rows and columns of a new window: `SIZE`, smaller in the same shape where that is too large.
+
+    Args:
+      room: rows and columns that are free on the screen; None where they are not known.
+    """
+    rows, columns = room or SIZE
+    scale = min(1.0, rows / SIZE[0], columns / SIZE[1])
+    return round(scale * SIZE[0]), round(scale * SIZE[1])
 
 
 def display_reachable() -> bool:
@@ -110,7 +121,7 @@ class Window:
     def _open(self) -> None:
         os.environ.setdefault("QT_LOGGING_RULES", "default.warning=false")  # about its own fonts
         cv2.namedWindow(TITLE, cv2.WINDOW_NORMAL | cv2.WINDOW_FREERATIO | cv2.WINDOW_GUI_NORMAL)
-        cv2.resizeWindow(TITLE, SIZE[1], SIZE[0])
+        self._resize()
         cv2.setMouseCallback(TITLE, self._on_mouse)
         self._seen = False
         self._appear()
@@ -199,7 +210,12 @@ class Window:
         if on:
             self._x11.cover_screen()
         elif not self._x11.managed:
-            cv2.resizeWindow(TITLE, SIZE[1], SIZE[0])
+            self._resize()
+
+    def _resize(self) -> None:
+        """Gives the window the size of a new one."""
+        rows, columns = new_size(self._x11.free_area())
+        cv2.resizeWindow(TITLE, columns, rows)
 
     def _on_mouse(self, event: int, x: int, y: int, flags: int, _: object) -> None:
         buttons = {cv2.EVENT_LBUTTONDOWN: "left", cv2.EVENT_RBUTTONDOWN: "right"}

@@ -28,6 +28,9 @@ except ImportError:  # not Linux
 SEARCH_S = 1.0
 """Pause between two searches for a window that was not found."""
 
+TITLE_BAR = 48
+"""Rows that the title bar of a window manager may take, in pixels."""
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -112,6 +115,14 @@ class X11Window:
         if window := self.window:
             self.attempt(lambda: (window.unmap(), window.map()), otherwise=None)
 
+    def free_area(self) -> tuple[int, int] | None:
+        """Rows and columns that a window can take on the screen, without its title bar.
+
+        Returns:
+          None without X11.
+        """
+        return self.attempt(self._free_area, otherwise=None)
+
     def cover_screen(self) -> None:
         """Places the window over the whole screen, where there is no window manager to do it."""
         if self.window:
@@ -128,6 +139,14 @@ class X11Window:
         """A property of a window, or None."""
         found = window.get_full_property(self.connection.intern_atom(name), X.AnyPropertyType)
         return found.value if found else None
+
+    def _free_area(self) -> tuple[int, int]:
+        root = self.connection.screen().root
+        screen = root.get_geometry()
+        if self._client_list() is None:
+            return screen.height, screen.width
+        area = self.value(root, "_NET_WORKAREA") or (0, 0, screen.width, screen.height)
+        return area[3] - TITLE_BAR, area[2]
 
     def _cover_screen(self) -> None:
         window, screen = self.window, self.connection.screen().root.get_geometry()

@@ -9,6 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from realtime_lrp.commands.evaluate.bootstrap import RESAMPLES
 from realtime_lrp.config import Config
 from realtime_lrp.relevance.account import CHOOSE_COMPOSITE, FLOOD
 from realtime_lrp.relevance.composites import COMPOSITES
@@ -52,7 +53,7 @@ def table_lines(report: Mapping[str, Any]) -> list[str]:
     title = f"{report['network']}, {report['pictures']} pictures; the object: {report['object']}"
     explanations = [f"{heading:7} {meaning}" for heading, meaning in COLUMNS.values()]
     explanations += [
-        f"±       half the 95 % interval, bootstrap over the pictures, {report['resamples']} times",
+        f"±       half the 95 % interval, bootstrap over the pictures, {RESAMPLES} times",
         "*       the best of a column, and what cannot be told from it on these pictures (95 %)",
     ]
     flooded = [f"{row['flooded']} of {row['name']}" for row in report["rows"] if row.get("flooded")]

@@ -72,10 +72,11 @@ def test_a_users_file_brings_its_own_network(tiny_model, tmp_path, caplog):
     names.write_text("a\nb\nc\nd\n")
     network = load_network(str(tiny_model), labels=str(names))
     assert (network.name, network.preprocessing, network.labels) == ("tiny", "none", list("abcd"))
-    assert "0 to 255" in caplog.text
+    assert "may be nonsense: the network gets RGB values from 0 to 255" in caplog.text
+    assert "no --preprocess given" in network.warning
     caplog.clear()
-    assert load_network(str(tiny_model), preprocessing="tf").preprocessing == "tf"
-    assert not caplog.text
+    told = load_network(str(tiny_model), preprocessing="tf")
+    assert (told.preprocessing, told.warning, caplog.text) == ("tf", "", "")
 
 
 def test_random_weights_are_new_and_always_the_same(tiny_model):

@@ -12,7 +12,14 @@ from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.actions import ACTIONS, HINT
 from realtime_lrp.realtime.viewer.handle import handle
-from realtime_lrp.realtime.viewer.state import ESCAPE_S, NOTICE_S, Command, ViewerState, first_state
+from realtime_lrp.realtime.viewer.state import (
+    ESCAPE_S,
+    NOTICE_S,
+    WARNING_S,
+    Command,
+    ViewerState,
+    first_state,
+)
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.methods import METHODS
 from realtime_lrp.view import keys
@@ -332,6 +339,15 @@ def test_before_the_first_map_keys_that_need_an_answer_do_nothing():
     state = first_state(chosen, first_request(chosen))
     for key in ("d", "l", "v", "f", "paint"):
         assert changes(state, pressed(state, key)) == {}, key
+
+
+def test_the_first_answer_brings_the_warning_that_it_may_be_nonsense():
+    """Once, above the hint, and longer than other notices."""
+    chosen = config.load(command="live").config
+    state, doubtful = first_state(chosen, first_request(chosen)), replace(answer(), warning="no!")
+    drawn = handle(state, events.FrameDrawn(FRAME, doubtful, time=3.0))
+    assert (drawn.notice.text, drawn.notice.until) == (f"no!\n{HINT}", 3.0 + WARNING_S)
+    assert handle(drawn, events.FrameDrawn(LATER, doubtful, time=4.0)).notice is drawn.notice
 
 
 def test_the_first_answer_shows_the_hint_and_replaces_a_class_name_by_its_index():

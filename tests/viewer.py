@@ -129,7 +129,7 @@ def engine_of(labels, precision="float32", signs=(False,), name="epsilon_plus_fl
         precision=precision,
         device="CPU",
         computed=f"{precision} on CPU",
-        network=SimpleNamespace(name="shapes", labels=labels),
+        network=SimpleNamespace(name="shapes", labels=labels, warning=""),
     )
 
 

@@ -13,8 +13,10 @@ class Loaded(NamedTuple):
       model: the Keras model.
       preprocessing: what its pictures go through: "caffe", "tf", "torch", "rescale" or "none".
       labels: class names in order, or None if they are not known.
+      warning: why the answers may be wrong, or "".
     """
 
     model: "keras.Model"
     preprocessing: str = "none"
     labels: list[str] | None = None
+    warning: str = ""

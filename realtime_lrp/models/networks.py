@@ -18,6 +18,8 @@ from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.models.preprocessing import PREPROCESSING, preprocess
 from realtime_lrp.models.untrusted.loading import load_model
 
+NO_PREPROCESSING = "no --preprocess given, so the answers may be nonsense"
+
 log = logging.getLogger(__name__)
 
 
@@ -38,6 +40,7 @@ class Network:
       channels: channels of its input.
       preprocessing: how pictures are prepared, see `preprocess`.
       labels: class names in the order of the outputs, or None if they are not known.
+      warning: why the answers may be wrong, or "".
     """
 
     name: str
@@ -45,6 +48,7 @@ class Network:
     channels: int
     preprocessing: str
     labels: list[str] | None
+    warning: str = ""
 
     def prepare(self, pictures: np.ndarray | tf.Tensor) -> tf.Tensor:
         """Turns pictures, uint8 [B, H, W, 3] RGB, into the input, float32 [B, H, W, channels]."""
@@ -91,6 +95,7 @@ def load_network(
         _channels(loaded.model),
         preprocessing or loaded.preprocessing,
         given_labels or loaded.labels,
+        loaded.warning,
     )
 
 
@@ -108,13 +113,17 @@ def _from_file(path: Path, weights: str | None, preprocessing: str | None) -> Lo
             "model.save('name.keras'), or give a weights file with --weights."
         )
     model = load_model(path)
+    warning = ""
     if preprocessing is None and not _has_own_preprocessing(model):
+        warning = NO_PREPROCESSING
         log.warning(
-            "%s: no --preprocess given (%s), so the network gets RGB values from 0 to 255",
+            "%s: %s: the network gets RGB values from 0 to 255. Give the one that it was trained "
+            "with: --preprocess %s",
             path.name,
-            ", ".join(PREPROCESSING),
+            warning,
+            "|".join(PREPROCESSING),
         )
-    return Loaded(with_weights(model, weights))
+    return Loaded(with_weights(model, weights), warning=warning)
 
 
 def _has_own_preprocessing(model: keras.Model) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.actions import ACTIONS, HINT, explain, oppose, show_panels
 from realtime_lrp.realtime.viewer.pointing import move_mouse, paint
-from realtime_lrp.realtime.viewer.state import ViewerState
+from realtime_lrp.realtime.viewer.state import WARNING_S, ViewerState
 from realtime_lrp.view import keys
 from realtime_lrp.view.menus import ClassList
 from realtime_lrp.view.panel_list import PanelList
@@ -84,12 +84,19 @@ def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
     if answer is None:
         return state
     if first:
-        state = state.with_notice(HINT, event.time)
+        state = _with_hint(state, answer.warning, event.time)
     if state.request.target == answer.asked != answer.target:
         state = state.with_request(target=answer.target)
     if state.class_list:
         state = replace(state, class_list=replace(state.class_list, scores=answer.scores))
     return state
+
+
+def _with_hint(state: ViewerState, warning: str, now: float) -> ViewerState:
+    """The state with the notice that comes with the first answer."""
+    if warning:
+        return state.with_notice(f"{warning}\n{HINT}", now, WARNING_S)
+    return state.with_notice(HINT, now)
 
 
 def _canvas_resized(state: ViewerState, event: events.CanvasResized) -> ViewerState:

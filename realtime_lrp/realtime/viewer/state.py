@@ -35,6 +35,8 @@ ALL_FIGURES = frozenset(("answer", "rates", "setting"))
 BRUSH = 0.06
 """Radius of the brush at the start, as a share of the picture's shorter side."""
 
+WARNING_S = 10.0
+"""Seconds for which a warning is shown that the answers may be wrong."""
 
 CONTROLS_S = 3.0
 """For so many seconds after the mouse moved buttons are shown."""
@@ -110,12 +112,14 @@ class Answer:
       labels: the name of each class.
       asked: the target as it was asked for.
       target: the same target, class names replaced by indices.
+      warning: why all answers of the network may be wrong, or "".
     """
 
     scores: np.ndarray
     labels: tuple[str, ...]
     asked: str | int
     target: str | int
+    warning: str = ""
 
     def best(self, count: int) -> list[int]:
         """The indices of the best classes, best first."""

@@ -220,7 +220,8 @@ class View:
         if self._answer is None or self._answer[0] is not explained:
             engine, target = explained.engine, explained.request.target
             scores, canonical = explained.result.scores, engine.explainer.canonical(target)
-            answer = Answer(scores, self._labels_of(engine, len(scores)), target, canonical)
+            labels, warning = self._labels_of(engine, len(scores)), engine.network.warning
+            answer = Answer(scores, labels, target, canonical, warning)
             self._answer = explained, answer
         return self._answer[1]
 

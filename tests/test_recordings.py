@@ -350,9 +350,25 @@ def test_a_sidecar_and_raw_maps_hold_what_the_explainer_gives(run, words, tiny_m
         np.testing.assert_allclose(row["centre"], centre, atol=0.1)
         assert row["spread"] == pytest.approx(np.sqrt(square / weight.sum()), abs=0.1)
         assert row["relevance_sum"] == pytest.approx(maps[number].sum(), rel=1e-3)
+        accounted = row["relevance_sum"] + row["taken_by_biases"] + row["lost"]
+        assert accounted == pytest.approx(row["started"], rel=1e-5)
+        assert row["started"] == pytest.approx(explanation.scores[number].max(), abs=1e-5)
+        assert row["lost_in"] is None
         assert (row["time"], row["target"]) == (pytest.approx(number / 30, abs=1e-5), "top1")
     summary = cv2.imread(str(tmp_path / "out.summary.png"))
     assert summary.shape[1] > 1000 and summary.std() > 20
+
+
+def test_a_sidecar_names_the_layer_that_loses_relevance(run, tmp_path):
+    """Where more than 1 % is lost, as where a neuron has no negative inputs; and a note."""
+    source = media.recording(tmp_path / "in.mp4", count=3, size=(64, 64))
+    options = ("--model", "shapes", "--composite", "epsilon_alpha2_beta1_flat")
+    options += ("--sidecar", "--precision", "float32")
+    code, _, err = run("video", source, "-o", tmp_path / "out.mp4", *options)
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert code == 0 and all(abs(row["lost"]) > 0.01 * abs(row["started"]) for row in rows)
+    assert {row["lost_in"] for row in rows} == {rows[0]["lost_in"]} != {None}
+    assert f"does not close for 3 maps; most was lost in the layer {rows[0]['lost_in']!r}" in err
 
 
 def test_maps_come_in_chunks(tmp_path, monkeypatch):

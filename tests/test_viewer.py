@@ -12,9 +12,9 @@ from viewer import Viewer, engine_of, explained_frame
 from realtime_lrp.config import about
 from realtime_lrp.config.about import ABOUT
 from realtime_lrp.config.names import COMPOSITES, METHODS
+from realtime_lrp.engine.accounting import Loss
 from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.realtime.capture import Capture
-from realtime_lrp.realtime.explaining import Loss
 from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
 from realtime_lrp.realtime.viewer import compose, figures
 from realtime_lrp.realtime.viewer.compose import passing_notice

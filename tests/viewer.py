@@ -151,6 +151,7 @@ def explained_frame(
                 started=score[0],
                 started_magnitude=score[1],
                 taken_by_biases=taken,
+                lost=score[0] - total - taken,
             )
         ],
     )

@@ -44,6 +44,11 @@ class ResultMap:
         return self._fetch()
 
     @property
+    def lost(self) -> float:
+        """What neither the pixels nor biases received of what started; below 0 it was gained."""
+        return self.started - self.total - self.taken_by_biases
+
+    @property
     def flooded(self) -> bool:
         """Whether relevance grew so much on its way that the map explains nothing."""
         return self.magnitude > FLOOD * self.started_magnitude > 0

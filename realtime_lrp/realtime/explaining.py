@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.config.names import COMPOSITES
+from realtime_lrp.engine.accounting import Loss, closes, find_loss, has_account
 from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.errors import NotFiniteError, first_line
 from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
@@ -49,13 +49,6 @@ TRIES = 3
 TOP = 5
 """How many of the best classes are named."""
 
-TOLERANCE, TOLERANCE_FAST = 0.01, 0.05
-"""How much relevance may be missing before that is marked, as a share of the magnitude of what
-started: in float32, and in the faster types."""
-
-ROUNDING = 1e-6
-"""A smaller difference is rounding, however little started."""
-
 LOSS_S = 10.0
 """Shortest time between two searches for the layer that loses relevance; one costs a map."""
 
@@ -79,19 +72,6 @@ class MapRequest:
     frame: Item[np.ndarray] | None = None
     mask: np.ndarray | None = None
     probe: bool = False
-
-
-@dataclass(frozen=True)
-class Loss:
-    """The layer that loses, or gains, most relevance.
-
-    Attributes:
-      layer: its name.
-      share: what it loses as a share of the magnitude of what started; below 0 it gains.
-    """
-
-    layer: str
-    share: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,22 +112,15 @@ class ExplainedFrame:
     @functools.cached_property
     def totals(self) -> tuple[float | None, ...]:
         """The sum of each map that is a share of the explained score, None for other maps."""
-        conserving = COMPOSITES.known() if self.engine.config.lrp.keep >= 1 else ()
         return tuple(
-            one.total if name in conserving else None
-            for one, name in zip(self.result.maps, self.names, strict=True)
+            one.total if has_account(self.engine, index) else None
+            for index, one in enumerate(self.result.maps)
         )
 
     @functools.cached_property
     def conserved(self) -> list[bool]:
         """Whether the sum of each map and what biases took make what started, nearly."""
-        share = TOLERANCE if self.engine.precision == "float32" else TOLERANCE_FAST
-        return [
-            total is None
-            or abs(total + one.taken_by_biases - one.started)
-            <= max(share * one.started_magnitude, ROUNDING)
-            for total, one in zip(self.totals, self.result.maps, strict=True)
-        ]
+        return [closes(self.engine, self.result, index) for index in range(len(self.result.maps))]
 
 
 @dataclass(frozen=True)
@@ -371,9 +344,7 @@ class RelevanceThread:
         when, of_engine, loss = self._loss or (-LOSS_S, None, None)
         if loss is None or of_engine is not engine or now - when > LOSS_S:
             picture = explained.result.region.extract(explained.picture)
-            most = max(engine.layer_flows(picture, index), key=lambda flow: abs(flow.lost[0]))
-            started = explained.result.maps[index].started_magnitude
-            loss = Loss(most.name, float(most.lost[0]) / started if started else 0.0)
+            loss = find_loss(engine, picture, explained.result, index)
             self._loss = now, engine, loss
         return replace(explained, loss=loss)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from realtime_lrp.engine.accounting import has_account
 from realtime_lrp.engine.wording import top_scores
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def map_record(engine: Engine, target: str, result: Result) -> dict[str, Any]:
 
     Returns:
       top5: label and probability, best first; target: what is explained; relevance_sum: of the raw
-      map; taken_by_biases: the sum of relevance that biases took, which the map does not have;
+      map; started: the relevance at the output; taken_by_biases: what biases took of it, which the
+      map does not have; lost: the rest (started and lost are None for maps without an account);
       centre: [x, y] in pixels of the picture, the mean position of absolute relevance; spread: its
       root mean square distance from there, in pixels. The last two are None if the map is zero
       everywhere.
@@ -40,11 +42,14 @@ def map_record(engine: Engine, target: str, result: Result) -> dict[str, Any]:
     top = [
         {"label": name, "probability": round(p, 6)} for name, p in top_scores(engine, result.scores)
     ]
+    first, accounted = result.maps[0], has_account(engine)
     return {
         "top5": top,
         "target": target,
         "relevance_sum": float(relevance.sum()),
-        "taken_by_biases": result.maps[0].taken_by_biases,
+        "started": first.started if accounted else None,
+        "taken_by_biases": first.taken_by_biases,
+        "lost": first.lost if accounted else None,
         "centre": centre,
         "spread": spread,
     }

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from realtime_lrp import __version__
 from realtime_lrp.commands.video.finite_results import FiniteResults, drawable_map
 from realtime_lrp.commands.video.messages import KEPT_FREE, Job, PictureBatch, Report
 from realtime_lrp.commands.video.recoding import Recoding
 from realtime_lrp.config import Config
+from realtime_lrp.engine.accounting import Loss, closes, find_loss
 from realtime_lrp.engine.colouring import colormap_for
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.result import Result
@@ -38,6 +40,10 @@ BITS_A_PIXEL = 0.2
 
 LEAST_BYTES = 8
 """Of a frame in a recording."""
+
+
+LOSS_EVERY = 100
+"""Of so many maps that lost relevance the first is searched for the layer; that costs a map."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,12 @@ def overlay_file(
         job = _job(engine, config, source, film, part, opened, comment, span)
         report = _recode(engine, stats, records, progress, job)
         records.add_rest(report.times)
+        if records.loss:
+            note = (
+                f"the account of relevance does not close for {records.losses} maps; most was lost "
+                f"in the layer {records.loss.layer!r} ({records.loss.share:.0%})"
+            )
+            report = msgspec.structs.replace(report, notes=(*report.notes, note))
         if opened.summary:
             captioned = [(f"{seconds:.2f} s", picture) for seconds, picture in report.thumbnails]
             title = f"{source.name}: {settings}"
@@ -201,18 +213,22 @@ class _Records:
 
     Attributes:
       timeline: for the summary.
+      losses: how many maps the account does not close for.
+      loss: the layer that lost most relevance when it was last looked for, or None.
     """
 
     def __init__(self, engine: Engine, config: Config, opened: OpenCompanions) -> None:
         self._opened = opened
         self.timeline = Timeline()
+        self.losses = 0
+        self.loss: Loss | None = None
         self._engine, self._target = engine, config.lrp.target
         self._stride, self._frame = config.video.stride, 0
         self._record: dict[str, Any] = {}
 
     def add(self, batch: PictureBatch, results: Sequence[Result | None]) -> None:
         """Adds frames: explained ones, ones without a map, and those that got a carried map."""
-        remaining = iter(results)
+        remaining = iter(zip(batch.pictures, results, strict=True))
         for seconds in batch.times:
             self._add_frame(seconds, remaining)
 
@@ -221,17 +237,29 @@ class _Records:
         for seconds in times:
             self._add_frame(seconds, iter(()))
 
-    def _add_frame(self, seconds: float, results: Iterator[Result | None]) -> None:
+    def _add_frame(
+        self, seconds: float, results: Iterator[tuple[np.ndarray, Result | None]]
+    ) -> None:
         if not self._opened.wanted:
             return
         explained = self._frame % self._stride == 0
         if explained:
-            result = next(results, None)
+            picture, result = next(results, (None, None))
             self._record = {"top5": [], "target": self._target, "relevance_sum": None}
-            if result:
+            if result and picture is not None:
                 self._record = map_record(self._engine, self._target, result)
+                self._record["lost_in"] = self._lost_in(picture, result)
                 self.timeline.add(seconds, self._record)
                 self._opened.keep(result, self._frame, seconds)
         frame = {"frame": self._frame, "time": round(seconds, 6), "explained": explained}
         self._opened.write(frame | self._record)
         self._frame += 1
+
+    def _lost_in(self, picture: np.ndarray, result: Result) -> str | None:
+        """The layer that lost most, where the account does not close."""
+        if closes(self._engine, result):
+            return None
+        if self.losses % LOSS_EVERY == 0:
+            self.loss = find_loss(self._engine, picture, result)
+        self.losses += 1
+        return self.loss.layer if self.loss else None

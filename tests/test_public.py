@@ -124,6 +124,8 @@ def test_an_overlay_follows_its_words(rng):
         ({"relevance": np.zeros((1, 4, 4, 3))}, r"it is relevance\[0\]"),
         ({"relevance": np.full((4, 4, 3), np.nan)}, "finite"),
         ({"stride": (2, 5)}, r"no larger than the map. Received \(2, 5\)"),
+        ({"opacity": float("nan")}, "opacity from 0 to 1. Received nan"),
+        ({"opacity": 1.5}, "opacity from 0 to 1"),
         ({"fit": "crob"}, "Did you mean 'crop'"),
         ({"colormap": "fyre"}, "Did you mean 'fire'"),
     ],

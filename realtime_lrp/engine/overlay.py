@@ -41,8 +41,8 @@ def overlay(
       uint8 [H, W, 3] RGB.
 
     Raises:
-      UsageError: the picture or the map has another form, the map is not finite, or there is no
-        such colour map or fit.
+      UsageError: the picture or the map has another form, the map is not finite, the opacity is
+        not from 0 to 1, or there is no such colour map or fit.
     """
     picture, relevance = np.asarray(picture), np.asarray(relevance)
     if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
@@ -58,6 +58,8 @@ def overlay(
         raise UsageError(
             f"Expected a stride (rows, columns) no larger than the map. Received {stride!r}."
         )
+    if not 0 <= opacity <= 1:
+        raise UsageError(f"Expected an opacity from 0 to 1. Received {opacity!r}.")
     if fit not in FITS:
         raise unknown("fit", fit, FITS)
     strengths, _ = strength(tf.constant(relevance[None], tf.float32), stride=stride)

@@ -7,7 +7,8 @@ from realtime_lrp.view.blocks import draw_blocks
 from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.decals import KEPT, Decals
 from realtime_lrp.view.help import draw_help
-from realtime_lrp.view.hud import Bar, Legend, Row, draw_notice
+from realtime_lrp.view.hud import Bar, Legend, Row
+from realtime_lrp.view.notices import draw_notice
 
 BLOCKS = ((Row("source", "a camera"), Bar("heart", 0.6, 0.4)), (Legend("fire", "none", "most"),))
 DRAWINGS = {

@@ -18,8 +18,11 @@ COVERING_COLUMN = 13
 FULL_COLUMN, FULL_BAND = 15, 12
 """Width of a column, or height of a band, in which most figures need no second line."""
 
-BAND, NOTICE_BAND = 7, 3
+BAND, NOTICE_BAND = 8, 5
 """Least height of a band for figures, and of one for notices, in heights of a letter."""
+
+MARKS = 1.7
+"""Height of the line of marks below figures or notices, in heights of a letter."""
 
 CAPTION, LEGEND = 1.7, 2.1
 """Heights of the lines above and below each panel, in heights of a letter."""
@@ -35,12 +38,14 @@ class Arrangement:
     Attributes:
       pictures: of the picture, or of each panel side by side.
       figures: one area for all figures, or one at the left and one at the right.
-      notices: the area whose lower edge gets notices.
+      notices: the area whose lower edge gets notices that have no room below the figures.
+      marks: a line for what lasts: frozen, recording. Nothing else stands there.
     """
 
     pictures: tuple[Box, ...]
     figures: tuple[Box, ...]
     notices: Box
+    marks: Box
 
 
 def arrange(
@@ -71,9 +76,12 @@ def arrange(
     region_box = scaled_box(region or central_square(shape), shape, picture)
     if with_figures and not areas:
         areas = _beside_region(size, region_box, letters)
-    if areas:
-        return Arrangement((picture,), areas, areas[0])
-    return Arrangement((picture,), (whole,), _notices_beside(size, picture, region_box, letters))
+    if not areas:
+        notices, marks = _split(_notices_beside(size, picture, region_box, letters), letters)
+        return Arrangement((picture,), (whole,), notices, marks)
+    areas, (_, marks) = tuple(_split(a, letters)[0] for a in areas), _split(areas[-1], letters)
+    x0, y0, x1, y1 = region_box
+    return Arrangement((picture,), areas, (x0, y0, x1, min(y1, marks[1])), marks)
 
 
 def fitted_box(shape: Sequence[int], room: Box) -> Box:
@@ -121,6 +129,13 @@ def _with_margin(size: tuple[int, int], picture: Box, letters: int) -> tuple[Box
     return picture, ()
 
 
+def _split(area: Box, letters: int) -> tuple[Box, Box]:
+    """An area without the line of marks at its lower edge, and that line."""
+    x0, y0, x1, y1 = area
+    y = max(y0 + 1, y1 - round(MARKS * letters))
+    return (x0, y0, x1, y), (x0, y, x1, y1)
+
+
 def _beside_region(size: tuple[int, int], region: Box, letters: int) -> tuple[Box, ...]:
     """Areas over the picture, beside the region if it leaves room."""
     rows, columns = size
@@ -149,19 +164,21 @@ def _side_by_side(
 ) -> Arrangement:
     rows, columns = size
     whole = (0, 0, columns, rows)
-    if not with_figures:
-        return Arrangement(_tiles(whole, shape, count, letters), (whole,), whole)
-    width = min(FULL_COLUMN * letters, columns // 2)
-    height = min(FULL_BAND * letters, rows // 2)
-    choices = (
-        ((0, 0, columns - width, rows), (columns - width, 0, columns, rows)),
-        ((0, 0, columns, rows - height), (0, rows - height, columns, rows)),
-    )
-    tiles, area = max(
-        ((_tiles(room, shape, count, letters), area) for room, area in choices),
-        key=lambda choice: choice[0][0][2] - choice[0][0][0],
-    )
-    return Arrangement(tiles, (area,), area)
+    tiles, area = _tiles(whole, shape, count, letters), whole
+    if with_figures:
+        width = min(FULL_COLUMN * letters, columns // 2)
+        height = min(FULL_BAND * letters, rows // 2)
+        choices = (
+            ((0, 0, columns - width, rows), (columns - width, 0, columns, rows)),
+            ((0, 0, columns, rows - height), (0, rows - height, columns, rows)),
+        )
+        tiles, area = max(
+            ((_tiles(room, shape, count, letters), area) for room, area in choices),
+            key=lambda choice: choice[0][0][2] - choice[0][0][0],
+        )
+    x0, _, x1, y1 = tiles[0]  # below the picture there is no legend
+    marks = (x0, y1, x1, min(rows, y1 + round(MARKS * letters)))
+    return Arrangement(tiles, (area,), tiles[0], marks)
 
 
 def _tiles(room: Box, shape: Sequence[int], count: int, letters: int) -> tuple[Box, ...]:

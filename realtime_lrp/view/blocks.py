@@ -4,6 +4,7 @@ Each entry of a block is laid out as lines of text and strips of colour; the sam
 height of the block and draws it.
 """
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -55,13 +56,8 @@ def draw_blocks(canvas: np.ndarray, blocks: Sequence[Block], area: Box, size: in
     """
     if not blocks:
         return
-    x0, y0, x1, y1 = area
-    rows, least = canvas.shape[0], round(ANSWER_SHARE * canvas.shape[0])
-    tall = rows / min(canvas.shape[:2])
-    columns = _columns(blocks, x1 - x0, _Letters(size, tall, least))
-    while size > MIN_LETTERS and max(_height(c, size) for c in columns) > y1 - y0:
-        size -= 1
-        columns = _columns(blocks, x1 - x0, _Letters(size, tall, least))
+    x0, y0, x1, _ = area
+    columns, size = _laid_out(blocks, area, canvas.shape[:2], size)
     width = _column_width(x1 - x0, len(columns), size)
     x = x0 + (x1 - x0 - width * len(columns)) // 2
     for column in columns:
@@ -75,6 +71,22 @@ def draw_blocks(canvas: np.ndarray, blocks: Sequence[Block], area: Box, size: in
                 line += part.height
             y = end + size // 3
         x += width
+
+
+@functools.lru_cache(maxsize=16)
+def blocks_end(blocks: tuple[Block, ...], area: Box, shape: tuple[int, int], size: int) -> int:
+    """The row of the canvas below these blocks.
+
+    Args:
+      blocks: the figures.
+      area: the area on the canvas.
+      shape: rows and columns of the canvas.
+      size: the height of letters in pixels.
+    """
+    if not blocks:
+        return area[1]
+    columns, size = _laid_out(blocks, area, shape, size)
+    return area[1] + max(_height(column, size) for column in columns)
 
 
 def draw_legend(canvas: np.ndarray, legend: Legend, line: tuple[int, int, int], size: int) -> None:
@@ -174,6 +186,19 @@ class _Letters:
     def scaled(self, scale: float) -> int:
         """The height of letters of this scale, in pixels."""
         return self.size if scale == 1 else round(scale * self.size * self.tall)
+
+
+def _laid_out(
+    blocks: Sequence[Block], area: Box, shape: tuple[int, ...], size: int
+) -> tuple[list[list[tuple[_Part, ...]]], int]:
+    """The columns of blocks, and the size of letters with which they fit into the area."""
+    x0, y0, x1, y1 = area
+    least, tall = round(ANSWER_SHARE * shape[0]), shape[0] / min(shape)
+    columns = _columns(blocks, x1 - x0, _Letters(size, tall, least))
+    while size > MIN_LETTERS and max(_height(c, size) for c in columns) > y1 - y0:
+        size -= 1
+        columns = _columns(blocks, x1 - x0, _Letters(size, tall, least))
+    return columns, size
 
 
 def _columns(

@@ -1,4 +1,4 @@
-"""What figures are made of, and how large; draws notices. Knows texts and numbers, no meanings.
+"""What figures are made of, and how large. Knows texts and numbers, no meanings.
 
 Figures come in blocks of rows, bars, legends and paragraphs. `view.blocks` draws them,
 `view.arrangement` decides where.
@@ -8,18 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.colormaps import colormap_named
-from realtime_lrp.view.text import darken, draw_text, fitted, text_width, wrapped
 
 TEXT_SIZES = {"small": 0.8, "medium": 1.0, "large": 1.3}
 """`live.text_size` -> how much larger letters are than medium ones."""
 
 ANSWER_SCALE = 2.0
 """How much larger the letters of the presenter view's answer are than those of other figures."""
-
-NOTICE_SCALE = 1.2
-"""How much larger notices are than figures."""
 
 STEP = 1.35
 """Height of a line of text, as a multiple of that of its letters."""
@@ -114,47 +109,6 @@ def figure_size(rows: int, columns: int, text_size: str = "medium") -> int:
       text_size: one of `TEXT_SIZES`.
     """
     return max(11, round(min(rows, columns) / 40 * TEXT_SIZES[text_size]))
-
-
-def draw_notice(canvas: np.ndarray, text: str, area: Box, size: int, top: bool = False) -> None:
-    """Draws a text at the middle of the lower edge of an area, in place.
-
-    Args:
-      canvas: uint8 [H, W, 3] RGB.
-      text: may have several lines; long ones are broken. "" draws nothing.
-      area: the area on the canvas.
-      size: the height of the figures' letters in pixels.
-      top: whether it goes to the upper edge.
-    """
-    if not text:
-        return
-    size = round(NOTICE_SCALE * size)
-    x0, y0, x1, y1 = area
-    room = x1 - x0 - 2 * size
-    most = LINES if room > WIDE * size else 2 * LINES
-    lines = [
-        part
-        for line in text.split("\n")
-        for words in wrapped(line, room, size)
-        for part in _letters_broken(words, room, size)
-    ][:most]
-    step = round(STEP * size)
-    width = max(text_width(line, size) for line in lines) + 2 * size
-    x, y = (x0 + x1 - width) // 2, y0 + size if top else y1 - len(lines) * step - 2 * size
-    darken(canvas, (x, y, x + width, y + len(lines) * step + size), 0.3)
-    for number, line in enumerate(lines):
-        origin = (x0 + x1 - text_width(line, size)) // 2, y + size // 2 + number * step + size
-        draw_text(canvas, line, origin, size, WARNING)
-
-
-def _letters_broken(line: str, width: int, size: int) -> list[str]:
-    """A line in parts of at most this width, broken between letters: long names of files."""
-    parts = []
-    while text_width(line, size) > width and len(line) > 1:
-        count = max(1, len(fitted(line, width, size)) - 1)
-        parts.append(line[:count])
-        line = line[count:]
-    return [*parts, line]
 
 
 def draw_colours(

@@ -9,17 +9,13 @@ import numpy as np
 
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.arrangement import Arrangement, arrange, scaled_box
-from realtime_lrp.view.blocks import draw_blocks, draw_legend
+from realtime_lrp.view.blocks import blocks_end, draw_blocks, draw_legend
 from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.colormaps import default_colormap
 from realtime_lrp.view.decals import Decals
 from realtime_lrp.view.follow import Follower
-from realtime_lrp.view.hud import (
-    Block,
-    Legend,
-    draw_notice,
-    figure_size,
-)
+from realtime_lrp.view.hud import Block, Legend, figure_size
+from realtime_lrp.view.notices import area_for_notice, draw_notice
 from realtime_lrp.view.overlay import Overlay, lay_into, make_overlay
 from realtime_lrp.view.patches import Patches, draw_patches
 from realtime_lrp.view.text import draw_text, fitted
@@ -127,6 +123,28 @@ class Scene:
             self.letters,
         )  # fmt: skip
 
+    def figures(self) -> list[tuple[tuple[Block, ...], Box]]:
+        """The blocks of each area for figures, and that area."""
+        areas = self.arrangement.figures
+        both = len(areas) > 1
+        blocks = [self.left, self.right] if both else [(*self.right, *self.left)]
+        return list(zip(blocks, areas, strict=True))
+
+    def notice_area(self, text: str, rows: int | None = None) -> Box:
+        """Where a notice covers no other text, if there is room.
+
+        Args:
+          text: the notice.
+          rows: how many rows of the canvas can be used; None are all.
+        """
+        areas = [
+            (x0, blocks_end(blocks, (x0, y0, x1, y1), self.size, self.letters), x1, y1)
+            for blocks, (x0, y0, x1, y1) in (self.figures() if self.with_figures else ())
+        ]
+        below = self.size[0] if rows is None else rows
+        free = [(*area[:3], min(area[3], below)) for area in (*areas, self.arrangement.notices)]
+        return area_for_notice(text, free, self.letters)
+
 
 class Artist:
     """Draws scenes. Keeps what further scenes of the same explained picture need again.
@@ -206,19 +224,19 @@ class Artist:
 
     def _draw_text(self, canvas: np.ndarray, scene: Scene) -> None:
         """Draws captions, legends, figures and the notice."""
-        draw, boxes, areas = self.decals.draw, scene.arrangement.pictures, scene.arrangement.figures
+        draw, boxes = self.decals.draw, scene.arrangement.pictures
         if scene.panels:
             for name, box in zip(("picture", *(p.name for p in scene.panels)), boxes, strict=True):
                 draw(canvas, _draw_caption, name, box, scene.letters)
         for legend, box in zip(scene.legends, boxes[1:], strict=False):
             if legend:
                 draw(canvas, _draw_legend, legend, box, scene.letters)
-        figures = [scene.left, scene.right] if len(areas) > 1 else [(*scene.right, *scene.left)]
-        for blocks, area in zip(figures, areas, strict=True):
+        for blocks, area in scene.figures():
             if blocks:
                 draw(canvas, draw_blocks, blocks, area, scene.letters)
         if scene.notice:
-            draw(canvas, draw_notice, scene.notice, scene.arrangement.notices, scene.letters)
+            area = scene.notice_area(scene.notice)
+            draw(canvas, draw_notice, scene.notice, area, scene.letters)
 
     def _overlays_for(self, scene: Scene) -> list[Overlay]:
         """The coloured maps, moved to where they belong on the picture of the scene."""

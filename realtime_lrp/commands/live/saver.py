@@ -156,17 +156,17 @@ class Saver:
 
     def _end_recording(self) -> None:
         recorder, self._recorder = self._recorder, None
-        if recorder:
-            self._in_background(self._finish_film, recorder, self._film == self._asked_at_start)
+        if recorder and self._film:
+            self._in_background(self._finish_film, recorder, self._film)
         self._film = None
 
-    def _finish_film(self, recorder: Recorder, asked_at_start: bool) -> None:
+    def _finish_film(self, recorder: Recorder, film: Path) -> None:
         try:
             lines = recorder.finish()
             self._lines += lines
-            self._news.append(lines[-1] if recorder.trouble else lines[0])
+            self._news.append(lines[-1] if recorder.trouble else _saved(film, recorder))
         except Error as error:
-            self.failure = error if asked_at_start else self.failure
+            self.failure = error if film == self._asked_at_start else self.failure
             self._news.append(str(error))
 
     def _free_name(self, suffix: str) -> Path:
@@ -203,6 +203,13 @@ class Saver:
             "picture_age_ms": round(1000 * (now - frame.time), 1),
             "map_age_ms": round(1000 * (now - explained.frame.time), 1),
         }
+
+
+def _saved(film: Path, recorder: Recorder) -> str:
+    """A notice about a film that is finished."""
+    if not recorder.frames:
+        return "no picture came: nothing is saved"
+    return f"saved {film.name}, {recorder.seconds:.1f} s"
 
 
 def _config_of(state: ViewerState, explained: ExplainedFrame) -> Config:

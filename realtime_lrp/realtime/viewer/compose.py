@@ -16,10 +16,11 @@ from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer.pointing import brush_at_pointer, brush_radius, progress
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.system.geometry import Box
-from realtime_lrp.view.controls import Controls, draw_brush, draw_controls
+from realtime_lrp.view.controls import draw_brush, draw_controls
 from realtime_lrp.view.help import draw_help
-from realtime_lrp.view.hud import Block, Legend, draw_notice
+from realtime_lrp.view.hud import Block, Legend
 from realtime_lrp.view.menus import draw_class_list
+from realtime_lrp.view.notices import draw_marks, draw_notice
 from realtime_lrp.view.panel_list import draw_panel_list
 from realtime_lrp.view.patches import Patches
 from realtime_lrp.view.scene import Artist, ExplainedPicture, Scene
@@ -110,7 +111,7 @@ def passing_notice(
         return notice or doing or "preparing the first map"
     if old:
         return "\n".join(filter(None, (notice, _preparing(state.request.choice, shown))))
-    return notice or ("frozen: f goes on" if state.frozen else "")
+    return notice
 
 
 def _preparing(choice: EngineChoice, shown: Sequence[str]) -> str:
@@ -138,22 +139,27 @@ def draw_over(
       artist: has drawn it.
       scene: what it was drawn of.
       state: says which menus are open.
-      status: a line about the recording, or "".
-      passing: further lines, or ""; they give way to the notice of the scene.
+      status: a mark for the recording that runs, or "".
+      passing: lines that pass, or ""; they give way to the notice of the scene.
       now: `time.monotonic()`.
     """
     if state.helping:
         canvas = artist.draw(replace(scene, left=(), right=(), notice=""))
         artist.decals.draw(canvas, draw_help, state.help_page)
         return canvas
-    lines = (status,) if scene.notice else (passing, status)
+    frozen = "frozen: f goes on" if state.frozen else ""
+    marks = "   ".join(filter(None, (status, frozen)))
+    notice = "" if scene.notice else passing
     moving = now < state.pointer.until or state.pointer.holds
-    if any(lines) or state.listing or moving:
-        canvas = artist.copy(canvas)
-        if text := "\n".join(filter(None, lines)):
-            area = _above(scene.arrangement.notices, state.controls(now))
-            top = bool(scene.notice)
-            artist.decals.draw(canvas, draw_notice, text, area, scene.letters, top)
+    if notice or marks or state.listing or moving:
+        canvas, controls = artist.copy(canvas), state.controls(now)
+        rows = controls.area[1] if controls else scene.size[0]
+        if notice:
+            area = scene.notice_area(notice, rows)
+            artist.decals.draw(canvas, draw_notice, notice, area, scene.letters)
+        if marks:
+            box = _moved_above(scene.arrangement.marks, rows)
+            artist.decals.draw(canvas, draw_marks, marks, box, scene.letters)
         _draw_pointer(canvas, state, bool(status), now)
         if state.class_list:
             draw_class_list(canvas, state.class_list, scene.letters)
@@ -162,10 +168,11 @@ def draw_over(
     return canvas
 
 
-def _above(area: Box, controls: Controls | None) -> Box:
-    """The part of an area that no controls cover."""
-    x0, y0, x1, y1 = area
-    return x0, y0, x1, min(y1, controls.area[1]) if controls else y1
+def _moved_above(box: Box, row: int) -> Box:
+    """A box, moved up if it reaches below this row of the canvas."""
+    x0, y0, x1, y1 = box
+    up = max(0, y1 - row)
+    return x0, y0 - up, x1, y1 - up
 
 
 def _draw_pointer(canvas: np.ndarray, state: ViewerState, recording: bool, now: float) -> None:

@@ -59,7 +59,7 @@ class View:
       stats: counts frames.
       show: gets each canvas with menus and notices, uint8 [H, W, 3] RGB.
       size: returns rows and columns of the canvas; None is those of the picture.
-      status: returns a line for the upper edge of the screen, or "".
+      status: returns a mark for the recording that runs, or "".
 
     Attributes:
       state: changes with each event.

@@ -1,0 +1,108 @@
+"""Notices, which pass, and marks, which stay as long as something lasts: text over the canvas.
+
+A notice goes where it covers no other text, if there is such an area.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from realtime_lrp.system.geometry import Box
+from realtime_lrp.view.hud import LINES, STEP, WARNING, WIDE
+from realtime_lrp.view.text import darken, draw_text, fitted, text_width, wrapped
+
+SCALE = 1.2
+"""How much larger the letters of notices are than those of figures."""
+
+MIN_MARK = 9
+"""Minimum size of the letters of marks, in pixels."""
+
+
+def draw_notice(canvas: np.ndarray, text: str, area: Box, size: int) -> None:
+    """Draws a text at the middle of the lower edge of an area, in place.
+
+    Args:
+      canvas: uint8 [H, W, 3] RGB.
+      text: may have several lines; long ones are broken. "" draws nothing.
+      area: the area on the canvas.
+      size: the height of the figures' letters in pixels.
+    """
+    if not text:
+        return
+    x0, _, x1, y1 = area
+    lines, height = _lines(text, x1 - x0, size), notice_height(text, x1 - x0, size)
+    size = round(SCALE * size)
+    step = round(STEP * size)
+    width = max(text_width(line, size) for line in lines) + 2 * size
+    x, y = (x0 + x1 - width) // 2, y1 - height + size // 2
+    darken(canvas, (x, y, x + width, y + len(lines) * step + size), 0.3)
+    for number, line in enumerate(lines):
+        origin = (x0 + x1 - text_width(line, size)) // 2, y + size // 2 + number * step + size
+        draw_text(canvas, line, origin, size, WARNING)
+
+
+def notice_height(text: str, width: int, size: int) -> int:
+    """How many rows a notice takes in an area of this width, its margins included.
+
+    Args:
+      text: see `draw_notice`.
+      width: of the area, in pixels.
+      size: the height of the figures' letters in pixels.
+    """
+    letters = round(SCALE * size)
+    return len(_lines(text, width, size)) * round(STEP * letters) + 2 * letters
+
+
+def area_for_notice(text: str, areas: Sequence[Box], size: int) -> Box:
+    """The first of these areas that has room for a notice; else the last one.
+
+    Args:
+      text: see `draw_notice`.
+      areas: on the canvas.
+      size: the height of the figures' letters in pixels.
+    """
+    for area in areas[:-1]:
+        x0, y0, x1, y1 = area
+        if x1 > x0 and y1 - y0 >= notice_height(text, x1 - x0, size):
+            return area
+    return areas[-1]
+
+
+def draw_marks(canvas: np.ndarray, text: str, box: Box, size: int) -> None:
+    """Draws a line at the right end of a box, in place; in smaller letters where it is too long.
+
+    Args:
+      canvas: uint8 [H, W, 3] RGB.
+      text: the line.
+      box: the box on the canvas.
+      size: the height of the figures' letters in pixels.
+    """
+    x0, y0, x1, y1 = box
+    while size > MIN_MARK and text_width(text, size) + size > x1 - x0:
+        size -= 1
+    text = fitted(text, x1 - x0 - size, size)
+    x, middle = x1 - text_width(text, size) - size // 2, (y0 + y1) // 2
+    darken(canvas, (x - size // 2, y0, x1, y1), 0.3)
+    draw_text(canvas, text, (x, middle + round(0.36 * size)), size, WARNING)
+
+
+def _lines(text: str, width: int, size: int) -> list[str]:
+    """The lines of a notice in an area; each line of its text may take `LINES`, or twice that."""
+    size = round(SCALE * size)
+    room = width - 2 * size
+    most = LINES if room > WIDE * size else 2 * LINES
+    lines = []
+    for line in text.split("\n"):
+        words = wrapped(line, room, size)
+        lines += [part for word in words for part in _letters_broken(word, room, size)][:most]
+    return lines
+
+
+def _letters_broken(line: str, width: int, size: int) -> list[str]:
+    """A line in parts of at most this width, broken between letters: long names of files."""
+    parts = []
+    while text_width(line, size) > width and len(line) > 1:
+        count = max(1, len(fitted(line, width, size)) - 1)
+        parts.append(line[:count])
+        line = line[count:]
+    return [*parts, line]

@@ -65,9 +65,9 @@ def recorded(capture):
     """A list that gets the darkest value of each frame that is put."""
     levels, put = [], capture.frames.put
 
-    def noted(picture, time):
+    def noted(picture, time, source):
         levels.append(int(picture.min()))
-        put(picture, time)
+        put(picture, time, source)
 
     capture.frames.put = noted
     return levels

@@ -94,7 +94,7 @@ class Turns:
             label=LABELS.__getitem__,
             name="zplus",
             also=(),
-            explainer=SimpleNamespace(signed=False, signs=(False,)),
+            explainer=SimpleNamespace(classes=1, signed=False, signs=(False,)),
         )
         frame = thread.frames.newest()
         result = SimpleNamespace(

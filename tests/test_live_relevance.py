@@ -329,7 +329,7 @@ def test_scale_and_average_follow_the_maps_before_but_not_in_sync(engine, frames
     np.testing.assert_allclose(drawn[1].panels[0].intensity, expected, atol=1e-6)
 
 
-def test_another_target_or_engine_starts_the_scale_anew(engine, frames):
+def test_another_target_engine_or_file_starts_the_scale_anew(engine, frames):
     """As does going over to pairs; what was drawn before plays no part then."""
     request = first_request(settings())
     (first,), (second,) = engine.explain([frames[0]]), engine.explain([frames[14]])
@@ -338,6 +338,7 @@ def test_another_target_or_engine_starts_the_scale_anew(engine, frames):
     other = engine.with_config(settings(**{"--composite": "epsilon"}))
     for change, alone in (
         ({"request": replace(request, target=3)}, False), ({"engine": other}, False), ({}, True),
+        ({"frame": replace(frame, source="another file")}, False),
     ):  # fmt: skip
         drawer = MapScaler(average=0.5)
         before = ExplainedFrame(frame, frames[0], request, engine, first)

@@ -111,15 +111,16 @@ def test_rgb_maps_show_each_channel_by_itself():
 
 
 def test_the_scale_of_a_video_follows_slowly():
-    """A sudden map of ten times the size moves the scale by a tenth of the way."""
+    """Twice the size moves the scale by a tenth of the way, a hundred times to half of the new."""
     scale = Scale(0.9)
     assert scale(1.0) == 1.0
-    assert scale(10.0) == pytest.approx(1.9)
+    assert scale(2.0) == pytest.approx(1.1)
+    assert scale(100.0) == 50.0
     assert Scale()(0.0) == 1.0
 
 
 def test_a_map_is_drawn_at_the_scale_of_the_maps_before_it():
-    """After a map of 1, one of 10 is drawn at 10 / 1.9 of the scale; later ones come down."""
+    """After a map of 1, one of 0.1 is drawn with the scale 0.91, one of 100 at full strength."""
     painter = Painter("hot", 1.0)
     half = np.full((30, 30), round(FULL * 0.5**SOFTNESS), np.int8)
     first = painter(half, 1.0, BOX, INNER).alpha

@@ -43,6 +43,7 @@ from realtime_lrp.view.window.window import Mouse
 
 GREY = np.full((120, 160, 3), 90, np.uint8)
 BOX = (20, 0, 140, 120)
+FAINT = 0.1**0.75
 
 
 def drawn_at(row, column, size=60):
@@ -298,6 +299,31 @@ def test_a_map_of_a_picture_of_another_size_is_not_drawn():
     viewer.frame(np.full((60, 80, 3), 90, np.uint8))
     assert viewer.view.scene.explained is None
     assert not (viewer.shown[-1] == (0, 255, 0)).all(-1).any()
+
+
+def test_the_map_of_another_file_is_not_drawn():
+    """The next photo of a folder has no map until its own comes; the panels keep their places."""
+    viewer = Viewer(**{"--opacity": 1})
+    frame = viewer.frame(GREY, "cat.jpg (1 of 2)")
+    viewer.maps.put(explained_frame(frame, drawn_at(30, 30), BOX), frame.time)
+    viewer.press("p")
+    viewer.view.step()
+    assert (viewer.shown[-1] == (0, 255, 0)).all(-1).any()
+    boxes = viewer.view.scene.arrangement.pictures
+    viewer.frame(GREY, "dog.jpg (2 of 2)")
+    assert not (viewer.shown[-1] == (0, 255, 0)).all(-1).any()
+    assert viewer.view.scene.arrangement.pictures == boxes
+
+
+@pytest.mark.parametrize(
+    ("score", "total", "strongest"),
+    [(0.7, 0.7, 1), (1e-5, 1e-5, FAINT), (1e-5, 0.7, FAINT), (1, 1e-4, FAINT), (0, 0, 1)],
+)  # fmt: skip
+def test_a_map_of_nearly_no_relevance_is_faint(score, total, strongest):
+    """At a tenth of the least score, or of the least share of it, it is drawn a tenth as large."""
+    frame = Viewer().frame(GREY)
+    faint = explained_frame(frame, drawn_at(30, 30), BOX, score=(score, score), total=total)
+    assert MapScaler(0.0)(faint).panels[0].intensity.max() == pytest.approx(strongest, rel=1e-3)
 
 
 @pytest.mark.parametrize("style", ["heat", "contour", "off"])

@@ -106,9 +106,9 @@ class Viewer:
             for command in self.view.send(event):
                 self.loop.perform(command)
 
-    def frame(self, picture):
+    def frame(self, picture, source=""):
         """A new frame comes and is shown."""
-        self.capture.frames.put(picture, time.monotonic())
+        self.capture.frames.put(picture, time.monotonic(), source)
         self.view.step()
         return self.view.frame
 
@@ -122,6 +122,7 @@ def engine_of(labels, precision="float32", signs=(False,), name="epsilon_plus_fl
             classes=len(labels),
             canonical=TargetResolver(len(labels), labels).canonical,
             signs=signs,
+            follows_rules=(True,) * len(signs),
         ),
         config=chosen,
         name=name,
@@ -148,6 +149,7 @@ def explained_frame(
                 strength=np.rint(127 * strength).astype(np.int8),
                 scale=1.0,
                 total=total,
+                magnitude=abs(total),
                 started=score[0],
                 started_magnitude=score[1],
                 taken_by_biases=taken,

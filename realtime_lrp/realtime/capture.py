@@ -354,7 +354,7 @@ class _Reader(threading.Thread):
                 self.since = self.newest = self.bright = self._clock.now()
                 self.source = source
                 while (picture := source.read()) is not None:
-                    self._hand_over(picture, self._clock.now())
+                    self._hand_over(picture, self._clock.now(), source.described)
                     if self._stopping.is_set():
                         break
         except Exception as error:
@@ -367,12 +367,12 @@ class _Reader(threading.Thread):
         with self._lock:
             self._stopping.set()
 
-    def _hand_over(self, picture: np.ndarray, captured: float) -> None:
+    def _hand_over(self, picture: np.ndarray, captured: float, source: str) -> None:
         transformed = self._transform(picture)
         with self._lock:
             if not self._stopping.is_set():
                 self._examine(picture, captured)
-                self._frames.put(transformed, captured)
+                self._frames.put(transformed, captured, source)
 
     def _examine(self, picture: np.ndarray, now: float) -> None:
         """Notes whether a picture is new, and whether it is black."""

@@ -49,6 +49,12 @@ TRIES = 3
 TOP = 5
 """How many of the best classes are named."""
 
+TINY = 1e-4
+"""A smaller score counts as about 0: what relevance it has, or loses, is rounding."""
+
+VANISHED = 1e-3
+"""A map with less than this share of the relevance that started counts as about 0."""
+
 LOSS_S = 10.0
 """Shortest time between two searches for the layer that loses relevance; one costs a map."""
 
@@ -115,6 +121,23 @@ class ExplainedFrame:
         return tuple(
             one.total if has_account(self.engine, index) else None
             for index, one in enumerate(self.result.maps)
+        )
+
+    @functools.cached_property
+    def shortfalls(self) -> tuple[float, ...]:
+        """By what factor each map is too small to be shown at full strength; 1 where it is not.
+
+        Such a map explains a score of about 0, or has lost nearly all of its relevance. Only maps
+        that follow rules are shares of a score.
+        """
+        explainer = self.engine.explainer
+        if explainer.classes == 1:  # a value may be as small as it likes
+            return (1.0,) * len(self.names)
+        return tuple(
+            max(1.0, TINY / one.started_magnitude, VANISHED * one.started_magnitude / one.magnitude)
+            if by_rules and one.started_magnitude and one.magnitude
+            else 1.0
+            for by_rules, one in zip(explainer.follows_rules, self.result.maps, strict=True)
         )
 
     @functools.cached_property

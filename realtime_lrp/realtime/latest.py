@@ -15,11 +15,13 @@ class Item(Generic[T]):
       value: the picture, or the explained frame.
       number: 1 for the first item, then one more for each.
       time: `time.monotonic()` when the picture was captured, in seconds.
+      source: the file or camera that it comes from, in words; "" where nobody asks.
     """
 
     value: T
     number: int
     time: float
+    source: str = ""
 
 
 class Slot(Generic[T]):
@@ -29,10 +31,10 @@ class Slot(Generic[T]):
         self._changed = threading.Condition()
         self._item: Item[T] | None = None
 
-    def put(self, value: T, time: float) -> None:
+    def put(self, value: T, time: float, source: str = "") -> None:
         """Replaces the item."""
         with self._changed:
-            self._item = Item(value, self._count() + 1, time)
+            self._item = Item(value, self._count() + 1, time, source)
             self._changed.notify_all()
 
     def newest(self, after: int = 0, timeout_s: float = 0.0) -> Item[T] | None:

@@ -21,6 +21,10 @@ FULL = 127
 SMOOTHING = 0.9
 """How much of the previous scale stays with each new map of a moving picture."""
 
+MOST_ABOVE = 2.0
+"""A map is drawn with at least its own scale divided by this: after maps of nearly no relevance it
+would be one flat area of full strength for many maps."""
+
 SOFTNESS = 0.75
 """Strength is relevance to this power. `relevance.strength` uses the same power and FULL."""
 
@@ -62,7 +66,8 @@ class Scale:
     def __call__(self, new: float) -> float:
         """The smoothed scale after a map whose own scale is `new`."""
         kept = self._smoothing if self._value is not None else 0.0
-        self._value = kept * (self._value or 0.0) + (1 - kept) * new
+        smoothed = kept * (self._value or 0.0) + (1 - kept) * new
+        self._value = max(smoothed, new / MOST_ABOVE)
         return self._value or 1.0
 
 

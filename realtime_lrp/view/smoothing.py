@@ -24,17 +24,20 @@ class MapSmoother:
         self._scales: list[Scale] = []
         self._previous: list[np.ndarray] = []
 
-    def __call__(self, maps: Sequence[tuple[np.ndarray, float]], inner: Box) -> list[np.ndarray]:
+    def __call__(
+        self, maps: Sequence[tuple[np.ndarray, float, float]], inner: Box
+    ) -> list[np.ndarray]:
         """The intensities of the next maps, float32 [h, w] or [h, w, 3] in [-1, 1].
 
         Args:
-          maps: strength (int8, see `overlay.intensity`) and scale of each; always as many.
+          maps: strength (int8, see `overlay.intensity`) and scale of each, and the least scale that
+            it may be drawn with; always as many.
           inner: where the explained region lies in the maps.
         """
         self._scales = self._scales or [Scale(self._smoothing) for _ in maps]
         new = [
-            intensity(strength, inner, scale / smoothed(scale))
-            for (strength, scale), smoothed in zip(maps, self._scales, strict=True)
+            intensity(strength, inner, scale / smoothed(max(scale, least)))
+            for (strength, scale, least), smoothed in zip(maps, self._scales, strict=True)
         ]
         if self._average and self._previous and self._previous[0].shape == new[0].shape:
             kept = self._average

@@ -60,6 +60,8 @@ def compose(
         explained.frame.value.shape != frame.value.shape or (state.paired and not own)
     ):
         explained = drawn = None  # the map does not belong on this picture
+    elif explained and drawn and explained.frame.source != frame.source:
+        explained, drawn = None, _without_maps(drawn, frame.value)
     if explained and own and explained.request.mask is state.mask:
         picture = explained.picture
     else:
@@ -78,6 +80,12 @@ def compose(
         text_size=state.text_size,
         patches=_flipped_patches(state, explained),
     )
+
+
+def _without_maps(drawn: ExplainedPicture, picture: np.ndarray) -> ExplainedPicture:
+    """The same panels, empty, on the first picture of another file: they get its maps soon."""
+    panels = (replace(one, intensity=np.zeros_like(one.intensity)) for one in drawn.panels)
+    return ExplainedPicture(picture, drawn.box, tuple(panels))
 
 
 def _flipped_patches(state: ViewerState, explained: ExplainedFrame | None) -> Patches | None:

@@ -10,16 +10,13 @@ import numpy as np
 
 from realtime_lrp.config.about import ABOUT
 from realtime_lrp.engine.wording import describe_target
-from realtime_lrp.realtime.explaining import TOP, ExplainedFrame
+from realtime_lrp.realtime.explaining import TINY, TOP, ExplainedFrame
 from realtime_lrp.realtime.meter import Meter
 from realtime_lrp.realtime.viewer.compose import Columns
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.view.colormaps import colormap_named, default_colormap
 from realtime_lrp.view.hud import ANSWER_SCALE, Bar, Block, Legend, Paragraph, Row, percent
 from realtime_lrp.view.scene import ExplainedPicture, Look, Panel
-
-TINY = 1e-4
-"""Scores below this are shown as "about 0": what relevance they lose is rounding."""
 
 BIASES_SHOWN = 0.005
 """What biases took is shown from this share of what started on."""

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 class MapScaler:
     """Scales the maps of one explained frame after the other.
 
-    Scale and average follow the last maps of the same engine and target; a change starts anew.
+    Scale and average follow the last maps of the same engine, target and file (or camera); a change
+    starts anew.
 
     Args:
       average: see `overlay.average` of the configuration.
@@ -23,7 +24,7 @@ class MapScaler:
 
     def __init__(self, average: float):
         self._average = average
-        self._series: tuple[Engine, str | int, bool] | None = None
+        self._series: tuple[Engine, str | int, str, bool] | None = None
         self._smoother = MapSmoother()
         self._last: tuple[ExplainedFrame, ExplainedPicture] | None = None
 
@@ -39,7 +40,8 @@ class MapScaler:
         if explained is None:
             self._series = self._last = None  # so that the engine can be freed
             return None
-        series = explained.engine, explained.request.target, independent
+        target, source = explained.request.target, explained.frame.source
+        series = explained.engine, target, source, independent
         if series != self._series:
             self._series, self._last = series, None
             self._smoother = MapSmoother(0.0, 0.0) if independent else MapSmoother(self._average)
@@ -49,8 +51,10 @@ class MapScaler:
 
     def _scaled(self, explained: ExplainedFrame) -> ExplainedPicture:
         result, signs = explained.result, explained.engine.explainer.signs
-        intensities = self._smoother(
-            [(one.strength, one.scale) for one in result.maps], result.region.inner
-        )
+        maps = [
+            (one.strength, one.scale, one.scale * shortfall)
+            for one, shortfall in zip(result.maps, explained.shortfalls, strict=True)
+        ]
+        intensities = self._smoother(maps, result.region.inner)
         panels = tuple(map(Panel, explained.names, intensities, signs))
         return ExplainedPicture(explained.picture, result.region.box, panels)

@@ -479,7 +479,7 @@ def test_the_old_map_is_marked_until_the_first_one_of_the_chosen_method():
     viewer.relevance.engine = engine_of(("heart", "star", "cup"), name="gradient")
     assert passing(viewer) == "method: gradient"
     time.sleep(OLD_MAP_S + 0.05)
-    note = "preparing gradient (still shown: epsilon plus flat)"
+    note = "preparing gradient (still shown: epsilon_plus_flat)"
     assert passing(viewer) == f"method: gradient\n{note}"
     frame = viewer.view.frame
     made = explained_frame(frame, drawn_at(30, 30), BOX, engine=viewer.relevance.engine)
@@ -501,10 +501,10 @@ def test_what_is_prepared_is_said_in_words():
         viewer.press(*keys_pressed)
         return passing_notice(viewer.state, 1e9, "", shown, old=True)
 
-    assert note("p") == "preparing guided backprop, grad cam"
-    assert note("x") == "preparing epsilon plus flat with random weights"
+    assert note("p") == "preparing guided_backprop, grad_cam"
+    assert note("x") == "preparing epsilon_plus_flat with random weights"
     assert note("p", ("gradient",)) == (
-        "preparing epsilon plus flat, guided backprop, grad cam (still shown: gradient)"
+        "preparing epsilon_plus_flat, guided_backprop, grad_cam (still shown: gradient)"
     )
     assert passing_notice(Viewer().state, 1e9, "", (), old=True) == "preparing the first map"
 
@@ -517,7 +517,7 @@ def test_every_method_and_composite_has_a_sentence():
     viewer.press("/")
     viewer.view.step()
     (block,) = viewer.view.scene.left
-    assert block == (Paragraph("epsilon plus flat", ABOUT["epsilon_plus_flat"]),)
+    assert block == (Paragraph("epsilon_plus_flat", ABOUT["epsilon_plus_flat"]),)
 
 
 def test_passing_lines_are_on_the_screen_and_not_in_what_is_kept():
@@ -575,11 +575,11 @@ def test_waiting_is_measured_by_the_view():
     assert viewer.view._rates.drawing_waits.rate() > 0.5
 
 
-def setting_of(**more):
+def setting_of(account=True, **more):
     """The rows of a setting by name."""
     frame = Viewer().frame(GREY)
     made = explained_frame(frame, drawn_at(30, 30), BOX, **more)
-    rows = figures.setting_rows(made, MapScaler(0.0)(made))
+    rows = figures.setting_rows(made, MapScaler(0.0)(made), account)
     return {row.name: row for row in rows if isinstance(row, Row)}
 
 
@@ -604,6 +604,8 @@ def test_what_biases_took_is_no_loss_and_a_loss_is_named():
     assert not rows["relevance"].warn and rows["biases took"].value == "-0.2"
     rows = setting_of(total=0.5, loss=Loss("fc1", 0.29))
     assert rows["relevance"].warn and "biases took" not in rows
+    assert "relevance" not in setting_of(account=False, total=0.5, taken=0.2)
+    assert "relevance" in setting_of(account=False, total=0.5)
     assert rows["lost in"] == Row("lost in", "fc1: 29 %", warn=True)
     assert setting_of(total=2.5, loss=Loss("fc1", -2.5))["gained in"].value == "fc1: 250 %"
 

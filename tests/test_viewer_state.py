@@ -94,7 +94,7 @@ KEYS = [
         {
             "method": "guided_backprop",
             "also": ("grad_cam",),
-            "notice": "method: guided backprop",
+            "notice": "method: guided_backprop",
         },
     ),
     ("p b b b", "3", {"method": "lrp", "composite": "epsilon_plus", "also": ALSO}),

@@ -9,20 +9,21 @@ ABOUT = {
     "so it says little about why this one.",
     "epsilon": "What speaks for and against the class, exactly as the layers computed it; noisy, "
     "so much of it is speckle.",
-    "epsilon_plus": "What speaks for this class, free of noise; shows little of what speaks "
+    "epsilon_plus": "What speaks for the class, with little noise; hardly shows what speaks "
     "against it.",
-    "epsilon_plus_flat": "What speaks for this class, free of noise and whatever the colour of a "
-    "pixel; shows little of what speaks against it.",
-    "epsilon_alpha2_beta1": "What speaks for this class and against it, sharply; covers less of "
-    "the object and is less steady from picture to picture.",
-    "epsilon_alpha2_beta1_flat": "What speaks for this class and against it, sharply and whatever "
-    "the colour of a pixel; covers less of the object and is less steady from picture to picture.",
-    "epsilon_gamma_box": "What speaks for this class, with evidence against it damped; needs to "
-    "know how dark and how bright pixels can be.",
-    "gradient": "Where a small change would change the answer most, which is not what the answer "
-    "was made of; noisy.",
-    "input_x_gradient": "A first guess at each pixel's share in the answer; noisy, and pixels of "
-    "the average colour never count.",
+    "epsilon_plus_flat": "What speaks for the class, with little noise; dark and bright pixels "
+    "count alike. Hardly shows what speaks against the class.",
+    "epsilon_alpha2_beta1": "What speaks for the class and what against it, in sharp lines; covers "
+    "less of the object and changes more from picture to picture.",
+    "epsilon_alpha2_beta1_flat": "What speaks for the class and what against it, in sharp lines; "
+    "dark and bright pixels count alike. Covers less of the object and changes more from picture "
+    "to picture.",
+    "epsilon_gamma_box": "What speaks for the class; evidence against it is weakened. The map is "
+    "wrong if the network's preprocessing is set wrong.",
+    "gradient": "Where a small change of the picture would change the answer most, not what the "
+    "answer is made of; noisy.",
+    "input_x_gradient": "A first guess at each pixel's share in the answer; noisy, and a pixel "
+    "gets nothing where preprocessing makes it 0.",
     "guided_backprop": "The fine lines that excite the network; nearly the same for every class.",
     "deconvnet": "Patterns that would excite the same neurons; points at the object worse than "
     "the others.",
@@ -31,7 +32,7 @@ ABOUT = {
     "grad_cam": "Which region speaks for the class; coarse, because it is the last feature map "
     "enlarged.",
     "smoothgrad": "The gradient with less noise, as the mean of noisy copies of the picture; slow, "
-    "and still not what the answer was made of.",
+    "and still not what the answer is made of.",
     "integrated_gradients": "How the answer grows on the way from an empty picture to this one; "
     "slow, noisy, and another empty picture gives another map.",
 }

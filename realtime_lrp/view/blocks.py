@@ -259,7 +259,7 @@ def _paragraph_parts(paragraph: Paragraph, width: int, size: int) -> list[_Part]
 
 def _row_parts(row: Row, width: int, size: int) -> list[_Part]:
     """One line, or the name above the value where both do not fit."""
-    colours, name = (DIM, WARNING if row.warn else WHITE), _spaced(row.name)
+    colours, name = (DIM, WARNING if row.warn else WHITE), row.name
     if text_width(name, size) + text_width(row.value, size) + size <= width:
         return [_Line(name, row.value, size, colours)]
     values = _broken(row.value, width, size)
@@ -301,11 +301,11 @@ def _legend_parts(legend: Legend, width: int, size: int) -> list[_Part]:
 
 
 def _broken(text: str, width: int, size: int) -> list[str]:
-    """A text in lines of at most this width, also broken at underscores; `LINES` at most."""
+    """A text in lines of at most this width, also broken after underscores; `LINES` at most."""
     if text_width(text, size) <= width:
         return [text]
-    lines = wrapped(_spaced(text).replace(" %", "\xa0%"), width, size)
-    return [fitted(line, width, size) for line in lines[:LINES]]
+    lines = wrapped(text.replace("_", "_ ").replace(" %", "\xa0%"), width, size)
+    return [fitted(line.replace("_ ", "_"), width, size) for line in lines[:LINES]]
 
 
 def _draw_bar(canvas: np.ndarray, bar: Bar, box: Box) -> None:

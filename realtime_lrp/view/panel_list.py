@@ -70,7 +70,7 @@ def draw_panel_list(canvas: np.ndarray, listed: PanelList, size: int) -> None:
         _draw_box(
             canvas, (x + size, y - size + 2, x + 2 * size, y + 2), main or name in listed.chosen
         )
-        text = name.replace("_", " ") + (" (the main map)" if main else "")
+        text = name + (" (the main map)" if main else "")
         draw_text(canvas, fitted(text, width - 4 * size, size), (x + 3 * size, y), size, colour)
         y += step
     about = ABOUT.get(listed.names[listed.cursor], "")

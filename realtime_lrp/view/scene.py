@@ -281,7 +281,7 @@ def _overlay(panel: Panel, box: Box, look: Look) -> Overlay:
 def _draw_caption(canvas: np.ndarray, name: str, box: Box, letters: int) -> None:
     """Draws the name of a panel above it."""
     x0, y0, x1, _ = box
-    text = fitted(name.replace("_", " "), x1 - x0, letters)
+    text = fitted(name, x1 - x0, letters)
     draw_text(canvas, text, (x0, y0 - round(0.5 * letters)), letters)
 
 

@@ -56,7 +56,7 @@ def oppose(state: ViewerState, other: int) -> ViewerState:
 def _next_method(state: ViewerState, now: float, by: int = 1) -> ViewerState:
     method = _next(METHODS.known(), state.request.choice.method, by)
     return state.with_choice(method=method).with_notice(
-        f"method: {'LRP' if method == 'lrp' else method.replace('_', ' ')}", now
+        f"method: {'LRP' if method == 'lrp' else method}", now
     )
 
 

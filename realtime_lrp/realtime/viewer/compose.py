@@ -128,7 +128,7 @@ def _preparing(choice: EngineChoice, shown: Sequence[str]) -> str:
     text = f"preparing {', '.join(missing or (choice.name,))}"
     text += " with random weights" if choice.random else ""
     text += f" (still shown: {shown[0]})" if shown[0] != choice.name else ""
-    return text.replace("_", " ")
+    return text
 
 
 def draw_over(

@@ -87,7 +87,7 @@ def figure_columns(
         if "answer" in shown:
             right.append(answer_bars(explained, state.presenting))
         if "setting" in shown:
-            right.append(setting_rows(explained, drawn))
+            right.append(setting_rows(explained, drawn, account="rates" in shown))
         if not state.tiled and (legend := _single_legend(state, explained, legends[0])):
             right[-1] = (*right[-1], legend)
         if state.request.probe:
@@ -116,7 +116,7 @@ def _single_legend(
 
 def _descriptions(names: Sequence[str]) -> list[Block]:
     """What maps of these methods and composites show, and what they are weak at."""
-    return [(Paragraph(name.replace("_", " "), ABOUT.get(name, "")),) for name in names]
+    return [(Paragraph(name, ABOUT.get(name, "")),) for name in names]
 
 
 def rate_rows(
@@ -136,7 +136,7 @@ def rate_rows(
         Row("dropped", f"{rates.dropped}"),
         Row("age of picture", _milliseconds(rates.picture_ms)),
         Row("age of map", _milliseconds(rates.map_ms)),
-        Row("the limit is", "..." if rates.map_ms is None else rates.limit()),
+        Row("slowest part", "..." if rates.map_ms is None else rates.limit()),
     )
 
 
@@ -151,7 +151,9 @@ def answer_bars(explained: ExplainedFrame, presenting: bool = False) -> Block:
     """
     scores, engine = explained.result.scores, explained.engine
     if engine.explainer.classes == 1:  # a value, which is no share of anything
-        return tuple(Row(label, f"{value:.4g}") for label, value in explained.scores)
+        return tuple(
+            Row(label.replace("_", " "), f"{value:.4g}") for label, value in explained.scores
+        )
     best = np.argsort(-scores)[:TOP].tolist()
     before = dict(zip(best, explained.uncovered or (), strict=False))
     named = target_classes(explained)
@@ -180,15 +182,21 @@ def probe_rows(explained: ExplainedFrame) -> Block:
         return (Row("faithfulness", "..."),)
     gap = round(100 * probed.at_random) - round(100 * probed.relevant)
     return (
-        Row(explained.engine.label(probed.class_), percent(probed.whole)),
+        Row(explained.engine.label(probed.class_).replace("_", " "), percent(probed.whole)),
         Row("most relevant flipped (solid)", percent(probed.relevant)),
         Row("random flipped (dashed)", percent(probed.at_random)),
-        Row("faithfulness", f"{gap:+d} points" if gap else "none", warn=gap <= 0),
+        Row("faithfulness", f"{gap:+d} points" if gap else "0 points", warn=gap <= 0),
     )
 
 
-def setting_rows(explained: ExplainedFrame, drawn: ExplainedPicture) -> Block:
-    """What explains the answer, and whether any relevance is lost."""
+def setting_rows(explained: ExplainedFrame, drawn: ExplainedPicture, account: bool) -> Block:
+    """What explains the answer, and whether any relevance is lost.
+
+    Args:
+      explained: the newest explanation.
+      drawn: its maps, ready for drawing.
+      account: whether the account of relevance is shown even if nothing is lost.
+    """
     engine = explained.engine
     model, lrp = engine.config.model, engine.config.lrp
     target = describe_target(engine, explained.request.target, explained.scores)
@@ -197,7 +205,7 @@ def setting_rows(explained: ExplainedFrame, drawn: ExplainedPicture) -> Block:
         Row("LRP" if lrp.method == "lrp" else "method", engine.name),
         Row("weights", "random", warn=True) if model.weights == "random" else None,
         Row("target", target.replace("_", " ")),
-        *_sum_rows(explained),
+        *(_sum_rows(explained) if account or not all(explained.conserved) else ()),
         None if any(panel.intensity.any() for panel in drawn.panels) else _ALL_ZERO,
     ]
     return tuple(row for row in rows if row)

@@ -183,8 +183,8 @@ def probe_rows(explained: ExplainedFrame) -> Block:
     gap = round(100 * probed.at_random) - round(100 * probed.relevant)
     return (
         Row(explained.engine.label(probed.class_).replace("_", " "), percent(probed.whole)),
-        Row("most relevant flipped (solid)", percent(probed.relevant)),
-        Row("random flipped (dashed)", percent(probed.at_random)),
+        Row("most relevant blurred (solid)", percent(probed.relevant)),
+        Row("random blurred (dashed)", percent(probed.at_random)),
         Row("faithfulness", f"{gap:+d} points" if gap else "0 points", warn=gap <= 0),
     )
 

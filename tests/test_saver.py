@@ -31,10 +31,17 @@ def test_a_snapshot_has_the_configuration_of_its_maps(tmp_path):
     )
     state = first_state(chosen, replace(request, choice=wanted, target="3"))
     view = SimpleNamespace(
-        state=replace(state, mirror=True, look=replace(state.look, opacity=0.25)),
+        state=replace(
+            state,
+            mirror=True,
+            tiled=True,
+            panels=("gradient",),
+            look=replace(state.look, opacity=0.25),
+        ),
         scene=SimpleNamespace(picture=picture),
         canvas=picture,
         explained=explained,
+        has_map=True,
     )
     saver = Saver(chosen, None, False)
     assert saver.snapshot(view).startswith("saving ")
@@ -48,4 +55,5 @@ def test_a_snapshot_has_the_configuration_of_its_maps(tmp_path):
     assert (saved.lrp.method, saved.lrp.composite, saved.lrp.target) == ("lrp", "zplus", "2")
     assert saved.lrp.precision == chosen.lrp.precision
     assert saved.overlay.map == "grey" and saved.model == chosen.model
+    assert saved.live.panels == [], "the map of gradient was not ready"
     assert saved.input.mirror and saved.overlay.opacity == 0.25

@@ -16,7 +16,7 @@ from realtime_lrp.engine.accounting import Loss
 from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
-from realtime_lrp.realtime.viewer import compose, figures
+from realtime_lrp.realtime.viewer import compose, figures, view
 from realtime_lrp.realtime.viewer.compose import passing_notice
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.realtime.viewer.view import OLD_MAP_S
@@ -485,6 +485,30 @@ def test_the_old_map_is_marked_until_the_first_one_of_the_chosen_method():
     made = explained_frame(frame, drawn_at(30, 30), BOX, engine=viewer.relevance.engine)
     viewer.maps.put(made, frame.time)
     assert passing(viewer) == "method: gradient"
+
+
+def test_figures_and_legends_are_of_the_map_that_is_drawn(monkeypatch):
+    """They change with the map, and not with the request or some time later."""
+    monkeypatch.setattr(view, "FIGURES_S", 1e9)
+    viewer = seen(Viewer(figures=True))
+    viewer.press("v")
+    viewer.view.step()
+    shown = viewer.view.scene
+    assert ("target", "the best: heart") in named_values(shown)
+    frame, request = viewer.view.frame, viewer.request
+    drawn = drawn_at(30, 30)[..., 1]
+    made = explained_frame(frame, drawn, BOX, request=request, engine=viewer.relevance.engine)
+    viewer.maps.put(made, frame.time)
+    time.sleep(view.SOON_S)
+    viewer.view.step()
+    assert viewer.view.explained is made
+    assert ("target", "heart - star") in named_values(viewer.view.scene)
+
+
+def named_values(scene):
+    """Names and values of all rows of a scene."""
+    entries = [entry for block in (*scene.left, *scene.right) for entry in block]
+    return [(one.name, one.value) for one in entries if isinstance(one, Row)]
 
 
 def passing(viewer):

@@ -109,7 +109,7 @@ class Saver:
 
     def snapshot(self, view: View) -> str:
         """Saves what is shown, with the maps and the configuration; returns a notice."""
-        if view.scene is None or view.canvas is None or view.explained is None:
+        if not view.has_map or view.scene is None or view.canvas is None or view.explained is None:
             return "there is no map yet"
         try:
             target = self._free_name(".png")
@@ -220,10 +220,12 @@ def _config_of(state: ViewerState, explained: ExplainedFrame) -> Config:
         "target": str(explained.request.target),
     }  # fmt: skip
     overlay = {"map": computed.overlay.map}
+    panels = explained.engine.also if state.tiled else state.panels
     return present.model_copy(
         update={
             "lrp": present.lrp.model_copy(update=lrp),
             "overlay": present.overlay.model_copy(update=overlay),
+            "live": present.live.model_copy(update={"panels": list(panels)}),
             "model": computed.model,
         }
     )

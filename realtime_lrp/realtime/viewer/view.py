@@ -64,7 +64,8 @@ class View:
     Attributes:
       state: changes with each event.
       scene, canvas: what was drawn last, without menus; None before.
-      explained: the newest frame with maps, or None.
+      explained: the frame whose maps and figures were drawn last; None before the first map.
+      has_map: whether its map was drawn: not on the picture of another file or size.
       frame: the one that is shown, or None.
     """
 
@@ -82,6 +83,8 @@ class View:
         self.scene: Scene | None = None
         self.canvas: np.ndarray | None = None
         self.explained: ExplainedFrame | None = None
+        self.has_map = False
+        self._newest_explained: ExplainedFrame | None = None
         self.frame: Item[np.ndarray] | None = None
         self._capture = capture
         self._relevance = relevance
@@ -122,8 +125,8 @@ class View:
         """
         before = self.frame.number if self.frame else self._first_number
         with self._waiting:
-            fresh, self.explained = self._newest(before)
-        self._maps = self._scale_maps(self.explained, self.state.paired)
+            fresh, self._newest_explained = self._newest(before)
+        self._maps = self._scale_maps(self._newest_explained, self.state.paired)
         frame, frozen = fresh or self.frame, self.state.frozen
         if frozen and frame and frozen.number == frame.number:
             frame = frozen  # it may have been mirrored
@@ -198,17 +201,18 @@ class View:
         now = time.monotonic()
         resting = now >= self.state.pointer.until
         at_once = number, self._version, lines, size, resting
-        return at_once, (self.explained, now // FIGURES_S, self._moves)
+        return at_once, (self._newest_explained, now // FIGURES_S, self._moves)
 
     def _draw(self, frame: Item[np.ndarray]) -> None:
         size = self._size() if self._size else frame.value.shape[:2]
         if size != self.state.size:
             self.send(events.CanvasResized(size))
-        state, explained = self.state, self.explained
+        state, explained = self.state, self._newest_explained
         self._update_columns(frame, explained)
         self.scene = scene = compose(
             state, frame, explained, self._maps, self._columns, self._capture.trouble, size
         )
+        self.explained, self.has_map = explained, bool(explained) and scene.explained is self._maps
         self.canvas = self._artist.draw(scene)
         answer = self._answer_of(explained) if explained else None
         pictures, timeline = scene.arrangement.pictures, self._capture.timeline
@@ -231,13 +235,16 @@ class View:
         return self._labels[1]
 
     def _passing(self) -> str:
-        now, shown = time.monotonic(), self.explained.names if self.explained else ()
+        now, shown = (
+            time.monotonic(),
+            self._newest_explained.names if self._newest_explained else (),
+        )
         old = self._old_since is not None and now - self._old_since > OLD_MAP_S
         return passing_notice(self.state, now, self._relevance.doing, shown, old)
 
     def _note_old_map(self) -> None:
         """Notes since when the map shown is not of the chosen engine."""
-        explained, relevance = self.explained, self._relevance
+        explained, relevance = self._newest_explained, self._relevance
         own = explained is None or explained.engine is relevance.engine
         if own and relevance.choice == self.state.request.choice:
             self._old_since = None
@@ -245,9 +252,14 @@ class View:
             self._old_since = time.monotonic()
 
     def _update_columns(self, frame: Item[np.ndarray], explained: ExplainedFrame | None) -> None:
-        """Renews the figures a few times a second at most, and with each change of the state."""
+        """Renews the figures a few times a second at most, but at once where other things change.
+
+        These are the state, and what the map explains and how: figures, legends and sentences are
+        always of the map that is drawn.
+        """
         now = time.monotonic()
-        key = (now // FIGURES_S, explained is None, self._version)
+        explains = explained and (explained.engine, explained.request, explained.frame.source)
+        key = (now // FIGURES_S, explains, self._version)
         if key == self._columns_key:
             return
         self._columns_key = key
@@ -262,8 +274,8 @@ class View:
         self._stats.frames_shown += 1
         self._drop(dropped)
         self._stats.frame_age_ms.append(1000 * (now - frame.time))
-        if self.explained:
-            self._stats.map_age_ms.append(1000 * (now - self.explained.frame.time))
+        if self._newest_explained:
+            self._stats.map_age_ms.append(1000 * (now - self._newest_explained.frame.time))
 
     def _drop(self, frames: int) -> None:
         self._rates.dropped += frames

@@ -159,7 +159,7 @@ STARTING = """
 import os, sys, time
 from realtime_lrp import config
 from realtime_lrp.cli import process
-from realtime_lrp.view.window import window
+from realtime_lrp.view.window import display
 
 def stop(*_, **__):
     os.kill(os.getpid(), {number})
@@ -173,7 +173,7 @@ class StopAtImport:
 sys.meta_path.insert(0, StopAtImport())
 if {where!r} == "config.load":
     config.load = stop
-window.display_reachable = lambda: True
+display.display_reachable = lambda: True
 sys.argv = ["realtime-lrp", *{words!r}]
 process()
 """

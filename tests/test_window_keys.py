@@ -12,6 +12,7 @@ import pytest
 from program import opened_window, with_display, xdotool
 
 from realtime_lrp.commands.kiosk.lock import hash_pin
+from realtime_lrp.view.window import display as display_module
 from realtime_lrp.view.window.keyboard import key_name
 from realtime_lrp.view.window.watch import DisplayWatch
 
@@ -131,6 +132,42 @@ def test_a_display_that_never_answers_ends_the_program():
     assert not ended.wait(0.1)
     with watch:
         assert ended.wait(20)
+
+
+class ResettingServer:
+    """Stands for the library XCB while an X server refuses the first connections."""
+
+    def __init__(self, refusals):
+        self.refusals, self.open = refusals, set()
+
+    def xcb_connect(self, *_):
+        """A new connection; it has to be closed in any case."""
+        self.open.add(number := len(self.open) + 1)
+        return number
+
+    def xcb_connection_has_error(self, _):
+        """Whether this one is refused."""
+        self.refusals -= 1
+        return self.refusals >= 0
+
+    def xcb_disconnect(self, connection):
+        """Closes it."""
+        self.open.remove(connection.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="X11 is of Linux")
+def test_a_refused_connection_is_tried_again_and_the_accepted_one_is_kept(monkeypatch):
+    """Else an X server that resets when its last client leaves would end the program through Qt."""
+    monkeypatch.setenv("DISPLAY", ":1")
+    server = ResettingServer(refusals=2)
+    monkeypatch.setattr(display_module, "PAUSE_S", 0.001)
+    monkeypatch.setattr(display_module, "_library", lambda: server)
+    with display_module.display_connection():
+        assert server.open == {1} and server.refusals == -1
+    assert server.open == set()
+    monkeypatch.setattr(display_module, "RETRY_S", 0.0)
+    server.refusals = 1_000
+    assert not display_module.display_reachable() and server.open == set()
 
 
 @pytest.mark.gui

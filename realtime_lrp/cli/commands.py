@@ -76,7 +76,7 @@ def demo(
 
     It needs no camera and no download. Without a display it writes demo.mp4 and demo.png.
     """
-    from realtime_lrp.view.window.window import display_reachable
+    from realtime_lrp.view.window.display import display_reachable
 
     def show() -> None:
         from realtime_lrp.commands.demo import in_window

@@ -13,7 +13,7 @@ from realtime_lrp.config import Config, Settings, as_yaml
 from realtime_lrp.engine.device import device
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.system.child_command import module_command
-from realtime_lrp.view.window.window import display_reachable
+from realtime_lrp.view.window.display import display_reachable
 
 DURATION_S, QUICK_DURATION_S = 6.0, 2.0
 

@@ -11,7 +11,8 @@ from realtime_lrp.video.libraries import draw_in_one_thread
 from realtime_lrp.video.synthetic import moving_picture
 from realtime_lrp.view.overlay import intensity
 from realtime_lrp.view.scene import Artist, ExplainedPicture, Look, Panel, Scene
-from realtime_lrp.view.window.window import Window, display_reachable
+from realtime_lrp.view.window.display import display_reachable
+from realtime_lrp.view.window.window import Window
 
 CAMERA = (720, 1280)
 """Rows and columns of the pictures."""

@@ -10,7 +10,8 @@ import numpy as np
 
 from realtime_lrp.commands.doctor.rows import Check, Row
 from realtime_lrp.config import Settings
-from realtime_lrp.view.window.window import SIZE, TITLE, Window, display_reachable
+from realtime_lrp.view.window.display import display_reachable
+from realtime_lrp.view.window.window import SIZE, TITLE, Window
 
 ATTEMPTS = 20
 GREY = 60

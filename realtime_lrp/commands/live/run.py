@@ -33,7 +33,8 @@ from realtime_lrp.system.atomic import check_output
 from realtime_lrp.system.signals import stop_signals
 from realtime_lrp.video.libraries import draw_in_one_thread
 from realtime_lrp.video.pictures import mirrored
-from realtime_lrp.view.window.window import Mouse, Window, require_display
+from realtime_lrp.view.window.display import require_display
+from realtime_lrp.view.window.window import Mouse, Window
 
 
 def run(

@@ -1,10 +1,7 @@
 """The window. Call it on the main thread only: on others OpenCV fails silently."""
 
-import ctypes
-import ctypes.util
 import logging
 import os
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +13,7 @@ from realtime_lrp.errors import UnavailableError
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.keys import name_of
+from realtime_lrp.view.window.display import display_connection
 from realtime_lrp.view.window.watch import DisplayWatch
 from realtime_lrp.view.window.x11 import X11Window
 
@@ -67,40 +65,6 @@ def new_size(room: tuple[int, int] | None) -> tuple[int, int]:
     return round(scale * SIZE[0]), round(scale * SIZE[1])
 
 
-def display_reachable() -> bool:
-    """Whether a window can be opened.
-
-    To be checked first: OpenCV aborts the process where the X server cannot be reached.
-    """
-    if sys.platform != "linux":
-        return True
-    if not os.environ.get("DISPLAY"):
-        return False
-    name = ctypes.util.find_library("xcb") or "libxcb.so.1"
-    try:
-        xcb = ctypes.CDLL(name)
-    except OSError:
-        return False
-    xcb.xcb_connect.restype = ctypes.c_void_p
-    connection = ctypes.c_void_p(xcb.xcb_connect(None, None))
-    refused = xcb.xcb_connection_has_error(connection)
-    xcb.xcb_disconnect(connection)
-    return not refused
-
-
-def require_display() -> None:
-    """Refuses to continue without a display.
-
-    Raises:
-      UnavailableError: there is no display.
-    """
-    if not display_reachable():
-        raise UnavailableError(
-            "There is no display to open a window on. Set DISPLAY to a running one, "
-            "or add --display none."
-        )
-
-
 class Window:
     """A window that shows pictures and collects keys and mouse events.
 
@@ -112,11 +76,11 @@ class Window:
     """
 
     def __init__(self, x11: X11Window | None = None) -> None:
-        require_display()
         self._events: list[str | Mouse] = []
         self._bgr = Buffers()
-        self._x11, self._watch = x11 or X11Window(TITLE), DisplayWatch()
-        self._open()
+        with display_connection():  # until Qt has one of its own
+            self._x11, self._watch = x11 or X11Window(TITLE), DisplayWatch()
+            self._open()
 
     def _open(self) -> None:
         os.environ.setdefault("QT_LOGGING_RULES", "default.warning=false")  # about its own fonts

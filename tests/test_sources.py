@@ -651,8 +651,8 @@ def test_a_child_that_crashes_is_an_error(tmp_path, stop, children):
 
 @pytest.mark.parametrize("name", ["a.mp4", "a.png"])
 def test_a_source_that_waits_on_purpose_is_not_killed(name, tmp_path, stop, children, monkeypatch):
-    """Paused for four times as long as a hang may last, or a picture that stands for 3 s."""
-    monkeypatch.setattr(child_source, "HANGS_S", 1.0)
+    """Paused for twice as long as a hang may last, or a picture that stands for longer."""
+    monkeypatch.setattr(child_source, "HANGS_S", 2.0)
     if name == "a.mp4":
         media.write_video(tmp_path / name, media.numbered(4), fps=20)
     else:

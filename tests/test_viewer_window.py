@@ -151,7 +151,7 @@ def test_a_snapshot_is_what_the_window_shows_with_the_data_behind_it(display, tm
         npz = kept_with_further_maps(screen, tmp_path)
         time.sleep(0.3)
         seen = screenshot(display, tmp_path / "s.png")
-        screen.press("q")
+        xdotool(display, "key", "q")
         assert process.wait(10) == 0
     kept = cv2.imread(str(npz.with_suffix(".png")))[..., ::-1]
     assert kept.shape == (720, 1280, 3)

@@ -14,7 +14,7 @@ from program import opened_window, with_display, xdotool
 from realtime_lrp.commands.kiosk.lock import hash_pin
 from realtime_lrp.view.window import display as display_module
 from realtime_lrp.view.window.keyboard import key_name
-from realtime_lrp.view.window.watch import DisplayWatch
+from realtime_lrp.view.window.watch import GONE, DisplayWatch
 
 LETTERS = "abcdefghijklmnopqrst"
 
@@ -125,7 +125,7 @@ def test_x11_presses_have_the_names_of_the_key_table(code, state, name):
 def test_a_display_that_never_answers_ends_the_program():
     """When one call waits for long; not while calls return, nor between calls."""
     ended = threading.Event()
-    watch = DisplayWatch(checks=3, pause_s=0.01, end=ended.set)
+    watch = DisplayWatch(lambda message: ended.set(), checks=3, pause_s=0.01)
     for _ in range(20):
         with watch:
             time.sleep(0.005)
@@ -170,25 +170,60 @@ def test_a_refused_connection_is_tried_again_and_the_accepted_one_is_kept(monkey
     assert not display_module.display_reachable() and server.open == set()
 
 
+LOST = """
+import os, sys, time
+import numpy as np
+from realtime_lrp.errors import UnavailableError
+from realtime_lrp.view.window.window import Window
+
+with Window() as window:
+    window.on_lost = lambda: print("files are complete", flush=True)
+    print("open", flush=True)
+    try:
+        while True:
+            window.show(np.zeros((*window.size, 3), np.uint8))
+            window.events()
+            time.sleep({pause_s})
+    except UnavailableError as error:
+        window.on_lost()
+        print(error, file=sys.stderr, flush=True)
+        os._exit(error.exit_code)
+"""
+"""A window until its display is lost, between two calls of OpenCV or inside one."""
+
+
 @pytest.mark.gui
 @pytest.mark.skipif(not shutil.which("Xvfb"), reason="Xvfb is not installed")
-def test_a_display_that_is_gone_is_an_error():
-    """The program notices before Qt does, unless the display goes while Qt waits for it."""
-    assert any("UnavailableError: The display is gone." in told_without_display() for _ in range(3))
-
-
-def told_without_display():
-    """The messages of a slow window whose display is killed."""
+@pytest.mark.parametrize("pause_s", [0, 0.05])
+@pytest.mark.parametrize("lost", ["server", "connection"])
+def test_a_lost_display_ends_the_program_with_its_files_complete(lost, pause_s):
+    """With exit code 69 and one line, whoever notices it first: this program or Qt."""
     read, write = os.pipe()
     with subprocess.Popen(["Xvfb", "-displayfd", str(write)], pass_fds=[write]) as server:
         os.close(write)
         with os.fdopen(read) as answer:
             display = f":{answer.readline().strip()}"
-        code = SLOW.format(module="window", kind="Window")
         with subprocess.Popen(
-            [sys.executable, "-c", code],
+            [sys.executable, "-c", LOST.format(pause_s=pause_s)],
             env=with_display(display), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         ) as process:  # fmt: skip
-            assert process.stdout.readline() == "open\n"
-            server.kill()
-            return process.communicate(timeout=20)[1]
+            try:
+                assert process.stdout.readline() == "open\n"
+                if lost == "server":
+                    server.kill()
+                else:
+                    disconnect(display, opened_window(display, process))
+                assert process.communicate(timeout=20) == ("files are complete\n", f"{GONE}\n")
+                assert process.returncode == 69
+            finally:
+                process.kill()
+                server.kill()
+
+
+def disconnect(display, window):
+    """Ends the connection that a window was opened on, as xkill does."""
+    from Xlib.display import Display  # not on every system
+
+    connection = Display(display)
+    connection.create_resource_object("window", int(window)).kill_client()
+    connection.close()

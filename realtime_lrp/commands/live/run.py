@@ -6,6 +6,7 @@ and makes events of what the other parts report.
 
 from collections.abc import Iterable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -76,7 +77,9 @@ def run(
     sources, mirror = SourceList(config), Mirror(state.mirror)
     capture = Capture(sources.opener(), mirror)
     relevance = RelevanceThread(config, capture.frames, state.request, figures, windowed)
+    report = partial(_report, figures, relevance, stats)
     with stop_signals() as stopped, ExitStack() as stack:
+        stack.callback(report)  # last, when all parts have ended
         stack.callback(saver.finish)
         stack.enter_context(capture)
         shown = window() if windowed else None
@@ -90,24 +93,42 @@ def run(
             state, capture, relevance, figures,
             shown.show if shown else _show_nowhere, shown and (lambda: shown.size), saver.status,
         )  # fmt: skip
+        finish = partial(_finish, view, capture, relevance, saver)
+        if shown:
+            shown.on_lost = lambda: (finish(), report())
         loop = Loop(view, capture, relevance, saver, sources, mirror, shown)
-        loop.handle_events(opening.keys)
-        while not stopped.is_set() and loop.turn():
-            if duration_s is not None and figures.seconds() >= duration_s:
-                break
-        view.finish()
-        for part in (capture, relevance):
-            part.end()
-        lines = saver.finish()
+        try:
+            while not stopped.is_set() and loop.turn():
+                if duration_s is not None and figures.seconds() >= duration_s:
+                    break
+        finally:
+            if shown:
+                shown.on_lost = _do_nothing  # it is done here
+            finish()
+    if saver.failure:
+        raise saver.failure
+    return [*saver.finish(), *([figures.summary()] if relevance.engine else ())]
+
+
+def _finish(view: View, capture: Capture, relevance: RelevanceThread, saver: Saver) -> None:
+    """Ends all parts and completes what is recorded."""
+    view.finish()
+    for part in (capture, relevance):
+        part.end()
+    saver.finish()
+
+
+def _report(figures: Stats, relevance: RelevanceThread, stats: Path | None) -> None:
+    """Completes the figures and writes them; without an engine there are none.
+
+    Raises:
+      OutputError: they cannot be written.
+    """
     if engine := relevance.engine:
         figures.device, figures.precision = engine.device, engine.precision
         figures.traces = engine.explainer.traces
-        lines = [*lines, figures.summary()]
         if stats:
             figures.write(stats, live=True)
-    if saver.failure:
-        raise saver.failure
-    return lines
 
 
 class Mirror:
@@ -248,3 +269,7 @@ def _check_outputs(stats: Path | None, record: Path | None) -> None:
 
 def _show_nowhere(picture: np.ndarray) -> None:
     """Stands for the window where there is none."""
+
+
+def _do_nothing() -> None:
+    """Stands for work that is done."""

@@ -43,7 +43,7 @@ class FullScreen(Window):
         self._due = time.monotonic() + TEND_S
 
     def _appear(self) -> None:
-        cv2.setWindowProperty(TITLE, cv2.WND_PROP_FULLSCREEN, cv2.WINDOW_FULLSCREEN)
+        self._set_full_screen(True)
         super()._appear()
 
     def _find(self) -> bool:
@@ -67,7 +67,7 @@ class FullScreen(Window):
             return
         self._due = time.monotonic() + TEND_S
         with suppress(cv2.error):
-            cv2.setWindowProperty(TITLE, cv2.WND_PROP_FULLSCREEN, cv2.WINDOW_FULLSCREEN)
+            self._set_full_screen(True)
         held = self._held
         if held and not self._find():
             self._reopen("taken away")
@@ -89,7 +89,7 @@ class FullScreen(Window):
 
     def _reopen(self, why: str) -> None:
         log.info("the window was %s and is opened again", why)
-        with suppress(cv2.error):
+        with suppress(cv2.error), self._watch:
             cv2.destroyAllWindows()
         self._open()
         self.reopened += 1

@@ -3,7 +3,7 @@
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import cv2
@@ -14,7 +14,7 @@ from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.keys import name_of
 from realtime_lrp.view.window.display import display_connection
-from realtime_lrp.view.window.watch import DisplayWatch
+from realtime_lrp.view.window.watch import GONE, DisplayWatch, end_program
 from realtime_lrp.view.window.x11 import X11Window
 
 TITLE = "realtime_lrp"
@@ -71,6 +71,10 @@ class Window:
     Args:
       x11: finds the window on the X server; None: one of its own.
 
+    Attributes:
+      on_lost: completes files; called where the display is lost inside OpenCV, before the process
+        ends with exit code 69. Elsewhere `UnavailableError` is raised.
+
     Raises:
       UnavailableError: there is no display.
     """
@@ -78,13 +82,17 @@ class Window:
     def __init__(self, x11: X11Window | None = None) -> None:
         self._events: list[str | Mouse] = []
         self._bgr = Buffers()
+        self.on_lost: Callable[[], object] = lambda: None
         with display_connection():  # until Qt has one of its own
-            self._x11, self._watch = x11 or X11Window(TITLE), DisplayWatch()
+            self._watch = DisplayWatch(lambda message: end_program(message, self.on_lost))
+            self._x11 = x11 or X11Window(TITLE)
             self._open()
 
     def _open(self) -> None:
         os.environ.setdefault("QT_LOGGING_RULES", "default.warning=false")  # about its own fonts
-        cv2.namedWindow(TITLE, cv2.WINDOW_NORMAL | cv2.WINDOW_FREERATIO | cv2.WINDOW_GUI_NORMAL)
+        flags = cv2.WINDOW_NORMAL | cv2.WINDOW_FREERATIO | cv2.WINDOW_GUI_NORMAL
+        with self._watch:
+            cv2.namedWindow(TITLE, flags)
         self._resize()
         cv2.setMouseCallback(TITLE, self._on_mouse)
         self._seen = False
@@ -97,7 +105,7 @@ class Window:
         draws. Mapping the window again helps.
         """
         begin = mapped = time.monotonic()
-        cv2.imshow(TITLE, PROBE)
+        self._draw_probe()
         while not (found := self._find()) or not self._shows_probe():
             now = time.monotonic()
             if now > begin + APPEARING_S:
@@ -106,6 +114,10 @@ class Window:
                 log.info("the window stayed empty and is mapped again")
                 self._x11.map_again()
                 mapped = now
+            self._draw_probe()
+
+    def _draw_probe(self) -> None:
+        with self._watch:
             cv2.imshow(TITLE, PROBE)
             cv2.waitKey(10)
 
@@ -169,17 +181,22 @@ class Window:
 
     def fill_screen(self, on: bool) -> None:
         """Fills the screen, or goes back to a window."""
-        how = cv2.WINDOW_FULLSCREEN if on else cv2.WINDOW_NORMAL
-        cv2.setWindowProperty(TITLE, cv2.WND_PROP_FULLSCREEN, how)
+        self._set_full_screen(on)
         if on:
             self._x11.cover_screen()
         elif not self._x11.managed:
             self._resize()
 
+    def _set_full_screen(self, on: bool) -> None:
+        how = cv2.WINDOW_FULLSCREEN if on else cv2.WINDOW_NORMAL
+        with self._watch:
+            cv2.setWindowProperty(TITLE, cv2.WND_PROP_FULLSCREEN, how)
+
     def _resize(self) -> None:
         """Gives the window the size of a new one."""
         rows, columns = new_size(self._x11.free_area())
-        cv2.resizeWindow(TITLE, columns, rows)
+        with self._watch:
+            cv2.resizeWindow(TITLE, columns, rows)
 
     def _on_mouse(self, event: int, x: int, y: int, flags: int, _: object) -> None:
         buttons = {cv2.EVENT_LBUTTONDOWN: "left", cv2.EVENT_RBUTTONDOWN: "right"}
@@ -203,8 +220,9 @@ class Window:
         self._watch.stop()
         self._x11.close()
         if not self._x11.lost:  # Qt would end the process
-            cv2.destroyAllWindows()
-            cv2.waitKey(1)
+            with self._watch:
+                cv2.destroyAllWindows()
+                cv2.waitKey(1)
 
     def __enter__(self) -> "Window":
         return self
@@ -216,9 +234,7 @@ class Window:
         """Raises an error if the display is gone, before Qt notices and ends the process."""
         self._x11.check()
         if self._x11.lost:
-            raise UnavailableError(
-                "The display is gone. Start again when there is one, or with --display none."
-            )
+            raise UnavailableError(GONE)
 
     def _visible(self) -> bool:
         try:

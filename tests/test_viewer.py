@@ -95,8 +95,8 @@ def test_the_help_shows_every_key_whole(size):
         for one in bindings:
             wanted = f"{keys.key_text(one.keys)} {one.meaning}".split()
             assert not set(wanted) - set(words), one
-    room = layout.column_width - layout.key_width
-    assert all(text_width(line.text, layout.size) < room for line in lines)
+    room = layout.column_width
+    assert all(line.indent + text_width(line.text, layout.size) < room for line in lines)
     assert layout.size >= 11
     assert len(layout.pages) <= (2 if min(size) >= 480 else 9)
     for page in range(len(layout.pages)):
@@ -107,6 +107,13 @@ def test_the_help_shows_every_key_whole(size):
         assert not any(edge.any() for edge in edges)
         text_rows = np.flatnonzero(bright.any(1))
         assert len(text_rows) > 0.2 * size[0] or page, "there is text"
+
+
+def test_the_help_follows_the_text_size():
+    """Small, medium and large text make letters of three sizes, on one page in a full screen."""
+    layouts = [help_layout(1080, 1920, text) for text in ("small", "medium", "large")]
+    assert layouts[0].size < layouts[1].size < layouts[2].size
+    assert [len(layout.pages) for layout in layouts[:2]] == [1, 1]
 
 
 # The list of classes

@@ -1,5 +1,7 @@
 """The help: all keys and what they do, in columns, on as many pages as the window needs."""
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,17 +10,17 @@ from realtime_lrp.view.hud import DIM, WARNING, figure_size
 from realtime_lrp.view.keys import BINDINGS, MOUSE, key_text
 from realtime_lrp.view.text import WHITE, darken, draw_text, text_width, wrapped
 
-SIZES = (1.0, 0.93, 0.86, 0.8)
+SIZES = (1.0, 0.95, 0.9, 0.85, 0.8)
 """Sizes of letters to try, as multiples of those of figures. The last may take several pages."""
 
 MIN_LINES = 4
 """In a column."""
 
-COLUMN = 27
+COLUMN = 20
 """Minimum width of a column, in heights of a letter."""
 
-KEYS_SHARE = 0.29
-"""Greatest share of a column that keys take; more keys get further lines."""
+KEYS_SHARE = 0.25
+"""Greatest share of a column that several keys in one line take."""
 
 STEP = 1.4
 """Height of a line, as a multiple of that of its letters."""
@@ -31,10 +33,12 @@ class Line:
     Attributes:
       keys: at the left; the heading where there is no text.
       text: what the keys do, or the rest of it.
+      indent: of the text, in pixels; the widest keys of the group end a letter before it.
     """
 
     keys: str
     text: str
+    indent: int = 0
 
 
 @dataclass(frozen=True)
@@ -43,42 +47,51 @@ class HelpLayout:
 
     Attributes:
       size: height of the letters in pixels.
-      key_width: width of the keys in pixels, gap included.
       column_width: width of a column in pixels.
       pages: the columns of each page.
     """
 
     size: int
-    key_width: int
     column_width: int
     pages: tuple[tuple[tuple[Line, ...], ...], ...]
 
 
-def help_layout(rows: int, columns: int) -> HelpLayout:
-    """Lays the help out for a canvas, with the largest letters that need only one page."""
-    usual = figure_size(rows, columns)
+@functools.lru_cache(maxsize=4)
+def help_layout(rows: int, columns: int, text_size: str = "medium") -> HelpLayout:
+    """Lays the help out for a canvas, with the largest letters that need only one page.
+
+    Args:
+      rows: of the canvas.
+      columns: of the canvas.
+      text_size: one of `TEXT_SIZES`; its smallest letters may take several pages.
+    """
+    usual = figure_size(rows, columns, text_size)
     for scale in SIZES:
-        layout = _laid_out(rows, columns, max(11, round(scale * usual)))
-        if len(layout.pages) == 1:
-            break
+        size = max(11, round(scale * usual))
+        most = max(1, (columns - size) // (COLUMN * size))
+        for across in range(1, most + 1):
+            layout = _laid_out(rows, columns, size, across)
+            if len(layout.pages) == 1:
+                return layout
     return layout
 
 
-def help_pages(size: tuple[int, int]) -> int:
+def help_pages(size: tuple[int, int], text_size: str = "medium") -> int:
     """How many pages the help has on a canvas of these rows and columns."""
-    return len(help_layout(*size).pages) if min(size) > 0 else 1
+    return len(help_layout(*size, text_size).pages) if min(size) > 0 else 1
 
 
-def draw_help(canvas: np.ndarray, page: int = 0) -> None:
+def draw_help(canvas: np.ndarray, page: int = 0, text_size: str = "medium") -> None:
     """Draws a page of the help, in place.
 
     Args:
       canvas: uint8 [H, W, 3] RGB.
       page: its number, from 0 on; one that is too high is the last.
+      text_size: one of `TEXT_SIZES`.
     """
     rows, columns = canvas.shape[:2]
     darken(canvas, (0, 0, columns, rows), 0.15)
-    layout = help_layout(rows, columns)
+    layout = help_layout(rows, columns, text_size)
     size, count = layout.size, len(layout.pages)
     page = min(page, count - 1)
     for number, column in enumerate(layout.pages[page]):
@@ -86,7 +99,7 @@ def draw_help(canvas: np.ndarray, page: int = 0) -> None:
         for line in column:
             colour = WHITE if line.text else WARNING
             draw_text(canvas, line.keys, (x, y), size, colour)
-            draw_text(canvas, line.text, (x + layout.key_width, y), size, DIM)
+            draw_text(canvas, line.text, (x + line.indent, y), size, DIM)
             y += round(STEP * size)
     if count > 1:
         goes_on = "h: next page" if page + 1 < count else "h: close"
@@ -94,19 +107,16 @@ def draw_help(canvas: np.ndarray, page: int = 0) -> None:
         draw_text(canvas, text, (size, rows - size), size, WARNING)
 
 
-def _laid_out(rows: int, columns: int, size: int) -> HelpLayout:
-    across = max(1, (columns - size) // (COLUMN * size))
+def _laid_out(rows: int, columns: int, size: int, across: int) -> HelpLayout:
+    """The help in letters of this size, in so many columns on each page."""
     width = (columns - size) // across
     groups = {
         name: [(key_text(b.keys), b.meaning) for b in all_] for name, all_ in BINDINGS.items()
     }
     groups["The mouse, on the picture"] = list(MOUSE)
-    widest = max(text_width(keys, size) for lines in groups.values() for keys, _ in lines)
-    key_width = min(widest, round(KEYS_SHARE * width)) + size
-    room, step = (key_width - size, width - key_width - size), round(STEP * size)
+    step = round(STEP * size)
     blocks = [
-        [Line(name, ""), *(part for line in lines for part in _broken(line, room, size))]
-        for name, lines in groups.items()
+        [Line(name, ""), *_group_lines(lines, width - size, size)] for name, lines in groups.items()
     ]
     fits = (rows - 2 * size) // step
     if len(_stacks(blocks, fits)) > across:
@@ -115,7 +125,12 @@ def _laid_out(rows: int, columns: int, size: int) -> HelpLayout:
     least = next(n for n in range(MIN_LINES, fits + 1) if len(_stacks(blocks, n)) <= count)
     stacks = _stacks(blocks, least)
     pages = tuple(tuple(stacks[n : n + across]) for n in range(0, len(stacks), across))
-    return HelpLayout(size, key_width, width, pages)
+    return HelpLayout(size, width, pages)
+
+
+def _unbroken(keys: str) -> str:
+    """Keys in words that a line never breaks; several keys stay several words."""
+    return keys.replace(", ", ",\0").replace(" ", "\xa0").replace("\0", " ")
 
 
 def _stacks(blocks: list[list[Line]], fits: int) -> list[tuple[Line, ...]]:
@@ -133,9 +148,18 @@ def _stacks(blocks: list[list[Line]], fits: int) -> list[tuple[Line, ...]]:
     return [tuple(stack) for stack in stacks]
 
 
-def _broken(line: tuple[str, str], room: tuple[int, int], size: int) -> list[Line]:
+def _group_lines(rows: Sequence[tuple[str, str]], width: int, size: int) -> list[Line]:
+    """Keys and what they do in lines of at most this width."""
+    rows = [(_unbroken(keys), text) for keys, text in rows]
+    whole = max(text_width(keys, size) for keys, _ in rows)
+    single = max(text_width(key, size) for keys, _ in rows for key in keys.split(" "))
+    room = min(whole, max(single, round(KEYS_SHARE * width)))
+    return [line for row in rows for line in _broken(row, (room, width - room - size), size)]
+
+
+def _broken(row: tuple[str, str], room: tuple[int, int], size: int) -> list[Line]:
     """Keys and what they do in as many lines as they need, within the two widths."""
-    keys, texts = (wrapped(text, width, size) for text, width in zip(line, room, strict=True))
-    count = max(len(keys), len(texts))
+    keys, texts = (wrapped(text, width, size) for text, width in zip(row, room, strict=True))
+    count, indent = max(len(keys), len(texts)), room[0] + size
     keys, texts = (part + [""] * (count - len(part)) for part in (keys, texts))
-    return [Line(key, text or "\xa0") for key, text in zip(keys, texts, strict=True)]
+    return [Line(key, text or "\xa0", indent) for key, text in zip(keys, texts, strict=True)]

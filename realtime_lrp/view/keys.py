@@ -46,13 +46,13 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
         ("Tab", "choose_panels", "choose which maps stand side by side"),
         ("/", "about", "what this method shows, and what not"),
         ("x", "random", "random weights: does the map change?"),
-        ("a", "probe", "blur the most relevant patches: does the answer fall?"),
+        ("a", "probe", "blur what is relevant: does the answer fall?"),
     ),
     "What is explained": _group(
         ("t", "next_target", "explain all classes, the best, the five best"),
         ("d", "lock", "lock the best class; again: follow the best"),
         ("l", "choose", "choose a class from a list"),
-        ("v", "versus", "best (or locked) class against the next; again: back"),
+        ("v", "versus", "the best class against the next; again: back"),
     ),
     "How it is drawn": _group(
         ("k", "next_colormap", "next colour map"),
@@ -61,30 +61,13 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
         ("-", "weaker", "map weaker"),
         ("g", "channels", "one map, or one for each of red, green, blue"),
         ("o", "style", "heat, contours, no map"),
-        ("y", "follow", "map moves along, stays, or waits for its own picture"),
+        ("y", "follow", "map moves along, stays, or waits for its picture"),
         ("m", "mirror", "mirror left and right"),
     ),
-    "The picture": _group(
-        ("f space", "freeze", "freeze, go on"),
-        (".", "step", "next picture, one at a time"),
-        ("c", "next_source", "next source"),
-        ("e", "next_file", "next file"),
-        ("w", "previous_file", "previous file"),
-        ("F6", "loop", "files begin again at their end, or the last picture stays"),
-        (
-            "Page_Down Right Down",
-            "clicker_next",
-            "clicker: next method, or next file",
-        ),
-        ("Page_Up Left Up", "clicker_previous", "clicker: previous method, or previous file"),
-        ("]", "larger_brush", "larger brush"),
-        ("[", "smaller_brush", "smaller brush"),
-        ("BackSpace Delete", "uncover", "remove all patches"),
-    ),
     "The window": _group(
-        ("s", "snapshot", "save a snapshot: the view, its raw maps, the settings"),
+        ("s", "snapshot", "snapshot: the view, its raw maps, the settings"),
         ("r", "record", "record, stop recording"),
-        ("u", "presenter", "presenter view: the answer in large letters"),
+        ("u", "presenter", "presenter view: a large answer"),
         (",", "text_size", "size of text"),
         ("i", "figures", "all figures, none, as at the start"),
         ("8", "answer", "show or hide the answer"),
@@ -92,8 +75,25 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
         ("0", "setting", "show or hide what is computed"),
         ("F11 F5 z", "full_screen", "full screen"),
         ("h ? F1", "help", "this help; again: its next page"),
-        ("Escape", "escape", "close a menu, leave full screen; twice: end"),
+        ("Escape", "escape", "leave a list or full screen; twice: end"),
         ("q", "quit", "end"),
+    ),
+    "The picture": _group(
+        ("f space", "freeze", "freeze, go on"),
+        (".", "step", "next picture, one at a time"),
+        ("c", "next_source", "next source"),
+        ("e", "next_file", "next file"),
+        ("w", "previous_file", "previous file"),
+        ("F6", "loop", "start again after the last file: on, off"),
+        (
+            "Page_Down Right Down",
+            "clicker_next",
+            "clicker: next method, or file",
+        ),
+        ("Page_Up Left Up", "clicker_previous", "clicker: previous method, or file"),
+        ("]", "larger_brush", "larger brush"),
+        ("[", "smaller_brush", "smaller brush"),
+        ("BackSpace Delete", "uncover", "remove all patches"),
     ),
 }
 """Heading -> the bindings below it."""
@@ -101,7 +101,7 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
 MOUSE = (
     ("left button", "cover a part of the picture"),
     ("right button", "uncover it"),
-    ("moving", "shows buttons, and for files a bar to seek in"),
+    ("moving", "shows buttons, and for films a bar to seek"),
 )
 """What the mouse does."""
 

@@ -236,7 +236,7 @@ def _about(state: ViewerState, now: float) -> ViewerState:
 def _help(state: ViewerState, now: float) -> ViewerState:
     """Opens the help, turns to its next page, closes it after the last."""
     page = state.help_page + 1 if state.helping else 0
-    helping = page < help_pages(state.size)
+    helping = page < help_pages(state.size, state.text_size)
     return replace(state, helping=helping, help_page=page if helping else 0)
 
 

@@ -153,7 +153,7 @@ def draw_over(
     """
     if state.helping:
         canvas = artist.draw(replace(scene, left=(), right=(), notice=""))
-        artist.decals.draw(canvas, draw_help, state.help_page)
+        artist.decals.draw(canvas, draw_help, state.help_page, state.text_size)
         return canvas
     frozen = "frozen: f goes on" if state.frozen else ""
     marks = "   ".join(filter(None, (status, frozen)))

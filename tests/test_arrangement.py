@@ -152,13 +152,14 @@ def heights_of_lines(canvas, area):
     ("size", "presenting"), [((720, 1280), False), ((1080, 1920), True), ((1920, 1080), True)]
 )
 def test_a_large_canvas_gets_the_presenter_view(size, presenting):
-    """Three bars and no other figures, at 1000 lines and more."""
+    """Three bars, the method, its target and its colours, at 1000 lines and more."""
     viewer = presented(size)
     assert viewer.state.presenting is presenting
     scene = viewer.view.scene
     names = [[getattr(entry, "name", "") for entry in block] for block in scene.right]
     best = ["water bottle", "African chameleon", "cup"]
-    assert names[0] == (best if presenting else [*best, "star", "fish"])
+    below = ["epsilon_plus_flat", ""]
+    assert names[0] == ([*best, *below] if presenting else [*best, "star", "fish"])
     assert len(names) == (1 if presenting else 2) and scene.left == ()
 
 

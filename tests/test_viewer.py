@@ -333,6 +333,26 @@ def test_a_map_of_nearly_no_relevance_is_faint(score, total, strongest):
     assert MapScaler(0.0)(faint).panels[0].intensity.max() == pytest.approx(strongest, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("target", "score", "total", "sentence"),
+    [
+        ("1", 1e-6, 1e-6, "nothing in this picture speaks for tiger cat"),
+        ("1 - 0", 0, 0, "nothing in this picture speaks for tiger cat or heart"),
+        ("top1", 0.7, 0, "the map of epsilon_plus_flat is zero, or nearly, everywhere"),
+        ("1", 0.2, 0.2, ""),
+    ],
+)
+@pytest.mark.parametrize("presenting", [True, False])
+def test_a_map_of_nearly_no_relevance_says_so_once(target, score, total, sentence, presenting):
+    """In the presenter view too."""
+    viewer = Viewer(figures=True, size=(1080, 1920) if presenting else None)
+    request = replace(viewer.request, target=target)
+    seen(viewer, labels=("heart", "tiger_cat", "cup"), request=request, score=(score, score),
+         total=total)  # fmt: skip
+    entries = [entry for block in viewer.view.scene.right for entry in block]
+    assert [e.head for e in entries if isinstance(e, Paragraph)] == ([sentence] if sentence else [])
+
+
 @pytest.mark.parametrize("style", ["heat", "contour", "off"])
 def test_zero_relevance_leaves_the_canvas_as_the_picture(style, rng):
     """But for the faint outline of the region."""
@@ -610,7 +630,7 @@ def setting_of(account=True, **more):
     """The rows of a setting by name."""
     frame = Viewer().frame(GREY)
     made = explained_frame(frame, drawn_at(30, 30), BOX, **more)
-    rows = figures.setting_rows(made, MapScaler(0.0)(made), account)
+    rows = figures.setting_rows(made, account)
     return {row.name: row for row in rows if isinstance(row, Row)}
 
 

@@ -78,6 +78,7 @@ def changes(before, after):
     return {name: value for name, value in second.items() if value != first[name]}
 
 
+BEST, ALL, VERSUS = "target: the best: heart", "target: all classes", "target: heart - star"
 ALSO = ("guided_backprop", "grad_cam")
 KEYS = [
     # What is computed
@@ -124,25 +125,31 @@ KEYS = [
     ("", "a", {"probe": True}),
     ("a", "a", {"probe": False}),
     # What is explained
-    ("", "t", {"target": "top1"}),
-    ("t", "t", {"target": "all"}),
-    ("", "d", {"target": 0}),
-    ("d", "d", {"target": "top1"}),
-    ("t", "v", {"target": "0 - 1", "contrast": True}),
-    ("t v", "v", {"target": "top1", "contrast": False}),
-    ("d", "v", {"target": "0 - 1", "before_versus": 0, "contrast": True}),
-    ("d v", "v", {"target": 0, "contrast": False}),
-    ("d v", "d", {"target": 0, "contrast": False}),
-    ("d v", "t", {"target": "all", "contrast": False}),
+    ("", "t", {"target": "top1", "notice": BEST}),
+    ("t", "t", {"target": "all", "notice": ALL}),
+    ("", "d", {"target": 0, "notice": "locked: heart"}),
+    ("d", "d", {"target": "top1", "notice": BEST}),
+    ("t", "v", {"target": "0 - 1", "contrast": True, "notice": VERSUS}),
+    ("t v", "v", {"target": "top1", "contrast": False, "notice": BEST}),
+    ("d", "v", {"target": "0 - 1", "before_versus": 0, "contrast": True, "notice": VERSUS}),
+    ("d v", "v", {"target": 0, "contrast": False, "notice": "locked: heart"}),
+    ("d v", "d", {"target": 0, "contrast": False, "notice": "locked: heart"}),
+    ("d v", "t", {"target": "all", "contrast": False, "notice": ALL}),
     # The list of classes
     ("", "l", {"menu": ("", 0)}),
     ("l", "Down", {"menu": ("", 1)}),
     ("l s", "t", {"menu": ("st", 1)}),
-    ("l s t", "Return", {"menu": None, "target": 1}),
+    ("l s t", "Return", {"menu": None, "target": 1, "notice": "locked: star"}),
     (
         "d l c u",
         "Tab",
-        {"menu": None, "target": "0 - 2", "before_versus": 0, "contrast": True},
+        {
+            "menu": None,
+            "target": "0 - 2",
+            "before_versus": 0,
+            "contrast": True,
+            "notice": "target: heart - cup",
+        },
     ),
     ("d l h", "Tab", {"menu": None, "before_versus": 0}),
     ("l z", "Return", {}),
@@ -206,7 +213,7 @@ KEYS = [
     ("h", "Escape", {"helping": False}),
     ("h", "q", {"helping": False}),
     ("h", "F1", {"helping": False}),
-    ("h", "t", {"target": "top1"}),
+    ("h", "t", {"target": "top1", "notice": BEST}),
     ("", "q", {"ended": True}),
     ("", "Escape", {"notice": "Esc again ends the program", "escape_until": 5.0 + ESCAPE_S}),
     ("Escape", "Escape", {"ended": True}),

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from realtime_lrp.config.names import COMPOSITES, METHODS
+from realtime_lrp.engine.wording import TARGETS as TARGETS_IN_WORDS
 from realtime_lrp.realtime.explaining import is_auto_contrast
 from realtime_lrp.realtime.viewer.state import (
     ALL_FIGURES,
@@ -50,6 +51,19 @@ def oppose(state: ViewerState, other: int) -> ViewerState:
     return state if class_ == other else explain(state, f"{class_} - {other}")
 
 
+def announce_target(state: ViewerState, now: float) -> ViewerState:
+    """The state with a notice that says what is explained."""
+    target, answer = str(state.request.target), state.answer
+    text = TARGETS_IN_WORDS.get(target, target)
+    if answer and target == "top1":
+        text += f": {answer.labels[answer.best(1)[0]]}"
+    elif answer:
+        sides = (answer.labels[int(s)] if s.isdecimal() else s for s in text.split(" - "))
+        text = " - ".join(sides)
+    head = "locked" if isinstance(state.request.target, int) else "target"
+    return state.with_notice(f"{head}: {text.replace('_', ' ')}", now)
+
+
 # What is computed
 
 
@@ -89,14 +103,14 @@ def _probe(state: ViewerState, now: float) -> ViewerState:
 def _next_target(state: ViewerState, now: float) -> ViewerState:
     classes = len(state.answer.labels) if state.answer else 0
     targets = TARGETS if classes >= 5 else TARGETS[:2]
-    return explain(state, _next(targets, state.request.target, 1))
+    return announce_target(explain(state, _next(targets, state.request.target, 1)), now)
 
 
 def _lock(state: ViewerState, now: float) -> ViewerState:
     if isinstance(state.request.target, int):
-        return explain(state, "top1")
+        return announce_target(explain(state, "top1"), now)
     best = _best(state, 1)
-    return explain(state, best[0]) if best else state
+    return announce_target(explain(state, best[0]), now) if best else state
 
 
 def _choose(state: ViewerState, now: float) -> ViewerState:
@@ -109,11 +123,12 @@ def _choose(state: ViewerState, now: float) -> ViewerState:
 
 def _versus(state: ViewerState, now: float) -> ViewerState:
     if " - " in str(state.request.target):
-        return explain(state, state.before_versus)
+        return announce_target(explain(state, state.before_versus), now)
     best = _best(state, 2)
     if len(best) < 2:
         return state
-    return oppose(state, best[1] if _present_class(state) == best[0] else best[0])
+    state = oppose(state, best[1] if _present_class(state) == best[0] else best[0])
+    return announce_target(state, now)
 
 
 # How it is drawn

@@ -15,7 +15,7 @@ from realtime_lrp.realtime.meter import Meter
 from realtime_lrp.realtime.viewer.compose import Columns
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.view.colormaps import colormap_named, default_colormap
-from realtime_lrp.view.hud import ANSWER_SCALE, Bar, Block, Legend, Paragraph, Row, percent
+from realtime_lrp.view.hud import ANSWER_SCALE, Bar, Block, Entry, Legend, Paragraph, Row, percent
 from realtime_lrp.view.scene import ExplainedPicture, Look, Panel
 
 BIASES_SHOWN = 0.005
@@ -27,8 +27,6 @@ answer are."""
 
 BUSY = 0.85
 """The others wait for a stage that works for this share of the time or more."""
-
-_ALL_ZERO = Row("map", "zero everywhere", warn=True)
 
 
 @dataclass
@@ -87,9 +85,9 @@ def figure_columns(
         if "answer" in shown:
             right.append(answer_bars(explained, state.presenting))
         if "setting" in shown:
-            right.append(setting_rows(explained, drawn, account="rates" in shown))
-        if not state.tiled and (legend := _single_legend(state, explained, legends[0])):
-            right[-1] = (*right[-1], legend)
+            right.append(setting_rows(explained, account="rates" in shown))
+        if right:
+            right[-1] = (*right[-1], *_below(state, explained, legends[0]))
         if state.request.probe:
             right.append(probe_rows(explained))
         if state.about:
@@ -99,19 +97,40 @@ def figure_columns(
     return Columns(tuple(left), tuple(right), legends)
 
 
-def _single_legend(
-    state: ViewerState, explained: ExplainedFrame, legend: Legend | None
-) -> Legend | None:
-    """The legend of a map over the picture, below the setting.
+def _below(state: ViewerState, explained: ExplainedFrame, legend: Legend | None) -> Block:
+    """What stands below the setting, or below the bars of the presenter view.
 
-    The presenter view has it below the bars, where one class is set against another.
+    The legend of a map over the picture; the presenter view has its method and target above it.
+    Where a map is zero, or nearly, a sentence.
     """
-    if "setting" in state.shown_figures:
-        return legend
-    contrast = " - " in str(explained.request.target)
-    if legend and contrast and state.presenting and "answer" in state.shown_figures:
-        return replace(legend, scale=PRESENTED_SCALE)
-    return None
+    entries: list[Entry] = []
+    setting = "setting" in state.shown_figures
+    if state.presenting and not setting:
+        target = describe_target(explained.engine, explained.request.target, explained.scores)
+        entries.append(Row(explained.engine.name, target.replace("_", " ")))
+        if legend and " - " in str(explained.request.target):
+            legend = replace(legend, scale=PRESENTED_SCALE)
+    if legend and not state.tiled and (setting or state.presenting):
+        entries.append(legend)
+    empty = empty_maps(explained)[: None if state.tiled else 1]
+    return (*entries, *(Paragraph(text, "") for text in dict.fromkeys(filter(None, empty))))
+
+
+def empty_maps(explained: ExplainedFrame) -> list[str]:
+    """A sentence for each map that is zero, or nearly; "" for other maps."""
+    sentences = []
+    for name, one, shortfall in zip(
+        explained.names, explained.result.maps, explained.shortfalls, strict=True
+    ):
+        if one.magnitude and shortfall == 1:
+            sentences.append("")
+        elif target_classes(explained) and one.started_magnitude < TINY:
+            classes = (explained.engine.label(index) for index in target_classes(explained))
+            named = " or ".join(classes).replace("_", " ")
+            sentences.append(f"nothing in this picture speaks for {named}")
+        else:
+            sentences.append(f"the map of {name} is zero, or nearly, everywhere")
+    return sentences
 
 
 def _descriptions(names: Sequence[str]) -> list[Block]:
@@ -189,12 +208,11 @@ def probe_rows(explained: ExplainedFrame) -> Block:
     )
 
 
-def setting_rows(explained: ExplainedFrame, drawn: ExplainedPicture, account: bool) -> Block:
+def setting_rows(explained: ExplainedFrame, account: bool) -> Block:
     """What explains the answer, and whether any relevance is lost.
 
     Args:
       explained: the newest explanation.
-      drawn: its maps, ready for drawing.
       account: whether the account of relevance is shown even if nothing is lost.
     """
     engine = explained.engine
@@ -206,7 +224,6 @@ def setting_rows(explained: ExplainedFrame, drawn: ExplainedPicture, account: bo
         Row("weights", "random", warn=True) if model.weights == "random" else None,
         Row("target", target.replace("_", " ")),
         *(_sum_rows(explained) if account or not all(explained.conserved) else ()),
-        None if any(panel.intensity.any() for panel in drawn.panels) else _ALL_ZERO,
     ]
     return tuple(row for row in rows if row)
 

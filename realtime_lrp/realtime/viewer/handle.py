@@ -5,7 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 from realtime_lrp.realtime.viewer import events
-from realtime_lrp.realtime.viewer.actions import ACTIONS, HINT, explain, oppose, show_panels
+from realtime_lrp.realtime.viewer.actions import (
+    ACTIONS,
+    HINT,
+    announce_target,
+    explain,
+    oppose,
+    show_panels,
+)
 from realtime_lrp.realtime.viewer.pointing import move_mouse, paint
 from realtime_lrp.realtime.viewer.state import WARNING_S, ViewerState
 from realtime_lrp.view import keys
@@ -21,7 +28,7 @@ def handle(state: ViewerState, event: events.Event) -> ViewerState:
 def _key_pressed(state: ViewerState, event: events.KeyPressed) -> ViewerState:
     key, now = event.key, event.time
     if state.class_list:
-        return _key_in_class_list(state, state.class_list, key)
+        return _key_in_class_list(state, state.class_list, key, now)
     if state.panel_list:
         return _key_in_panel_list(state, state.panel_list, key)
     if state.helping and key in ("Escape", "q"):
@@ -33,7 +40,7 @@ def _key_pressed(state: ViewerState, event: events.KeyPressed) -> ViewerState:
     return state.with_notice(f"no key {keys.key_text([key])}; {HINT}", now)
 
 
-def _key_in_class_list(state: ViewerState, menu: ClassList, key: str) -> ViewerState:
+def _key_in_class_list(state: ViewerState, menu: ClassList, key: str, now: float) -> ViewerState:
     closed, chosen = replace(state, class_list=None), menu.chosen()
     if key == "Escape":
         return closed
@@ -41,7 +48,8 @@ def _key_in_class_list(state: ViewerState, menu: ClassList, key: str) -> ViewerS
         return replace(state, class_list=menu.press(key))
     if chosen is None:
         return state
-    return explain(closed, chosen) if key == "Return" else oppose(closed, chosen)
+    explained = explain(closed, chosen) if key == "Return" else oppose(closed, chosen)
+    return announce_target(explained, now)
 
 
 def _key_in_panel_list(state: ViewerState, menu: PanelList, key: str) -> ViewerState:

@@ -86,16 +86,16 @@ class PageBuilder:
         ]
 
     def _hint(self, captions: Captions, answered: bool, seconds: float) -> str:
-        """What to try: hints in turn, those for an answer only while there is one.
+        """What to try: hints in turn. The first is for no answer, others need one.
 
         Their order does not depend on the answer, so that a hint stays when the answer goes.
         """
         first, *others = captions.try_drawing if self.drawing else captions.try_objects
         for_answer = captions.try_answer_drawing if self.drawing else captions.try_answer_objects
-        order = [(first, True), *((hint, answered) for hint in for_answer)]
+        order = [(first, not answered), *((hint, answered) for hint in for_answer)]
         order += [(hint, True) for hint in others]
         begin = int(seconds / HINT_S) % len(order)
-        return next(hint for hint, fits in [*order[begin:], *order] if fits)
+        return next((hint for hint, fits in [*order[begin:], *order] if fits), first)
 
     def idle(self, language: int, remaining_s: float, total_s: float) -> Page:
         """The page that asks whether anybody is still there.

@@ -37,7 +37,7 @@ from realtime_lrp.view.hud import (
 )
 from realtime_lrp.view.panel_list import PanelList, draw_panel_list
 from realtime_lrp.view.patches import draw_patches
-from realtime_lrp.view.scene import Artist, ExplainedPicture, Look, Panel, Scene
+from realtime_lrp.view.scene import EMPTY, Artist, ExplainedPicture, Look, Panel, Scene
 from realtime_lrp.view.text import text_width
 from realtime_lrp.view.window.window import Mouse
 
@@ -624,6 +624,20 @@ def test_waiting_is_measured_by_the_view():
         viewer.view.step()
     assert viewer.view._waiting.seconds - before > 0.5 * (time.monotonic() - begin)
     assert viewer.view._rates.drawing_waits.rate() > 0.5
+
+
+def test_tiles_have_their_places_before_their_maps_come():
+    """One map is there, two are being prepared: four tiles at once, the last two empty."""
+    viewer = Viewer(size=(720, 1280))
+    frame = viewer.frame(GREY)
+    viewer.maps.put(explained_frame(frame, drawn_at(30, 30), BOX), frame.time)
+    viewer.press("p")
+    viewer.view.step()
+    scene = viewer.view.scene
+    assert scene.awaited == ("guided_backprop", "grad_cam")
+    assert len(scene.arrangement.pictures) == 4
+    x0, y0, x1, y1 = scene.arrangement.pictures[-1]
+    assert (viewer.view.canvas[y0:y1, x0:x1] == EMPTY).all()
 
 
 def setting_of(account=True, **more):

@@ -24,7 +24,7 @@ BAND, NOTICE_BAND = 8, 5
 MARKS = 1.7
 """Height of the line of marks below figures or notices, in heights of a letter."""
 
-CAPTION, LEGEND = 1.7, 2.1
+CAPTION, LEGEND = 1.6, 2.1
 """Heights of the lines above and below each panel, in heights of a letter."""
 
 GAP = 0.6
@@ -163,38 +163,51 @@ def _side_by_side(
     size: tuple[int, int], shape: Sequence[int], count: int, with_figures: bool, letters: int
 ) -> Arrangement:
     rows, columns = size
-    whole = (0, 0, columns, rows)
-    tiles, area = _tiles(whole, shape, count, letters), whole
-    if with_figures:
-        width = min(FULL_COLUMN * letters, columns // 2)
-        height = min(FULL_BAND * letters, rows // 2)
-        choices = (
-            ((0, 0, columns - width, rows), (columns - width, 0, columns, rows)),
-            ((0, 0, columns, rows - height), (0, rows - height, columns, rows)),
-        )
-        tiles, area = max(
-            ((_tiles(room, shape, count, letters), area) for room, area in choices),
-            key=lambda choice: choice[0][0][2] - choice[0][0][0],
-        )
+    gap, below = (round(part * letters) for part in (GAP, LEGEND))
+    width = min(FULL_COLUMN * letters, columns // 2) if with_figures else 0
+    height = min(FULL_BAND * letters, rows // 2) if with_figures else 0
+    beside = _tiles((rows, columns - width), shape, count, letters)
+    above = _tiles((rows - height, columns), shape, count, letters)
+    if beside[0][2] - beside[0][0] >= above[0][2] - above[0][0]:
+        free = rows - beside[-1][3] - below
+        tiles = _moved(beside, 0 if with_figures else _free_across(beside, columns) // 2, free // 2)
+        area = max(tile[2] for tile in tiles) + gap, 0, columns, rows
+    else:
+        tiles = _moved(above, _free_across(above, columns) // 2, 0)
+        area = 0, tiles[-1][3] + below, columns, rows
     x0, _, x1, y1 = tiles[0]  # below the picture there is no legend
     marks = (x0, y1, x1, min(rows, y1 + round(MARKS * letters)))
-    return Arrangement(tiles, (area,), tiles[0], marks)
+    return Arrangement(tiles, (area if with_figures else (0, 0, columns, rows),), tiles[0], marks)
 
 
-def _tiles(room: Box, shape: Sequence[int], count: int, letters: int) -> tuple[Box, ...]:
-    """As many boxes, as large as possible, each with room for a caption and a legend."""
-    x0, y0, x1, y1 = room
+def _tiles(
+    size: tuple[int, int], shape: Sequence[int], count: int, letters: int
+) -> tuple[Box, ...]:
+    """As many boxes, as large as possible, each with room for a caption and a legend.
+
+    They stand close together in the upper left corner of a canvas of these rows and columns.
+    """
     above, below, gap = (round(part * letters) for part in (CAPTION, LEGEND, GAP))
 
     def grid(across: int) -> tuple[Box, ...]:
-        width, height = (x1 - x0) // across, (y1 - y0) // -(-count // across)
-        corners = ((x0 + n % across * width, y0 + n // across * height) for n in range(count))
-        return tuple(
-            fitted_box(
-                shape,
-                (x, y + above, x + max(width - gap, 1), max(y + height - below, y + above + 1)),
-            )
-            for x, y in corners
-        )  # fmt: skip
+        width = (size[1] - gap) // across - gap
+        height = size[0] // -(-count // across) - above - below
+        x0, y0, x1, y1 = fitted_box(shape, (0, 0, max(width, 1), max(height, 1)))
+        width, height = x1 - x0, y1 - y0
+        corners = (
+            (gap + n % across * (width + gap), above + n // across * (height + above + below))
+            for n in range(count)
+        )
+        return tuple((x, y, x + width, y + height) for x, y in corners)
 
     return max(map(grid, range(1, count + 1)), key=lambda tiles: tiles[0][2] - tiles[0][0])
+
+
+def _free_across(tiles: Sequence[Box], columns: int) -> int:
+    """The columns of the canvas that tiles with equal margins would leave free."""
+    return columns - max(tile[2] for tile in tiles) - tiles[0][0]
+
+
+def _moved(tiles: Sequence[Box], x: int, y: int) -> tuple[Box, ...]:
+    """The tiles, moved right and down."""
+    return tuple((x0 + x, y0 + y, x1 + x, y1 + y) for x0, y0, x1, y1 in tiles)

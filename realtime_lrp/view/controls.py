@@ -165,7 +165,7 @@ def _lines(room: int, letters: int, gap: int) -> list[dict[str, int]]:
     """Action -> width of its button, in as many lines as are needed."""
     lines: list[dict[str, int]] = [{}]
     for action, label in BUTTONS.items():
-        width = _width(label, letters)
+        width = max(_width(text, letters) for text in (label, UNDO.get(action, label)))
         if lines[-1] and sum(lines[-1].values()) + gap * len(lines[-1]) + width > room:
             lines.append({})
         lines[-1][action] = width

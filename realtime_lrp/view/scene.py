@@ -20,8 +20,8 @@ from realtime_lrp.view.overlay import Overlay, lay_into, make_overlay
 from realtime_lrp.view.patches import Patches, draw_patches
 from realtime_lrp.view.text import draw_text, fitted
 
-BACKGROUND = 24
-"""The grey around pictures."""
+BACKGROUND, EMPTY = 24, 40
+"""The grey around pictures, and that of a tile whose map is being prepared."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,7 @@ class Scene:
       notice: a line at the bottom, or "".
       with_figures: whether room is kept for figures.
       text_size: see `hud.TEXT_SIZES`.
+      awaited: the names of further panels that are being prepared; their tiles are empty.
       patches: what the faithfulness probe flips, or None; outlined on the first picture.
     """
 
@@ -102,6 +103,7 @@ class Scene:
     notice: str = ""
     with_figures: bool = False
     text_size: str = "medium"
+    awaited: tuple[str, ...] = ()
     patches: Patches | None = None
 
     @property
@@ -119,8 +121,8 @@ class Scene:
         """Where everything stands on the canvas."""
         region = self.explained.box if self.explained else None
         return arrange(
-            self.size, self.picture.shape, region, len(self.panels), self.with_figures,
-            self.letters,
+            self.size, self.picture.shape, region, len(self.panels) + len(self.awaited),
+            self.with_figures, self.letters,
         )  # fmt: skip
 
     def figures(self) -> list[tuple[tuple[Block, ...], Box]]:
@@ -175,8 +177,10 @@ class Artist:
             shown = [None, *(shown or [None] * len(scene.panels))]
         else:
             shown = shown[:1] or [None]
-        for box, overlay in zip(boxes, shown, strict=True):
+        for box, overlay in zip(boxes[: len(shown)], shown, strict=True):
             self._draw_tile(canvas, box, picture, overlay, scene.look.style)
+        for x0, y0, x1, y1 in boxes[len(shown) :]:
+            canvas[y0:y1, x0:x1] = EMPTY
         if scene.patches:
             draw_patches(canvas, scene.patches, scene.picture.shape, boxes[0])
         self._draw_text(canvas, scene)
@@ -226,7 +230,9 @@ class Artist:
         """Draws captions, legends, figures and the notice."""
         draw, boxes = self.decals.draw, scene.arrangement.pictures
         if scene.panels:
-            for name, box in zip(("picture", *(p.name for p in scene.panels)), boxes, strict=True):
+            awaited = (f"preparing {name}" for name in scene.awaited)
+            captions = ("picture", *(panel.name for panel in scene.panels), *awaited)
+            for name, box in zip(captions, boxes, strict=True):
                 draw(canvas, _draw_caption, name, box, scene.letters)
         for legend, box in zip(scene.legends, boxes[1:], strict=False):
             if legend:

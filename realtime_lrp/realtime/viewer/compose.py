@@ -78,8 +78,18 @@ def compose(
         notice=trouble,
         with_figures=state.with_figures,
         text_size=state.text_size,
+        awaited=_awaited(state, drawn),
         patches=_flipped_patches(state, explained),
     )
+
+
+def _awaited(state: ViewerState, drawn: ExplainedPicture | None) -> tuple[str, ...]:
+    """The methods and composites that were chosen side by side and have no panel yet."""
+    if not state.tiled or drawn is None:
+        return ()
+    choice, shown = state.request.choice, [panel.name for panel in drawn.panels]
+    missing = [name for name in (choice.name, *choice.also) if name not in shown]
+    return tuple(missing[: max(0, 1 + len(choice.also) - len(shown))])
 
 
 def _without_maps(drawn: ExplainedPicture, picture: np.ndarray) -> ExplainedPicture:

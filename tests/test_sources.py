@@ -405,6 +405,21 @@ def test_a_paused_player_waits_and_steps(two_films, stop):
             np.testing.assert_array_equal(frame, right)
 
 
+def test_a_picture_that_was_paused_is_shown_for_its_time_again(tmp_path, stop, monkeypatch):
+    """Who looked at it while it was frozen sees what was changed meanwhile."""
+    monkeypatch.setattr(playback, "PICTURE_S", 0.3)
+    for name in ("a.png", "b.png"):
+        cv2.imwrite(str(tmp_path / name), media.plain(size=(32, 48)))
+    with Playback(sorted(tmp_path.glob("*.png")), stop) as source:
+        source.read()
+        source.pause(True)
+        reading, _ = waits(source)
+        begin = time.monotonic()
+        source.pause(False)
+        reading.join(5)
+        assert time.monotonic() - begin > 0.29
+
+
 def test_a_player_that_is_paused_at_once_shows_its_first_frame(two_films, stop):
     """There is something to look at."""
     paths, a, _ = two_films

@@ -125,19 +125,22 @@ class Playback(Source):
         with self._changed:
             now = time.monotonic()
             due = now if self._due is None or now - self._due > BEHIND_S else self._due
-            self._due = due + duration_s
+            ends: float | None = due + duration_s
+            self._due = ends
             while not (self.stop.is_set() or self._jumps):
                 self.on_wait()
                 if self._paused:
-                    self._due = None
+                    self._due = ends = None
                     if self._steps:
                         self._steps -= 1
                         return True
                     self._changed.wait(POLL_S)
-                elif self._due is None or (wait_s := self._due - time.monotonic()) <= 0:
+                    continue
+                if ends is None:  # no longer paused: the frame is shown for its time again
+                    ends = time.monotonic() + duration_s
+                if (wait_s := ends - time.monotonic()) <= 0:
                     return True
-                else:
-                    self._changed.wait(min(wait_s, POLL_S))
+                self._changed.wait(min(wait_s, POLL_S))
         return False
 
     def _goes_on_seeking(self) -> bool:

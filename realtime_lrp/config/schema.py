@@ -246,7 +246,7 @@ class Live(_Section):
     )
     text: Literal["presenter", "figures"] | None = Field(
         default=None,
-        description="presenter (the answer in large letters, three bars, nothing else) or figures; "
+        description="presenter (the answer in large letters, bars, method, colours) or figures; "
         "null: presenter in windows of 1000 lines or more",
     )
     text_size: Literal["small", "medium", "large"] = Field(

@@ -26,7 +26,7 @@ ABOUT = {
     "gets nothing where preprocessing makes it 0.",
     "guided_backprop": "The fine lines that excite the network; nearly the same for every class.",
     "deconvnet": "Patterns that would excite the same neurons; points at the object worse than "
-    "the others.",
+    "the others. Can be empty, because each ReLU drops what is below 0 on the way back.",
     "excitation_backprop": "What excites the network, bright pixels more than dark ones; nearly "
     "the same map for every class.",
     "grad_cam": "Which region speaks for the class; coarse, because it is the last feature map "

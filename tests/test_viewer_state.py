@@ -10,7 +10,7 @@ from realtime_lrp import config
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer import events
-from realtime_lrp.realtime.viewer.actions import ACTIONS, HINT
+from realtime_lrp.realtime.viewer.actions import ACTIONS, HINT, METHOD_ORDER
 from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.state import (
     ESCAPE_S,
@@ -78,6 +78,10 @@ def changes(before, after):
     return {name: value for name, value in second.items() if value != first[name]}
 
 
+HELD = {"frame": 7, "list_froze": True, "commands": ["PAUSE"]}
+"""What the first list does to the picture."""
+GOES_ON = {"frame": None, "list_froze": False, "commands": ["PAUSE", "RESUME"]}
+"""And what closing it does."""
 BEST, ALL, VERSUS = "target: the best: heart", "target: all classes", "target: heart - star"
 ALSO = ("guided_backprop", "grad_cam")
 KEYS = [
@@ -85,12 +89,12 @@ KEYS = [
     ("", "1", {"composite": "zplus"}),
     ("", "4", {}),
     ("b", "7", {"method": "lrp", "composite": "epsilon_gamma_box"}),
-    ("", "b", {"method": "gradient", "notice": "method: gradient"}),
+    ("", "b", {"method": "guided_backprop", "notice": "method: guided_backprop"}),
     ("b", "n", {"method": "lrp", "notice": "method: LRP"}),
     ("", "p", {"tiled": True, "also": ALSO}),
     ("p", "p", {"tiled": False, "also": ()}),
     (
-        "p b b",
+        "p",
         "b",
         {
             "method": "guided_backprop",
@@ -98,13 +102,14 @@ KEYS = [
             "notice": "method: guided_backprop",
         },
     ),
-    ("p b b b", "3", {"method": "lrp", "composite": "epsilon_plus", "also": ALSO}),
-    ("", "Tab", {"maps": ("zplus", ALSO)}),
+    ("p b", "3", {"method": "lrp", "composite": "epsilon_plus", "also": ALSO}),
+    ("", "Tab", {"maps": ("zplus", ALSO), **HELD}),
+    ("f", "Tab", {"maps": ("zplus", ALSO)}),
     ("Tab", "Down", {"maps": ("epsilon", ALSO)}),
     ("Tab", "space", {"maps": ("zplus", ("zplus", *ALSO))}),
     ("Tab Down Down Down", "space", {}),
-    ("Tab space", "Escape", {"maps": None}),
-    ("Tab space", "Tab", {"maps": None}),
+    ("Tab space", "Escape", {"maps": None, **GOES_ON}),
+    ("f Tab space", "Tab", {"maps": None}),
     (
         "Tab space",
         "Return",
@@ -113,12 +118,13 @@ KEYS = [
             "panels": ("zplus", *ALSO),
             "also": ("zplus", *ALSO),
             "tiled": True,
+            **GOES_ON,
         },
     ),
     (
         "p Tab Page_Down Up space Down Down Down space",
         "Return",
-        {"maps": None, "panels": (), "also": (), "tiled": False},
+        {"maps": None, "panels": (), "also": (), "tiled": False, **GOES_ON},
     ),
     ("", "x", {"random": True}),
     ("x", "x", {"random": False}),
@@ -136,10 +142,12 @@ KEYS = [
     ("d v", "d", {"target": 0, "contrast": False, "notice": "locked: heart"}),
     ("d v", "t", {"target": "all", "contrast": False, "notice": ALL}),
     # The list of classes
-    ("", "l", {"menu": ("", 0)}),
+    ("", "l", {"menu": ("", 0), **HELD}),
+    ("f", "l", {"menu": ("", 0)}),
     ("l", "Down", {"menu": ("", 1)}),
     ("l s", "t", {"menu": ("st", 1)}),
-    ("l s t", "Return", {"menu": None, "target": 1, "notice": "locked: star"}),
+    ("l s t", "Return", {"menu": None, "target": 1, "notice": "locked: star", **GOES_ON}),
+    ("f l", "Return", {"menu": None, "target": 0, "notice": "locked: heart"}),
     (
         "d l c u",
         "Tab",
@@ -149,12 +157,13 @@ KEYS = [
             "before_versus": 0,
             "contrast": True,
             "notice": "target: heart - cup",
+            **GOES_ON,
         },
     ),
-    ("d l h", "Tab", {"menu": None, "before_versus": 0}),
+    ("d l h", "Tab", {"menu": None, "before_versus": 0, **GOES_ON}),
     ("l z", "Return", {}),
     ("l", "q", {"menu": ("q", None)}),
-    ("l q x", "Escape", {"menu": None}),
+    ("l q x", "Escape", {"menu": None, **GOES_ON}),
     # How it is drawn
     ("", "k", {"colormap": "bwr", "notice": "colour map: bwr"}),
     ("k", "j", {"colormap": None, "notice": "colour map: by sign (fire or icefire)"}),
@@ -185,8 +194,8 @@ KEYS = [
     ("]", "[", {"brush": 0.06 * 1.3 / 1.3, "notice": "brush: 6% of the picture"}),
     ("paint", "BackSpace", {"covered": False}),
     ("", "F6", {"notice": "this source does not begin again"}),
-    ("", "Page_Down", {"method": "gradient", "notice": "method: gradient"}),
-    ("Right Down", "Up", {"method": "gradient", "notice": "method: gradient"}),
+    ("", "Page_Down", {"method": "guided_backprop", "notice": "method: guided_backprop"}),
+    ("Right Down", "Up", {"method": "guided_backprop", "notice": "method: guided_backprop"}),
     ("b", "Page_Up", {"method": "lrp", "notice": "method: LRP"}),
     ("paint", "Delete", {"covered": False}),
     # The window
@@ -259,12 +268,13 @@ def test_the_help_is_turned_page_by_page():
 
 
 def test_all_methods_colour_maps_and_targets_come_round():
-    """Each once, then the first again; with five classes or more also the five best."""
+    """Each once, deconvnet last, then the first again; from five classes on also the five best."""
     state, walked = started(), []
     for _ in METHODS:
         state = pressed(state, "b")
         walked.append(state.request.choice.method)
-    assert walked == [*list(METHODS)[1:], "lrp"]
+    assert set(walked) == set(METHODS) == set(METHOD_ORDER)
+    assert walked[0] == "guided_backprop" and walked[-2:] == ["deconvnet", "lrp"]
     state, walked = started(), []
     for _ in range(7):
         state = pressed(state, "k")

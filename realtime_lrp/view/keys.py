@@ -40,7 +40,7 @@ def _group(*rows: tuple[str, str, str]) -> tuple[Binding, ...]:
 BINDINGS: dict[str, tuple[Binding, ...]] = {
     "What is computed": _group(
         *((key, "composite", f"LRP: {name}") for key, name in COMPOSITE_KEYS.items()),
-        ("b", "next_method", "next method: gradient, guided_backprop, ..."),
+        ("b", "next_method", "next method: guided_backprop, grad_cam, ..."),
         ("n", "previous_method", "previous method"),
         ("p", "panels", "several maps side by side"),
         ("Tab", "choose_panels", "choose which maps stand side by side"),

@@ -29,6 +29,13 @@ from realtime_lrp.view.panel_list import PanelList
 HINT = "h shows all keys"
 
 TARGETS = ("all", "top1", "top5")
+METHOD_ORDER = (
+    "lrp", "guided_backprop", "grad_cam", "smoothgrad", "excitation_backprop",
+    "integrated_gradients", "gradient", "input_x_gradient", "deconvnet",
+)  # fmt: skip
+"""The order in which a key goes through the methods: what an audience understands first. Methods
+that a program added come last."""
+
 STYLES = ("heat", "contour", "off")
 FOLLOWS = ("flow", "hold", "sync")
 
@@ -68,7 +75,9 @@ def announce_target(state: ViewerState, now: float) -> ViewerState:
 
 
 def _next_method(state: ViewerState, now: float, by: int = 1) -> ViewerState:
-    method = _next(METHODS.known(), state.request.choice.method, by)
+    known = METHODS.known()
+    order = [*(name for name in METHOD_ORDER if name in known), *known]
+    method = _next(tuple(dict.fromkeys(order)), state.request.choice.method, by)
     return state.with_choice(method=method).with_notice(
         f"method: {'LRP' if method == 'lrp' else method}", now
     )
@@ -81,7 +90,22 @@ def _panels(state: ViewerState, now: float) -> ViewerState:
 def _choose_panels(state: ViewerState, now: float) -> ViewerState:
     names = (*COMPOSITES.known(), *(name for name in METHODS.known() if name != "lrp"))
     chosen = frozenset(state.panels)
-    return replace(state, panel_list=PanelList(names, state.request.choice.name, chosen))
+    panel_list = PanelList(names, state.request.choice.name, chosen)
+    return replace(_held(state, now), panel_list=panel_list)
+
+
+def _held(state: ViewerState, now: float) -> ViewerState:
+    """The state with the picture frozen until `close_list`, if it is not frozen already."""
+    if state.frozen or not state.shown:
+        return state
+    return replace(_freeze(state, now), list_froze=True)
+
+
+def close_list(state: ViewerState, now: float) -> ViewerState:
+    """Closes the open list; the picture goes on if the list froze it."""
+    goes_on = state.list_froze
+    state = replace(state, class_list=None, panel_list=None, list_froze=False)
+    return _freeze(state, now) if goes_on else state
 
 
 def show_panels(state: ViewerState, panels: tuple[str, ...]) -> ViewerState:
@@ -118,7 +142,8 @@ def _choose(state: ViewerState, now: float) -> ViewerState:
         return state
     scores, labels = state.answer.scores, state.answer.labels
     order = np.argsort(-scores, kind="stable").tolist()
-    return replace(state, class_list=ClassList(tuple((n, labels[n]) for n in order), scores))
+    class_list = ClassList(tuple((n, labels[n]) for n in order), scores)
+    return replace(_held(state, now), class_list=class_list)
 
 
 def _versus(state: ViewerState, now: float) -> ViewerState:

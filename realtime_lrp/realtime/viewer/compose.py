@@ -165,7 +165,7 @@ def draw_over(
         canvas = artist.draw(replace(scene, left=(), right=(), notice=""))
         artist.decals.draw(canvas, draw_help, state.help_page, state.text_size)
         return canvas
-    frozen = "frozen: f goes on" if state.frozen else ""
+    frozen = "frozen: f goes on" if state.frozen and not state.list_froze else ""
     marks = "   ".join(filter(None, (status, frozen)))
     notice = "" if scene.notice else passing
     moving = now < state.pointer.until or state.pointer.holds

@@ -9,6 +9,7 @@ from realtime_lrp.realtime.viewer.actions import (
     ACTIONS,
     HINT,
     announce_target,
+    close_list,
     explain,
     oppose,
     show_panels,
@@ -30,7 +31,7 @@ def _key_pressed(state: ViewerState, event: events.KeyPressed) -> ViewerState:
     if state.class_list:
         return _key_in_class_list(state, state.class_list, key, now)
     if state.panel_list:
-        return _key_in_panel_list(state, state.panel_list, key)
+        return _key_in_panel_list(state, state.panel_list, key, now)
     if state.helping and key in ("Escape", "q"):
         return replace(state, helping=False)
     if key in keys.COMPOSITE_KEYS:
@@ -41,7 +42,7 @@ def _key_pressed(state: ViewerState, event: events.KeyPressed) -> ViewerState:
 
 
 def _key_in_class_list(state: ViewerState, menu: ClassList, key: str, now: float) -> ViewerState:
-    closed, chosen = replace(state, class_list=None), menu.chosen()
+    closed, chosen = close_list(state, now), menu.chosen()
     if key == "Escape":
         return closed
     if key not in ("Return", "Tab"):
@@ -52,8 +53,8 @@ def _key_in_class_list(state: ViewerState, menu: ClassList, key: str, now: float
     return announce_target(explained, now)
 
 
-def _key_in_panel_list(state: ViewerState, menu: PanelList, key: str) -> ViewerState:
-    closed = replace(state, panel_list=None)
+def _key_in_panel_list(state: ViewerState, menu: PanelList, key: str, now: float) -> ViewerState:
+    closed = close_list(state, now)
     if key in ("Escape", "Tab"):
         return closed
     if key == "Return":

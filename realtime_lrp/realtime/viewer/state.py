@@ -145,6 +145,7 @@ class ViewerState:
       brush: radius of the brush, as a share of the picture's shorter side.
       class_list: the list of classes while it is open, else None.
       panel_list: the list of maps while it is open, else None.
+      list_froze: whether the picture is frozen only because a list is open.
       helping: whether the help is shown.
       help_page: which page of it, from 0 on.
       full_screen: whether the window is to fill the screen.
@@ -176,6 +177,7 @@ class ViewerState:
     brush: float = BRUSH
     class_list: ClassList | None = None
     panel_list: PanelList | None = None
+    list_froze: bool = False
     helping: bool = False
     help_page: int = 0
     full_screen: bool = False

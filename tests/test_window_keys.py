@@ -226,4 +226,5 @@ def disconnect(display, window):
 
     connection = Display(display)
     connection.create_resource_object("window", int(window)).kill_client()
+    connection.sync()  # else the request may be lost when it closes
     connection.close()

@@ -165,8 +165,8 @@ def draw_over(
         canvas = artist.draw(replace(scene, left=(), right=(), notice=""))
         artist.decals.draw(canvas, draw_help, state.help_page, state.text_size)
         return canvas
-    frozen = "frozen: f goes on" if state.frozen and not state.list_froze else ""
-    marks = "   ".join(filter(None, (status, frozen)))
+    frozen = "frozen" if status else "frozen: f goes on"
+    marks = status if not state.frozen or state.list_froze else f"{status}   {frozen}".strip()
     notice = "" if scene.notice else passing
     moving = now < state.pointer.until or state.pointer.holds
     if notice or marks or state.listing or moving:

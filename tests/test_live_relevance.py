@@ -92,10 +92,10 @@ class Running:
 
     def explain(self, picture):
         """Puts a frame and gives its map."""
-        count = self.thread.maps.count
         self.slot.put(picture, time.monotonic())
-        self.wait(lambda: self.thread.maps.count > count)
-        return self.thread.maps.newest().value
+        maps, number = self.thread.maps, self.slot.count
+        self.wait(lambda: maps.count and maps.newest().value.frame.number == number)
+        return maps.newest().value
 
 
 def test_further_maps_come_from_the_same_pass_and_are_those_of_explainers_alone(engine, frames):
@@ -125,6 +125,15 @@ def test_the_explained_score_is_what_began_at_the_output(engine, frames, target,
     else:
         assert total == pytest.approx(explained, abs=1e-5)
         assert magnitude == pytest.approx(1 if target == "all" else 2 * p[4], abs=1e-5)
+
+
+def test_another_request_explains_the_newest_frame_again_if_no_other_comes(frames):
+    """A photo stays for seconds: its map is of the class that was chosen meanwhile."""
+    with Running(settings()) as running:
+        frame = running.explain(frames[0]).frame
+        running.ask(target=2)
+        running.wait(lambda: running.thread.maps.newest().value.request.target == 2)
+        assert running.thread.maps.newest().value.frame is frame
 
 
 def test_the_engine_cache_prepares_what_is_asked_while_the_old_map_goes_on(frames):

@@ -309,6 +309,8 @@ class RelevanceThread:
             with self.waiting:
                 timeout_s = 0 if in_flight else IDLE_S
                 frame = self._frames.newest(self._number, timeout_s)
+            if frame is None and self._asks_otherwise(request, engine):
+                frame = self._frames.newest()
         elif (frame.number, request, engine) == self._last:
             frame = None
             if not in_flight:
@@ -321,6 +323,10 @@ class RelevanceThread:
             in_flight.append(self._started(frame, request, engine))
         if in_flight and (frame is None or len(in_flight) >= engine.in_flight):
             self._finish(in_flight.popleft())
+
+    def _asks_otherwise(self, request: MapRequest, engine: Engine) -> bool:
+        """Whether the newest frame was explained for another request: a photo stays for seconds."""
+        return self._changeable and self._last is not None and self._last[1:] != (request, engine)
 
     def _started(self, frame: Item[np.ndarray], request: MapRequest, engine: Engine) -> _InFlight:
         start = time.monotonic()

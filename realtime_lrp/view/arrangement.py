@@ -177,7 +177,10 @@ def _side_by_side(
         area = 0, tiles[-1][3] + below, columns, rows
     x0, _, x1, y1 = tiles[0]  # below the picture there is no legend
     marks = (x0, y1, x1, min(rows, y1 + round(MARKS * letters)))
-    return Arrangement(tiles, (area if with_figures else (0, 0, columns, rows),), tiles[0], marks)
+    if with_figures:
+        return Arrangement(tiles, (area,), tiles[0], marks)
+    notices = (0, 0, x0 - gap, rows) if x0 >= COLUMN * letters else tiles[0]
+    return Arrangement(tiles, ((0, 0, columns, rows),), notices, marks)
 
 
 def _tiles(

@@ -108,6 +108,9 @@ MOUSE = (
 ACTIONS = {key: one.action for group in BINDINGS.values() for one in group for key in one.keys}
 """Key name -> action."""
 
+UNNAMED = "unnamed"
+"""The name of keys without one, such as Menu or Print."""
+
 _NAMES = {
     8: "BackSpace", 127: "BackSpace", 9: "Tab", 13: "Return", 10: "Return", 27: "Escape",
     32: "space", 0xFFFF: "Delete", 0x2E0000: "Delete",

@@ -85,7 +85,7 @@ class Window:
         self.on_lost: Callable[[], object] = lambda: None
         with display_connection():  # until Qt has one of its own
             self._watch = DisplayWatch(lambda message: end_program(message, self.on_lost))
-            self._x11 = x11 or X11Window(TITLE)
+            self._x11 = x11 or X11Window(TITLE, once=("Escape",))
             self._open()
 
     def _open(self) -> None:

@@ -11,7 +11,7 @@ import io
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeVar
 
 from realtime_lrp.view.window.keyboard import key_name
@@ -20,13 +20,18 @@ try:
     from Xlib import X
     from Xlib.display import Display
     from Xlib.error import XError
-    from Xlib.protocol.event import KeyPress
+    from Xlib.protocol.event import KeyPress, KeyRelease
     from Xlib.xobject.drawable import Window
 except ImportError:  # not Linux
     Display = None
 
 SEARCH_S = 1.0
 """Pause between two searches for a window that was not found."""
+
+RELEASED_MS, REPEATED_MS = 5, 2000
+"""A held key: X11 reports its release and a further press, within the first time of each other.
+The second one is longer than the slowest keyboard takes to begin with that.
+"""
 
 TITLE_BAR = 48
 """Rows that the title bar of a window manager may take, in pixels."""
@@ -41,6 +46,7 @@ class X11Window:
 
     Args:
       title: the window's title; the process has to be this one as well.
+      once: names of keys that come once, however long they are held.
 
     Attributes:
       window: the window as it was found last, or None.
@@ -48,10 +54,12 @@ class X11Window:
       lost: whether the X server is gone; `check` notices it.
     """
 
-    def __init__(self, title: str):
+    def __init__(self, title: str, once: Collection[str] = ()):
         self.window: Window | None = None
         self.managed = self.lost = False
-        self._title = title
+        self._title, self._once = title, once
+        self._pressed = 0, 0  # code of the last key, and time
+        self._released: int | None = None  # time of its first release since then
         self._display: Display | None = None
         self._searched = 0.0
 
@@ -101,7 +109,7 @@ class X11Window:
             if Display is not None and time.monotonic() > self._searched + SEARCH_S:
                 self.find()
             return None
-        return self.attempt(lambda: list(self._pressed()), otherwise=None)
+        return self.attempt(lambda: list(self._read_keys()), otherwise=None)
 
     def shows(self, grey: int) -> bool:
         """Whether the middle of the window has this grey, 0 to 255; True without X11."""
@@ -166,7 +174,7 @@ class X11Window:
         candidates = client_list if client_list is not None else _descendants(root)
         found = next(filter(self._is_ours, candidates), None)
         if found and (self.window is None or found.id != self.window.id):
-            found.change_attributes(event_mask=X.KeyPressMask)
+            found.change_attributes(event_mask=X.KeyPressMask | X.KeyReleaseMask)
             self.connection.sync()
         self.window = found
         return found is not None
@@ -194,16 +202,31 @@ class X11Window:
     def _opened(self, number: int) -> "Window":
         return self.connection.create_resource_object("window", number)
 
-    def _pressed(self) -> "Iterator[str]":
+    def _read_keys(self) -> "Iterator[str]":
         display = self.connection
         while display.pending_events():  # others than keys are dropped, such as those of the wheel
             event = display.next_event()
             if event.type == X.MappingNotify:
                 display.refresh_keyboard_mapping(event)
+            elif isinstance(event, KeyRelease):
+                if self._released is None and event.detail == self._pressed[0]:
+                    self._released = event.time
             elif isinstance(event, KeyPress):
                 keysym = functools.partial(display.keycode_to_keysym, event.detail)
-                if name := key_name(event.state, keysym):
+                name = key_name(event.detail, event.state, keysym)
+                repeats = self._repeats(event.detail, event.time)
+                if name and not (repeats and name in self._once):
                     yield name
+
+    def _repeats(self, code: int, time_ms: int) -> bool:
+        """Whether a press, now noted as the last one, is of a key that is held.
+
+        X11 reports a release just before the press: of a held key the first since its last press.
+        """
+        (last, pressed_ms), released_ms = self._pressed, self._released
+        self._pressed, self._released = (code, time_ms), None
+        down = released_ms is None or time_ms - released_ms <= RELEASED_MS
+        return code == last and down and time_ms - pressed_ms <= REPEATED_MS
 
 
 def _descendants(window: "Window", depth: int = 3) -> "Iterator[Window]":

@@ -58,12 +58,18 @@ def test_the_card_is_there_before_anything_else_and_changes_with_the_trouble():
     assert len(window.shown) == 2 and (window.shown[1] != card).any()
 
 
-def test_keys_during_the_start_reach_the_viewer():
-    """They are kept in order; mouse events are not."""
+@pytest.mark.parametrize(
+    ("keys", "ends"),
+    [("q", True), ("h l q", True), ("Escape Escape", True), ("Escape f Escape", False)],
+)
+def test_q_and_esc_twice_end_the_start(keys, ends):
+    """With another key between, the second Esc is the first of another two."""
     chosen, capture, relevance = parts()
-    opening = Opening(chosen, ScriptedWindow(["h"], ["f", SimpleNamespace(x=1)], ["q"]))
-    assert not opening.wait(threading.Event(), capture, relevance), "q ends"
-    assert opening.keys == ["h", "f", "q"]
+    window = ScriptedWindow([], *([key] for key in keys.split()))
+    opening, stopped = Opening(chosen, window), threading.Event()
+    threading.Timer(0.5, stopped.set).start()
+    assert not opening.wait(stopped, capture, relevance)
+    assert ends != stopped.is_set()
 
 
 def test_closing_the_window_a_signal_and_a_fault_end_the_start():

@@ -10,7 +10,7 @@ from realtime_lrp import config
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer import events
-from realtime_lrp.realtime.viewer.actions import ACTIONS, HINT, METHOD_ORDER
+from realtime_lrp.realtime.viewer.actions import ACTIONS, HINT, METHOD_ORDER, NO_MAP
 from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.state import (
     ESCAPE_S,
@@ -226,9 +226,11 @@ KEYS = [
     ("", "q", {"ended": True}),
     ("", "Escape", {"notice": "Esc again ends the program", "escape_until": 5.0 + ESCAPE_S}),
     ("Escape", "Escape", {"ended": True}),
+    ("Escape", "+", {"notice": "opacity: 0.9", "opacity": 0.9, "escape_until": 0.0}),
     ("Escape z", "Escape", {"full_screen": False, "commands": ["FULL_SCREEN", "FULL_SCREEN"]}),
     ("Escape h", "Escape", {"helping": False}),
     ("", "F2", {"notice": f"no key F2; {HINT}"}),
+    ("", keys.UNNAMED, {"notice": f"no such key; {HINT}"}),
     ("", "~", {"notice": f"no key ~; {HINT}"}),
 ]
 """Keys before, a key, and all that it changes."""
@@ -294,6 +296,18 @@ def test_only_a_second_esc_within_two_seconds_ends():
     assert handle(late, events.KeyPressed("Escape", time=14.0)).ended
 
 
+@pytest.mark.parametrize("between", ["k", "h Escape", "l Escape", "Tab Escape", "z Escape", "z z"])
+def test_anything_between_two_presses_of_esc_makes_the_second_a_first_one(between):
+    """Its notice goes, too, and a click does the same as a key."""
+    armed = pressed(started(), "Escape")
+    forgotten = pressed(armed, between)
+    assert forgotten.escape_until == 0 and forgotten.notice.text != armed.notice.text
+    assert not pressed(forgotten, "Escape").ended and pressed(forgotten, "Escape Escape").ended
+    moved = handle(armed, events.MouseMoved(5, 5, "", time=5.1))
+    assert moved.escape_until == armed.escape_until
+    assert handle(moved, events.MouseMoved(5, 5, "left", time=5.2)).escape_until == 0
+
+
 def test_a_clicker_goes_through_files_where_the_settings_say_so():
     """Page Down and the arrows to the right and down go forwards."""
     state = pressed(started("live.clicker=files"), "Page_Down Right Down")
@@ -350,12 +364,24 @@ def test_only_auto_precision_gets_another_engine_for_one_class_against_another()
     assert not pressed(started(**{"--precision": "float32"}), "v").request.choice.contrast
 
 
-def test_before_the_first_map_keys_that_need_an_answer_do_nothing():
-    """There is no best class, no list and no picture yet."""
+def test_before_the_first_map_keys_that_need_an_answer_say_so():
+    """There is no best class and no picture yet."""
     chosen = config.load(command="live").config
     state = first_state(chosen, first_request(chosen))
-    for key in ("d", "l", "v", "f", "paint"):
+    for key in ("d", "v"):
+        assert changes(state, pressed(state, key)) == {"notice": NO_MAP}, key
+    for key in ("f", "paint"):
         assert changes(state, pressed(state, key)) == {}, key
+
+
+def test_a_list_opened_before_the_first_map_takes_letters_and_is_filled_with_it():
+    """A `q` in a name does not end the program; Return waits for the classes."""
+    chosen = config.load(command="live").config
+    typed = pressed(first_state(chosen, first_request(chosen)), "l u q Return BackSpace")
+    assert not typed.ended and typed.class_list.typed == "u" and typed.class_list.found() == []
+    drawn = handle(typed, events.FrameDrawn(FRAME, answer()))
+    assert [label for _, label in drawn.class_list.found()] == ["cup"]
+    assert pressed(drawn, "Return").request.target == 2
 
 
 def test_the_first_answer_brings_the_warning_that_it_may_be_nonsense():

@@ -1,7 +1,7 @@
 """The list of classes, over the picture."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,16 +17,28 @@ class ClassList:
     """A list of classes to choose from: letters narrow it down, arrows move the cursor.
 
     Attributes:
-      entries: (index, label), best first when the list was opened.
+      entries: (index, label), best first when they came; none before the first map.
       scores: float32 [classes], the present ones.
       typed: the part of the name that was typed.
       cursor: the position of the cursor among the entries found.
     """
 
-    entries: Sequence[tuple[int, str]]
-    scores: np.ndarray
+    entries: Sequence[tuple[int, str]] = ()
+    scores: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
     typed: str = ""
     cursor: int = 0
+
+    def with_scores(self, scores: np.ndarray, labels: Sequence[str]) -> "ClassList":
+        """The list with other scores; an empty list gets its entries.
+
+        Args:
+          scores: float32 [classes].
+          labels: the name of each class.
+        """
+        if self.entries:
+            return replace(self, scores=scores)
+        order = np.argsort(-scores, kind="stable").tolist()
+        return replace(self, scores=scores, entries=tuple((n, labels[n]) for n in order))
 
     def found(self) -> list[tuple[int, str]]:
         """The entries whose label contains what was typed, or whose number begins with it."""
@@ -83,4 +95,5 @@ def draw_class_list(canvas: np.ndarray, listed: ClassList, size: int) -> None:
         score = percent(float(listed.scores[index]))
         draw_text(canvas, score, (x + width - 4 * size, y), size, colour)
     if not found:
-        draw_text(canvas, "no class of this name", (x + size, 5 * step), size, WARNING)
+        text = "no class of this name" if listed.entries else "the classes come with the first map"
+        draw_text(canvas, text, (x + size, 5 * step), size, WARNING)

@@ -3,6 +3,7 @@
 Must not import TensorFlow: the relevance thread does, while the card is on the screen.
 """
 
+import time
 from pathlib import Path
 from threading import Event
 
@@ -12,6 +13,8 @@ from realtime_lrp.config import Config
 from realtime_lrp.errors import masked
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import RelevanceThread
+from realtime_lrp.realtime.viewer.actions import ESCAPE_NOTICE
+from realtime_lrp.realtime.viewer.state import ESCAPE_S
 from realtime_lrp.view.exhibit import draw_card
 from realtime_lrp.view.window.window import Window
 
@@ -20,21 +23,18 @@ POLL_S = 0.02
 
 
 class Opening:
-    """The time until the first frame.
+    """The time until the first frame. `q` and Esc twice end it; other keys have no effect.
 
     Args:
       config: names the source and the network.
       window: shows the card; None waits without one.
-
-    Attributes:
-      keys: what was pressed meanwhile, for the viewer.
     """
 
     def __init__(self, config: Config, window: Window | None):
         self._title = f"Loading {Path(config.model.name).name}"
         self._text = f"Source: {masked(config.live.source)}"
-        self.keys: list[str] = []
         self._window = window
+        self._left, self._escape_until = False, 0.0
         self._shown: tuple[tuple[int, int], str] | None = None
         self.show()
 
@@ -44,11 +44,15 @@ class Opening:
         Args:
           trouble: what is wrong with the source, or "".
         """
-        if self._window is None or (appearance := (self._window.size, trouble)) == self._shown:
+        if self._window is None:
+            return
+        escape = ESCAPE_NOTICE if time.monotonic() < self._escape_until else ""
+        appearance = self._window.size, escape or trouble or self._text
+        if appearance == self._shown:
             return
         self._shown = appearance
         canvas = np.zeros((*self._window.size, 3), np.uint8)
-        draw_card(canvas, self._title, trouble or self._text)
+        draw_card(canvas, self._title, appearance[1])
         self._window.show(canvas)
         self._ended()  # the window draws while it is asked for events
 
@@ -72,8 +76,16 @@ class Opening:
         return not stopped.is_set()
 
     def _ended(self) -> bool:
-        """Whether the user closed the window or pressed q."""
+        """Whether the user closed the window, or pressed q, or Esc twice."""
         if self._window is None:
             return False
-        self.keys += [event for event in self._window.events() if isinstance(event, str)]
-        return "q" in self.keys or self._window.closed
+        for event in self._window.events():
+            if isinstance(event, str):
+                self._press(event)
+        return self._left or self._window.closed
+
+    def _press(self, key: str) -> None:
+        """Notes a key; the second Esc counts within `ESCAPE_S`, with no other key between."""
+        now, escape = time.monotonic(), key == "Escape"
+        self._left = self._left or key == "q" or (escape and now < self._escape_until)
+        self._escape_until = now + ESCAPE_S if escape else 0.0

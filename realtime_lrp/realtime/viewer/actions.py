@@ -27,6 +27,8 @@ from realtime_lrp.view.menus import ClassList
 from realtime_lrp.view.panel_list import PanelList
 
 HINT = "h shows all keys"
+ESCAPE_NOTICE = "Esc again ends the program"
+NO_MAP = "there is no map yet"
 
 TARGETS = ("all", "top1", "top5")
 METHOD_ORDER = (
@@ -134,16 +136,16 @@ def _lock(state: ViewerState, now: float) -> ViewerState:
     if isinstance(state.request.target, int):
         return announce_target(explain(state, "top1"), now)
     best = _best(state, 1)
-    return announce_target(explain(state, best[0]), now) if best else state
+    if not best:
+        return state.with_notice(NO_MAP, now)
+    return announce_target(explain(state, best[0]), now)
 
 
 def _choose(state: ViewerState, now: float) -> ViewerState:
-    if state.answer is None:
-        return state
-    scores, labels = state.answer.scores, state.answer.labels
-    order = np.argsort(-scores, kind="stable").tolist()
-    class_list = ClassList(tuple((n, labels[n]) for n in order), scores)
-    return replace(_held(state, now), class_list=class_list)
+    classes = ClassList()
+    if state.answer:
+        classes = classes.with_scores(state.answer.scores, state.answer.labels)
+    return replace(_held(state, now), class_list=classes)
 
 
 def _versus(state: ViewerState, now: float) -> ViewerState:
@@ -151,7 +153,7 @@ def _versus(state: ViewerState, now: float) -> ViewerState:
         return announce_target(explain(state, state.before_versus), now)
     best = _best(state, 2)
     if len(best) < 2:
-        return state
+        return state.with_notice("there is only one class" if best else NO_MAP, now)
     state = oppose(state, best[1] if _present_class(state) == best[0] else best[0])
     return announce_target(state, now)
 
@@ -291,7 +293,7 @@ def _escape(state: ViewerState, now: float) -> ViewerState:
     if now < state.escape_until:
         return _quit(state, now)
     state = replace(state, escape_until=now + ESCAPE_S)
-    return state.with_notice("Esc again ends the program", now, ESCAPE_S)
+    return state.with_notice(ESCAPE_NOTICE, now, ESCAPE_S)
 
 
 def _quit(state: ViewerState, now: float) -> ViewerState:

@@ -7,6 +7,7 @@ from typing import Any
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.actions import (
     ACTIONS,
+    ESCAPE_NOTICE,
     HINT,
     announce_target,
     close_list,
@@ -15,15 +16,38 @@ from realtime_lrp.realtime.viewer.actions import (
     show_panels,
 )
 from realtime_lrp.realtime.viewer.pointing import move_mouse, paint
-from realtime_lrp.realtime.viewer.state import WARNING_S, ViewerState
+from realtime_lrp.realtime.viewer.state import WARNING_S, Notice, ViewerState
 from realtime_lrp.view import keys
 from realtime_lrp.view.menus import ClassList
 from realtime_lrp.view.panel_list import PanelList
 
+INPUTS = (
+    events.KeyPressed, events.ActionChosen, events.CompositeChosen, events.TargetChosen,
+    events.Painted,
+)  # fmt: skip
+"""What the user does, apart from the mouse."""
+
 
 def handle(state: ViewerState, event: events.Event) -> ViewerState:
     """The state after an event; the same object where nothing changes."""
-    return _HANDLERS[type(event)](state, event)
+    after = _HANDLERS[type(event)](state, event)
+    if not state.escape_until or after.ended or not _is_input(event):
+        return after
+    pressed_now = after.escape_until != state.escape_until
+    return after if pressed_now else _without_escape(after)
+
+
+def _is_input(event: events.Event) -> bool:
+    """Whether the user did something; moving the mouse is nothing."""
+    if isinstance(event, events.MouseMoved):
+        return event.button != ""
+    return isinstance(event, INPUTS)
+
+
+def _without_escape(state: ViewerState) -> ViewerState:
+    """Forgets the first Esc: the next one does not end the program."""
+    told = state.notice.text == ESCAPE_NOTICE
+    return replace(state, escape_until=0.0, notice=Notice() if told else state.notice)
 
 
 def _key_pressed(state: ViewerState, event: events.KeyPressed) -> ViewerState:
@@ -38,7 +62,8 @@ def _key_pressed(state: ViewerState, event: events.KeyPressed) -> ViewerState:
         return handle(state, events.CompositeChosen(keys.COMPOSITE_KEYS[key], time=now))
     if key in keys.ACTIONS:
         return handle(state, events.ActionChosen(keys.ACTIONS[key], time=now))
-    return state.with_notice(f"no key {keys.key_text([key])}; {HINT}", now)
+    unknown = "no such key" if key == keys.UNNAMED else f"no key {keys.key_text([key])}"
+    return state.with_notice(f"{unknown}; {HINT}", now)
 
 
 def _key_in_class_list(state: ViewerState, menu: ClassList, key: str, now: float) -> ViewerState:
@@ -97,7 +122,9 @@ def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
     if state.request.target == answer.asked != answer.target:
         state = state.with_request(target=answer.target)
     if state.class_list:
-        state = replace(state, class_list=replace(state.class_list, scores=answer.scores))
+        state = replace(
+            state, class_list=state.class_list.with_scores(answer.scores, answer.labels)
+        )
     return state
 
 

@@ -35,7 +35,7 @@ def test_the_picture_keeps_its_rate_while_maps_come_at_their_own(monkeypatch, tm
     with MjpegServer(fps=30, size=(480, 640)) as server:
         words = {"--weights": "random", "--precision": "float32"}
         chosen = settings("vgg16", server.url, **words)
-        live.run(chosen, duration_s=4, stats=tmp_path / "s.json")
+        live.run(chosen, duration_s=3, stats=tmp_path / "s.json")
         sent = server.sent
     figures = json.loads((tmp_path / "s.json").read_text())
     assert set(figures) == NAMES

@@ -100,6 +100,7 @@ def test_the_figures_beside_it_are_within_the_targets():
     assert all(p["peak_on_ink"] >= 0.95 for p in figures["pointing"].values())
 
 
+@pytest.mark.release
 def test_the_script_measures_a_network(tmp_path, monkeypatch):
     """On a few pictures: the keys of assets/shapes.json; other entries stay."""
 

@@ -1,4 +1,4 @@
-"""The list of classes, over the picture."""
+"""The list of classes, over the picture, and what all such lists share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +10,40 @@ from realtime_lrp.view.text import WHITE, darken, draw_text, fitted
 
 STEPS = {"Up": -1, "Down": 1, "Page_Up": -10, "Page_Down": 10}
 """How far a key moves the cursor."""
+
+
+def moved(cursor: int, key: str, count: int) -> int:
+    """The position of the cursor in a list of `count` entries after one of `STEPS`."""
+    return min(max(0, cursor + STEPS[key]), max(0, count - 1))
+
+
+def first_shown(cursor: int, count: int, fits: int) -> int:
+    """The first of `count` entries that is drawn where `fits` have room: the cursor is in sight."""
+    return max(0, min(cursor - fits // 2, count - fits))
+
+
+@dataclass(frozen=True)
+class ListColumn:
+    """The darkened column of the canvas that a list is drawn in, all measures in pixels.
+
+    Attributes:
+      x: its left edge.
+      width: its width.
+      step: from one line to the next.
+    """
+
+    x: int
+    width: int
+    step: int
+
+    @classmethod
+    def drawn_on(cls, canvas: np.ndarray, size: int) -> "ListColumn":
+        """Darkens the column of the canvas, uint8 [H, W, 3] RGB; `size` is the letters' height."""
+        rows, columns = canvas.shape[:2]
+        width = min(columns - 2 * size, 30 * size)
+        x = (columns - width) // 2
+        darken(canvas, (x, 0, x + width, rows), 0.12)
+        return cls(x, width, round(1.45 * size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +91,7 @@ class ClassList:
     def press(self, key: str) -> "ClassList":
         """The list after a letter, BackSpace or an arrow."""
         if key in STEPS:
-            last = max(0, len(self.found()) - 1)
-            return replace(self, cursor=min(max(0, self.cursor + STEPS[key]), last))
+            return replace(self, cursor=moved(self.cursor, key, len(self.found())))
         typed = self.typed
         if key in ("BackSpace", "Delete"):
             typed = typed[:-1]
@@ -75,18 +108,16 @@ def draw_class_list(canvas: np.ndarray, listed: ClassList, size: int) -> None:
       listed: the list.
       size: the height of letters in pixels.
     """
-    rows, columns = canvas.shape[:2]
-    step, width = round(1.45 * size), min(columns - 2 * size, 30 * size)
-    x = (columns - width) // 2
-    fits = max(1, (rows - 5 * step) // step)
-    darken(canvas, (x, 0, x + width, rows), 0.12)
+    column = ListColumn.drawn_on(canvas, size)
+    x, width, step = column.x, column.width, column.step
+    fits = max(1, (canvas.shape[0] - 5 * step) // step)
     found = listed.found()
     head = ("Enter: explain it    Esc: back", "Tab: the present class against it")
     typed = f"> {listed.typed}_   ({min(listed.cursor + 1, len(found))} of {len(found)})"
     for number, line in enumerate((*head, typed)):
         colour = DIM if number < len(head) else WHITE
         draw_text(canvas, line, (x + size, (number + 1) * step), size, colour)
-    first = max(0, min(listed.cursor - fits // 2, len(found) - fits))
+    first = first_shown(listed.cursor, len(found), fits)
     for number, (index, label) in enumerate(found[first : first + fits]):
         y = (number + 5) * step
         colour = WARNING if first + number == listed.cursor else WHITE

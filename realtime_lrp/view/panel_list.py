@@ -8,8 +8,8 @@ import numpy as np
 from realtime_lrp.config.about import ABOUT
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.hud import BAR, DIM, WARNING
-from realtime_lrp.view.menus import STEPS
-from realtime_lrp.view.text import WHITE, darken, draw_text, fitted, wrapped
+from realtime_lrp.view.menus import STEPS, ListColumn, first_shown, moved
+from realtime_lrp.view.text import WHITE, draw_text, fitted, wrapped
 
 HEAD = ("Enter: show them side by side", "Space: on, off    Esc: back")
 ABOUT_LINES = 5
@@ -35,8 +35,7 @@ class PanelList:
     def press(self, key: str) -> "PanelList":
         """The list after Space or an arrow; other keys change nothing."""
         if key in STEPS:
-            cursor = min(max(0, self.cursor + STEPS[key]), len(self.names) - 1)
-            return replace(self, cursor=cursor)
+            return replace(self, cursor=moved(self.cursor, key, len(self.names)))
         name = self.names[self.cursor]
         if key != "space" or name == self.main:
             return self
@@ -55,14 +54,12 @@ def draw_panel_list(canvas: np.ndarray, listed: PanelList, size: int) -> None:
       listed: the list.
       size: the height of letters in pixels.
     """
-    rows, columns = canvas.shape[:2]
-    step, width = round(1.45 * size), min(columns - 2 * size, 30 * size)
-    x = (columns - width) // 2
-    darken(canvas, (x, 0, x + width, rows), 0.12)
+    column = ListColumn.drawn_on(canvas, size)
+    x, width, step = column.x, column.width, column.step
     for number, line in enumerate(HEAD):
         draw_text(canvas, line, (x + size, (number + 1) * step), size, DIM)
-    fits = max(1, rows // step - len(HEAD) - ABOUT_LINES - 2)
-    first = max(0, min(listed.cursor - fits // 2, len(listed.names) - fits))
+    fits = max(1, canvas.shape[0] // step - len(HEAD) - ABOUT_LINES - 2)
+    first = first_shown(listed.cursor, len(listed.names), fits)
     y = (len(HEAD) + 2) * step
     for number, name in enumerate(listed.names[first : first + fits], first):
         colour = WARNING if number == listed.cursor else WHITE

@@ -37,7 +37,7 @@ class Screen:
         for key in keys:
             xdotool(self.display, "key", NAMES.get(key, key))
             time.sleep(pause_s)
-            assert key == "q" or self.process.poll() is None, (key, self.process.stderr.read())
+            assert self.process.poll() is None, (key, self.process.stderr.read())
 
     def picture(self):
         """What the window shows, uint8 [rows, columns, 3] RGB."""

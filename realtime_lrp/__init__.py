@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from realtime_lrp.errors import Error
     from realtime_lrp.models.networks import Network, load_network
     from realtime_lrp.relevance.composites import COMPOSITES, Composite
-    from realtime_lrp.relevance.explainer import Explainer, Explanation
+    from realtime_lrp.relevance.explainer import Explainer
+    from realtime_lrp.relevance.explanation import Explanation
     from realtime_lrp.relevance.layer_records import LayerRecord
     from realtime_lrp.relevance.methods import METHODS
     from realtime_lrp.relevance.rules import (
@@ -45,7 +46,8 @@ _WHERE = {
     "realtime_lrp.models.networks": ("Network", "load_network"),
     "realtime_lrp.engine.overlay": ("overlay",),
     "realtime_lrp.relevance.composites": ("COMPOSITES", "Composite"),
-    "realtime_lrp.relevance.explainer": ("Explainer", "Explanation"),
+    "realtime_lrp.relevance.explainer": ("Explainer",),
+    "realtime_lrp.relevance.explanation": ("Explanation",),
     "realtime_lrp.relevance.layer_records": ("LayerRecord",),
     "realtime_lrp.relevance.methods": ("METHODS",),
     "realtime_lrp.relevance.rules": (

@@ -139,6 +139,15 @@ def test_a_batch_that_is_too_large_is_explained_in_halves(tiny_model, rng):
     for result, right in zip(engine.explain(pictures), expected, strict=True):
         np.testing.assert_allclose(result.relevance, right.relevance, atol=1e-6)
     assert bounded.tried == [7, 3, 1, 2, 4, 2, 2]
+    targets = [0, 1, 2, 3, "top1", "0 - 1", "all"]
+    results = engine.explain(pictures, targets)
+    for picture, target, result in zip(pictures, targets, results, strict=True):
+        (right,) = engine.explain([picture], [target])
+        np.testing.assert_allclose(result.relevance, right.relevance, atol=1e-6)
+        assert (result.target, result.maps[0].started) == (target, right.maps[0].started)
+    np.testing.assert_allclose(results[1].maps[0].started, results[1].scores[1], rtol=1e-5)
+    with pytest.raises(UsageError, match="one target for each of 7 pictures"):
+        engine.explain(pictures, [1, 2])
     engine._pipeline = Bounded(bounded._explain, 0)
     with pytest.raises(UnavailableError, match="memory does not suffice to explain one picture"):
         engine.explain(pictures)

@@ -156,7 +156,7 @@ def test_a_full_gpu_hands_over_to_the_cpu(tiny_model, on_gpu, caplog, monkeypatc
 
     loads, load = [], loading.load_network
     monkeypatch.setattr(loading, "load_network", lambda *words: loads.append(1) or load(*words))
-    engine._pipeline = lambda batch: (Full(), Full(), [[Full()] * 4], [Full()], [Full()])
+    engine._pipeline = lambda batch, targets: (Full(), Full(), [[Full()] * 4], [Full()], [Full()])
     begun = [engine.begin([picture]) for picture in pictures]
     results = [one()[0] for one in begun]
     assert (engine.device, engine.in_flight, len(loads)) == ("CPU", 1, 1)
@@ -165,7 +165,7 @@ def test_a_full_gpu_hands_over_to_the_cpu(tiny_model, on_gpu, caplog, monkeypatc
         np.testing.assert_allclose(result.relevance, right.relevance, atol=1e-6)
         np.testing.assert_array_equal(result.maps[0].strength, right.maps[0].strength)
 
-    def full(batch):
+    def full(batch, targets):
         raise hardware.tf.errors.ResourceExhaustedError(None, None, "OOM")
 
     engine._pipeline = full

@@ -32,9 +32,9 @@ def seen(monkeypatch):
     def spied(self, before, after):
         run = compile_pipeline(self, before, after)
 
-        def spy(pictures):
+        def spy(pictures, targets=None):
             tensors.append(before(pictures).numpy())
-            return run(pictures)
+            return run(pictures, targets)
 
         return spy
 

@@ -153,6 +153,67 @@ def test_changing_the_target_or_the_batch_never_retraces(rng):
     assert explainer.traces == 1
 
 
+def test_each_picture_has_its_own_target(rng):
+    """A batch equals its pictures one by one, in every kind of map, without another trace."""
+    explainer = Explainer(
+        vgg_like(), also=["gradient", "grad_cam", "integrated_gradients"], samples=3,
+        labels=list("abcde"),
+    )  # fmt: skip
+    x = rng.normal(size=(5, 16, 16, 3)).astype("float32")
+    targets = ["all", "top2", np.int64(4), "b", "a - rest"]
+    together = explainer(x, target=targets)
+    flows = explainer.layer_flows(x, target=targets)
+    for number, target in enumerate(targets):
+        alone = explainer(x[number : number + 1], target=target)
+        assert largest_difference(together.relevance[number], alone.relevance[0]) < 1e-5
+        for name, maps in alone.maps.items():
+            np.testing.assert_allclose(together.maps[name][number], maps[0], atol=1e-6)
+        start = alone.relevance.sum()  # z+ keeps what starts
+        np.testing.assert_allclose(flows[0].arrived[number], start, rtol=1e-3, atol=1e-6)
+    assert explainer.traces == 1
+
+
+def test_one_picture_has_several_targets(rng):
+    """One entry for each target, as in calls one by one."""
+    explainer = Explainer(vgg_like(), also=["integrated_gradients"], samples=3)
+    x = rng.normal(size=(1, 16, 16, 3)).astype("float32")
+    targets = np.array([3, 0, 3, 1])
+    together = explainer(x, target=targets)
+    assert together.scores.shape == (4, 5)
+    for number, target in enumerate(targets):
+        alone = explainer(x, target=target)
+        np.testing.assert_allclose(together.scores[number], alone.scores[0], atol=1e-6)
+        assert largest_difference(together.relevance[number], alone.relevance[0]) < 1e-5
+        got, expected = (one.maps["integrated_gradients"] for one in (together, alone))
+        assert largest_difference(got[number], expected[0]) < 1e-5
+    sums = explainer.relevance_sums(x, target=[2, 4])["predictions"]
+    np.testing.assert_allclose(sums, together.scores[0, [2, 4]], rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        ([0, 1], "a sequence of 3, one for each picture. Received a sequence of 2"),
+        ([], "Received a sequence of 0"),
+        (["a", "top1", "q"], "Target 2 of the sequence: There is no class 'q'"),
+        ([0, 1, None], "Target 2 of the sequence: Expected a class by name or index"),
+        ([0.0, 1.0, 2.0], "Target 0 of the sequence: Expected a class"),
+        ([[0], [1], [2]], "Target 0 of the sequence: Expected a class"),
+        ({0, 1, 2}, "Expected a class by name or index"),
+    ],
+)
+def test_wrong_sequences_of_targets_are_refused(targets, message, abcde, rng):
+    """Too few, none, unknown, nested, no classes at all."""
+    with pytest.raises(UsageError, match=message):
+        abcde(rng.normal(size=(3, 16, 16, 3)), target=targets)
+
+
+@pytest.fixture(scope="module")
+def abcde():
+    """An explainer with the classes a to e."""
+    return Explainer(vgg_like(), labels=list("abcde"))
+
+
 def test_a_batch_equals_its_pictures_one_by_one(rng):
     """Pictures of a batch do not influence each other."""
     explainer = Explainer(vgg_like(), target="top1")

@@ -66,6 +66,7 @@ def find_loss(engine: Engine, picture: np.ndarray, result: Result, index: int = 
       result: the maps of the picture.
       index: of which map.
     """
-    most = max(engine.layer_flows(picture, index), key=lambda flow: abs(flow.lost[0]))
+    flows = engine.layer_flows(picture, index, result.target)
+    most = max(flows, key=lambda flow: abs(flow.lost[0]))
     started = result.maps[index].started_magnitude
     return Loss(most.name, float(most.lost[0]) / started if started else 0.0)

@@ -20,7 +20,7 @@ from realtime_lrp.engine.loading import (
 )
 from realtime_lrp.engine.result import Result, fetch_results
 from realtime_lrp.engine.tensorflow import keras, tf
-from realtime_lrp.errors import UnavailableError
+from realtime_lrp.errors import UnavailableError, UsageError
 from realtime_lrp.relevance.account import LayerFlow, flood_text
 from realtime_lrp.relevance.explainer import Explainer, PipelineOutput
 from realtime_lrp.relevance.graph import Graph, build_graph
@@ -169,11 +169,15 @@ class Engine:
         with tf.device(self._device.scope):
             return self.explainer.scores(self.network.prepare(tf.constant(pictures)))
 
-    def explain(self, pictures: Sequence[np.ndarray]) -> list[Result]:
+    def explain(
+        self, pictures: Sequence[np.ndarray], targets: Sequence[str | int] | None = None
+    ) -> list[Result]:
         """Explains pictures, uint8 [H, W, 3] RGB each, as one batch; see `begin`."""
-        return self.begin(pictures)()
+        return self.begin(pictures, targets)()
 
-    def begin(self, pictures: Sequence[np.ndarray]) -> Callable[[], list[Result]]:
+    def begin(
+        self, pictures: Sequence[np.ndarray], targets: Sequence[str | int] | None = None
+    ) -> Callable[[], list[Result]]:
         """Starts to explain pictures; the function that is returned waits for the results.
 
         A batch for which the memory is too small is split in halves. Where a GPU's memory is too
@@ -181,37 +185,47 @@ class Engine:
 
         Args:
           pictures: uint8 [H, W, 3] RGB each, of any sizes.
+          targets: what is explained of each picture instead of the engine's own target.
 
         Raises:
+          UsageError: there is no such target, or there are more or fewer targets than pictures.
           NotFiniteError: the network computes NaN or Inf.
           UnavailableError: the CPU's memory is too small for one picture.
         """
         regions = [self.region(picture.shape[:2]) for picture in pictures]
         extracted = [region.extract(p) for region, p in zip(regions, pictures, strict=True)]
-        return self.begin_extracted(np.stack(extracted), regions)
+        return self.begin_extracted(np.stack(extracted), regions, targets)
 
     def begin_extracted(
-        self, batch: np.ndarray, regions: Sequence[Region]
+        self,
+        batch: np.ndarray,
+        regions: Sequence[Region],
+        targets: Sequence[str | int] | None = None,
     ) -> Callable[[], list[Result]]:
         """As `begin`, for regions that have been extracted.
 
         Args:
           batch: uint8 [B, h, w, 3], what the network sees of each picture.
           regions: where each of them lies in its picture.
+          targets: as in `begin`.
         """
+        if targets is not None and len(targets) != len(batch):
+            raise UsageError(
+                f"Expected one target for each of {len(batch)} pictures. Received {len(targets)}."
+            )
         on = self._device
         try:
-            output = self._run(batch)
+            output = self._run(batch, targets)
         except tf.errors.ResourceExhaustedError:
             output = None
 
         def results() -> list[Result]:
             try:
                 if output:
-                    return self._checked(batch, fetch_results(output, regions))
+                    return self._checked(batch, fetch_results(output, regions, targets), targets)
             except tf.errors.ResourceExhaustedError:
                 pass
-            return self._with_less_memory(batch, regions, on)
+            return self._with_less_memory(batch, regions, targets, on)
 
         return results
 
@@ -221,19 +235,26 @@ class Engine:
             log.warning("the GPU %s is left (%s): computing on the CPU", self._device.name, reason)
             self._load(cpu())
 
-    def _run(self, batch: np.ndarray) -> PipelineOutput:
+    def _run(self, batch: np.ndarray, targets: Sequence[str | int] | None) -> PipelineOutput:
         with tf.device(self._device.scope):
-            return self._pipeline(batch)
+            return self._pipeline(batch, targets)
 
     def _with_less_memory(
-        self, batch: np.ndarray, regions: Sequence[Region], on: Device
+        self,
+        batch: np.ndarray,
+        regions: Sequence[Region],
+        targets: Sequence[str | int] | None,
+        on: Device,
     ) -> list[Result]:
         """The results of a batch that did not fit into the memory of the device `on`."""
         if len(batch) > 1:
             log.info("the memory does not suffice for %d pictures at once: halved", len(batch))
             half = len(batch) // 2
-            first = self.begin_extracted(batch[:half], regions[:half])()
-            return first + self.begin_extracted(batch[half:], regions[half:])()
+            results = []
+            for part in (slice(half), slice(half, None)):
+                of_part = None if targets is None else targets[part]
+                results += self.begin_extracted(batch[part], regions[part], of_part)()
+            return results
         if not on.is_gpu:
             raise UnavailableError(
                 "The memory does not suffice to explain one picture. Choose fewer maps or samples, "
@@ -241,13 +262,15 @@ class Engine:
             )
         if self._device == on:  # of several batches in flight only the first moves the engine
             self.leave_gpu("its memory does not suffice")
-        return self.begin_extracted(batch, regions)()
+        return self.begin_extracted(batch, regions, targets)()
 
-    def _checked(self, batch: np.ndarray, results: list[Result]) -> list[Result]:
+    def _checked(
+        self, batch: np.ndarray, results: list[Result], targets: Sequence[str | int] | None
+    ) -> list[Result]:
         """The results, after checking that they are finite; names maps that explain nothing."""
         sums = [(result.scores.sum(), *(m.total for m in result.maps)) for result in results]
         if not np.isfinite(sums).all():
-            raise self.explainer.not_finite(self.network.prepare(batch))
+            raise self.explainer.not_finite(self.network.prepare(batch), targets)
         for picture, result in zip(batch, results, strict=True):
             for index, name in enumerate((self.name, *self.also)):
                 if self.is_flooded(result, index) and name not in self._flooded:
@@ -260,16 +283,20 @@ class Engine:
         return self.explainer.follows_rules[index] and result.maps[index].flooded
 
     def _describe_flood(self, picture: np.ndarray, result: Result, index: int) -> str:
-        most = max(self.layer_flows(picture, index), key=lambda flow: flow.growth[0])
+        flows = self.layer_flows(picture, index, result.target)
+        most = max(flows, key=lambda flow: flow.growth[0])
         grown = result.maps[index].magnitude / result.maps[index].started_magnitude
         return flood_text(grown, most.name, most.kind, float(most.growth[0]))
 
-    def layer_flows(self, picture: np.ndarray, index: int = 0) -> list[LayerFlow]:
+    def layer_flows(
+        self, picture: np.ndarray, index: int = 0, target: str | int | None = None
+    ) -> list[LayerFlow]:
         """Sums of relevance layer by layer, from the output to the input.
 
         Args:
           picture: uint8 [h, w, 3], what the network sees of a picture.
           index: of which map: 0 is the first, followed by those of `also`.
+          target: what is explained instead of the engine's own target.
         """
         with tf.device(self._device.scope):
-            return self.explainer.layer_flows(self.network.prepare(picture[None]), index)
+            return self.explainer.layer_flows(self.network.prepare(picture[None]), index, target)

@@ -63,12 +63,14 @@ class Result:
       explained: the scores that are explained: their sum, and the sum of their magnitudes.
       region: the part of the picture that the network saw.
       maps: the map, followed by the additional ones of the engine.
+      target: what is explained; None means the engine's own target.
     """
 
     scores: np.ndarray
     explained: tuple[float, float]
     region: Region
     maps: tuple[ResultMap, ...]
+    target: str | int | None = None
 
     @property
     def relevance(self) -> np.ndarray:
@@ -76,12 +78,17 @@ class Result:
         return self.maps[0].relevance
 
 
-def fetch_results(output: PipelineOutput, regions: Sequence[Region]) -> list[Result]:
+def fetch_results(
+    output: PipelineOutput,
+    regions: Sequence[Region],
+    targets: Sequence[str | int] | None = None,
+) -> list[Result]:
     """Waits for a batch and splits it into one result for each picture.
 
     Args:
       output: what the compiled pipeline returned; `after` gave strength, scale, total, magnitude.
       regions: the region of each picture.
+      targets: what is explained of each, or None.
 
     Raises:
       tf.errors.OpError: the device failed on the batch.
@@ -92,7 +99,8 @@ def fetch_results(output: PipelineOutput, regions: Sequence[Region]) -> list[Res
     ]
     by_picture = zip(*by_map, strict=True)
     sums = map(tuple, explained.numpy().tolist())
-    return list(map(Result, scores.numpy(), sums, regions, by_picture))
+    each: Sequence[str | int | None] = [None] * len(regions) if targets is None else targets
+    return list(map(Result, scores.numpy(), sums, regions, by_picture, each))
 
 
 def _result_maps(

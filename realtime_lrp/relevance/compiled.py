@@ -44,7 +44,7 @@ def compile_once(
 
 
 def explain_function(
-    graph: Graph, methods: Sequence[Explain], by_rules: bool
+    graph: Graph, methods: Sequence[Explain], by_rules: bool, shared: bool = False
 ) -> Callable[..., Explained]:
     """Makes the function (x, *target) -> scores, maps, accounts; all float32.
 
@@ -53,10 +53,14 @@ def explain_function(
       methods: one for each map.
       by_rules: whether one of them follows rules. Its relevance is NaN where an activation is not
         finite; without such a map the scores are made NaN there.
+      shared: whether x is one picture that is explained for each target.
     """
 
     def explain(x: tf.Tensor, *target: tf.Tensor) -> Explained:
         tensors = graph.forward(x)
+        if shared:
+            tensors = _repeated(tensors, tf.shape(target[0])[0])
+            x = tensors[0]
         results = [method(x, tensors, *target) for method in methods]
         maps = [tf.cast(relevance, tf.float32) for relevance, _ in results]
         accounts = [account(parts, graph.output) for _, parts in results]
@@ -66,6 +70,15 @@ def explain_function(
         return scores, maps, accounts
 
     return explain
+
+
+def _repeated(tensors: dict[int, tf.Tensor], times: tf.Tensor) -> dict[int, tf.Tensor]:
+    """Tensors of one picture, [1, ...], as those of a batch of equal pictures.
+
+    Numbers of the same tensor get the same repeated one.
+    """
+    repeated = {one.ref(): tf.repeat(one, times, axis=0) for one in tensors.values()}
+    return {number: repeated[one.ref()] for number, one in tensors.items()}
 
 
 def maps_function(explain: Callable[..., Explained]) -> Callable[..., tuple[tf.Tensor, ...]]:

@@ -9,25 +9,20 @@ public interface and the order in which an explainer is built. Each stage has a 
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
-from tensorflow.types.experimental import PolymorphicFunction
+from tensorflow.types.experimental import ConcreteFunction, PolymorphicFunction
 
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance import checks, export
-from realtime_lrp.relevance.account import (
-    CHOOSE_COMPOSITE,
-    LayerFlow,
-    flows_function,
-    layer_flows,
-)
+from realtime_lrp.relevance.account import LayerFlow, flows_function, layer_flows
 from realtime_lrp.relevance.canonise import canonise
 from realtime_lrp.relevance.checks import Bound
 from realtime_lrp.relevance.compiled import (
+    Explained,
     compile_once,
     explain_function,
     layers_function,
@@ -35,6 +30,7 @@ from realtime_lrp.relevance.compiled import (
     scores_function,
 )
 from realtime_lrp.relevance.composites import Composite, composite_named
+from realtime_lrp.relevance.explanation import Explanation
 from realtime_lrp.relevance.graph import Graph, Node, build_graph
 from realtime_lrp.relevance.layer_contexts import (
     compute_supports,
@@ -45,31 +41,22 @@ from realtime_lrp.relevance.layer_contexts import (
 from realtime_lrp.relevance.layer_records import LayerRecord, layer_records
 from realtime_lrp.relevance.map_plans import bind_maps, map_requests, plan_maps
 from realtime_lrp.relevance.methods import Explain, guided_rectifiers
+from realtime_lrp.relevance.not_finite import find_not_finite
 from realtime_lrp.relevance.rounding import Lowering, choose_lowering
 from realtime_lrp.relevance.rules import Rule
 from realtime_lrp.relevance.steps import Activation
-from realtime_lrp.relevance.targets import Target, TargetResolver, start_of_relevance
+from realtime_lrp.relevance.targets import (
+    Target,
+    TargetResolver,
+    Targets,
+    start_of_relevance,
+)
 
 PipelineOutput = tuple[tf.Tensor, tf.Tensor, list[Any], list[tf.Tensor], list[tf.Tensor]]
 """scores, explained, what `after` made of each map, the maps, their accounts; see
 `Explainer.compile_pipeline`."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Scores and relevance of a batch.
-
-    Attributes:
-      scores: float32 [B, classes], the output: probabilities where it is a softmax or sigmoid.
-      relevance: float32 [B, H, W, C], raw: not normalised, not pooled.
-      maps: the additional maps that were asked for, by name, each like `relevance`.
-    """
-
-    scores: np.ndarray
-    relevance: np.ndarray
-    maps: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 class Explainer:
@@ -193,19 +180,24 @@ class Explainer:
         explain = bind_maps(plans, graph, contexts, guided, samples, keep, absorb_bias)
         self._compile(explain, any(plan.rules for plan in plans))
 
-    def __call__(self, x: np.ndarray | tf.Tensor, target: str | int | None = None) -> Explanation:
+    def __call__(self, x: np.ndarray | tf.Tensor, target: Targets | None = None) -> Explanation:
         """Explains a batch.
 
         Args:
           x: float32 [B, H, W, C], already preprocessed for the model.
-          target: explained instead of the explainer's own target; nothing is retraced.
+          target: explained instead of the explainer's own target; nothing is retraced. A sequence
+            has one target for each picture. For a single picture it may have any length: the
+            explanation then has an entry for each target, all from one forward pass.
 
         Raises:
-          UsageError: x has another shape or is not finite, or there is no such target.
+          UsageError: x has another shape or is not finite, there is no such target, or a sequence
+            of targets has another length than the batch.
           NotFiniteError: the network computes NaN or Inf.
         """
         batch = checks.to_batch(x, self.input_shape)
-        scores, maps, _ = self._run(batch, *self._target(target))
+        tensors = self._target(target, len(batch))
+        run = self._run if len(tensors[0]) <= len(batch) else self._run_shared
+        scores, maps, _ = run(batch, *tensors)
         scores, maps = scores.numpy(), [one.numpy() for one in maps]
         if not all(np.isfinite(one.sum()) for one in (scores, *maps)):
             raise self.not_finite(batch, target)
@@ -255,9 +247,7 @@ class Explainer:
         """The operations of a map, as they were traced."""
         return self._run.graph
 
-    def layers(
-        self, x: np.ndarray | tf.Tensor, target: str | int | None = None
-    ) -> list[LayerRecord]:
+    def layers(self, x: np.ndarray | tf.Tensor, target: Targets | None = None) -> list[LayerRecord]:
         """What every layer computed and handed down, from the output to the input.
 
         SmoothGrad and integrated gradients show the gradient at the picture itself. Branches that
@@ -268,11 +258,11 @@ class Explainer:
           target: as in a call.
         """
         run = self._layers.get_concrete_function()
-        tensors = run(checks.to_batch(x, self.input_shape), *self._target(target))
+        tensors = run(*self._pairs(checks.to_batch(x, self.input_shape), target))
         return layer_records(self._graph, self._rules, tensors)
 
     def relevance_sums(
-        self, x: np.ndarray | tf.Tensor, target: str | int | None = None
+        self, x: np.ndarray | tf.Tensor, target: Targets | None = None
     ) -> dict[str, np.ndarray]:
         """The sum of relevance that each layer hands down to its inputs, from output to input.
 
@@ -291,7 +281,7 @@ class Explainer:
         }
 
     def layer_flows(
-        self, x: np.ndarray | tf.Tensor, index: int = 0, target: str | int | None = None
+        self, x: np.ndarray | tf.Tensor, index: int = 0, target: Targets | None = None
     ) -> list[LayerFlow]:
         """Sums of relevance layer by layer, from the output to the input.
 
@@ -308,47 +298,29 @@ class Explainer:
                 input_signature=self._layers.input_signature, autograph=False,
             )  # fmt: skip
         run = self._flows[index].get_concrete_function()
-        return layer_flows(self._graph, run(tf.cast(x, tf.float32), *self._target(target)).numpy())
+        flows = run(*self._pairs(tf.cast(x, tf.float32), target))
+        return layer_flows(self._graph, flows.numpy())
 
-    def not_finite(self, x: tf.Tensor, target: str | int | None = None) -> NotFiniteError:
+    def not_finite(self, x: tf.Tensor, target: Targets | None = None) -> NotFiniteError:
         """Finds the first layer that computes NaN or Inf, forwards or back; returns the error.
 
         Args:
           x: [B, H, W, C], whose scores or maps are not finite.
           target: as in a call.
         """
-        graph = self._as_built
-        tensors = graph.forward(x, joined=False)
-        for node in graph.nodes:
-            output = tensors[node.output].numpy().astype(np.float32)
-            if not np.isfinite(output).all():
-                what = "NaN" if np.isnan(output).any() else "Inf"
-                where = f"{what} in the layer {node.layer!r} ({node.kind})"
-                half = self.precision != "float32"
-                advice = "try --precision float32" if half else "check its weights"
-                return NotFiniteError(
-                    f"The network {graph.name!r} computes numbers that are not finite for this "
-                    f"picture: {where}. Expected finite ones: {advice} and --preprocess."
-                )
-        where = self._where_not_finite(x, target)
-        return NotFiniteError(
-            f"The relevance of this picture is not finite{where}, although the "
-            f"scores of {graph.name!r} are. Expected finite relevance: {CHOOSE_COMPOSITE}."
+        return find_not_finite(
+            self._as_built,
+            x,
+            lambda index: self.layer_flows(x, index, target),
+            self.follows_rules,
+            self.precision != "float32",
         )
-
-    def _where_not_finite(self, x: tf.Tensor, target: str | int | None) -> str:
-        """Names the first layer, from the output, that hands down relevance that is not finite."""
-        for index, by_rules in enumerate(self.follows_rules):
-            for flow in self.layer_flows(x, index, target) if by_rules else ():
-                if not np.isfinite(flow.growth).all():
-                    return f" behind the layer {flow.name!r} ({flow.kind})"
-        return ""
 
     def compile_pipeline(
         self,
         before: Callable[[tf.Tensor], tf.Tensor],
         after: Callable[[tf.Tensor], Any],
-    ) -> Callable[[np.ndarray | tf.Tensor], PipelineOutput]:
+    ) -> Callable[..., PipelineOutput]:
         """Compiles preprocessing, explaining and postprocessing into one function.
 
         Args:
@@ -356,11 +328,12 @@ class Explainer:
           after: relevance float32 [B, H, W, C] -> tensors.
 
         Returns:
-          A function of pictures that explains the explainer's own target. It returns (scores,
-          explained, what `after` made of the map and of each of `also`, these maps, their accounts)
-          as tensors that the device may still be computing. `explained` is float32 [B, 2]: what is
-          explained, its sum over the classes and the sum of its magnitude. An account is float32
-          [B, 3]: the sum of what started, with the sign of the logits where the composite asks for
+          A function of pictures that explains the explainer's own target, or the targets that its
+          second argument gives. It returns (scores, explained, what `after` made of the map and of
+          each of `also`, these maps, their accounts) as tensors that the device may still be
+          computing. `explained` is float32 [B, 2]: what is explained, its sum over the classes and
+          the sum of its magnitude. An account is float32 [B, 3]: the sum of what started, with the
+          sign of the logits where the composite asks for
           it, the sum of its magnitude, and what biases took.
         """
         explain = self._run
@@ -375,7 +348,13 @@ class Explainer:
         signature = [pictures, *Target.signature(self.classes)]
         function, run = compile_once(pipeline, signature, self._xla)
         self._pipelines.append(function)
-        return lambda pictures: run(tf.constant(pictures), *self._default)
+
+        def explain_pictures(
+            pictures: np.ndarray | tf.Tensor, targets: Targets | None = None
+        ) -> PipelineOutput:
+            return run(tf.constant(pictures), *self._target(targets, len(pictures)))
+
+        return explain_pictures
 
     def export(self, folder: str | os.PathLike[str]) -> None:
         """Writes a SavedModel that runs without this package, in Python, C++ or TensorFlow Serving.
@@ -410,6 +389,7 @@ class Explainer:
         function = explain_function(graph, explain, by_rules)
         self._explain, self._run = compile_once(function, signature, self._xla)
         self._pipelines: list[PolymorphicFunction] = []
+        self._shared: ConcreteFunction | None = None
         self._methods = tuple(explain)
         self._flows: dict[int, PolymorphicFunction] = {}
         self._layers = tf.function(
@@ -420,8 +400,25 @@ class Explainer:
             scores_function(graph), input_signature=[picture], autograph=False
         )
 
-    def _target(self, target: str | int | None) -> tuple[tf.Tensor, ...]:
-        return self._default if target is None else self._resolve(target).tensors()
+    def _run_shared(self, picture: tf.Tensor, *target: tf.Tensor) -> Explained:
+        """Explains several targets of one picture; compiled at the first call."""
+        if self._shared is None:
+            one = tf.TensorSpec([1, *self.input_shape], tf.float32, name="x")
+            signature = [one, *Target.signature(self.classes)]
+            function = explain_function(self._graph, self._methods, any(self.follows_rules), True)
+            self._shared = compile_once(function, signature, self._xla)[1]
+        return self._shared(picture, *target)
+
+    def _target(self, target: Targets | None, pictures: int) -> tuple[tf.Tensor, ...]:
+        """The tensors of a `Target`, of which each has one row or one for each picture."""
+        if target is None:
+            return self._default
+        return self._resolve.for_batch(target, pictures).tensors()
+
+    def _pairs(self, batch: tf.Tensor, target: Targets | None) -> tuple[tf.Tensor, ...]:
+        """Pictures and the tensors of their targets; one picture is repeated for each target."""
+        tensors = self._target(target, len(batch))
+        return tf.repeat(batch, max(1, len(tensors[0]) // len(batch)), axis=0), *tensors
 
 
 def _end_in_scores(graph: Graph, classes: int) -> None:

@@ -55,7 +55,7 @@ def save(
     with onednn.disabled():
         own = _traced(lambda x: compute(x, *target), pictures)
         by_class = _traced(
-            lambda x, index: compute(x, *_one_each(x, index, len(target[0]))), pictures, classes
+            lambda x, index: compute(x, *_one_each(x, index, target[0].shape[1])), pictures, classes
         )
     weights = _variables(own, by_class)
     signatures = {
@@ -109,7 +109,7 @@ def _one_each(x: tf.Tensor, index: tf.Tensor, classes: int) -> tuple[tf.Tensor, 
     ]
     with tf.control_dependencies(refusals):
         weights = tf.one_hot(index, classes)
-    return weights, tf.constant(classes), tf.constant(False), tf.constant(False)
+    return weights, tf.constant([[classes]]), tf.constant([[False]]), tf.constant([[False]])
 
 
 def _variables(*traced: ConcreteFunction) -> dict[int, tf.Variable]:

@@ -2,6 +2,7 @@
 
 Relevance starts at the output with `t * score`; gradient methods differentiate the sum of
 `t * logit`. A target is data of the compiled function: changing it does not retrace.
+A batch has one target for all of its pictures, or one for each.
 """
 
 import operator
@@ -9,22 +10,26 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError, nearest
 
+Targets = str | int | Sequence[str | int] | np.ndarray
+"""What callers may ask for: one target, or a sequence with one for each picture."""
+
 
 @dataclass(frozen=True)
 class Target:
-    """A resolved target.
+    """A resolved target: of all pictures (T is 1), or one for each picture (T is B).
 
     Attributes:
-      weights: float32 [classes], the factor of each class.
-      top: int32 scalar, how many classes count, those with each picture's highest scores.
-      rest: bool scalar, whether the classes with weight 0 count against the one with weight 1.
-      by_probability: bool scalar, whether gradient methods multiply each class by its score.
+      weights: float32 [T, classes], the factor of each class.
+      top: int32 [T, 1], how many classes count, those with each picture's highest scores.
+      rest: bool [T, 1], whether the classes with weight 0 count against the one with weight 1.
+      by_probability: bool [T, 1], whether gradient methods multiply each class by its score.
     """
 
     weights: np.ndarray
@@ -35,28 +40,34 @@ class Target:
     @property
     def contrasts(self) -> bool:
         """Whether classes count against others."""
-        return bool(self.rest or (self.weights < 0).any())
+        return bool(self.rest.any() or (self.weights < 0).any())
 
     @classmethod
     def of(
         cls, weights: np.ndarray, top: int, rest: bool = False, by_probability: bool = False
     ) -> "Target":
-        """Makes a target of plain values."""
+        """Makes a target of plain values, for all pictures; weights are [classes]."""
         return cls(
-            np.asarray(weights, np.float32),
-            np.asarray(top, np.int32),
-            np.asarray(rest),
-            np.asarray(by_probability),
+            np.asarray(weights, np.float32)[None],
+            np.array([[top]], np.int32),
+            np.array([[rest]]),
+            np.array([[by_probability]]),
         )
+
+    @classmethod
+    def joined(cls, targets: Sequence["Target"]) -> "Target":
+        """Makes one target of several: of each in turn for one picture."""
+        fields = ("weights", "top", "rest", "by_probability")
+        return cls(*(np.concatenate([getattr(one, name) for one in targets]) for name in fields))
 
     @staticmethod
     def signature(classes: int) -> list[tf.TensorSpec]:
         """The tensors that a compiled function expects for a target."""
         return [
-            tf.TensorSpec([classes], tf.float32, name="weights"),
-            tf.TensorSpec([], tf.int32, name="top"),
-            tf.TensorSpec([], tf.bool, name="rest"),
-            tf.TensorSpec([], tf.bool, name="by_probability"),
+            tf.TensorSpec([None, classes], tf.float32, name="weights"),
+            tf.TensorSpec([None, 1], tf.int32, name="top"),
+            tf.TensorSpec([None, 1], tf.bool, name="rest"),
+            tf.TensorSpec([None, 1], tf.bool, name="by_probability"),
         ]
 
     def tensors(self) -> tuple[tf.Tensor, ...]:
@@ -162,16 +173,45 @@ class TargetResolver:
             return Target.of(self._one(int(plus)), self._classes, rest=True)
         return Target.of(self._one(int(plus)) - self._one(int(minus)), self._classes)
 
+    def for_batch(self, targets: Targets, pictures: int) -> Target:
+        """Resolves the target of all pictures, or a sequence with one for each picture.
+
+        Args:
+          targets: what is asked for; of a single picture a sequence may name several targets.
+          pictures: how many pictures there are.
+
+        Raises:
+          UsageError: there are more or fewer targets than pictures, or one of them is wrong.
+        """
+        if not _is_sequence(targets):
+            return self(cast(str | int, targets))
+        each = list(cast(Sequence[str | int], targets))
+        if not each or pictures not in (1, len(each)):
+            raise UsageError(
+                f"Expected one target, or a sequence of {pictures}, one for each picture. Received "
+                f"a sequence of {len(each)}.",
+                "class",
+            )
+        return Target.joined([self._numbered(*pair) for pair in enumerate(each)])
+
+    def _numbered(self, number: int, target: str | int) -> Target:
+        try:
+            return self(target)
+        except UsageError as error:
+            raise UsageError(f"Target {number} of the sequence: {error}", error.about) from None
+
     def canonical(self, target: str | int) -> str | int:
         """A target with its classes by index: "all", "top5", 3, "3 - 5" or "3 - rest".
 
         Raises:
           UsageError: there is no such class, or its name occurs twice.
         """
-        target = target.strip() if isinstance(target, str) else target
+        if not isinstance(target, str):
+            return self.index(target)
+        target = target.strip()
         if target == "all":
             return target
-        if isinstance(target, str) and _plain(target) not in self._by_name:
+        if _plain(target) not in self._by_name:
             if count := re.fullmatch(r"top(\d+)", target):
                 return f"top{self._count(int(count[1]))}"
             if " - " in target:
@@ -264,6 +304,13 @@ class TargetResolver:
             )
             raise UsageError(f"There is no class {name!r}. {hint}", "class")
         return found[0]
+
+
+def _is_sequence(target: object) -> bool:
+    """Whether several targets are given rather than one."""
+    if isinstance(target, str | bytes):
+        return False
+    return isinstance(target, Sequence) or getattr(target, "ndim", 0) > 0
 
 
 def _plain(name: str) -> str:

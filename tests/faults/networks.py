@@ -42,11 +42,11 @@ class Bounded:
     def __init__(self, explain, most):
         self._explain, self._most, self.tried = explain, most, []
 
-    def __call__(self, batch):
+    def __call__(self, batch, targets=None):
         self.tried.append(len(batch))
         if len(batch) > self._most:
             raise tf.errors.ResourceExhaustedError(None, None, "OOM")
-        return self._explain(batch)
+        return self._explain(batch, targets)
 
 
 class Failing:

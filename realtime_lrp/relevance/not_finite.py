@@ -1,0 +1,52 @@
+"""Says where a network or its relevance stops being finite, and what to do."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from realtime_lrp.errors import NotFiniteError
+from realtime_lrp.relevance.account import CHOOSE_COMPOSITE, LayerFlow
+from realtime_lrp.relevance.graph import Graph
+
+
+def find_not_finite(
+    graph: Graph,
+    x: tf.Tensor,
+    flows: Callable[[int], Iterable[LayerFlow]],
+    follows_rules: Sequence[bool],
+    half: bool,
+) -> NotFiniteError:
+    """Finds the first layer that computes NaN or Inf, forwards or back; returns the error.
+
+    Args:
+      graph: the network, as it was built.
+      x: [B, H, W, C], whose scores or maps are not finite.
+      flows: index of a map -> the sums of relevance by layer, from the output to the input.
+      follows_rules: whether each map follows rules.
+      half: whether layers compute in half precision.
+    """
+    tensors = graph.forward(x, joined=False)
+    for node in graph.nodes:
+        output = tensors[node.output].numpy().astype(np.float32)
+        if not np.isfinite(output).all():
+            what = "NaN" if np.isnan(output).any() else "Inf"
+            where = f"{what} in the layer {node.layer!r} ({node.kind})"
+            advice = "try --precision float32" if half else "check its weights"
+            return NotFiniteError(
+                f"The network {graph.name!r} computes numbers that are not finite for this "
+                f"picture: {where}. Expected finite ones: {advice} and --preprocess."
+            )
+    return NotFiniteError(
+        f"The relevance of this picture is not finite{_where(flows, follows_rules)}, although the "
+        f"scores of {graph.name!r} are. Expected finite relevance: {CHOOSE_COMPOSITE}."
+    )
+
+
+def _where(flows: Callable[[int], Iterable[LayerFlow]], follows_rules: Sequence[bool]) -> str:
+    """Names the first layer, from the output, that hands down relevance that is not finite."""
+    for index, by_rules in enumerate(follows_rules):
+        for flow in flows(index) if by_rules else ():
+            if not np.isfinite(flow.growth).all():
+                return f" behind the layer {flow.name!r} ({flow.kind})"
+    return ""

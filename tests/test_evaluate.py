@@ -10,7 +10,9 @@ import pytest
 
 from realtime_lrp import config
 from realtime_lrp.commands.evaluate import bootstrap, measuring, report, samples
-from realtime_lrp.commands.evaluate.randomising import layers_with_weights, randomise_in_stages
+from realtime_lrp.commands.evaluate import run as command
+from realtime_lrp.commands.evaluate.measured import MeasuredRow
+from realtime_lrp.commands.evaluate.randomising import RandomisedStages, layers_with_weights
 from realtime_lrp.commands.evaluate.samples import SEED_OFFSET, Samples
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError
@@ -24,13 +26,13 @@ FIGURES = [*report.COLUMNS]
 
 @pytest.fixture(autouse=True)
 def _no_progress_on_a_slow_machine(monkeypatch):
-    monkeypatch.setattr(measuring, "PROGRESS_S", np.inf)
+    monkeypatch.setattr(command, "PROGRESS_S", np.inf)
 
 
 @pytest.fixture
 def one_row(monkeypatch):
     """Measures only one composite, for speed."""
-    monkeypatch.setattr(measuring, "measured_names", lambda: ["zplus"])
+    monkeypatch.setattr(command, "measured_names", lambda: ["zplus"])
     monkeypatch.setattr(measuring, "RANDOM_ORDERS", 1)
 
 
@@ -137,11 +139,11 @@ def test_rows_are_compared_on_the_same_pictures():
 
 def test_a_long_evaluation_says_how_far_it_is(run, halves, with_boxes, one_row, monkeypatch):
     """One line now and then where there is no terminal; none with --quiet."""
-    monkeypatch.setattr(measuring, "PROGRESS_S", 0)
+    monkeypatch.setattr(command, "PROGRESS_S", 0)
     words = (*with_boxes({"a.png": {"box": LEFT}, "b.jpg": {"box": LEFT}}), "--model", halves)
     err = run("evaluate", *words)[2]
-    assert "realtime-lrp: evaluating: maps, 1 of 1 (zplus)\n" in err
-    assert "evaluating: maps" not in run("evaluate", *words, "-q")[2]
+    assert "realtime-lrp: evaluating: row 1 of 1 (zplus)\n" in err
+    assert "evaluating: row" not in run("evaluate", *words, "-q")[2]
 
 
 def test_a_label_by_name_and_several_boxes(run, halves, with_boxes, one_row, tmp_path):
@@ -254,14 +256,37 @@ def test_randomising_goes_from_the_output_to_the_input():
     network.build()
     before = {layer.name: layer.get_weights()[0] for layer in layers_with_weights(network)}
     assert list(before) == ["first", "inner", "hidden", "last"]
-    stages = []
-    for stage in randomise_in_stages(network, seed=0):
-        now = {layer.name: layer.get_weights()[0] for layer in layers_with_weights(network)}
+    randomised = RandomisedStages(network, seed=0)
+    assert [stage.layers for stage in randomised.stages] == [1, 2, 3, 4]
+    for stage in randomised.stages:
+        with randomised.enter(stage, lambda: True):
+            now = {layer.name: layer.get_weights()[0] for layer in layers_with_weights(network)}
         changed = [name for name in before if not np.array_equal(before[name], now[name])]
-        assert changed == list(before)[-stage["layers"] :]
-        assert stage["down_to"] == changed[0]
-        stages.append(stage["layers"])
-    assert stages == [1, 2, 3, 4]
+        assert changed == list(before)[-stage.layers :]
+        assert stage.down_to == changed[0]
+    for layer in layers_with_weights(network):
+        np.testing.assert_array_equal(layer.get_weights()[0], before[layer.name])
+
+
+def test_a_row_is_read_as_it_was_saved(tmp_path):
+    """All arrays with their types, also empty ones."""
+    row = MeasuredRow(
+        "zplus",
+        {"mass": np.array([0.25, np.nan]), "last_layer": np.array([0.5])},
+        {"deletion": np.ones((3, 2))},
+        np.empty((0, 0)),
+        2,
+        np.ones((1, 4, 4), np.float32),
+    )
+    row.save(tmp_path / "row.npz")
+    again = MeasuredRow.load(tmp_path / "row.npz")
+    assert (again.name, again.flooded) == ("zplus", 2)
+    for kind in ("values", "curves"):
+        assert getattr(again, kind).keys() == getattr(row, kind).keys()
+        for key, array in getattr(row, kind).items():
+            np.testing.assert_array_equal(getattr(again, kind)[key], array)
+    assert again.forgetting.shape == (0, 0)
+    assert again.maps.dtype == np.float32 and again.maps.shape == (1, 4, 4)
 
 
 def test_new_weights_are_not_those_that_training_began_with():
@@ -270,28 +295,32 @@ def test_new_weights_are_not_those_that_training_began_with():
 
     keras.utils.set_random_seed(1)
     begin, network = build_shapes(), build_shapes()
-    (stage, *_) = randomise_in_stages(network, seed=1)
-    assert stage["down_to"] == "predictions"
-    kernels = (
-        model.get_layer("predictions").get_weights()[0].ravel() for model in (begin, network)
-    )
+    randomised = RandomisedStages(network, seed=1)
+    stage = randomised.stages[0]
+    assert stage.down_to == "predictions"
+    with randomised.enter(stage, lambda: True):
+        kernels = [
+            model.get_layer("predictions").get_weights()[0].ravel() for model in (begin, network)
+        ]
     assert abs(np.corrcoef(*kernels)[0, 1]) < 0.1
 
 
 def test_the_output_of_a_saturated_network_is_weakened(halves):
-    """Outputs in the thousands are halved until the explained class is probable enough."""
-    options = {"--model": str(halves), "--preprocess": "none"}
-    engine = Engine(config.load(options=options).config, keep_model=True)
-    kernel, bias = engine.model.layers[-1].get_weights()
-    engine.model.layers[-1].set_weights([1000 * kernel, bias])
-    pictures = np.zeros((2, 16, 16, 3), np.uint8)
-    pictures[:, :, 8:] = 255  # the right half: class 1, while class 0 is explained
-    saturated = Samples(pictures, np.ones((2, 16, 16), bool), [0, 0], "")
-    evaluation = measuring.Evaluation(engine, saturated, 0)
-    classes = np.zeros(2, int)
-    assert evaluation._probability(pictures, classes).max() == 0
-    evaluation._keep_classes_probable()
-    assert measuring.LEAST_PROBABILITY <= evaluation._probability(pictures, classes).min() < 0.5
+    """Its weights are halved until the condition holds, and as often when it is entered again."""
+    network = keras.models.load_model(halves)
+    randomised = RandomisedStages(network, seed=0)
+    (stage,) = randomised.stages
+    output = network.layers[-1]
+    found = []
+    for answers in ([False, False, True], []):
+        with randomised.enter(stage, lambda answers=answers: answers.pop(0)):
+            found.append(output.get_weights()[0])
+    np.testing.assert_array_equal(*found)
+    fresh = RandomisedStages(network, seed=0)
+    with fresh.enter(stage, lambda: True):
+        np.testing.assert_array_equal(output.get_weights()[0], 4 * found[0])
+    with fresh.enter(stage, lambda: False):
+        pass  # no condition is waited for for ever
 
 
 def test_scores_are_the_explainers(tmp_path, rng):
@@ -310,12 +339,12 @@ def test_scores_are_the_explainers(tmp_path, rng):
 def test_the_other_class_is_the_most_probable_other_one():
     """Whether or not the explained class is the answer."""
     scores = np.array([[0.5, 0.3, 0.2]] * 3)
-    labelled = Samples(None, None, [None, 1, "c"], "")
+    labelled = Samples(None, None, [None, 1, "c"], [], "")
     classes, other = measuring.choose_classes(labelled, scores, ["a", "b", "c"])
     np.testing.assert_array_equal(classes, [0, 1, 2])
     np.testing.assert_array_equal(other, [1, 0, 0])
     with pytest.raises(DamagedInputError, match="label in the boxes is wrong: There is no"):
-        measuring.choose_classes(Samples(None, None, ["z"], ""), scores[:1], ["a", "b", "c"])
+        measuring.choose_classes(Samples(None, None, ["z"], [], ""), scores[:1], ["a", "b", "c"])
 
 
 def test_what_cannot_be_used_among_several_is_named_and_left_out(

@@ -2,25 +2,21 @@
 
 Two questions: do the maps point at the object, and do they depend on what the network has learnt?
 Shapes: pictures uint8 [N, h, w, 3] RGB as the network sees them, maps float32 [N, h, w], masks
-bool [N, h, w]. The names of the figures are the keys of the JSON file: do not change them.
+bool [N, h, w].
 """
 
 import gc
-import logging
-import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+import zlib
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from rich.console import Console
-from rich.progress import track
 
-from realtime_lrp.commands.evaluate import bootstrap
-from realtime_lrp.commands.evaluate.randomising import randomise_in_stages, weaken_output_layer
+from realtime_lrp.commands.evaluate.measured import CHANCE, MeasuredRow, Stage, Values
+from realtime_lrp.commands.evaluate.randomising import RandomisedStages
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.tensorflow import tf
-from realtime_lrp.errors import DamagedInputError, Error, UsageError
+from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.relevance import measures
 from realtime_lrp.relevance.account import FLOOD
 from realtime_lrp.relevance.composites import COMPOSITES
@@ -34,7 +30,7 @@ BATCH = 32
 GRID = 16
 """Patches per row and per column, for deletion and insertion."""
 
-REPLACED = np.unique([0, *np.geomspace(1, GRID * GRID, 16).round()])
+REPLACED = np.unique([0, *np.geomspace(1, GRID * GRID, 16).round()]).astype(int)
 """How many patches are replaced at each step of deletion and insertion; dense at the start."""
 
 BLUR_SHARE = 1 / 16
@@ -46,156 +42,105 @@ RANDOM_ORDERS = 3
 COMPARED = 16
 """How many pictures are compared between the trained and the randomised network."""
 
+SHOWN = 3
+"""How many maps of a row are kept for the picture of all maps."""
+
 LEAST_PROBABILITY = 1e-20
 """Below this probability float32 cannot hold the relevance of a class."""
 
-PROGRESS_S = 10.0
-"""Seconds between lines about the progress where there is no terminal."""
-
-HIGH_IS_GOOD = {
-    "pointing": True, "mass": True, "rank": True, "deletion": False, "insertion": True,
-    "last_layer": False, "all_layers": False, "other_class": False,
-}  # fmt: skip
-"""Figure with an interval -> whether high is good."""
-
-log = logging.getLogger(__name__)
-
-Row = dict[str, Any]
-"""The figures of one composite or method, by their names in the JSON file."""
-
-Values = dict[str, np.ndarray]
-"""Name of a figure -> float [N], its value for each picture."""
-
 
 class Evaluation:
-    """Measures one network on one set of samples. The network is randomised by `run`.
+    """Measures one network on one set of samples, row by row.
+
+    Args:
+      engine: the network; its Keras model is randomised while `measure` runs.
+      samples: the pictures.
+      seed: random seed of the random orders, and of the randomised weights.
 
     Attributes:
-      maps: name of a row -> float32 [COMPARED, h, w], the maps of the first samples.
+      classes: int [N], the class that is explained of each sample.
+      stages: the stages of randomisation.
     """
 
     def __init__(self, engine: Engine, samples: Samples, seed: int):
         self._engine, self._samples, self._seed = engine, samples, seed
-        self._rng = np.random.default_rng(seed)
         self._scores = score_function(engine)
         deviation = min(samples.masks.shape[1:]) * BLUR_SHARE
         blurred = [cv2.GaussianBlur(picture, (0, 0), deviation) for picture in samples.pictures]
         self._blurred = np.stack(blurred)
         scores = self._scores(samples.pictures)
-        self._classes, self._others = choose_classes(samples, scores, engine.network.labels)
+        self.classes, self._others = choose_classes(samples, scores, engine.network.labels)
         probabilities = scores[np.arange(len(scores)), self._others]
         self._other_has_relevance = probabilities >= LEAST_PROBABILITY
-        self.maps: dict[str, np.ndarray] = {}
-        self._flooded = 0  # maps of the row that explain nothing, because relevance grew too much
-        self._values: dict[str, Values] = {}  # name of a row -> what its means are made of
-        self._reported = time.monotonic()
+        self._randomised = RandomisedStages(engine.model, seed)
+        self.stages: Sequence[Stage] = self._randomised.stages
 
-    def run(self) -> dict[str, Any]:
-        """Measures everything; returns the figures by their names in the JSON file."""
-        rows = {}
-        for name in self._with_progress(measured_names(), "maps"):
-            try:
-                rows[name] = self._measure(name)
-            except Error as error:
-                log.warning("%s is left out: %s", name, error)
-        chance = self._measure_chance()
-        stages = self._compare_with_randomised(rows)
-        self._add_intervals({**rows, "chance": chance})
-        return {
-            "pictures": len(self._classes),
-            "object": self._samples.object,
-            "patches_taken": REPLACED.astype(int).tolist(),
-            "resamples": bootstrap.RESAMPLES,
-            "forgetting": stages,
-            "rows": [*rows.values(), chance],
-        }
+    def measure(self, name: str) -> MeasuredRow:
+        """Measures one row.
 
-    def _measure(self, name: str) -> Row:
+        Args:
+          name: a composite of LRP or a method.
+
+        Raises:
+          Error: the network cannot be explained in this way.
+        """
         explainer = self._explainer(name)
-        self._flooded = 0
-        maps, other = (self._maps(explainer, name, c) for c in (self._classes, self._others))
-        self.maps[name] = maps[:COMPARED]
+        maps, flooded = self._maps(explainer, name, self.classes)
+        others, others_flooded = self._maps(explainer, name, self._others)
         masks = self._samples.masks
-        curves = self._curves(measures.patch_ranks(maps, GRID, self._rng))
-        other_class = measures.spearman(maps, other)
+        curves = self._curves(measures.patch_ranks(maps, GRID, self._rng(name)))
+        other_class = measures.spearman(maps, others)
         other_class[~self._other_has_relevance] = np.nan
-        self._values[name] = {
+        values: Values = {
             "pointing": measures.pointing_game(maps, masks),
             "mass": measures.mass_accuracy(maps, masks),
             "rank": measures.rank_accuracy(maps, masks),
             **_areas(curves),
             "other_class": other_class,
         }
-        return {
-            "name": name,
-            **_means(self._values[name]),
-            **_mean_curves(curves),
-            "forgetting": [],
-            "flooded": self._flooded,
-        }
+        forgetting = self._forgetting(name, maps[:COMPARED])
+        if self.stages:
+            values = {**values, "last_layer": forgetting[0], "all_layers": forgetting[-1]}
+        return MeasuredRow(
+            name, values, curves, forgetting, flooded + others_flooded, maps[:SHOWN].copy()
+        )
 
-    def _measure_chance(self) -> Row:
+    def measure_chance(self) -> MeasuredRow:
         """What noise would score: the object's share of the area, and random patch orders."""
-        masks = self._samples.masks
+        masks, rng = self._samples.masks, self._rng(CHANCE)
         area = masks.mean(axis=(1, 2))
         orders = [
-            self._curves(measures.patch_ranks(np.zeros(masks.shape), GRID, self._rng))
+            self._curves(measures.patch_ranks(np.zeros(masks.shape), GRID, rng))
             for _ in range(RANDOM_ORDERS)
         ]
         curves = {name: np.mean([order[name] for order in orders], axis=0) for name in orders[0]}
-        self._values["chance"] = {"pointing": area, "mass": area, "rank": area, **_areas(curves)}
-        return {"name": "chance", **_means(self._values["chance"]), **_mean_curves(curves)}
+        values = {"pointing": area, "mass": area, "rank": area, **_areas(curves)}
+        nothing = np.empty((0, *masks.shape[1:]), np.float32)
+        return MeasuredRow(CHANCE, values, curves, np.empty((0, 0)), 0, nothing)
 
-    def _add_intervals(self, rows: dict[str, Row]) -> None:
-        """Adds to each row the intervals of its figures, and how far it is behind the best one."""
-        for figure, high_is_good in HIGH_IS_GOOD.items():
-            values = {
-                name: self._values[name][figure] for name in rows if figure in self._values[name]
-            }
-            if not values:
-                continue
-            found = bootstrap.intervals(np.stack([*values.values()], axis=1))
-            behind = bootstrap.differences(values, high_is_good)
-            for name, interval in zip(values, found, strict=True):
-                if interval:
-                    rows[name].setdefault("intervals", {})[figure] = _rounded(*interval)
-                if name in behind:
-                    difference, ends = behind[name]
-                    gap = {"difference": round(difference, 4), "interval": _rounded(*ends)}
-                    rows[name].setdefault("from_best", {})[figure] = gap
+    def map_of(self, name: str, sample: int) -> np.ndarray:
+        """The map of one sample's class, float32 [h, w]; only the part that counts."""
+        maps, _ = self._maps(self._explainer(name), name, self.classes, [sample])
+        return maps[0]
 
-    def _compare_with_randomised(self, rows: dict[str, Row]) -> list[dict[str, Any]]:
-        """Randomises the network layer by layer; adds to each row how similar its maps remain.
+    def _forgetting(self, name: str, maps: np.ndarray) -> np.ndarray:
+        """How similar maps are to those of the randomised network, float64 [stages, n]."""
+        pictures, classes = self._samples.pictures[: len(maps)], self.classes[: len(maps)]
 
-        Returns:
-          The stages: how many layers are randomised and which one is the last.
-        """
-        stages = []
-        for stage in randomise_in_stages(self._engine.model, self._seed):
-            stages.append(stage)
-            self._keep_classes_probable()
-            gc.collect()  # frees explainers and their copies of the weights
-            for name in self._with_progress(rows, f"without {stage['down_to']}"):
-                maps = self._maps(self._explainer(name), name, self._classes[:COMPARED])
-                similarity = measures.spearman(self.maps[name], maps)
-                self._values[name].setdefault("last_layer", similarity)
-                self._values[name]["all_layers"] = similarity
-                rows[name]["forgetting"].append(_mean(similarity))
-        for row in rows.values():
-            row["last_layer"], row["all_layers"] = row["forgetting"][0], row["forgetting"][-1]
-        return stages
+        def is_probable() -> bool:
+            return bool(self._probability(pictures, classes).min() >= LEAST_PROBABILITY)
 
-    def _keep_classes_probable(self) -> None:
-        """Halves the output layer's weights until each explained class is probable enough.
+        similarities = np.empty((len(self.stages), len(maps)))
+        for number, stage in enumerate(self.stages):
+            with self._randomised.enter(stage, is_probable):
+                gc.collect()  # frees explainers and their copies of the weights
+                changed, _ = self._maps(self._explainer(name), name, classes)
+                similarities[number] = measures.spearman(maps, changed)
+        return similarities
 
-        The large outputs of a randomised network saturate its softmax. Half the weights give each
-        class the same map at half the strength.
-        """
-        pictures, classes = self._samples.pictures[:COMPARED], self._classes[:COMPARED]
-        for _ in range(64):
-            if self._probability(pictures, classes).min() >= LEAST_PROBABILITY:
-                return
-            weaken_output_layer(self._engine.model)
+    def _rng(self, name: str) -> np.random.Generator:
+        """The random numbers of a row; they do not depend on which rows were measured before."""
+        return np.random.default_rng([self._seed, zlib.crc32(name.encode())])
 
     def _curves(self, turns: np.ndarray) -> dict[str, np.ndarray]:
         """Deletion and insertion: the probabilities of the classes, float64 [steps, N] each."""
@@ -203,25 +148,12 @@ class Evaluation:
         curves = {}
         for name, ends in (("deletion", (pictures, blurred)), ("insertion", (blurred, pictures))):
             steps = (measures.replace_patches(*ends, turns, count) for count in REPLACED)
-            probabilities = [self._probability(step, self._classes) for step in steps]
+            probabilities = [self._probability(step, self.classes) for step in steps]
             curves[name] = np.array(probabilities, np.float64)
         return curves
 
     def _probability(self, pictures: np.ndarray, classes: np.ndarray) -> np.ndarray:
         return self._scores(pictures)[np.arange(len(classes)), classes]
-
-    def _with_progress(self, names: Iterable[str], description: str) -> Iterator[str]:
-        """Yields the names; shows a bar in a terminal, else a line now and then."""
-        console, names = Console(stderr=True), list(names)
-        if console.is_terminal:
-            hidden = not log.isEnabledFor(logging.WARNING)
-            yield from track(names, description, console=console, transient=True, disable=hidden)
-            return
-        for number, name in enumerate(names, 1):
-            if time.monotonic() - self._reported >= PROGRESS_S:
-                self._reported = time.monotonic()
-                log.warning("evaluating: %s, %d of %d (%s)", description, number, len(names), name)
-            yield name
 
     def _explainer(self, name: str) -> Explainer:
         """An explainer of the network as it is now, for a composite or a method."""
@@ -229,21 +161,39 @@ class Evaluation:
             return self._engine.variant(method="lrp", composite=name, target="top1")
         return self._engine.variant(method=name, target="top1")
 
-    def _maps(self, explainer: Explainer, name: str, classes: np.ndarray) -> np.ndarray:
-        """The maps of the first samples, each for its class; only the part that counts."""
-        maps = np.empty(self._samples.masks[: len(classes)].shape, np.float32)
-        for class_index in np.unique(classes):
-            (samples,) = np.nonzero(classes == class_index)
-            for batch in np.split(samples, range(BATCH, len(samples), BATCH)):
-                x = self._engine.network.prepare(self._samples.pictures[batch])
+    def _maps(
+        self,
+        explainer: Explainer,
+        name: str,
+        classes: np.ndarray,
+        samples: Sequence[int] | None = None,
+    ) -> tuple[np.ndarray, int]:
+        """The maps of samples, each for its class; only the part that counts.
+
+        Args:
+          explainer: of this row.
+          name: of the row.
+          classes: the class of each of the first samples.
+          samples: the numbers of the samples; None for all that have a class.
+
+        Returns:
+          float32 [n, h, w], and how many of them explain nothing because relevance grew too much.
+        """
+        wanted = np.arange(len(classes)) if samples is None else np.asarray(samples)
+        maps = np.empty((len(wanted), *self._samples.masks.shape[1:]), np.float32)
+        flooded = 0
+        for class_index in np.unique(classes[wanted]):
+            (positions,) = np.nonzero(classes[wanted] == class_index)
+            for batch in np.split(positions, range(BATCH, len(positions), BATCH)):
+                x = self._engine.network.prepare(self._samples.pictures[wanted[batch]])
                 explanation = explainer(x, target=int(class_index))
                 relevance = explanation.relevance
                 if name in COMPOSITES:
                     magnitude = np.abs(relevance).sum((1, 2, 3), dtype=np.float64)
                     started = explanation.scores[:, class_index]
-                    self._flooded += int((magnitude > FLOOD * started).sum())
+                    flooded += int((magnitude > FLOOD * started).sum())
                 maps[batch] = measures.supporting_relevance(relevance, name)
-        return maps
+        return maps, flooded
 
 
 def measured_names() -> list[str]:
@@ -301,25 +251,7 @@ def score_function(engine: Engine) -> Callable[[np.ndarray], np.ndarray]:
     return scores
 
 
-def _mean(values: np.ndarray) -> float | None:
-    """The mean of the values that are not NaN, or None if all are."""
-    known = values[~np.isnan(values)]
-    return round(float(known.mean()), 4) if known.size else None
-
-
-def _areas(curves: dict[str, np.ndarray]) -> Values:
+def _areas(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The area under the curve of each picture, for curves [steps, N]."""
     positions = REPLACED / REPLACED[-1]
     return {name: measures.area_under(positions, curve) for name, curve in curves.items()}
-
-
-def _mean_curves(curves: dict[str, np.ndarray]) -> Row:
-    return {f"{n}_curve": curve.mean(axis=1).round(4).tolist() for n, curve in curves.items()}
-
-
-def _means(values: Values) -> Row:
-    return {name: _mean(value) for name, value in values.items()}
-
-
-def _rounded(*ends: float) -> list[float]:
-    return [round(end, 4) for end in ends]

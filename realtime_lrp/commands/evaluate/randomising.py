@@ -1,44 +1,83 @@
 """Randomises a trained network layer by layer, to see whether its maps notice.
 
 The cascading randomisation of Adebayo et al. 2018, "Sanity checks for saliency maps", and of Sixt
-et al. 2020, "When explanations lie". Both functions change the model for good.
+et al. 2020, "When explanations lie".
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
+from realtime_lrp.commands.evaluate.measured import Stage
 from realtime_lrp.commands.evaluate.samples import SEED_OFFSET
 from realtime_lrp.engine.tensorflow import keras
 
 MAX_STAGES = 6
 
+MOST_HALVINGS = 64
+"""How often the weights of the output layer are halved at most."""
 
-def randomise_in_stages(model: keras.Model, seed: int) -> Iterator[dict[str, Any]]:
-    """Gives layers new weights from their own initialisers, from the output to the input.
+
+class RandomisedStages:
+    """The stages of randomisation of a model, from the output to the input.
+
+    Layers get new weights from their own initialisers. The large outputs of a randomised network
+    saturate its softmax, and a class of probability 0 has no relevance. So the weights of the
+    output layer are halved until every class that is explained is probable enough. That gives each
+    class the same map at half the strength.
 
     Args:
-      model: the trained Keras model; changed.
+      model: the trained Keras model. It is as before wherever no stage is entered.
       seed: the random seed.
 
-    Yields:
-      At most `MAX_STAGES` times: {"layers": how many are randomised, "down_to": the last one}.
+    Attributes:
+      stages: at most `MAX_STAGES`.
     """
-    keras.utils.set_random_seed(SEED_OFFSET + seed)
-    fresh = layers_with_weights(keras.models.clone_model(model))
-    pairs = list(zip(layers_with_weights(model), fresh, strict=True))[::-1]
-    stages = np.linspace(1, len(pairs), MAX_STAGES).round()
-    for number, (layer, fresh_layer) in enumerate(pairs, 1):
-        layer.set_weights(fresh_layer.get_weights())
-        if number in stages:
-            yield {"layers": number, "down_to": layer.name}
 
+    def __init__(self, model: keras.Model, seed: int):
+        keras.utils.set_random_seed(SEED_OFFSET + seed)
+        fresh = list(layers_with_weights(keras.models.clone_model(model)))[::-1]
+        self._layers = list(layers_with_weights(model))[::-1]
+        self._trained = [layer.get_weights() for layer in self._layers]
+        self._fresh = [layer.get_weights() for layer in fresh]
+        numbers = np.unique(np.linspace(1, len(self._layers), MAX_STAGES).round().astype(int))
+        self.stages = [Stage(int(count), self._layers[count - 1].name) for count in numbers]
+        self._halvings: dict[Stage, int] = {}
 
-def weaken_output_layer(model: keras.Model) -> None:
-    """Halves the weights of the last layer that has some."""
-    *_, last = layers_with_weights(model)
-    last.set_weights([weights / 2 for weights in last.get_weights()])
+    @contextmanager
+    def enter(self, stage: Stage, is_probable: Callable[[], bool]) -> Iterator[None]:
+        """Randomises the model as far as a stage says; leaving the context undoes it.
+
+        Args:
+          stage: one of `stages`.
+          is_probable: whether the model as it is gives the classes enough probability; asked the
+            first time that a stage is entered.
+        """
+        layers = self._layers[: stage.layers]
+        try:
+            for layer, weights in zip(layers, self._fresh, strict=False):
+                layer.set_weights(weights)
+            if stage in self._halvings:
+                self._weaken(self._halvings[stage])
+            else:
+                self._halvings[stage] = self._weaken_until(is_probable)
+            yield
+        finally:
+            for layer, weights in zip(layers, self._trained, strict=False):
+                layer.set_weights(weights)
+
+    def _weaken_until(self, is_probable: Callable[[], bool]) -> int:
+        """Halves the weights of the output layer until it suffices; returns how often."""
+        for halvings in range(MOST_HALVINGS):
+            if is_probable():
+                return halvings
+            self._weaken(1)
+        return MOST_HALVINGS
+
+    def _weaken(self, halvings: int) -> None:
+        output = self._layers[0]
+        output.set_weights([weights / 2**halvings for weights in output.get_weights()])
 
 
 def layers_with_weights(model: keras.Model) -> Iterator[keras.Layer]:

@@ -4,10 +4,17 @@ The measuring is in measuring.py, the pictures with known objects in samples.py.
 """
 
 import json
+import logging
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from realtime_lrp.commands.evaluate.measuring import Evaluation
+from rich.console import Console
+from rich.progress import track
+
+from realtime_lrp.commands.evaluate.measured import Measurement
+from realtime_lrp.commands.evaluate.measuring import REPLACED, Evaluation, measured_names
 from realtime_lrp.commands.evaluate.report import map_sheet, table_lines
 from realtime_lrp.commands.evaluate.samples import (
     Samples,
@@ -15,11 +22,17 @@ from realtime_lrp.commands.evaluate.samples import (
     photo_samples,
     read_boxes,
 )
+from realtime_lrp.commands.evaluate.summary import summary
 from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.errors import UsageError
+from realtime_lrp.errors import Error, UsageError
 from realtime_lrp.system.atomic import atomic_file, check_output
 from realtime_lrp.video.pictures import write_picture
+
+PROGRESS_S = 60.0
+"""Seconds between lines about the progress where there is no terminal."""
+
+log = logging.getLogger(__name__)
 
 DRAWN_PICTURES = 60
 """How many pictures are drawn unless --count says otherwise: four of each symbol."""
@@ -67,14 +80,49 @@ def run(config: Config, options: EvaluateOptions) -> list[str]:
     _check_options(options)
     engine, samples = _load(config, options)
     evaluation = Evaluation(engine, samples, options.seed)
-    report = {"network": engine.network.name, "seed": options.seed, **evaluation.run()}
+    measurement = _measure(engine, samples, evaluation, options.seed)
+    report = summary(measurement)
     if options.json:
         with atomic_file(options.json, options.overwrite) as part:
             part.write_text(json.dumps(report, indent=1) + "\n")
     if options.picture:
-        sheet = map_sheet(config, samples.pictures, evaluation.maps, engine.explainer.stride)
+        maps = {row.name: row.maps for row in measurement.rows if len(row.maps)}
+        sheet = map_sheet(config, samples.pictures, maps, engine.explainer.stride)
         write_picture(options.picture, sheet, options.overwrite)
     return table_lines(report)
+
+
+def _measure(engine: Engine, samples: Samples, evaluation: Evaluation, seed: int) -> Measurement:
+    rows = []
+    for name in with_progress(measured_names()):
+        try:
+            rows.append(evaluation.measure(name))
+        except Error as error:
+            log.warning("%s is left out: %s", name, error)
+    return Measurement(
+        engine.network.name,
+        seed,
+        samples.object,
+        samples.names,
+        [engine.label(index) for index in evaluation.classes],
+        REPLACED,
+        evaluation.stages,
+        [*rows, evaluation.measure_chance()],
+    )
+
+
+def with_progress(names: Sequence[str]) -> Iterator[str]:
+    """Yields the names of rows; shows a bar in a terminal, else a line now and then."""
+    console, reported = Console(stderr=True), time.monotonic()
+    if console.is_terminal:
+        hidden = not log.isEnabledFor(logging.WARNING)
+        yield from track(names, "evaluating", console=console, transient=True, disable=hidden)
+        return
+    for number, name in enumerate(names, 1):
+        if time.monotonic() - reported >= PROGRESS_S:
+            reported = time.monotonic()
+            log.warning("evaluating: row %d of %d (%s)", number, len(names), name)
+        yield name
 
 
 def _check_options(options: EvaluateOptions) -> None:

@@ -47,12 +47,14 @@ class Samples:
       pictures: uint8 [N, h, w, 3] RGB, as the network sees them.
       masks: bool [N, h, w], True on the object.
       labels: the class that is explained, of each sample.
+      names: the file's name, with the label where a photo is several samples; all differ.
       object: what the masks show, for the report.
     """
 
     pictures: np.ndarray
     masks: np.ndarray
     labels: list[Label]
+    names: list[str]
     object: str
 
 
@@ -83,7 +85,8 @@ def drawn_samples(count: int, seed: int) -> Samples:
     batch = draw_batch((SEED_OFFSET, seed), count, nothings=0)
     masks = np.stack([with_margin(mask) for mask in batch.mask])
     description = f"the ink of the symbol with {MARGIN} pixels of margin"
-    return Samples(batch.pixels, masks, [None] * count, description)
+    names = [f"drawing {number}" for number in range(1, count + 1)]
+    return Samples(batch.pixels, masks, [None] * count, names, description)
 
 
 def read_boxes(path: Path, folder: Path) -> BoxesByFile:
@@ -137,14 +140,16 @@ def photo_samples(folder: Path, boxes: BoxesByFile, engine: Engine, count: int |
             f"No box on a photo in {str(folder)!r} can be used. Expected photos that can be read "
             "and boxes within what the network sees of them (--set input.fit=squash: all)."
         )
-    pictures, masks, labels = zip(*samples[:count], strict=True)
-    return Samples(np.stack(pictures), np.stack(masks), list(labels), "the inside of the boxes")
+    pictures, masks, labels, names = zip(*samples[:count], strict=True)
+    return Samples(
+        np.stack(pictures), np.stack(masks), list(labels), list(names), "the inside of the boxes"
+    )
 
 
 def _samples_of_photo(
     path: Path, entries: list[BoxEntry], engine: Engine
-) -> Iterator[tuple[np.ndarray, np.ndarray, Label]]:
-    """A picture, a mask and a label for each class that has boxes on the photo."""
+) -> Iterator[tuple[np.ndarray, np.ndarray, Label, str]]:
+    """A picture, a mask, a label and a name for each class that has boxes on the photo."""
     try:
         picture = read_picture(path)
     except DamagedInputError as error:
@@ -158,7 +163,8 @@ def _samples_of_photo(
     for label, boxes in boxes_by_label.items():
         mask = measures.box_mask(boxes, region.box, region.inner, region.size)
         if mask.any():
-            yield region.extract(picture), mask, label
+            name = path.name if len(boxes_by_label) == 1 else f"{path.name}: {label}"
+            yield region.extract(picture), mask, label, name
         else:
             log.warning("%s: box %s is outside what the network sees", path.name, boxes[0])
 

@@ -206,7 +206,7 @@ def test_a_network_and_its_labels_come_from_the_server_and_then_from_the_disk(
         monkeypatch.setattr(labels, "CLASS_INDEX", classes)
         for _ in range(2):
             network = load_network("VGG16")
-    assert (network.name, network.preprocessing) == ("vgg16", "caffe")
+    assert (network.name, network.preprocess) == ("vgg16", "caffe")
     assert network.labels == ["tench", "goldfish"]
     np.testing.assert_array_equal(network.model.get_weights()[0], served.get_weights()[0])
     assert len(asked) == 2

@@ -45,7 +45,7 @@ def picture(tmp_path_factory):
 @pytest.fixture(scope="module")
 def explained(branched, picture):
     """The explainer and the input that the command should have."""
-    network = load_network(str(branched), preprocessing="rescale")
+    network = load_network(str(branched), preprocess="rescale")
     view = cv2.cvtColor(cv2.imread(str(picture)), cv2.COLOR_BGR2RGB)
     return Explainer(network.model), network.prepare(view[None]).numpy()
 
@@ -210,7 +210,7 @@ def test_the_curves_are_the_sums_of_relevance_and_losses_are_marked(
     code, out, _ = run(*words, "--set", "lrp.keep=0.05")
     assert code == 0
     events = events_of(tmp_path / "tb" / "in-branched-zplus-all-preprocess=rescale-keep=0.05")
-    explainer = Explainer(load_network(str(branched), preprocessing="rescale").model, keep=0.05)
+    explainer = Explainer(load_network(str(branched), preprocess="rescale").model, keep=0.05)
     sums = np.ravel(list(explainer.relevance_sums(explained[1]).values()))
     curve = values(events, "00 all layers/sum of relevance")
     np.testing.assert_allclose([float(curve[n]) for n in range(7)], [1, *sums], 1e-5)

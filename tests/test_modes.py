@@ -109,7 +109,7 @@ def test_a_raw_map_has_the_contracts_names(run, with_tiny, tiny_model, tmp_path,
     assert (data["relevance"].shape, data["relevance"].dtype) == ((32, 32, 3), np.float32)
     np.testing.assert_array_equal(data["box"], [8, 0, 40, 32])
     assert str(data["target"]) == "green"
-    network = load_network(str(tiny_model), preprocessing="caffe")
+    network = load_network(str(tiny_model), preprocess="caffe")
     expected = Explainer(network.model, target=1)(network.prepare(picture[None, :, 8:40]))
     np.testing.assert_allclose(data["relevance"], expected.relevance[0], atol=1e-6)
     np.testing.assert_allclose(data["scores"], expected.scores[0], atol=1e-6)

@@ -11,8 +11,13 @@ from realtime_lrp.errors import (
 )
 from realtime_lrp.models import downloads
 from realtime_lrp.models.labels import read_labels
-from realtime_lrp.models.networks import load_network
-from realtime_lrp.models.preprocessing import PREPROCESSING, preprocess
+from realtime_lrp.models.networks import Network, load_network
+from realtime_lrp.models.preprocessing import (
+    COLOUR_ONLY,
+    LUMINANCE,
+    PREPROCESSING,
+    preprocess,
+)
 
 
 @pytest.mark.parametrize(
@@ -71,18 +76,18 @@ def test_a_users_file_brings_its_own_network(tiny_model, tmp_path, caplog):
     names = tmp_path / "names.txt"
     names.write_text("a\nb\nc\nd\n")
     network = load_network(str(tiny_model), labels=str(names))
-    assert (network.name, network.preprocessing, network.labels) == ("tiny", "none", list("abcd"))
+    assert (network.name, network.preprocess, network.labels) == ("tiny", "none", list("abcd"))
     assert "may be nonsense: the network gets RGB values from 0 to 255" in caplog.text
     assert "no --preprocess given" in network.warning
     caplog.clear()
-    told = load_network(str(tiny_model), preprocessing="tf")
-    assert (told.preprocessing, told.warning, caplog.text) == ("tf", "", "")
+    told = load_network(str(tiny_model), preprocess="tf")
+    assert (told.preprocess, told.warning, caplog.text) == ("tf", "", "")
 
 
 def test_random_weights_are_new_and_always_the_same(tiny_model):
     """Compared with the trained ones and with a second load."""
     own, first, second = (
-        load_network(str(tiny_model), weights, preprocessing="tf").model.get_weights()[0]
+        load_network(str(tiny_model), weights, preprocess="tf").model.get_weights()[0]
         for weights in (None, "random", "random")
     )
     assert np.abs(own - first).max() > 0.01
@@ -120,3 +125,35 @@ def test_random_vgg_needs_no_network(monkeypatch, tmp_path):
     assert network.labels is None
     again = load_network("vgg16", "random").model.get_weights()
     np.testing.assert_array_equal(kernel, again[0])
+
+
+@pytest.mark.parametrize("mode", PREPROCESSING)
+def test_what_was_prepared_can_be_restored(mode, rng):
+    """To the same pixels; a grey input becomes a grey picture."""
+    pictures = rng.integers(0, 256, (2, 5, 4, 3), np.uint8)
+    network = Network("any", None, preprocess=mode, channels=3)
+    np.testing.assert_array_equal(network.restore(network.prepare(pictures).numpy()), pictures)
+    if mode not in COLOUR_ONLY:
+        grey = Network("grey", None, preprocess=mode, channels=1)
+        restored = grey.restore(grey.prepare(pictures).numpy())
+        luminance = pictures @ LUMINANCE
+        np.testing.assert_allclose(restored, luminance[..., None].repeat(3, -1), atol=0.51)
+
+
+def test_an_unknown_preprocessing_is_refused_before_anything_is_loaded():
+    """With the nearest one."""
+    with pytest.raises(UsageError, match="Did you mean 'torch'"):
+        load_network("shapes", preprocess="troch")
+    with pytest.raises(UsageError, match="Did you mean 'rescale'"):
+        Network("mine", None, preprocess="rescal")
+
+
+def test_a_notebook_shows_a_network():
+    """Input, preprocessing, labels and layers; text of files is escaped."""
+    network = load_network("shapes")
+    shown = Network("<b>mine", network.model, "rescale", ["<script>", *"123456789abcdef"])
+    html = shown._repr_html_()
+    for text in ("&lt;b&gt;mine", "128 x 128, RGB", "rescale: 0 to 1", "&lt;script&gt;", "850,704"):
+        assert text in html
+    assert "block5_conv2" in html and "8 x 8 x 128" in html and "<script" not in html
+    assert "luminance" in Network("freed", None, channels=1)._repr_html_()

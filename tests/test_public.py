@@ -91,7 +91,7 @@ def test_an_overlay_is_what_the_program_draws(run, tiny_model, rng, tmp_path):
     cv2.imwrite(str(tmp_path / "in.png"), picture[..., ::-1])
     words = ("--model", tiny_model, "--preprocess", "tf", "--target", "top1", "--precision")
     assert run("image", tmp_path / "in.png", "-o", tmp_path / "out.png", *words, "float32")[0] == 0
-    network = load_network(str(tiny_model), preprocessing="tf")
+    network = load_network(str(tiny_model), preprocess="tf")
     view = region_of(picture.shape[:2], (32, 32), "crop").extract(picture)
     explanation = Explainer(network.model, target="top1")(network.prepare(view[None]))
     drawn = overlay(picture, explanation.relevance[0])

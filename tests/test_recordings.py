@@ -324,7 +324,7 @@ def test_a_sidecar_and_raw_maps_hold_what_the_explainer_gives(run, words, tiny_m
     assert (code, err) == (0, "")
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     data = np.load(tmp_path / "maps" / "out" / "maps_000000.npz")
-    network = load_network(str(tiny_model), preprocessing="none")
+    network = load_network(str(tiny_model), preprocess="none")
     explainer = Explainer(network.model, target="top1")
     region = region_of((48, 80), (32, 32), "crop")
     with VideoReader(source) as reader:

@@ -117,7 +117,7 @@ def test_weights_come_from_local_files(tiny_model, tmp_path, name):
         source.save_weights(path)
     else:
         source.save(path)
-    loaded = load_network(str(tiny_model), str(path), preprocessing="tf").model
+    loaded = load_network(str(tiny_model), str(path), preprocess="tf").model
     for got, expected in zip(loaded.get_weights(), source.get_weights(), strict=True):
         np.testing.assert_array_equal(got, expected)
 
@@ -130,11 +130,11 @@ def test_weights_that_do_not_fit_are_refused(tiny_model, tmp_path):
     (tmp_path / "bad.h5").write_bytes(b"nothing")
     for name in ("o.weights.h5", "o.keras", "bad.h5"):
         with pytest.raises(DamagedInputError, match=name):
-            load_network(str(tiny_model), str(tmp_path / name), preprocessing="tf")
+            load_network(str(tiny_model), str(tmp_path / name), preprocess="tf")
     with pytest.raises(UnavailableError, match="no weights"):
-        load_network(str(tiny_model), str(tmp_path / "none.h5"), preprocessing="tf")
+        load_network(str(tiny_model), str(tmp_path / "none.h5"), preprocess="tf")
     with pytest.raises(UsageError, match="imagenet"):
-        load_network(str(tiny_model), "imagenet", preprocessing="tf")
+        load_network(str(tiny_model), "imagenet", preprocess="tf")
 
 
 @pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])

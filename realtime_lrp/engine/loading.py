@@ -104,14 +104,14 @@ def choose_precision(config: Config, moving: bool) -> str:
 
 
 def _check_channels(network: Network) -> None:
-    channels, preprocessing = network.channels, network.preprocessing
+    channels, preprocess = network.channels, network.preprocess
     if channels not in (1, 3):
         raise DamagedInputError(
             f"The model reads {channels} channels. Expected 3 (RGB) or 1 (luminance)."
         )
-    if channels == 1 and preprocessing in COLOUR_ONLY:
+    if channels == 1 and preprocess in COLOUR_ONLY:
         raise UsageError(
-            f"--preprocess {preprocessing} is for colour. This model reads luminance: use tf "
+            f"--preprocess {preprocess} is for colour. This model reads luminance: use tf "
             "(-1 to 1), rescale (0 to 1) or none (0 to 255).",
             "preprocess",
         )

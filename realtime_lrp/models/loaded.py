@@ -11,12 +11,12 @@ class Loaded(NamedTuple):
 
     Attributes:
       model: the Keras model.
-      preprocessing: what its pictures go through: "caffe", "tf", "torch", "rescale" or "none".
+      preprocess: what its pictures go through: "caffe", "tf", "torch", "rescale" or "none".
       labels: class names in order, or None if they are not known.
       warning: why the answers may be wrong, or "".
     """
 
     model: "keras.Model"
-    preprocessing: str = "none"
+    preprocess: str = "none"
     labels: list[str] | None = None
     warning: str = ""

@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.config.check import check_model_name
-from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.errors import DamagedInputError, unknown
+from realtime_lrp.models.described import network_html
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import read_labels
 from realtime_lrp.models.loaded import Loaded
@@ -34,25 +35,37 @@ class PixelRange(TypedDict):
 class Network:
     """A Keras model with what is needed to feed it pictures and to name its outputs.
 
+    Notebooks show it as a table.
+
     Attributes:
       name: the name shown on the screen.
       model: the Keras model, or None after an explainer has taken its weights.
-      channels: channels of its input.
-      preprocessing: how pictures are prepared, see `preprocess`.
+      preprocess: how pictures are prepared: "caffe" (BGR minus ImageNet's mean), "tf" (-1 to 1),
+        "torch" (0 to 1, minus the mean, divided by the deviation), "rescale" (0 to 1) or "none" (0
+        to 255).
       labels: class names in the order of the outputs, or None if they are not known.
       warning: why the answers may be wrong, or "".
+      channels: channels of its input; 0 means to ask the model.
+
+    Raises:
+      UsageError: there is no such preprocessing.
     """
 
     name: str
     model: keras.Model | None
-    channels: int
-    preprocessing: str
-    labels: list[str] | None
+    preprocess: str = "none"
+    labels: list[str] | None = None
     warning: str = ""
+    channels: int = 0
+
+    def __post_init__(self) -> None:
+        if self.preprocess not in PREPROCESSING:
+            raise unknown("preprocess", self.preprocess, PREPROCESSING)
+        object.__setattr__(self, "channels", self.channels or _channels(self.model))
 
     def prepare(self, pictures: np.ndarray | tf.Tensor) -> tf.Tensor:
         """Turns pictures, uint8 [B, H, W, 3] RGB, into the input, float32 [B, H, W, channels]."""
-        return preprocess(pictures, self.preprocessing, self.channels)
+        return preprocess(pictures, self.preprocess, self.channels)
 
     def box(self) -> PixelRange:
         """The lowest and highest values that `prepare` can return."""
@@ -60,12 +73,31 @@ class Network:
         ends = self.prepare(black_and_white)[:, 0, 0].numpy()
         return PixelRange(low=ends.min(0), high=ends.max(0))
 
+    def restore(self, x: np.ndarray) -> np.ndarray:
+        """Turns the input back into pictures, uint8 [B, H, W, 3]; grey ones where it is grey.
+
+        Args:
+          x: float32 [B, H, W, channels], what `prepare` returned.
+        """
+        black_and_colours = np.concatenate([np.zeros((1, 3)), 255 * np.eye(3)]).astype(np.uint8)
+        black, *colours = self.prepare(black_and_colours[:, None, None])[:, 0, 0].numpy()
+        of_colours = (np.stack(colours) - black) / 255  # [3, channels]
+        if self.channels == 1:
+            back = np.full((1, 3), 1 / of_colours.sum())
+        else:
+            back = np.linalg.inv(of_colours)
+        values = (np.asarray(x) - black) @ back.astype(np.float32)
+        return np.clip(np.rint(values), 0, 255).astype(np.uint8)
+
+    def _repr_html_(self) -> str:
+        return network_html(self)
+
 
 def load_network(
     name: str,
     weights: str | None = None,
     labels: str | None = None,
-    preprocessing: str | None = None,
+    preprocess: str | None = None,
 ) -> Network:
     """Loads a network. An argument that is None leaves the network's own.
 
@@ -73,10 +105,10 @@ def load_network(
       name: a name in `NETWORKS`, upper or lower case, or the path of a .keras file.
       weights: "imagenet", "random" or the path of a file.
       labels: the path of a file of class names.
-      preprocessing: see `preprocess`.
+      preprocess: a way to prepare pictures, see `Network`.
 
     Raises:
-      UsageError: there is no such network, or it has no such weights.
+      UsageError: there is no such network or preprocessing, or it has no such weights.
       MissingInputError: a file does not exist.
       DamagedInputError: a file is damaged, or is not what it should be.
       UnavailableError: the weights are missing and cannot be downloaded.
@@ -87,26 +119,25 @@ def load_network(
         name = name.lower()
         loaded = NETWORKS[name].load(weights, given_labels)
     else:
-        loaded = _from_file(Path(name), weights, preprocessing)
+        loaded = _from_file(Path(name), weights, preprocess)
         name = Path(name).stem
     return Network(
         name,
         loaded.model,
-        _channels(loaded.model),
-        preprocessing or loaded.preprocessing,
+        preprocess or loaded.preprocess,
         given_labels or loaded.labels,
         loaded.warning,
     )
 
 
-def _channels(model: keras.Model) -> int:
+def _channels(model: keras.Model | None) -> int:
     """The channels of its input; 3 if its input is no picture, which explainers refuse later."""
     inputs = getattr(model, "inputs", None)
     shape: tuple[int, ...] = inputs[0].shape if inputs else ()
     return shape[3] if len(shape) == 4 else 3
 
 
-def _from_file(path: Path, weights: str | None, preprocessing: str | None) -> Loaded:
+def _from_file(path: Path, weights: str | None, preprocess: str | None) -> Loaded:
     if path.suffix != ".keras":
         raise DamagedInputError(
             f"{str(path)!r} is not a .keras file. Save the model with "
@@ -114,7 +145,7 @@ def _from_file(path: Path, weights: str | None, preprocessing: str | None) -> Lo
         )
     model = load_model(path)
     warning = ""
-    if preprocessing is None and not _has_own_preprocessing(model):
+    if preprocess is None and not _has_own_preprocessing(model):
         warning = NO_PREPROCESSING
         log.warning(
             "%s: %s: the network gets RGB values from 0 to 255. Give the one that it was trained "

@@ -4,7 +4,15 @@ import numpy as np
 import tensorflow as tf
 from keras.applications import imagenet_utils
 
-PREPROCESSING = ("caffe", "tf", "torch", "rescale", "none")
+PREPROCESSING = {
+    "caffe": "BGR minus ImageNet's mean",
+    "tf": "-1 to 1",
+    "torch": "0 to 1, minus ImageNet's mean, divided by its deviation",
+    "rescale": "0 to 1",
+    "none": "0 to 255",
+}
+"""Every mode, and what it does."""
+
 COLOUR_ONLY = ("caffe", "torch")
 """Modes that subtract a mean per colour, so they make no sense for grey pictures."""
 

@@ -1,0 +1,65 @@
+"""HTML for notebooks: tables and inline pictures. All text is escaped: labels come from files."""
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+SMALL = "font-size:90%;color:gray"
+"""The style of remarks below a table."""
+
+
+def drawable(text: object) -> str:
+    """The text with escapes for what cannot be encoded, which file names may hold."""
+    return str(text).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def escaped(text: object) -> str:
+    """The text as HTML."""
+    return escape(drawable(text))
+
+
+def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    """A table of text; numbers keep the form that they have as text.
+
+    Args:
+      head: the titles of the columns, or nothing for a table without a head.
+      rows: their cells.
+    """
+    lines = ["<table>"]
+    if head:
+        lines += ["<thead><tr>", *(f"<th>{escaped(cell)}</th>" for cell in head), "</tr></thead>"]
+    lines.append("<tbody>")
+    for row in rows:
+        cells = "".join(f'<td style="text-align:left">{escaped(cell)}</td>' for cell in row)
+        lines.append(f"<tr>{cells}</tr>")
+    return "\n".join([*lines, "</tbody></table>"])
+
+
+def facts(title: object, values: Mapping[str, object]) -> str:
+    """A title and a table of names and values; a value of None is left out."""
+    rows = [(name, value) for name, value in values.items() if value is not None]
+    return f"<strong>{escaped(title)}</strong>\n{table((), rows)}"
+
+
+def folded(summary: object, content: str) -> str:
+    """HTML that a reader opens with a click."""
+    return f"<details><summary>{escaped(summary)}</summary>\n{content}\n</details>"
+
+
+def remark(text: object) -> str:
+    """A line of small text."""
+    return f'<div style="{SMALL}">{escaped(text)}</div>'
+
+
+def picture(png: bytes, description: object) -> str:
+    """A PNG as an inline picture.
+
+    Args:
+      png: the file.
+      description: what readers hear who do not see it.
+    """
+    data = base64.b64encode(png).decode("ascii")
+    return (
+        f'<img src="data:image/png;base64,{data}" alt="{escaped(description)}" '
+        'style="max-width:100%">'
+    )

@@ -16,6 +16,7 @@ os.environ.setdefault("OPENCV_VIDEOIO_MSMF_ENABLE_HW_TRANSFORMS", "0")
 os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(8192**2))
 
 if TYPE_CHECKING:
+    from realtime_lrp.engine.fit import fit
     from realtime_lrp.engine.overlay import overlay
     from realtime_lrp.errors import Error
     from realtime_lrp.models.networks import Network, load_network
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         ZPlusInput,
         rule_named,
     )
+    from realtime_lrp.video.region import Region
     from realtime_lrp.video.source import Source
     from realtime_lrp.video.sources import open_source
     from realtime_lrp.view.colormaps import COLORMAPS, Colormap
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "realtime_lrp.errors": ("Error",),
     "realtime_lrp.models.networks": ("Network", "load_network"),
+    "realtime_lrp.engine.fit": ("fit",),
     "realtime_lrp.engine.overlay": ("overlay",),
     "realtime_lrp.relevance.composites": ("COMPOSITES", "Composite"),
     "realtime_lrp.relevance.explainer": ("Explainer",),
@@ -54,6 +57,7 @@ _WHERE = {
         "RULES", "AlphaBeta", "Epsilon", "Flat", "Gamma", "Rule", "WSquare", "ZBox", "ZPlus",
         "ZPlusInput", "rule_named",
     ),
+    "realtime_lrp.video.region": ("Region",),
     "realtime_lrp.video.source": ("Source",),
     "realtime_lrp.video.sources": ("open_source",),
     "realtime_lrp.view.colormaps": ("COLORMAPS", "Colormap"),
@@ -76,12 +80,14 @@ __all__ = [
     "Gamma",
     "LayerRecord",
     "Network",
+    "Region",
     "Rule",
     "Source",
     "WSquare",
     "ZBox",
     "ZPlus",
     "ZPlusInput",
+    "fit",
     "load_network",
     "open_source",
     "overlay",

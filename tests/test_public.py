@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 import realtime_lrp
-from realtime_lrp import COLORMAPS, Colormap, Explainer, load_network, overlay
+from realtime_lrp import COLORMAPS, Colormap, Explainer, Network, fit, load_network, overlay
 from realtime_lrp.errors import UsageError
-from realtime_lrp.video.region import region_of
 
 NAMES = realtime_lrp.__all__
 PACKAGE = Path(realtime_lrp.__file__).parent
@@ -92,8 +91,9 @@ def test_an_overlay_is_what_the_program_draws(run, tiny_model, rng, tmp_path):
     words = ("--model", tiny_model, "--preprocess", "tf", "--target", "top1", "--precision")
     assert run("image", tmp_path / "in.png", "-o", tmp_path / "out.png", *words, "float32")[0] == 0
     network = load_network(str(tiny_model), preprocess="tf")
-    view = region_of(picture.shape[:2], (32, 32), "crop").extract(picture)
-    explanation = Explainer(network.model, target="top1")(network.prepare(view[None]))
+    x, region = fit(picture, network)
+    assert region.box == (15, 0, 105, 90) and x.shape == (1, 32, 32, 3)
+    explanation = Explainer(network.model, target="top1")(x)
     drawn = overlay(picture, explanation.relevance[0])
     np.testing.assert_array_equal(drawn, cv2.imread(str(tmp_path / "out.png"))[..., ::-1])
     assert not np.array_equal(drawn, picture)
@@ -135,6 +135,40 @@ def test_what_cannot_be_overlaid_is_refused(words, expected):
     given = {"picture": np.zeros((8, 8, 3), np.uint8), "relevance": np.zeros((4, 4, 3)), **words}
     with pytest.raises(UsageError, match=expected):
         overlay(**given)
+
+
+@pytest.mark.parametrize("mode", ["crop", "squash", "letterbox"])
+def test_a_fitted_picture_keeps_its_place(mode):
+    """A bright spot of the picture is found again where region and box say."""
+    picture = np.zeros((60, 120, 3), np.uint8)
+    picture[24:36, 54:66] = 255
+    network = Network("any", None, preprocess="rescale")
+    x, region = fit(picture, network, mode=mode, size=(30, 30))
+    assert x.dtype == np.float32 and x.shape == (1, 30, 30, 3)
+    x0, y0, x1, y1 = region.inner
+    rows, columns = np.nonzero(x[0, y0:y1, x0:x1, 0] > 0.9)
+    left, top, right, bottom = region.box
+    assert top + (rows.mean() + 0.5) * (bottom - top) / (y1 - y0) == pytest.approx(30)
+    assert left + (columns.mean() + 0.5) * (right - left) / (x1 - x0) == pytest.approx(60)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"picture": np.zeros((4, 4, 3))}, r"uint8 \[H, W, 3\]. Received float64 \[4, 4, 3\]"),
+        ({"picture": np.zeros((0, 4, 3), np.uint8)}, r"Received uint8 \[0, 4, 3\]"),
+        ({"picture": np.zeros((4, 4, 4), np.uint8)}, r"Received uint8 \[4, 4, 4\]"),
+        ({"mode": "crob"}, "Did you mean 'crop'"),
+        ({"size": None}, r"size=\(rows, columns\)"),
+        ({"size": (8, 0)}, "above 0. Received"),
+        ({"size": 8}, r"Expected the size as \(rows, columns\)"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(changes, expected):
+    """With what was expected."""
+    given = {"picture": np.zeros((8, 8, 3), np.uint8), "size": (4, 4), **changes}
+    with pytest.raises(UsageError, match=expected):
+        fit(network=Network("any", None), **given)
 
 
 @pytest.mark.parametrize("text", ["", "000", "000 ff", "000 gff", "#000 #fff"])

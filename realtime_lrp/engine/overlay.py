@@ -2,14 +2,13 @@
 
 import numpy as np
 
+from realtime_lrp.engine.fit import FITS, check_picture
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.relevance.strength import strength
 from realtime_lrp.video.region import region_of
 from realtime_lrp.view.colormaps import Colormap, default_colormap
 from realtime_lrp.view.overlay import intensity, lay_over, make_overlay
-
-FITS = ("crop", "squash", "letterbox")
 
 
 def overlay(
@@ -45,10 +44,7 @@ def overlay(
         not from 0 to 1, or there is no such colour map or fit.
     """
     picture, relevance = np.asarray(picture), np.asarray(relevance)
-    if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
-        raise UsageError(
-            f"Expected a picture uint8 [H, W, 3]. Received {picture.dtype} {list(picture.shape)}."
-        )
+    check_picture(picture)
     if relevance.ndim != 3 or not np.isfinite(relevance).all():
         raise UsageError(
             "Expected one map of finite numbers, [h, w, C]. Received the shape "

@@ -51,6 +51,16 @@ class UnavailableError(Error):
     exit_code = 69
 
 
+class InternalError(Error):
+    """A fault of this program, not of its input; the message gets a line that says so."""
+
+    exit_code = 70
+
+    def __init__(self, message: str):
+        hint = "This is a bug in realtime-lrp. Run it again with -vv and report the traceback."
+        super().__init__(f"{message}\n{hint}")
+
+
 class OutputError(Error):
     """The output cannot be made: its folder is missing, it exists, or it is not writable."""
 

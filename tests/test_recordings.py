@@ -422,7 +422,7 @@ def test_a_batch_tells_its_progress_as_json(run, words, tmp_path):
     (folder / "b.mp4").write_text("no video at all")
     media.recording(folder / "c.mp4", count=5)
     code, stdout, err = run("video", folder, "-o", out, *words, "--json")
-    assert code == 0 and "b.mp4" in err
+    assert code == 65 and "b.mp4" in err and "2 of 3 videos done, 1 failed" in err
     events = [json.loads(line) for line in stdout.splitlines()]
     ends = [(e["event"], e["file"]) for e in events if e["event"] != "progress"]
     assert ends == [("done", "a.mp4"), ("failed", "b.mp4"), ("done", "c.mp4")]
@@ -549,26 +549,54 @@ def test_a_film_appears_after_all_that_stands_beside_it(monkeypatch, run, words,
     assert sorted(placed[:-2]) == ["out.jsonl", "out.summary.png"]
 
 
-@pytest.mark.parametrize(
-    ("error", "code"), [("MemoryError", 65), ("ValueError('odd')", 65), ("TypeError('odd')", 70)]
-)
-def test_whatever_a_worker_raises_costs_one_file(error, code, run, words, tmp_path, monkeypatch):
-    """It is reported, the others are made. A bug exits with 70, even among several files."""
+FAULTS = {
+    "crash": ("os.kill(os.getpid(), signal.SIGSEGV)", 65, "makes the decoder crash (SIGSEGV)"),
+    "killed": ("os.kill(os.getpid(), signal.SIGKILL)", 69, "was killed (SIGKILL)"),
+    "ended": ("os._exit(1)", 70, "ended early (exit code 1)"),
+    "memory": ("raise MemoryError", 69, "The memory does not suffice to decode"),
+    "odd": ("raise ValueError('odd')", 65, "makes the decoder fail (ValueError: odd)"),
+    "bug": ("raise TypeError('odd')", 70, "unexpected TypeError: odd\nThis is a bug"),
+    "disk": ("raise OSError(5, 'Input/output error')", 65, "to its end (Input/output error)"),
+}
+"""Name of a recording -> what its process does, exit code, what the message says."""
+
+
+def test_whatever_a_process_does_costs_one_file(run, words, tmp_path, monkeypatch):
+    """Each is named with its reason, -vv shows where it was raised, and the last file is made."""
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir(), out.mkdir()
-    for name in ("a.mp4", "bad.mp4", "c.mp4"):
-        media.recording(folder / name, count=2)
-    scripted(monkeypatch, tmp_path, CRASH.format(what=f"raise {error}"))
-    got, _, err = run("video", folder, "-o", out, *words)
-    assert got == (0 if code == 65 else 70) and "bad.mp4" in err
-    assert films_in(out) == ["a.mp4", "c.mp4"]
-    got, _, err = run("video", folder / "bad.mp4", "-o", tmp_path / "x.mp4", *words)
-    assert got == code and error.partition("(")[0] in err
-    assert code == 70 or "bad.mp4' makes the decoder fail" in err
+    for name in (*FAULTS, "whole"):
+        media.recording(folder / f"{name}.mp4", count=2)
+    faults = "".join(f"def {name}():\n    {what}\n" for name, (what, *_) in FAULTS.items())
+    scripted(monkeypatch, tmp_path, f"{FAULTY}\n{faults}")
+    code, stdout, err = run("video", folder, "-o", out, *words, "--json", "-vv")
+    assert code == 70 and f"1 of 8 videos done, {len(FAULTS)} failed: see above" in err
+    events = {Path(row["file"]).stem: row for row in map(json.loads, stdout.splitlines())}
+    for name, (what, exit_code, told) in FAULTS.items():
+        assert told in err and events[name]["exit_code"] == exit_code, name
+        assert f"{name}.mp4" in err and (f"in {name}\n" in err) == what.startswith("raise"), name
+    assert films_in(out) == ["whole.mp4"]
+
+
+def test_times_that_jump_cost_one_file(run, words, tmp_path):
+    """By 25000 s, which MP4 cannot hold and Matroska can; one flipped bit of a time is enough."""
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir(), out.mkdir()
+    pts = [number * 9000 + (25000 * 90000 if number > 3 else 0) for number in range(6)]
+    jump = media.recording(folder / "jump.ts", pts=pts, base=Fraction(1, 90000))
+    media.recording(folder / "next.mp4", count=2)
+    code, _, err = run("video", folder, "-o", out, *words)
+    assert code == 65 and "jump.ts: The times of the frames jump by 25000 s" in err, err
+    assert films_in(out) == ["next.mp4"]
+    code, _, err = run("video", jump, "-o", tmp_path / "long.mkv", *words)
+    assert code == 0, err
+    assert media.times_of(tmp_path / "long.mkv")[-1] == pytest.approx(25001.9, abs=1.5)
+    code, _, err = run("video", jump, "-o", tmp_path / "short.mp4", *words, "--end", 0.4)
+    assert code == 0 and len(media.times_of(tmp_path / "short.mp4")) == 4, err
 
 
 def test_a_file_that_cannot_be_done_does_not_end_the_batch(run, words, tmp_path, monkeypatch):
-    """Frames too small to encode: the others are made, the exit code is that of the first error."""
+    """Frames too small to encode: the others are made, the exit code says what failed."""
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir(), out.mkdir()
     media.recording(folder / "a.mkv", codec="ffv1", pixels="bgr0", size=(1, 1), count=2)
@@ -730,44 +758,29 @@ def scripted(monkeypatch, tmp_path, code):
     monkeypatch.setattr(recoding, "child_command", lambda: [sys.executable, str(script)])
 
 
-CRASH = """
-import os, signal
+FAULTY = """
+import os, signal, time
 from realtime_lrp.video import reader
 frames = reader.VideoReader._items
-def crashing(self, sound):
-    if "bad" in str(self._path):
-        {what}
+def faulty(self, sound):
+    globals().get(self._path.stem, int)()
     return frames(self, sound)
-reader.VideoReader._items = crashing
+reader.VideoReader._items = faulty
 """
 
 
-@pytest.mark.parametrize(
-    ("what", "told"),
-    [
-        ("os.kill(os.getpid(), signal.SIGSEGV)", "crash (SIGSEGV)"),
-        ("import time; time.sleep(60)", "hang"),
-    ],
-)
-def test_a_decoder_that_dies_or_hangs_takes_no_other_file_with_it(
-    what, told, run, words, tmp_path, monkeypatch
-):
-    """It is named, the batch goes on, nothing half-written stays; one file alone: exit code 65."""
+def test_a_decoder_that_hangs_takes_no_other_file_with_it(run, words, tmp_path, monkeypatch):
+    """It is named, the batch goes on, nothing half-written stays."""
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir(), out.mkdir()
-    for name in ("a.mp4", "bad.mp4", "c.mp4"):
+    for name in ("hangs.mp4", "whole.mp4"):
         media.recording(folder / name)
-    scripted(monkeypatch, tmp_path, CRASH.format(what=what))
-    if told == "hang":
-        monkeypatch.setattr(
-            recoding, "STALLED_S", 5.0
-        )  # the start of a worker takes a second or two
+    scripted(monkeypatch, tmp_path, FAULTY + "def hangs():\n    time.sleep(60)")
+    # the start of the process takes a second or two
+    monkeypatch.setattr(recoding, "STALLED_S", 5.0)
     code, _, err = run("video", folder, "-o", out, *words)
-    assert code == 0 and "bad.mp4" in err and told in err, err
-    assert films_in(out) == ["a.mp4", "c.mp4"]
-    if told != "hang":
-        assert run("video", folder / "bad.mp4", "-o", tmp_path / "x.mp4", *words)[0] == 65
-        assert not list(tmp_path.glob("x.mp4*"))
+    assert code == 65 and "hangs.mp4' makes the decoder hang" in err, err
+    assert films_in(out) == ["whole.mp4"]
 
 
 def test_limits_on_size_and_streams(tmp_path):

@@ -6,6 +6,7 @@ wrong pictures, but nothing that is executed here.
 
 import os
 import threading
+import traceback
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -13,6 +14,9 @@ import msgspec
 import numpy as np
 
 from realtime_lrp import errors
+
+MOST_TRACEBACK = 10_000
+"""Characters of a child's traceback that are kept, from its end."""
 
 MOST_BYTES = 2**31
 """Maximum size of a message, so that a hostile child cannot make its parent take more memory."""
@@ -32,32 +36,46 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     """The exception that ended the child.
 
     Attributes:
-      kind: the name of an error in `errors`, "OSError", "bug" or "other".
+      kind: the name of an error in `errors`, "OSError", "memory", "bug" or "other".
       message: its text.
       errno: of an `OSError`.
+      traceback: its traceback.
     """
 
     kind: str
     message: str
     errno: int = 0
+    traceback: str = ""
 
     @classmethod
     def by(cls, error: Exception) -> "Failed":
         """The message that reports an exception."""
+        trace = "".join(traceback.format_exception(error))
         if isinstance(error, errors.Error):
-            return cls(type(error).__name__, str(error))
+            return cls(type(error).__name__, str(error), 0, trace)
         if isinstance(error, OSError):
-            return cls("OSError", error.strerror or str(error), error.errno or 0)
-        kind = "bug" if isinstance(error, BUGS) else "other"
-        return cls(kind, f"{type(error).__name__}: {error}")
-
-    @property
-    def is_bug(self) -> bool:
-        """Whether the program is to blame rather than its input."""
-        return self.kind == "bug"
+            return cls("OSError", error.strerror or str(error), error.errno or 0, trace)
+        kind = "other"
+        if isinstance(error, BUGS):
+            kind = "bug"
+        elif isinstance(error, MemoryError):
+            kind = "memory"
+        return cls(kind, f"{type(error).__name__}: {error}", 0, trace)
 
     def error(self) -> Exception:
-        """The exception that it reports; for "bug" and "other" a `RuntimeError`."""
+        """The exception that it reports, with the child's traceback as a note.
+
+        For "memory", "bug" and "other" it is a `RuntimeError`.
+        """
+        return self.noted(self._error())
+
+    def noted(self, error: Exception) -> Exception:
+        """Adds the child's traceback to an exception, which Python prints below its own."""
+        if self.traceback:
+            error.add_note(f"In the child process:\n{self.traceback[-MOST_TRACEBACK:]}")
+        return error
+
+    def _error(self) -> Exception:
         if self.kind == "OSError":
             return OSError(self.errno, self.message)
         kind = getattr(errors, self.kind, None)

@@ -16,7 +16,7 @@ from typing import NoReturn, TextIO
 
 import click
 
-from realtime_lrp.errors import Error
+from realtime_lrp.errors import Error, InternalError
 from realtime_lrp.system.plain_text import PlainFormatter, plain
 from realtime_lrp.system.quiet import write_error
 from realtime_lrp.system.signals import discarded_stop, raise_on_signals
@@ -24,7 +24,6 @@ from realtime_lrp.system.temporary import remove_temporary_folders
 
 NAME = "realtime-lrp"
 WRITE_FAILED = 74
-BUG = 70
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 _verbosity = 0
@@ -62,11 +61,8 @@ def run(command: Callable[[], int | None]) -> NoReturn:
     except Exception as error:
         if getattr(error, "errno", None) in _DISK_ERRORS:
             _fail(f"Writing failed ({error}).", WRITE_FAILED)
-        _fail(
-            f"Unexpected {type(error).__name__}: {error}\n"
-            "This is a bug in realtime-lrp. Run it again with -vv and report the traceback.",
-            BUG,
-        )
+        bug = InternalError(f"Unexpected {type(error).__name__}: {error}")
+        _fail(str(bug), bug.exit_code)
 
 
 def end_process(main: Callable[[], None]) -> NoReturn:
@@ -103,6 +99,11 @@ def set_verbosity(verbose: int, quiet: bool) -> None:
     logging.basicConfig(level=level, handlers=[handler], force=True)
 
 
+def shows_tracebacks() -> bool:
+    """Whether -vv is given."""
+    return _verbosity > 1
+
+
 class _ErrorHandler(logging.Handler):
     """Writes the log to standard error, also while TensorFlow's lines are kept away from it."""
 
@@ -133,7 +134,7 @@ def _exit_code(command: Callable[[], int | None]) -> int:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    if _verbosity > 1:
+    if shows_tracebacks():
         _print_error(traceback.format_exc())
     _print_error(f"{NAME}: {message}")
     sys.exit(code)

@@ -36,6 +36,9 @@ CLOCK_RESTART_S = 1.0
 """If the times of sound fall back by this much, its clock was restarted; the sound continues after
 what came before, as pictures do."""
 
+MOST_TICKS = 2**31 - 1
+"""How long a frame can be shown in MP4 and MOV, in units of the film's time base."""
+
 REENCODED: Final = "aac"
 LAYOUTS = {1: "mono", 2: "stereo", 3: "2.1", 4: "quad", 5: "5.0", 6: "5.1", 8: "7.1"}
 """Number of channels -> layout, for sound that does not name its layout."""
@@ -61,7 +64,8 @@ class VideoWriter:
       UsageError: the container cannot hold the codec.
       OSError: the file cannot be written; also from `write` and on leaving the context.
       OutputError: from `write`, if the codec cannot hold frames of this size.
-      DamagedInputError: from `write` and on leaving the context, if the sound cannot be written.
+      DamagedInputError: from `write`, if the time since the last frame is longer than the container
+        can hold; from `write` and on leaving the context, if the sound cannot be written.
     """
 
     def __init__(
@@ -86,7 +90,8 @@ class VideoWriter:
         if codec not in self._container.supported_codecs or (codec, container) == ("av1", ".mov"):
             raise UsageError(f"{container} cannot hold {codec}. Use .mp4 or .mkv.", "codec")
         self._container.metadata.update(metadata or {})
-        self._fps = fps
+        self._fps, self._format = fps, container
+        self._last: int | None = None  # pts of the last frame
         self._codec, self._colour = codec, colour or Colour()
         self._stream = self._container.add_stream(encoder, rate=fps)
         self._stream.options = {"crf": str(rate_factor if quality is None else quality), **further}
@@ -190,6 +195,7 @@ class VideoWriter:
             self._stream.height, self._stream.width = (side + side % 2 for side in size)
         if size != self._size:
             raise ValueError(f"Expected a frame of {self._size}. Received {size}.")
+        self._check_time(pts)
         odd = [(0, side % 2) for side in size]
         picture = np.pad(picture, [*odd, (0, 0)], mode="edge") if any(map(sum, odd)) else picture
         frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
@@ -212,6 +218,20 @@ class VideoWriter:
                 f"cannot be encoded as {self._codec} ({error})."
             ) from None
         self._mux(packets)
+
+    def _check_time(self, pts: int) -> None:
+        """Refuses a frame that comes so late after the last one that the container cannot hold it.
+
+        FFmpeg would only say that this is not implemented.
+        """
+        since, self._last = pts - (pts if self._last is None else self._last), pts
+        base = self._stream.time_base or self._stream.codec_context.time_base
+        seconds = float(since * self._stream.codec_context.time_base)
+        if CONTAINERS[self._format] != "matroska" and seconds / base > MOST_TICKS:
+            raise DamagedInputError(
+                f"The times of the frames jump by {seconds:.0f} s, more than {self._format} can "
+                "hold. Write .mkv, or only the part before it, with --end."
+            )
 
 
 def _of_container(container: str, time_base: Fraction, live: bool) -> dict[str, str]:

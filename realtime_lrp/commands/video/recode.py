@@ -30,7 +30,7 @@ from realtime_lrp.commands.video.messages import (
     Report,
     Written,
 )
-from realtime_lrp.errors import TransferError
+from realtime_lrp.errors import DamagedInputError, TransferError
 from realtime_lrp.system.channel import Channel, Failed
 from realtime_lrp.system.child import parent_channel
 from realtime_lrp.video.libraries import av
@@ -130,6 +130,11 @@ class Recoder:
             for item in self._decoded(reader):
                 self._pending.put(item)
             self._pending.put(None)  # the end
+        except OSError as error:  # a failed write is one of the other thread
+            source, why = str(self._job.source), error.strerror or error
+            damaged = DamagedInputError(f"{source!r} cannot be read to its end ({why}).")
+            damaged.__cause__ = error
+            self._pending.put(damaged)
         except BaseException as error:
             self._pending.put(error)
         self._all_decoded = True

@@ -17,8 +17,9 @@ from realtime_lrp.commands.video.recoding import check_video
 from realtime_lrp.commands.video.task import Task, VideoOptions
 from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.errors import DamagedInputError, Error, OutputError, TransferError, UsageError
+from realtime_lrp.errors import Error, InternalError, OutputError, TransferError, UsageError
 from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.results.failures import Failures
 from realtime_lrp.system.atomic import check_output
 from realtime_lrp.system.progress import Progress
 from realtime_lrp.video.files import VIDEOS, inputs_of, outputs_for
@@ -30,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 def run(config: Config, options: VideoOptions) -> Iterator[str]:
-    """Overlays each file; damaged ones among several are left out and named.
+    """Overlays each file. Of several, those that fail are named; the rest is done.
 
     Yields:
       One line for each finished file: its name, how many frames, where the output is; none with
@@ -38,9 +39,9 @@ def run(config: Config, options: VideoOptions) -> Iterator[str]:
 
     Raises:
       UsageError: --start and --end make no sense.
-      DamagedInputError: nothing can be decoded.
-      OutputError: an output cannot be made.
+      OutputError: an output cannot be made; then nothing is done.
       TransferError: the disk is full; files that were finished before stay.
+      Error: a single file failed, or some of several, with the exit code of the worst failure.
     """
     sources = inputs_of(options.inputs, VIDEOS, "video")
     _check_options(options)
@@ -82,29 +83,31 @@ class _Batch:
 
     def run(self, tasks: Sequence[Task]) -> Iterator[str]:
         """Yields a line for each file that is finished."""
-        finished, failed = 0, []
-        for task in tasks:
-            try:
-                line = self._process(task, single=len(tasks) == 1)
-            except KeyboardInterrupt:
-                log.warning("interrupted: %d of %d files are finished", finished, len(tasks))
-                raise
-            except Exception as error:
-                self._progress.end("failed", task.source.name, error=str(error))
-                if len(tasks) == 1 or isinstance(error, TransferError):
-                    raise
-                failed.append(error)
-                log.warning("%s", error if isinstance(error, Error) else _bug(task, error))
-            else:
-                finished += 1
-                if not self._options.json:
-                    yield line
+        finished, single = 0, len(tasks) == 1
+        failures = Failures(len(tasks), "videos done")
+        try:
+            for task in tasks:
+                if not (task.done or single):  # what it raises is not the fault of a file
+                    self._engine()
+                try:
+                    line = self._process(task, single)
+                except Exception as error:
+                    code = error.exit_code if isinstance(error, Error) else InternalError.exit_code
+                    self._progress.end("failed", task.source.name, error=str(error), exit_code=code)
+                    if single or isinstance(error, TransferError):
+                        raise
+                    failures.add(task.source, error)
+                else:
+                    finished += 1
+                    if not self._options.json:
+                        yield line
+        except (KeyboardInterrupt, TransferError) as stop:
+            if not single:
+                why = "interrupted" if isinstance(stop, KeyboardInterrupt) else "stopped"
+                log.warning("%s: %d of %d files are finished", why, finished, len(tasks))
+            raise
         self._write_stats()
-        others = [error for error in failed if not isinstance(error, DamagedInputError)]
-        if others:
-            raise others[0]
-        if len(failed) == len(tasks):
-            raise DamagedInputError(f"None of the {len(tasks)} videos can be decoded.")
+        failures.raise_worst(finished)
 
     def _write_stats(self) -> None:
         if self._options.stats and self._loaded:
@@ -150,10 +153,6 @@ class _Batch:
             engine = Engine(self._config, moving=not exact)
             self._loaded = engine, Stats(engine.device, engine.precision)
         return self._loaded
-
-
-def _bug(task: Task, error: Exception) -> str:
-    return f"{task.source.name}: a fault of this program ({error})"
 
 
 def _notes(report: Report) -> list[str]:

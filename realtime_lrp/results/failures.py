@@ -1,0 +1,57 @@
+"""The files of a batch that fail: each is named with its reason, and the total decides the end.
+
+What is wrong with one file must not stop the others. Raise at once what is wrong with all of them:
+wrong options, a network that cannot be loaded, a full disk.
+"""
+
+import logging
+from pathlib import Path
+
+from realtime_lrp.errors import Error, InternalError
+from realtime_lrp.system.program import shows_tracebacks
+
+WORST_FIRST = (70, 78, 2, 74, 73, 75, 69, 66, 65)
+"""Exit codes of errors. Faults of this program come first, then wrong settings, what hinders every
+file (disk, output, memory), and last what is wrong with one file."""
+
+log = logging.getLogger(__name__)
+
+
+class Failures:
+    """Counts and names the files that failed.
+
+    Args:
+      total: how many files there are.
+      done: what happens to the others, for example "pictures explained".
+    """
+
+    def __init__(self, total: int, done: str):
+        self._total, self._done = total, done
+        self._errors: list[Error] = []
+
+    def add(self, source: Path, error: Exception) -> None:
+        """Names a file that failed, with the reason; with -vv also with the traceback."""
+        if not isinstance(error, Error):
+            bug = InternalError(f"{source.name}: unexpected {type(error).__name__}: {error}")
+            bug.__cause__, error = error, bug
+        text = str(error)
+        if source.name not in text:
+            text = f"{source.name}: {text}"
+        log.error("%s", text, exc_info=error if shows_tracebacks() else None)
+        self._errors.append(error)
+
+    def raise_worst(self, finished: int) -> None:
+        """Raises an error with the total, if any file failed.
+
+        Args:
+          finished: how many files are done.
+
+        Raises:
+          Error: of the kind, and so with the exit code, of the worst failure.
+        """
+        if not self._errors:
+            return
+        worst = min(self._errors, key=lambda error: WORST_FIRST.index(error.exit_code))
+        raise type(worst)(
+            f"{finished} of {self._total} {self._done}, {len(self._errors)} failed: see above."
+        )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from realtime_lrp.models.networks import Network, load_network
     from realtime_lrp.relevance.composites import COMPOSITES, Composite
     from realtime_lrp.relevance.explainer import Explainer
-    from realtime_lrp.relevance.explanation import Explanation
+    from realtime_lrp.relevance.explanation import Account, Answer, Explanation
     from realtime_lrp.relevance.layer_records import LayerRecord
     from realtime_lrp.relevance.methods import METHODS
     from realtime_lrp.relevance.rules import (
@@ -50,7 +50,7 @@ _WHERE = {
     "realtime_lrp.engine.overlay": ("overlay",),
     "realtime_lrp.relevance.composites": ("COMPOSITES", "Composite"),
     "realtime_lrp.relevance.explainer": ("Explainer",),
-    "realtime_lrp.relevance.explanation": ("Explanation",),
+    "realtime_lrp.relevance.explanation": ("Account", "Answer", "Explanation"),
     "realtime_lrp.relevance.layer_records": ("LayerRecord",),
     "realtime_lrp.relevance.methods": ("METHODS",),
     "realtime_lrp.relevance.rules": (
@@ -69,7 +69,9 @@ __all__ = [
     "COMPOSITES",
     "METHODS",
     "RULES",
+    "Account",
     "AlphaBeta",
+    "Answer",
     "Colormap",
     "Composite",
     "Epsilon",

@@ -73,11 +73,11 @@ class Network:
         ends = self.prepare(black_and_white)[:, 0, 0].numpy()
         return PixelRange(low=ends.min(0), high=ends.max(0))
 
-    def restore(self, x: np.ndarray) -> np.ndarray:
-        """Turns the input back into pictures, uint8 [B, H, W, 3]; grey ones where it is grey.
+    def colours(self) -> tuple[np.ndarray, np.ndarray]:
+        """The way back from the input x to colours from 0 to 255: RGB is (x - offset) @ matrix.
 
-        Args:
-          x: float32 [B, H, W, channels], what `prepare` returned.
+        Returns:
+          offset, float32 [channels], and matrix, float32 [channels, 3]; luminance becomes grey.
         """
         black_and_colours = np.concatenate([np.zeros((1, 3)), 255 * np.eye(3)]).astype(np.uint8)
         black, *colours = self.prepare(black_and_colours[:, None, None])[:, 0, 0].numpy()
@@ -86,8 +86,7 @@ class Network:
             back = np.full((1, 3), 1 / of_colours.sum())
         else:
             back = np.linalg.inv(of_colours)
-        values = (np.asarray(x) - black) @ back.astype(np.float32)
-        return np.clip(np.rint(values), 0, 255).astype(np.uint8)
+        return black, back.astype(np.float32)
 
     def _repr_html_(self) -> str:
         return network_html(self)

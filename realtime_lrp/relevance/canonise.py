@@ -4,7 +4,10 @@ Without folding, a rule would look at weights that the network never uses withou
 Scores do not change.
 """
 
+import logging
 from dataclasses import replace
+
+import tensorflow as tf
 
 from realtime_lrp.relevance.graph import Graph, Node
 from realtime_lrp.relevance.linear import Linear
@@ -21,6 +24,8 @@ from realtime_lrp.relevance.steps import (
     Upsample,
     ZeroPadding,
 )
+
+log = logging.getLogger(__name__)
 
 
 def canonise(graph: Graph) -> list[Node]:
@@ -91,3 +96,15 @@ def _gates(graph: Graph, producer: Node | None) -> bool:
         return producer.step.gates
     passing = (Elementwise, Reshape, Permute, Pool, GlobalPool, Upsample, Cropping, ZeroPadding)
     return isinstance(producer.step, passing) and _gates(graph, graph.producer(producer.inputs[0]))
+
+
+def end_in_scores(graph: Graph, classes: int) -> None:
+    """Appends a softmax where the graph ends in logits; a single linear value is a score."""
+    if classes == 1 or graph.scoring():
+        return
+    softmax = Activation("softmax", tf.nn.softmax, nonnegative=True)
+    graph.append("softmax", "Softmax", [softmax], (graph.output,))
+    log.warning(
+        "%s ends in values that are no probabilities: a softmax is added to get its scores",
+        graph.name,
+    )

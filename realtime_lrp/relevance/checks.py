@@ -4,12 +4,19 @@ Each check says what was received, what was expected and what to do.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError, UsageError, first_line, unknown
 from realtime_lrp.relevance.graph import Graph
+
+if TYPE_CHECKING:
+    import keras
+
+    from realtime_lrp.models.networks import Network
+    from realtime_lrp.relevance.explanation import ColourTransform
 
 PRECISIONS = ("float32", "bfloat16", "float16", "auto")
 POOLS = ("max", "average")
@@ -36,6 +43,21 @@ def check_options(
         raise UsageError(f"Expected samples as a whole number above 0. Received {samples!r}.")
     if isinstance(also, str):
         raise UsageError(f"Expected also as a list of names. Received {also!r}.", "map")
+
+
+def network_parts(
+    network: "Network",
+) -> "tuple[keras.Model, ColourTransform, dict[str, Any]]":
+    """The model of a network, how its input becomes RGB, and arguments of `Explainer`.
+
+    Raises:
+      UsageError: it is no network, or its model was given to an explainer before.
+    """
+    if not hasattr(network, "colours"):
+        raise UsageError(f"Expected a Keras model or a Network. Received {network!r:.80}.")
+    if network.model is None:
+        raise UsageError(f"The model of {network.name!r} is gone. Load the network once more.")
+    return network.model, network.colours(), {"labels": network.labels, **network.box()}
 
 
 def input_shape(graph: Graph, size: tuple[int, int] | None) -> tuple[int, int, int]:

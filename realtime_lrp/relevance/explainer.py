@@ -6,10 +6,9 @@ public interface and the order in which an explainer is built. Each stage has a 
 `checks.py`, `layer_contexts.py`, `map_plans.py`, `compiled.py`.
 """
 
-import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -19,7 +18,7 @@ from tensorflow.types.experimental import ConcreteFunction, PolymorphicFunction
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance import checks, export
 from realtime_lrp.relevance.account import LayerFlow, flows_function, layer_flows
-from realtime_lrp.relevance.canonise import canonise
+from realtime_lrp.relevance.canonise import canonise, end_in_scores
 from realtime_lrp.relevance.checks import Bound
 from realtime_lrp.relevance.compiled import (
     Explained,
@@ -30,8 +29,9 @@ from realtime_lrp.relevance.compiled import (
     scores_function,
 )
 from realtime_lrp.relevance.composites import Composite, composite_named
-from realtime_lrp.relevance.explanation import Explanation
-from realtime_lrp.relevance.graph import Graph, Node, build_graph
+from realtime_lrp.relevance.described import explainer_html
+from realtime_lrp.relevance.explanation import Explanation, explanation_of
+from realtime_lrp.relevance.graph import Graph, build_graph
 from realtime_lrp.relevance.layer_contexts import (
     compute_supports,
     count_operations,
@@ -39,24 +39,25 @@ from realtime_lrp.relevance.layer_contexts import (
     pixel_stride,
 )
 from realtime_lrp.relevance.layer_records import LayerRecord, layer_records
-from realtime_lrp.relevance.map_plans import bind_maps, map_requests, plan_maps
+from realtime_lrp.relevance.map_plans import bind_maps, map_names, map_requests, plan_maps
 from realtime_lrp.relevance.methods import Explain, guided_rectifiers
 from realtime_lrp.relevance.not_finite import find_not_finite
-from realtime_lrp.relevance.rounding import Lowering, choose_lowering
+from realtime_lrp.relevance.rounding import Lowering, choose_lowering, lower_precision
 from realtime_lrp.relevance.rules import Rule
-from realtime_lrp.relevance.steps import Activation
 from realtime_lrp.relevance.targets import (
     Target,
     TargetResolver,
     Targets,
     start_of_relevance,
+    target_text,
 )
+
+if TYPE_CHECKING:
+    from realtime_lrp.models.networks import Network
 
 PipelineOutput = tuple[tf.Tensor, tf.Tensor, list[Any], list[tf.Tensor], list[tf.Tensor]]
 """scores, explained, what `after` made of each map, the maps, their accounts; see
 `Explainer.compile_pipeline`."""
-
-log = logging.getLogger(__name__)
 
 
 class Explainer:
@@ -68,8 +69,9 @@ class Explainer:
 
     Args:
       model: a functional or Sequential Keras model that reads one picture [B, H, W, C] and returns
-        one vector; or the `Graph` that `build_graph` made of it with this `pool`. The graph is used
-        up. It allows freeing the Keras model before the explainer makes its own weights.
+        one vector; or a `Network`, which also gives labels, the range of the input and its colours;
+        or the `Graph` that `build_graph` made of a model with this `pool`. The graph is used up. It
+        allows freeing the Keras model before the explainer makes its own weights.
       method: a name in `METHODS`: "lrp", "gradient", "guided_backprop", ...
       composite: for LRP, which rule each layer follows; a name or a `Composite`.
       target: what is explained if the call does not say: "all", "top1", "top5" (any number), a
@@ -105,6 +107,7 @@ class Explainer:
       classes: the number of scores.
       passes: how many forward passes a picture takes besides its own: 0, or the perturbed pictures
         of SmoothGrad and integrated gradients.
+      target: what is explained if the call does not say, as `canonical` writes it.
       precision: the type in which layers with weights compute, or hand relevance down.
       exact_forward: whether the forward pass is float32.
       signs: whether the map, and each of `also`, can have negative entries for the explainer's own
@@ -122,7 +125,7 @@ class Explainer:
 
     def __init__(
         self,
-        model: keras.Model | Graph,
+        model: "keras.Model | Network | Graph",
         method: str = "lrp",
         composite: str | Composite = "zplus",
         target: str | int = "all",
@@ -143,11 +146,18 @@ class Explainer:
         xla: bool = False,
     ) -> None:
         checks.check_options(precision, pool, keep, samples, also)
+        self._names = map_names(method, composite, layers, also)
         requests, composite = map_requests(method, also), composite_named(composite)
+        self._colours = None
+        if not isinstance(model, keras.Model | Graph):
+            model, self._colours, known = checks.network_parts(model)
+            labels = known["labels"] if labels is None else labels
+            if low is None and high is None:
+                low, high = known["low"], known["high"]
         graph = model if isinstance(model, Graph) else build_graph(model, pool)
         self.input_shape = checks.input_shape(graph, size)
         self.classes = checks.count_classes(graph)
-        _end_in_scores(graph, self.classes)
+        end_in_scores(graph, self.classes)
         folded = canonise(graph)
         if guided is not None:
             guided_rectifiers(graph, guided)  # refuses patterns that match nothing
@@ -175,7 +185,7 @@ class Explainer:
             lowering = Lowering(precision)
         self.precision = lowering.precision
         self.exact_forward = lowering.precision == "float32" or lowering.exact is not None
-        as_built = _lower_precision(graph, folded, lowering)
+        as_built = lower_precision(graph, folded, lowering)
         self._graph, self._as_built, self._also, self._xla = graph, as_built, tuple(also), xla
         explain = bind_maps(plans, graph, contexts, guided, samples, keep, absorb_bias)
         self._compile(explain, any(plan.rules for plan in plans))
@@ -197,12 +207,17 @@ class Explainer:
         batch = checks.to_batch(x, self.input_shape)
         tensors = self._target(target, len(batch))
         run = self._run if len(tensors[0]) <= len(batch) else self._run_shared
-        scores, maps, _ = run(batch, *tensors)
+        scores, maps, accounts = run(batch, *tensors)
         scores, maps = scores.numpy(), [one.numpy() for one in maps]
         if not all(np.isfinite(one.sum()) for one in (scores, *maps)):
             raise self.not_finite(batch, target)
-        relevance, *others = maps
-        return Explanation(scores, relevance, dict(zip(self._also, others, strict=True)))
+        return explanation_of(
+            batch.numpy(), scores, self._names, maps, accounts, self.follows_rules,
+            targets=self._resolve.canonical_each(
+                self.target if target is None else target, len(scores)
+            ),
+            labels=self._resolve.labels, stride=self.stride, colours=self._colours,
+        )  # fmt: skip
 
     def scores(self, x: np.ndarray | tf.Tensor) -> np.ndarray:
         """The scores, float32 [B, classes], without a map.
@@ -220,7 +235,7 @@ class Explainer:
           UsageError: there is no such target.
         """
         resolved = self._resolve(target)
-        self._default = resolved.tensors()
+        self.target, self._default = self._resolve.canonical(target), resolved.tensors()
         self.signs = tuple(resolved.contrasts or not keeps for keeps in self._keep_sign)
 
     def canonical(self, target: str | int) -> str | int:
@@ -381,6 +396,13 @@ class Explainer:
             self._also, self._resolve.labels,
         )  # fmt: skip
 
+    def __repr__(self) -> str:
+        return f"<Explainer of {self._graph.name!r}: {self._names[0]}, target {self.target!r}>"
+
+    def _repr_html_(self) -> str:
+        target = target_text(self.target, self._resolve.labels)
+        return explainer_html(self, self._names, target, self._graph, self._rules)
+
     def _compile(self, explain: Sequence[Explain], by_rules: bool) -> None:
         """Compiles the functions of pictures; those of layers and scores at their first call."""
         graph = self._graph
@@ -419,27 +441,3 @@ class Explainer:
         """Pictures and the tensors of their targets; one picture is repeated for each target."""
         tensors = self._target(target, len(batch))
         return tf.repeat(batch, max(1, len(tensors[0]) // len(batch)), axis=0), *tensors
-
-
-def _end_in_scores(graph: Graph, classes: int) -> None:
-    """Appends a softmax where the graph ends in logits; a single linear value is a score."""
-    if classes == 1 or graph.scoring():
-        return
-    softmax = Activation("softmax", tf.nn.softmax, nonnegative=True)
-    graph.append("softmax", "Softmax", [softmax], (graph.output,))
-    log.warning(
-        "%s ends in values that are no probabilities: a softmax is added to get its scores",
-        graph.name,
-    )
-
-
-def _lower_precision(graph: Graph, folded: Sequence[Node], lowering: Lowering) -> Graph:
-    """Casts the weights of a graph; returns it as it was before batch norms were folded."""
-    dtype = tf.as_dtype(lowering.precision)
-    if lowering.exact is not None:
-        as_built = graph.unfolded(folded)
-        graph.compute_in(dtype, lowering.exact)
-        return as_built
-    if dtype != tf.float32:
-        graph.compute_in(dtype)
-    return graph.unfolded(folded)

@@ -1,20 +1,292 @@
-"""What an explainer returns: scores and maps of a batch of pictures."""
+"""What an explainer returns: scores and maps of a batch of pictures, and how they are shown.
 
-from dataclasses import dataclass, field
+Drawing and HTML are the work of `realtime_lrp.notebook`; this file prepares plain arrays and text.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
+
+from realtime_lrp.errors import UnavailableError, UsageError
+from realtime_lrp.notebook import figure
+from realtime_lrp.relevance.described import explanation_html
+from realtime_lrp.relevance.strength import smoothed
+from realtime_lrp.relevance.targets import class_label, target_text
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+ColourTransform = tuple[np.ndarray, np.ndarray]
+"""offset float32 [C] and matrix float32 [C, 3]: (x - offset) @ matrix is RGB from 0 to 255."""
+
+
+class Answer(NamedTuple):
+    """One class of an answer.
+
+    Attributes:
+      label: its name, "class 3" where the names are not known.
+      index: its number.
+      score: its probability, or what else the network gives.
+    """
+
+    label: str
+    index: int  # type: ignore[assignment] # hides the method of tuples
+    score: float
 
 
 @dataclass(frozen=True)
+class Account:
+    """Where the relevance of each picture went: started = reached + biases + lost.
+
+    Attributes:
+      started: float32 [B], the relevance at the network's output.
+      reached: float32 [B], the sum of the map.
+      biases: float32 [B], what biases took.
+    """
+
+    started: np.ndarray
+    reached: np.ndarray
+    biases: np.ndarray
+
+    @property
+    def lost(self) -> np.ndarray:
+        """float32 [B], what neither the pixels nor biases received; below 0 it was gained."""
+        return self.started - self.reached - self.biases
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Explanation:
-    """Scores and relevance of a batch.
+    """Scores and maps of a batch. Notebooks show it; `explanation[2]` and `[2:5]` are parts of it.
 
     Attributes:
       scores: float32 [B, classes], the output: probabilities where it is a softmax or sigmoid.
       relevance: float32 [B, H, W, C], raw: not normalised, not pooled.
       maps: the additional maps that were asked for, by name, each like `relevance`.
+      name: the name of `relevance`: its composite, or its method where that is not LRP.
+      x: float32 [B, H, W, C], the input.
+      targets: what is explained in each picture, as `Explainer.canonical` writes it.
+      labels: class names in order, or None if they are not known.
+      accounts: where relevance went, by the name of the map; methods without rules have none.
+      stride: that of the explainer; plots smooth its grid away.
+      colours: (offset, matrix): RGB from 0 to 255 is (x - offset) @ matrix; None if the explainer
+        does not know the colours.
     """
 
     scores: np.ndarray
     relevance: np.ndarray
     maps: dict[str, np.ndarray] = field(default_factory=dict)
+    name: str
+    x: np.ndarray
+    targets: tuple[str | int, ...]
+    labels: Sequence[str] | None = None
+    accounts: dict[str, Account] = field(default_factory=dict)
+    stride: tuple[int, int] = (1, 1)
+    colours: ColourTransform | None = None
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __getitem__(self, part: int | slice) -> "Explanation":
+        if isinstance(part, int):
+            part = slice(range(len(self))[part], range(len(self))[part] + 1)
+        return replace(
+            self,
+            scores=self.scores[part],
+            relevance=self.relevance[part],
+            maps={name: values[part] for name, values in self.maps.items()},
+            x=self.x[part],
+            targets=self.targets[part],
+            accounts={
+                name: Account(*(getattr(account, one.name)[part] for one in fields(Account)))
+                for name, account in self.accounts.items()
+            },
+        )
+
+    @property
+    def pictures(self) -> np.ndarray:
+        """What the network saw, uint8 [B, H, W, 3] RGB.
+
+        An explainer of a `Network` knows the colours. Otherwise the values of each picture are
+        stretched from black to white.
+        """
+        x = np.asarray(self.x, np.float32)
+        if self.colours is not None:
+            offset, matrix = self.colours
+            values = (x - offset) @ matrix
+        else:
+            x = x if x.shape[-1] in (1, 3) else x.mean(-1, keepdims=True)
+            low, high = x.min((1, 2, 3), keepdims=True), x.max((1, 2, 3), keepdims=True)
+            values = np.repeat((x - low) / np.maximum(high - low, 1e-12), 3 // x.shape[-1], -1)
+            values *= 255
+        return np.clip(np.rint(values), 0, 255).astype(np.uint8)
+
+    def top(self, count: int = 5) -> list[list[Answer]]:
+        """The highest scores of each picture, best first.
+
+        Args:
+          count: how many, at most.
+
+        Raises:
+          UsageError: count is not a whole number above 0.
+        """
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise UsageError(f"Expected a whole number above 0. Received {count!r}.")
+        best = np.argsort(-self.scores, axis=1, kind="stable")[:, :count]
+        return [
+            [
+                Answer(class_label(index, self.labels), index, float(scores[index]))
+                for index in order
+            ]
+            for scores, order in zip(self.scores, best.tolist(), strict=True)
+        ]
+
+    def to_dict(self, top: int = 5) -> dict[str, Any]:
+        """Everything but the arrays as plain numbers and text, ready for JSON.
+
+        Args:
+          top: how many answers of each picture, at most.
+
+        Returns:
+          pictures: a list with, for each picture: target; top: label, index and score of each
+          answer; maps: name -> relevance_sum and relevance_magnitude (the sum of magnitudes), and
+          where it has an account started, taken_by_biases and lost.
+        """
+        return {
+            "pictures": [
+                {
+                    "target": target_text(self.targets[number], self.labels),
+                    "top": [answer._asdict() for answer in answers],
+                    "maps": {name: self._sums(name, number) for name in self._all_maps()},
+                }
+                for number, answers in enumerate(self.top(top))
+            ]
+        }
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """A pandas table with a row for each picture and map.
+
+        Returns:
+          picture (its number), target, label, index and score of the best answer, map (its name),
+          relevance_sum, relevance_magnitude, started, taken_by_biases, lost. What a map does not
+          have is NaN.
+
+        Raises:
+          UnavailableError: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise UnavailableError("Tables need pandas: pip install pandas") from None
+        columns = ("relevance_sum", "relevance_magnitude", "started", "taken_by_biases", "lost")
+        rows = [
+            {
+                "picture": number,
+                "target": one["target"],
+                **one["top"][0],
+                "map": name,
+                **{column: sums.get(column, float("nan")) for column in columns},
+            }
+            for number, one in enumerate(self.to_dict(1)["pictures"])
+            for name, sums in one["maps"].items()
+        ]
+        return pandas.DataFrame(rows)
+
+    def plot(self, pictures: np.ndarray | None = None, *, colormap: Any = None) -> "Figure":
+        """Draws each picture with its answer, and beside it each map with its scale.
+
+        Relevance is summed over the channels; the scale ends at the 99.5th percentile of its
+        magnitude. No window opens: notebooks show the figure, `figure.savefig("maps.png")` writes
+        it.
+
+        Args:
+          pictures: uint8 [B, h, w, 3] RGB, shown instead of `pictures`.
+          colormap: a name or a colour map of Matplotlib, or one of `COLORMAPS`; None means "hot",
+            or "bwr" for maps with negative entries, in which 0 is white.
+
+        Returns:
+          A figure of Matplotlib.
+
+        Raises:
+          UsageError: the pictures do not fit, there are too many, or no such colour map.
+        """
+        shown = self.pictures if pictures is None else np.asarray(pictures)
+        if shown.dtype != np.uint8 or shown.ndim != 4 or shown.shape[::3] != (len(self), 3):
+            raise UsageError(
+                f"Expected pictures uint8 [{len(self)}, h, w, 3]. Received {shown.dtype} "
+                f"{list(shown.shape)}."
+            )
+        answers = [
+            f"{best.label} {best.score:.3g}\nexplained: {target_text(target, self.labels)}"
+            for target, (best,) in zip(self.targets, self.top(1), strict=True)
+        ]
+        maps = {name: self._drawn(values) for name, values in self._all_maps().items()}
+        return figure.draw_maps(shown, answers, maps, colormap)
+
+    def __repr__(self) -> str:
+        best = ", ".join(f"{one.label} {one.score:.3g}" for (one,) in self[:3].top(1))
+        more = ", ..." if len(self) > 3 else ""
+        pictures = "1 picture" if len(self) == 1 else f"{len(self)} pictures"
+        return f"<Explanation of {pictures} by {', '.join(self._all_maps())}: {best}{more}>"
+
+    def _repr_html_(self) -> str:
+        return explanation_html(self)
+
+    def _all_maps(self) -> Mapping[str, np.ndarray]:
+        return {self.name: self.relevance, **self.maps}
+
+    def _sums(self, name: str, number: int) -> dict[str, float]:
+        relevance = self._all_maps()[name][number]
+        sums = {
+            "relevance_sum": float(relevance.sum(dtype=np.float64)),
+            "relevance_magnitude": float(np.abs(relevance).sum(dtype=np.float64)),
+        }
+        if account := self.accounts.get(name):
+            sums["started"] = float(account.started[number])
+            sums["taken_by_biases"] = float(account.biases[number])
+            sums["lost"] = float(account.lost[number])
+        return sums
+
+    def _drawn(self, relevance: np.ndarray) -> np.ndarray:
+        """Maps summed over the channels, without the grid of the first stride."""
+        values = tf.constant(relevance.sum(-1, keepdims=True, dtype=np.float32))
+        return smoothed(values, self.stride)[..., 0].numpy()
+
+
+def explanation_of(
+    x: np.ndarray,
+    scores: np.ndarray,
+    names: Sequence[str],
+    maps: Sequence[np.ndarray],
+    accounts: Sequence[tf.Tensor],
+    follows_rules: Sequence[bool],
+    **about: Any,
+) -> Explanation:
+    """Makes an explanation of what the compiled function returned.
+
+    Args:
+      x: the input, [B, H, W, C]; or one picture that was explained for B targets.
+      scores: [B, classes].
+      names: the names of the maps.
+      maps: [B, H, W, C] each.
+      accounts: [B, 3] each, see `account`.
+      follows_rules: whether each map has an account.
+      about: further attributes of `Explanation`.
+    """
+    by_name = {
+        name: Account(one[:, 0].numpy(), map_.sum((1, 2, 3)), one[:, 2].numpy())
+        for name, map_, one, rules in zip(names, maps, accounts, follows_rules, strict=True)
+        if rules
+    }
+    return Explanation(
+        scores=scores,
+        relevance=maps[0],
+        maps=dict(zip(names[1:], maps[1:], strict=True)),
+        name=names[0],
+        x=x if len(x) == len(scores) else np.repeat(x, len(scores), axis=0),
+        accounts=by_name,
+        **about,
+    )

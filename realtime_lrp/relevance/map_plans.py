@@ -63,6 +63,24 @@ def map_requests(method: str, also: Sequence[str]) -> list[MapRequest]:
     return [own, *map(_additional_map, also)]
 
 
+def map_names(
+    method: str,
+    composite: str | Composite,
+    layers: Mapping[str, str | Rule] | None,
+    also: Sequence[str],
+) -> tuple[str, ...]:
+    """The names of all maps, the own one first; the arguments are those of `Explainer`.
+
+    The own map is called by its composite, or by its method where that is not LRP.
+    """
+    name = method if method != "lrp" else composite if isinstance(composite, str) else "lrp"
+    if method == "lrp" and layers:
+        name += " with layers"
+    while name in also:
+        name += " (own)"
+    return name, *also
+
+
 def _additional_map(name: str) -> MapRequest:
     """A map named after a method, or after the composite that LRP follows."""
     if name in METHODS:

@@ -16,7 +16,9 @@ What rounding does to a map, measured on photos and drawings:
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from realtime_lrp.relevance.graph import Graph
+import tensorflow as tf
+
+from realtime_lrp.relevance.graph import Graph, Node
 from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.rules import Epsilon, Rule
 
@@ -127,3 +129,15 @@ def layers_behind_convolutions(graph: Graph, with_last: bool = False) -> set[int
 
 def _convolves(step: object) -> bool:
     return isinstance(step, Linear) and step.convolves
+
+
+def lower_precision(graph: Graph, folded: Sequence[Node], lowering: Lowering) -> Graph:
+    """Casts the weights of a graph; returns it as it was before batch norms were folded."""
+    dtype = tf.as_dtype(lowering.precision)
+    if lowering.exact is not None:
+        as_built = graph.unfolded(folded)
+        graph.compute_in(dtype, lowering.exact)
+        return as_built
+    if dtype != tf.float32:
+        graph.compute_in(dtype)
+    return graph.unfolded(folded)

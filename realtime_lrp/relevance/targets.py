@@ -200,6 +200,17 @@ class TargetResolver:
         except UsageError as error:
             raise UsageError(f"Target {number} of the sequence: {error}", error.about) from None
 
+    def canonical_each(self, targets: Targets, pictures: int) -> tuple[str | int, ...]:
+        """The target of each picture, as `canonical` writes it.
+
+        Args:
+          targets: one, or a sequence with one for each picture.
+          pictures: how many pictures there are.
+        """
+        if not _is_sequence(targets):
+            return (self.canonical(cast(str | int, targets)),) * pictures
+        return tuple(map(self.canonical, cast(Sequence[str | int], targets)))
+
     def canonical(self, target: str | int) -> str | int:
         """A target with its classes by index: "all", "top5", 3, "3 - 5" or "3 - rest".
 
@@ -304,6 +315,24 @@ class TargetResolver:
             )
             raise UsageError(f"There is no class {name!r}. {hint}", "class")
         return found[0]
+
+
+def class_label(index: int, labels: Sequence[str] | None) -> str:
+    """The name of a class; "class 3" where the names are not known."""
+    return labels[index] if labels else f"class {index}"
+
+
+def target_text(target: str | int, labels: Sequence[str] | None) -> str:
+    """A target in words, with names in place of indices.
+
+    Args:
+      target: as `TargetResolver.canonical` writes it.
+      labels: class names in order, or None.
+    """
+    if target == "all":
+        return "all classes"
+    sides = str(target).split(" - ")
+    return " - ".join(class_label(int(one), labels) if one.isdecimal() else one for one in sides)
 
 
 def _is_sequence(target: object) -> bool:

@@ -1,0 +1,126 @@
+"""Draws pictures and their maps side by side, as a Matplotlib figure.
+
+Matplotlib is imported when something is drawn. No window opens: the figure is not one of pyplot's.
+"""
+
+import io
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from realtime_lrp.errors import UsageError, unknown
+from realtime_lrp.notebook.html import drawable
+
+if TYPE_CHECKING:
+    from matplotlib.colors import Colormap as MatplotlibColormap
+    from matplotlib.figure import Figure
+
+PERCENTILE = 99.5
+"""The percentile of magnitude at the end of the scale, so that single pixels do not hide the rest.
+Overlays use the same."""
+
+MOST_PICTURES = 24
+"""How many pictures a figure has room for."""
+
+SIGNED, UNSIGNED = "bwr", "hot"
+"""Default colour maps: with negative entries white is 0, else black is."""
+
+
+def draw_maps(
+    pictures: np.ndarray,
+    answers: Sequence[str],
+    maps: Mapping[str, np.ndarray],
+    colormap: Any = None,
+) -> "Figure":
+    """Draws a row for each picture: the picture, then its maps, each with its scale.
+
+    Args:
+      pictures: uint8 [B, h, w, 3] RGB.
+      answers: the title of each picture.
+      maps: title -> float [B, h, w].
+      colormap: a name or a colour map of Matplotlib, or an object with a `table` uint8 [256, 3];
+        None means "hot", or "bwr" for maps with negative entries.
+
+    Raises:
+      UsageError: there are more than `MOST_PICTURES` pictures, or no such colour map.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    if len(pictures) > MOST_PICTURES:
+        raise UsageError(
+            f"Expected at most {MOST_PICTURES} pictures in a figure. Received {len(pictures)}: "
+            f"take a part, such as explanation[:{MOST_PICTURES}]."
+        )
+    colours = {
+        title: _colours(colormap, bool((values < 0).any())) for title, values in maps.items()
+    }
+    height, width = pictures.shape[1:3]
+    tall = 2.6 * min(2.0, max(0.4, height / width)) + 0.3
+    size = (2.6 + 3.1 * len(maps), tall * len(pictures))
+    figure = _figure_type()(figsize=size, dpi=100, layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(len(pictures), 1 + len(maps), squeeze=False)
+    for number, (first, *others) in enumerate(grid):
+        first.imshow(pictures[number])
+        _label(first, answers[number])
+        for axes, (title, values) in zip(others, maps.items(), strict=True):
+            _draw_map(figure, axes, values[number], colours[title], bool((values < 0).any()))
+            _label(axes, title)
+    return figure
+
+
+def png_of(figure: "Figure") -> bytes:
+    """The figure as a PNG file."""
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # letters that the font lacks
+        figure.savefig(file, format="png")
+    return file.getvalue()
+
+
+def _draw_map(
+    figure: "Figure", axes: Any, values: np.ndarray, colours: "MatplotlibColormap", signed: bool
+) -> None:
+    magnitude = np.abs(values)
+    end = float(np.percentile(magnitude, PERCENTILE) or magnitude.max()) or 1.0
+    image = axes.imshow(values, cmap=colours, vmin=-end if signed else 0, vmax=end)
+    beyond = "neither" if magnitude.max() <= end else "both" if signed else "max"
+    bar = figure.colorbar(image, ax=axes, extend=beyond, fraction=0.05, pad=0.02)
+    bar.ax.tick_params(labelsize=7)
+    bar.ax.ticklabel_format(axis="y", style="sci", scilimits=(-2, 3))
+    bar.ax.yaxis.get_offset_text().set_fontsize(7)
+
+
+def _label(axes: Any, title: str) -> None:
+    axes.set_title(drawable(title), fontsize=9, parse_math=False)
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+def _colours(colormap: Any, signed: bool) -> "MatplotlibColormap":
+    import matplotlib
+    from matplotlib.colors import Colormap, ListedColormap
+
+    if colormap is None:
+        colormap = SIGNED if signed else UNSIGNED
+    if isinstance(colormap, Colormap):
+        return colormap
+    if isinstance(colormap, str):
+        if colormap not in matplotlib.colormaps:
+            raise unknown("colormap", colormap, matplotlib.colormaps)
+        return matplotlib.colormaps[colormap]
+    return ListedColormap(colormap.table / 255)
+
+
+def _figure_type() -> type["Figure"]:
+    from matplotlib.figure import Figure
+
+    class NotebookFigure(Figure):
+        """Shown by notebooks even if pyplot was never imported."""
+
+        def _repr_png_(self) -> bytes:
+            return png_of(self)
+
+    return NotebookFigure

@@ -1,0 +1,211 @@
+"""What an explanation tells, and how notebooks show it."""
+
+import json
+import pickle
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from realtime_lrp import COLORMAPS, Explainer, Network, load_network
+from realtime_lrp.errors import UnavailableError, UsageError
+from realtime_lrp.notebook.html import escaped
+
+LABELS = ["<script>alert(1)</script>", "$x^2$", "moon & sun", "\N{CAT FACE}"]
+
+
+@pytest.fixture(scope="module")
+def network(tiny_model):
+    """Four classes, with labels that no file should be trusted to have."""
+    model = keras.saving.load_model(tiny_model)
+    model.set_weights([w if w.ndim > 1 else w + 0.1 for w in model.get_weights()])
+    return Network("tiny <b>", model, preprocess="torch", labels=LABELS)
+
+
+@pytest.fixture(scope="module")
+def explainer(network):
+    """LRP with biases, gamma in the convolution, and two more maps."""
+    layers = {"Conv2D": "gamma(0.1)"}
+    return Explainer(network, composite="epsilon", layers=layers, also=["epsilon", "gradient"])
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    """Three random pictures."""
+    return np.random.default_rng(5).integers(0, 256, (3, 32, 32, 3), np.uint8)
+
+
+@pytest.fixture(scope="module")
+def explanation(explainer, network, pictures):
+    """Of three pictures, each for another target."""
+    return explainer(network.prepare(pictures), target=["all", 2, "moon & sun - rest"])
+
+
+def test_a_network_brings_its_labels_and_range(explainer, network, pictures):
+    """The same maps as with all of them by hand; the epsilon_gamma_box needs the range."""
+    x = network.prepare(pictures)
+    by_hand = Explainer(
+        network.model, composite="epsilon_gamma_box", labels=LABELS, **network.box()
+    )
+    of_network = Explainer(network, composite="epsilon_gamma_box")
+    maps = [one(x, target="moon & sun").relevance for one in (by_hand, of_network)]
+    np.testing.assert_array_equal(*maps)
+    with pytest.raises(UsageError, match=r"Expected a Keras model or a Network. Received 'shapes'"):
+        Explainer("shapes")
+    with pytest.raises(UsageError, match="is gone"):
+        Explainer(Network("freed", None))
+
+
+def test_the_best_answers_are_those_with_the_highest_scores(explanation):
+    """Label, index, score; never more than there are."""
+    for answers, scores in zip(explanation.top(9), explanation.scores, strict=True):
+        assert [answer.index for answer in answers] == np.argsort(-scores).tolist()
+        assert [answer.score for answer in answers] == sorted(scores.tolist(), reverse=True)
+        assert all(label == LABELS[index] for label, index, _ in answers)
+    assert [len(answers) for answers in explanation.top(2)] == [2, 2, 2]
+    for count in (0, -1, 1.5, True):
+        with pytest.raises(UsageError, match="whole number above 0"):
+            explanation.top(count)
+
+
+def test_the_account_closes(explanation):
+    """What started is what reached the pixels, what biases took and what was lost."""
+    assert set(explanation.accounts) == {"epsilon with layers", "epsilon"}
+    for name, account in explanation.accounts.items():
+        map_ = explanation.relevance if name != "epsilon" else explanation.maps[name]
+        np.testing.assert_allclose(account.reached, map_.sum((1, 2, 3)), rtol=1e-5)
+        np.testing.assert_allclose(account.lost, 0, atol=1e-5)
+        assert abs(account.biases).max() > 0
+
+
+def test_plain_results_say_what_the_arrays_say(explanation):
+    """As JSON, and as a table with a row for each picture and map."""
+    plain = json.loads(json.dumps(explanation.to_dict(top=2)))["pictures"]
+    targets = [one["target"] for one in plain]
+    assert targets == ["all classes", "moon & sun", "moon & sun - rest"]
+    best = explanation.scores.argmax(1)
+    assert [one["top"][0]["index"] for one in plain] == best.tolist()
+    assert plain[1]["maps"]["gradient"] == {
+        "relevance_sum": pytest.approx(explanation.maps["gradient"][1].sum(), rel=1e-4),
+        "relevance_magnitude": pytest.approx(abs(explanation.maps["gradient"][1]).sum(), rel=1e-4),
+    }
+    pytest.importorskip("pandas")
+    frame = explanation.to_frame()
+    assert frame["picture"].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert frame["index"].tolist() == best.repeat(3).tolist()
+    assert frame[frame["map"] == "gradient"]["lost"].isna().all()
+    started = frame["relevance_sum"] + frame["taken_by_biases"] + frame["lost"]
+    np.testing.assert_allclose(started.dropna(), frame["started"].dropna(), atol=1e-6)
+
+
+def test_tables_say_that_they_need_pandas(explanation, monkeypatch):
+    """Where it is not installed."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UnavailableError, match="pip install pandas"):
+        explanation.to_frame()
+
+
+def test_a_part_of_an_explanation_is_one(explanation):
+    """By number, from the end too, and by slice; it can be stored and read again."""
+    assert len(explanation) == 3 and len(explanation[1:]) == 2
+    last = pickle.loads(pickle.dumps(explanation[-1]))
+    assert last.to_dict()["pictures"] == explanation.to_dict()["pictures"][2:]
+    np.testing.assert_array_equal(last.maps["gradient"], explanation.maps["gradient"][2:])
+    with pytest.raises(IndexError):
+        explanation[3]
+    assert [one.targets for one in explanation] == [("all",), (2,), ("2 - rest",)]
+    assert "of 1 picture by" in repr(last) and "of 3 pictures" in repr(explanation)
+
+
+def test_the_pictures_are_what_the_network_saw(explanation, network, pictures):
+    """With their colours if the explainer knows the network, else stretched."""
+    np.testing.assert_array_equal(explanation.pictures, pictures)
+    of_model = Explainer(network.model)(network.prepare(pictures))
+    assert of_model.pictures.shape == pictures.shape
+    assert of_model.pictures.min() == 0 and of_model.pictures.max() == 255
+    several = of_model[0:1]
+    object.__setattr__(several, "x", np.zeros((1, 4, 4, 5), np.float32))
+    assert several.pictures.shape == (1, 4, 4, 3)
+
+
+def test_a_plot_has_pictures_maps_scales_and_labels(explanation, pictures):
+    """A row for each picture, a scale at each map; nothing of pyplot's."""
+    figure = explanation.plot()
+    shown = [axes for axes in figure.axes if axes.get_title()]
+    titles = [axes.get_title() for axes in shown]
+    assert titles[1:4] == ["epsilon with layers", "epsilon", "gradient"]
+    assert titles[4].endswith("explained: moon & sun")
+    assert len(shown) == 12 and len(figure.axes) == 21  # and nine scales
+    np.testing.assert_array_equal(shown[4].images[0].get_array(), pictures[1])
+    gradient = explanation.maps["gradient"][1].sum(-1)
+    np.testing.assert_allclose(shown[7].images[0].get_array(), gradient, rtol=1e-5, atol=1e-9)
+    end = np.percentile(abs(gradient), 99.5)
+    np.testing.assert_allclose(shown[7].images[0].get_clim(), (-end, end), rtol=1e-5)
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    mine = explanation[:1].plot(pictures[:1, :5], colormap=COLORMAPS["icefire"])
+    assert mine.axes[0].images[0].get_array().shape == (5, 32, 3)
+    assert mine.axes[1].images[0].cmap(0)[:3] == pytest.approx(COLORMAPS["icefire"].table[0] / 255)
+
+
+def test_a_plot_needs_no_pyplot(explanation):
+    """So no window opens, and no backend is chosen."""
+    code = "import realtime_lrp.notebook.figure as f, numpy as n, sys\n"
+    code += "f.draw_maps(n.zeros((1, 4, 4, 3), 'u1'), ['a'], {'m': n.zeros((1, 4, 4))})\n"
+    code += "print('matplotlib.pyplot' in sys.modules, 'tensorflow' in sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"pictures": np.zeros((2, 4, 4, 3), np.uint8)}, r"uint8 \[3, h, w, 3\]. Received uint8"),
+        ({"pictures": np.zeros((3, 4, 4, 3))}, "Received float64"),
+        ({"colormap": "vridis"}, "Did you mean 'viridis'"),
+    ],
+)
+def test_what_cannot_be_plotted_is_refused(explanation, changes, expected):
+    """With what was expected."""
+    with pytest.raises(UsageError, match=expected):
+        explanation.plot(**changes)
+
+
+def test_a_large_batch_is_shown_in_part(network, pictures):
+    """Notebooks show the first pictures; a plot of all is refused."""
+    large = Explainer(network)(network.prepare(pictures.repeat(9, axis=0)))
+    assert "The first 4 of 27 pictures." in large._repr_html_()
+    with pytest.raises(UsageError, match=r"explanation\[:24\]"):
+        large.plot()
+
+
+def test_notebooks_show_an_explanation(explanation):
+    """Maps inline, answers, account; text of files is escaped."""
+    html = explanation._repr_html_()
+    assert html.count('<img src="data:image/png;base64,') == 1
+    assert "&lt;script&gt;" in html and "<script" not in html
+    assert "moon &amp; sun - rest" in html and "taken by biases" in html
+
+
+def test_text_that_cannot_be_encoded_is_shown_by_its_number():
+    """A JSON file of labels may hold half a character."""
+    assert escaped(json.loads('"<\\ud800"')) == r"&lt;\ud800"
+
+
+def test_notebooks_show_an_explainer(explainer, network):
+    """What it explains, and the rule of each layer."""
+    html = explainer._repr_html_()
+    for text in ("Explainer of tiny", "gamma(0.1)", "epsilon(1e-06)", "all classes", "Conv2D"):
+        assert text in html
+    html = Explainer(network, "gradient", target="moon & sun")._repr_html_()
+    assert "follows no rules" in html and "moon &amp; sun" in html
+
+
+def test_the_embedded_network_is_explained_from_end_to_end():
+    """As the documentation does it: by a network, with its own labels."""
+    network = load_network("shapes")
+    x = np.full((1, 128, 128, 3), 90, np.float32)
+    explanation = Explainer(network)(x)
+    assert explanation.top(1)[0][0].label == network.labels[explanation.scores.argmax()]
+    np.testing.assert_array_equal(explanation.pictures, np.full((1, 128, 128, 3), 90, np.uint8))

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from realtime_lrp import config
-from realtime_lrp.commands.evaluate import bootstrap, measuring, report, samples
+from realtime_lrp.commands.evaluate import bootstrap, folder, measuring, samples, sheet
 from realtime_lrp.commands.evaluate import run as command
 from realtime_lrp.commands.evaluate.measured import MeasuredRow
+from realtime_lrp.commands.evaluate.metrics import METRICS
 from realtime_lrp.commands.evaluate.randomising import RandomisedStages, layers_with_weights
 from realtime_lrp.commands.evaluate.samples import SEED_OFFSET, Samples
 from realtime_lrp.engine.engine import Engine
@@ -21,7 +22,7 @@ from realtime_lrp.models.drawing.batch import draw_batch
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.methods import METHODS
 
-FIGURES = [*report.COLUMNS]
+FIGURES = [*METRICS]
 
 
 @pytest.fixture(autouse=True)
@@ -110,6 +111,23 @@ def test_a_network_whose_maps_are_known(run, halves, with_boxes, one_row, tmp_pa
         assert "halves, 3 pictures" in out
 
 
+def test_a_folder_for_a_paper(run, halves, with_boxes, one_row, tmp_path):
+    """`-o` writes everything, replaces nothing unasked, and the examples name their photos."""
+    words = with_boxes({n: {"box": LEFT, "label": 0} for n in ("a.png", "b.jpg", "c.png")})
+    words = ("evaluate", *words, "--model", halves, "-o", tmp_path / "paper")
+    assert run(*words)[0] == 0
+    assert {file.name for file in (tmp_path / "paper").iterdir()} == set(folder.FILES)
+    report = json.loads((tmp_path / "paper" / "report.json").read_text())
+    assert report["photos"]["names"] == ["a.png", "b.jpg", "c.png"]
+    assert report["photos"]["values"]["zplus"]["mass"] == [1, 1, 1]
+    tall, wide = 56 + 3 * (4 + sheet.TILE), 2 * (sheet.TILE + 4)
+    shape = cv2.imread(str(tmp_path / "paper" / "examples.png")).shape
+    assert shape == (tall + 8, wide + 4, 3)
+    code, _, err = run(*words)
+    assert code == 73 and "--overwrite" in err
+    assert run(*words, "--overwrite")[0] == 0
+
+
 def test_an_interval_by_hand():
     """Three draws from 0, 0, 3 are all 0 in 8 of 27 cases and all 3 in one: the ends are 0, 3."""
     nothing = np.full(3, np.nan)
@@ -182,7 +200,7 @@ def test_every_composite_and_method_is_a_row(run, tiny_model, with_boxes, tmp_pa
         assert len(row["deletion_curve"]) == len(measuring.REPLACED)
     width = 1 + max(len(COMPOSITES), len(METHODS) - 1)
     bands = 1 + (len(METHODS) > 1)
-    tall = 56 + 2 * (4 + report.TILE)
+    tall = 56 + 2 * (4 + sheet.TILE)
     assert cv2.imread(str(picture)).shape == (bands * (tall + 4) + 4, width * 164 + 4, 3)
 
 
@@ -394,6 +412,8 @@ BAD = {
     "JSON exists": ("--json taken", OK, 73, "--overwrite"),
     "picture exists": ("--picture taken", OK, 73, "--overwrite"),
     "JSON's folder": ("--json none/r.json", OK, 73, "none"),
+    "folder is a file": ("-o taken --overwrite", OK, 73, "is a file"),
+    "folder's folder": ("-o none/paper", OK, 73, "none"),
     "picture's ending": ("--picture p.gif", OK, 2, ".png"),
 }
 

@@ -294,6 +294,10 @@ def _load_for_evaluate(
     help="how many pictures; default: 60 or all",
 )
 @click.option("--seed", type=click.IntRange(0, 2**31), default=0, help="random seed; default: 0")
+@click.option(
+    "-o", "output", type=PATH, metavar="FOLDER",
+    help="write figures, tables (JSON, CSV, LaTeX) and plots for a paper",
+)  # fmt: skip
 @click.option("--json", type=PATH, metavar="FILE", help="write every figure as JSON")
 @click.option("--picture", type=PATH, metavar="FILE", help="write a picture of all maps")
 @OVERWRITE

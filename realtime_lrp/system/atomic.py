@@ -4,7 +4,7 @@ import errno
 import glob
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -155,7 +155,9 @@ def _runs(number: str) -> bool:
 
 
 @contextmanager
-def atomic_folder(target: str | os.PathLike[str], overwrite: bool, mark: str) -> Iterator[Path]:
+def atomic_folder(
+    target: str | os.PathLike[str], overwrite: bool, mark: str | Collection[str]
+) -> Iterator[Path]:
     """Yields the folder `target.PID.part`; renames it to `target` on success, else removes it.
 
     The folder around them is made if it is missing.
@@ -163,7 +165,8 @@ def atomic_folder(target: str | os.PathLike[str], overwrite: bool, mark: str) ->
     Args:
       target: the final name.
       overwrite: whether an existing folder is replaced.
-      mark: text in the name of each of its files; a folder with any other file is not replaced.
+      mark: text in the name of each of its files, or all names that they may have; a folder with
+        any other file is not replaced.
 
     Raises:
       OutputError: the folder cannot be made, or exists.
@@ -193,23 +196,26 @@ def atomic_folder(target: str | os.PathLike[str], overwrite: bool, mark: str) ->
                 parent.rmdir()
 
 
-def check_folder(target: Path, overwrite: bool, mark: str) -> None:
+def check_folder(target: Path, overwrite: bool, mark: str | Collection[str]) -> None:
     """Refuses a folder that may not be replaced.
 
     Args:
       target: the folder.
       overwrite: whether it may be replaced.
-      mark: text in the name of each of its files.
+      mark: text in the name of each of its files, or all names that they may have.
 
     Raises:
-      OutputError: it exists, or holds a file without the mark.
+      OutputError: it exists, or holds another file.
     """
     if not target.exists():
         return
+    if not target.is_dir():
+        raise OutputError(f"{str(target)!r} is a file. Expected the name of a folder.")
     if not overwrite:
         raise _folder_exists(target)
     for file in target.iterdir():
-        if mark not in file.name:
+        ours = mark in file.name if isinstance(mark, str) else file.name in mark
+        if not ours:
             raise OutputError(
                 f"The folder {str(target)!r} holds {file.name!r}, which this command does not "
                 "replace. Choose another folder, or empty it."

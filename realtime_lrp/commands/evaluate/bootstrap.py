@@ -5,7 +5,9 @@ gives are the interval (percentile bootstrap, Efron and Tibshirani 1993). Two ro
 the differences on the same pictures, which vary less than the rows themselves.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +17,24 @@ LEVEL = 0.95
 
 Interval = tuple[float, float]
 """Lower and upper end."""
+
+
+class Difference(NamedTuple):
+    """How far two rows are apart on the pictures for which both have a value.
+
+    Attributes:
+      first: the name of a row.
+      second: the name of the other one.
+      n: the number of these pictures.
+      mean: the mean of first - second.
+      interval: its interval.
+    """
+
+    first: str
+    second: str
+    n: int
+    mean: float
+    interval: Interval
 
 
 def intervals(values: np.ndarray) -> list[Interval | None]:
@@ -68,3 +88,19 @@ def differences(
         for name, column, interval in zip(means, columns.T, intervals(columns), strict=True)
         if interval
     }
+
+
+def pairwise(values: Mapping[str, np.ndarray]) -> Iterator[Difference]:
+    """Compares every pair of rows; a pair without any picture in common is missing.
+
+    Args:
+      values: name of a row -> float [N], NaN where a picture has no value.
+    """
+    pairs = list(combinations(values, 2))
+    if not pairs:
+        return
+    columns = np.stack([values[first] - values[second] for first, second in pairs], axis=1)
+    for pair, column, interval in zip(pairs, columns.T, intervals(columns), strict=True):
+        if interval:
+            known = column[~np.isnan(column)]
+            yield Difference(*pair, known.size, float(known.mean()), interval)

@@ -118,10 +118,10 @@ class Evaluation:
         nothing = np.empty((0, *masks.shape[1:]), np.float32)
         return MeasuredRow(CHANCE, values, curves, np.empty((0, 0)), 0, nothing)
 
-    def map_of(self, name: str, sample: int) -> np.ndarray:
-        """The map of one sample's class, float32 [h, w]; only the part that counts."""
-        maps, _ = self._maps(self._explainer(name), name, self.classes, [sample])
-        return maps[0]
+    def maps_of(self, name: str, samples: Sequence[int]) -> np.ndarray:
+        """The maps of the classes of some samples, float32 [n, h, w]; only the part that counts."""
+        maps, _ = self._maps(self._explainer(name), name, self.classes, samples)
+        return maps
 
     def _forgetting(self, name: str, maps: np.ndarray) -> np.ndarray:
         """How similar maps are to those of the randomised network, float64 [stages, n]."""

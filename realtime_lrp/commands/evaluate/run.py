@@ -10,18 +10,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from realtime_lrp.commands.evaluate.measured import Measurement
-from realtime_lrp.commands.evaluate.measuring import REPLACED, Evaluation, measured_names
-from realtime_lrp.commands.evaluate.report import map_sheet, table_lines
+from realtime_lrp.commands.evaluate.folder import check_report_folder, write_report_folder
+from realtime_lrp.commands.evaluate.measured import CHANCE, Measurement
+from realtime_lrp.commands.evaluate.measuring import REPLACED, SHOWN, Evaluation, measured_names
+from realtime_lrp.commands.evaluate.report import table_lines
 from realtime_lrp.commands.evaluate.samples import (
     Samples,
     drawn_samples,
     photo_samples,
     read_boxes,
 )
+from realtime_lrp.commands.evaluate.sheet import best_and_worst, example_captions, map_sheet
 from realtime_lrp.commands.evaluate.summary import summary
 from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import Engine
@@ -47,6 +50,7 @@ class EvaluateOptions:
       boxes: the JSON file that says where the objects on the photos are, or None.
       count: how many pictures; None for `DRAWN_PICTURES` or all photos.
       seed: random seed of the drawn pictures and of the measures.
+      output: the folder to write with figures, tables and plots, or None.
       json: the JSON file to write, or None.
       picture: the picture of all maps to write, or None.
       overwrite: whether existing files may be replaced.
@@ -56,6 +60,7 @@ class EvaluateOptions:
     boxes: Path | None = None
     count: int | None = None
     seed: int = 0
+    output: Path | None = None
     json: Path | None = None
     picture: Path | None = None
     overwrite: bool = False
@@ -85,11 +90,30 @@ def run(config: Config, options: EvaluateOptions) -> list[str]:
     if options.json:
         with atomic_file(options.json, options.overwrite) as part:
             part.write_text(json.dumps(report, indent=1) + "\n")
+    if options.output:
+        examples = _examples(config, engine, samples, evaluation, measurement)
+        write_report_folder(options.output, measurement, report, examples, options.overwrite)
     if options.picture:
         maps = {row.name: row.maps for row in measurement.rows if len(row.maps)}
-        sheet = map_sheet(config, samples.pictures, maps, engine.explainer.stride)
+        sheet = map_sheet(config, samples.pictures[:SHOWN], maps, engine.explainer.stride)
         write_picture(options.picture, sheet, options.overwrite)
     return table_lines(report)
+
+
+def _examples(
+    config: Config,
+    engine: Engine,
+    samples: Samples,
+    evaluation: Evaluation,
+    measurement: Measurement,
+) -> np.ndarray:
+    """The pictures with the best and the worst maps, uint8 [H, W, 3] RGB; explains them again."""
+    best, worst = chosen = best_and_worst(measurement)
+    names = [row.name for row in measurement.rows if row.name != CHANCE]
+    maps = {name: evaluation.maps_of(name, [*best, *worst]) for name in names}
+    captions = example_captions(measurement, chosen)
+    stride = engine.explainer.stride
+    return map_sheet(config, samples.pictures[[*best, *worst]], maps, stride, captions)
 
 
 def _measure(engine: Engine, samples: Samples, evaluation: Evaluation, seed: int) -> Measurement:
@@ -126,6 +150,8 @@ def with_progress(names: Sequence[str]) -> Iterator[str]:
 
 
 def _check_options(options: EvaluateOptions) -> None:
+    if options.output:
+        check_report_folder(options.output, options.overwrite)
     for target in filter(None, (options.json, options.picture)):
         check_output(target, options.overwrite)
     if options.picture and options.picture.suffix.lower() not in (".png", ".jpg", ".jpeg"):

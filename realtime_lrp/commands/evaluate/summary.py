@@ -6,19 +6,15 @@ from typing import Any
 import numpy as np
 
 from realtime_lrp.commands.evaluate import bootstrap
-from realtime_lrp.commands.evaluate.measured import MeasuredRow, Measurement
-
-HIGH_IS_GOOD = {
-    "pointing": True, "mass": True, "rank": True, "deletion": False, "insertion": True,
-    "last_layer": False, "all_layers": False, "other_class": False,
-}  # fmt: skip
-"""Figure with an interval -> whether high is good."""
+from realtime_lrp.commands.evaluate.measured import MeasuredRow, Measurement, Values
+from realtime_lrp.commands.evaluate.metrics import METRICS, described
 
 
 def summary(measurement: Measurement) -> dict[str, Any]:
     """The figures by their names in the JSON file."""
     rows = {row.name: _row(row) for row in measurement.rows}
-    _add_intervals(rows, {row.name: row.values for row in measurement.rows})
+    values = {row.name: row.values for row in measurement.rows}
+    _add_intervals(rows, values)
     return {
         "network": measurement.network,
         "seed": measurement.seed,
@@ -27,8 +23,26 @@ def summary(measurement: Measurement) -> dict[str, Any]:
         "patches_taken": measurement.patches_taken.tolist(),
         "resamples": bootstrap.RESAMPLES,
         "forgetting": [stage._asdict() for stage in measurement.stages],
+        "metrics": described(),
         "rows": [*rows.values()],
+        "pairs": _pairs(values),
+        "photos": {
+            "names": list(measurement.samples),
+            "classes": list(measurement.classes),
+            "values": {name: _listed(figures) for name, figures in values.items()},
+        },
     }
+
+
+def fewer_pictures(report: Mapping[str, Any]) -> list[str]:
+    """Which figures have a value for only some pictures, and for how many: ["last: 16"]."""
+    found = []
+    for key, metric in METRICS.items():
+        counts = {row["n"][key] for row in report["rows"] if key in row["n"]}
+        if counts - {report["pictures"]}:
+            ends = sorted({min(counts), max(counts)})
+            found.append(f"{metric.heading}: {' to '.join(map(str, ends))}")
+    return found
 
 
 def _row(row: MeasuredRow) -> dict[str, Any]:
@@ -37,22 +51,21 @@ def _row(row: MeasuredRow) -> dict[str, Any]:
     }
     forgetting = [_mean(similarity) for similarity in row.forgetting]
     means = {figure: _mean(values) for figure, values in row.values.items()}
-    facts = {"name": row.name, **means, **curves}
+    counts = {figure: int((~np.isnan(values)).sum()) for figure, values in row.values.items()}
+    facts = {"name": row.name, **means, **curves, "n": counts}
     if "other_class" in means:
         facts |= {"forgetting": forgetting, "flooded": row.flooded}
     return facts
 
 
-def _add_intervals(
-    rows: Mapping[str, dict[str, Any]], by_row: Mapping[str, Mapping[str, np.ndarray]]
-) -> None:
+def _add_intervals(rows: Mapping[str, dict[str, Any]], by_row: Mapping[str, Values]) -> None:
     """Adds to each row the intervals of its figures, and how far it is behind the best one."""
-    for figure, high_is_good in HIGH_IS_GOOD.items():
-        values = {name: by_row[name][figure] for name in rows if figure in by_row[name]}
+    for figure, metric in METRICS.items():
+        values = _of_figure(by_row, figure)
         if not values:
             continue
         found = bootstrap.intervals(np.stack([*values.values()], axis=1))
-        behind = bootstrap.differences(values, high_is_good)
+        behind = bootstrap.differences(values, metric.high_is_good)
         for name, interval in zip(values, found, strict=True):
             if interval:
                 rows[name].setdefault("intervals", {})[figure] = _rounded(*interval)
@@ -60,6 +73,34 @@ def _add_intervals(
                 difference, ends = behind[name]
                 gap = {"difference": round(difference, 4), "interval": _rounded(*ends)}
                 rows[name].setdefault("from_best", {})[figure] = gap
+
+
+def _pairs(by_row: Mapping[str, Values]) -> list[dict[str, Any]]:
+    """Every pair of rows, compared on the same pictures, figure by figure."""
+    return [
+        {
+            "figure": figure,
+            "first": pair.first,
+            "second": pair.second,
+            "n": pair.n,
+            "difference": round(pair.mean, 4),
+            "interval": _rounded(*pair.interval),
+        }
+        for figure in METRICS
+        for pair in bootstrap.pairwise(_of_figure(by_row, figure))
+    ]
+
+
+def _of_figure(by_row: Mapping[str, Values], figure: str) -> Values:
+    return {name: values[figure] for name, values in by_row.items() if figure in values}
+
+
+def _listed(values: Values) -> dict[str, list[float | None]]:
+    """The values for JSON, which has no NaN."""
+    return {
+        figure: [None if np.isnan(value) else round(float(value), 6) for value in column]
+        for figure, column in values.items()
+    }
 
 
 def _mean(values: np.ndarray) -> float | None:

@@ -1,0 +1,135 @@
+"""Plots of `evaluate` for papers, drawn by matplotlib without a window.
+
+Two figures: the curves of deletion and insertion of every row, and the rows as points of two
+metrics each. Matplotlib is imported when a plot is drawn, because that takes a second.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from realtime_lrp.commands.evaluate.bootstrap import intervals
+from realtime_lrp.commands.evaluate.measured import CHANCE, Measurement
+from realtime_lrp.commands.evaluate.metrics import METRICS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ENDINGS = (".png", ".pdf")
+DPI = 150
+
+COLOURS = {"deletion": "#c1440e", "insertion": "#1f5fa8"}
+GREY = "#888888"
+MARKERS = "o^svDP<X>p*dhH8"
+
+PAIRS = (("other_class", "pointing"), ("deletion", "insertion"))
+"""(across, up) of each scatter plot."""
+
+
+def save_plot(figure: "Figure", stem: Path) -> None:
+    """Writes a figure as PNG and PDF, without the time, so that equal plots are equal files."""
+    figure.savefig(stem.with_suffix(".png"), dpi=DPI)
+    figure.savefig(stem.with_suffix(".pdf"), metadata={"CreationDate": None})
+
+
+def curves_plot(title: str, measurement: Measurement) -> "Figure":
+    """Draws the mean curves of every row with the band of their intervals, over those of chance.
+
+    Args:
+      title: the text at the top.
+      measurement: what was measured.
+    """
+    rows = [row for row in measurement.rows if row.name != CHANCE]
+    chance = next((row for row in measurement.rows if row.name == CHANCE), None)
+    positions = measurement.patches_taken / measurement.patches_taken[-1]
+    columns = min(4, len(rows))
+    lines = -(-len(rows) // columns)
+    figure = _figure(max(2.4 * columns + 0.6, 5), 2.1 * lines + 1.2, title)
+    panels = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
+    for axes in panels.flat[len(rows) :]:
+        axes.set_visible(False)
+    for number, (row, axes) in enumerate(zip(rows, panels.flat, strict=False)):
+        for kind, colour in COLOURS.items():
+            if chance:
+                axes.plot(positions, chance.curves[kind].mean(axis=1), "--", color=GREY, lw=1)
+            _curve_with_band(axes, positions, row.curves[kind], colour)
+        axes.set_title(row.name, fontsize=9)
+        axes.set_xticks([0, 0.5, 1])
+        if number + columns >= len(rows):
+            axes.tick_params(labelbottom=True)
+            axes.set_xlabel("share of patches replaced", fontsize=9)
+    for axes in panels[:, 0]:
+        axes.set_ylabel("probability", fontsize=9)
+    _legend_of_curves(figure)
+    return figure
+
+
+def _curve_with_band(axes: "Axes", positions: np.ndarray, curve: np.ndarray, colour: str) -> None:
+    ends = np.array([interval or (np.nan, np.nan) for interval in intervals(curve.T)])
+    axes.fill_between(positions, *ends.T, color=colour, alpha=0.25, lw=0)
+    axes.plot(positions, curve.mean(axis=1), color=colour, lw=1.5)
+
+
+def _legend_of_curves(figure: "Figure") -> None:
+    from matplotlib.lines import Line2D
+
+    lines = [
+        Line2D([], [], color=COLOURS["deletion"], label="deletion, low is good"),
+        Line2D([], [], color=COLOURS["insertion"], label="insertion, high is good"),
+        Line2D([], [], color=GREY, ls="--", label="both in random order"),
+    ]
+    figure.legend(handles=lines, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
+
+
+def scatter_plot(title: str, rows: Sequence[Mapping[str, Any]]) -> "Figure":
+    """Draws the rows as points of two metrics each, with the intervals as bars.
+
+    Args:
+      title: the text at the top.
+      rows: the rows of the report; chance, and a row that lacks a metric, are left out.
+    """
+    figure = _figure(10.5, 4.8, title)
+    for axes, (across, up) in zip(figure.subplots(1, len(PAIRS)), PAIRS, strict=True):
+        for number, row in enumerate(rows):
+            if row["name"] != CHANCE and None not in (row.get(across), row.get(up)):
+                _point(axes, row, across, up, number)
+        axes.set_xlabel(_axis_label(across))
+        axes.set_ylabel(_axis_label(up))
+        axes.grid(alpha=0.3)
+    handles = {
+        label: handle
+        for axes in figure.axes
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(handles.values(), handles, loc="outside right center", fontsize=8, frameon=False)
+    return figure
+
+
+def _point(axes: "Axes", row: Mapping[str, Any], across: str, up: str, number: int) -> None:
+    from matplotlib import colormaps
+
+    x, y = row[across], row[up]
+    (left, right), (low, high) = row["intervals"][across], row["intervals"][up]
+    axes.errorbar(
+        x, y, [[y - low], [high - y]], [[x - left], [right - x]],
+        label=row["name"], marker=MARKERS[number % len(MARKERS)], ms=7, mec="white", mew=0.7,
+        color=colormaps["tab20"](number % 20), lw=0, elinewidth=0.8, alpha=0.9,
+    )  # fmt: skip
+
+
+def _axis_label(key: str) -> str:
+    metric = METRICS[key]
+    return f"{metric.name}, {metric.direction} is good"
+
+
+def _figure(width: float, height: float, title: str) -> "Figure":
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize=11, parse_math=False)
+    return figure

@@ -1,10 +1,12 @@
 """See, live, what a neural network looks at.
 
-This module stays light: it imports neither TensorFlow nor OpenCV until a name is used. The errors
-that its functions raise are in `realtime_lrp.errors`.
+This module stays light: it imports neither TensorFlow nor OpenCV until a name is used, except in
+notebooks. The errors that its functions raise are in `realtime_lrp.errors`.
 """
 
 import os
+import sys
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -63,6 +65,7 @@ _WHERE = {
     "realtime_lrp.view.colormaps": ("COLORMAPS", "Colormap"),
 }  # fmt: skip
 _MODULE = {name: module for module, names in _WHERE.items() for name in names}
+_ROOMS_WITH_TENSORFLOW = ("realtime_lrp.engine", "realtime_lrp.models", "realtime_lrp.relevance")
 
 __all__ = [
     "COLORMAPS",
@@ -103,10 +106,33 @@ else:  # otherwise type checkers would accept any name
     def __getattr__(name):
         """Imports a public name when it is first used, and looks the version up."""
         if name in _MODULE:
+            if _MODULE[name].startswith(_ROOMS_WITH_TENSORFLOW):
+                _import_tensorflow()
             return getattr(import_module(_MODULE[name]), name)
         if name == "__version__":
             return _version()
         raise AttributeError(f"module 'realtime_lrp' has no attribute {name!r}")
+
+
+@cache
+def _import_tensorflow() -> None:
+    """Imports TensorFlow; what it prints at its start goes to the log, as information.
+
+    Devices are looked for, which prints too, but not started: they can still be configured.
+    """
+    import logging
+
+    from realtime_lrp.system.quiet import captured_stderr
+
+    printed: list[str] = []
+    try:
+        with captured_stderr() as printed:
+            import_module("tensorflow").config.list_physical_devices()
+    except Exception:
+        logging.getLogger(__name__).error("%s", "\n".join(printed))
+        raise
+    if printed:
+        logging.getLogger(__name__).info("%s", "\n".join(printed))
 
 
 def _version() -> str:
@@ -120,3 +146,7 @@ def _version() -> str:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
+
+
+if "ipykernel" in sys.modules:  # it is needed soon, and a notebook keeps what it prints for ever
+    _import_tensorflow()

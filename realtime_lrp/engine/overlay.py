@@ -3,7 +3,6 @@
 import numpy as np
 
 from realtime_lrp.engine.fit import FITS, check_picture
-from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.relevance.strength import strength
 from realtime_lrp.video.region import region_of
@@ -58,7 +57,7 @@ def overlay(
         raise UsageError(f"Expected an opacity from 0 to 1. Received {opacity!r}.")
     if fit not in FITS:
         raise unknown("fit", fit, FITS)
-    strengths, _ = strength(tf.constant(relevance[None], tf.float32), stride=stride)
+    strengths, _ = strength(relevance[None].astype(np.float32), stride=stride)
     region = region_of(picture.shape[:2], relevance.shape[:2], fit)
     shown = intensity(strengths[0].numpy(), region.inner)
     colormap = colormap or default_colormap(bool(shown.min() < 0))

@@ -23,7 +23,7 @@ FULL = 127
 
 
 def strength(
-    relevance: tf.Tensor, by_channel: bool = False, stride: tuple[int, int] = (1, 1)
+    relevance: tf.Tensor | np.ndarray, by_channel: bool = False, stride: tuple[int, int] = (1, 1)
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Computes how strongly each pixel is drawn.
 

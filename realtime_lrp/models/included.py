@@ -9,7 +9,6 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from realtime_lrp.config import ASSETS
 from realtime_lrp.errors import UnavailableError, UsageError
 from realtime_lrp.models.downloads import Download, fetch
 from realtime_lrp.models.labels import imagenet_labels
@@ -106,11 +105,11 @@ def _existing_weights(weights: str) -> Path:
     return Path(weights)
 
 
-def load_shapes(weights: str | None) -> Loaded:
+def load_shapes(file: Path, weights: str | None) -> Loaded:
     """Loads the embedded network, which knows hand-drawn symbols."""
     from realtime_lrp.models.drawing import CLASSES
 
-    model = load_model(ASSETS / "shapes.keras")
+    model = load_model(file)
     return Loaded(with_weights(model, weights), "none", list(CLASSES))
 
 

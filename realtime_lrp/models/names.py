@@ -5,10 +5,13 @@ Keep this file light: it must not import TensorFlow before a network is loaded.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+from realtime_lrp.config import ASSETS
 from realtime_lrp.models.downloads import Download
 from realtime_lrp.models.loaded import Loaded
 
+SHAPES = ASSETS / "shapes.keras"
 _KERAS = "https://storage.googleapis.com/tensorflow/keras-applications"
 
 
@@ -27,17 +30,19 @@ class Named:
       description: one line for `realtime-lrp models`.
       load: loads the network.
       download: the weights file it needs, or None if nothing has to be downloaded.
+      file: the model file that it is read from, if that is included.
     """
 
     description: str
     load: Load
     download: Download | None = None
+    file: Path | None = None
 
 
 def _shapes(weights: str | None, labels: list[str] | None) -> Loaded:
     from realtime_lrp.models import included
 
-    return included.load_shapes(weights)
+    return included.load_shapes(SHAPES, weights)
 
 
 def application(builder: str, description: str, download: Download) -> Named:
@@ -58,7 +63,7 @@ def application(builder: str, description: str, download: Download) -> Named:
 
 
 NETWORKS: dict[str, Named] = {
-    "shapes": Named("hand-drawn symbols; embedded, no download", _shapes),
+    "shapes": Named("hand-drawn symbols; embedded, no download", _shapes, file=SHAPES),
     "vgg16": application(
         "VGG16",
         "1000 ImageNet classes; downloads 528 MB once",
@@ -77,3 +82,15 @@ NETWORKS: dict[str, Named] = {
     ),
 }
 """Lower-case name -> network."""
+
+
+def model_files(name: str, weights: str | None, labels: str | None) -> dict[str, Path]:
+    """The files that `load_network` reads for these arguments: "model", "weights", "labels"."""
+    named = NETWORKS.get(name.lower())
+    files: dict[str, Path | None] = {"model": named.file if named else Path(name)}
+    if weights not in (None, "imagenet", "random"):
+        files["weights"] = Path(weights)
+    elif named and named.download and weights != "random":
+        files["weights"] = named.download.path
+    files["labels"] = Path(labels) if labels else None
+    return {kind: path for kind, path in files.items() if path}

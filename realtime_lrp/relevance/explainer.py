@@ -113,6 +113,7 @@ class Explainer:
       signs: whether the map, and each of `also`, can have negative entries for the explainer's own
         target.
       follows_rules: whether the map, and each of `also`, follows the rules of a composite.
+      rules_by_layer: layer -> the rule that the map follows there, as `rule_named` reads it.
       flops: floating point operations of the layers with weights in one forward pass of a picture.
       weights: the number of weights of these layers, without biases.
 
@@ -171,6 +172,8 @@ class Explainer:
         self.stride = pixel_stride(graph)
         plans = plan_maps(requests, composite, layers or {}, graph, contexts)
         self._rules = plans[0].rules
+        names = {node.output: node.layer for node in graph.nodes}
+        self.rules_by_layer = {names[one]: str(rule) for one, rule in self._rules.items()}
         self._keep_sign = [plan.keeps_sign for plan in plans]
         self.follows_rules = tuple(bool(plan.rules) for plan in plans)
         self.passes = samples * sum(plan.method.perturb is not None for plan in plans)

@@ -1,0 +1,137 @@
+"""How an output was made: the fields that every output holds, as JSON.
+
+`engine.provenance` fills them in, `results.provenance` finds them in files, docs/outputs.md
+documents them. No time, no name of a user or a machine: the same run writes the same bytes.
+"""
+
+from typing import Any
+
+import msgspec
+
+from realtime_lrp.config.defaults import COMMAND_KEYS
+from realtime_lrp.config.schema import Config, field_of
+from realtime_lrp.errors import DamagedInputError
+
+FORMAT = 1
+"""Version of the fields: raised when the meaning of one changes, not when one is added."""
+
+KEY = "provenance"
+"""The key in JSON files, and the name of the array in .npz files."""
+
+MAX_BYTES = 1 << 20
+"""Longest JSON text that is read."""
+
+MAX_WRITTEN_BYTES = 60_000
+"""Longest JSON text that is written, for the sake of JPEG; a longer one goes without `layers`."""
+
+SECTIONS = ("model", "lrp", "input", "overlay")
+"""The sections of the configuration that shape every output."""
+
+PRIVATE = ("live.source", "live.sources", "live.folder")
+"""Where something was: addresses of cameras and folders of this machine are not recorded."""
+
+
+class ModelProvenance(msgspec.Struct, frozen=True, kw_only=True):
+    """Which network.
+
+    Attributes:
+      name: its name, or the file as it was named.
+      weights: "imagenet", "random" or the file as it was named; None for the network's own.
+      preprocess: how pictures were prepared; None where they came prepared, from Python.
+      labels: the file of class names as it was named; None for the network's own.
+      sha256: of the files that were read: "model", "weights", "labels".
+    """
+
+    name: str
+    weights: str | None = None
+    preprocess: str | None = None
+    labels: str | None = None
+    sha256: dict[str, str] = {}
+
+
+class Provenance(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="program", tag="realtime_lrp"
+):
+    """How an output was made.
+
+    Attributes:
+      format: `FORMAT`.
+      version: of this program.
+      tensorflow, keras, python: versions.
+      model: which network.
+      method: None where the output holds several.
+      composite: None where no composite was used, or several.
+      layers: layer -> the rule that it followed; None where that would be too long.
+      target: what was explained; None where it differs from picture to picture.
+      device: "CPU" or the GPU's name; None where that was not known, as in a SavedModel.
+      precision: in which layers with weights computed.
+      settings: key "section.key" -> value, of everything that is not at its default.
+    """
+
+    format: int = FORMAT
+    version: str
+    tensorflow: str
+    keras: str
+    python: str
+    model: ModelProvenance
+    method: str | None
+    composite: str | None
+    layers: dict[str, str] | None
+    target: str | None
+    device: str | None
+    precision: str
+    settings: dict[str, Any]
+
+    def as_json(self) -> str:
+        """The JSON text that outputs hold, in one line."""
+        text = msgspec.json.encode(self)
+        if len(text) > MAX_WRITTEN_BYTES:
+            text = msgspec.json.encode(msgspec.structs.replace(self, layers=None))
+        return text.decode()
+
+
+class _Format(msgspec.Struct, tag_field="program", tag="realtime_lrp"):
+    format: int
+
+
+def read_provenance(text: str | bytes) -> Provenance | None:
+    """Reads the JSON text of an output; None if it is of another program.
+
+    Raises:
+      DamagedInputError: a later version of this program wrote it, or it is damaged.
+    """
+    if len(text) > MAX_BYTES:
+        return None
+    try:
+        number = msgspec.json.decode(text, type=_Format).format
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    if number != FORMAT:
+        raise DamagedInputError(
+            f"a later version of realtime-lrp wrote it (format {number}, expected {FORMAT})"
+        )
+    try:
+        return msgspec.json.decode(text, type=Provenance)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise DamagedInputError(f"its provenance is damaged ({error})") from None
+
+
+def recorded_settings(config: Config, *further: str) -> dict[str, Any]:
+    """The settings that are not at their defaults, and those whose default depends on the command.
+
+    Args:
+      config: the effective configuration.
+      further: sections that count besides `SECTIONS`.
+
+    Returns:
+      "section.key" -> what JSON can hold and `config.load` reads back.
+    """
+    settings = {}
+    for section in (*SECTIONS, *further):
+        for name, value in getattr(config, section):
+            key = f"{section}.{name}"
+            field = field_of(key)
+            changed = field is None or value != field.default
+            if key not in PRIVATE and (changed or key in COMMAND_KEYS):
+                settings[key] = "x".join(map(str, value)) if isinstance(value, tuple) else value
+    return settings

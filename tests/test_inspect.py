@@ -96,7 +96,7 @@ def test_every_layer_has_its_tags_in_the_order_of_relevance(inspected, explained
     tensors = {r.name: (r.output, r.arrived) for r in records}
     tensors["picture"] = x, explainer(x).relevance
     assert list(tensors) == ["out", "flat", "pool", "both", "side", "stem", "picture"]
-    expected = {"00 all layers/sum of relevance", "00 all layers/lost"}
+    expected = {"00 all layers/sum of relevance", "00 all layers/lost", "provenance"}
     expected.add("00 all layers/taken by biases")
     for number, (name, pair) in enumerate(tensors.items(), 1):
         for what, tensor in zip(("activation", "relevance"), pair, strict=True):

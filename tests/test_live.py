@@ -38,7 +38,7 @@ def test_the_picture_keeps_its_rate_while_maps_come_at_their_own(monkeypatch, tm
         live.run(chosen, duration_s=3, stats=tmp_path / "s.json")
         sent = server.sent
     figures = json.loads((tmp_path / "s.json").read_text())
-    assert set(figures) == NAMES
+    assert set(figures) == {*NAMES, "provenance"}
     captured, shown, dropped = (figures[f"frames_{n}"] for n in ("captured", "shown", "dropped"))
     assert 0 <= captured - shown - dropped <= 2
     assert 0.8 * sent < captured <= sent

@@ -105,7 +105,7 @@ def test_a_raw_map_has_the_contracts_names(run, with_tiny, tiny_model, tmp_path,
     out = tmp_path / "out.npz"
     assert run("image", tmp_path / "in.png", "-o", out, *with_tiny, "--target", "green")[0] == 0
     data = np.load(out)
-    assert set(data) == {"relevance", "scores", "labels", "target", "box"}
+    assert set(data) == {"relevance", "scores", "labels", "target", "box", "provenance"}
     assert (data["relevance"].shape, data["relevance"].dtype) == ((32, 32, 3), np.float32)
     np.testing.assert_array_equal(data["box"], [8, 0, 40, 32])
     assert str(data["target"]) == "green"

@@ -8,6 +8,7 @@ from realtime_lrp.commands.live.run import run as run_live
 from realtime_lrp.commands.video.overlay import Film, overlay_file
 from realtime_lrp.config import ASSETS, Config
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.system.atomic import check_output
@@ -51,7 +52,8 @@ def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
     thumbnails = [picture for _, picture in report.thumbnails]
     count = min(SHEET_PICTURES, len(thumbnails))
     chosen = np.linspace(0, len(thumbnails) - 1, count).round().astype(int)
-    write_picture(sheet, contact_sheet([thumbnails[n] for n in chosen]), overwrite)
+    drawn = contact_sheet([thumbnails[n] for n in chosen])
+    write_picture(sheet, drawn, overwrite, provenance_of(engine, config, "video").as_json())
     return [
         f"{report.frames} frames -> {target} ({engine.computed})", f"contact sheet -> {sheet}"
     ]  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 from realtime_lrp.config import Config
 from realtime_lrp.engine.colouring import colour, painter_for
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.provenance import begin_hashing, provenance_of
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import best_label, score_list, top_scores
 from realtime_lrp.errors import (
@@ -131,7 +132,10 @@ class _Job:
         self._config = config
         self._overwrite = overwrite
         self._companions = companions
+        begin_hashing(config)
         self._engine = Engine(config)
+        self._provenance = provenance_of(self._engine)
+        companions.describe(self._provenance)
         self._timeline = Timeline("pictures, in their order", "o")
         self._thumbnails: list[tuple[str, np.ndarray]] = []
         self._count = 0
@@ -149,7 +153,8 @@ class _Job:
         if target.suffix.lower() == ".npz":
             self._write_map(target, result)
         else:
-            write_picture(target, self._overlaid(picture, result), self._overwrite)
+            overlaid = self._overlaid(picture, result)
+            write_picture(target, overlaid, self._overwrite, self._provenance.as_json())
         if self._companions.wanted:
             self._add_to_companions(source, picture, result)
         best = score_list(top_scores(self._engine, result.scores, 3))
@@ -167,11 +172,13 @@ class _Job:
                 f"target {self._config.lrp.target}"
             )
             write_summary(
-                self._companions.summary, title, self._thumbnails, self._timeline, MAX_THUMBNAILS
-            )
+                self._companions.summary, title, self._thumbnails, self._timeline,
+                self._provenance.as_json(), MAX_THUMBNAILS,
+            )  # fmt: skip
 
     def _write_map(self, target: Path, result: Result) -> None:
-        arrays = raw_map_arrays(self._engine, self._config.lrp.target, result)
+        target_text = self._config.lrp.target
+        arrays = raw_map_arrays(self._engine, target_text, result, self._provenance)
         with atomic_file(target, self._overwrite) as part, part.open("wb") as file:
             np.savez_compressed(file, **arrays)
 

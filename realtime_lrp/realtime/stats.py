@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
+from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.system.atomic import atomic_file
 
 KEPT = 10_000
@@ -106,14 +108,15 @@ class Stats:
             "precision": self.precision,
         }
 
-    def write(self, path: Path, live: bool) -> None:
-        """Writes the figures as JSON.
+    def write(self, path: Path, live: bool, provenance: Provenance) -> None:
+        """Writes the figures as JSON, and how the maps were made.
 
         Raises:
           OutputError: the file cannot be made.
         """
+        figures = {**self.as_dict(live), KEY: msgspec.to_builtins(provenance)}
         with atomic_file(path, overwrite=True) as part:
-            part.write_text(json.dumps(self.as_dict(live), indent=2) + "\n")
+            part.write_text(json.dumps(figures, indent=2) + "\n")
 
 
 def _percentiles(values: Iterable[float]) -> dict[str, float] | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.engine.result import Result
 from realtime_lrp.results.records import MAPS_PREFIX, JsonLines, RawMaps
 from realtime_lrp.system.atomic import (
@@ -103,6 +104,13 @@ class OpenCompanions:
     def wanted(self) -> bool:
         """Whether any file is wanted."""
         return bool(self.lines or self.maps or self.summary)
+
+    def describe(self, provenance: Provenance) -> None:
+        """Says how the maps are made; to be called before the first one is written."""
+        if self.lines:
+            self.lines.provenance = provenance
+        if self.maps:
+            self.maps.provenance = provenance
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Writes a line of the sidecar."""

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
+from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.engine.accounting import has_account
 from realtime_lrp.engine.wording import top_scores
 
@@ -55,12 +57,15 @@ def map_record(engine: Engine, target: str, result: Result) -> dict[str, Any]:
     }
 
 
-def raw_map_arrays(engine: Engine, target: str, result: Result) -> dict[str, Any]:
+def raw_map_arrays(
+    engine: Engine, target: str, result: Result, provenance: Provenance
+) -> dict[str, Any]:
     """The arrays in an .npz file of one map.
 
     Returns:
       relevance: float32 [h, w, 3] at the network's input; scores: float32 [classes]; labels: the
-      five best; target: what is explained; box: x0, y0, x1, y1 of the region in the picture.
+      five best; target: what is explained; box: x0, y0, x1, y1 of the region in the picture;
+      provenance: how the map was made, JSON.
     """
     return {
         "relevance": result.relevance,
@@ -68,6 +73,7 @@ def raw_map_arrays(engine: Engine, target: str, result: Result) -> dict[str, Any
         "labels": np.array([name for name, _ in top_scores(engine, result.scores)]),
         "target": np.array(target),
         "box": np.array(result.region.box),
+        KEY: np.array(provenance.as_json()),
     }
 
 
@@ -89,9 +95,14 @@ def _centre_and_spread(
 
 
 class JsonLines:
-    """Writes a file of JSON lines."""
+    """Writes a file of JSON lines.
+
+    Attributes:
+      provenance: how the maps are made; goes into the first line, as a key of its own.
+    """
 
     def __init__(self, path: Path):
+        self.provenance: Provenance | None = None
         self._file = path.open("w", encoding="utf-8", errors="backslashreplace")
 
     def __enter__(self) -> JsonLines:
@@ -102,6 +113,9 @@ class JsonLines:
 
     def write(self, row: dict[str, Any]) -> None:
         """Appends a line."""
+        if self.provenance:
+            row = {**row, KEY: msgspec.to_builtins(self.provenance)}
+            self.provenance = None
         self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
@@ -111,11 +125,16 @@ class RawMaps:
     Each .npz file holds: relevance, float16 [n, h, w], the maps at the network's input divided by
     their scale; scale, float32 [n], powers of two, because raw relevance is too small for float16;
     names, frame numbers or file names; times, seconds (0 for pictures); box, [n, 4], the region of
-    the picture: x0, y0, x1, y1.
+    the picture: x0, y0, x1, y1; provenance, how the maps were made, JSON.
 
     Args:
       folder: must exist.
+
+    Attributes:
+      provenance: has to be set before the first map is added.
     """
+
+    provenance: Provenance
 
     def __init__(self, folder: Path):
         self._folder = folder
@@ -148,6 +167,7 @@ class RawMaps:
             names=np.array(names),
             times=np.array(times),
             box=np.array(boxes),
+            provenance=np.array(self.provenance.as_json()),
         )
         self._written += len(self._held)
         self._held = []

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from realtime_lrp.config import Settings, as_yaml
+from realtime_lrp.config.provenance import Provenance
+from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.results.records import raw_map_arrays
 from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.video.pictures import write_picture
@@ -53,10 +55,9 @@ class Snapshot:
 def save_snapshot(png: Path, snapshot: Snapshot) -> None:
     """Writes NAME.png and, beside it, NAME.npz.
 
-    The .npz holds what `image` writes into one (`relevance`, `scores`, `labels`, `target`, `box`),
-    the `further` maps float32 [n, h, w, C], the `names` of all maps, `picture`,
-    `explained_picture` (empty where it is the same), `asked` (how the maps were computed, JSON) and
-    `config` (YAML).
+    The .npz holds what `image` writes into one (see `raw_map_arrays`), the `further` maps float32
+    [n, h, w, C], the `names` of all maps, `picture`, `explained_picture` (empty where it is the
+    same), `asked` (how the maps were computed, JSON) and `config` (YAML).
 
     Args:
       png: the picture to write; neither file may exist.
@@ -66,15 +67,16 @@ def save_snapshot(png: Path, snapshot: Snapshot) -> None:
       OutputError: a file cannot be made.
       TransferError: a write failed.
     """
+    provenance = provenance_of(snapshot.engine, snapshot.settings.config, "live")
     with atomic_file(png.with_suffix(".npz")) as part, part.open("wb") as file:
-        np.savez_compressed(file, **_arrays(snapshot))
-    write_picture(png, snapshot.canvas, overwrite=False)
+        np.savez_compressed(file, **_arrays(snapshot, provenance))
+    write_picture(png, snapshot.canvas, overwrite=False, description=provenance.as_json())
 
 
-def _arrays(snapshot: Snapshot) -> dict[str, Any]:
+def _arrays(snapshot: Snapshot, provenance: Provenance) -> dict[str, Any]:
     result, explained = snapshot.result, snapshot.explained_picture
     return {
-        **raw_map_arrays(snapshot.engine, snapshot.target, result),
+        **raw_map_arrays(snapshot.engine, snapshot.target, result, provenance),
         "further": np.array([one.relevance for one in result.maps[1:]]),
         "names": np.array(snapshot.names),
         "picture": snapshot.picture,

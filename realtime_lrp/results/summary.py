@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from realtime_lrp.video.pictures import encode_picture
+
 COLUMNS = 4
 LABELS = 5
 """How many labels get a line: those with the highest probability anywhere."""
@@ -78,6 +80,7 @@ def write_summary(
     title: str,
     thumbnails: Sequence[tuple[str, np.ndarray]],
     timeline: Timeline,
+    description: str,
     most: int = 12,
 ) -> None:
     """Writes a PNG: small pictures in rows of `COLUMNS`, below them the timeline.
@@ -87,6 +90,7 @@ def write_summary(
       title: the text at the top.
       thumbnails: (caption, uint8 [h, w, 3] RGB).
       timeline: of the same pictures.
+      description: kept in the file, see `write_picture`.
       most: maximum number of thumbnails; more are thinned out evenly.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -96,7 +100,7 @@ def write_summary(
     rows = -(-len(chosen) // COLUMNS)
     tall = 3.0 * min(1.0, max(p.shape[0] / p.shape[1] for _, p in thumbnails)) + 0.3
     figure = Figure(figsize=(13, rows * tall + 4.8), dpi=110, layout="constrained")
-    FigureCanvasAgg(figure)
+    canvas = FigureCanvasAgg(figure)
     figure.suptitle(_drawable(title), parse_math=False)
     heights = [max(rows * tall, 0.1), 4.2]
     pictures, lines = figure.subfigures(2, 1, squeeze=False, height_ratios=heights).flat
@@ -109,7 +113,9 @@ def write_summary(
     timeline.draw(*lines.subplots(2, 1, sharex=True))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # letters that the font lacks
-        figure.savefig(path, format="png")
+        canvas.draw()
+    drawn = np.asarray(canvas.buffer_rgba())[..., :3]
+    path.write_bytes(encode_picture(".png", drawn, description))
 
 
 def _drawable(text: str) -> str:

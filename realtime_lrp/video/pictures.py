@@ -1,7 +1,9 @@
 """Reads and writes still pictures."""
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,9 +12,16 @@ from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.system.quiet import captured_stderr
 from realtime_lrp.system.reading import read_limited
 from realtime_lrp.video.libraries import cv2
+from realtime_lrp.video.xmp import description_in, xmp_packet
 
 MOST_BYTES = 2**30
 """Maximum size of a file; the largest picture that is decoded has half of it with 4 x 16 bits."""
+
+JPEG = (".jpg", ".jpeg")
+JPEG_XMP = b"http://ns.adobe.com/xap/1.0/\0"
+"""How a segment of a JPEG begins that holds XMP."""
+MAX_SEGMENT = 65_533
+"""Maximum number of bytes in it."""
 
 log = logging.getLogger(__name__)
 
@@ -29,24 +38,30 @@ def read_picture(path: Path) -> np.ndarray:
       MissingInputError: there is no such file, or it cannot be read.
       DamagedInputError: it is no picture, or has more than 8192 x 8192 pixels.
     """
+    picture: np.ndarray = _decode(path, cv2.imdecode)
+    return picture
+
+
+def _decode(path: Path, decode: Callable[[np.ndarray, int], Any]) -> Any:
+    """What one of OpenCV's decoders makes of a file; raises what `read_picture` raises."""
     data = np.frombuffer(read_limited(path, MOST_BYTES, "a picture"), np.uint8)
     try:
         with captured_stderr() as printed:
             whole = data.size and _chunks_fit(data)
-            picture = cv2.imdecode(data, cv2.IMREAD_COLOR_RGB) if whole else None
+            decoded = decode(data, cv2.IMREAD_COLOR_RGB) if whole else None
     except cv2.error as error:
         if "CV_IO_MAX_IMAGE" in str(error):
             raise DamagedInputError(
                 f"{str(path)!r} is too large. Expected at most 8192 x 8192 pixels."
             ) from None
-        picture = None
-    if picture is None:
+        decoded = None
+    if decoded is None:
         raise DamagedInputError(
             f"{str(path)!r} is no picture that can be read. Expected PNG, JPEG, WebP, BMP or TIFF."
         )
     if printed:
         log.warning("%s: %s", path, printed[0])
-    return picture
+    return decoded
 
 
 def _chunks_fit(data: np.ndarray) -> bool:
@@ -60,17 +75,64 @@ def _chunks_fit(data: np.ndarray) -> bool:
     return at <= data.size
 
 
-def write_picture(path: Path, picture: np.ndarray, overwrite: bool = False) -> None:
+def write_picture(
+    path: Path, picture: np.ndarray, overwrite: bool = False, description: str = ""
+) -> None:
     """Writes a picture uint8 [H, W, 3] RGB in the format of the file's ending.
+
+    Args:
+      path: the file.
+      picture: what it shows.
+      overwrite: whether it may replace a file.
+      description: kept in the file as XMP, which other programs show.
 
     Raises:
       OutputError: the file cannot be made.
       TransferError: the write failed.
     """
     with atomic_file(path, overwrite) as part:
-        jpeg = path.suffix.lower() in (".jpg", ".jpeg")
-        quality = [cv2.IMWRITE_JPEG_QUALITY, 95] if jpeg else []
-        done, data = cv2.imencode(path.suffix, cv2.cvtColor(picture, cv2.COLOR_RGB2BGR), quality)
-        if not done:
+        encoded = encode_picture(path.suffix.lower(), picture, description)
+        if not encoded:
             raise OutputError(f"{str(path)!r} cannot be encoded as {path.suffix}.")
-        part.write_bytes(data.tobytes())
+        part.write_bytes(encoded)
+
+
+def encode_picture(suffix: str, picture: np.ndarray, description: str = "") -> bytes:
+    """The bytes of a picture file; none if the picture cannot be encoded.
+
+    Args:
+      suffix: the ending of the format, for example ".png".
+      picture: uint8 [H, W, 3] RGB.
+      description: see `write_picture`.
+    """
+    quality = [cv2.IMWRITE_JPEG_QUALITY, 95] if suffix in JPEG else []
+    bgr = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
+    if description:
+        xmp = np.frombuffer(_xmp(suffix, description), np.uint8)
+        done, data = cv2.imencodeWithMetadata(suffix, bgr, [cv2.IMAGE_METADATA_XMP], [xmp], quality)
+    else:
+        done, data = cv2.imencode(suffix, bgr, quality)
+    return data.tobytes() if done else b""
+
+
+def read_description(path: Path) -> str | None:
+    """The description that a picture file holds as XMP, or None.
+
+    Raises:
+      MissingInputError: there is no such file, or it cannot be read.
+      DamagedInputError: it is no picture, or has more than 8192 x 8192 pixels.
+    """
+    _, kinds, metadata = _decode(path, cv2.imdecodeWithMetadata)
+    found = dict(zip(kinds, metadata, strict=True)).get(cv2.IMAGE_METADATA_XMP)
+    return None if found is None else description_in(found.tobytes().removeprefix(JPEG_XMP))
+
+
+def _xmp(suffix: str, description: str) -> bytes:
+    """XMP as `imencodeWithMetadata` of OpenCV 5.0 needs it to write a valid file."""
+    packet = xmp_packet(description)
+    if suffix in JPEG:  # it leaves out the name of the segment
+        packet = JPEG_XMP + packet
+        if len(packet) > MAX_SEGMENT:
+            raise ValueError(f"A JPEG holds at most {MAX_SEGMENT} bytes of metadata.")
+        return packet
+    return packet + b"\0" if suffix == ".png" else packet  # it reads on until a zero byte

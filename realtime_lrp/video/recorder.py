@@ -12,7 +12,7 @@ import os
 import shutil
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from fractions import Fraction
 from itertools import chain
@@ -20,8 +20,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple, TextIO
 
+import msgspec
 import numpy as np
 
+from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.errors import Error, OutputError, TransferError, UsageError, first_line
 from realtime_lrp.system.atomic import check_output, part_path, publish, refuse_link, stale_parts
 from realtime_lrp.video.libraries import cv2
@@ -64,6 +66,8 @@ class Recorder:
       size: (rows, columns) of the film; pictures of other proportions get black borders.
       overwrite: whether the film and its sidecar may be replaced.
       sidecar: whether the rows that come with pictures are written beside it as JSON lines.
+      provenance: says how the film is made, for its description and the first row; called once in
+        the recorder's thread, where it may take its time.
 
     Attributes:
       frames: how many frames were recorded.
@@ -78,8 +82,14 @@ class Recorder:
     """
 
     def __init__(
-        self, target: Path, size: tuple[int, int], overwrite: bool = False, sidecar: bool = True
+        self,
+        target: Path,
+        size: tuple[int, int],
+        overwrite: bool = False,
+        sidecar: bool = True,
+        provenance: Callable[[], Provenance] | None = None,
     ):
+        self._provenance = provenance
         self._files = _Files(target, overwrite, sidecar)
         self._size = size
         self.frames, self.seconds, self.dropped = 0, 0.0, 0
@@ -171,9 +181,12 @@ class Recorder:
         if first is None:
             return ""
         self._zero = first.time
+        made = self._provenance() if self._provenance else None
+        if made and first.row is not None:
+            first = first._replace(row={**first.row, KEY: msgspec.to_builtins(made)})
         with VideoWriter(
             self._files.part, self._files.container, Fraction(NOMINAL_FPS), Fraction(1, SECOND),
-            quality=QUALITY, live=True,
+            quality=QUALITY, description=made.as_json() if made else "", live=True,
         ) as writer:  # fmt: skip
             for put in chain([first], pictures):
                 # A key frame flushes everything before it to the file.

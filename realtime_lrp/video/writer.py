@@ -12,6 +12,7 @@ import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, OutputError, TransferError, UsageError
 from realtime_lrp.video.colour import Colour
+from realtime_lrp.video.film_tags import description_tags
 from realtime_lrp.video.libraries import av
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class VideoWriter:
       colour: the colour tags.
       aspect: width of a pixel divided by its height.
       metadata: title and the like.
+      description: kept in the file, where players show it.
       live: everything before the last key frame plays even if the file is never closed; only with
         "h264".
 
@@ -80,6 +82,7 @@ class VideoWriter:
         colour: Colour | None = None,
         aspect: Fraction = Fraction(1),
         metadata: Mapping[str, str] | None = None,
+        description: str = "",
         live: bool = False,
     ):
         encoder, rate_factor, further = CODECS[codec]
@@ -89,7 +92,8 @@ class VideoWriter:
         # FFmpeg claims that MOV can hold AV1.
         if codec not in self._container.supported_codecs or (codec, container) == ("av1", ".mov"):
             raise UsageError(f"{container} cannot hold {codec}. Use .mp4 or .mkv.", "codec")
-        self._container.metadata.update(metadata or {})
+        tags = {**(metadata or {}), **description_tags(container, description)}
+        self._container.metadata.update(tags)
         self._fps, self._format = fps, container
         self._last: int | None = None  # pts of the last frame
         self._codec, self._colour = codec, colour or Colour()
@@ -238,7 +242,8 @@ def _of_container(container: str, time_base: Fraction, live: bool) -> dict[str, 
     """FFmpeg's options for the container."""
     options = {"flush_packets": "1"} if live else {}
     if CONTAINERS[container] == "matroska":
-        return {**options, "cluster_time_limit": "1000"} if live else {}
+        options["fflags"] = "+bitexact"  # else each file gets a random number
+        return {**options, "cluster_time_limit": "1000"} if live else options
     # In units of this, MP4 stores when each stream begins; FFmpeg's default is 1 / 1000 s.
     ticks = min(lcm(time_base.denominator, 48000), 10**8)
     index = LIVE_INDEX if live else "faststart"

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.console import Console
 
 from realtime_lrp import __version__
@@ -26,8 +27,10 @@ from realtime_lrp.commands.bench.pictures import time_drawing, time_files, time_
 from realtime_lrp.commands.bench.report import report_lines
 from realtime_lrp.commands.bench.window import time_window
 from realtime_lrp.config import Config
+from realtime_lrp.config.provenance import KEY
 from realtime_lrp.engine.device import device, machine
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.system.atomic import atomic_file, check_output
 
@@ -112,5 +115,6 @@ def measure(config: Config, quick: bool) -> dict[str, Any]:
             report["methods"] = time_methods(engine)
             bar.update("other sizes")
             report["resolution"] = time_sizes(engine)
+    report[KEY] = msgspec.to_builtins(provenance_of(engine))
     report["seconds"] = time.monotonic() - begin
     return report

@@ -14,6 +14,7 @@ import numpy as np
 from tensorboard.plugins.histogram import metadata
 
 from realtime_lrp.commands.inspect.table import MAX_POOLS, lost, shape_text, total
+from realtime_lrp.config.provenance import KEY
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import TransferError, first_line
 from realtime_lrp.relevance.layer_records import LayerRecord
@@ -35,6 +36,7 @@ def write_run(
     x: np.ndarray,
     relevance: np.ndarray,
     conserving: bool,
+    provenance: str,
 ) -> None:
     """Writes an event file into the folder and checks that it is complete.
 
@@ -44,6 +46,7 @@ def write_run(
       x: the network's input, float32 [1, h, w, C].
       relevance: the map, like x.
       conserving: whether layers hand down relevance, not gradients.
+      provenance: how the relevance was computed, JSON; a text at the beginning of the file.
 
     Raises:
       TransferError: the file is not complete; the disk may be full.
@@ -53,6 +56,7 @@ def write_run(
     try:
         writer = tf.summary.create_file_writer(str(folder))
         with closing(writer), writer.as_default(step=0):
+            tf.summary.text(KEY, provenance)
             _write_curves(f"{0:0{digits}} all layers", records, conserving)
             for number, record in enumerate(records, 1):
                 tag = f"{number:0{digits}} {record.name.replace('/', '.')}"

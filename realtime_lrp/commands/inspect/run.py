@@ -12,6 +12,7 @@ from realtime_lrp.commands.inspect.events import FILE_MARK, write_run
 from realtime_lrp.commands.inspect.table import flood_line, layer_table, max_pool_lines
 from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.wording import score_list, top_scores
 from realtime_lrp.system.atomic import atomic_folder
 from realtime_lrp.video.pictures import mirrored, read_picture
@@ -54,7 +55,8 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
         x = engine.network.prepare(region.extract(picture)[None]).numpy()
         explanation, records = engine.explainer(x), engine.explainer.layers(x)
         conserving = any(record.rule for record in records)  # otherwise gradients are handed down
-        write_run(part, records, x, explanation.relevance, conserving)
+        provenance = provenance_of(engine).as_json()
+        write_run(part, records, x, explanation.relevance, conserving, provenance)
     if conserving and (line := flood_line(records, explanation.relevance)):
         log.warning("%s", line)
     best = score_list(top_scores(engine, explanation.scores[0], 3))

@@ -14,6 +14,7 @@ from realtime_lrp.commands.kiosk.loop import Kiosk
 from realtime_lrp.commands.kiosk.null_window import NullWindow
 from realtime_lrp.commands.kiosk.service import ServiceNotifier
 from realtime_lrp.config import Config
+from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import Error, first_line
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.system.atomic import check_output
@@ -75,7 +76,7 @@ def run(
         stats.device, stats.precision = engine.device, engine.precision
         stats.traces = engine.explainer.traces
         if stats_file:
-            stats.write(stats_file, live=True)
+            stats.write(stats_file, live=True, provenance=provenance_of(engine))
     return [stats.summary()] if stats.maps else []
 
 

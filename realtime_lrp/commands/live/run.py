@@ -15,6 +15,7 @@ from realtime_lrp.commands.live.opening import Opening
 from realtime_lrp.commands.live.saver import Saver
 from realtime_lrp.commands.live.sources import SourceList
 from realtime_lrp.config import Config, check_names
+from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import Error, UsageError, first_line
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request
@@ -128,7 +129,7 @@ def _report(figures: Stats, relevance: RelevanceThread, stats: Path | None) -> N
         figures.device, figures.precision = engine.device, engine.precision
         figures.traces = engine.explainer.traces
         if stats:
-            figures.write(stats, live=True)
+            figures.write(stats, live=True, provenance=provenance_of(engine, None, "live"))
 
 
 class Mirror:

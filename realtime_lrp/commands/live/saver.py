@@ -8,12 +8,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from realtime_lrp.config import Config, Settings
+from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.errors import Error, OutputError
 from realtime_lrp.realtime.explaining import ExplainedFrame
@@ -85,7 +87,10 @@ class Saver:
           TransferError: there is no room for it on the disk.
         """
         if self._film and self._recorder is None:
-            self._recorder = Recorder(self._film, canvas.shape[:2], self._overwrite)
+            provenance = partial(provenance_of, explained.engine, None, "live")
+            self._recorder = Recorder(
+                self._film, canvas.shape[:2], self._overwrite, provenance=provenance
+            )
         if self._recorder is None:
             return
         self._recorder.put(canvas, time.monotonic(), self._sidecar_row(frame, explained))
@@ -97,11 +102,13 @@ class Saver:
         if self._film:
             self._end_recording()
             return "recording ends"
-        if view.scene is None:
+        if view.scene is None or view.explained is None:
             return "there is no picture yet"
+        config = _config_of(view.state, view.explained)
+        provenance = partial(provenance_of, view.explained.engine, config, "live")
         try:
             film = self._free_name(".mp4")
-            self._recorder = Recorder(film, view.scene.size)
+            self._recorder = Recorder(film, view.scene.size, provenance=provenance)
         except Error as error:
             return str(error)
         self._film = film

@@ -32,6 +32,7 @@ class Job(msgspec.Struct, frozen=True, tag=True):
       parts: all unfinished files; the child removes them if the parent is gone.
       container: ".mp4", ".mov" or ".mkv".
       comment: goes into the film's metadata.
+      provenance: how the film is made, JSON; the film's description.
       span: the part of the recording, None for all of it.
       stride: every stride-th frame is explained, its map is carried along to the others.
       batch: maximum number of pictures that are explained together.
@@ -50,6 +51,7 @@ class Job(msgspec.Struct, frozen=True, tag=True):
     parts: tuple[Path, ...]
     container: str
     comment: str
+    provenance: str
     span: Span | None
     stride: int
     batch: int

@@ -21,6 +21,7 @@ from realtime_lrp.config import Config
 from realtime_lrp.engine.accounting import Loss, closes, find_loss
 from realtime_lrp.engine.colouring import colormap_for
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import best_label, top_scores
 from realtime_lrp.errors import TransferError
@@ -102,9 +103,12 @@ def overlay_file(
         if film.before_publishing:
             _call_on_success(stack, partial(film.before_publishing, part))
         opened = film.companions.open(stack, film.replace or film.replace_companions)
+        provenance = provenance_of(engine, config, "video")
+        opened.describe(provenance)
         records = _Records(engine, config, opened)
         comment = f"realtime_lrp {__version__}, {settings}"
-        job = _job(engine, config, source, film, part, opened, comment, span)
+        description = provenance.as_json()
+        job = _job(engine, config, source, film, part, opened, comment, description, span)
         report = _recode(engine, stats, records, progress, job)
         records.add_rest(report.times)
         if records.loss:
@@ -116,7 +120,9 @@ def overlay_file(
         if opened.summary:
             captioned = [(f"{seconds:.2f} s", picture) for seconds, picture in report.thumbnails]
             title = f"{source.name}: {settings}"
-            write_summary(opened.summary, title, captioned, records.timeline, 2 * THUMBNAILS)
+            write_summary(
+                opened.summary, title, captioned, records.timeline, description, 2 * THUMBNAILS
+            )
     return report
 
 
@@ -138,11 +144,12 @@ def _job(
     part: Path,
     opened: OpenCompanions,
     comment: str,
+    provenance: str,
     span: Span | None,
 ) -> Job:
     return Job(
         source=source.resolve(), part=part, parts=(part, *opened.parts),
-        container=film.path.suffix.lower(), comment=comment, span=span,
+        container=film.path.suffix.lower(), comment=comment, provenance=provenance, span=span,
         thumbnails=THUMBNAILS, size=engine.explainer.input_shape[:2],
         batch=_batch(config, engine), smoothing=SMOOTHING,
         colormap=colormap_named(colormap_for(engine)), opacity=config.overlay.opacity,

@@ -216,6 +216,7 @@ class Recoder:
             job.part, job.container, reader.fps, reader.time_base,
             codec=job.codec, quality=job.quality, colour=reader.colour, aspect=reader.aspect,
             metadata={**kept, "comment": comment, "encoder": f"realtime_lrp {__version__}"},
+            description=job.provenance,
         )  # fmt: skip
 
     def _written(self, frames: int) -> None:

@@ -17,6 +17,7 @@ from realtime_lrp.commands.video.recoding import check_video
 from realtime_lrp.commands.video.task import Task, VideoOptions
 from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.provenance import begin_hashing, provenance_of
 from realtime_lrp.errors import Error, InternalError, OutputError, TransferError, UsageError
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.results.failures import Failures
@@ -113,7 +114,8 @@ class _Batch:
         if self._options.stats and self._loaded:
             engine, stats = self._loaded
             stats.traces = engine.explainer.traces
-            stats.write(self._options.stats, live=False)
+            made = provenance_of(engine, self._config, "video")
+            stats.write(self._options.stats, live=False, provenance=made)
         elif self._options.stats:
             log.warning("nothing was done: %s is not written", self._options.stats)
 
@@ -150,6 +152,7 @@ class _Batch:
     def _engine(self) -> tuple[Engine, Stats]:
         if self._loaded is None:
             exact = self._options.sidecar or self._options.maps
+            begin_hashing(self._config)
             engine = Engine(self._config, moving=not exact)
             self._loaded = engine, Stats(engine.device, engine.precision)
         return self._loaded

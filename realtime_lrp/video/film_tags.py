@@ -1,0 +1,73 @@
+"""The description of a film, which players show: how it is written, and how it is read back.
+
+A film may come from anybody, so that a child process reads it: this module, run by itself.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from realtime_lrp.system.child_command import module_command
+from realtime_lrp.video.libraries import av
+from realtime_lrp.video.xmp import description_in, xmp_packet
+
+TIMEOUT_S = 20.0
+MAX_BYTES = 1 << 22
+"""Longest description that is read."""
+
+FORMATS = {".mp4": "mov", ".mov": "mov", ".mkv": "matroska"}
+
+
+def description_tags(container: str, description: str) -> dict[str, str]:
+    """The metadata of a film that hold a description.
+
+    Args:
+      container: the ending of its format, for example ".mp4".
+      description: any text.
+    """
+    if not description:
+        return {}
+    if container == ".mov":  # has no tag for descriptions
+        return {"xmp": xmp_packet(description).decode()}
+    return {"description": description}
+
+
+def read_film_description(path: Path) -> str | None:
+    """The description of a film, or None; also for a file that makes the reader crash or hang."""
+    command = module_command(__name__, os.fspath(path.absolute()))
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    return done.stdout.decode(errors="replace") or None
+
+
+def _read(path: Path) -> str | None:
+    options = {"export_xmp": "1"}
+    with av.open(path, format=FORMATS[path.suffix.lower()], options=options) as film:
+        tags = {key.lower(): text for key, text in film.metadata.items()}
+    if description := tags.get("description"):
+        return description
+    return description_in(tags.get("xmp", "").encode())
+
+
+def main() -> None:
+    """Prints the description of the film that is named on the command line."""
+    try:
+        description = _read(Path(sys.argv[1])) or ""
+    except (av.FFmpegError, ValueError, UnicodeError):
+        description = ""
+    sys.stdout.buffer.write(description.encode(errors="replace")[:MAX_BYTES])
+    sys.stdout.buffer.flush()
+    os._exit(0)  # threads of a damaged file may never end
+
+
+if __name__ == "__main__":
+    main()

@@ -24,6 +24,7 @@ from realtime_lrp.cli.options import (
     PATH,
     SECONDS,
     STATS,
+    ConfigFile,
     complete_files,
     configured,
 )
@@ -131,9 +132,14 @@ def _hash_pin(context: click.Context, option: click.Parameter, asked: bool) -> N
 
 
 def _load_for_kiosk(
-    file: str | None, sets: tuple[str, ...], options: dict[str, Any], command: str
+    file: ConfigFile, sets: tuple[str, ...], options: dict[str, Any], command: str
 ) -> config.Settings:
     """Loads the exhibit's settings: the last good ones if the file is wrong."""
+    if isinstance(file, config.Tree):
+        raise UsageError(
+            "The exhibit takes a YAML file. Make one of an output: "
+            "realtime-lrp config --config OUTPUT > exhibit.yaml"
+        )
     from realtime_lrp.commands.kiosk.start import load
 
     return load(file, sets, options)
@@ -277,7 +283,7 @@ def inspect(settings: config.Settings, picture: Path, logdir: Path, overwrite: b
 
 
 def _load_for_evaluate(
-    file: str | None, sets: tuple[str, ...], options: dict[str, Any], command: str
+    file: ConfigFile, sets: tuple[str, ...], options: dict[str, Any], command: str
 ) -> config.Settings:
     """Loads the settings; the defaults of `evaluate` are those for drawn pictures."""
     photos = click.get_current_context().params["images"]
@@ -343,7 +349,7 @@ def bench(settings: config.Settings, quick: bool, json_file: Path | None, overwr
 
 
 def _load_unchecked(
-    file: str | None, sets: tuple[str, ...], options: dict[str, Any], command: str
+    file: ConfigFile, sets: tuple[str, ...], options: dict[str, Any], command: str
 ) -> config.Settings:
     """Loads without checking names: wrong ones are among the things that `doctor` reports."""
     return config.load(file, sets, options, check=None, command=command)
@@ -369,7 +375,7 @@ def _print_schema(context: click.Context, option: click.Parameter, asked: bool) 
 
 
 def _load_and_check_all(
-    file: str | None, sets: tuple[str, ...], options: dict[str, Any], command: str
+    file: ConfigFile, sets: tuple[str, ...], options: dict[str, Any], command: str
 ) -> config.Settings:
     from realtime_lrp.commands.kiosk.check import wrong_settings
 
@@ -401,3 +407,17 @@ def models() -> None:
     from realtime_lrp.commands.models import run
 
     print_lines(run())
+
+
+@cli.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=complete_files)
+@click.option("--json", "as_json", is_flag=True, help="print a JSON line for each output")
+def show(files: tuple[str, ...], as_json: bool) -> None:
+    """Say how outputs were made: network, method, target, settings, versions.
+
+    FILE is any file that this program wrote, or a folder: one line for each output in it. --config
+    FILE repeats a run with the settings of an output.
+    """
+    from realtime_lrp.commands.show import run
+
+    print_lines(run(files, as_json))

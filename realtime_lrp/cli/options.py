@@ -9,6 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from realtime_lrp import config
+from realtime_lrp.cli.repeat import check_files, recorded_in
 from realtime_lrp.errors import UsageError
 from realtime_lrp.system.program import set_verbosity
 
@@ -21,12 +22,14 @@ EXPLAIN = (
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-Load = Callable[[str | None, tuple[str, ...], dict[str, Any], str], config.Settings]
+ConfigFile = str | config.Tree | None
+"""What --config names: a YAML file, or the settings of an output."""
+Load = Callable[[ConfigFile, tuple[str, ...], dict[str, Any], str], config.Settings]
 """(file, assignments, options, command) -> the settings."""
 
 
 def load_settings(
-    file: str | None, sets: tuple[str, ...], options: dict[str, Any], command: str
+    file: ConfigFile, sets: tuple[str, ...], options: dict[str, Any], command: str
 ) -> config.Settings:
     """Loads and checks the configuration of a command."""
     return config.load(file, sets, options, command=command)
@@ -49,7 +52,13 @@ def configured(*names: str, load: Load = load_settings) -> Decorator:
             values = {name: given.pop(_variable(name)) for name in names}
             options = {name: value for name, value in values.items() if value is not None}
             command_name = click.get_current_context().info_name or ""
-            settings = load(config_file, sets, options, command_name)
+            recorded = recorded_in(config_file) if config_file else None
+            if config_file and recorded:
+                tree = config.settings_tree(recorded.settings, config_file)
+                settings = load(tree, sets, options, command_name)
+                check_files(config_file, recorded, settings)
+            else:
+                settings = load(config_file, sets, options, command_name)
             try:
                 return command(settings, **given)
             except UsageError as error:
@@ -119,7 +128,7 @@ _COMMON: tuple[Decorator, ...] = (
         "--config",
         "config_file",
         metavar="FILE",
-        help="configuration file (YAML)",
+        help="configuration file (YAML), or an output of this program: its settings",
         shell_complete=complete_files,
     ),
     click.option(

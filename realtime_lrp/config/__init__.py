@@ -7,7 +7,7 @@ Nothing here imports TensorFlow or OpenCV: that keeps `--help` and completion fa
 """
 
 from realtime_lrp.config.check import check_names, wrong_names
-from realtime_lrp.config.loading import Settings, load
+from realtime_lrp.config.loading import Settings, load, settings_tree
 from realtime_lrp.config.names import legal_values
 from realtime_lrp.config.printing import as_yaml, json_schema, schema_line
 from realtime_lrp.config.problems import (
@@ -50,5 +50,6 @@ __all__ = [
     "problems_of",
     "read_file",
     "schema_line",
+    "settings_tree",
     "wrong_names",
 ]

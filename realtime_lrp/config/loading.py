@@ -79,7 +79,7 @@ class Settings:
 
 
 def load(
-    file: str | Path | None = None,
+    file: str | Path | Tree | None = None,
     sets: tuple[str, ...] = (),
     options: Mapping[str, Any] | None = None,
     check: Check | None = wrong_names,
@@ -88,7 +88,7 @@ def load(
     """Loads a configuration and reports everything that is wrong with it at once.
 
     Args:
-      file: a YAML file, or None.
+      file: a YAML file, what `settings_tree` returns, or None.
       sets: assignments "section.key=value".
       options: option such as "--opacity" -> value.
       check: looks at the values once the schema has; None leaves that out. Values that the schema
@@ -117,13 +117,30 @@ def load(
     origins = dict.fromkeys(legal_keys(), DEFAULT)
     origins |= dict.fromkeys(defaults, f"{DEFAULT} of {command}")
     origins |= {".".join(map(str, path)): where for path, where in tree.locations.items() if path}
-    settings = Settings(config, origins, (file, sets, options or {}), command=command)
+    named = None if isinstance(file, Tree) else file
+    settings = Settings(config, origins, (named, sets, options or {}), command=command)
     _warn_of_unused(settings)
     return settings
 
 
-def _sections(file: str | Path | None) -> Tree:
+def settings_tree(settings: Mapping[str, Any], location: str) -> Tree:
+    """Settings as `load` takes them instead of a file.
+
+    Args:
+      settings: "section.key" -> value.
+      location: where they stand.
+    """
+    tree = Tree({}, {(): location})
+    for key, value in settings.items():
+        section, _, name = key.partition(".")
+        _put(tree, (section, name), value, location)
+    return tree
+
+
+def _sections(file: str | Path | Tree | None) -> Tree:
     """What a file says; its values are always sections."""
+    if isinstance(file, Tree):
+        return file
     tree = Tree() if file is None else read_file(Path(file))
     if tree.values is not None and not isinstance(tree.values, dict):
         text = "expected sections such as 'lrp:' with keys under them"

@@ -1,0 +1,77 @@
+"""`--config OUTPUT`: the settings of an output become the configuration, which repeats the run."""
+
+import logging
+from pathlib import Path
+
+from realtime_lrp import __version__, config
+from realtime_lrp.config.provenance import Provenance
+from realtime_lrp.errors import ConfigError, DamagedInputError
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".npz", ".jsonl", ".mp4", ".mov", ".mkv")
+KEYS = {"model": "model.name", "weights": "model.weights", "labels": "model.labels"}
+"""Kind of a file -> the key that names it."""
+
+log = logging.getLogger(__name__)
+
+
+def recorded_in(file: str) -> Provenance | None:
+    """How the output was made that stands for a configuration; None if it is a configuration.
+
+    Raises:
+      MissingInputError: there is no such file.
+      ConfigError: it is no configuration, and does not say how it was made.
+    """
+    path = Path(file)
+    suffix = path.suffix.lower()
+    if not (suffix in SUFFIXES or suffix == ".json" or path.is_dir()):
+        return None
+    from realtime_lrp.results.provenance import find_provenance
+
+    try:
+        found = find_provenance(path)
+    except DamagedInputError as error:
+        raise ConfigError(str(error)) from None
+    if found is None and suffix in SUFFIXES:
+        raise ConfigError(
+            f"{file!r} holds no settings. Expected a YAML file, or an output of realtime-lrp that "
+            "says how it was made: see realtime-lrp show."
+        )
+    if found and found.version != __version__:
+        log.warning(
+            "%s was made by version %s; this is %s, whose defaults may differ",
+            file, found.version, __version__,
+        )  # fmt: skip
+    return found
+
+
+def check_files(file: str, recorded: Provenance, settings: config.Settings) -> None:
+    """Refuses to repeat a run with another model, weights or labels than it was made with.
+
+    Files that the command line names are accepted: they were chosen.
+
+    Raises:
+      ConfigError: a file has changed, or nothing says which model it was.
+    """
+    from realtime_lrp.engine.provenance import hashes_of
+
+    chosen = {key for key in KEYS.values() if settings.origins[key].startswith("--")}
+    if "model.name" in chosen:
+        return
+    if "model.name" not in recorded.settings:
+        raise ConfigError(f"{file!r} was made in Python. Say with --model which model it was.")
+    now = hashes_of(settings.config)
+    for kind, key in KEYS.items():
+        then = recorded.model.sha256.get(kind)
+        if key not in chosen and then and now.get(kind, then) != then:
+            raise ConfigError(_changed(file, kind, then, now[kind], settings))
+
+
+def _changed(file: str, kind: str, then: str, now: str, settings: config.Settings) -> str:
+    model = settings.config.model
+    named = {"model": model.name, "weights": model.weights, "labels": model.labels}[kind]
+    choose = f"--{kind} {named}" if named else f"--model {model.name}"
+    return (
+        f"The {kind} of {named or model.name!r} changed since {file!r} was made: SHA-256 "
+        f"{then[:12]}..., now {now[:12]}...\n"
+        f"To repeat the run, put the old file back. To use the new one, add {choose}."
+    )

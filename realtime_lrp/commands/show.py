@@ -1,0 +1,98 @@
+"""`show`: prints how outputs were made. Files may come from anybody: all is printed as one line."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from realtime_lrp.config.provenance import KEY, Provenance
+from realtime_lrp.errors import DamagedInputError, UsageError
+from realtime_lrp.results.provenance import find_provenance, outputs_in, provenance_of_file
+
+
+def run(files: Sequence[str], as_json: bool) -> Iterator[str]:
+    """Says how outputs were made.
+
+    Args:
+      files: outputs, or folders of outputs.
+      as_json: whether each output gets a line of JSON.
+
+    Yields:
+      A few lines for a single output; of several one line each.
+
+    Raises:
+      UsageError: the name of a file is empty.
+      MissingInputError: there is no such file.
+      DamagedInputError: a file does not say how it was made, or a folder holds no such file.
+    """
+    if "" in files:
+        raise UsageError("Expected the names of files. Received an empty one.")
+    found = [one for file in files for one in _found(Path(file))]
+    if as_json:
+        for path, provenance in found:
+            yield json.dumps({"file": str(path), KEY: msgspec.to_builtins(provenance)})
+    elif len(found) == 1 and found[0][0] == Path(files[0]):
+        yield from _lines(found[0][1])
+    else:
+        for path, provenance in found:
+            yield f"{_shown(str(path))}: {_summary(provenance)}"
+
+
+def _found(file: Path) -> list[tuple[Path, Provenance]]:
+    """A file, or a folder that is one output, or the outputs in a folder."""
+    if not file.is_dir() or find_provenance(file):
+        return [(file, provenance_of_file(file))]
+    found = list(outputs_in(file))
+    if not found:
+        raise DamagedInputError(
+            f"Nothing in {str(file)!r} says how it was made. Expected outputs of realtime-lrp."
+        )
+    return found
+
+
+def _summary(one: Provenance) -> str:
+    method = one.composite or one.method or "several methods"
+    target = "" if one.target is None else f", target {one.target}"
+    return _shown(f"{one.model.name}, {method}{target}, {one.precision}, version {one.version}")
+
+
+def _lines(one: Provenance) -> Iterator[str]:
+    shown = ""
+    for heading, text in _rows(one):
+        yield f"{'' if heading == shown else heading:10} {_shown(text)}"
+        shown = heading
+
+
+def _rows(one: Provenance) -> Iterator[tuple[str, str]]:
+    model = one.model
+    libraries = {"TensorFlow": one.tensorflow, "Keras": one.keras, "Python": one.python}
+    yield "made by", ", ".join([f"realtime_lrp {one.version}", *_named(libraries)])
+    used = {"weights": model.weights, "preprocessing": model.preprocess, "labels": model.labels}
+    yield "network", ", ".join([model.name, *_named(used)])
+    for kind, value in model.sha256.items():
+        yield "SHA-256", f"{kind} {value}"
+    explained = {"composite": one.composite, "target": one.target}
+    yield "explained", ", ".join([one.method or "several methods", *_named(explained)])
+    yield "computed", one.precision + (f" on {one.device}" if one.device else "")
+    for key, setting in one.settings.items():
+        text = setting if isinstance(setting, str) else json.dumps(setting, ensure_ascii=False)
+        yield "settings", f"{key}: {text}"
+    for rule, layers in _by_rule(one.layers or {}).items():
+        yield "layers", f"{rule}: {', '.join(layers)}"
+
+
+def _named(values: Mapping[str, str | None]) -> list[str]:
+    return [f"{name} {value}" for name, value in values.items() if value is not None]
+
+
+def _shown(text: str) -> str:
+    """The text in one line."""
+    return text.replace("\n", " ")
+
+
+def _by_rule(layers: dict[str, str]) -> dict[str, list[str]]:
+    by_rule: dict[str, list[str]] = {}
+    for layer, rule in layers.items():
+        by_rule.setdefault(rule, []).append(layer)
+    return by_rule

@@ -1,0 +1,173 @@
+"""Finds out how an output was made, see `config.provenance`; files may come from anybody.
+
+Every reader takes a limited number of bytes, runs nothing, and skips what it does not know.
+"""
+
+import zipfile
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from realtime_lrp.config.provenance import KEY, MAX_BYTES, Provenance, read_provenance
+from realtime_lrp.errors import DamagedInputError, Error, MissingInputError
+from realtime_lrp.system.reading import read_limited
+from realtime_lrp.video.film_tags import read_film_description
+from realtime_lrp.video.pictures import read_description
+from realtime_lrp.video.writer import CONTAINERS
+
+PICTURES = (".png", ".jpg", ".jpeg", ".webp")
+OTHERS = (".npz", ".json", ".jsonl")
+MAX_JSON_BYTES = 1 << 28
+MAX_ARRAY_BYTES = 4 * MAX_BYTES + 10_000
+"""NumPy stores four bytes for each character."""
+
+MAX_EVENTS = 8
+"""So many entries of TensorBoard's file are searched; ours is among the first."""
+
+SAVED_MODEL, ASSET = "saved_model.pb", "assets/provenance.json"
+EVENTS = "*tfevents*"
+
+
+def provenance_of_file(path: Path) -> Provenance:
+    """How an output was made.
+
+    Args:
+      path: a file, or a folder that is one output: a SavedModel, a run for TensorBoard, raw maps.
+
+    Raises:
+      MissingInputError: there is no such file, or it cannot be read.
+      DamagedInputError: it does not say how it was made.
+    """
+    found = find_provenance(path)
+    if found is None:
+        raise DamagedInputError(
+            f"{str(path)!r} does not say how it was made. Expected an output of realtime-lrp: a "
+            "picture (.png, .jpg), film (.mp4, .mov, .mkv), .npz, .json or .jsonl file, a "
+            "SavedModel, or a run for TensorBoard."
+        )
+    return found
+
+
+def find_provenance(path: Path) -> Provenance | None:
+    """As `provenance_of_file`, but None for what does not say how it was made.
+
+    Raises:
+      MissingInputError: there is no such file, or it cannot be read.
+      DamagedInputError: what it says is damaged, or a later version wrote it.
+    """
+    if "\0" in str(path) or not path.exists():
+        raise MissingInputError(f"There is no file {str(path)!r}.")
+    try:
+        if not (path.is_file() or path.is_dir()):
+            raise MissingInputError(f"{str(path)!r} is a device or a pipe. Expected a file.")
+        text = _of_folder(path) if path.is_dir() else _text(path)
+        return read_provenance(text) if text else None
+    except DamagedInputError as error:
+        raise DamagedInputError(f"{str(path)!r}: {error}.") from None
+    except OSError as error:
+        raise MissingInputError(f"{str(path)!r} cannot be read ({error.strerror}).") from None
+
+
+def outputs_in(folder: Path) -> Iterator[tuple[Path, Provenance]]:
+    """The outputs in a folder, by name, with how they were made; other files are skipped."""
+    for path in sorted(folder.iterdir()):
+        if not path.name.startswith("."):
+            try:
+                found = find_provenance(path)
+            except Error:
+                continue
+            if found:
+                yield path, found
+
+
+def _text(path: Path) -> str | bytes | None:
+    readers: dict[str, Callable[[Path], str | bytes | None]] = {
+        **dict.fromkeys(PICTURES, _of_picture),
+        **dict.fromkeys(CONTAINERS, read_film_description),
+        **dict(zip(OTHERS, (_of_arrays, _of_json, _of_lines), strict=True)),
+    }
+    reader = readers.get(path.suffix.lower())
+    return reader(path) if reader else None
+
+
+def _of_picture(path: Path) -> str | None:
+    try:
+        return read_description(path)
+    except DamagedInputError:
+        return None
+
+
+class _Row(msgspec.Struct):
+    provenance: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b""))
+
+
+def _of_row(data: bytes) -> bytes | None:
+    """The JSON of the key `KEY` in a JSON object."""
+    try:
+        return bytes(msgspec.json.decode(data, type=_Row).provenance) or None
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+
+
+def _of_json(path: Path) -> bytes | None:
+    return _of_row(read_limited(path, MAX_JSON_BYTES, "a JSON file"))
+
+
+def _of_lines(path: Path) -> bytes | None:
+    with path.open("rb") as file:
+        return _of_row(file.readline(2 * MAX_BYTES))
+
+
+def _of_arrays(path: Path) -> str | None:
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(f"{KEY}.npy") as member:
+            data = member.read(MAX_ARRAY_BYTES)
+        return _text_of_array(data)
+    except (zipfile.BadZipFile, KeyError, ValueError, NotImplementedError, RuntimeError, EOFError):
+        return None
+
+
+def _text_of_array(data: bytes) -> str | None:
+    """The text in a .npy file of one string; nothing is allocated that the file only claims."""
+    stream = BytesIO(data)
+    if np.lib.format.read_magic(stream) != (1, 0):
+        return None
+    shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+    rest = stream.read()
+    if shape != () or dtype.kind != "U" or dtype.itemsize != len(rest) or not rest:
+        return None
+    return str(np.frombuffer(rest, dtype)[0])
+
+
+def _of_folder(folder: Path) -> str | bytes | None:
+    if (folder / SAVED_MODEL).is_file():
+        asset = folder / ASSET
+        return read_limited(asset, MAX_BYTES, "provenance") if asset.is_file() else None
+    if maps := sorted(folder.glob("maps_*.npz")):
+        return _of_arrays(maps[0])
+    if events := sorted(folder.glob(EVENTS)):
+        return _of_events(events[0])
+    return None
+
+
+def _of_events(path: Path) -> bytes | None:
+    """The text that was written to TensorBoard's file before anything else."""
+    from tensorboard.compat.proto.event_pb2 import Event
+
+    with path.open("rb") as file:
+        for _ in range(MAX_EVENTS):
+            size = int.from_bytes(file.read(12)[:8], "little")  # then a checksum of the size
+            if not 0 < size <= 2 * MAX_BYTES:
+                return None
+            try:
+                event = Event.FromString(file.read(size + 4)[:size])
+            except DecodeError:
+                return None
+            for value in event.summary.value:
+                if value.tag == KEY and value.tensor.string_val:
+                    return value.tensor.string_val[0]
+    return None

@@ -1,0 +1,328 @@
+"""Every output says how it was made; `show` prints it, `--config OUTPUT` repeats the run."""
+
+import hashlib
+import json
+import shutil
+import zipfile
+from fractions import Fraction
+
+import cv2
+import media
+import numpy as np
+import pytest
+
+from realtime_lrp import config
+from realtime_lrp.config.provenance import (
+    MAX_WRITTEN_BYTES,
+    ModelProvenance,
+    Provenance,
+    read_provenance,
+    recorded_settings,
+)
+from realtime_lrp.errors import DamagedInputError, MissingInputError
+from realtime_lrp.results.provenance import find_provenance, provenance_of_file
+from realtime_lrp.video.pictures import read_description, write_picture
+from realtime_lrp.video.writer import VideoWriter
+
+SETTINGS = {
+    "model.name": "shapes", "lrp.composite": "epsilon", "lrp.target": "top1",
+    "lrp.layers": {"Dense": "epsilon(0.01)"}, "input.mirror": False,
+}  # fmt: skip
+
+
+@pytest.fixture
+def example():
+    """How some output was made; texts hold what XML, JSON and terminals treat in their own way."""
+    return Provenance(
+        version="1.2", tensorflow="2.20", keras="3.15", python="3.12",
+        model=ModelProvenance(name="a&<b>\x1b[2J\n.keras", sha256={"model": "ab" * 32}),
+        method="lrp", composite="epsilon", layers={"größe": "epsilon(0.01)"}, target='cat - "dog"',
+        device="CPU", precision="float32", settings={"lrp.keep": 0.5},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def picture(tmp_path_factory):
+    """A picture that is explained."""
+    folder = tmp_path_factory.mktemp("picture")
+    return media.write_picture(folder / "in.png", media.numbered(3, (48, 48))[1])
+
+
+@pytest.fixture(scope="module")
+def explained(picture, tiny_model, tmp_path_factory):
+    """What `image` writes of a picture, once as .png with all that belongs to it, once as .npz."""
+    from realtime_lrp.commands.image import ImageOptions, run
+
+    folder = tmp_path_factory.mktemp("explained")
+    sets = ('lrp.layers={Dense: "epsilon(0.01)"}', "lrp.target=top1", "lrp.keep=0.5")
+    options = {"--model": str(tiny_model), "--composite": "epsilon", "--preprocess": "rescale"}
+    loaded = config.load(None, sets, options, command="image").config
+    for name, beside in (("a.png", True), ("a.npz", False)):
+        output = str(folder / name)
+        run(loaded, ImageOptions([str(picture)], output, False, beside, beside,
+                                 folder / "maps" if beside else None))  # fmt: skip
+    return folder
+
+
+OUTPUTS = ("a.png", "a.npz", "a.jsonl", "a.summary.png", "maps/a")
+
+
+def test_outputs_say_which_network_and_which_settings_made_them(explained, tiny_model):
+    """File, hash, rules, target and settings are there; all files of a run say the same."""
+    made = provenance_of_file(explained / "a.png")
+    digest = hashlib.sha256(tiny_model.read_bytes()).hexdigest()
+    assert made.model.name == str(tiny_model) and made.model.sha256 == {"model": digest}
+    assert made.model.preprocess == "rescale" and made.target == "top1"
+    assert made.layers == {"conv2d": "epsilon(1e-06)", "dense": "epsilon(0.01)"}
+    assert (made.method, made.composite, made.precision) == ("lrp", "epsilon", "float32")
+    assert made.settings == {
+        "model.name": str(tiny_model), "model.preprocess": "rescale", "lrp.composite": "epsilon",
+        "lrp.layers": {"Dense": "epsilon(0.01)"}, "lrp.keep": 0.5, "lrp.target": "top1",
+        "input.mirror": False,
+    }  # fmt: skip
+    assert [provenance_of_file(explained / name) for name in OUTPUTS] == [made] * len(OUTPUTS)
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.jsonl"])
+def test_an_output_as_configuration_repeats_the_run(run, explained, picture, tmp_path, name):
+    """The picture is made again, byte for byte, from what any file of the run says."""
+    again = tmp_path / "a.png"
+    assert run("image", "--config", explained / name, picture, "-o", again)[0] == 0
+    assert again.read_bytes() == (explained / "a.png").read_bytes()
+
+
+def test_settings_of_an_output_are_told_and_overridden_as_those_of_a_file(run, explained):
+    """`--set` and options win; what remains names the output as its origin."""
+    output = explained / "a.png"
+    code, out, _ = run("config", "--config", output, "--target", "all", "--set", "lrp.keep=1.0")
+    lines = {line.split(":")[0].strip(): line for line in out.splitlines()}
+    assert code == 0
+    assert lines["composite"].endswith(f"[from {output}]") and "epsilon" in lines["composite"]
+    assert lines["target"].endswith("[from --target]") and lines["keep"].endswith("[from --set]")
+
+
+def test_another_model_file_is_refused_unless_it_was_chosen(
+    run, explained, picture, tiny_model, tmp_path
+):
+    """The run would not be the same; the message names the option that accepts it."""
+    model, output = tmp_path / "m.keras", tmp_path / "a.npz"
+    shutil.copy(tiny_model, model)
+    made = [picture, "--model", model, "--preprocess", "rescale", "-o", output]
+    assert run("image", *made)[0] == 0
+    with zipfile.ZipFile(model, "a") as archive:
+        archive.writestr("more.txt", "more")
+    repeat = ["image", "--config", output, picture, "-o", tmp_path / "b.npz"]
+    code, _, err = run(*repeat)
+    assert code == 78 and len(err.splitlines()) == 2
+    assert err.startswith(f"realtime-lrp: The model of '{model}' changed since '{output}' was made")
+    assert f"add --model {model}" in err and not (tmp_path / "b.npz").exists()
+    code, out, err = run("config", "--config", output, "--model", model)
+    assert (code, err) == (0, "") and "preprocess: rescale" in out
+
+
+@pytest.mark.parametrize("ending", [".mp4", ".mkv", ".mov"])
+def test_films_keep_it_and_stay_the_same_bytes(example, tmp_path, ending):
+    """All containers hold any text; two films of the same run are equal."""
+    films = []
+    for name in ("one", "two"):
+        film = tmp_path / f"{name}{ending}"
+        with VideoWriter(
+            film, ending, Fraction(10), Fraction(1, 1000), description=example.as_json()
+        ) as writer:
+            writer.write(media.plain(), 0)
+        films.append(film.read_bytes())
+    assert films[0] == films[1]
+    assert find_provenance(film) == example
+
+
+@pytest.mark.parametrize("ending", [".png", ".jpg", ".webp"])
+def test_pictures_keep_it_beside_the_same_pixels(example, tmp_path, rng, ending):
+    """Nothing but the metadata differs."""
+    picture = rng.integers(0, 256, (20, 30, 3), np.uint8)
+    write_picture(tmp_path / f"with{ending}", picture, description=example.as_json())
+    write_picture(tmp_path / f"without{ending}", picture)
+    kept, plain = (cv2.imread(str(tmp_path / f"{one}{ending}")) for one in ("with", "without"))
+    np.testing.assert_array_equal(kept, plain)
+    assert find_provenance(tmp_path / f"with{ending}") == example
+    assert find_provenance(tmp_path / f"without{ending}") is None
+
+
+@pytest.mark.parametrize("ending", [".png", ".jpg", ".webp"])
+def test_other_programs_find_the_description(tmp_path, ending):
+    """Pillow, which wrote none of it, sees a valid packet at the place for XMP."""
+    image = pytest.importorskip("PIL.Image")
+    write_picture(tmp_path / f"p{ending}", media.plain(), description="made by hand")
+    with image.open(tmp_path / f"p{ending}") as opened:
+        packet = opened.info.get("xmp") or opened.info["XML:com.adobe.xmp"]
+    packet = packet if isinstance(packet, str) else packet.decode()
+    assert packet.startswith("<?xpacket") and packet.endswith("?>") and "made by hand" in packet
+
+
+def test_a_video_says_it_in_film_sidecar_and_figures(run, tiny_model, tmp_path):
+    """The settings of recordings are among those that are kept."""
+    source = media.write_video(tmp_path / "in.mp4", media.numbered(3))
+    words = [source, "-o", tmp_path / "o.mp4", "--stats", tmp_path / "s.json", "--sidecar"]
+    words += ["--model", tiny_model, "--preprocess", "none", "--layout", "map"]
+    assert run("video", *words)[0] == 0
+    made = [find_provenance(tmp_path / name) for name in ("o.mp4", "o.jsonl", "s.json")]
+    assert made[0].settings["video.layout"] == "map" and made == [made[0]] * 3
+    rows = (tmp_path / "o.jsonl").read_text().splitlines()
+    assert len(rows) == 3 and ["provenance" in json.loads(row) for row in rows] == [1, 0, 0]
+
+
+def test_show_prints_an_output_in_lines_and_a_folder_in_one_line_each(run, explained):
+    """--json gives the whole of it; what is no output is left out."""
+    (explained / "notes.txt").write_text("not an output")
+    code, out, err = run("show", explained / "a.png")
+    assert (code, err) == (0, "")
+    assert "\nexplained  lrp, composite epsilon, target top1\n" in out
+    assert '\n           lrp.layers: {"Dense": "epsilon(0.01)"}\n' in out
+    assert "\nlayers     epsilon(1e-06): conv2d\n           epsilon(0.01): dense\n" in out
+    code, out, _ = run("show", explained)
+    names = [line.partition(": ")[0] for line in out.splitlines()]
+    assert code == 0 and names == sorted(str(explained / n) for n in OUTPUTS if "/" not in n)
+    code, out, _ = run("show", "--json", explained / "maps", explained / "a.npz")
+    made = [json.loads(line)["provenance"] for line in out.splitlines()]
+    assert len(made) == 2 and made[0] == made[1] and made[0]["program"] == "realtime_lrp"
+
+
+def test_show_prints_nothing_but_text(run, example, tmp_path):
+    """Control characters of a hostile file do not reach the terminal."""
+    write_picture(tmp_path / "p.png", media.plain(), description=example.as_json())
+    for words in ([tmp_path / "p.png"], [tmp_path], [tmp_path, "--json"]):
+        code, out, _ = run("show", *words)
+        assert code == 0 and "\x1b" not in out and "a&<b>" in out
+    assert len(out.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "name, code, told",
+    [
+        ("", 2, "Received an empty one"),
+        ("missing.png", 66, "There is no file"),
+        ("plain.png", 65, "does not say how it was made"),
+        ("broken.png", 65, "does not say how it was made"),
+        ("notes.txt", 65, "does not say how it was made"),
+        ("folder", 65, "Nothing in"),
+        ("later.json", 65, "a later version of realtime-lrp wrote it (format 2, expected 1)"),
+        ("damaged.json", 65, "its provenance is damaged"),
+    ],
+)
+def test_show_says_in_a_line_what_it_cannot_show(run, example, tmp_path, name, code, told):
+    """Exit code 65 for what is no output, 66 for what is not there."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "notes.txt").write_text("text")
+    (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n\x00\x00")
+    media.write_picture(tmp_path / "plain.png", media.plain())
+    made = json.loads(example.as_json())
+    (tmp_path / "later.json").write_text(json.dumps({"provenance": made | {"format": 2}}))
+    (tmp_path / "damaged.json").write_text(json.dumps({"provenance": made | {"layers": 3}}))
+    given, _, err = run("show", tmp_path / name if name else "")
+    assert given == code and told in err and len(err.splitlines()) == 1
+
+
+def hostile_arrays(path, header, rest=b""):
+    """An .npz file whose array `provenance` has a header of its own."""
+    text = f"{header:<117}\n".encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        data = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + rest
+        archive.writestr("provenance.npy", data)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '<U1', 'fortran_order': False, 'shape': (10000000000,)}",
+        "{'descr': '<U2147483640', 'fortran_order': False, 'shape': ()}",
+        "{'descr': '|O', 'fortran_order': False, 'shape': ()}",
+        "{'descr': [('a', '|O')], 'fortran_order': False, 'shape': ()}",
+        "__import__('os').system('true')",
+    ],
+)
+def test_arrays_that_claim_more_than_they_hold_are_not_read(tmp_path, header):
+    """Neither memory nor objects are made of what a header says."""
+    hostile_arrays(tmp_path / "a.npz", header, b"\0" * 64)
+    assert find_provenance(tmp_path / "a.npz") is None
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"provenance":' * 50_000, "", "\ud800"])
+def test_any_json_is_survived(tmp_path, text):
+    """Depth, nothing at all, and what is no UTF-8."""
+    for name in ("a.json", "a.jsonl"):
+        (tmp_path / name).write_text(text, errors="surrogatepass")
+        assert find_provenance(tmp_path / name) is None
+
+
+def test_xml_with_declarations_is_not_read(tmp_path):
+    """Entities could make a small packet huge."""
+    from realtime_lrp.video.xmp import description_in, xmp_packet
+
+    assert description_in(xmp_packet("a < b & c")) == "a < b & c"
+    assert description_in(b'<!DOCTYPE a [<!ENTITY b "c">]>' + xmp_packet("&b;")) is None
+    media.write_picture(tmp_path / "p.png", media.plain())
+    assert read_description(tmp_path / "p.png") is None
+
+
+def test_a_configuration_has_to_hold_settings(run, tmp_path, picture):
+    """A picture of another program is none; a JSON file without a record is read as YAML."""
+    code, _, err = run("image", "--config", picture, picture, "-o", tmp_path / "o.png")
+    assert code == 78 and f"'{picture}' holds no settings" in err and len(err.splitlines()) == 1
+    code, _, err = run("config", "--config", tmp_path / "missing.png")
+    assert code == 66 and "There is no file" in err
+    (tmp_path / "own.json").write_text('{"lrp": {"keep": 0.25}}')
+    code, out, _ = run("config", "--config", tmp_path / "own.json")
+    assert code == 0 and "keep: 0.25" in out
+    code, _, err = run("kiosk", "--config", picture)
+    assert code == 78
+
+
+def test_where_something_was_is_not_recorded():
+    """Addresses of cameras, folders and the exhibit's PIN stay out of every output."""
+    sets = ("live.source=rtsp://me:secret@camera/1", "live.folder=.", "live.text=figures")
+    loaded = config.load(None, sets, {}).config
+    settings = recorded_settings(loaded, "live", "video")
+    assert settings["live.text"] == "figures" and "secret" not in json.dumps(settings)
+    assert not [key for key in settings if key.startswith(("kiosk.", "live.source"))]
+
+
+def test_settings_are_read_back_as_they_were(example):
+    """Sizes, rules and patterns come back through JSON as the same configuration."""
+    sets = (
+        "model.size=96x128", 'lrp.layers={a_*: flat, Dense: "alpha_beta(1, 0)"}',
+        "lrp.guided=[block5_*]", "overlay.opacity=0.5", "lrp.absorb_bias=false",
+    )  # fmt: skip
+    loaded = config.load(None, sets, {"--target": "3"}).config
+    settings = json.loads(json.dumps(recorded_settings(loaded)))
+    again = config.load(config.settings_tree(settings, "a.png"))
+    assert again.config == loaded and again.origins["model.size"] == "a.png"
+
+
+def test_wrong_settings_in_an_output_are_told_as_those_of_a_file():
+    """Unknown keys and wrong values name the output."""
+    from realtime_lrp.errors import ConfigError
+
+    tree = config.settings_tree({"lrp.kept": 1, "nonsense": 2, "lrp.samples": "x"}, "a.png")
+    with pytest.raises(ConfigError) as refused:
+        config.load(tree)
+    lines = str(refused.value).splitlines()
+    assert len(lines) == 3 and all(line.startswith("a.png: ") for line in lines)
+
+
+def test_a_long_record_goes_without_its_layers(example):
+    """A JPEG holds 64 kB of metadata."""
+    import msgspec
+
+    layers = {f"block{number}_with_a_long_name": "epsilon" for number in range(3000)}
+    text = msgspec.structs.replace(example, layers=layers).as_json()
+    assert len(text) < MAX_WRITTEN_BYTES and read_provenance(text).layers is None
+
+
+def test_a_pipe_is_no_output(tmp_path):
+    """It is not opened: that could wait for ever."""
+    import os
+
+    os.mkfifo(tmp_path / "p.png")
+    with pytest.raises(MissingInputError, match="pipe"):
+        find_provenance(tmp_path / "p.png")
+    with pytest.raises(DamagedInputError):
+        provenance_of_file(tmp_path)

@@ -120,6 +120,8 @@ def test_a_folder_for_a_paper(run, halves, with_boxes, one_row, tmp_path):
     report = json.loads((tmp_path / "paper" / "report.json").read_text())
     assert report["photos"]["names"] == ["a.png", "b.jpg", "c.png"]
     assert report["photos"]["values"]["zplus"]["mass"] == [1, 1, 1]
+    code, out, _ = run("show", tmp_path / "paper")
+    assert code == 0 and len(out.splitlines()) == 4 and "halves.keras, several methods" in out
     tall, wide = 56 + 3 * (4 + sheet.TILE), 2 * (sheet.TILE + 4)
     shape = cv2.imread(str(tmp_path / "paper" / "examples.png")).shape
     assert shape == (tall + 8, wide + 4, 3)

@@ -15,6 +15,7 @@ from realtime_lrp.commands.evaluate.report import table_lines
 from realtime_lrp.commands.evaluate.summary import summary
 from realtime_lrp.commands.evaluate.tables import latex_table
 from realtime_lrp.errors import OutputError
+from realtime_lrp.video.pictures import read_description
 
 PICTURES = 8
 STEPS = np.array([0, 4, 16, 256])
@@ -111,7 +112,8 @@ def test_the_folder_of_a_paper(measurement, tmp_path):
     """All files, equal at each run; the CSV holds a line for each photo, row and figure."""
     report, examples = summary(measurement), np.zeros((10, 20, 3), np.uint8)
     for name in ("one", "two"):
-        folder.write_report_folder(tmp_path / name, measurement, report, examples, overwrite=False)
+        written = (tmp_path / name, measurement, report, examples)
+        folder.write_report_folder(*written, "how it was made", overwrite=False)
     assert {file.name for file in (tmp_path / "one").iterdir()} == set(folder.FILES)
     for file in folder.FILES:
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
@@ -126,7 +128,9 @@ def test_the_folder_of_a_paper(measurement, tmp_path):
     ]
     for name in ("curves.png", "scatter.png"):
         assert cv2.imread(str(tmp_path / "one" / name)).std() > 5
-        assert (tmp_path / "one" / name).with_suffix(".pdf").read_bytes()[:5] == b"%PDF-"
+        assert read_description(tmp_path / "one" / name) == "how it was made"
+        document = (tmp_path / "one" / name).with_suffix(".pdf").read_bytes()
+        assert document[:5] == b"%PDF-" and b"how it was made" in document
 
 
 def test_a_folder_that_is_not_ours_is_kept(tmp_path):

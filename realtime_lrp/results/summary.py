@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from realtime_lrp.video.pictures import encode_picture
+from realtime_lrp.results.figure import figure_png
 
 COLUMNS = 4
 LABELS = 5
@@ -93,14 +93,12 @@ def write_summary(
       description: kept in the file, see `write_picture`.
       most: maximum number of thumbnails; more are thinned out evenly.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     chosen = np.linspace(0, len(thumbnails) - 1, min(most, len(thumbnails))).round().astype(int)
     rows = -(-len(chosen) // COLUMNS)
     tall = 3.0 * min(1.0, max(p.shape[0] / p.shape[1] for _, p in thumbnails)) + 0.3
     figure = Figure(figsize=(13, rows * tall + 4.8), dpi=110, layout="constrained")
-    canvas = FigureCanvasAgg(figure)
     figure.suptitle(_drawable(title), parse_math=False)
     heights = [max(rows * tall, 0.1), 4.2]
     pictures, lines = figure.subfigures(2, 1, squeeze=False, height_ratios=heights).flat
@@ -113,9 +111,7 @@ def write_summary(
     timeline.draw(*lines.subplots(2, 1, sharex=True))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # letters that the font lacks
-        canvas.draw()
-    drawn = np.asarray(canvas.buffer_rgba())[..., :3]
-    path.write_bytes(encode_picture(".png", drawn, description))
+        path.write_bytes(figure_png(figure, description))
 
 
 def _drawable(text: str) -> str:

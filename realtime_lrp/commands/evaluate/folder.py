@@ -43,6 +43,7 @@ def write_report_folder(
     measurement: Measurement,
     report: Mapping[str, Any],
     examples: np.ndarray,
+    provenance: str,
     overwrite: bool,
 ) -> None:
     """Writes the files of `FILES`.
@@ -52,6 +53,7 @@ def write_report_folder(
       measurement: what was measured.
       report: its `summary`.
       examples: uint8 [H, W, 3] RGB, maps of the best and the worst pictures.
+      provenance: how all of it was made, JSON.
       overwrite: whether a folder of these files is replaced.
 
     Raises:
@@ -63,6 +65,6 @@ def write_report_folder(
         (part / "report.json").write_text(json.dumps(report, indent=1) + "\n")
         write_photos_csv(part / "photos.csv", measurement)
         (part / "table.tex").write_text(latex_table(report))
-        save_plot(curves_plot(title, measurement), part / "curves")
-        save_plot(scatter_plot(title, report["rows"]), part / "scatter")
-        write_picture(part / "examples.png", examples)
+        save_plot(curves_plot(title, measurement), part / "curves", provenance)
+        save_plot(scatter_plot(title, report["rows"]), part / "scatter", provenance)
+        write_picture(part / "examples.png", examples, description=provenance)

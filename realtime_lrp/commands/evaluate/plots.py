@@ -13,6 +13,7 @@ import numpy as np
 from realtime_lrp.commands.evaluate.bootstrap import intervals
 from realtime_lrp.commands.evaluate.measured import CHANCE, Measurement
 from realtime_lrp.commands.evaluate.metrics import METRICS
+from realtime_lrp.results.figure import figure_png
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,10 +30,17 @@ PAIRS = (("other_class", "pointing"), ("deletion", "insertion"))
 """(across, up) of each scatter plot."""
 
 
-def save_plot(figure: "Figure", stem: Path) -> None:
-    """Writes a figure as PNG and PDF, without the time, so that equal plots are equal files."""
-    figure.savefig(stem.with_suffix(".png"), dpi=DPI)
-    figure.savefig(stem.with_suffix(".pdf"), metadata={"CreationDate": None})
+def save_plot(figure: "Figure", stem: Path, description: str) -> None:
+    """Writes a figure as PNG and PDF, without the time, so that equal plots are equal files.
+
+    Args:
+      figure: what is drawn.
+      stem: the path of both files without the ending.
+      description: kept in both files, where other programs show it.
+    """
+    stem.with_suffix(".png").write_bytes(figure_png(figure, description, DPI))
+    metadata = {"CreationDate": None, "Subject": description}
+    figure.savefig(stem.with_suffix(".pdf"), metadata=metadata)
 
 
 def curves_plot(title: str, measurement: Measurement) -> "Figure":

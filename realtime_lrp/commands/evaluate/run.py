@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from rich.console import Console
 from rich.progress import track
@@ -27,7 +28,9 @@ from realtime_lrp.commands.evaluate.samples import (
 from realtime_lrp.commands.evaluate.sheet import best_and_worst, example_captions, map_sheet
 from realtime_lrp.commands.evaluate.summary import summary
 from realtime_lrp.config import Config
+from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import Error, UsageError
 from realtime_lrp.system.atomic import atomic_file, check_output
 from realtime_lrp.video.pictures import write_picture
@@ -86,18 +89,28 @@ def run(config: Config, options: EvaluateOptions) -> list[str]:
     engine, samples = _load(config, options)
     evaluation = Evaluation(engine, samples, options.seed)
     measurement = _measure(engine, samples, evaluation, options.seed)
-    report = summary(measurement)
+    provenance = _provenance(engine)
+    report = {**summary(measurement), KEY: msgspec.to_builtins(provenance)}
+    description = provenance.as_json()
     if options.json:
         with atomic_file(options.json, options.overwrite) as part:
             part.write_text(json.dumps(report, indent=1) + "\n")
     if options.output:
         examples = _examples(config, engine, samples, evaluation, measurement)
-        write_report_folder(options.output, measurement, report, examples, options.overwrite)
+        write_report_folder(
+            options.output, measurement, report, examples, description, options.overwrite
+        )
     if options.picture:
         maps = {row.name: row.maps for row in measurement.rows if len(row.maps)}
         sheet = map_sheet(config, samples.pictures[:SHOWN], maps, engine.explainer.stride)
-        write_picture(options.picture, sheet, options.overwrite)
+        write_picture(options.picture, sheet, options.overwrite, description)
     return table_lines(report)
+
+
+def _provenance(engine: Engine) -> Provenance:
+    """How the figures were made; every row has its own method, every picture its class."""
+    made = provenance_of(engine)
+    return msgspec.structs.replace(made, method=None, composite=None, layers=None, target=None)
 
 
 def _examples(

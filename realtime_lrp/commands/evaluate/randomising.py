@@ -11,7 +11,8 @@ import numpy as np
 
 from realtime_lrp.commands.evaluate.measured import Stage
 from realtime_lrp.commands.evaluate.samples import SEED_OFFSET
-from realtime_lrp.engine.tensorflow import keras
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.tensorflow import keras, tf
 
 MAX_STAGES = 6
 
@@ -78,6 +79,24 @@ class RandomisedStages:
     def _weaken(self, halvings: int) -> None:
         output = self._layers[0]
         output.set_weights([weights / 2**halvings for weights in output.get_weights()])
+
+
+def score_function(engine: Engine) -> Callable[[np.ndarray], np.ndarray]:
+    """Returns a function from pictures to scores, float32 [N, classes], of the model as it is.
+
+    It runs the Keras model alone, so that it follows when the weights change.
+    """
+    network, model = engine.network, engine.model
+    forward = tf.function(lambda x: model(x, training=False), reduce_retracing=True)
+    blank = network.prepare(np.zeros((1, *engine.explainer.input_shape[:2], 3), np.uint8))
+    expected, outputs = engine.explainer.scores(blank), forward(blank)
+    is_logits = np.abs(tf.nn.softmax(outputs) - expected).max() < np.abs(outputs - expected).max()
+
+    def scores(pictures: np.ndarray) -> np.ndarray:
+        outputs = forward(network.prepare(pictures))
+        return (tf.nn.softmax(outputs) if is_logits else outputs).numpy()
+
+    return scores
 
 
 def layers_with_weights(model: keras.Model) -> Iterator[keras.Layer]:

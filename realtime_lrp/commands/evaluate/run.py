@@ -15,9 +15,10 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
+from realtime_lrp.commands.evaluate.curves import REPLACED
 from realtime_lrp.commands.evaluate.folder import check_report_folder, write_report_folder
 from realtime_lrp.commands.evaluate.measured import CHANCE, Measurement
-from realtime_lrp.commands.evaluate.measuring import REPLACED, SHOWN, Evaluation, measured_names
+from realtime_lrp.commands.evaluate.measuring import SHOWN, Evaluation, measured_names
 from realtime_lrp.commands.evaluate.report import table_lines
 from realtime_lrp.commands.evaluate.samples import (
     Samples,

@@ -12,9 +12,11 @@ import tensorflow as tf
 from keras import layers
 from tensorflow.core.protobuf import saved_model_pb2
 
-from realtime_lrp import Explainer
-from realtime_lrp.errors import OutputError, TransferError, UsageError
+from realtime_lrp import COMPOSITES, Explainer, config, rule_named
+from realtime_lrp.cli.repeat import check_files
+from realtime_lrp.errors import ConfigError, OutputError, TransferError, UsageError
 from realtime_lrp.relevance.export import output_names
+from realtime_lrp.results.provenance import provenance_of_file
 
 LABELS = ["cup", "tabby  cat", "crane", "café"]
 ALONE = """
@@ -130,6 +132,27 @@ def test_labels_are_an_asset(saved):
     assert lines == ["cup", "tabby cat", "crane", "café"]
 
 
+def test_a_saved_model_says_how_it_was_made(saved, model, tmp_path):
+    """Rules, target and settings, and a hash of its weights that depends on nothing else."""
+    _, folder = saved
+    made = provenance_of_file(folder)
+    assert (made.model.name, made.method, made.composite) == ("small", "lrp", "epsilon_plus_flat")
+    assert (
+        made.target == made.settings["lrp.target"] == "top1" and made.settings["lrp.samples"] == 2
+    )
+    assert [*made.layers.values()] == ["flat", "zplus", "epsilon(1e-06)"]
+    custom = Explainer(model, composite=COMPOSITES["zplus"], layers={"Dense": rule_named("flat")})
+    for name in ("one", "two"):
+        custom.export(tmp_path / name)
+    one, two = (provenance_of_file(tmp_path / name) for name in ("one", "two"))
+    assert (
+        one == two and one.composite == "zplus" and one.settings["lrp.layers"] == {"Dense": "flat"}
+    )
+    assert one.model.sha256["weights"] != made.model.sha256["weights"]
+    with pytest.raises(ConfigError, match="in Python"):
+        check_files("saved", one, config.load(config.settings_tree(one.settings, "saved")))
+
+
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_other_precisions_are_exported(model, x, tmp_path, precision):
     """The saved model computes in the same precision."""
@@ -190,7 +213,7 @@ def test_the_folder_is_new_or_empty(model, tmp_path):
     modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("new", "empty", "other")}
     assert len(modes) == 1
     (tmp_path / "file").write_text("mine")
-    for name, told in (("new", "which this command does not replace"), ("file", "cannot be made")):
+    for name, told in (("new", "which this command does not replace"), ("file", "is a file")):
         with pytest.raises(OutputError, match=told):
             explainer.export(tmp_path / name)
     with pytest.raises(OutputError, match="cannot be made"):

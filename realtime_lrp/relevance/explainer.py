@@ -42,6 +42,7 @@ from realtime_lrp.relevance.layer_records import LayerRecord, layer_records
 from realtime_lrp.relevance.map_plans import bind_maps, map_names, map_requests, plan_maps
 from realtime_lrp.relevance.methods import Explain, guided_rectifiers
 from realtime_lrp.relevance.not_finite import find_not_finite
+from realtime_lrp.relevance.record import explainer_provenance, kept_arguments, layer_rules
 from realtime_lrp.relevance.rounding import Lowering, choose_lowering, lower_precision
 from realtime_lrp.relevance.rules import Rule
 from realtime_lrp.relevance.targets import (
@@ -146,6 +147,7 @@ class Explainer:
         fast: str = "bfloat16",
         xla: bool = False,
     ) -> None:
+        self._arguments = kept_arguments(locals())  # first: locals are the arguments here
         checks.check_options(precision, pool, keep, samples, also)
         self._names = map_names(method, composite, layers, also)
         requests, composite = map_requests(method, also), composite_named(composite)
@@ -172,8 +174,7 @@ class Explainer:
         self.stride = pixel_stride(graph)
         plans = plan_maps(requests, composite, layers or {}, graph, contexts)
         self._rules = plans[0].rules
-        names = {node.output: node.layer for node in graph.nodes}
-        self.rules_by_layer = {names[one]: str(rule) for one, rule in self._rules.items()}
+        self.rules_by_layer = layer_rules(graph, self._rules)
         self._keep_sign = [plan.keeps_sign for plan in plans]
         self.follows_rules = tuple(bool(plan.rules) for plan in plans)
         self.passes = samples * sum(plan.method.perturb is not None for plan in plans)
@@ -351,8 +352,8 @@ class Explainer:
           each of `also`, these maps, their accounts) as tensors that the device may still be
           computing. `explained` is float32 [B, 2]: what is explained, its sum over the classes and
           the sum of its magnitude. An account is float32 [B, 3]: the sum of what started, with the
-          sign of the logits where the composite asks for
-          it, the sum of its magnitude, and what biases took.
+          sign of the logits where the composite asks for it, the sum of its magnitude, and what
+          biases took.
         """
         explain = self._run
         pictures = tf.TensorSpec([None, *self.input_shape[:2], 3], tf.uint8, name="pictures")
@@ -383,8 +384,9 @@ class Explainer:
         - `serving_default` explains the explainer's present target.
         - `explain_class` also takes `target`, int32 [B], the index of a class for each picture.
 
-        The labels, if there are any, are in `assets/labels.txt`, one per line. Where this explainer
-        would raise NotFiniteError, scores or maps hold NaN. `xla` has no effect.
+        The labels, if there are any, are in `assets/labels.txt`, one per line, how it was made is
+        in `assets/provenance.json`. Where this explainer would raise NotFiniteError, scores or maps
+        hold NaN. `xla` has no effect.
 
         Args:
           folder: a folder that is empty or does not exist; its parent has to exist.
@@ -396,7 +398,9 @@ class Explainer:
         """
         export.save(
             folder, maps_function(self._explain.python_function), self.input_shape, self._default,
-            self._also, self._resolve.labels,
+            self._also, self._resolve.labels, explainer_provenance(
+                self._graph.name, self._arguments, self.rules_by_layer, self.target, self.precision
+            ),
         )  # fmt: skip
 
     def __repr__(self) -> str:

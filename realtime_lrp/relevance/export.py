@@ -12,12 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction
 
+from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.errors import TransferError, UsageError, first_line
 from realtime_lrp.relevance import onednn
+from realtime_lrp.relevance.record import with_weights_hash
 from realtime_lrp.system.atomic import atomic_folder
 
 NONE_OF_OURS = "/"
 """A mark that no file name can contain, so that no existing folder counts as one of ours."""
+
+PROVENANCE = "provenance.json"
 
 Compute = Callable[..., Sequence[tf.Tensor]]
 """(x, *target) -> scores, the map, the additional maps."""
@@ -28,8 +32,9 @@ def save(
     compute: Compute,
     shape: tuple[int, int, int],
     target: tuple[tf.Tensor, ...],
-    also: Sequence[str] = (),
-    labels: Sequence[str] | None = None,
+    also: Sequence[str],
+    labels: Sequence[str] | None,
+    provenance: Provenance,
 ) -> None:
     """Writes what `Explainer.export` describes.
 
@@ -40,6 +45,7 @@ def save(
       target: the tensors of the `Target` that `serving_default` explains.
       also: the names of the additional maps.
       labels: class names in order, or None.
+      provenance: how the explainer was built.
 
     Raises:
       UsageError: two outputs would have the same name.
@@ -69,7 +75,10 @@ def save(
         tempfile.TemporaryDirectory() as lent,
     ):
         if labels is not None:
-            module.labels = _asset(labels, os.path.join(lent, "labels.txt"))
+            lines = [" ".join(label.split()) for label in labels]
+            module.labels = _asset(lines, os.path.join(lent, "labels.txt"))
+        made = with_weights_hash(provenance, module.weights)
+        module.provenance = _asset([made.as_json()], os.path.join(lent, PROVENANCE))
         try:
             tf.saved_model.save(module, os.fspath(part), signatures)
         except tf.errors.OpError as error:
@@ -153,8 +162,8 @@ def _over_variables(
     return _traced(function, *inputs)
 
 
-def _asset(labels: Sequence[str], file: str) -> tf.saved_model.Asset:
-    """A file of class names, one per line, that is copied into the SavedModel."""
+def _asset(lines: Sequence[str], file: str) -> tf.saved_model.Asset:
+    """A file of lines that is copied into the SavedModel."""
     with open(file, "w", encoding="utf-8") as opened:
-        opened.writelines(" ".join(label.split()) + "\n" for label in labels)
+        opened.writelines(f"{line}\n" for line in lines)
     return tf.saved_model.Asset(file)

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 from realtime_lrp import config
-from realtime_lrp.commands.evaluate import bootstrap, curves, folder, measuring, samples, sheet
+from realtime_lrp.commands.evaluate import (
+    bootstrap,
+    curves,
+    folder,
+    measuring,
+    progress,
+    samples,
+    sheet,
+)
 from realtime_lrp.commands.evaluate import run as command
 from realtime_lrp.commands.evaluate.measured import MeasuredRow
 from realtime_lrp.commands.evaluate.metrics import METRICS
@@ -31,7 +39,7 @@ FIGURES = [*METRICS]
 
 @pytest.fixture(autouse=True)
 def _no_progress_on_a_slow_machine(monkeypatch):
-    monkeypatch.setattr(command, "PROGRESS_S", np.inf)
+    monkeypatch.setattr(progress, "PROGRESS_S", np.inf)
 
 
 @pytest.fixture
@@ -162,7 +170,7 @@ def test_rows_are_compared_on_the_same_pictures():
 
 def test_a_long_evaluation_says_how_far_it_is(run, halves, with_boxes, one_row, monkeypatch):
     """One line now and then where there is no terminal; none with --quiet."""
-    monkeypatch.setattr(command, "PROGRESS_S", 0)
+    monkeypatch.setattr(progress, "PROGRESS_S", 0)
     words = (*with_boxes({"a.png": {"box": LEFT}, "b.jpg": {"box": LEFT}}), "--model", halves)
     err = run("evaluate", *words)[2]
     assert "realtime-lrp: evaluating: row 1 of 1 (zplus)\n" in err

@@ -301,6 +301,10 @@ def _load_for_evaluate(
 )
 @click.option("--seed", type=click.IntRange(0, 2**31), default=0, help="random seed; default: 0")
 @click.option(
+    "--search", type=click.IntRange(min=1), is_flag=False, flag_value=40, metavar="[N]",
+    help="look for the best composite among N, default 40, instead; needs no boxes",
+)  # fmt: skip
+@click.option(
     "-o", "output", type=PATH, metavar="FOLDER",
     help="write figures, tables (JSON, CSV, LaTeX) and plots for a paper",
 )  # fmt: skip
@@ -320,6 +324,9 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
     --boxes photos are used. FILE holds {"cat.jpg": {"box": [x0, y0, x1, y1], "label": "tabby"}}:
     for each photo a box, or a list of boxes, in pixels. Without a label the network's answer is
     explained.
+
+    --search tries composites with different rules and numbers on half of the photos, tells on the
+    other half whether the best one beats the defaults, and prints its settings.
     """
     from realtime_lrp.commands.evaluate.run import EvaluateOptions, run
 

@@ -5,7 +5,7 @@ Every file is made from what was measured; equal measurements give equal files.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,13 @@ FILES = (
 )  # fmt: skip
 
 
-def check_report_folder(folder: Path, overwrite: bool) -> None:
+def check_report_folder(folder: Path, overwrite: bool, names: Collection[str] = FILES) -> None:
     """Refuses a folder that cannot be made, before any work is done.
+
+    Args:
+      folder: the folder.
+      overwrite: whether a folder of our files may be replaced.
+      names: the names that our files may have.
 
     Raises:
       OutputError: it exists, holds files of somebody else, or there is no folder to make it in.
@@ -35,7 +40,7 @@ def check_report_folder(folder: Path, overwrite: bool) -> None:
         raise OutputError(f"There is no folder {str(parent)!r} to make {folder.name!r} in.")
     if not os.access(parent, os.W_OK):
         raise OutputError(f"The folder {str(parent)!r} is not writable.")
-    check_folder(folder, overwrite, FILES)
+    check_folder(folder, overwrite, names)
 
 
 def write_report_folder(

@@ -105,6 +105,15 @@ class Evaluation:
         """How many parts a row has."""
         return -(-len(self.classes) // BATCH) + len(self.stages)
 
+    def faithfulness(self, explainer: Explainer) -> Values:
+        """Deletion and insertion of an explainer that follows rules, for each sample."""
+        rng, found = self._rng("lrp"), []
+        for samples in _batches(np.arange(len(self.classes))):
+            maps = self._maps(explainer, "lrp", samples)
+            ranks = measures.patch_ranks(maps, GRID, rng)
+            found.append(areas(self._curves.measure(ranks, samples)))
+        return _joined(found)
+
     def maps_of(self, name: str, samples: Sequence[int]) -> np.ndarray:
         """The maps of the classes of some samples, float32 [n, h, w]; only the part that counts."""
         explainer, chosen = self._explainer(name), np.asarray(samples)

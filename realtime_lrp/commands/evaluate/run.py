@@ -5,39 +5,36 @@ The measuring is in measuring.py, the pictures with known objects in samples.py.
 
 import json
 import logging
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import numpy as np
-from rich.console import Console
-from rich.progress import track
 
 from realtime_lrp.commands.evaluate.curves import REPLACED
-from realtime_lrp.commands.evaluate.folder import check_report_folder, write_report_folder
+from realtime_lrp.commands.evaluate.folder import FILES, check_report_folder, write_report_folder
 from realtime_lrp.commands.evaluate.measured import CHANCE, Measurement
 from realtime_lrp.commands.evaluate.measuring import SHOWN, Evaluation, measured_names
+from realtime_lrp.commands.evaluate.progress import with_progress
 from realtime_lrp.commands.evaluate.report import table_lines
 from realtime_lrp.commands.evaluate.samples import (
     Samples,
     drawn_samples,
     photo_samples,
+    photos_without_boxes,
     read_boxes,
 )
+from realtime_lrp.commands.evaluate.search_run import SEARCH_FILES, run_search
 from realtime_lrp.commands.evaluate.sheet import best_and_worst, example_captions, map_sheet
 from realtime_lrp.commands.evaluate.summary import summary
 from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.provenance import provenance_of
-from realtime_lrp.errors import Error, UsageError
+from realtime_lrp.errors import Error, MissingInputError, UsageError
 from realtime_lrp.system.atomic import atomic_file, check_output
 from realtime_lrp.video.pictures import write_picture
-
-PROGRESS_S = 60.0
-"""Seconds between lines about the progress where there is no terminal."""
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +55,7 @@ class EvaluateOptions:
       json: the JSON file to write, or None.
       picture: the picture of all maps to write, or None.
       overwrite: whether existing files may be replaced.
+      search: how many composites to try instead of measuring the known ones, or None.
     """
 
     images: Path | None = None
@@ -68,17 +66,18 @@ class EvaluateOptions:
     json: Path | None = None
     picture: Path | None = None
     overwrite: bool = False
+    search: int | None = None
 
 
-def run(config: Config, options: EvaluateOptions) -> list[str]:
-    """Measures every composite and method.
+def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
+    """Measures every composite and method, or searches for a composite.
 
     Args:
       config: the configuration; its method, composite and target are not used.
       options: the command's own options.
 
     Returns:
-      The lines of a table with its explanation.
+      The lines of a table with its explanation, or of what the search found.
 
     Raises:
       UsageError: the options do not go together, or drawn pictures do not suit the network.
@@ -88,9 +87,11 @@ def run(config: Config, options: EvaluateOptions) -> list[str]:
     """
     _check_options(options)
     engine, samples = _load(config, options)
+    provenance = _provenance(engine)
+    if options.search:
+        return run_search(engine, samples, options, provenance)
     evaluation = Evaluation(engine, samples, options.seed)
     measurement = _measure(engine, samples, evaluation, options.seed)
-    provenance = _provenance(engine)
     report = {**summary(measurement), KEY: msgspec.to_builtins(provenance)}
     description = provenance.as_json()
     if options.json:
@@ -132,7 +133,7 @@ def _examples(
 
 def _measure(engine: Engine, samples: Samples, evaluation: Evaluation, seed: int) -> Measurement:
     rows = []
-    for name in with_progress(measured_names()):
+    for name in with_progress(measured_names(), "row"):
         try:
             rows.append(evaluation.measure(name))
         except Error as error:
@@ -149,27 +150,18 @@ def _measure(engine: Engine, samples: Samples, evaluation: Evaluation, seed: int
     )
 
 
-def with_progress(names: Sequence[str]) -> Iterator[str]:
-    """Yields the names of rows; shows a bar in a terminal, else a line now and then."""
-    console, reported = Console(stderr=True), time.monotonic()
-    if console.is_terminal:
-        hidden = not log.isEnabledFor(logging.WARNING)
-        yield from track(names, "evaluating", console=console, transient=True, disable=hidden)
-        return
-    for number, name in enumerate(names, 1):
-        if time.monotonic() - reported >= PROGRESS_S:
-            reported = time.monotonic()
-            log.warning("evaluating: row %d of %d (%s)", number, len(names), name)
-        yield name
-
-
 def _check_options(options: EvaluateOptions) -> None:
     if options.output:
-        check_report_folder(options.output, options.overwrite)
+        names = SEARCH_FILES if options.search else FILES
+        check_report_folder(options.output, options.overwrite, names)
     for target in filter(None, (options.json, options.picture)):
         check_output(target, options.overwrite)
     if options.picture and options.picture.suffix.lower() not in (".png", ".jpg", ".jpeg"):
         raise UsageError(f"{str(options.picture)!r}: expected a name that ends in .png or .jpg.")
+    if options.search and (options.json or options.picture):
+        raise UsageError("--search writes no --json or --picture. Give it a folder with -o.")
+    if options.search and options.images and not options.boxes:
+        return  # what is searched for does not depend on where the object is
     if (options.images is None) != (options.boxes is None):
         raise UsageError("--images DIR and --boxes FILE.json belong together. Give both or none.")
 
@@ -179,6 +171,11 @@ def _load(config: Config, options: EvaluateOptions) -> tuple[Engine, Samples]:
         boxes = read_boxes(options.boxes, options.images)
         engine = Engine(config, keep_model=True)
         return engine, photo_samples(options.images, boxes, engine, options.count)
+    if options.images:
+        if not options.images.is_dir():
+            raise MissingInputError(f"There is no folder {str(options.images)!r}.")
+        engine = Engine(config, keep_model=True)
+        return engine, photos_without_boxes(options.images, engine, options.count)
     _check_network_for_drawn_pictures(config)
     engine = Engine(config, keep_model=True)
     return engine, drawn_samples(options.count or DRAWN_PICTURES, options.seed)

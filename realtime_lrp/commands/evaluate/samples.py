@@ -146,6 +146,29 @@ def photo_samples(folder: Path, boxes: BoxesByFile, engine: Engine, count: int |
     )
 
 
+def photos_without_boxes(folder: Path, engine: Engine, count: int | None) -> Samples:
+    """Reads the photos of a folder; the whole photo counts as the object.
+
+    Raises:
+      DamagedInputError: no photo in it can be read.
+    """
+    pictures: list[np.ndarray] = []
+    names: list[str] = []
+    for path in sorted(folder.iterdir()):
+        if path.suffix.lower() in PICTURES and (count is None or len(pictures) < count):
+            try:
+                picture = read_picture(path)
+            except DamagedInputError as error:
+                log.warning("%s", error)
+            else:
+                pictures.append(engine.region(picture.shape[:2]).extract(picture))
+                names.append(path.name)
+    if not pictures:
+        raise DamagedInputError(f"No photo in {str(folder)!r} can be read.")
+    stack = np.stack(pictures)
+    return Samples(stack, np.ones(stack.shape[:3], bool), [None] * len(names), names, "the photo")
+
+
 def _samples_of_photo(
     path: Path, entries: list[BoxEntry], engine: Engine
 ) -> Iterator[tuple[np.ndarray, np.ndarray, Label, str]]:

@@ -1,0 +1,153 @@
+"""`evaluate --search`: looks for the composite whose maps say best what the network used.
+
+Candidates are compared on one half of the photos by successive halving (Jamieson and Talwalkar
+2016): all of them on a few photos, the best third on three times as many, until the rest has seen
+the whole half. The best one is then measured, with the defaults, on the other half.
+
+The criterion is insertion - deletion: the area under the insertion curve less that under the
+deletion curve, from -1 to 1. It is the symmetric relevance gain of Blücher, Vielhaben, Strodthoff
+2024, "Decoupling pixel flipping and occlusion strategy for consistent XAI benchmarks".
+"""
+
+import gc
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from realtime_lrp.commands.evaluate.measured import Values
+from realtime_lrp.commands.evaluate.measuring import Evaluation
+from realtime_lrp.commands.evaluate.samples import Samples
+from realtime_lrp.commands.evaluate.search_space import Candidate
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.errors import Error, UsageError
+
+GAIN = "gain"
+"""The criterion: insertion - deletion."""
+
+KEPT = 3
+"""One of so many candidates goes on to the next round, which has so many times the photos."""
+
+FEWEST = 4
+"""How many photos the first round has at least."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Tried:
+    """A candidate and its mean criterion in each round that it reached."""
+
+    candidate: Candidate
+    gains: list[float] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return self.candidate.name
+
+
+@dataclass
+class Search:
+    """The state of a search, also of an unfinished one.
+
+    Attributes:
+      tried: all candidates, in their order.
+      rounds: how many photos each round had.
+    """
+
+    tried: list[Tried]
+    rounds: list[int] = field(default_factory=list)
+
+    @property
+    def best(self) -> Tried | None:
+        """The best candidate of the latest round; None if none has been measured."""
+        measured = [one for one in self.tried if one.gains]
+        return max(measured, key=lambda one: (len(one.gains), one.gains[-1]), default=None)
+
+
+def halves(samples: Samples, seed: int) -> tuple[list[int], list[int]]:
+    """Splits samples at random; those of one photo stay together.
+
+    Returns:
+      The numbers of the samples to search on, in random order, and of those to report on.
+
+    Raises:
+      UsageError: there are fewer than two photos.
+    """
+    photos = [name.split(": ")[0] for name in samples.names]
+    distinct = list(dict.fromkeys(photos))
+    if len(distinct) < 2:
+        raise UsageError(
+            "There is one photo. --search needs at least two: half of them to choose by, the other "
+            "half to report on."
+        )
+    order = np.random.default_rng(seed).permutation(len(distinct))
+    place = {distinct[photo]: rank for rank, photo in enumerate(order)}
+    ranked = sorted(range(len(photos)), key=lambda index: place[photos[index]])
+    search = [index for index in ranked if place[photos[index]] < len(distinct) // 2]
+    return search, sorted(set(ranked) - set(search))
+
+
+def search_rounds(count: int) -> list[int]:
+    """How many of `count` photos each round has, in ascending order."""
+    rounds = [count]
+    while rounds[0] > KEPT * FEWEST:
+        rounds.insert(0, -(-rounds[0] // KEPT))
+    return rounds
+
+
+def search(
+    engine: Engine,
+    samples: Samples,
+    seed: int,
+    state: Search,
+    progress: Callable[[Sequence[Tried], str], Iterable[Tried]],
+) -> None:
+    """Compares candidates; `state` holds the result, also if this is interrupted.
+
+    Args:
+      engine: the network.
+      samples: the half of the photos to search on.
+      seed: random seed, for patches of equal relevance.
+      state: holds the candidates; is filled.
+      progress: (candidates of a round, what they are) -> the same ones.
+    """
+    left = state.tried
+    for count in search_rounds(len(samples.names)):
+        state.rounds.append(count)
+        evaluation = Evaluation(engine, chosen(samples, range(count)), seed)
+        for tried in progress(left, f"candidate on {count} pictures"):
+            try:
+                values = measure(evaluation, engine, tried.candidate)
+            except Error as error:
+                log.info("%s is left out: %s", tried.candidate, error)
+            else:
+                tried.gains.append(float(np.mean(values[GAIN])))
+        alive = [tried for tried in left if len(tried.gains) == len(state.rounds)]
+        alive.sort(key=lambda tried: -tried.gains[-1])
+        left = alive[: -(-len(alive) // KEPT)]
+
+
+def measure(evaluation: Evaluation, engine: Engine, candidate: Candidate) -> Values:
+    """Deletion, insertion and the criterion of a candidate for each sample of an evaluation.
+
+    Raises:
+      Error: the network cannot be explained in this way.
+    """
+    gc.collect()  # frees the explainer before and its copy of the weights
+    settings = candidate.settings()
+    explainer = engine.variant(**settings, target="top1")
+    values = evaluation.faithfulness(explainer)
+    return {**values, GAIN: values["insertion"] - values["deletion"]}
+
+
+def chosen(samples: Samples, indices: Iterable[int]) -> Samples:
+    """Some of the samples."""
+    numbers = list(indices)
+    return replace(
+        samples,
+        pictures=samples.pictures[numbers],
+        masks=samples.masks[numbers],
+        labels=[samples.labels[number] for number in numbers],
+        names=[samples.names[number] for number in numbers],
+    )

@@ -1,0 +1,162 @@
+"""The composites that `evaluate --search` tries: the named ones, then random ones.
+
+A random one has a rule with its numbers for each group of layers (input, early, middle, late,
+output) and a way through max pools. It is written as settings, which a user can copy.
+"""
+
+import glob
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from realtime_lrp.config.defaults import VIEWER_COMPOSITE
+from realtime_lrp.config.schema import Lrp
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.relevance.canonise import canonise
+from realtime_lrp.relevance.composites import COMPOSITES
+from realtime_lrp.relevance.graph import Graph, build_graph
+from realtime_lrp.relevance.linear import Linear
+
+DEFAULTS = tuple(dict.fromkeys((Lrp().composite, VIEWER_COMPOSITE)))
+"""The composites that commands use unless told otherwise: of pictures and films, of live views."""
+
+BASE = "epsilon"
+"""The composite of random candidates; every layer has a rule of its own."""
+
+Draw = Callable[[np.random.Generator], str]
+"""Random numbers -> a rule, such as "gamma(0.25)"."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Settings of LRP to try.
+
+    Attributes:
+      name: of the composite, or "random 3".
+      composite: the composite.
+      pool: how relevance passes max pools.
+      layers: layer -> rule, where they are not the composite's.
+      rules: group of layers -> rule, of a random candidate.
+    """
+
+    name: str
+    composite: str
+    pool: str = "max"
+    layers: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[str, str] = field(default_factory=dict)
+
+    def settings(self) -> dict[str, Any]:
+        """The section `lrp` of a configuration."""
+        settings = {"method": "lrp", "composite": self.composite, "pool": self.pool}
+        return {**settings, "layers": dict(self.layers)}
+
+    def __str__(self) -> str:
+        if not self.rules:
+            return self.name
+        rules = ", ".join(f"{group} {rule}" for group, rule in self.rules.items())
+        return f"{self.name}: {rules}, pool {self.pool}"
+
+
+def candidates(groups: Mapping[str, list[str]], count: int, seed: int) -> list[Candidate]:
+    """The defaults, the other named composites, then random ones; `count` in all.
+
+    Args:
+      groups: see `layer_groups`.
+      count: how many.
+      seed: random seed; candidate number n does not depend on `count`.
+    """
+    named = [*DEFAULTS, *(name for name in COMPOSITES if name not in DEFAULTS)]
+    found = [Candidate(name, name) for name in named[:count]]
+    for number in range(1, count - len(found) + 1):
+        found.append(_random(number, groups, np.random.default_rng([seed, number])))
+    return found
+
+
+def _random(number: int, groups: Mapping[str, list[str]], rng: np.random.Generator) -> Candidate:
+    rules = {}
+    for group in groups:
+        draws = RULES_OF_GROUP.get(group, HIDDEN)
+        rules[group] = draws[rng.integers(len(draws))](rng)
+    layers = {glob.escape(name): rules[group] for group, names in groups.items() for name in names}
+    pool = str(rng.choice(["max", "average"]))
+    return Candidate(f"random {number}", BASE, pool, layers, rules)
+
+
+def _always(rule: str) -> Draw:
+    return lambda rng: rule
+
+
+def _gamma(rng: np.random.Generator) -> str:
+    return f"gamma({_log_uniform(rng, 0.02, 2)})"
+
+
+def _epsilon(rng: np.random.Generator) -> str:
+    return f"epsilon({_log_uniform(rng, 1e-4, 10)})"
+
+
+def _alpha_beta(rng: np.random.Generator) -> str:
+    alpha = float(rng.choice([1.5, 2, 3]))
+    return f"alpha_beta({alpha:g}, {alpha - 1:g})"
+
+
+def _log_uniform(rng: np.random.Generator, low: float, high: float) -> str:
+    return f"{np.exp(rng.uniform(np.log(low), np.log(high))):.2g}"
+
+
+HIDDEN: tuple[Draw, ...] = (_gamma, _gamma, _alpha_beta, _always("zplus"), _epsilon)
+"""What layers between input and output may follow, each as probable as the others."""
+
+RULES_OF_GROUP: dict[str, tuple[Draw, ...]] = {
+    "input": (
+        _always("flat"),
+        _always("wsquare"),
+        _always("zbox"),
+        _always("zplus_input"),
+        *HIDDEN,
+    ),
+    "output": (_always("epsilon"), _epsilon, _gamma, _always("zplus"), _alpha_beta),
+}
+
+
+def layer_groups(engine: Engine) -> dict[str, list[str]]:
+    """The layers with weights in groups, by name, from input to output; no group is empty.
+
+    "input" has no layer with weights before it. "output" are the layers behind the last
+    convolution, or the last layer. The others are "early", "middle" and "late", a third each.
+    """
+    graph = build_graph(engine.model, engine.config.lrp.pool)
+    canonise(graph)
+    first, behind = _weighted_layers(graph)
+    names = [*behind]
+    convolutions = [index for index, name in enumerate(names) if behind[name]]
+    last = len(names) - 1
+    cut = min(convolutions[-1] + 1, last) if convolutions else max(last, 0)
+    hidden, third = names[:cut], -(-cut // 3)
+    groups = {
+        "input": first,
+        "early": hidden[:third],
+        "middle": hidden[third : 2 * third],
+        "late": hidden[2 * third :],
+        "output": names[cut:],
+    }
+    return {group: members for group, members in groups.items() if members}
+
+
+def _weighted_layers(graph: Graph) -> tuple[list[str], dict[str, bool]]:
+    """The layers that see the input before any other weights; the others, and if they convolve.
+
+    A layer that is called twice counts once, where it is called first.
+    """
+    before_weights, first, behind = {0}, [], {}
+    for node in graph.nodes:
+        if isinstance(node.step, Linear):
+            name = node.layer.split(":")[0]
+            if before_weights.issuperset(node.inputs):
+                first.append(name)
+            elif name not in first:
+                behind[name] = node.step.convolves
+        elif before_weights.issuperset(node.inputs):
+            before_weights.add(node.output)
+    return first, behind

@@ -1,0 +1,237 @@
+"""`evaluate --search`: what it tries, how it chooses, what it says, and settings that work."""
+
+import json
+from contextlib import suppress
+from types import SimpleNamespace
+
+import keras
+import media
+import numpy as np
+import pytest
+
+from realtime_lrp import config
+from realtime_lrp.commands.evaluate import search, search_run, search_space
+from realtime_lrp.commands.evaluate.samples import Samples
+from realtime_lrp.commands.evaluate.search import GAIN, Search, Tried
+from realtime_lrp.commands.evaluate.search_report import FOUND, search_lines, search_report
+from realtime_lrp.commands.evaluate.search_space import Candidate, candidates, layer_groups
+from realtime_lrp.errors import UsageError
+from realtime_lrp.models.shapes import build_shapes
+from realtime_lrp.relevance.composites import COMPOSITES
+from realtime_lrp.relevance.rules import rule_named
+
+GROUPS = {"input": ["a"], "early": ["b", "c"], "output": ["odd[1]"]}
+
+
+def groups_of(model):
+    """The groups of a Keras model's layers."""
+    lrp = SimpleNamespace(pool="max")
+    return layer_groups(SimpleNamespace(model=model, config=SimpleNamespace(lrp=lrp)))
+
+
+def samples(names):
+    """Samples of 2 x 2 pixels with these names."""
+    count = len(names)
+    pictures = np.arange(count * 12, dtype=np.uint8).reshape(count, 2, 2, 3)
+    return Samples(pictures, np.ones((count, 2, 2), bool), [None] * count, list(names), "")
+
+
+def test_layers_are_grouped_from_input_to_output():
+    """Dense layers behind the convolutions are the output; without them the last layer is."""
+    groups = groups_of(build_shapes())
+    assert groups["input"] == ["block1_conv1"]
+    assert groups["output"] == ["fc1", "predictions"]
+    assert groups["early"] + groups["middle"] + groups["late"] == [
+        f"block{block}_conv{conv}" for block in (2, 3, 4, 5) for conv in (1, 2)
+    ]
+    x = keras.Input((8, 8, 3))
+    shared = keras.layers.Conv2D(3, 3, padding="same", name="shared")
+    two = [keras.layers.Conv2D(3, 1, name=name)(x) for name in ("left", "right")]
+    h = shared(shared(keras.layers.Add()(two)))
+    h = keras.layers.Conv2D(2, 8, name="last")(h)
+    branches = keras.Model(x, keras.layers.Softmax()(keras.layers.Flatten()(h)))
+    assert groups_of(branches) == {
+        "input": ["left", "right"], "early": ["shared"], "output": ["last"]
+    }  # fmt: skip
+    dense = keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Flatten()])
+    dense.add(keras.layers.Dense(2, name="only"))
+    assert groups_of(dense) == {"input": ["only"]}
+
+
+def test_the_same_seed_tries_the_same():
+    """First the defaults, then the other named composites, then random ones."""
+    found = candidates(GROUPS, 30, seed=3)
+    assert found == candidates(GROUPS, 40, seed=3)[:30] != candidates(GROUPS, 30, seed=4)
+    names = [one.name for one in found]
+    assert names[:2] == ["zplus", "epsilon_plus_flat"]
+    assert {*names[: len(COMPOSITES)]} == {*COMPOSITES}
+    assert names[len(COMPOSITES)] == "random 1" and len(names) == len(set(names)) == 30
+    assert [one.name for one in candidates(GROUPS, 1, seed=3)] == ["zplus"]
+
+
+def test_random_candidates_are_settings():
+    """Each layer has one rule that can be read; both pools and every kind of rule occur."""
+    random = candidates(GROUPS, 200, seed=0)[len(COMPOSITES) :]
+    kinds = set()
+    for one in random:
+        assert [*one.layers] == ["a", "b", "c", "odd[[]1]"]
+        assert one.layers["b"] == one.layers["c"] == one.rules["early"]
+        kinds |= {type(rule_named(rule)).__name__ for rule in one.layers.values()}
+        for group, rule in one.rules.items():
+            assert f"{group} {rule}" in str(one)
+    assert {one.pool for one in random} == {"max", "average"}
+    assert kinds == {
+        "ZPlus",
+        "ZPlusInput",
+        "Epsilon",
+        "Gamma",
+        "AlphaBeta",
+        "Flat",
+        "WSquare",
+        "ZBox",
+    }
+
+
+def test_no_photo_is_on_both_halves():
+    """Two samples of one photo stay together; another seed splits otherwise."""
+    names = [f"{n}.jpg: {label}" for n in range(10) for label in "ab"]
+    to_search, to_report = search.halves(samples(names), 0)
+    photos = [{names[index].split(":")[0] for index in half} for half in (to_search, to_report)]
+    assert len(photos[0]) == len(photos[1]) == 5 and not photos[0] & photos[1]
+    assert sorted([*to_search, *to_report]) == [*range(20)]
+    assert search.halves(samples(names), 1)[1] != to_report
+    with pytest.raises(UsageError, match="one photo"):
+        search.halves(samples(names[:2]), 0)
+
+
+def test_rounds_by_hand():
+    """The last one has all photos, each before it a third, and none fewer than four or so."""
+    assert [search.search_rounds(n) for n in (1, 12, 13, 120)] == [
+        [1], [12], [5, 13], [5, 14, 40, 120]
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def gains(monkeypatch):
+    """Candidates that score what the dictionary says instead of being measured."""
+    known = {}
+
+    def measure(evaluation, engine, candidate):
+        if isinstance(known[candidate.name], BaseException):
+            raise known[candidate.name]
+        return {GAIN: np.full(3, known[candidate.name] + 0.001 * evaluation)}
+
+    monkeypatch.setattr(search, "measure", measure)
+    monkeypatch.setattr(search, "Evaluation", lambda engine, some, seed: len(some.names))
+    return known
+
+
+def searched(gains, photos=40):
+    """The state after a search among candidates with these gains."""
+    state = Search([Tried(Candidate(name, name)) for name in gains])
+    pictures = samples([str(number) for number in range(photos)])
+    with suppress(KeyboardInterrupt):
+        search.search(None, pictures, 0, state, lambda items, what: items)
+    return state
+
+
+def test_the_best_third_goes_on(gains):
+    """9 of 9 on 5 photos, 3 on 14, one on 40; what cannot be computed is left out."""
+    gains |= {f"c{n}": n / 10 for n in range(9)} | {"broken": UsageError("no")}
+    state = searched(gains)
+    assert state.rounds == [5, 14, 40]
+    assert [len(tried.gains) for tried in state.tried] == [1] * 6 + [2, 2, 3, 0]
+    assert state.best.candidate.name == "c8"
+    assert state.best.gains == pytest.approx([0.805, 0.814, 0.84])
+
+
+def test_an_interrupted_search_has_a_best(gains):
+    """Of what was measured; nothing where nothing was."""
+    gains |= {"a": 0.1, "b": 0.5, "stop": KeyboardInterrupt(), "never": 0.9}
+    assert searched(gains).best.candidate.name == "b"
+    gains |= {"a": KeyboardInterrupt()}
+    assert searched(gains).best is None
+
+
+def test_the_verdict_by_hand():
+    """Ahead by 0.1 on every picture beats; ahead on half and behind on half does not."""
+    state = Search([Tried(Candidate("random 1", "epsilon"), [0.5])], [4])
+
+    def row(gain):
+        return {GAIN: np.array(gain), "insertion": np.ones(4), "deletion": np.ones(4)}
+
+    rows = {
+        FOUND: row([0.5, 0.6, 0.7, 0.8]), "behind": row([0.4, 0.5, 0.6, 0.7]),
+        "ahead": row([0.6, 0.7, 0.8, 0.9]), "like": row([0.4, 0.7, 0.6, 0.9]),
+    }  # fmt: skip
+    lines = search_lines(search_report(state, ["a"], ["b"], rows), state.best.candidate)
+    text = "\n".join(lines)
+    assert "found beats behind: gain +0.100 (95 % interval +0.100 to +0.100, 4 pictures)" in text
+    assert "found is worse than ahead: keep that: gain -0.100" in text
+    assert "found cannot be told from like: gain +0.000 (95 % interval -0.100 to +0.100" in text
+
+
+@pytest.fixture
+def folder_of_photos(tmp_path, rng):
+    """Four photos, without boxes."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for number in range(4):
+        picture = rng.integers(0, 256, (40, 40, 3), np.uint8)
+        media.write_picture(folder / f"{number}.png", picture)
+    return folder
+
+
+def test_the_command(run, folder_of_photos, tiny_model, tmp_path, monkeypatch):
+    """The settings that it prints are those that it measured, and the same at each run."""
+    monkeypatch.setattr(search_space, "COMPOSITES", {"zplus": None})
+    monkeypatch.setattr(search_space, "DEFAULTS", ("zplus",))
+    monkeypatch.setattr(search_run, "DEFAULTS", ("zplus",))
+    words = ("evaluate", "--search", 2, "--images", folder_of_photos, "--model", tiny_model)
+    words = (*words, "--preprocess", "rescale", "-o")
+    code, out, err = run(*words, tmp_path / "one")
+    assert (code, err) == (0, "")
+    assert "2 of 2 candidates measured on 2 pictures" in out
+    report = json.loads((tmp_path / "one" / "search.json").read_text())
+    assert not {*report["searched_on"]} & {*report["reported_on"]}
+    assert [row["name"] for row in report["rows"]] == ["found", "zplus"]
+    for row in report["rows"]:
+        assert row["gain"] == pytest.approx(row["insertion"] - row["deletion"], abs=2e-4)
+    assert report["provenance"]["model"]["sha256"].keys() == {"model"}
+    loaded = config.load(str(tmp_path / "one" / "settings.yaml")).config.lrp
+    assert loaded.layers == report["found"]["lrp"]["layers"]
+    assert (tmp_path / "one" / "settings.yaml").read_text() in out
+    assert run(*words, tmp_path / "one")[0] == 73
+    assert run(*words, tmp_path / "two")[1] == out
+
+
+def test_ctrl_c_prints_the_best_so_far(run, folder_of_photos, tiny_model, monkeypatch):
+    """And ends with 130, as ever."""
+
+    def search_a_little(engine, some, seed, state, progress):
+        state.rounds.append(2)
+        state.tried[0].gains.append(0.5)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(search_run, "search", search_a_little)
+    words = ("--search", "--images", folder_of_photos, "--model", tiny_model)
+    code, out, err = run("evaluate", *words, "--preprocess", "rescale")
+    assert code == 130
+    assert "1 of 40 candidates measured" in out and "composite: zplus" in out
+    assert "best so far" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "expected"),
+    [
+        ("--search 0", 2, "--search"),
+        ("--search --json r.json", 2, "-o"),
+        ("--search --images none", 66, "no folder"),
+        ("--search --model vgg16", 2, "--images"),
+    ],
+)
+def test_bad_options(run, words, code, expected):
+    """Exit code and cause."""
+    got, out, err = run("evaluate", *words.split())
+    assert (got, out) == (code, "")
+    assert expected in err

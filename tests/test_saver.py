@@ -12,6 +12,7 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer.state import first_state
+from realtime_lrp.results.provenance import provenance_of_file
 
 
 def test_a_snapshot_has_the_configuration_of_its_maps(tmp_path):
@@ -57,3 +58,9 @@ def test_a_snapshot_has_the_configuration_of_its_maps(tmp_path):
     assert saved.overlay.map == "grey" and saved.model == chosen.model
     assert saved.live.panels == [], "the map of gradient was not ready"
     assert saved.input.mirror and saved.overlay.opacity == 0.25
+    made = provenance_of_file(npz)
+    assert made == provenance_of_file(npz.with_suffix(".png"))
+    again = config.load(config.settings_tree(made.settings, "snapshot"), command="live").config
+    same = ("model", "lrp", "input", "overlay")
+    assert [getattr(again, name) for name in same] == [getattr(saved, name) for name in same]
+    assert again.live.panels == [] and again.live.folder == "."

@@ -27,8 +27,8 @@ MAX_WRITTEN_BYTES = 60_000
 SECTIONS = ("model", "lrp", "input", "overlay")
 """The sections of the configuration that shape every output."""
 
-PRIVATE = ("live.source", "live.sources", "live.folder")
-"""Where something was: addresses of cameras and folders of this machine are not recorded."""
+LIVE_KEYS = ("live.panels", "live.figures", "live.text", "live.text_size")
+"""What shapes the live view. Addresses of cameras and folders of this machine are not recorded."""
 
 
 class ModelProvenance(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +132,7 @@ def recorded_settings(config: Config, *further: str) -> dict[str, Any]:
             key = f"{section}.{name}"
             field = field_of(key)
             changed = field is None or value != field.default
-            if key not in PRIVATE and (changed or key in COMMAND_KEYS):
+            shapes = section != "live" or key in LIVE_KEYS
+            if shapes and (changed or key in COMMAND_KEYS):
                 settings[key] = "x".join(map(str, value)) if isinstance(value, tuple) else value
     return settings

@@ -15,8 +15,11 @@ import click
 import pytest
 from media import plain, recording, write_picture
 
-from realtime_lrp import config
+from realtime_lrp import __version__, config
 from realtime_lrp.cli import cli
+from realtime_lrp.cli.repeat import recorded_in
+from realtime_lrp.config.provenance import ModelProvenance, Provenance
+from realtime_lrp.video import pictures
 
 HOME = Path(__file__).parents[1]
 DOCUMENTS = [HOME / "README.md", HOME / "CONTRIBUTING.md", *sorted((HOME / "docs").glob("*.md"))]
@@ -152,7 +155,10 @@ def check_program(words):
             for name, value in given.items()
             if name.startswith("key_") and value is not None
         }
-        config.load(given["config_file"], given["sets"], options)
+        file = given["config_file"]
+        recorded = recorded_in(file) if file else None
+        tree = config.settings_tree(recorded.settings, file) if recorded else file
+        config.load(tree, given["sets"], options)
 
 
 KNOWN = {
@@ -182,13 +188,21 @@ def workshop(tmp_path, tiny_model, monkeypatch):
     """A folder with every file that the documentation names, as the current one."""
     write_picture(tmp_path / "cat.jpg", plain((200, 120, 40)))
     recording(tmp_path / "talk.mp4", count=6)
-    for name in ("folder", "recordings", "photos"):
+    for name in ("folder", "recordings", "photos", "results"):
         (tmp_path / name).mkdir()
     recording(tmp_path / "recordings" / "one.mp4", count=6)
     write_picture(tmp_path / "photos" / "cat.jpg", plain((200, 120, 40)))
     box = {"cat.jpg": {"box": [10, 10, 30, 30]}}
     (tmp_path / "boxes.json").write_text(json.dumps(box))
     shutil.copy(tiny_model, tmp_path / "mine.keras")
+    settings = {"model.name": "mine.keras", "model.preprocess": "tf", "lrp.keep": 0.5}
+    made = Provenance(
+        version=__version__, tensorflow="", keras="", python="", settings=settings, layers={},
+        model=ModelProvenance(name="mine.keras"), method="lrp", composite="zplus", target="all",
+        device="CPU", precision="float32",
+    )  # fmt: skip
+    for name in ("owl.png", "results/cat.png"):
+        pictures.write_picture(tmp_path / name, plain(), description=made.as_json())
     (tmp_path / "names.txt").write_text("tabby\ntiger cat\ncock\nhen\n")
     (tmp_path / "my.yaml").write_text("overlay: {opacity: 0.5}\n")
     (tmp_path / "exhibit.yaml").write_text("model: {name: shapes}\n")
@@ -227,6 +241,7 @@ INSTEAD = {
     "kiosk": ("--model", "shapes", *NO_CAMERA),
     "live": (*TINY, *NO_CAMERA),
     "models": (),
+    "show": (),
     "video": TINY,
 }
 """Command -> further words that replace those that need a camera, a download or much time."""

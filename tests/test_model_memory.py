@@ -23,6 +23,7 @@ from realtime_lrp.models.weight_memory import (
     assigned_without_copies,
     shared_tensor,
 )
+from realtime_lrp.system import free_memory
 
 GIB = 1 << 30
 
@@ -117,7 +118,7 @@ def test_the_memory_of_a_control_group_counts(tmp_path, monkeypatch):
     own = psutil.Process().memory_info().rss
     (group.parent / "memory.max").write_text(f"{own + GIB}\n")
     real = Path.read_text
-    monkeypatch.setattr(size, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(free_memory, "_CGROUPS", tmp_path)
     monkeypatch.setattr(
         Path,
         "read_text",
@@ -125,7 +126,7 @@ def test_the_memory_of_a_control_group_counts(tmp_path, monkeypatch):
             "0::/system.slice/kiosk.service\n" if str(path) == "/proc/self/cgroup" else real(path)
         ),
     )
-    assert abs(size.available_bytes() - GIB) < 64 << 20
+    assert abs(free_memory.available_bytes() - GIB) < 64 << 20
 
 
 def test_memory_that_runs_out_is_named(tiny_model, monkeypatch):

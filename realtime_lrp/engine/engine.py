@@ -22,7 +22,8 @@ from realtime_lrp.engine.result import Result, fetch_results
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import UnavailableError, UsageError
 from realtime_lrp.relevance.account import LayerFlow, flood_text
-from realtime_lrp.relevance.explainer import Explainer, PipelineOutput
+from realtime_lrp.relevance.compiled import PipelineOutput
+from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.graph import Graph, build_graph
 from realtime_lrp.relevance.strength import strength
 from realtime_lrp.video.region import Region, region_of
@@ -215,7 +216,7 @@ class Engine:
             )
         on = self._device
         try:
-            output = self._run(batch, targets)
+            output = self._run(batch, targets) if self._fits(len(batch)) else None
         except tf.errors.ResourceExhaustedError:
             output = None
 
@@ -238,6 +239,11 @@ class Engine:
     def _run(self, batch: np.ndarray, targets: Sequence[str | int] | None) -> PipelineOutput:
         with tf.device(self._device.scope):
             return self._pipeline(batch, targets)
+
+    def _fits(self, pictures: int) -> bool:
+        """Whether so many pictures may be explained at once; a GPU finds out by itself."""
+        gpu = self._device.is_gpu
+        return pictures == 1 or gpu or pictures <= self.explainer.pictures_at_once()
 
     def _with_less_memory(
         self,

@@ -8,7 +8,7 @@ import numpy as np
 
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.relevance.account import FLOOD
-from realtime_lrp.relevance.explainer import PipelineOutput
+from realtime_lrp.relevance.compiled import PipelineOutput
 from realtime_lrp.video.region import Region
 
 _Row = tuple[np.ndarray, float, float, float, float, float, float]

@@ -8,16 +8,12 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from pathlib import Path
 
 import keras
-import psutil
 import tensorflow as tf
 
 from realtime_lrp.errors import UnavailableError
-
-_CGROUPS = Path("/sys/fs/cgroup")
-_GIB = 1 << 30
+from realtime_lrp.system.free_memory import available_bytes, gib
 
 
 def build_within_memory(
@@ -81,7 +77,7 @@ def refuse_beyond_memory(needed: int, name: str) -> None:
     """
     free = available_bytes()
     if needed > free and not tf.config.list_physical_devices("GPU"):
-        raise too_large(name, f"it needs {_gib(needed)} of memory, {_gib(free)} are free")
+        raise too_large(name, f"it needs {gib(needed)} of memory, {gib(free)} are free")
 
 
 def too_large(name: str, reason: str) -> UnavailableError:
@@ -117,36 +113,3 @@ def _output_bytes(layer: keras.Layer) -> int:
     except AttributeError:  # called more than once, or not at all
         return 0
     return 0 if None in shape else 4 * math.prod(shape)
-
-
-def available_bytes() -> int:
-    """The memory this process may still allocate: free on the machine, or left by its cgroups."""
-    own = psutil.Process().memory_info().rss
-    return min([psutil.virtual_memory().available, *(limit - own for limit in _cgroup_limits())])
-
-
-def _cgroup_limits() -> Iterator[int]:
-    """The memory limits of this process's control groups (cgroup version 2), in bytes."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        if line.startswith("0::/"):
-            group = _CGROUPS / line.removeprefix("0::/")
-            for folder in (group, *group.parents):
-                limit = _limit(folder / "memory.max")
-                if limit is not None:
-                    yield limit
-
-
-def _limit(file: Path) -> int | None:
-    try:
-        text = file.read_text().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdecimal() else None
-
-
-def _gib(count: int) -> str:
-    return f"{count / _GIB:,.2f} GiB"

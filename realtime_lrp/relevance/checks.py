@@ -147,24 +147,37 @@ def input_box(
     return bounds[0], bounds[1]
 
 
-def to_batch(x: np.ndarray | tf.Tensor, shape: tuple[int, int, int]) -> tf.Tensor:
-    """Converts a batch of pictures to a float32 tensor [B, *shape].
+def check_batch(x: np.ndarray | tf.Tensor, shape: tuple[int, int, int]) -> np.ndarray | tf.Tensor:
+    """Returns a batch of pictures [B, *shape] as an array or tensor, after looking at its values.
 
     Raises:
       UsageError: it is no array of numbers, has another shape, is empty, or holds NaN or Inf.
     """
     try:
-        x = tf.cast(tf.convert_to_tensor(x), tf.float32)
-    except (TypeError, ValueError, tf.errors.OpError) as error:
+        x = x if tf.is_tensor(x) else np.asarray(x)
+        to_float32(x[:1])
+    except (TypeError, ValueError, IndexError, tf.errors.OpError) as error:
         raise UsageError(
             f"Expected a batch of pictures as an array of numbers ({first_line(error)})."
         ) from None
-    if x.shape.rank != 4 or tuple(x.shape[1:]) != shape or not x.shape[0]:
+    if len(x.shape) != 4 or tuple(x.shape[1:]) != shape or not x.shape[0]:
         expected = ", ".join(map(str, shape))
         raise UsageError(
             f"Expected a batch of pictures [B, {expected}], at least one. Received the shape "
             f"{tuple(x.shape)}; a single picture needs x[None]."
         )
-    if not tf.reduce_all(tf.math.is_finite(x)):
+    if not all(np.isfinite(np.float32(end)) for end in _range(x)):
         raise UsageError("The batch of pictures holds NaN or Inf. Expected finite numbers.")
     return x
+
+
+def to_float32(x: np.ndarray | tf.Tensor) -> tf.Tensor:
+    """Pictures as the tensor that compiled functions read."""
+    return tf.cast(tf.convert_to_tensor(x), tf.float32)
+
+
+def _range(x: np.ndarray | tf.Tensor) -> tuple[float, float]:
+    """The lowest and highest value; NaN if there is one."""
+    if tf.is_tensor(x):
+        return tf.reduce_min(x).numpy(), tf.reduce_max(x).numpy()
+    return x.min(), x.max()

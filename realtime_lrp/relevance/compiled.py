@@ -16,6 +16,7 @@ from realtime_lrp.relevance import onednn
 from realtime_lrp.relevance.account import account
 from realtime_lrp.relevance.graph import BIASES, Graph, total
 from realtime_lrp.relevance.methods import Explain
+from realtime_lrp.relevance.targets import start_of_relevance
 
 LayerTensors = tuple[dict[int, tf.Tensor], dict[int, tf.Tensor], dict[tuple[int, int], tf.Tensor]]
 """Tensors of the model by number, what arrived at them by number, and what nodes handed down, by
@@ -23,6 +24,11 @@ LayerTensors = tuple[dict[int, tf.Tensor], dict[int, tf.Tensor], dict[tuple[int,
 
 Explained = tuple[tf.Tensor, list[tf.Tensor], list[tf.Tensor]]
 """scores, maps, and the `account` of each map."""
+
+
+PipelineOutput = tuple[tf.Tensor, tf.Tensor, list[Any], list[tf.Tensor], list[tf.Tensor]]
+"""scores, explained, what `after` made of each map, the maps, their accounts; see
+`Explainer.compile_pipeline`."""
 
 
 def compile_once(
@@ -89,6 +95,22 @@ def maps_function(explain: Callable[..., Explained]) -> Callable[..., tuple[tf.T
         return scores, *maps
 
     return scores_and_maps
+
+
+def pipeline_function(
+    explain: Callable[..., Explained],
+    before: Callable[[tf.Tensor], tf.Tensor],
+    after: Callable[[tf.Tensor], Any],
+) -> Callable[..., PipelineOutput]:
+    """Makes the function (pictures, *target) -> what `Explainer.compile_pipeline` describes."""
+
+    def pipeline(pictures: tf.Tensor, *target: tf.Tensor) -> PipelineOutput:
+        scores, maps, accounts = explain(before(pictures), *target)
+        start = start_of_relevance(scores, *target)
+        explained = tf.stack([tf.reduce_sum(start, -1), tf.reduce_sum(tf.abs(start), -1)], -1)
+        return scores, explained, [after(relevance) for relevance in maps], maps, accounts
+
+    return pipeline
 
 
 def layers_function(graph: Graph, as_built: Graph, method: Explain) -> Callable[..., LayerTensors]:

@@ -18,14 +18,17 @@ from tensorflow.types.experimental import ConcreteFunction, PolymorphicFunction
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance import checks, export
 from realtime_lrp.relevance.account import LayerFlow, flows_function, layer_flows
+from realtime_lrp.relevance.batches import activation_bytes, pictures_at_once, run_in_parts
 from realtime_lrp.relevance.canonise import canonise, end_in_scores
 from realtime_lrp.relevance.checks import Bound
 from realtime_lrp.relevance.compiled import (
     Explained,
+    PipelineOutput,
     compile_once,
     explain_function,
     layers_function,
     maps_function,
+    pipeline_function,
     scores_function,
 )
 from realtime_lrp.relevance.composites import Composite, composite_named
@@ -39,26 +42,27 @@ from realtime_lrp.relevance.layer_contexts import (
     pixel_stride,
 )
 from realtime_lrp.relevance.layer_records import LayerRecord, layer_records
-from realtime_lrp.relevance.map_plans import bind_maps, map_names, map_requests, plan_maps
+from realtime_lrp.relevance.map_plans import (
+    bind_maps,
+    choose_precision,
+    map_names,
+    map_requests,
+    plan_maps,
+)
 from realtime_lrp.relevance.methods import Explain, guided_rectifiers
-from realtime_lrp.relevance.not_finite import find_not_finite
+from realtime_lrp.relevance.not_finite import find_not_finite, first_not_finite, one_pair
 from realtime_lrp.relevance.record import explainer_provenance, kept_arguments, layer_rules
-from realtime_lrp.relevance.rounding import Lowering, choose_lowering, lower_precision
+from realtime_lrp.relevance.rounding import lower_precision
 from realtime_lrp.relevance.rules import Rule
 from realtime_lrp.relevance.targets import (
     Target,
     TargetResolver,
     Targets,
-    start_of_relevance,
     target_text,
 )
 
 if TYPE_CHECKING:
     from realtime_lrp.models.networks import Network
-
-PipelineOutput = tuple[tf.Tensor, tf.Tensor, list[Any], list[tf.Tensor], list[tf.Tensor]]
-"""scores, explained, what `after` made of each map, the maps, their accounts; see
-`Explainer.compile_pipeline`."""
 
 
 class Explainer:
@@ -177,21 +181,20 @@ class Explainer:
         self.rules_by_layer = layer_rules(graph, self._rules)
         self._keep_sign = [plan.keeps_sign for plan in plans]
         self.follows_rules = tuple(bool(plan.rules) for plan in plans)
+        self._activations = activation_bytes(supports)
         self.passes = samples * sum(plan.method.perturb is not None for plan in plans)
         self.set_target(target)
 
-        if precision == "auto":
-            absorb = plans[0].composite.absorb_bias if absorb_bias is None else absorb_bias
-            rules, contrasts = [plan.rules for plan in plans], self._resolve(target).contrasts
-            cancels = keep < 1 or any(plan.method.cancels for plan in plans)
-            lowering = choose_lowering(rules, graph, fast, absorb, contrasts, cancels)
-        else:
-            lowering = Lowering(precision)
+        lowering = choose_precision(
+            precision, plans, graph, fast, absorb_bias, keep, self._resolve(target).contrasts
+        )
         self.precision = lowering.precision
         self.exact_forward = lowering.precision == "float32" or lowering.exact is not None
         as_built = lower_precision(graph, folded, lowering)
         self._graph, self._as_built, self._also, self._xla = graph, as_built, tuple(also), xla
-        explain = bind_maps(plans, graph, contexts, guided, samples, keep, absorb_bias)
+        explain = bind_maps(
+            plans, graph, contexts, guided, samples, self._activations, keep, absorb_bias
+        )
         self._compile(explain, any(plan.rules for plan in plans))
 
     def __call__(self, x: np.ndarray | tf.Tensor, target: Targets | None = None) -> Explanation:
@@ -208,15 +211,18 @@ class Explainer:
             of targets has another length than the batch.
           NotFiniteError: the network computes NaN or Inf.
         """
-        batch = checks.to_batch(x, self.input_shape)
-        tensors = self._target(target, len(batch))
-        run = self._run if len(tensors[0]) <= len(batch) else self._run_shared
-        scores, maps, accounts = run(batch, *tensors)
-        scores, maps = scores.numpy(), [one.numpy() for one in maps]
-        if not all(np.isfinite(one.sum()) for one in (scores, *maps)):
-            raise self.not_finite(batch, target)
+        x = checks.check_batch(x, self.input_shape)
+        tensors = self._target(target, len(x))
+        run = self._run if len(tensors[0]) <= len(x) else self._run_shared
+        arrays = run_in_parts(
+            lambda x, *target: run(checks.to_float32(x), *target),
+            (x, *tensors), self.pictures_at_once(),
+        )  # fmt: skip
+        scores, maps, accounts = tf.nest.pack_sequence_as(self._run.structured_outputs, arrays)
+        if (bad := first_not_finite([scores, *maps])) is not None:
+            raise self.not_finite(*one_pair(x, target, bad))
         return explanation_of(
-            batch.numpy(), scores, self._names, maps, accounts, self.follows_rules,
+            np.asarray(x, np.float32), scores, self._names, maps, accounts, self.follows_rules,
             targets=self._resolve.canonical_each(
                 self.target if target is None else target, len(scores)
             ),
@@ -230,7 +236,13 @@ class Explainer:
           x: float32 [B, H, W, C], already preprocessed.
         """
         run = self._scores.get_concrete_function()
-        return run(checks.to_batch(x, self.input_shape)).numpy()
+        x = checks.check_batch(x, self.input_shape)
+        most = self.pictures_at_once()
+        return run_in_parts(lambda x: run(checks.to_float32(x)), [x], most)[0]
+
+    def pictures_at_once(self) -> int:
+        """How many pictures of a batch are explained together, as the free memory allows now."""
+        return pictures_at_once(self._activations, len(self._methods))
 
     def set_target(self, target: str | int) -> None:
         """Changes what is explained when a call does not say; nothing is retraced.
@@ -277,7 +289,7 @@ class Explainer:
           target: as in a call.
         """
         run = self._layers.get_concrete_function()
-        tensors = run(*self._pairs(checks.to_batch(x, self.input_shape), target))
+        tensors = run(*self._pairs(checks.check_batch(x, self.input_shape), target))
         return layer_records(self._graph, self._rules, tensors)
 
     def relevance_sums(
@@ -292,12 +304,7 @@ class Explainer:
         Returns:
           Layer name -> float64 [B].
         """
-        return {
-            record.name: sum(
-                part.reshape(len(part), -1).sum(1, dtype=np.float64) for part in record.handed_down
-            )
-            for record in self.layers(x, target)
-        }
+        return {record.name: record.sums() for record in self.layers(x, target)}
 
     def layer_flows(
         self, x: np.ndarray | tf.Tensor, index: int = 0, target: Targets | None = None
@@ -317,7 +324,7 @@ class Explainer:
                 input_signature=self._layers.input_signature, autograph=False,
             )  # fmt: skip
         run = self._flows[index].get_concrete_function()
-        flows = run(*self._pairs(tf.cast(x, tf.float32), target))
+        flows = run(*self._pairs(x, target))
         return layer_flows(self._graph, flows.numpy())
 
     def not_finite(self, x: tf.Tensor, target: Targets | None = None) -> NotFiniteError:
@@ -355,15 +362,8 @@ class Explainer:
           sign of the logits where the composite asks for it, the sum of its magnitude, and what
           biases took.
         """
-        explain = self._run
         pictures = tf.TensorSpec([None, *self.input_shape[:2], 3], tf.uint8, name="pictures")
-
-        def pipeline(pictures: tf.Tensor, *target: tf.Tensor) -> PipelineOutput:
-            scores, maps, accounts = explain(before(pictures), *target)
-            start = start_of_relevance(scores, *target)
-            explained = tf.stack([tf.reduce_sum(start, -1), tf.reduce_sum(tf.abs(start), -1)], -1)
-            return scores, explained, [after(relevance) for relevance in maps], maps, accounts
-
+        pipeline = pipeline_function(self._run, before, after)
         signature = [pictures, *Target.signature(self.classes)]
         function, run = compile_once(pipeline, signature, self._xla)
         self._pipelines.append(function)
@@ -412,9 +412,7 @@ class Explainer:
 
     def _compile(self, explain: Sequence[Explain], by_rules: bool) -> None:
         """Compiles the functions of pictures; those of layers and scores at their first call."""
-        graph = self._graph
-        picture = tf.TensorSpec([None, *self.input_shape], tf.float32, name="x")
-        signature = [picture, *Target.signature(self.classes)]
+        graph, signature = self._graph, self._signature()
         function = explain_function(graph, explain, by_rules)
         self._explain, self._run = compile_once(function, signature, self._xla)
         self._pipelines: list[PolymorphicFunction] = []
@@ -426,17 +424,22 @@ class Explainer:
             input_signature=signature, autograph=False,
         )  # fmt: skip
         self._scores = tf.function(
-            scores_function(graph), input_signature=[picture], autograph=False
+            scores_function(graph), input_signature=signature[:1], autograph=False
         )
 
     def _run_shared(self, picture: tf.Tensor, *target: tf.Tensor) -> Explained:
         """Explains several targets of one picture; compiled at the first call."""
         if self._shared is None:
-            one = tf.TensorSpec([1, *self.input_shape], tf.float32, name="x")
-            signature = [one, *Target.signature(self.classes)]
-            function = explain_function(self._graph, self._methods, any(self.follows_rules), True)
+            by_rules = any(self.follows_rules)
+            function = explain_function(self._graph, self._methods, by_rules, shared=True)
+            signature = self._signature(pictures=1)
             self._shared = compile_once(function, signature, self._xla)[1]
         return self._shared(picture, *target)
+
+    def _signature(self, pictures: int | None = None) -> list[tf.TensorSpec]:
+        """What compiled functions read: pictures, and the tensors of their targets."""
+        picture = tf.TensorSpec([pictures, *self.input_shape], tf.float32, name="x")
+        return [picture, *Target.signature(self.classes)]
 
     def _target(self, target: Targets | None, pictures: int) -> tuple[tf.Tensor, ...]:
         """The tensors of a `Target`, of which each has one row or one for each picture."""
@@ -444,7 +447,7 @@ class Explainer:
             return self._default
         return self._resolve.for_batch(target, pictures).tensors()
 
-    def _pairs(self, batch: tf.Tensor, target: Targets | None) -> tuple[tf.Tensor, ...]:
+    def _pairs(self, x: np.ndarray | tf.Tensor, target: Targets | None) -> tuple[tf.Tensor, ...]:
         """Pictures and the tensors of their targets; one picture is repeated for each target."""
-        tensors = self._target(target, len(batch))
+        batch, tensors = checks.to_float32(x), self._target(target, len(x))
         return tf.repeat(batch, max(1, len(tensors[0]) // len(batch)), axis=0), *tensors

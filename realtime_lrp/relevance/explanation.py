@@ -261,7 +261,7 @@ def explanation_of(
     scores: np.ndarray,
     names: Sequence[str],
     maps: Sequence[np.ndarray],
-    accounts: Sequence[tf.Tensor],
+    accounts: Sequence[np.ndarray],
     follows_rules: Sequence[bool],
     **about: Any,
 ) -> Explanation:
@@ -277,7 +277,7 @@ def explanation_of(
       about: further attributes of `Explanation`.
     """
     by_name = {
-        name: Account(one[:, 0].numpy(), map_.sum((1, 2, 3)), one[:, 2].numpy())
+        name: Account(one[:, 0], map_.sum((1, 2, 3)), one[:, 2])
         for name, map_, one, rules in zip(names, maps, accounts, follows_rules, strict=True)
         if rules
     }

@@ -36,6 +36,11 @@ class LayerRecord:
     handed_down: tuple[np.ndarray, ...]
     taken_by_biases: np.ndarray
 
+    def sums(self) -> np.ndarray:
+        """The sum of relevance that the layer hands down to its inputs, float64 [B]."""
+        parts = [part.reshape(len(part), -1) for part in self.handed_down]
+        return np.sum([part.sum(1, dtype=np.float64) for part in parts], axis=0)
+
 
 def layer_records(
     graph: Graph, rules: Mapping[int, Rule], tensors: LayerTensors

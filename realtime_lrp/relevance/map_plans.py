@@ -12,7 +12,8 @@ from realtime_lrp.relevance.composites import (
 )
 from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.methods import METHODS, Explain, Method, MethodContext
-from realtime_lrp.relevance.rounding import keeps_sign
+from realtime_lrp.relevance.perturbed import chunk_size
+from realtime_lrp.relevance.rounding import Lowering, choose_lowering, keeps_sign
 from realtime_lrp.relevance.rules import LayerContext, Propagate, Rule
 
 
@@ -131,12 +132,40 @@ def _signed_logits(rules: Mapping[int, Rule], graph: Graph) -> int | None:
     return logits if any(rules[number].signed_sum for number in last) else None
 
 
+def choose_precision(
+    precision: str,
+    plans: Sequence[MapPlan],
+    graph: Graph,
+    fast: str,
+    absorb_bias: bool | None,
+    keep: float,
+    contrasts: bool,
+) -> Lowering:
+    """What computes in which precision.
+
+    Args:
+      precision: "float32", "bfloat16", "float16", or "auto" for what keeps the maps.
+      plans: the maps.
+      graph: the canonised network.
+      fast: the fastest precision of the device.
+      absorb_bias: as in `bind_maps`.
+      keep: the share of entries that layers with weights pass on.
+      contrasts: whether classes count against others.
+    """
+    if precision != "auto":
+        return Lowering(precision)
+    absorb = plans[0].composite.absorb_bias if absorb_bias is None else absorb_bias
+    cancels = keep < 1 or any(plan.method.cancels for plan in plans)
+    return choose_lowering([plan.rules for plan in plans], graph, fast, absorb, contrasts, cancels)
+
+
 def bind_maps(
     plans: Sequence[MapPlan],
     graph: Graph,
     contexts: Mapping[int, LayerContext],
     guided: Sequence[str] | None,
     samples: int,
+    activations: int,
     keep: float,
     absorb_bias: bool | None = None,
 ) -> list[Explain]:
@@ -148,9 +177,11 @@ def bind_maps(
       contexts: what is known about its layers with weights, by output number.
       guided: see `MethodContext`, as are the others.
       samples: see there.
+      activations: bytes of those of one picture.
       keep: see there.
       absorb_bias: see `Composite.bind`.
     """
+    chunk = chunk_size(samples, activations)
     bound: dict[Composite, Mapping[int, Propagate]] = {}
     for plan in plans:
         if plan.rules and plan.composite not in bound:
@@ -158,6 +189,6 @@ def bind_maps(
     explain = []
     for plan in plans:
         rules = bound[plan.composite] if plan.rules else {}
-        context = MethodContext(graph, rules, guided, samples, keep, plan.logits)
+        context = MethodContext(graph, rules, guided, samples, chunk, keep, plan.logits)
         explain.append(plan.method.bind(context))
     return explain

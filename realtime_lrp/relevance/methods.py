@@ -15,6 +15,7 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.composites import EXCITATION, Composite, layer_matcher
 from realtime_lrp.relevance.graph import Back, Graph, Node, Part, Parts, total
 from realtime_lrp.relevance.linear import Linear
+from realtime_lrp.relevance.perturbed import Perturb, mean_gradient, noisy, on_path
 from realtime_lrp.relevance.pools import GlobalPool, Pool
 from realtime_lrp.relevance.rules import Propagate
 from realtime_lrp.relevance.sharing import Shares
@@ -28,9 +29,6 @@ from realtime_lrp.relevance.steps import (
 )
 from realtime_lrp.relevance.targets import start_of_gradient, start_of_relevance
 
-NOISE = 0.1
-"""Standard deviation of SmoothGrad's noise, relative to the picture's range."""
-
 
 @dataclass(frozen=True)
 class MethodContext:
@@ -41,7 +39,8 @@ class MethodContext:
       rules: output number of each layer with weights -> its bound rule; empty where the method
         follows no rules.
       guided: patterns of the layers whose ReLUs guided backprop changes; None means all.
-      samples: the number of perturbed passes of SmoothGrad and integrated gradients.
+      samples: how many copies of a picture SmoothGrad and integrated gradients explain.
+      chunk: how many of them are explained at once.
       keep: the share of entries, largest first, that each layer with weights lets through.
       logits: the number of the tensor whose signs relevance starts with; None where it starts
         without.
@@ -51,6 +50,7 @@ class MethodContext:
     rules: Mapping[int, Propagate]
     guided: Sequence[str] | None = None
     samples: int = 20
+    chunk: int = 20
     keep: float = 1.0
     logits: int | None = None
 
@@ -67,8 +67,7 @@ class Method:
       start: (scores, *target) -> what starts at the output.
       back: context -> the function that passes what arrives at a node back to its inputs.
       finish: (graph, x, tensors, parts) -> the map, shaped like x.
-      perturb: (x [1, H, W, C], samples) -> the pictures [samples, H, W, C] whose mean gradient is
-        used, or None.
+      perturb: makes the copies of a picture whose mean gradient is used, or None.
       signed: whether maps can have negative entries; for methods that follow no rules.
       absolute: whether the magnitude of an entry counts, because its sign only says whether the
         pixel should become brighter or darker.
@@ -81,7 +80,7 @@ class Method:
     start: Callable[..., tf.Tensor]
     back: Callable[[MethodContext], Back]
     finish: Callable[[Graph, tf.Tensor, Mapping[int, tf.Tensor], Parts], tf.Tensor]
-    perturb: Callable[[tf.Tensor, int], tf.Tensor] | None = None
+    perturb: Perturb | None = None
     signed: bool = True
     absolute: bool = False
     cancels: bool = False
@@ -94,7 +93,8 @@ class Method:
         It refers to the bound rules and the graph, not to the context.
         """
         start, finish, perturb = self.start, self.finish, self.perturb
-        graph, samples, logits = context.graph, context.samples, context.logits
+        graph, logits = context.graph, context.logits
+        samples, chunk = context.samples, context.chunk
         back = _letting_through(context.keep, self.back(context))
 
         def explain(
@@ -106,13 +106,7 @@ class Method:
             parts = graph.backward(tensors, begin, back)
             if perturb is None:
                 return finish(graph, x, tensors, parts), parts
-            mean = tf.map_fn(
-                lambda pair: _mean_over_passes(
-                    graph, back, perturb(pair[0][None], samples), pair[1]
-                ),
-                (x, begin),
-                fn_output_signature=tf.TensorSpec(x.shape[1:], x.dtype),
-            )
+            mean = mean_gradient(graph, back, perturb, x, begin, samples, chunk)
             return finish(graph, x, tensors, {0: [Part(mean)]}), parts
 
         return explain
@@ -130,13 +124,6 @@ def with_signs_of(logits: tf.Tensor, begin: tf.Tensor) -> tf.Tensor:
     if logits.shape[1:] != begin.shape[1:]:
         return begin
     return tf.where(logits < 0, -begin, begin)
-
-
-def _mean_over_passes(graph: Graph, back: Back, pictures: tf.Tensor, begin: tf.Tensor) -> tf.Tensor:
-    """The mean of what arrives at the pictures [samples, H, W, C], explained as one batch."""
-    tensors = graph.forward(pictures)
-    begin = tf.repeat(begin[None], pictures.shape[0], axis=0)
-    return tf.reduce_mean(total(graph.backward(tensors, begin, back)[0]), axis=0)
 
 
 def _letting_through(keep: float, back: Back) -> Back:
@@ -289,18 +276,6 @@ def _last_maps(graph: Graph, tensors: Mapping[int, tf.Tensor], parts: Parts) -> 
     raise UsageError("grad_cam needs a network with convolutions before its last layers.", "method")
 
 
-def _noisy(x: tf.Tensor, samples: int) -> tf.Tensor:
-    """The picture with Gaussian noise, the same at each call (Smilkov et al. 2017)."""
-    noise = tf.random.stateless_normal([samples, *x.shape[1:]], seed=[20, 17])
-    return x + NOISE * (tf.reduce_max(x) - tf.reduce_min(x)) * noise
-
-
-def _path(x: tf.Tensor, samples: int) -> tf.Tensor:
-    """Midpoints of the straight path from 0 to the picture (Sundararajan et al. 2017, eq. 3)."""
-    steps = (tf.range(samples, dtype=x.dtype) + 0.5) / samples
-    return steps[:, None, None, None] * x
-
-
 METHODS: dict[str, Method] = {
     "lrp": Method(start_of_relevance, _relevance, _at_input, by_rules=True),
     "gradient": Method(start_of_gradient, _gradient, _at_input, absolute=True, cancels=True),
@@ -312,8 +287,10 @@ METHODS: dict[str, Method] = {
     ),
     "grad_cam": Method(start_of_gradient, _gradient, _grad_cam, signed=False),
     "smoothgrad": Method(
-        start_of_gradient, _gradient, _at_input, _noisy, absolute=True, cancels=True
+        start_of_gradient, _gradient, _at_input, noisy, absolute=True, cancels=True
     ),
-    "integrated_gradients": Method(start_of_gradient, _gradient, _times_input, _path, cancels=True),
+    "integrated_gradients": Method(
+        start_of_gradient, _gradient, _times_input, on_path, cancels=True
+    ),
 }
 """Name in configuration and documentation -> method."""

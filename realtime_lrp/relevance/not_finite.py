@@ -7,12 +7,39 @@ import tensorflow as tf
 
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance.account import CHOOSE_COMPOSITE, LayerFlow
+from realtime_lrp.relevance.checks import to_float32
 from realtime_lrp.relevance.graph import Graph
+from realtime_lrp.relevance.targets import Targets, is_sequence
+
+
+def first_not_finite(arrays: Sequence[np.ndarray]) -> int | None:
+    """The number of the first entry of a batch that is not finite in one of the arrays, or None.
+
+    Args:
+      arrays: float32 [B, ...] each.
+    """
+    finite = [np.isfinite(one.reshape(len(one), -1).sum(1)) for one in arrays]
+    bad = np.flatnonzero(~np.all(finite, axis=0))
+    return int(bad[0]) if bad.size else None
+
+
+def one_pair(
+    x: np.ndarray | tf.Tensor, target: Targets | None, number: int
+) -> tuple[np.ndarray | tf.Tensor, Targets | None]:
+    """One picture of a batch, as a batch, with its target.
+
+    Args:
+      x: [B, ...].
+      target: of all pictures, or a sequence with one for each, or several of one picture.
+      number: which entry.
+    """
+    own = [target[number]] if is_sequence(target) else target
+    return x[number : number + 1] if len(x) > 1 else x, own
 
 
 def find_not_finite(
     graph: Graph,
-    x: tf.Tensor,
+    x: np.ndarray | tf.Tensor,
     flows: Callable[[int], Iterable[LayerFlow]],
     follows_rules: Sequence[bool],
     half: bool,
@@ -26,7 +53,7 @@ def find_not_finite(
       follows_rules: whether each map follows rules.
       half: whether layers compute in half precision.
     """
-    tensors = graph.forward(x, joined=False)
+    tensors = graph.forward(to_float32(x), joined=False)
     for node in graph.nodes:
         output = tensors[node.output].numpy().astype(np.float32)
         if not np.isfinite(output).all():

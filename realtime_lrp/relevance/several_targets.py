@@ -11,8 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.relevance import checks
+from realtime_lrp.relevance.batches import run_in_parts
 from realtime_lrp.relevance.compiled import compile_once, explain_function
 from realtime_lrp.relevance.explainer import Explainer
+from realtime_lrp.relevance.not_finite import first_not_finite, one_pair
 from realtime_lrp.relevance.targets import Target, Targets
 
 ExplainTargets = Callable[
@@ -43,12 +45,15 @@ def compile_for_targets(explainer: Explainer, count: int) -> ExplainTargets:
     def explain_targets(
         x: np.ndarray | tf.Tensor, targets: Sequence[Targets]
     ) -> tuple[np.ndarray, list[np.ndarray]]:
-        batch = checks.to_batch(x, explainer.input_shape)
-        resolved = [explainer._target(target, len(batch)) for target in targets]
-        scores, *maps = (one.numpy() for one in run(batch, *sum(resolved, ())))
+        x = checks.check_batch(x, explainer.input_shape)
+        resolved = [explainer._target(target, len(x)) for target in targets]
+        most = max(1, explainer.pictures_at_once() // count)
+        scores, *maps = run_in_parts(
+            lambda x, *tensors: run(checks.to_float32(x), *tensors), (x, *sum(resolved, ())), most
+        )
         for target, relevance in zip(targets, maps, strict=True):
-            if not (np.isfinite(scores.sum()) and np.isfinite(relevance.sum())):
-                raise explainer.not_finite(batch, target)
+            if (bad := first_not_finite([scores, relevance])) is not None:
+                raise explainer.not_finite(*one_pair(x, target, bad))
         return scores, maps
 
     return explain_targets

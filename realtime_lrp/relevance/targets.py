@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeGuard, cast
 
 import numpy as np
 import tensorflow as tf
@@ -183,9 +183,9 @@ class TargetResolver:
         Raises:
           UsageError: there are more or fewer targets than pictures, or one of them is wrong.
         """
-        if not _is_sequence(targets):
+        if not is_sequence(targets):
             return self(cast(str | int, targets))
-        each = list(cast(Sequence[str | int], targets))
+        each = list(targets)
         if not each or pictures not in (1, len(each)):
             raise UsageError(
                 f"Expected one target, or a sequence of {pictures}, one for each picture. Received "
@@ -207,9 +207,9 @@ class TargetResolver:
           targets: one, or a sequence with one for each picture.
           pictures: how many pictures there are.
         """
-        if not _is_sequence(targets):
+        if not is_sequence(targets):
             return (self.canonical(cast(str | int, targets)),) * pictures
-        return tuple(map(self.canonical, cast(Sequence[str | int], targets)))
+        return tuple(map(self.canonical, targets))
 
     def canonical(self, target: str | int) -> str | int:
         """A target with its classes by index: "all", "top5", 3, "3 - 5" or "3 - rest".
@@ -335,7 +335,7 @@ def target_text(target: str | int, labels: Sequence[str] | None) -> str:
     return " - ".join(class_label(int(one), labels) if one.isdecimal() else one for one in sides)
 
 
-def _is_sequence(target: object) -> bool:
+def is_sequence(target: object) -> TypeGuard[Sequence[str | int]]:
     """Whether several targets are given rather than one."""
     if isinstance(target, str | bytes):
         return False

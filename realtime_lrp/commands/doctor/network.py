@@ -17,7 +17,7 @@ from realtime_lrp.engine import device as hardware
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.models.drawing import NOTHING, draw_picture
 from realtime_lrp.models.names import NETWORKS
-from realtime_lrp.models.size import available_bytes
+from realtime_lrp.system.free_memory import available_bytes
 
 GIB = 1 << 30
 

@@ -20,7 +20,7 @@ from realtime_lrp.errors import (
 )
 from realtime_lrp.system import atomic
 from realtime_lrp.system.atomic import atomic_file
-from realtime_lrp.video.files import inputs_of, outputs_for
+from realtime_lrp.video.files import inputs_of, outputs_for, skipped_in
 from realtime_lrp.video.pictures import read_picture, write_picture
 from realtime_lrp.video.reader import Span, VideoReader
 from realtime_lrp.video.region import region_of
@@ -220,11 +220,20 @@ def test_missing_inputs_are_named(tmp_path):
 
 def test_inputs_are_files_folders_and_globs(tmp_path):
     """A folder gives what has a known ending, in order."""
-    for name in ("b.png", "a.PNG", "c.txt"):
+    for name in ("b.png", "a.PNG", "c.txt", ".d.png"):
         (tmp_path / name).touch()
+    (tmp_path / "e.png").symlink_to("nowhere")
+    (tmp_path / "f").mkdir()
     names = lambda words: [p.name for p in inputs_of(words, (".png",), "picture")]  # noqa: E731
     assert names([str(tmp_path)]) == ["a.PNG", "b.png"]
     assert names([str(tmp_path / "*.txt"), str(tmp_path / "b.png")]) == ["c.txt", "b.png"]
+    told = skipped_in([str(tmp_path), "b.png"], (".png",))
+    assert told.startswith(f"4 skipped in {str(tmp_path)!r} (")
+    assert all(why in told for why in ("1 .txt", "1 hidden", "1 link to nothing", "1 folder"))
+    assert skipped_in([str(tmp_path / "f")], (".png",)) == ""
+    for word, why in [("f", "the folder is empty"), ("e.png", "a link to nothing")]:
+        with pytest.raises(MissingInputError, match=f"{word}': {why}"):
+            inputs_of([str(tmp_path / word)], (".png",), "picture")
 
 
 def test_outputs_are_checked_before_any_work(tmp_path):
@@ -242,7 +251,7 @@ def test_outputs_are_checked_before_any_work(tmp_path):
     folder = tmp_path / "out"
     folder.mkdir()
     twins = [source, tmp_path / "a.jpg"]
-    with pytest.raises(OutputError, match="Two inputs"):
+    with pytest.raises(OutputError, match=r"a\.png' and .*a\.jpg' would both be written to"):
         outputs_for(twins, str(folder), ".png", (".png",), False)
     (folder / "a.png").touch()
     with pytest.raises(OutputError, match="--overwrite"):

@@ -22,9 +22,11 @@ from realtime_lrp.cli.options import (
     OUTPUT,
     OVERWRITE,
     PATH,
+    RESUME,
     SECONDS,
     STATS,
     ConfigFile,
+    Group,
     complete_files,
     configured,
 )
@@ -32,7 +34,9 @@ from realtime_lrp.errors import ConfigError, UsageError
 from realtime_lrp.system.program import print_lines
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="realtime-lrp")
 def cli() -> None:
     """See, live, what a neural network looks at."""
@@ -209,11 +213,7 @@ def kiosk(
 @STATS
 @click.option("--start", type=SECONDS, metavar="SECONDS", help="start at this time")
 @click.option("--end", type=SECONDS, metavar="SECONDS", help="stop before this time")
-@click.option(
-    "--resume",
-    is_flag=True,
-    help="skip files that are finished with the same settings",
-)
+@RESUME
 @click.option(
     "--sidecar",
     is_flag=True,
@@ -242,6 +242,12 @@ def video(settings: config.Settings, **options: Any) -> None:
 @INPUTS
 @OUTPUT
 @OVERWRITE
+@RESUME
+@click.option(
+    "--all-pages",
+    is_flag=True,
+    help="explain every page or frame of a file, not only the first",
+)
 @click.option(
     "--sidecar",
     is_flag=True,

@@ -28,6 +28,29 @@ Load = Callable[[ConfigFile, tuple[str, ...], dict[str, Any], str], config.Setti
 """(file, assignments, options, command) -> the settings."""
 
 
+class NoEmptyWords(click.Command):
+    """A command that refuses empty words, which an unset variable of the shell leaves behind."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parses the command line. Raises `click.BadParameter` for an empty word."""
+        if not ctx.resilient_parsing:  # as when a shell completes a word
+            given, _, _ = self.make_parser(ctx).parse_args(list(args))
+            for parameter in self.get_params(ctx):
+                value = given.get(parameter.name or "")
+                if "" in (value if isinstance(value, tuple | list) else (value,)):
+                    raise click.BadParameter(
+                        "it is empty. Expected a word; is a variable of the shell not set?",
+                        ctx, parameter,
+                    )  # fmt: skip
+        return super().parse_args(ctx, args)
+
+
+class Group(click.Group):
+    """The commands; none takes empty words."""
+
+    command_class = NoEmptyWords
+
+
 def load_settings(
     file: ConfigFile, sets: tuple[str, ...], options: dict[str, Any], command: str
 ) -> config.Settings:
@@ -154,6 +177,9 @@ OUTPUT = click.option(
     help="output file, or an existing folder", shell_complete=complete_files,
 )  # fmt: skip
 OVERWRITE = click.option("--overwrite", is_flag=True, help="replace files that exist")
+RESUME = click.option(
+    "--resume", is_flag=True, help="skip files that are finished with the same settings"
+)
 DURATION = click.option(
     "--duration", type=SECONDS, metavar="SECONDS", help="stop this many seconds after the first map"
 )

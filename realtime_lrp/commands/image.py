@@ -1,9 +1,10 @@
 """`image`: explains pictures and writes overlaid pictures or raw maps, and files beside them."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,18 +15,16 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.provenance import begin_hashing, provenance_of
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import best_label, score_list, top_scores
-from realtime_lrp.errors import (
-    DamagedInputError,
-    MissingInputError,
-    NotFiniteError,
-    OutputError,
-)
+from realtime_lrp.errors import Error, OutputError, TransferError, UsageError
 from realtime_lrp.results.companions import Companions, OpenCompanions
+from realtime_lrp.results.failures import Failures
 from realtime_lrp.results.records import map_record, raw_map_arrays
+from realtime_lrp.results.resume import Journal, Manifest, fingerprint, refuse_unknown
 from realtime_lrp.results.summary import Timeline, write_summary
-from realtime_lrp.system.atomic import atomic_file
-from realtime_lrp.video.files import PICTURES, inputs_of, outputs_for
-from realtime_lrp.video.pictures import mirrored, read_picture, write_picture
+from realtime_lrp.system.atomic import atomic_file, refuse_link
+from realtime_lrp.video.files import PICTURES, inputs_of, outputs_for, skipped_in
+from realtime_lrp.video.picture_reader import PictureReader
+from realtime_lrp.video.pictures import mirrored, read_pages, write_picture
 from realtime_lrp.video.region import resize
 from realtime_lrp.view.overlay import lay_over
 
@@ -49,6 +48,8 @@ class ImageOptions:
       inputs: files, folders or glob patterns.
       output: a .png, .jpg or .npz file, or a folder for PNG files.
       overwrite: whether existing files may be replaced.
+      resume: whether outputs that were made from the same source with the same settings are kept.
+      all_pages: whether each page of a file gets an output, or only the first.
       sidecar: whether JSON lines are written beside the outputs.
       summary: whether a picture of all results is written beside the outputs.
       maps: the folder in which a folder of raw maps is created, or None.
@@ -57,42 +58,41 @@ class ImageOptions:
     inputs: Sequence[str]
     output: str
     overwrite: bool = False
+    resume: bool = False
+    all_pages: bool = False
     sidecar: bool = False
     summary: bool = False
     maps: Path | None = None
 
 
-def run(config: Config, options: ImageOptions) -> list[str]:
-    """Explains each picture and writes the result.
+def run(config: Config, options: ImageOptions) -> Iterator[str]:
+    """Explains each picture. Of several, those that fail are named; the rest is done.
 
-    Of several pictures, those that are damaged or cannot be explained are named and left out.
-
-    Returns:
+    Yields:
       One line for each picture: its name, its best labels, where the output is.
 
     Raises:
-      DamagedInputError: no picture can be read or explained.
-      OutputError: an output cannot be written.
+      UsageError: options contradict each other.
+      OutputError: an output cannot be written; then nothing is done.
+      TransferError: the disk is full; pictures that were finished before stay.
+      Error: a single picture failed, or some of several, with the exit code of the worst failure.
     """
+    if options.resume and (options.sidecar or options.summary or options.maps):
+        raise UsageError(
+            "--resume does not go with --sidecar, --summary and --maps: each of these is one file "
+            "or folder for all pictures. Leave --resume out."
+        )
     sources = inputs_of(options.inputs, PICTURES, "picture")
-    targets = outputs_for(sources, options.output, ".png", OUTPUTS, options.overwrite)
+    if skipped := skipped_in(options.inputs, PICTURES):
+        log.warning("%s", skipped)
+    may_exist = options.overwrite or options.resume or options.all_pages
+    targets = outputs_for(sources, options.output, ".png", OUTPUTS, may_exist)
     companions = _checked_companions(options, targets)
-    lines: list[str] = []
     with ExitStack() as stack:
         open_companions = companions.open(stack, options.overwrite)
-        job: _Job | None = None
-        for source, target, picture in _readable(sources, targets):
-            job = job or _Job(config, options.overwrite, open_companions)
-            try:
-                lines.append(job.process(source, target, picture))
-            except NotFiniteError as error:
-                if len(sources) == 1:
-                    raise
-                log.warning("%s is left out: %s", source.name, error)
-        if job is None or not lines:
-            raise DamagedInputError(f"None of the {len(sources)} pictures can be explained.")
-        job.write_summary()
-    return lines
+        batch = _Batch(config, options, dict(zip(sources, targets, strict=True)), open_companions)
+        yield from batch.run()
+    batch.raise_worst()
 
 
 def _checked_companions(options: ImageOptions, targets: Sequence[Path]) -> Companions:
@@ -110,19 +110,162 @@ def _checked_companions(options: ImageOptions, targets: Sequence[Path]) -> Compa
     return companions
 
 
-def _readable(
-    sources: Sequence[Path], targets: Sequence[Path]
-) -> Iterator[tuple[Path, Path, np.ndarray]]:
-    """Source, target and picture; of several sources, those that cannot be read are left out."""
-    for source, target in zip(sources, targets, strict=True):
+class _Batch:
+    """Pictures with one engine, which is loaded when the first of them has been read.
+
+    Args:
+      config: the configuration.
+      options: of the command.
+      targets: source -> output.
+      companions: the files beside the outputs.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        options: ImageOptions,
+        targets: Mapping[Path, Path],
+        companions: OpenCompanions,
+    ):
+        self._config, self._options, self._targets = config, options, targets
+        self._companions = companions
+        self._single = len(targets) == 1
+        with_journal = options.resume or not self._single
+        self._journal = Journal(next(iter(targets.values())).parent) if with_journal else None
+        self._failures = Failures(len(targets), "pictures explained")
+        self._finished = 0
+        self._with_pages: list[Path] = []
+        self._job: _Job | None = None
+
+    def run(self) -> Iterator[str]:
+        """Yields a line for each picture.
+
+        Raises:
+          TransferError: the disk is full.
+          Error: the only picture failed, or all of them.
+        """
         try:
-            picture = read_picture(source)
-        except (DamagedInputError, MissingInputError) as error:
-            if len(sources) == 1:
-                raise
-            log.warning("%s", error)
-            continue
-        yield source, target, picture
+            sources: list[Path] = []
+            for source in self._targets:
+                yield from self._unless_finished(source, sources)
+            for source, pages in self._read(sources):
+                yield from self._explained(source, pages)
+        except (KeyboardInterrupt, TransferError) as stop:
+            if not self._single:
+                why = "interrupted" if isinstance(stop, KeyboardInterrupt) else "stopped"
+                total = len(self._targets)
+                log.warning("%s: %d of %d pictures are explained", why, self._finished, total)
+            raise
+        if self._with_pages:
+            log.warning("%s", _only_first(self._with_pages))
+        if not self._finished:
+            self.raise_worst()
+        if self._job:
+            self._job.write_summary()
+
+    def raise_worst(self) -> None:
+        """Raises an error with the total, if any picture failed."""
+        self._failures.raise_worst(self._finished)
+
+    def _unless_finished(self, source: Path, unfinished: list[Path]) -> Iterator[str]:
+        """Appends a source that is not finished; yields a line for one that is."""
+        target = self._targets[source]
+        try:
+            finished = not self._options.all_pages and self._is_finished(source, target, 1)
+        except Error as error:
+            self._note_failed(source, error)
+            return
+        if not finished:
+            unfinished.append(source)
+            return
+        self._finished += 1
+        yield f"{source.name}: finished before -> {target}"
+
+    def _is_finished(self, source: Path, target: Path, page: int) -> bool:
+        """Whether `--resume` keeps an output.
+
+        Raises:
+          OutputError: it is not known, and may not be replaced.
+        """
+        if not (self._options.resume and self._journal and target.exists()):
+            return False
+        manifest, made = self._journal.manifest(target), {"picture": target}
+        known = self._fingerprint(source, page)
+        if not self._options.overwrite:
+            refuse_unknown(target, manifest, known, made)
+        return bool(manifest and manifest.fingerprint == known and not manifest.changed(made))
+
+    def _fingerprint(self, source: Path, page: int) -> str:
+        return fingerprint(source, self._config, {"page": page})
+
+    def _read(self, sources: list[Path]) -> Iterator[tuple[Path, list[np.ndarray] | Exception]]:
+        """Yields each source with its pictures, or with the error that it causes."""
+        first_only = not self._options.all_pages
+        if self._single:  # if it makes the decoder crash, no other suffers
+            yield from ((source, read_pages(source, first_only)) for source in sources)
+            return
+        with PictureReader(first_only) as reader:
+            yield from reader.read(sources)
+
+    def _explained(self, source: Path, pages: list[np.ndarray] | Exception) -> Iterator[str]:
+        """Explains the pictures of a file and yields a line for each."""
+        if isinstance(pages, Exception):
+            self._note_failed(source, pages)
+            return
+        # what is wrong with the network is wrong for all pictures
+        self._job = self._job or _Job(self._config, self._options.overwrite, self._companions)
+        try:
+            all_pages = self._options.all_pages
+            for number, (target, picture) in enumerate(self._outputs(source, pages), 1):
+                if all_pages and self._is_finished(source, target, number):
+                    yield f"{source.name}: finished before -> {target}"
+                    continue
+                name = f"{source}#page={number}" if all_pages and len(pages) > 1 else str(source)
+                note = partial(self._note_finished, source, target, number)
+                yield self._job.process(name, target, picture, note)
+        except TransferError:
+            raise
+        except Exception as error:
+            self._note_failed(source, error)
+        else:
+            self._finished += 1
+
+    def _outputs(self, source: Path, pages: list[np.ndarray]) -> Iterator[tuple[Path, np.ndarray]]:
+        """Each page that is wanted, with its output.
+
+        Raises:
+          OutputError: the output of a page is also that of another file, or a link.
+        """
+        target = self._targets[source]
+        if len(pages) == 1 or not self._options.all_pages:
+            self._with_pages += [source] * (len(pages) > 1)
+            yield target, pages[0]
+            return
+        for number, page in enumerate(pages, 1):
+            made = target.with_name(f"{target.stem}-page{number:03d}{target.suffix}")
+            refuse_link(made)
+            if made in self._targets.values():
+                raise OutputError(f"{str(made)!r} is also the output of another file. Rename one.")
+            yield made, page
+
+    def _note_finished(self, source: Path, target: Path, page: int, part: Path) -> None:
+        if self._journal:
+            made = Manifest.of(self._fingerprint(source, page), {"picture": part})
+            self._journal.add(target, made)
+
+    def _note_failed(self, source: Path, error: Exception) -> None:
+        if self._single:
+            raise error
+        self._failures.add(source, error)
+
+
+def _only_first(files: Sequence[Path]) -> str:
+    """Says which files hold several pictures."""
+    if len(files) == 1:
+        named = f"{str(files[0])!r} holds"
+    else:
+        named = f"{len(files)} files ({files[0].name}, ...) hold"
+    return f"{named} several pictures, and only the first is explained. --all-pages takes all."
 
 
 class _Job:
@@ -140,8 +283,20 @@ class _Job:
         self._thumbnails: list[tuple[str, np.ndarray]] = []
         self._count = 0
 
-    def process(self, source: Path, target: Path, picture: np.ndarray) -> str:
+    def process(
+        self,
+        name: str,
+        target: Path,
+        picture: np.ndarray,
+        before_publishing: Callable[[Path], None],
+    ) -> str:
         """Explains a picture, writes its outputs and returns the line that reports it.
+
+        Args:
+          name: path of the picture, with the number of its page if there are several.
+          target: the output.
+          picture: what is explained.
+          before_publishing: as `atomic_file` takes it.
 
         Raises:
           NotFiniteError: the network computes NaN or Inf.
@@ -151,18 +306,19 @@ class _Job:
         if not result.maps[0].scale:
             log.warning("%s: the map is zero everywhere; nothing is drawn", target.name)
         if target.suffix.lower() == ".npz":
-            self._write_map(target, result)
+            self._write_map(target, result, before_publishing)
         else:
             overlaid = self._overlaid(picture, result)
-            write_picture(target, overlaid, self._overwrite, self._provenance.as_json())
+            description = self._provenance.as_json()
+            write_picture(target, overlaid, self._overwrite, description, before_publishing)
         if self._companions.wanted:
-            self._add_to_companions(source, picture, result)
+            self._add_to_companions(name, picture, result)
         best = score_list(top_scores(self._engine, result.scores, 3))
         passes = self._engine.explainer.passes
         note = f" (mean of {passes} passes)" if passes else ""
         if self._engine.is_flooded(result):
             note = " (explains nothing: relevance grew without limit)"
-        return f"{source.name}: {best} -> {target}{note}"
+        return f"{Path(name).name}: {best} -> {target}{note}"
 
     def write_summary(self) -> None:
         """Draws the picture of all results, if it is wanted."""
@@ -176,25 +332,28 @@ class _Job:
                 self._provenance.as_json(), MAX_THUMBNAILS,
             )  # fmt: skip
 
-    def _write_map(self, target: Path, result: Result) -> None:
+    def _write_map(
+        self, target: Path, result: Result, before_publishing: Callable[[Path], None]
+    ) -> None:
         target_text = self._config.lrp.target
         arrays = raw_map_arrays(self._engine, target_text, result, self._provenance)
-        with atomic_file(target, self._overwrite) as part, part.open("wb") as file:
+        publishing = atomic_file(target, self._overwrite, before_publishing)
+        with publishing as part, part.open("wb") as file:
             np.savez_compressed(file, **arrays)
 
     def _overlaid(self, picture: np.ndarray, result: Result) -> np.ndarray:
         return lay_over(picture, colour(painter_for(self._engine, 0.0), result))
 
-    def _add_to_companions(self, source: Path, picture: np.ndarray, result: Result) -> None:
+    def _add_to_companions(self, name: str, picture: np.ndarray, result: Result) -> None:
         record = map_record(self._engine, self._config.lrp.target, result)
-        self._companions.write({"file": str(source), **record})
-        self._companions.keep(result, str(source))
+        self._companions.write({"file": name, **record})
+        self._companions.keep(result, name)
         if self._companions.summary:
             self._count += 1
             self._timeline.add(self._count, record)
             best = best_label(top_scores(self._engine, result.scores, 1))
             thumbnail = _thumbnail(self._overlaid(picture, result))
-            self._thumbnails.append((f"{source.name}: {best}", thumbnail))
+            self._thumbnails.append((f"{Path(name).name}: {best}", thumbnail))
 
 
 def _thumbnail(picture: np.ndarray) -> np.ndarray:

@@ -1,13 +1,16 @@
-"""How `--resume` knows that an output is finished: a hidden JSON file beside it, the manifest.
+"""How `--resume` knows that an output is finished: by its manifest, in a hidden file beside it.
 
-`.NAME.mp4.resume.json` says that an output was begun, and with its sizes that it is finished. Those
-are written when everything beside the output is in place, just before the output itself. So what
-has no manifest was not made by us, and is never replaced unasked.
+A film has a manifest of its own, `.NAME.mp4.resume.json`: without hashes it says that the film was
+begun, with them that it is finished. Pictures in a folder share a `Journal`. A manifest is written
+when everything beside the output is in place, just before the output gets its name. So what has no
+manifest was not made by us, and is never replaced unasked.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +18,13 @@ import msgspec
 
 from realtime_lrp import __version__
 from realtime_lrp.config import Config
-from realtime_lrp.errors import MissingInputError
+from realtime_lrp.errors import MissingInputError, OutputError
 from realtime_lrp.system.atomic import atomic_file, refuse_link
 
 SAMPLE = 2**20
 """Bytes that are hashed at the start, in the middle and at the end of a file, with its size."""
+
+JOURNAL = ".pictures.resume.jsonl"
 
 SECTIONS = ("model", "lrp", "input", "overlay", "video")
 """Sections of the configuration that shape an output, but for `WITHOUT_EFFECT`."""
@@ -48,20 +53,23 @@ def fingerprint(source: Path, config: Config, further: Mapping[str, Any]) -> str
     for named in (config.model.name, config.model.weights, config.model.labels):
         if named and Path(named).is_file():
             files.append(Path(named))
-    facts = [__version__, settings, dict(further), [_sampled(file) for file in files]]
+    try:
+        digests = [_sampled(file) for file in files]
+    except OSError as error:
+        raise MissingInputError(
+            f"{str(error.filename)!r} cannot be read ({error.strerror})."
+        ) from None
+    facts = [__version__, settings, dict(further), digests]
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
 def _sampled(file: Path) -> str:
-    try:
-        size = file.stat().st_size
-        digest = hashlib.sha256(str(size).encode())
-        with file.open("rb") as stream:
-            for position in (0, max(0, size // 2 - SAMPLE // 2), max(0, size - SAMPLE)):
-                stream.seek(position)
-                digest.update(stream.read(SAMPLE))
-    except OSError as error:
-        raise MissingInputError(f"{str(file)!r} cannot be read ({error.strerror}).") from None
+    size = file.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with file.open("rb") as stream:
+        for position in (0, max(0, size // 2 - SAMPLE // 2), max(0, size - SAMPLE)):
+            stream.seek(position)
+            digest.update(stream.read(SAMPLE))
     return digest.hexdigest()
 
 
@@ -70,25 +78,50 @@ class Manifest(msgspec.Struct, frozen=True):
 
     Attributes:
       fingerprint: of source and settings, see `fingerprint`.
-      sizes: bytes of each file by what it is, for example "film"; of a folder all its files. Empty
-        until the output is finished.
+      digests: the hash of each file by what it is, for example "film"; see `digest_of`. Empty until
+        the output is finished.
     """
 
     fingerprint: str
-    sizes: dict[str, int]
+    digests: dict[str, str]
 
     @classmethod
     def of(cls, fingerprint: str, files: Mapping[str, Path]) -> "Manifest":
         """The manifest of complete files, whatever their present names."""
-        return cls(fingerprint, {kind: size_of(path) for kind, path in files.items()})
+        return cls(fingerprint, {kind: digest_of(path) for kind, path in files.items()})
 
-    def missing(self, wanted: Mapping[str, Path]) -> list[str]:
-        """The names of wanted files that were not made, are gone, or have another size now."""
+    def changed(self, wanted: Mapping[str, Path]) -> list[str]:
+        """The names of wanted files that were not made, are gone, or have changed since."""
         return [
             path.name
             for kind, path in wanted.items()
-            if kind not in self.sizes or size_of(path) != self.sizes[kind]
+            if not self.digests.get(kind) or digest_of(path) != self.digests[kind]
         ]
+
+
+def refuse_unknown(
+    target: Path, manifest: Manifest | None, fingerprint: str, wanted: Mapping[str, Path]
+) -> None:
+    """Refuses to replace an output that was made otherwise, or not by this program.
+
+    Args:
+      target: the output, which exists.
+      manifest: what is known of it.
+      fingerprint: of the source and the settings that are wanted now.
+      wanted: the output alone, by what it is.
+
+    Raises:
+      OutputError: it was not made from this source with these settings, or has changed since.
+    """
+    if manifest is None:
+        what = "exists"
+    elif manifest.fingerprint != fingerprint:
+        what = "was made from another source or with other settings"
+    elif manifest.changed(wanted):
+        what = "has changed since it was made"
+    else:
+        return
+    raise OutputError(f"{str(target)!r} {what}. Add --overwrite to make it again.")
 
 
 def manifest_path(target: Path) -> Path:
@@ -117,11 +150,69 @@ def write_manifest(target: Path, manifest: Manifest) -> None:
         part.write_bytes(msgspec.json.encode(manifest) + b"\n")
 
 
-def size_of(path: Path) -> int:
-    """Bytes of a file, or of all files in a folder; -1 if there is nothing."""
+def digest_of(path: Path) -> str:
+    """The hash of a file (its size and three samples) or of all in a folder; "" if it is gone."""
     try:
-        if path.is_dir():
-            return sum(file.stat().st_size for file in path.iterdir()) or -1
-        return path.stat().st_size
+        if not path.is_dir():
+            return _sampled(path)
+        files = {file.name: _sampled(file) for file in sorted(path.iterdir())}
+        return hashlib.sha256(json.dumps(files).encode()).hexdigest() if files else ""
     except OSError:
-        return -1
+        return ""
+
+
+class JournalEntry(msgspec.Struct, frozen=True):
+    """A line of a `Journal`: the name of an output and its manifest."""
+
+    name: str
+    manifest: Manifest
+
+
+class Journal:
+    """The manifests of the pictures in a folder, in one hidden file that only grows.
+
+    Args:
+      folder: where the pictures are written.
+
+    Raises:
+      OutputError: a link lies in place of the file.
+    """
+
+    def __init__(self, folder: Path):
+        self._path = folder / JOURNAL
+        refuse_link(self._path)
+        self._manifests = {entry.name: entry.manifest for entry in self._entries()}
+
+    def _entries(self) -> Iterator[JournalEntry]:
+        try:
+            lines = self._path.read_bytes().splitlines()
+        except OSError:
+            return
+        for line in lines:
+            with suppress(ValueError):  # the last line of a run that was killed may be incomplete
+                yield msgspec.convert(json.loads(line), JournalEntry)
+
+    def manifest(self, target: Path) -> Manifest | None:
+        """What is known of an output, or None."""
+        return self._manifests.get(target.name)
+
+    def add(self, target: Path, manifest: Manifest) -> None:
+        """Adds the manifest of an output, before that gets its name.
+
+        Raises:
+          OSError: the write failed.
+        """
+        entry = msgspec.to_builtins(JournalEntry(target.name, manifest))
+        line = json.dumps(entry) + "\n"  # in ASCII: names may hold bytes of no encoding
+        with self._path.open("ab") as file:
+            file.write(b"\n" * (not _ends_line(self._path)) + line.encode())
+        self._manifests[target.name] = manifest
+
+
+def _ends_line(path: Path) -> bool:
+    """Whether a file is empty or ends with a complete line."""
+    with path.open("rb") as file:
+        if not file.seek(0, os.SEEK_END):
+            return True
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"

@@ -4,7 +4,7 @@ import errno
 import glob
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -57,10 +57,19 @@ def refuse_link(path: Path) -> None:
 
 
 @contextmanager
-def atomic_file(target: Path, overwrite: bool = False) -> Iterator[Path]:
+def atomic_file(
+    target: Path,
+    overwrite: bool = False,
+    before_publishing: Callable[[Path], None] | None = None,
+) -> Iterator[Path]:
     """Yields the path `target.PID.part`; renames it to `target` on success, else removes it.
 
     If `target` is a link, the file that it points to is replaced.
+
+    Args:
+      target: the final name.
+      overwrite: whether an existing file is replaced.
+      before_publishing: called with the path of the complete part before that gets its name.
 
     Raises:
       OutputError: the target cannot be made.
@@ -71,6 +80,8 @@ def atomic_file(target: Path, overwrite: bool = False) -> Iterator[Path]:
     part = part_path(target)
     try:
         yield part
+        if before_publishing:
+            before_publishing(part)
         publish(part, target, overwrite)
     except OSError as error:
         _discard(part)

@@ -2,13 +2,20 @@
 
 import glob
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from realtime_lrp.errors import MissingInputError, OutputError, UsageError, masked
 from realtime_lrp.system.atomic import check_output, refuse_link
 
-PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff")
+PICTURES = (
+    ".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".avif", ".gif", ".jp2", ".j2k",
+    ".tif", ".tiff", ".bmp", ".dib", ".ppm", ".pgm", ".pbm", ".pnm", ".hdr", ".pic", ".ras", ".sr",
+)  # fmt: skip
+"""Endings of pictures that OpenCV's wheel reads."""
+MOST_REASONS = 8
+"""How many reasons for skipped files are listed."""
 VIDEOS = (".mp4", ".mkv", ".mov", ".avi", ".webm", ".m4v", ".mpg", ".mpeg", ".ts", ".wmv")
 
 
@@ -25,22 +32,67 @@ def inputs_of(words: Sequence[str], suffixes: Sequence[str], kind: str) -> list[
     """
     files: list[Path] = []
     for word in words:
+        why = "no such file, folder or match"
         try:
             found = _named(word, suffixes)
-        except OSError:
+            if os.path.islink(word) and not os.path.exists(word):
+                why = "a link to nothing"
+            elif not found and word and os.path.isdir(word):
+                why = skipped_in([word], suffixes) or "the folder is empty"
+        except OSError as error:
             found = []
+            if isinstance(error, PermissionError):
+                why = error.strerror or why
         if not found:
-            raise MissingInputError(
-                f"There is no {kind} {masked(word)!r}: no such file, folder or match."
-            )
+            raise MissingInputError(f"There is no {kind} {masked(word)!r}: {why}.")
         files += found
     return files
 
 
+def skipped_in(words: Sequence[str], suffixes: Sequence[str]) -> str:
+    """What `inputs_of` leaves out of folders, in words; "" if nothing.
+
+    Args:
+      words: what the user wrote.
+      suffixes: the known endings, lower case, with the dot.
+    """
+    folders = [Path(word) for word in words if word and os.path.isdir(word)]
+    counts = Counter(
+        reason
+        for folder in folders
+        for path in folder.iterdir()
+        if (reason := _why_skipped(path, suffixes))
+    )
+    if not counts:
+        return ""
+    shown = [f"{count} {reason}" for reason, count in counts.most_common(MOST_REASONS)]
+    if others := sum(counts.values()) - sum(count for _, count in counts.most_common(MOST_REASONS)):
+        shown.append(f"{others} others")
+    return f"{sum(counts.values())} skipped in {_listed(folders)} ({', '.join(shown)})"
+
+
+def _listed(folders: Sequence[Path]) -> str:
+    return repr(str(folders[0])) if len(folders) == 1 else f"{len(folders)} folders"
+
+
+def _why_skipped(path: Path, suffixes: Sequence[str]) -> str:
+    """Why a folder's entry is left out: for example "hidden" or ".txt"; "" if it is not."""
+    if path.name.startswith("."):  # among them the "._x.jpg" of macOS, which are no pictures
+        return "hidden"
+    if path.is_file():
+        suffix = path.suffix.lower()
+        return "" if suffix in suffixes else suffix or "without ending"
+    if path.is_dir():
+        return "folder"
+    return "link to nothing" if path.is_symlink() else "no file"
+
+
 def _named(word: str, suffixes: Sequence[str]) -> list[Path]:
     path = Path(word)
+    if not word:
+        return []
     if path.is_dir():
-        return sorted(p for p in path.iterdir() if p.is_file() and p.suffix.lower() in suffixes)
+        return sorted(p for p in path.iterdir() if not _why_skipped(p, suffixes))
     if path.exists():
         return [path]
     return sorted(Path(p) for p in glob.glob(word, recursive=True) if Path(p).is_file())
@@ -78,7 +130,17 @@ def outputs_for(
     for source, made in zip(inputs, targets, strict=True):
         if os.path.exists(made) and any(made.samefile(other) for other in inputs):
             raise OutputError(f"{str(made)!r} is an input. Choose another name or folder.")
-        if targets.count(made) > 1:
-            raise OutputError(f"Two inputs would be written to {str(made)!r}. Rename {source}.")
+        other = inputs[targets.index(made)]
+        if other is not source:
+            raise _collision(other, source, made)
         check_output(made, overwrite)
     return targets
+
+
+def _collision(first: Path, second: Path, made: Path) -> OutputError:
+    if first == second:
+        return OutputError(f"{str(first)!r} is given twice. Give each input once.")
+    return OutputError(
+        f"{str(first)!r} and {str(second)!r} would both be written to {str(made)!r}. "
+        "Rename one of them, or write them into different folders."
+    )

@@ -22,6 +22,8 @@ JPEG_XMP = b"http://ns.adobe.com/xap/1.0/\0"
 """How a segment of a JPEG begins that holds XMP."""
 MAX_SEGMENT = 65_533
 """Maximum number of bytes in it."""
+WRONG_COLOURS = (b"P7", b"PF", b"Pf")
+"""How files begin (PAM, PFM) that OpenCV reads with red and blue swapped, or nearly black."""
 
 log = logging.getLogger(__name__)
 
@@ -34,12 +36,52 @@ def mirrored(picture: np.ndarray, mirror: bool | None) -> np.ndarray:
 def read_picture(path: Path) -> np.ndarray:
     """Reads a picture as uint8 [H, W, 3] RGB, upright according to its EXIF, without transparency.
 
+    Of a file with several pages or of an animation it is the first picture.
+
     Raises:
       MissingInputError: there is no such file, or it cannot be read.
       DamagedInputError: it is no picture, or has more than 8192 x 8192 pixels.
     """
-    picture: np.ndarray = _decode(path, cv2.imdecode)
-    return picture
+    return _first_pages(path, 1)[0]
+
+
+def read_pages(path: Path, first_only: bool = False) -> list[np.ndarray]:
+    """Reads every picture of a file with several pages or of an animation, as `read_picture`.
+
+    Args:
+      path: the file.
+      first_only: reads two at most, which shows whether there are several.
+
+    Raises:
+      MissingInputError: there is no such file, or it cannot be read.
+      DamagedInputError: it is no picture, a page has more than 8192 x 8192 pixels, or all of them
+        together have more than `MOST_BYTES`.
+    """
+    pages = _first_pages(path, 2)
+    if first_only or len(pages) < 2:
+        return pages
+    most = max(2, MOST_BYTES // max(page.nbytes for page in pages))
+    pages = _first_pages(path, most + 1)
+    if len(pages) > most:
+        raise DamagedInputError(
+            f"{str(path)!r} has too many pages. Expected at most {most} of this size."
+        )
+    return pages
+
+
+def _first_pages(path: Path, most: int) -> list[np.ndarray]:
+    """The first pictures of a file: at least one, at most `most`."""
+
+    def decode(data: np.ndarray, flags: int) -> Any:
+        whole, found = cv2.imdecodemulti(data, flags, range=(0, most))
+        return (whole, list(found)) if found else None
+
+    whole: bool
+    pages: list[np.ndarray]
+    whole, pages = _decode(path, decode)
+    if not whole and len(pages) < most:
+        log.warning("%s: only the first %d pages can be read", path, len(pages))
+    return pages
 
 
 def _decode(path: Path, decode: Callable[[np.ndarray, int], Any]) -> Any:
@@ -47,8 +89,8 @@ def _decode(path: Path, decode: Callable[[np.ndarray, int], Any]) -> Any:
     data = np.frombuffer(read_limited(path, MOST_BYTES, "a picture"), np.uint8)
     try:
         with captured_stderr() as printed:
-            whole = data.size and _chunks_fit(data)
-            decoded = decode(data, cv2.IMREAD_COLOR_RGB) if whole else None
+            fit = data.size and bytes(data[:2]) not in WRONG_COLOURS and _chunks_fit(data)
+            decoded = decode(data, cv2.IMREAD_COLOR_RGB) if fit else None
     except cv2.error as error:
         if "CV_IO_MAX_IMAGE" in str(error):
             raise DamagedInputError(
@@ -57,7 +99,8 @@ def _decode(path: Path, decode: Callable[[np.ndarray, int], Any]) -> Any:
         decoded = None
     if decoded is None:
         raise DamagedInputError(
-            f"{str(path)!r} is no picture that can be read. Expected PNG, JPEG, WebP, BMP or TIFF."
+            f"{str(path)!r} is no picture that can be read. Expected for example PNG, JPEG, WebP, "
+            "AVIF, GIF, JPEG 2000, BMP or TIFF."
         )
     if printed:
         log.warning("%s: %s", path, printed[0])
@@ -76,7 +119,11 @@ def _chunks_fit(data: np.ndarray) -> bool:
 
 
 def write_picture(
-    path: Path, picture: np.ndarray, overwrite: bool = False, description: str = ""
+    path: Path,
+    picture: np.ndarray,
+    overwrite: bool = False,
+    description: str = "",
+    before_publishing: Callable[[Path], None] | None = None,
 ) -> None:
     """Writes a picture uint8 [H, W, 3] RGB in the format of the file's ending.
 
@@ -85,12 +132,13 @@ def write_picture(
       picture: what it shows.
       overwrite: whether it may replace a file.
       description: kept in the file as XMP, which other programs show.
+      before_publishing: as `atomic_file` takes it.
 
     Raises:
       OutputError: the file cannot be made.
       TransferError: the write failed.
     """
-    with atomic_file(path, overwrite) as part:
+    with atomic_file(path, overwrite, before_publishing) as part:
         encoded = encode_picture(path.suffix.lower(), picture, description)
         if not encoded:
             raise OutputError(f"{str(path)!r} cannot be encoded as {path.suffix}.")

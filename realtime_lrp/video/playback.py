@@ -11,12 +11,14 @@ import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, Error
 from realtime_lrp.video.files import PICTURES
-from realtime_lrp.video.pictures import read_picture
+from realtime_lrp.video.pictures import read_pages, read_picture
 from realtime_lrp.video.reader import Span, TimedFrame, VideoReader
 from realtime_lrp.video.source import MOST_SECONDS, Source, Timeline
 
 PICTURE_S = 3.0
 """How long a picture is shown."""
+ANIMATIONS = (".gif", ".apng")
+"""Endings of pictures that are played, at their own speed, if they are animated."""
 BEHIND_S = 1.0
 """If playback is later than this, it does not catch up."""
 POLL_S = 0.05
@@ -180,7 +182,7 @@ def _timed(
       start: where a recording begins, in seconds; with the frame that is shown there.
       go_on: see `VideoReader`.
     """
-    if file.suffix.lower() in PICTURES:
+    if file.suffix.lower() in PICTURES and not _is_animation(file):
         yield read_picture(file), PICTURE_S, None
         return
     with VideoReader(file, Span(start, with_shown=True)) as reader:
@@ -193,6 +195,11 @@ def _timed(
             before = frame
         if before is not None:
             yield before.picture, float(1 / reader.fps), _timeline(before, reader, length)
+
+
+def _is_animation(file: Path) -> bool:
+    """Whether a file is an animation that can be played as a recording."""
+    return file.suffix.lower() in ANIMATIONS and len(read_pages(file, first_only=True)) > 1
 
 
 def _timeline(frame: TimedFrame, reader: VideoReader, length: float) -> Timeline:

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +98,8 @@ def overlay_file(
     words = [engine.network.name, lrp.method, *([engine.composite] if lrp.method == "lrp" else [])]
     settings = ", ".join([*filter(None, words), f"target {lrp.target}"])
     with ExitStack() as stack:
-        part = stack.enter_context(atomic_file(film.path, film.replace))
-        if film.before_publishing:
-            _call_on_success(stack, partial(film.before_publishing, part))
+        publishing = atomic_file(film.path, film.replace, film.before_publishing)
+        part = stack.enter_context(publishing)
         opened = film.companions.open(stack, film.replace or film.replace_companions)
         provenance = provenance_of(engine, config, "video")
         opened.describe(provenance)
@@ -124,16 +122,6 @@ def overlay_file(
                 opened.summary, title, captioned, records.timeline, description, 2 * THUMBNAILS
             )
     return report
-
-
-def _call_on_success(stack: ExitStack, function: Callable[[], None]) -> None:
-    """Calls a function when the stack is unwound without an error."""
-
-    def leave(error: type[BaseException] | None, *details: object) -> None:
-        if error is None:
-            function()
-
-    stack.push(leave)
 
 
 def _job(

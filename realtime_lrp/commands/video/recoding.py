@@ -28,18 +28,16 @@ from realtime_lrp.commands.video.messages import (
     Report,
     Written,
 )
-from realtime_lrp.errors import DamagedInputError, Error, InternalError, UnavailableError
+from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.system.channel import Failed
 from realtime_lrp.system.child import Child
 from realtime_lrp.system.child_command import module_command
+from realtime_lrp.system.child_errors import death, failure, hang
 
 STALLED_S = 60.0
 """A child that shows no sign of life for this long is killed."""
 
 POLL_S = 0.5
-
-ENDED_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT")
-"""What the system or a person ends a process with; no library does."""
 
 _Message = TypeVar("_Message", bound=msgspec.Struct)
 
@@ -164,9 +162,9 @@ class _RecodeChild:
         """Waits for a message of the expected types; raises the error that another one reports."""
         message = self._next()
         if isinstance(message, Failed):
-            raise self._as_ours(message)
+            raise failure(str(self._source), message)
         if not isinstance(message, expected):
-            raise self._as_death(self._child.death())
+            raise death(str(self._source), self._child.death())
         return message
 
     def close(self) -> None:
@@ -179,40 +177,7 @@ class _RecodeChild:
                 return self._messages.get(timeout=POLL_S)
             except queue.Empty:
                 if time.monotonic() - self._alive > STALLED_S:
-                    raise DamagedInputError(
-                        f"{str(self._source)!r} makes the decoder hang: nothing in {STALLED_S:g} s."
-                    ) from None
-
-    def _as_ours(self, failed: Failed) -> Exception:
-        """The exception for what the child reports, with the child's traceback as a note.
-
-        Returns:
-          An `Error`, or an `OSError` of a failed write.
-        """
-        name, error = repr(str(self._source)), failed.error()
-        if isinstance(error, Error | OSError):
-            return error
-        if failed.kind == "bug":
-            return failed.noted(InternalError(f"{name}: unexpected {error}"))
-        if failed.kind == "memory":
-            return failed.noted(
-                UnavailableError(
-                    f"The memory does not suffice to decode {name} ({error}). Close other programs."
-                )
-            )
-        return failed.noted(DamagedInputError(f"{name} makes the decoder fail ({error})."))
-
-    def _as_death(self, death: str) -> Error:
-        """The error for a child that ended without a report, by how it ended."""
-        name = repr(str(self._source))
-        if death in ENDED_FROM_OUTSIDE:
-            return UnavailableError(
-                f"The process that decodes {name} was killed ({death}), perhaps because the memory "
-                "did not suffice. Close other programs and try again."
-            )
-        if death.startswith("exit code"):  # whatever it raises is reported
-            return InternalError(f"The process that decodes {name} ended early ({death}).")
-        return DamagedInputError(f"{name} makes the decoder crash ({death}).")
+                    raise hang(str(self._source), STALLED_S) from None
 
     def _listen(self) -> None:
         while True:

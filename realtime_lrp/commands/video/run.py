@@ -23,7 +23,7 @@ from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.results.failures import Failures
 from realtime_lrp.system.atomic import check_output
 from realtime_lrp.system.progress import Progress
-from realtime_lrp.video.files import VIDEOS, inputs_of, outputs_for
+from realtime_lrp.video.files import VIDEOS, inputs_of, outputs_for, skipped_in
 from realtime_lrp.video.writer import CONTAINERS
 
 MOST_S = 1e7
@@ -45,17 +45,27 @@ def run(config: Config, options: VideoOptions) -> Iterator[str]:
       Error: a single file failed, or some of several, with the exit code of the worst failure.
     """
     sources = inputs_of(options.inputs, VIDEOS, "video")
+    if skipped := skipped_in(options.inputs, VIDEOS):
+        log.warning("%s", skipped)
     _check_options(options)
     may_exist = options.overwrite or options.resume
     targets = outputs_for(sources, options.output, ".mp4", tuple(CONTAINERS), may_exist)
     tasks = [Task(config, options, *pair) for pair in zip(sources, targets, strict=True)]
-    for task in tasks:
-        task.check()
+    refused = [error for task in tasks if (error := task.refusal())]
+    if refused and not (options.resume and len(tasks) > 1):
+        raise _with_count(*refused)
     if options.stats:
         check_output(options.stats, overwrite=True)
         _check_own_name(options.stats, tasks)
     with Progress(len(tasks), options.json) as progress:
         yield from _Batch(config, options, progress).run(tasks)
+
+
+def _with_count(first: Error, *others: Error) -> Error:
+    """The first of several errors; its message says how many there are."""
+    return (
+        type(first)(f"{first} ({len(others)} others cannot be made either.)") if others else first
+    )
 
 
 def _check_own_name(stats: Path, tasks: Sequence[Task]) -> None:
@@ -88,8 +98,8 @@ class _Batch:
         failures = Failures(len(tasks), "videos done")
         try:
             for task in tasks:
-                if not (task.done or single):  # what it raises is not the fault of a file
-                    self._engine()
+                if not (task.done or task.refused or single):
+                    self._engine()  # what it raises would be the same for the next file
                 try:
                     line = self._process(task, single)
                 except Exception as error:
@@ -120,6 +130,8 @@ class _Batch:
             log.warning("nothing was done: %s is not written", self._options.stats)
 
     def _process(self, task: Task, single: bool) -> str:
+        if task.refused:
+            raise task.refused
         if task.done:
             self._progress.end("skipped", task.source.name, output=str(task.target))
             return f"{task.source.name}: finished before -> {task.target}"

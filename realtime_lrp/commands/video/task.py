@@ -5,16 +5,16 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 from realtime_lrp.config import Config
-from realtime_lrp.errors import Error, OutputError
+from realtime_lrp.errors import Error
 from realtime_lrp.results.companions import Companions
 from realtime_lrp.results.resume import (
     Manifest,
     fingerprint,
     manifest_path,
     read_manifest,
+    refuse_unknown,
     write_manifest,
 )
 from realtime_lrp.system.atomic import check_output, refuse_busy, refuse_link, stale_parts
@@ -69,6 +69,7 @@ class Task:
       target: the film that is written.
       companions: what is made beside it.
       done: `--resume` found it finished.
+      refused: why it cannot be done, or None.
       replace: an existing film may be replaced.
       replace_companions: so may what is beside it.
     """
@@ -80,6 +81,7 @@ class Task:
         )
         self.replace = self.replace_companions = options.overwrite
         self.done = False
+        self.refused: Error | None = None
         self._config, self._options = config, options
 
     @property
@@ -87,12 +89,15 @@ class Task:
         """All that is made: what it is -> where it goes."""
         return {"film": self.target, **self.companions.by_kind}
 
-    def check(self) -> None:
-        """Looks at what is there already.
+    def refusal(self) -> Error | None:
+        """Looks at what is there already; gives and keeps the reason why it cannot be done."""
+        try:
+            self._check()
+        except Error as error:
+            self.refused = error
+        return self.refused
 
-        Raises:
-          OutputError: something cannot be made, or would have to be replaced.
-        """
+    def _check(self) -> None:
         for stale in (part for path in self.outputs.values() for part in stale_parts(path)):
             log.warning("%s was left by a run that was killed; it can be deleted", stale)
         refuse_busy(self.target)
@@ -106,7 +111,7 @@ class Task:
             refuse_link(manifest_path(self.target))
 
     def note_begun(self) -> None:
-        """Writes a manifest without sizes, unless there is one of the same source and settings.
+        """Writes a manifest without hashes, unless there is one of the same source and settings.
 
         Raises:
           OutputError: another process writes the film by now.
@@ -122,9 +127,9 @@ class Task:
         self._write(Manifest.of(self._fingerprint, files))
 
     def note_failed(self) -> None:
-        """Removes a manifest without sizes: nothing is left of what was begun."""
+        """Removes a manifest without hashes: nothing is left of what was begun."""
         manifest = read_manifest(self.target)
-        if manifest and not manifest.sizes:
+        if manifest and not manifest.digests:
             manifest_path(self.target).unlink(missing_ok=True)
 
     def _write(self, manifest: Manifest) -> None:
@@ -135,24 +140,17 @@ class Task:
 
     def _compare(self) -> None:
         manifest = read_manifest(self.target)
-        known = manifest is not None and manifest.fingerprint == self._fingerprint
-        missing = manifest.missing(self.outputs) if manifest and known else []
-        if self.replace and not known:
+        if self.replace and (manifest is None or manifest.fingerprint != self._fingerprint):
             return
-        if manifest is None:
-            self._refuse("exists")
-        if not known:
-            self._refuse("was made from another source or with other settings")
-        if self.target.name in missing and not self.replace:
-            self._refuse("has changed since it was made")
+        if not self.replace:
+            film = {"film": self.target}
+            refuse_unknown(self.target, manifest, self._fingerprint, film)
+        changed = manifest.changed(self.outputs) if manifest else []
         self.replace = self.replace_companions = True
-        self.done = not missing
-        if missing:
-            names = ", ".join(missing)
+        self.done = not changed
+        if changed:
+            names = ", ".join(changed)
             log.warning("%s is made again: %s is missing or has changed", self.target, names)
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise OutputError(f"{str(self.target)!r} {what}. Add --overwrite to make it again.")
 
     @functools.cached_property
     def _fingerprint(self) -> str:

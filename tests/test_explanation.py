@@ -84,7 +84,7 @@ def test_plain_results_say_what_the_arrays_say(explanation):
     """As JSON, and as a table with a row for each picture and map."""
     plain = json.loads(json.dumps(explanation.to_dict(top=2)))["pictures"]
     targets = [one["target"] for one in plain]
-    assert targets == ["all classes", "moon & sun", "moon & sun - rest"]
+    assert targets == ["all", "moon & sun", "moon & sun - rest"]
     best = explanation.scores.argmax(1)
     assert [one["top"][0]["index"] for one in plain] == best.tolist()
     assert plain[1]["maps"]["gradient"] == {

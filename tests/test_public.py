@@ -75,6 +75,7 @@ print("tensorflow started", file=sys.stderr)
 """
 
 
+@pytest.mark.release
 def test_what_tensorflow_prints_at_its_start_stays_away():
     """Devices can still be configured after the import."""
     env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from realtime_lrp.notebook import figure, html
+from realtime_lrp.relevance.targets import target_words
 
 if TYPE_CHECKING:
     from realtime_lrp.relevance.explainer import Explainer
@@ -61,7 +62,7 @@ def explanation_html(explanation: Explanation) -> str:
     answers = [
         (
             number,
-            one["target"],
+            target_words(explanation.targets[number], explanation.labels),
             ", ".join(f"{answer['label']} {answer['score']:.3g}" for answer in one["top"]),
         )
         for number, one in enumerate(about)

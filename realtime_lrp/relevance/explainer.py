@@ -58,7 +58,7 @@ from realtime_lrp.relevance.targets import (
     Target,
     TargetResolver,
     Targets,
-    target_text,
+    target_words,
 )
 
 if TYPE_CHECKING:
@@ -407,7 +407,7 @@ class Explainer:
         return f"<Explainer of {self._graph.name!r}: {self._names[0]}, target {self.target!r}>"
 
     def _repr_html_(self) -> str:
-        target = target_text(self.target, self._resolve.labels)
+        target = target_words(self.target, self._resolve.labels)
         return explainer_html(self, self._names, target, self._graph, self._rules)
 
     def _compile(self, explain: Sequence[Explain], by_rules: bool) -> None:

@@ -14,7 +14,7 @@ from realtime_lrp.errors import UnavailableError, UsageError
 from realtime_lrp.notebook import figure
 from realtime_lrp.relevance.described import explanation_html
 from realtime_lrp.relevance.strength import smoothed
-from realtime_lrp.relevance.targets import class_label, target_text
+from realtime_lrp.relevance.targets import class_label, target_text, target_words
 
 if TYPE_CHECKING:
     import pandas
@@ -220,7 +220,7 @@ class Explanation:
                 f"{list(shown.shape)}."
             )
         answers = [
-            f"{best.label} {best.score:.3g}\nexplained: {target_text(target, self.labels)}"
+            f"{best.label} {best.score:.3g}\nexplained: {target_words(target, self.labels)}"
             for target, (best,) in zip(self.targets, self.top(1), strict=True)
         ]
         maps = {name: self._drawn(values) for name, values in self._all_maps().items()}

@@ -323,16 +323,20 @@ def class_label(index: int, labels: Sequence[str] | None) -> str:
 
 
 def target_text(target: str | int, labels: Sequence[str] | None) -> str:
-    """A target in words, with names in place of indices.
+    """A target with names in place of indices.
 
     Args:
       target: as `TargetResolver.canonical` writes it.
       labels: class names in order, or None.
     """
-    if target == "all":
-        return "all classes"
     sides = str(target).split(" - ")
     return " - ".join(class_label(int(one), labels) if one.isdecimal() else one for one in sides)
+
+
+def target_words(target: str | int, labels: Sequence[str] | None) -> str:
+    """A target as people read it: "all classes", "the best", "star - rest"; arguments as above."""
+    text = target_text(target, labels)
+    return {"all": "all classes", "top1": "the best"}.get(text, text)
 
 
 def is_sequence(target: object) -> TypeGuard[Sequence[str | int]]:

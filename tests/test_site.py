@@ -3,6 +3,7 @@
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ import realtime_lrp
 
 pytest.importorskip("mkdocs", reason="the dependency group docs is not installed")
 pytest.importorskip("latex2mathml")
+pytest.importorskip("nbconvert")
 SITE = Path(__file__).parents[1] / "docs" / "site"
 
 
@@ -63,3 +65,21 @@ def test_a_diagram_of_states_becomes_a_table(hooks):
     page = "before\n\n```mermaid\nstateDiagram-v2\n    [*] --> a\n    a --> b: why\n```\n\nafter\n"
     rows = ["| from | to | when |", "|---|---|---|", "| start | a |  |", "| a | b | why |"]
     assert hooks.with_tables_for_diagrams(page).split("\n\n")[1].splitlines() == rows
+
+
+def test_a_notebook_becomes_a_page(hooks):
+    """With its code, its outputs and a link to the file."""
+    files = hooks.notebook_page(SITE.parent / "notebooks" / "study_recordings.ipynb")
+    page = files.pop("study_recordings.md")
+    assert page.startswith("[Download this notebook](study_recordings.ipynb)")
+    assert "```python" in page and "load_network(" in page and "<td>" in page
+    assert len(files) >= 3
+    for name, content in files.items():
+        assert name in page and content.startswith(b"\x89PNG")
+
+
+def test_links_to_notebooks_lead_to_their_pages(hooks):
+    """Not to the files, which GitHub would draw."""
+    page = SimpleNamespace(meta={})
+    text = hooks.on_page_markdown("[a](notebooks/x_1.ipynb) and [b](x_1.ipynb)", page)
+    assert text == "[a](notebooks/x_1.md) and [b](x_1.ipynb)"

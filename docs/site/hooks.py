@@ -1,21 +1,27 @@
-"""What MkDocs lacks to build this site: collecting the pages, typesetting formulas, a last check.
+"""What MkDocs lacks to build this site: pages of notebooks, formulas, a last check.
 
 MkDocs calls the functions named `on_...`. README.md is the first page. Every file keeps its path in
-the repository, so that links work here as they do on GitHub.
+the repository, so that links work here as they do on GitHub. A notebook is a page with the outputs
+that are stored in it, and a file to download.
 """
 
 import re
 from importlib.util import find_spec
 from pathlib import Path
 
+import nbformat
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from nbconvert import MarkdownExporter
 
 HOME = Path(__file__).parents[2]
-SOURCES = ("*.md", "LICENSE", "config.yaml", "docs/**/*.md", "docs/site/site.css", "assets/**/*.*")
+SOURCES = (
+    "*.md", "LICENSE", "config.yaml", "docs/**/*.md", "docs/notebooks/*.ipynb",
+    "docs/site/site.css", "assets/**/*.*",
+)  # fmt: skip
 """Globs of the pages, and of the files that pages show or link to."""
 
 MATH_FONT = Path(find_spec("ziamath").origin).parent / "fonts" / "STIXTwoMath-Regular.ttf"
@@ -52,14 +58,31 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             if path.suffix not in NOT_SHOWN:
                 name = path.relative_to(HOME).as_posix()
                 kept.append(File.generated(config, name, abs_src_path=str(path)))
+            if path.suffix == ".ipynb":
+                folder = path.parent.relative_to(HOME).as_posix()
+                for name, content in notebook_page(path).items():
+                    kept.append(File.generated(config, f"{folder}/{name}", content=content))
     kept.append(
         File.generated(config, f"assets/fonts/{MATH_FONT.name}", abs_src_path=str(MATH_FONT))
     )
     return Files(kept)
 
 
+def notebook_page(path: Path) -> dict[str, str | bytes]:
+    """The page of a notebook, and the pictures on it: file name in its folder -> content."""
+    notebook = nbformat.read(path, as_version=4)
+    kept = {"output_files_dir": path.stem, "unique_key": path.stem}
+    text, resources = MarkdownExporter().from_notebook_node(notebook, kept)
+    page = f"[Download this notebook]({path.name})\n\n{text}"
+    return {f"{path.stem}.md": page, **resources["outputs"]}
+
+
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Replaces formulas by marks, because Markdown would take them apart."""
+    """Replaces formulas by marks, because Markdown would take them apart.
+
+    Links to notebooks lead to their pages.
+    """
+    markdown = re.sub(r"(\]\([^)\s]*\bnotebooks/\w+)\.ipynb\)", r"\1.md)", markdown)
     text, page.meta["formulas"] = without_formulas(with_tables_for_diagrams(markdown))
     return text
 

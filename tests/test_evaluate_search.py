@@ -14,7 +14,12 @@ from realtime_lrp.commands.evaluate import search, search_run, search_space
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.commands.evaluate.search import GAIN, Search, Tried
 from realtime_lrp.commands.evaluate.search_report import FOUND, search_lines, search_report
-from realtime_lrp.commands.evaluate.search_space import Candidate, candidates, layer_groups
+from realtime_lrp.commands.evaluate.search_space import (
+    Candidate,
+    candidates,
+    layer_groups,
+    variants,
+)
 from realtime_lrp.errors import UsageError
 from realtime_lrp.models.shapes import build_shapes
 from realtime_lrp.relevance.composites import COMPOSITES
@@ -92,6 +97,28 @@ def test_random_candidates_are_settings():
     }
 
 
+def test_variants_differ_in_one_thing():
+    """In the rule of one group or in the pool; the rest is the parent's, also of a named one."""
+    named, random = Candidate("zplus", "zplus"), candidates(GROUPS, 8, seed=0)[-1]
+    found = variants([named, random], GROUPS, 20, seed=0)
+    assert found == variants([named, random], GROUPS, 30, seed=0)[:20]
+    settings = [one.settings() for one in (named, random, *found)]
+    assert all(settings.count(one) == 1 for one in settings)
+    changed = set()
+    for number, one in enumerate(found, 1):
+        parent = named if one.composite == "zplus" else random
+        assert one.name == f"variant {number} of {parent.name}"
+        before = {**parent.rules, "pool": parent.pool}
+        after = {**one.rules, "pool": one.pool}
+        (different,) = (key for key in after if after[key] != before.get(key))
+        changed.add(different)
+        for group in one.rules:
+            assert one.layers[GROUPS[group][0].replace("[", "[[]")] == one.rules[group]
+    assert changed == {*GROUPS, "pool"}
+    assert str(variants([named], {"late": ["x"]}, 9, 0)[0]).startswith("variant 1 of zplus: ")
+    assert variants([], GROUPS, 5, seed=0) == []
+
+
 def test_no_photo_is_on_both_halves():
     """Two samples of one photo stay together; another seed splits otherwise."""
     names = [f"{n}.jpg: {label}" for n in range(10) for label in "ab"]
@@ -116,22 +143,21 @@ def gains(monkeypatch):
     """Candidates that score what the dictionary says instead of being measured."""
     known = {}
 
-    def measure(evaluation, engine, candidate):
+    def measure(engine, evaluation, candidate, samples):
         if isinstance(known[candidate.name], BaseException):
             raise known[candidate.name]
-        return {GAIN: np.full(3, known[candidate.name] + 0.001 * evaluation)}
+        return {GAIN: np.full(3, known[candidate.name] + 0.001 * len(samples))}
 
     monkeypatch.setattr(search, "measure", measure)
-    monkeypatch.setattr(search, "Evaluation", lambda engine, some, seed: len(some.names))
     return known
 
 
 def searched(gains, photos=40):
     """The state after a search among candidates with these gains."""
-    state = Search([Tried(Candidate(name, name)) for name in gains])
-    pictures = samples([str(number) for number in range(photos)])
+    state = Search(search.search_rounds(photos))
+    candidates = [Candidate(name, name) for name in gains]
     with suppress(KeyboardInterrupt):
-        search.search(None, pictures, 0, state, lambda items, what: items)
+        search.search(None, None, range(photos), candidates, state, lambda items, what: items)
     return state
 
 
@@ -141,21 +167,21 @@ def test_the_best_third_goes_on(gains):
     state = searched(gains)
     assert state.rounds == [5, 14, 40]
     assert [len(tried.gains) for tried in state.tried] == [1] * 6 + [2, 2, 3, 0]
-    assert state.best.candidate.name == "c8"
-    assert state.best.gains == pytest.approx([0.805, 0.814, 0.84])
+    assert state.best[0].candidate.name == "c8"
+    assert state.best[0].gains == pytest.approx([0.805, 0.814, 0.84])
 
 
 def test_an_interrupted_search_has_a_best(gains):
     """Of what was measured; nothing where nothing was."""
     gains |= {"a": 0.1, "b": 0.5, "stop": KeyboardInterrupt(), "never": 0.9}
-    assert searched(gains).best.candidate.name == "b"
+    assert searched(gains).best[0].candidate.name == "b"
     gains |= {"a": KeyboardInterrupt()}
-    assert searched(gains).best is None
+    assert searched(gains).best == []
 
 
 def test_the_verdict_by_hand():
     """Ahead by 0.1 on every picture beats; ahead on half and behind on half does not."""
-    state = Search([Tried(Candidate("random 1", "epsilon"), [0.5])], [4])
+    state = Search([4], [Tried(Candidate("random 1", "epsilon"), [0.5])])
 
     def row(gain):
         return {GAIN: np.array(gain), "insertion": np.ones(4), "deletion": np.ones(4)}
@@ -164,7 +190,7 @@ def test_the_verdict_by_hand():
         FOUND: row([0.5, 0.6, 0.7, 0.8]), "behind": row([0.4, 0.5, 0.6, 0.7]),
         "ahead": row([0.6, 0.7, 0.8, 0.9]), "like": row([0.4, 0.7, 0.6, 0.9]),
     }  # fmt: skip
-    lines = search_lines(search_report(state, ["a"], ["b"], rows), state.best.candidate)
+    lines = search_lines(search_report(state, ["a"], ["b"], rows), state.best[0].candidate)
     text = "\n".join(lines)
     assert "found beats behind: gain +0.100 (95 % interval +0.100 to +0.100, 4 pictures)" in text
     assert "found is worse than ahead: keep that: gain -0.100" in text
@@ -208,8 +234,8 @@ def test_the_command(run, folder_of_photos, tiny_model, tmp_path, monkeypatch):
 def test_ctrl_c_prints_the_best_so_far(run, folder_of_photos, tiny_model, monkeypatch):
     """And ends with 130, as ever."""
 
-    def search_a_little(engine, some, seed, state, progress):
-        state.rounds.append(2)
+    def search_a_little(engine, evaluation, samples, tried, state, progress):
+        state.tried += [Tried(one) for one in tried]
         state.tried[0].gains.append(0.5)
         raise KeyboardInterrupt
 
@@ -217,7 +243,7 @@ def test_ctrl_c_prints_the_best_so_far(run, folder_of_photos, tiny_model, monkey
     words = ("--search", "--images", folder_of_photos, "--model", tiny_model)
     code, out, err = run("evaluate", *words, "--preprocess", "rescale")
     assert code == 130
-    assert "1 of 40 candidates measured" in out and "composite: zplus" in out
+    assert "1 of 20 candidates measured" in out and "composite: zplus" in out
     assert "best so far" in err
 
 

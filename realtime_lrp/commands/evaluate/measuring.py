@@ -105,13 +105,13 @@ class Evaluation:
         """How many parts a row has."""
         return -(-len(self.classes) // BATCH) + len(self.stages)
 
-    def faithfulness(self, explainer: Explainer) -> Values:
-        """Deletion and insertion of an explainer that follows rules, for each sample."""
+    def faithfulness(self, explainer: Explainer, samples: Sequence[int]) -> Values:
+        """Deletion and insertion of an explainer that follows rules, for some samples."""
         rng, found = self._rng("lrp"), []
-        for samples in _batches(np.arange(len(self.classes))):
-            maps = self._maps(explainer, "lrp", samples)
+        for batch in _batches(np.asarray(samples)):
+            maps = self._maps(explainer, "lrp", batch)
             ranks = measures.patch_ranks(maps, GRID, rng)
-            found.append(areas(self._curves.measure(ranks, samples)))
+            found.append(areas(self._curves.measure(ranks, batch)))
         return _joined(found)
 
     def maps_of(self, name: str, samples: Sequence[int]) -> np.ndarray:

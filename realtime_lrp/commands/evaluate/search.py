@@ -2,7 +2,8 @@
 
 Candidates are compared on one half of the photos by successive halving (Jamieson and Talwalkar
 2016): all of them on a few photos, the best third on three times as many, until the rest has seen
-the whole half. The best one is then measured, with the defaults, on the other half.
+the whole half. This is done twice: with named and random candidates, then with variants of the best
+of these. The best one is then measured, with the defaults, on the other half.
 
 The criterion is insertion - deletion: the area under the insertion curve less that under the
 deletion curve, from -1 to 1. It is the symmetric relevance gain of Blücher, Vielhaben, Strodthoff
@@ -12,7 +13,7 @@ deletion curve, from -1 to 1. It is the symmetric relevance gain of Blücher, Vi
 import gc
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -51,18 +52,18 @@ class Search:
     """The state of a search, also of an unfinished one.
 
     Attributes:
-      tried: all candidates, in their order.
-      rounds: how many photos each round had.
+      rounds: how many photos each round has.
+      tried: the candidates so far, in their order.
     """
 
-    tried: list[Tried]
-    rounds: list[int] = field(default_factory=list)
+    rounds: list[int]
+    tried: list[Tried] = field(default_factory=list)
 
     @property
-    def best(self) -> Tried | None:
-        """The best candidate of the latest round; None if none has been measured."""
-        measured = [one for one in self.tried if one.gains]
-        return max(measured, key=lambda one: (len(one.gains), one.gains[-1]), default=None)
+    def best(self) -> list[Tried]:
+        """The measured candidates; first those of the latest round, the highest gain first."""
+        measured = [tried for tried in self.tried if tried.gains]
+        return sorted(measured, key=lambda tried: (-len(tried.gains), -tried.gains[-1]))
 
 
 def halves(samples: Samples, seed: int) -> tuple[list[int], list[int]]:
@@ -98,8 +99,9 @@ def search_rounds(count: int) -> list[int]:
 
 def search(
     engine: Engine,
-    samples: Samples,
-    seed: int,
+    evaluation: Evaluation,
+    samples: Sequence[int],
+    candidates: Sequence[Candidate],
     state: Search,
     progress: Callable[[Sequence[Tried], str], Iterable[Tried]],
 ) -> None:
@@ -107,47 +109,36 @@ def search(
 
     Args:
       engine: the network.
-      samples: the half of the photos to search on.
-      seed: random seed, for patches of equal relevance.
-      state: holds the candidates; is filled.
+      evaluation: of this network on all photos.
+      samples: those to search on.
+      candidates: what to try.
+      state: the candidates are added to it.
       progress: (candidates of a round, what they are) -> the same ones.
     """
-    left = state.tried
-    for count in search_rounds(len(samples.names)):
-        state.rounds.append(count)
-        evaluation = Evaluation(engine, chosen(samples, range(count)), seed)
+    left = [Tried(candidate) for candidate in candidates]
+    state.tried += left
+    for number, count in enumerate(state.rounds, 1):
         for tried in progress(left, f"candidate on {count} pictures"):
             try:
-                values = measure(evaluation, engine, tried.candidate)
+                values = measure(engine, evaluation, tried.candidate, samples[:count])
             except Error as error:
                 log.info("%s is left out: %s", tried.candidate, error)
             else:
                 tried.gains.append(float(np.mean(values[GAIN])))
-        alive = [tried for tried in left if len(tried.gains) == len(state.rounds)]
+        alive = [tried for tried in left if len(tried.gains) == number]
         alive.sort(key=lambda tried: -tried.gains[-1])
         left = alive[: -(-len(alive) // KEPT)]
 
 
-def measure(evaluation: Evaluation, engine: Engine, candidate: Candidate) -> Values:
-    """Deletion, insertion and the criterion of a candidate for each sample of an evaluation.
+def measure(
+    engine: Engine, evaluation: Evaluation, candidate: Candidate, samples: Sequence[int]
+) -> Values:
+    """Deletion, insertion and the criterion of a candidate for some samples of an evaluation.
 
     Raises:
       Error: the network cannot be explained in this way.
     """
     gc.collect()  # frees the explainer before and its copy of the weights
-    settings = candidate.settings()
-    explainer = engine.variant(**settings, target="top1")
-    values = evaluation.faithfulness(explainer)
+    explainer = engine.variant(**candidate.settings(), target="top1")
+    values = evaluation.faithfulness(explainer, samples)
     return {**values, GAIN: values["insertion"] - values["deletion"]}
-
-
-def chosen(samples: Samples, indices: Iterable[int]) -> Samples:
-    """Some of the samples."""
-    numbers = list(indices)
-    return replace(
-        samples,
-        pictures=samples.pictures[numbers],
-        masks=samples.masks[numbers],
-        labels=[samples.labels[number] for number in numbers],
-        names=[samples.names[number] for number in numbers],
-    )

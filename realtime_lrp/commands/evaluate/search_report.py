@@ -38,10 +38,10 @@ def search_report(
       reported: the names of those that `rows` were measured on.
       rows: of what was found and of the defaults; empty where the search was interrupted.
     """
-    assert state.best
+    found = state.best[0].candidate
     return {
         "criterion": CRITERION,
-        "found": {"name": state.best.candidate.name, "lrp": state.best.candidate.settings()},
+        "found": {"name": found.name, "lrp": found.settings()},
         "searched_on": list(searched),
         "reported_on": list(reported),
         "rounds": state.rounds,

@@ -1,21 +1,21 @@
 """Runs `evaluate --search`: splits the photos, searches, compares, prints and writes."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from realtime_lrp.commands.evaluate.measured import Values
 from realtime_lrp.commands.evaluate.measuring import Evaluation
 from realtime_lrp.commands.evaluate.progress import with_progress
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.commands.evaluate.search import (
     Search,
-    Tried,
-    chosen,
     halves,
     measure,
     search,
+    search_rounds,
 )
 from realtime_lrp.commands.evaluate.search_report import (
     FOUND,
@@ -28,6 +28,7 @@ from realtime_lrp.commands.evaluate.search_space import (
     Candidate,
     candidates,
     layer_groups,
+    variants,
 )
 from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.engine.engine import Engine
@@ -38,6 +39,12 @@ if TYPE_CHECKING:
     from realtime_lrp.commands.evaluate.run import EvaluateOptions
 
 SEARCH_FILES = ("search.json", "settings.yaml")
+
+LEAST_BROAD = 10
+"""So many candidates are named or random before the others are variants; above 20, half of them."""
+
+PARENTS = 3
+"""Of how many candidates variants are tried."""
 
 log = logging.getLogger(__name__)
 
@@ -61,29 +68,58 @@ def run_search(
       DamagedInputError: no candidate can explain the network.
       OutputError: the folder cannot be made.
     """
-    seed = options.seed
-    to_search, to_report = (chosen(samples, half) for half in halves(samples, seed))
-    tried = candidates(layer_groups(engine), options.search or 0, seed)
-    state = Search([Tried(candidate) for candidate in tried])
-    rows, interrupted = {}, None
+    to_search, to_report = halves(samples, options.seed)
+    evaluation = Evaluation(engine, samples, options.seed)
+    state = Search(search_rounds(len(to_search)))
+    rows: dict[str, Values] = {}
+    interrupted = None
     try:
-        search(engine, to_search, seed, state, with_progress)
-        if state.best is None:
+        _search_twice(engine, evaluation, to_search, options, state)
+        if not state.best:
             raise DamagedInputError("No composite can explain this network. -v says why.")
-        evaluation = Evaluation(engine, to_report, seed)
-        compared = {FOUND: state.best.candidate} | {
-            name: Candidate(name, name) for name in DEFAULTS
-        }
-        rows = {name: measure(evaluation, engine, one) for name, one in compared.items()}
+        defaults = {name: Candidate(name, name) for name in DEFAULTS}
+        compared = {FOUND: state.best[0].candidate, **defaults}
+        for name, candidate in compared.items():
+            rows[name] = measure(engine, evaluation, candidate, to_report)
     except KeyboardInterrupt as stop:
-        if state.best is None:
+        if not state.best:
             raise
         log.warning("interrupted: this is the best so far, not compared on the other photos")
         interrupted = stop
-    report = search_report(state, to_search.names, to_report.names, rows)
+    if interrupted:
+        rows = {}  # without some there is nothing to compare
+    searched, reported = (
+        [samples.names[index] for index in half] for half in (to_search, to_report)
+    )
+    report = search_report(state, searched, reported, rows)
     if options.output:
         with atomic_folder(options.output, options.overwrite, SEARCH_FILES) as part:
             write_search(part, {**report, KEY: msgspec.to_builtins(provenance)})
-    yield from search_lines(report, state.best.candidate)
+    yield from search_lines(report, state.best[0].candidate)
     if interrupted:
         raise interrupted
+
+
+def _search_twice(
+    engine: Engine,
+    evaluation: Evaluation,
+    samples: Sequence[int],
+    options: "EvaluateOptions",
+    state: Search,
+) -> None:
+    """Tries named and random candidates, then variants of the best ones: `options.search` in all.
+
+    Args:
+      engine: the network.
+      evaluation: of this network on all photos.
+      samples: those to search on.
+      options: how many candidates, and the random seed.
+      state: is filled.
+    """
+    groups, count = layer_groups(engine), options.search or 0
+    broad = candidates(groups, max(min(count, LEAST_BROAD), -(-count // 2)), options.seed)
+    search(engine, evaluation, samples, broad, state, with_progress)
+    parents = [tried.candidate for tried in state.best[:PARENTS]]
+    refined = variants(parents, groups, count - len(broad), options.seed)
+    if refined:
+        search(engine, evaluation, samples, refined, state, with_progress)

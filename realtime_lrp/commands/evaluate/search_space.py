@@ -1,12 +1,12 @@
-"""The composites that `evaluate --search` tries: the named ones, then random ones.
+"""The composites that `evaluate --search` tries: named ones, random ones, variants of the best.
 
 A random one has a rule with its numbers for each group of layers (input, early, middle, late,
 output) and a way through max pools. It is written as settings, which a user can copy.
 """
 
 import glob
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,9 @@ DEFAULTS = tuple(dict.fromkeys((Lrp().composite, VIEWER_COMPOSITE)))
 BASE = "epsilon"
 """The composite of random candidates; every layer has a rule of its own."""
 
+ATTEMPTS = 5
+"""How often so many variants as are wanted are drawn, because some are alike."""
+
 Draw = Callable[[np.random.Generator], str]
 """Random numbers -> a rule, such as "gamma(0.25)"."""
 
@@ -34,11 +37,11 @@ class Candidate:
     """Settings of LRP to try.
 
     Attributes:
-      name: of the composite, or "random 3".
+      name: of the composite, "random 3" or "variant 1 of random 3".
       composite: the composite.
       pool: how relevance passes max pools.
       layers: layer -> rule, where they are not the composite's.
-      rules: group of layers -> rule, of a random candidate.
+      rules: group of layers -> rule, where it is not the composite's.
     """
 
     name: str
@@ -53,10 +56,10 @@ class Candidate:
         return {**settings, "layers": dict(self.layers)}
 
     def __str__(self) -> str:
-        if not self.rules:
+        if self.name == self.composite:
             return self.name
-        rules = ", ".join(f"{group} {rule}" for group, rule in self.rules.items())
-        return f"{self.name}: {rules}, pool {self.pool}"
+        rules = (f"{group} {rule}, " for group, rule in self.rules.items())
+        return f"{self.name}: {''.join(rules)}pool {self.pool}"
 
 
 def candidates(groups: Mapping[str, list[str]], count: int, seed: int) -> list[Candidate]:
@@ -75,13 +78,55 @@ def candidates(groups: Mapping[str, list[str]], count: int, seed: int) -> list[C
 
 
 def _random(number: int, groups: Mapping[str, list[str]], rng: np.random.Generator) -> Candidate:
-    rules = {}
-    for group in groups:
-        draws = RULES_OF_GROUP.get(group, HIDDEN)
-        rules[group] = draws[rng.integers(len(draws))](rng)
-    layers = {glob.escape(name): rules[group] for group, names in groups.items() for name in names}
+    rules = {group: _draw(group, rng) for group in groups}
     pool = str(rng.choice(["max", "average"]))
-    return Candidate(f"random {number}", BASE, pool, layers, rules)
+    return Candidate(f"random {number}", BASE, pool, _by_layer(rules, groups), rules)
+
+
+def variants(
+    parents: Sequence[Candidate], groups: Mapping[str, list[str]], count: int, seed: int
+) -> list[Candidate]:
+    """Candidates that differ from one of the parents in the rule of one group, or in the pool.
+
+    Args:
+      parents: take turns.
+      groups: see `layer_groups`.
+      count: how many at most; no two of them, and no parent, have the same settings.
+      seed: random seed.
+    """
+    found: list[Candidate] = []
+    seen = [parent.settings() for parent in parents]
+    for number in range(ATTEMPTS * count if parents else 0):
+        rng = np.random.default_rng([seed, 0, number])
+        changed = _variant(len(found) + 1, parents[number % len(parents)], groups, rng)
+        if len(found) < count and changed.settings() not in seen:
+            found.append(changed)
+            seen.append(changed.settings())
+    return found
+
+
+def _variant(
+    number: int,
+    parent: Candidate,
+    groups: Mapping[str, list[str]],
+    rng: np.random.Generator,
+) -> Candidate:
+    name = f"variant {number} of {parent.name}"
+    group = str(rng.choice([*groups, "pool"]))
+    if group == "pool":
+        return replace(parent, name=name, pool="max" if parent.pool == "average" else "average")
+    rules = {**parent.rules, group: _draw(group, rng)}
+    layers = {**parent.layers, **_by_layer({group: rules[group]}, groups)}
+    return replace(parent, name=name, rules=rules, layers=layers)
+
+
+def _draw(group: str, rng: np.random.Generator) -> str:
+    draws = RULES_OF_GROUP.get(group, HIDDEN)
+    return draws[rng.integers(len(draws))](rng)
+
+
+def _by_layer(rules: Mapping[str, str], groups: Mapping[str, list[str]]) -> dict[str, str]:
+    return {glob.escape(name): rule for group, rule in rules.items() for name in groups[group]}
 
 
 def _always(rule: str) -> Draw:

@@ -13,12 +13,12 @@ from realtime_lrp.commands.evaluate import (
     bootstrap,
     curves,
     folder,
+    kept,
     measuring,
     progress,
     samples,
     sheet,
 )
-from realtime_lrp.commands.evaluate import run as command
 from realtime_lrp.commands.evaluate.measured import MeasuredRow
 from realtime_lrp.commands.evaluate.metrics import METRICS
 from realtime_lrp.commands.evaluate.randomising import (
@@ -26,9 +26,8 @@ from realtime_lrp.commands.evaluate.randomising import (
     layers_with_weights,
     score_function,
 )
-from realtime_lrp.commands.evaluate.samples import SEED_OFFSET, Samples
+from realtime_lrp.commands.evaluate.samples import SEED_OFFSET, BoxEntry, Samples
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.drawing import CLASSES
 from realtime_lrp.models.drawing.batch import draw_batch
 from realtime_lrp.relevance.composites import COMPOSITES
@@ -38,14 +37,24 @@ FIGURES = [*METRICS]
 
 
 @pytest.fixture(autouse=True)
-def _no_progress_on_a_slow_machine(monkeypatch):
+def cache(monkeypatch, tmp_path):
+    """A cache folder of its own; no progress on a slow machine."""
     monkeypatch.setattr(progress, "PROGRESS_S", np.inf)
+    folder = tmp_path / "cache"
+    monkeypatch.setattr(kept, "cache_folder", lambda: folder)
+    return folder
 
 
 @pytest.fixture
-def one_row(monkeypatch):
-    """Measures only one composite, for speed."""
-    monkeypatch.setattr(command, "measured_names", lambda: ["zplus"])
+def one_row():
+    """Options to measure only one composite, for speed."""
+    return "--only", "zplus"
+
+
+@pytest.fixture
+def quick(one_row):
+    """Options to measure only one composite, without randomised networks."""
+    return *one_row, "--no-forgetting"
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +113,7 @@ def test_a_network_whose_maps_are_known(run, halves, with_boxes, one_row, tmp_pa
     expected = {"left": 1, "right": 0}
     for side, box in (("left", LEFT), ("right", RIGHT)):
         words = with_boxes({n: {"box": box, "label": 0} for n in ("a.png", "b.jpg", "c.png")})
-        words = (*words, "--model", halves, "--json", file, "--overwrite")
+        words = (*words, *one_row, "--model", halves, "--json", file, "--overwrite")
         code, out, err = run("evaluate", *words)
         assert (code, err) == (0, "")
         rows = by_name(file)
@@ -122,10 +131,10 @@ def test_a_network_whose_maps_are_known(run, halves, with_boxes, one_row, tmp_pa
         assert "halves, 3 pictures" in out
 
 
-def test_a_folder_for_a_paper(run, halves, with_boxes, one_row, tmp_path):
+def test_a_folder_for_a_paper(run, halves, with_boxes, quick, tmp_path):
     """`-o` writes everything, replaces nothing unasked, and the examples name their photos."""
     words = with_boxes({n: {"box": LEFT, "label": 0} for n in ("a.png", "b.jpg", "c.png")})
-    words = ("evaluate", *words, "--model", halves, "-o", tmp_path / "paper")
+    words = ("evaluate", *words, *quick, "--model", halves, "-o", tmp_path / "paper")
     assert run(*words)[0] == 0
     assert {file.name for file in (tmp_path / "paper").iterdir()} == set(folder.FILES)
     report = json.loads((tmp_path / "paper" / "report.json").read_text())
@@ -168,16 +177,17 @@ def test_rows_are_compared_on_the_same_pictures():
     assert bootstrap.differences({"d": rows["d"]}, high_is_good=True) == {}
 
 
-def test_a_long_evaluation_says_how_far_it_is(run, halves, with_boxes, one_row, monkeypatch):
+def test_a_long_evaluation_says_how_far_it_is(run, halves, with_boxes, quick, monkeypatch):
     """One line now and then where there is no terminal; none with --quiet."""
     monkeypatch.setattr(progress, "PROGRESS_S", 0)
-    words = (*with_boxes({"a.png": {"box": LEFT}, "b.jpg": {"box": LEFT}}), "--model", halves)
+    boxes = {"a.png": {"box": LEFT}, "b.jpg": {"box": LEFT}}
+    words = (*with_boxes(boxes), "--model", halves, *quick)
     err = run("evaluate", *words)[2]
-    assert "realtime-lrp: evaluating: row 1 of 1 (zplus)\n" in err
-    assert "evaluating: row" not in run("evaluate", *words, "-q")[2]
+    assert "evaluating: row 1 of 2 (zplus), 50 % after 0 min\n" in err
+    assert "evaluating: " not in run("evaluate", *words, "-q")[2]
 
 
-def test_a_label_by_name_and_several_boxes(run, halves, with_boxes, one_row, tmp_path):
+def test_a_label_by_name_and_several_boxes(run, halves, with_boxes, quick, tmp_path):
     """Boxes of one label are one object; another label on the same photo is another sample."""
     (tmp_path / "names.txt").write_text("left\nright\n")
     upper, lower = [8, 0, 24, 16], [8, 16, 24, 32]
@@ -186,7 +196,7 @@ def test_a_label_by_name_and_several_boxes(run, halves, with_boxes, one_row, tmp
         "b.jpg": [{"box": LEFT, "label": "left"}, {"box": RIGHT, "label": "Right"}],
     }
     file = tmp_path / "r.json"
-    words = (*with_boxes(boxes), "--model", halves, "--labels", tmp_path / "names.txt")
+    words = (*with_boxes(boxes), "--model", halves, "--labels", tmp_path / "names.txt", *quick)
     assert run("evaluate", *words, "--json", file)[0] == 0
     assert json.loads(file.read_text())["pictures"] == 3
     assert by_name(file)["zplus"]["mass"] == by_name(file)["zplus"]["rank"] == 1
@@ -219,7 +229,7 @@ def test_every_composite_and_method_is_a_row(run, tiny_model, with_boxes, tmp_pa
 
 def test_the_same_seed_gives_the_same_figures(run, halves, with_boxes, one_row, tmp_path):
     """Another seed randomises the network differently."""
-    words = (*with_boxes({"a.png": {"box": LEFT}}), "--model", halves, "--json")
+    words = (*with_boxes({"a.png": {"box": LEFT}}), "--model", halves, *one_row, "--json")
     for name, seed in (("1", 5), ("2", 5), ("3", 6)):
         assert run("evaluate", *words, tmp_path / name, "--seed", seed)[0] == 0
     first, second, third = ((tmp_path / name).read_text() for name in "123")
@@ -234,7 +244,7 @@ def test_the_same_seed_gives_the_same_figures(run, halves, with_boxes, one_row, 
 def test_the_embedded_network(run, one_row, tmp_path):
     """Golden ranges over 15 symbols; z+ points well but hardly depends on the class."""
     file = tmp_path / "r.json"
-    code, _, err = run("evaluate", "--count", 15, "--json", file)
+    code, _, err = run("evaluate", "--count", 15, *one_row, "--json", file)
     assert (code, err) == (0, "")
     rows = by_name(file)
     zplus, chance = rows["zplus"], rows["chance"]
@@ -402,27 +412,113 @@ def test_the_other_class_is_the_most_probable_other_one():
     classes, other = measuring.choose_classes(labelled, scores, ["a", "b", "c"])
     np.testing.assert_array_equal(classes, [0, 1, 2])
     np.testing.assert_array_equal(other, [1, 0, 0])
-    with pytest.raises(DamagedInputError, match="label in the boxes is wrong: There is no"):
-        measuring.choose_classes(Samples(None, None, ["z"], [], ""), scores[:1], ["a", "b", "c"])
 
 
-def test_what_cannot_be_used_among_several_is_named_and_left_out(
-    run, halves, photos, with_boxes, one_row, tmp_path
+def test_what_cannot_be_used_among_several_is_counted_and_left_out(
+    run, halves, photos, with_boxes, quick, tmp_path
 ):
     """A damaged photo, and a box outside the centred square that the network sees."""
     (photos / "d.png").write_text("no picture")
-    (photos / "e.png").write_text("not asked for")
+    for number in range(7):
+        (photos / f"e{number}.png").write_text("not asked for")
     boxes = {"a.png": {"box": LEFT}, "b.jpg": {"box": [0, 0, 8, 32]}, "d.png": {"box": LEFT}}
     file = tmp_path / "r.json"
-    code, _, err = run("evaluate", *with_boxes(boxes), "--model", halves, "--json", file)
+    words = (*with_boxes(boxes), "--model", halves, *quick)
+    code, _, err = run("evaluate", *words, "--json", file)
     assert code == 0
     assert json.loads(file.read_text())["pictures"] == 1
-    assert "d.png" in err
-    assert "left out, no boxes: c.png, e.png" in err
-    assert "b.jpg: box (0.0, 0.0, 8.0, 32.0) is outside" in err
-    squashed = (*with_boxes(boxes), "--model", halves, "--set", "input.fit=squash")
-    assert "2 pictures" in run("evaluate", *squashed)[1]
-    assert "1 pictures" in run("evaluate", *squashed, "--count", 1)[1]
+    left_out = [
+        "without boxes: 8 (c.png, e0.png, e1.png, e2.png, e3.png and 3 more)",
+        "boxes outside what the network sees: 1 (b.jpg)",
+        "photos that cannot be read: 1 (d.png)",
+    ]
+    assert err.splitlines() == [f"realtime-lrp: left out, {line}" for line in left_out]
+    words = (*words, "--set", "input.fit=squash")
+    assert "2 pictures" in run("evaluate", *words)[1]
+    assert "1 pictures" in run("evaluate", *words, "--photos", 1)[1]
+
+
+def test_photos_are_chosen_by_the_seed(photos, halves, rng):
+    """The same seed chooses the same; a photo with two classes counts as one."""
+    engine = Engine(config.load(options={"--model": str(halves)}).config)
+    boxes = {
+        f"{n}.png": [BoxEntry(box=LEFT, label=0), BoxEntry(box=LEFT, label=1)] for n in range(9)
+    }
+    for name in boxes:
+        media.write_picture(photos / name, rng.integers(60, 256, (32, 48, 3), np.uint8))
+    chosen = [samples.photo_samples(photos, boxes, engine, 4, seed).names for seed in (0, 0, 1)]
+    assert chosen[0] == chosen[1] != chosen[2]
+    assert all(len(names) == 8 and names == sorted(names) for names in chosen)
+    assert len(samples.photo_samples(photos, boxes, engine, None, 0).names) == 18
+
+
+def test_a_wrong_label_is_told_before_the_network_is_loaded(run, with_boxes, tmp_path):
+    """Where --labels names the classes; the message has the photo."""
+    (tmp_path / "names.txt").write_text("left\nright\n")
+    (tmp_path / "m.keras").write_text("never read")
+    for label, told in (("lift", "Did you mean 'left'?"), (2, "classes 0 to 1"), ("2", "0 to 1")):
+        boxes = {"a.png": {"box": LEFT, "label": 1}, "b.jpg": {"box": LEFT, "label": label}}
+        words = (*with_boxes(boxes), "--model", tmp_path / "m.keras", "--labels")
+        code, _, err = run("evaluate", *words, tmp_path / "names.txt")
+        assert code == 65
+        assert "b.jpg: the label in the boxes: There is no class" in err
+        assert told in err
+
+
+def test_an_interrupted_evaluation_goes_on(run, halves, with_boxes, cache, tmp_path, monkeypatch):
+    """Ctrl-C keeps whole rows; --resume measures the others, and only for the same evaluation."""
+    file, both = tmp_path / "r.json", ("--only", "zplus,gradient", "--no-forgetting")
+    words = (*with_boxes({"a.png": {"box": LEFT}}), "--model", halves, *both)
+    whole = measuring.Evaluation.measure
+    measured = []
+
+    def measure(self, name, on_part):
+        if name == "gradient" and "gradient" not in measured:
+            measured.append(name)
+            raise KeyboardInterrupt
+        measured.append(name)
+        return whole(self, name, on_part)
+
+    assert run("evaluate", *words, "--json", file)[0] == 0
+    expected = file.read_text()
+    assert not list(cache.glob("*/*"))
+    monkeypatch.setattr(measuring.Evaluation, "measure", measure)
+    code, _, err = run("evaluate", *words)
+    assert code == 130
+    assert "1 of 3 rows are measured and kept. The same command with --resume goes on" in err
+    code, _, err = run("evaluate", *words, "--seed", 1, "--resume")
+    assert code == 2
+    assert "has another seed, so it cannot go on" in err
+    assert run("evaluate", *words, "--resume", "--json", file, "--overwrite")[0] == 0
+    assert measured == ["zplus", "gradient", "gradient"]
+    assert file.read_text() == expected
+    assert not list(cache.glob("*/*"))
+
+
+def test_rows_that_cannot_be_kept_are_measured_all_the_same(run, halves, with_boxes, quick, cache):
+    """A cache folder that is a file: one warning."""
+    cache.write_text("taken")
+    words = (*with_boxes({"a.png": {"box": LEFT}}), "--model", halves, *quick)
+    code, out, err = run("evaluate", *words)
+    assert code == 0
+    assert "zplus" in out
+    assert err.count("cannot be kept for --resume") == 1
+
+
+def test_own_rules_are_a_row(run, halves, with_boxes, tmp_path):
+    """It follows them; the composites that have a name do not."""
+    file = tmp_path / "r.json"
+    words = (
+        *with_boxes({"a.png": {"box": LEFT, "label": 0}}),
+        "--model",
+        halves,
+        "--no-forgetting",
+    )
+    words = (*words, "--only", "configured,epsilon,zplus", "--composite", "zplus", "--json", file)
+    assert run("evaluate", *words, "--set", "lrp.layers={Dense: epsilon}")[0] == 0
+    rows = {row["name"]: row for row in json.loads(file.read_text())["rows"]}
+    assert list(rows) == ["zplus", "epsilon", "configured", "chance"]
+    assert rows["configured"]["mass"] == 1
 
 
 OK = '{"a.png": {"box": [8, 0, 24, 32]}}'
@@ -448,6 +544,13 @@ BAD = {
     "another network": ("--model vgg16", OK, 2, "--images"),
     "another in set": ("--set model.name=vgg16", OK, 78, "model.name"),
     "no pictures": ("--count 0", OK, 2, "--count"),
+    "no photos": ("BOTH --photos 0", OK, 2, "--photos"),
+    "drawings of photos": ("BOTH --count 1", OK, 2, "--photos N"),
+    "photos of drawings": ("--photos 1", OK, 2, "--images"),
+    "unknown row": ("--only zplus,gradcam", OK, 2, "no row 'gradcam'. Did you mean 'grad_cam'?"),
+    "no row": ("--only ,", OK, 2, "--only names no row"),
+    "no rules": ("--only configured", OK, 2, "lrp.layers"),
+    "nothing to resume": ("BOTH --resume --only zplus", OK, 2, "no unfinished evaluation"),
     "negative seed": ("--seed -1", OK, 2, "--seed"),
     "unknown colormap": ("--colormap fir", OK, 2, "'fire'"),
     "JSON exists": ("--json taken", OK, 73, "--overwrite"),

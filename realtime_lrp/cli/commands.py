@@ -300,12 +300,23 @@ def _load_for_evaluate(
 @click.option("--images", type=PATH, metavar="DIR", help="folder of photos; default: drawn symbols")
 @click.option("--boxes", type=PATH, metavar="FILE", help="the boxes of the photos' objects (JSON)")
 @click.option(
-    "--count",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="how many pictures; default: 60 or all",
-)
-@click.option("--seed", type=click.IntRange(0, 2**31), default=0, help="random seed; default: 0")
+    "--photos", type=click.IntRange(min=1), metavar="N",
+    help="take only N photos, chosen at random",
+)  # fmt: skip
+@click.option(
+    "--count", type=click.IntRange(min=1), metavar="N",
+    help="how many symbols are drawn; default: 60",
+)  # fmt: skip
+@click.option(
+    "--seed", type=click.IntRange(0, 2**31), default=0,
+    help="random seed of photos, symbols and new weights; default: 0",
+)  # fmt: skip
+@click.option("--only", metavar="NAMES", help="measure only these rows, such as zplus,grad_cam")
+@click.option(
+    "--no-forgetting", "forgetting", is_flag=True, flag_value=False, default=True,
+    help="do not compare with randomised networks, which takes most of the time",
+)  # fmt: skip
+@click.option("--resume", is_flag=True, help="go on with an interrupted evaluation")
 @click.option(
     "--search", type=click.IntRange(min=1), is_flag=False, flag_value=40, metavar="[N]",
     help="look for the best composite among N, default 40, instead; needs no boxes",
@@ -318,13 +329,14 @@ def _load_for_evaluate(
 @click.option("--picture", type=PATH, metavar="FILE", help="write a picture of all maps")
 @OVERWRITE
 @configured(
-    "--model", "--weights", "--labels", "--preprocess", "--size", "--pool", "--precision",
-    "--colormap", "--opacity", load=_load_for_evaluate,
+    "--model", "--weights", "--labels", "--preprocess", "--size", "--composite", "--pool",
+    "--precision", "--colormap", "--opacity", load=_load_for_evaluate,
 )  # fmt: skip
 def evaluate(settings: config.Settings, **options: Any) -> None:
     """Measure how well maps point at the object.
 
-    Every composite and every method is measured.
+    Every composite and every method is measured; so is your own composite if you give rules for
+    layers (lrp.layers).
 
     Without --images the embedded network is measured on symbols drawn for it. With --images and
     --boxes photos are used. FILE holds {"cat.jpg": {"box": [x0, y0, x1, y1], "label": "tabby"}}:

@@ -14,15 +14,15 @@ import numpy as np
 from realtime_lrp.commands.evaluate.curves import GRID, CurveMeter, areas
 from realtime_lrp.commands.evaluate.measured import CHANCE, MeasuredRow, Stage, Values
 from realtime_lrp.commands.evaluate.randomising import RandomisedStages, score_function
+from realtime_lrp.commands.evaluate.rows import CONFIGURED, explainer_settings
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.engine.device import device
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.errors import DamagedInputError, UsageError
+from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance import measures
 from realtime_lrp.relevance.account import FLOOD
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.explainer import Explainer
-from realtime_lrp.relevance.methods import METHODS
 from realtime_lrp.relevance.several_targets import ExplainTargets, compile_for_targets
 from realtime_lrp.relevance.targets import TargetResolver
 
@@ -46,22 +46,25 @@ class Evaluation:
       engine: the network; its Keras model is randomised while `measure` runs.
       samples: the pictures.
       seed: random seed of the random orders, and of the randomised weights.
+      forgetting: whether maps are compared with those of randomised networks.
 
     Attributes:
       classes: int [N], the class that is explained of each sample.
       stages: the stages of randomisation.
     """
 
-    def __init__(self, engine: Engine, samples: Samples, seed: int):
+    def __init__(self, engine: Engine, samples: Samples, seed: int, forgetting: bool = True):
         self._engine, self._samples, self._seed = engine, samples, seed
         scores = np.concatenate([engine.scores(batch) for batch in _batches(samples.pictures)])
         self.classes, self._others = choose_classes(samples, scores, engine.network.labels)
         probabilities = scores[np.arange(len(scores)), self._others]
         self._other_has_relevance = probabilities >= LEAST_PROBABILITY
         self._curves = CurveMeter(quick_scores(engine), samples.pictures, self.classes)
-        self._randomised = RandomisedStages(engine.model, seed)
-        self._present_scores = score_function(engine)
-        self.stages: Sequence[Stage] = self._randomised.stages
+        self.stages: Sequence[Stage] = ()
+        if forgetting:
+            self._randomised = RandomisedStages(engine.model, seed)
+            self._present_scores = score_function(engine)
+            self.stages = self._randomised.stages
 
     def measure(self, name: str, on_part: Callable[[], None] = lambda: None) -> MeasuredRow:
         """Measures one row.
@@ -88,7 +91,7 @@ class Evaluation:
             values |= {"last_layer": forgetting[0], "all_layers": forgetting[-1]}
         return MeasuredRow(name, values, curves, forgetting, flooded, trained[:SHOWN].copy())
 
-    def measure_chance(self) -> MeasuredRow:
+    def measure_chance(self, on_part: Callable[[], None] = lambda: None) -> MeasuredRow:
         """What noise would score: the object's share of the area, and a random patch order."""
         rng, measured = self._rng(CHANCE), []
         for samples in _batches(np.arange(len(self.classes))):
@@ -96,6 +99,7 @@ class Evaluation:
             ranks = measures.patch_ranks(np.zeros(masks.shape), GRID, rng)
             area = {name: masks.mean(axis=(1, 2)) for name in ("pointing", "mass", "rank")}
             measured.append((area, self._curves.measure(ranks, samples)))
+            on_part()
         values, curves = (_joined(each) for each in zip(*measured, strict=True))
         nothing = np.empty((0, *self._samples.masks.shape[1:]), np.float32)
         return MeasuredRow(CHANCE, values | areas(curves), curves, np.empty((0, 0)), 0, nothing)
@@ -159,10 +163,9 @@ class Evaluation:
         return np.random.default_rng([self._seed, zlib.crc32(name.encode())])
 
     def _explainer(self, name: str) -> Explainer:
-        """An explainer of the network as it is now, for a composite or a method."""
-        if name in COMPOSITES:
-            return self._engine.variant(method="lrp", composite=name, target="top1")
-        return self._engine.variant(method=name, target="top1")
+        """An explainer of the network as it is now."""
+        settings = explainer_settings(self._engine.config, name)
+        return self._engine.variant(target="top1", **settings)
 
     def _map_pairs(
         self, explain: ExplainTargets, name: str, samples: np.ndarray
@@ -177,7 +180,7 @@ class Evaluation:
         targets = [self.classes[samples], self._others[samples]]
         scores, both = explain(x, targets)
         flooded = 0
-        if name in COMPOSITES:
+        if name in COMPOSITES or name == CONFIGURED:
             for classes, relevance in zip(targets, both, strict=True):
                 magnitude = np.abs(relevance).sum((1, 2, 3), dtype=np.float64)
                 flooded += int((magnitude > FLOOD * scores[range(len(classes)), classes]).sum())
@@ -188,11 +191,6 @@ class Evaluation:
         """The maps of the classes of some samples, float32 [n, h, w]; only the part that counts."""
         x = self._engine.network.prepare(self._samples.pictures[samples])
         return measures.supporting_relevance(explainer(x, self.classes[samples]).relevance, name)
-
-
-def measured_names() -> list[str]:
-    """The rows: every composite of LRP, then every other method."""
-    return [*COMPOSITES, *(method for method in METHODS if method != "lrp")]
 
 
 def quick_scores(engine: Engine) -> Callable[[np.ndarray], np.ndarray]:
@@ -222,20 +220,16 @@ def choose_classes(
       Two int arrays [N].
 
     Raises:
-      UsageError: the network has only one output.
-      DamagedInputError: a label names no class.
+      UsageError: the network has only one output, or a label names no class.
     """
     if scores.shape[1] < 2:
         raise UsageError("The network has one output. Expected at least two classes to compare.")
     class_index = TargetResolver(scores.shape[1], names).index
     order = np.argsort(-scores, axis=1)
-    try:
-        classes = np.array([
-            best if label is None else class_index(label)
-            for label, best in zip(samples.labels, order[:, 0], strict=True)
-        ])  # fmt: skip
-    except UsageError as error:
-        raise DamagedInputError(f"A label in the boxes is wrong: {error}") from None
+    classes = np.array([
+        best if label is None else class_index(label)
+        for label, best in zip(samples.labels, order[:, 0], strict=True)
+    ])  # fmt: skip
     return classes, np.where(order[:, 0] == classes, order[:, 1], order[:, 0])
 
 

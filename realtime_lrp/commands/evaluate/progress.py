@@ -1,4 +1,4 @@
-"""Shows how far an evaluation is: a bar in a terminal, else a line now and then."""
+"""Shows how far an evaluation is: a bar in a terminal, elsewhere a line a minute."""
 
 import logging
 import time
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import track
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 PROGRESS_S = 60.0
 """Seconds between lines where there is no terminal."""
@@ -16,6 +16,63 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+class EvaluationProgress:
+    """Shows the progress over items, of which each may have several parts.
+
+    Args:
+      what: one of them is, such as "row".
+      items: how many there are.
+      parts: how many parts each has.
+    """
+
+    def __init__(self, what: str, items: int, parts: int = 1):
+        console = Console(stderr=True)
+        self._shown = console.is_terminal
+        hidden = not (self._shown and log.isEnabledFor(logging.WARNING))
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False), BarColumn(),
+            TextColumn("{task.percentage:.0f} %"), TimeElapsedColumn(),
+            console=console, transient=True, disable=hidden,
+        )  # fmt: skip
+        self._task = self._bar.add_task("", total=items * parts)
+        self._what, self._items, self._parts = what, items, parts
+        self._done = self._part = 0
+        self._reported = self._begun = time.monotonic()
+
+    def __enter__(self) -> "EvaluationProgress":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bar.stop()
+
+    def begin(self, name: str) -> None:
+        """Begins an item."""
+        self._name, self._part = name, 0
+        self._bar.update(self._task, description=f"evaluating: {name}")
+        self._show()
+
+    def step(self) -> None:
+        """A part of the item is done."""
+        self._part += 1
+        self._show()
+
+    def end(self) -> None:
+        """The item is done, however many parts it had."""
+        self._done, self._part = self._done + 1, 0
+
+    def _show(self) -> None:
+        parts, now = self._done * self._parts + self._part, time.monotonic()
+        self._bar.update(self._task, completed=parts)
+        if not self._shown and now - self._reported >= PROGRESS_S:
+            self._reported = now
+            log.warning(
+                "evaluating: %s %d of %d (%s), %.0f %% after %.0f min",
+                self._what, self._done + 1, self._items, self._name,
+                100 * parts / (self._items * self._parts), (now - self._begun) / 60,
+            )  # fmt: skip
+
+
 def with_progress(items: Sequence[T], what: str) -> Iterator[T]:
     """Yields the items and shows how many are done.
 
@@ -23,15 +80,8 @@ def with_progress(items: Sequence[T], what: str) -> Iterator[T]:
       items: their text is shown in brackets.
       what: one of them is, such as "row".
     """
-    console, reported = Console(stderr=True), time.monotonic()
-    if console.is_terminal:
-        hidden = not log.isEnabledFor(logging.WARNING)
-        yield from track(
-            items, f"evaluating: {what}", console=console, transient=True, disable=hidden
-        )
-        return
-    for number, item in enumerate(items, 1):
-        if time.monotonic() - reported >= PROGRESS_S:
-            reported = time.monotonic()
-            log.warning("evaluating: %s %d of %d (%s)", what, number, len(items), item)
-        yield item
+    with EvaluationProgress(what, len(items)) as progress:
+        for item in items:
+            progress.begin(str(item))
+            yield item
+            progress.end()

@@ -5,7 +5,7 @@ The measuring is in measuring.py, the pictures with known objects in samples.py.
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,13 +14,17 @@ import numpy as np
 
 from realtime_lrp.commands.evaluate.curves import REPLACED
 from realtime_lrp.commands.evaluate.folder import FILES, check_report_folder, write_report_folder
-from realtime_lrp.commands.evaluate.measured import CHANCE, Measurement
-from realtime_lrp.commands.evaluate.measuring import SHOWN, Evaluation, measured_names
-from realtime_lrp.commands.evaluate.progress import with_progress
+from realtime_lrp.commands.evaluate.kept import KeptRows, facts_of
+from realtime_lrp.commands.evaluate.measured import CHANCE, MeasuredRow, Measurement
+from realtime_lrp.commands.evaluate.measuring import SHOWN, Evaluation
+from realtime_lrp.commands.evaluate.progress import EvaluationProgress
 from realtime_lrp.commands.evaluate.report import table_lines
+from realtime_lrp.commands.evaluate.rows import rows_to_measure
 from realtime_lrp.commands.evaluate.samples import (
     Samples,
+    check_labels,
     drawn_samples,
+    known_labels,
     photo_samples,
     photos_without_boxes,
     read_boxes,
@@ -49,8 +53,12 @@ class EvaluateOptions:
     Attributes:
       images: a folder of photos; None for drawn pictures. Goes together with `boxes`.
       boxes: the JSON file that says where the objects on the photos are, or None.
-      count: how many pictures; None for `DRAWN_PICTURES` or all photos.
-      seed: random seed of the drawn pictures and of the measures.
+      count: how many pictures are drawn; None for `DRAWN_PICTURES`.
+      photos: how many photos are taken, chosen at random; None for all.
+      seed: random seed of the drawn pictures, the chosen photos and the measures.
+      only: the rows to measure, separated by commas; None for all.
+      forgetting: whether maps are compared with those of randomised networks.
+      resume: whether rows that an interrupted run has measured are used.
       output: the folder to write with figures, tables and plots, or None.
       json: the JSON file to write, or None.
       picture: the picture of all maps to write, or None.
@@ -61,7 +69,11 @@ class EvaluateOptions:
     images: Path | None = None
     boxes: Path | None = None
     count: int | None = None
+    photos: int | None = None
     seed: int = 0
+    only: str | None = None
+    forgetting: bool = True
+    resume: bool = False
     output: Path | None = None
     json: Path | None = None
     picture: Path | None = None
@@ -73,7 +85,7 @@ def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
     """Measures every composite and method, or searches for a composite.
 
     Args:
-      config: the configuration; its method, composite and target are not used.
+      config: the configuration; its method and target are not used.
       options: the command's own options.
 
     Returns:
@@ -86,12 +98,17 @@ def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
       OutputError: a file cannot be written.
     """
     _check_options(options)
+    names = rows_to_measure(config, options.only)
     engine, samples = _load(config, options)
     provenance = _provenance(engine)
     if options.search:
         return run_search(engine, samples, options, provenance)
-    evaluation = Evaluation(engine, samples, options.seed)
-    measurement = _measure(engine, samples, evaluation, options.seed)
+    kept = KeptRows(facts_of(engine, samples, options.seed, options.forgetting))
+    if options.resume:
+        kept.check_resumable()
+    evaluation = Evaluation(engine, samples, options.seed, options.forgetting)
+    rows = _measure_rows(evaluation, names, kept, options.resume)
+    measurement = _measurement(engine, samples, evaluation, options.seed, rows)
     report = {**summary(measurement), KEY: msgspec.to_builtins(provenance)}
     description = provenance.as_json()
     if options.json:
@@ -106,6 +123,7 @@ def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
         maps = {row.name: row.maps for row in measurement.rows if len(row.maps)}
         sheet = map_sheet(config, samples.pictures[:SHOWN], maps, engine.explainer.stride)
         write_picture(options.picture, sheet, options.overwrite, description)
+    kept.remove()
     return table_lines(report)
 
 
@@ -131,13 +149,57 @@ def _examples(
     return map_sheet(config, samples.pictures[[*best, *worst]], maps, stride, captions)
 
 
-def _measure(engine: Engine, samples: Samples, evaluation: Evaluation, seed: int) -> Measurement:
-    rows = []
-    for name in with_progress(measured_names(), "row"):
+def _measure_rows(
+    evaluation: Evaluation, names: Sequence[str], kept: KeptRows, resume: bool
+) -> list[MeasuredRow]:
+    """Measures the rows that are not kept, and keeps them; chance is the last."""
+    rows: list[MeasuredRow] = []
+    with EvaluationProgress("row", len(names) + 1, evaluation.parts) as progress:
         try:
-            rows.append(evaluation.measure(name))
-        except Error as error:
-            log.warning("%s is left out: %s", name, error)
+            for name in (*names, CHANCE):
+                progress.begin(name)
+                row = kept.load(name) if resume else None
+                if row is None:
+                    row = _measure_row(evaluation, name, progress)
+                if row:
+                    rows.append(row)
+                    kept.save(row)
+                progress.end()
+        except (KeyboardInterrupt, SystemExit):
+            _tell_how_to_go_on(kept, (*names, CHANCE))
+            raise
+    return rows
+
+
+def _measure_row(
+    evaluation: Evaluation, name: str, progress: EvaluationProgress
+) -> MeasuredRow | None:
+    try:
+        if name == CHANCE:
+            return evaluation.measure_chance(progress.step)
+        return evaluation.measure(name, progress.step)
+    except Error as error:
+        log.warning("%s is left out: %s", name, error)
+        return None
+
+
+def _tell_how_to_go_on(kept: KeptRows, names: Sequence[str]) -> None:
+    if done := len({*kept.names()}.intersection(names)):
+        log.warning(
+            "interrupted: %d of %d rows are measured and kept. The same command with --resume goes "
+            "on from there.", done, len(names),
+        )  # fmt: skip
+    else:
+        log.warning("interrupted: no row was finished, so nothing is kept.")
+
+
+def _measurement(
+    engine: Engine,
+    samples: Samples,
+    evaluation: Evaluation,
+    seed: int,
+    rows: Sequence[MeasuredRow],
+) -> Measurement:
     return Measurement(
         engine.network.name,
         seed,
@@ -146,7 +208,7 @@ def _measure(engine: Engine, samples: Samples, evaluation: Evaluation, seed: int
         [engine.label(index) for index in evaluation.classes],
         REPLACED,
         evaluation.stages,
-        [*rows, evaluation.measure_chance()],
+        rows,
     )
 
 
@@ -160,22 +222,30 @@ def _check_options(options: EvaluateOptions) -> None:
         raise UsageError(f"{str(options.picture)!r}: expected a name that ends in .png or .jpg.")
     if options.search and (options.json or options.picture):
         raise UsageError("--search writes no --json or --picture. Give it a folder with -o.")
-    if options.search and options.images and not options.boxes:
-        return  # what is searched for does not depend on where the object is
-    if (options.images is None) != (options.boxes is None):
+    if options.search and (options.only or options.resume):
+        raise UsageError("--search has no rows: leave --only and --resume out.")
+    optional = options.search and not options.boxes  # it makes no difference where the object is
+    if (options.images is None) != (options.boxes is None) and not (optional and options.images):
         raise UsageError("--images DIR and --boxes FILE.json belong together. Give both or none.")
+    if options.images and options.count:
+        raise UsageError("--count N is for drawn symbols. Choose among photos with --photos N.")
+    if options.photos and not options.images:
+        raise UsageError("--photos N goes with --images. For drawn symbols give --count N.")
 
 
 def _load(config: Config, options: EvaluateOptions) -> tuple[Engine, Samples]:
     if options.images and options.boxes:
         boxes = read_boxes(options.boxes, options.images)
+        if labels := known_labels(config):
+            check_labels(boxes, len(labels), labels)
         engine = Engine(config, keep_model=True)
-        return engine, photo_samples(options.images, boxes, engine, options.count)
+        check_labels(boxes, engine.explainer.classes, engine.network.labels)
+        return engine, photo_samples(options.images, boxes, engine, options.photos, options.seed)
     if options.images:
         if not options.images.is_dir():
             raise MissingInputError(f"There is no folder {str(options.images)!r}.")
         engine = Engine(config, keep_model=True)
-        return engine, photos_without_boxes(options.images, engine, options.count)
+        return engine, photos_without_boxes(options.images, engine, options.photos, options.seed)
     _check_network_for_drawn_pictures(config)
     engine = Engine(config, keep_model=True)
     return engine, drawn_samples(options.count or DRAWN_PICTURES, options.seed)

@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -12,15 +12,21 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    StrictInt,
+    StrictStr,
     TypeAdapter,
     ValidationError,
     field_validator,
 )
 
+from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.errors import DamagedInputError, MissingInputError
+from realtime_lrp.errors import DamagedInputError, MissingInputError, UsageError
 from realtime_lrp.models.drawing.batch import MARGIN, draw_batch, with_margin
+from realtime_lrp.models.labels import imagenet_labels, read_labels
+from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.relevance import measures
+from realtime_lrp.relevance.targets import TargetResolver
 from realtime_lrp.system.reading import read_limited
 from realtime_lrp.video.files import PICTURES
 from realtime_lrp.video.pictures import read_picture
@@ -35,8 +41,11 @@ log = logging.getLogger(__name__)
 Corners = tuple[float, float, float, float]
 """x0, y0, x1, y1 in pixels."""
 
-Label = str | int | None
+Label = StrictStr | StrictInt | None
 """A class by its name or index; None: the network's answer."""
+
+NAMED = 5
+"""How many of the files that are left out are named."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,9 @@ class BoxEntry(BaseModel):
             raise ValueError("expected [x0, y0, x1, y1] with x0 < x1 and y0 < y1")
         return box
 
+
+_Sample = tuple[np.ndarray, np.ndarray, Label, str]
+"""A picture, a mask, a label and a name."""
 
 BoxesByFile = dict[
     str, Annotated[list[BoxEntry], BeforeValidator(lambda v: v if isinstance(v, list) else [v])]
@@ -115,81 +127,157 @@ def read_boxes(path: Path, folder: Path) -> BoxesByFile:
     return boxes
 
 
-def photo_samples(folder: Path, boxes: BoxesByFile, engine: Engine, count: int | None) -> Samples:
-    """Reads the photos as the network sees them; leaves out and names what cannot be used.
+def known_labels(config: Config) -> list[str] | None:
+    """The class names of the configured network, where they are known without loading it."""
+    if config.model.labels:
+        return read_labels(Path(config.model.labels))
+    named = NETWORKS.get(config.model.name.lower())
+    return imagenet_labels(download=False) if named and named.download else None
+
+
+def check_labels(boxes: BoxesByFile, classes: int, labels: list[str] | None) -> None:
+    """Refuses a label that names no class.
+
+    Args:
+      boxes: the labels are theirs.
+      classes: how many the network has.
+      labels: their names, or None.
+
+    Raises:
+      DamagedInputError: it names the photo.
+    """
+    resolve = TargetResolver(classes, labels)
+    for name, entries in boxes.items():
+        for entry in entries:
+            try:
+                if entry.label is not None:
+                    resolve.index(entry.label)
+            except UsageError as error:
+                raise DamagedInputError(f"{name}: the label in the boxes: {error}") from None
+
+
+def photo_samples(
+    folder: Path, boxes: BoxesByFile, engine: Engine, count: int | None, seed: int
+) -> Samples:
+    """Reads the photos as the network sees them; counts and names what cannot be used.
 
     Args:
       folder: the photos.
       boxes: the objects on them.
       engine: knows what the network sees of a picture.
-      count: how many samples at most; None for all.
+      count: how many photos are chosen at random among those that can be used; None for all.
+      seed: random seed of the choice.
 
     Raises:
       DamagedInputError: no photo can be used, or a box reaches beyond its photo.
     """
+    left_out: dict[str, list[str]] = defaultdict(list)
     files = {file.name for file in folder.iterdir() if file.suffix.lower() in PICTURES}
-    if unnamed := files - {*boxes}:
-        log.warning("left out, no boxes: %s", ", ".join(sorted(unnamed)))
-    samples = [
-        sample
-        for name, entries in boxes.items()
-        for sample in _samples_of_photo(folder / name, entries, engine)
-    ]
+    left_out["without boxes"] = sorted(files - {*boxes})
+    samples = _choose(
+        [*boxes],
+        lambda name: _samples_of_photo(folder / name, boxes[name], engine, left_out),
+        count,
+        seed,
+    )
+    _tell_left_out(left_out)
     if not samples:
         raise DamagedInputError(
             f"No box on a photo in {str(folder)!r} can be used. Expected photos that can be read "
             "and boxes within what the network sees of them (--set input.fit=squash: all)."
         )
-    pictures, masks, labels, names = zip(*samples[:count], strict=True)
-    return Samples(
-        np.stack(pictures), np.stack(masks), list(labels), list(names), "the inside of the boxes"
-    )
+    return _stacked(samples, "the inside of the boxes")
 
 
-def photos_without_boxes(folder: Path, engine: Engine, count: int | None) -> Samples:
-    """Reads the photos of a folder; the whole photo counts as the object.
+def photos_without_boxes(folder: Path, engine: Engine, count: int | None, seed: int) -> Samples:
+    """Reads photos of a folder as the network sees them; the whole photo counts as the object.
+
+    Args:
+      folder: the photos.
+      engine: knows what the network sees of a picture.
+      count: as in `photo_samples`.
+      seed: as in `photo_samples`.
 
     Raises:
       DamagedInputError: no photo in it can be read.
     """
-    pictures: list[np.ndarray] = []
-    names: list[str] = []
-    for path in sorted(folder.iterdir()):
-        if path.suffix.lower() in PICTURES and (count is None or len(pictures) < count):
-            try:
-                picture = read_picture(path)
-            except DamagedInputError as error:
-                log.warning("%s", error)
-            else:
-                pictures.append(engine.region(picture.shape[:2]).extract(picture))
-                names.append(path.name)
-    if not pictures:
+    left_out: dict[str, list[str]] = defaultdict(list)
+
+    def read(name: str) -> list[_Sample]:
+        picture = _read(folder / name, left_out)
+        if picture is None:
+            return []
+        seen = engine.region(picture.shape[:2]).extract(picture)
+        return [(seen, np.ones(seen.shape[:2], bool), None, name)]
+
+    files = sorted(file.name for file in folder.iterdir() if file.suffix.lower() in PICTURES)
+    samples = _choose(files, read, count, seed)
+    _tell_left_out(left_out)
+    if not samples:
         raise DamagedInputError(f"No photo in {str(folder)!r} can be read.")
-    stack = np.stack(pictures)
-    return Samples(stack, np.ones(stack.shape[:3], bool), [None] * len(names), names, "the photo")
+    return _stacked(samples, "the photo")
+
+
+def _choose(
+    names: Sequence[str], read: Callable[[str], list[_Sample]], count: int | None, seed: int
+) -> list[_Sample]:
+    """The samples of `count` photos, chosen at random among those that have any, or of all."""
+    order = np.arange(len(names))
+    if count:
+        order = np.random.default_rng(seed).permutation(order)
+    used: dict[int, list[_Sample]] = {}
+    for number in map(int, order):
+        if found := read(names[number]):
+            used[number] = found
+        if len(used) == count:
+            break
+    return [sample for number in sorted(used) for sample in used[number]]
+
+
+def _stacked(samples: Sequence[_Sample], what: str) -> Samples:
+    pictures, masks, labels, names = zip(*samples, strict=True)
+    return Samples(np.stack(pictures), np.stack(masks), [*labels], [*names], what)
+
+
+def _tell_left_out(left_out: Mapping[str, Sequence[str]]) -> None:
+    for reason, names in left_out.items():
+        if names:
+            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+            log.warning(
+                "left out, %s: %d (%s%s)", reason, len(names), ", ".join(names[:NAMED]), more
+            )
+
+
+def _read(path: Path, left_out: dict[str, list[str]]) -> np.ndarray | None:
+    """Reads a photo; adds to what is left out if that is impossible."""
+    try:
+        return read_picture(path)
+    except DamagedInputError:
+        left_out["photos that cannot be read"].append(path.name)
+        return None
 
 
 def _samples_of_photo(
-    path: Path, entries: list[BoxEntry], engine: Engine
-) -> Iterator[tuple[np.ndarray, np.ndarray, Label, str]]:
-    """A picture, a mask, a label and a name for each class that has boxes on the photo."""
-    try:
-        picture = read_picture(path)
-    except DamagedInputError as error:
-        log.warning("%s", error)
-        return
+    path: Path, entries: list[BoxEntry], engine: Engine, left_out: dict[str, list[str]]
+) -> list[_Sample]:
+    """A sample for each class that has boxes on the photo; adds to what is left out."""
+    picture = _read(path, left_out)
+    if picture is None:
+        return []
     region = engine.region(picture.shape[:2])
     boxes_by_label = defaultdict(list)
     for entry in entries:
         _check_inside(path.name, entry.box, picture.shape)
         boxes_by_label[entry.label].append(entry.box)
+    samples: list[_Sample] = []
     for label, boxes in boxes_by_label.items():
         mask = measures.box_mask(boxes, region.box, region.inner, region.size)
+        name = path.name if len(boxes_by_label) == 1 else f"{path.name}: {label}"
         if mask.any():
-            name = path.name if len(boxes_by_label) == 1 else f"{path.name}: {label}"
-            yield region.extract(picture), mask, label, name
+            samples.append((region.extract(picture), mask, label, name))
         else:
-            log.warning("%s: box %s is outside what the network sees", path.name, boxes[0])
+            left_out["boxes outside what the network sees"].append(name)
+    return samples
 
 
 def _check_inside(name: str, box: Corners, shape: tuple[int, ...]) -> None:

@@ -69,7 +69,7 @@ def run_search(
       OutputError: the folder cannot be made.
     """
     to_search, to_report = halves(samples, options.seed)
-    evaluation = Evaluation(engine, samples, options.seed)
+    evaluation = Evaluation(engine, samples, options.seed, forgetting=False)
     state = Search(search_rounds(len(to_search)))
     rows: dict[str, Values] = {}
     interrupted = None

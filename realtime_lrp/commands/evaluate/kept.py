@@ -1,0 +1,140 @@
+"""Keeps measured rows on the disk until their evaluation is finished, so that `--resume` goes on.
+
+They lie in the user's cache folder, under a hash of everything that their values depend on.
+"""
+
+import hashlib
+import json
+import logging
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from realtime_lrp import __version__
+from realtime_lrp.commands.evaluate.measured import MeasuredRow
+from realtime_lrp.commands.evaluate.samples import Samples
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.tensorflow import tf
+from realtime_lrp.errors import Error, UsageError
+from realtime_lrp.system.atomic import atomic_file
+
+DIFFERENCES = {
+    "network": "another network or other weights",
+    "pictures": "other pictures, boxes or labels",
+    "seed": "another seed",
+    "settings": "other settings",
+    "version": "another version of this program or of TensorFlow",
+}
+"""What the values of rows depend on -> how a difference is told."""
+
+FORGOTTEN_S = 30 * 24 * 3600
+"""Seconds after which the rows of an unfinished evaluation are removed."""
+
+FACTS_FILE = "evaluation.json"
+
+log = logging.getLogger(__name__)
+
+Facts = Mapping[str, str]
+"""Everything that the values of rows depend on, by the keys of `DIFFERENCES`."""
+
+
+class KeptRows:
+    """The rows of one evaluation that are on the disk.
+
+    Args:
+      facts: what their values depend on.
+    """
+
+    def __init__(self, facts: Facts):
+        self._facts = facts
+        key = hashlib.sha256(json.dumps(dict(facts), sort_keys=True).encode()).hexdigest()[:32]
+        base = cache_folder()
+        self._folder = base / key if base else None
+
+    def names(self) -> list[str]:
+        """The names of the rows that are kept."""
+        files = self._folder.glob("*.npz") if self._folder else ()
+        return sorted(file.stem for file in files)
+
+    def load(self, name: str) -> MeasuredRow | None:
+        """Reads a row; None if it is not kept or its file is damaged."""
+        if self._folder is None:
+            return None
+        try:
+            return MeasuredRow.load(self._folder / f"{name}.npz")
+        except (OSError, ValueError, KeyError, EOFError):
+            return None
+
+    def save(self, row: MeasuredRow) -> bool:
+        """Writes a row; returns whether that was possible."""
+        if self._folder is None:
+            return False
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            (self._folder / FACTS_FILE).write_text(json.dumps(dict(self._facts)))
+            with atomic_file(self._folder / f"{row.name}.npz", overwrite=True) as part:
+                row.save(part)
+        except (OSError, Error) as error:
+            log.warning("%s cannot be kept for --resume: %s", row.name, error)
+            self._folder = None
+        return self._folder is not None
+
+    def remove(self) -> None:
+        """Removes the rows, and those of evaluations that nobody has gone on with for long."""
+        if self._folder is None:
+            return
+        shutil.rmtree(self._folder, ignore_errors=True)
+        for file in self._folder.parent.glob(f"*/{FACTS_FILE}"):
+            if time.time() - file.stat().st_mtime > FORGOTTEN_S:
+                shutil.rmtree(file.parent, ignore_errors=True)
+
+    def check_resumable(self) -> None:
+        """Refuses to go on where nothing is kept.
+
+        Raises:
+          UsageError: it says in what the newest unfinished evaluation differs.
+        """
+        if self.names():
+            return
+        others = self._folder.parent.glob(f"*/{FACTS_FILE}") if self._folder else ()
+        newest = max(others, key=lambda file: file.stat().st_mtime, default=None)
+        if newest is None:
+            raise UsageError("There is no unfinished evaluation to go on with. Leave --resume out.")
+        facts = json.loads(newest.read_text())
+        different = [told for key, told in DIFFERENCES.items() if facts[key] != self._facts[key]]
+        raise UsageError(
+            f"The unfinished evaluation has {' and '.join(different)}, so it cannot go on. Give "
+            "what it was started with, or leave --resume out."
+        )
+
+
+def facts_of(engine: Engine, samples: Samples, seed: int, forgetting: bool) -> Facts:
+    """Everything that the values of rows depend on."""
+    config = engine.config
+    settings = config.model_dump(mode="json", include={"lrp": True, "input": True})
+    settings |= {"size": config.model.size, "forgetting": forgetting, "computed": engine.computed}
+    settings |= {"preprocess": engine.network.preprocess}
+    pictures = hashlib.sha256(repr((samples.names, samples.labels)).encode())
+    for array in (samples.pictures, samples.masks):
+        pictures.update(array.tobytes())
+    network = hashlib.sha256(repr(engine.network.labels).encode())
+    for weights in engine.model.get_weights():
+        network.update(weights.tobytes())
+    return {
+        "network": network.hexdigest(),
+        "pictures": pictures.hexdigest(),
+        "seed": str(seed),
+        "settings": json.dumps(settings, sort_keys=True),
+        "version": f"{__version__}, TensorFlow {tf.__version__}",
+    }
+
+
+def cache_folder() -> Path | None:
+    """Where rows are kept; None for a user without a home folder."""
+    try:
+        return user_cache_path("realtime-lrp") / "evaluate"
+    except RuntimeError:
+        return None

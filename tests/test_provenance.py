@@ -187,6 +187,16 @@ def test_show_prints_an_output_in_lines_and_a_folder_in_one_line_each(run, expla
     assert len(made) == 2 and made[0] == made[1] and made[0]["program"] == "realtime_lrp"
 
 
+def test_a_file_that_is_no_output_does_not_hide_the_others(run, explained, picture):
+    """It is named, the others are shown, and the exit code tells of it."""
+    code, out, err = run(
+        "show", picture, explained / "a.png", explained / "none", explained / "maps"
+    )
+    assert code == 66 and "2 of 4 shown, 2 failed" in err
+    names = [line.partition(": ")[0] for line in out.splitlines()]
+    assert names == [str(explained / "a.png"), str(explained / "maps" / "a")]
+
+
 def test_show_prints_nothing_but_text(run, example, tmp_path):
     """Control characters of a hostile file do not reach the terminal."""
     write_picture(tmp_path / "p.png", media.plain(), description=example.as_json())
@@ -201,6 +211,7 @@ def test_show_prints_nothing_but_text(run, example, tmp_path):
     [
         ("", 2, "Received an empty one"),
         ("missing.png", 66, "There is no file"),
+        ("long" * 2000, 66, "There is no file"),
         ("plain.png", 65, "does not say how it was made"),
         ("broken.png", 65, "does not say how it was made"),
         ("notes.txt", 65, "does not say how it was made"),

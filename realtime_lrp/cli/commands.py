@@ -31,7 +31,7 @@ from realtime_lrp.cli.options import (
     configured,
 )
 from realtime_lrp.errors import ConfigError, UsageError
-from realtime_lrp.system.program import print_lines
+from realtime_lrp.system.program import print_lines, set_verbosity
 
 
 @click.group(
@@ -445,4 +445,5 @@ def show(files: tuple[str, ...], as_json: bool) -> None:
     """
     from realtime_lrp.commands.show import run
 
+    set_verbosity(0, quiet=False)
     print_lines(run(files, as_json))

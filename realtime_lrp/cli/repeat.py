@@ -1,6 +1,7 @@
 """`--config OUTPUT`: the settings of an output become the configuration, which repeats the run."""
 
 import logging
+import os
 from pathlib import Path
 
 from realtime_lrp import __version__, config
@@ -23,7 +24,7 @@ def recorded_in(file: str) -> Provenance | None:
     """
     path = Path(file)
     suffix = path.suffix.lower()
-    if not (suffix in SUFFIXES or suffix == ".json" or path.is_dir()):
+    if not (suffix in SUFFIXES or suffix == ".json" or os.path.isdir(path)):
         return None
     from realtime_lrp.results.provenance import find_provenance
 

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 import msgspec
 
 from realtime_lrp.config.provenance import KEY, Provenance
-from realtime_lrp.errors import DamagedInputError, UsageError
+from realtime_lrp.errors import DamagedInputError, Error, UsageError
+from realtime_lrp.results.failures import Failures
 from realtime_lrp.results.provenance import find_provenance, outputs_in, provenance_of_file
 
 
@@ -28,33 +30,45 @@ def run(files: Sequence[str], as_json: bool) -> Iterator[str]:
     """
     if "" in files:
         raise UsageError("Expected the names of files. Received an empty one.")
-    found = [one for file in files for one in _found(Path(file))]
-    if as_json:
-        for path, provenance in found:
-            yield json.dumps({"file": str(path), KEY: msgspec.to_builtins(provenance)})
-    elif len(found) == 1 and found[0][0] == Path(files[0]):
-        yield from _lines(found[0][1])
-    else:
-        for path, provenance in found:
-            yield f"{_shown(str(path))}: {_summary(provenance)}"
+    paths = [Path(file) for file in files]
+    if len(paths) == 1 and not as_json and (found := find_provenance(paths[0])):
+        yield from _lines(found)
+        return
+    failures = Failures(len(paths), "shown")
+    for path in paths:
+        try:
+            for output, found in _outputs(path):
+                yield _json(output, found) if as_json else _summary(output, found)
+        except Error as error:
+            if len(paths) == 1:
+                raise
+            failures.add(path, error)
+    failures.raise_worst(len(paths) - failures.count)
 
 
-def _found(file: Path) -> list[tuple[Path, Provenance]]:
-    """A file, or a folder that is one output, or the outputs in a folder."""
-    if not file.is_dir() or find_provenance(file):
-        return [(file, provenance_of_file(file))]
-    found = list(outputs_in(file))
-    if not found:
+def _outputs(path: Path) -> Iterator[tuple[Path, Provenance]]:
+    """The outputs in a folder; a file, or a folder that is one output, is the only one."""
+    if not path.is_dir() or find_provenance(path):
+        yield path, provenance_of_file(path)
+        return
+    outputs = outputs_in(path)
+    first = next(outputs, None)
+    if first is None:
         raise DamagedInputError(
-            f"Nothing in {str(file)!r} says how it was made. Expected outputs of realtime-lrp."
+            f"Nothing in {str(path)!r} says how it was made. Expected outputs of realtime-lrp."
         )
-    return found
+    yield from chain([first], outputs)
 
 
-def _summary(one: Provenance) -> str:
+def _json(path: Path, one: Provenance) -> str:
+    return json.dumps({"file": str(path), KEY: msgspec.to_builtins(one)})
+
+
+def _summary(path: Path, one: Provenance) -> str:
     method = one.composite or one.method or "several methods"
     target = "" if one.target is None else f", target {one.target}"
-    return _shown(f"{one.model.name}, {method}{target}, {one.precision}, version {one.version}")
+    made = f"{one.model.name}, {method}{target}, {one.precision}, version {one.version}"
+    return _shown(f"{path}: {made}")
 
 
 def _lines(one: Provenance) -> Iterator[str]:

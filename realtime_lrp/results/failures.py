@@ -40,6 +40,11 @@ class Failures:
         log.error("%s", text, exc_info=error if shows_tracebacks() else None)
         self._errors.append(error)
 
+    @property
+    def count(self) -> int:
+        """How many files failed so far."""
+        return len(self._errors)
+
     def raise_worst(self, finished: int) -> None:
         """Raises an error with the total, if any file failed.
 

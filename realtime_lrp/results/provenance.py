@@ -3,6 +3,7 @@
 Every reader takes a limited number of bytes, runs nothing, and skips what it does not know.
 """
 
+import os
 import zipfile
 from collections.abc import Callable, Iterator
 from io import BytesIO
@@ -59,12 +60,13 @@ def find_provenance(path: Path) -> Provenance | None:
       MissingInputError: there is no such file, or it cannot be read.
       DamagedInputError: what it says is damaged, or a later version wrote it.
     """
-    if "\0" in str(path) or not path.exists():
+    folder = os.path.isdir(path)
+    if not os.path.exists(path):
         raise MissingInputError(f"There is no file {str(path)!r}.")
+    if not (folder or os.path.isfile(path)):
+        raise MissingInputError(f"{str(path)!r} is a device or a pipe. Expected a file.")
     try:
-        if not (path.is_file() or path.is_dir()):
-            raise MissingInputError(f"{str(path)!r} is a device or a pipe. Expected a file.")
-        text = _of_folder(path) if path.is_dir() else _text(path)
+        text = _of_folder(path) if folder else _text(path)
         return read_provenance(text) if text else None
     except DamagedInputError as error:
         raise DamagedInputError(f"{str(path)!r}: {error}.") from None
@@ -73,8 +75,16 @@ def find_provenance(path: Path) -> Provenance | None:
 
 
 def outputs_in(folder: Path) -> Iterator[tuple[Path, Provenance]]:
-    """The outputs in a folder, by name, with how they were made; other files are skipped."""
-    for path in sorted(folder.iterdir()):
+    """The outputs in a folder, by name, with how they were made; other files are skipped.
+
+    Raises:
+      MissingInputError: the folder cannot be read.
+    """
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError as error:
+        raise MissingInputError(f"{str(folder)!r} cannot be read ({error.strerror}).") from None
+    for path in paths:
         if not path.name.startswith("."):
             try:
                 found = find_provenance(path)

@@ -151,6 +151,19 @@ def test_an_unknown_preprocessing_is_refused_before_anything_is_loaded():
         Network("mine", None, preprocess="rescal")
 
 
+@pytest.mark.parametrize(
+    ("network", "expected"),
+    [
+        (Network("radar", None, channels=4), r"reads 4 channels.*Explainer\(network.model\)"),
+        (Network("grey", None, "caffe", channels=1), "preprocess='caffe' is for colours"),
+    ],
+)
+def test_pictures_that_a_network_cannot_read_are_refused(network, expected):
+    """With what to do instead."""
+    with pytest.raises(UsageError, match=expected):
+        network.prepare(np.zeros((1, 2, 2, 3), np.uint8))
+
+
 def test_a_notebook_shows_a_network():
     """Input, preprocessing, labels and layers; text of files is escaped."""
     network = load_network("shapes")

@@ -12,6 +12,14 @@ import notebooks  # noqa: E402, from assets/make
 STORED = sorted(notebooks.NOTEBOOKS.glob("*.ipynb"))
 
 
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path, monkeypatch):
+    """A kernel leaves nothing in the home folder, and TensorFlow may say all that it has to."""
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")
+
+
 def outputs(notebook, kind):
     """The outputs of one kind."""
     cells = (cell for cell in notebook.cells if cell.cell_type == "code")

@@ -10,13 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.config.check import check_model_name
-from realtime_lrp.errors import DamagedInputError, unknown
+from realtime_lrp.errors import DamagedInputError, UsageError, unknown
 from realtime_lrp.models.described import network_html
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import read_labels
 from realtime_lrp.models.loaded import Loaded
 from realtime_lrp.models.names import NETWORKS
-from realtime_lrp.models.preprocessing import PREPROCESSING, preprocess
+from realtime_lrp.models.preprocessing import COLOUR_ONLY, PREPROCESSING, preprocess
 from realtime_lrp.models.untrusted.loading import load_model
 
 NO_PREPROCESSING = "no --preprocess given, so the answers may be nonsense"
@@ -64,7 +64,23 @@ class Network:
         object.__setattr__(self, "channels", self.channels or _channels(self.model))
 
     def prepare(self, pictures: np.ndarray | tf.Tensor) -> tf.Tensor:
-        """Turns pictures, uint8 [B, H, W, 3] RGB, into the input, float32 [B, H, W, channels]."""
+        """Turns pictures, uint8 [B, H, W, 3] RGB, into the input, float32 [B, H, W, channels].
+
+        Raises:
+          UsageError: the model reads neither colours nor luminance, or the preprocessing is for
+            colours alone.
+        """
+        if self.channels not in (1, 3):
+            raise UsageError(
+                f"The model {self.name!r} reads {self.channels} channels, which no picture has. "
+                "Prepare its input yourself, and give the model alone: Explainer(network.model)."
+            )
+        if self.channels == 1 and self.preprocess in COLOUR_ONLY:
+            raise UsageError(
+                f"preprocess={self.preprocess!r} is for colours. The model {self.name!r} reads "
+                "luminance: use tf (-1 to 1), rescale (0 to 1) or none (0 to 255).",
+                "preprocess",
+            )
         return preprocess(pictures, self.preprocess, self.channels)
 
     def box(self) -> PixelRange:

@@ -25,14 +25,14 @@ def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
       head: the titles of the columns, or nothing for a table without a head.
       rows: their cells.
     """
-    lines = ["<table>"]
-    if head:
-        lines += ["<thead><tr>", *(f"<th>{escaped(cell)}</th>" for cell in head), "</tr></thead>"]
-    lines.append("<tbody>")
-    for row in rows:
-        cells = "".join(f'<td style="text-align:left">{escaped(cell)}</td>' for cell in row)
-        lines.append(f"<tr>{cells}</tr>")
-    return "\n".join([*lines, "</tbody></table>"])
+    titles = f"<thead>{_row(head, 'th')}</thead>\n" if head else ""
+    body = "\n".join(_row(row, "td") for row in rows)
+    return f"<table>\n{titles}<tbody>\n{body}\n</tbody></table>"
+
+
+def _row(cells: Sequence[object], tag: str) -> str:
+    parts = (f'<{tag} style="text-align:left">{escaped(cell)}</{tag}>' for cell in cells)
+    return f"<tr>{''.join(parts)}</tr>"
 
 
 def facts(title: object, values: Mapping[str, object]) -> str:

@@ -113,6 +113,9 @@ def test_a_part_of_an_explanation_is_one(explanation):
     last = pickle.loads(pickle.dumps(explanation[-1]))
     assert last.to_dict()["pictures"] == explanation.to_dict()["pictures"][2:]
     np.testing.assert_array_equal(last.maps["gradient"], explanation.maps["gradient"][2:])
+    for part in (np.int64(2), [2], np.array([False, False, True]), slice(2, None)):
+        assert explanation[part].targets == ("2 - rest",)
+        assert explanation[part].relevance.shape == (1, 32, 32, 3)
     with pytest.raises(IndexError):
         explanation[3]
     assert [one.targets for one in explanation] == [("all",), (2,), ("2 - rest",)]
@@ -124,6 +127,7 @@ def test_the_pictures_are_what_the_network_saw(explanation, network, pictures):
     np.testing.assert_array_equal(explanation.pictures, pictures)
     of_model = Explainer(network.model)(network.prepare(pictures))
     assert of_model.pictures.shape == pictures.shape
+    assert of_model.top(1)[0][0].label == f"class {of_model.scores[0].argmax()}"
     assert of_model.pictures.min() == 0 and of_model.pictures.max() == 255
     several = of_model[0:1]
     object.__setattr__(several, "x", np.zeros((1, 4, 4, 5), np.float32))
@@ -164,6 +168,7 @@ def test_a_plot_needs_no_pyplot(explanation):
         ({"pictures": np.zeros((2, 4, 4, 3), np.uint8)}, r"uint8 \[3, h, w, 3\]. Received uint8"),
         ({"pictures": np.zeros((3, 4, 4, 3))}, "Received float64"),
         ({"colormap": "vridis"}, "Did you mean 'viridis'"),
+        ({"colormap": 3}, "Expected a colormap of Matplotlib.*Received 3"),
     ],
 )
 def test_what_cannot_be_plotted_is_refused(explanation, changes, expected):
@@ -176,8 +181,12 @@ def test_a_large_batch_is_shown_in_part(network, pictures):
     """Notebooks show the first pictures; a plot of all is refused."""
     large = Explainer(network)(network.prepare(pictures.repeat(9, axis=0)))
     assert "The first 4 of 27 pictures." in large._repr_html_()
-    with pytest.raises(UsageError, match=r"explanation\[:24\]"):
+    with pytest.raises(UsageError, match=r"Received 27: take a part, such as explanation\[:24\]"):
         large.plot()
+    nothing = large[:0]
+    assert nothing.top() == [] and "of 0 pictures" in nothing._repr_html_()
+    with pytest.raises(UsageError, match=r"Expected 1 to 24 pictures.*Received 0"):
+        nothing.plot()
 
 
 def test_notebooks_show_an_explanation(explanation):

@@ -169,7 +169,15 @@ def test_a_notebook_shows_a_network():
     network = load_network("shapes")
     shown = Network("<b>mine", network.model, "rescale", ["<script>", *"123456789abcdef"])
     html = shown._repr_html_()
-    for text in ("&lt;b&gt;mine", "128 x 128, RGB", "rescale: 0 to 1", "&lt;script&gt;", "850,704"):
+    for text in (
+        "&lt;b&gt;mine",
+        "128 x 128 x 3 (RGB)",
+        "rescale: 0 to 1",
+        "&lt;script&gt;",
+        "850,704",
+    ):
         assert text in html
     assert "block5_conv2" in html and "8 x 8 x 128" in html and "<script" not in html
     assert "luminance" in Network("freed", None, channels=1)._repr_html_()
+    unbuilt = keras.Sequential([keras.layers.Dense(3)])
+    assert "Dense" in Network("not built", unbuilt)._repr_html_()

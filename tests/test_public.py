@@ -177,7 +177,7 @@ def test_a_fitted_picture_keeps_its_place(mode):
         ({"picture": np.zeros((0, 4, 3), np.uint8)}, r"Received uint8 \[0, 4, 3\]"),
         ({"picture": np.zeros((4, 4, 4), np.uint8)}, r"Received uint8 \[4, 4, 4\]"),
         ({"mode": "crob"}, "Did you mean 'crop'"),
-        ({"size": None}, r"size=\(rows, columns\)"),
+        ({"size": None}, r"no fixed input size. Say which.*size=\(224, 224\)"),
         ({"size": (8, 0)}, "above 0. Received"),
         ({"size": 8}, r"Expected the size as \(rows, columns\)"),
     ],

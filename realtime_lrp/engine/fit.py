@@ -62,13 +62,11 @@ def _input_size(network: Network, size: tuple[int, int] | None) -> tuple[int, in
                 f"Expected the size as (rows, columns), both above 0. Received {size!r}.", "size"
             )
         return size
-    if network.model is None:
-        raise UsageError(f"The network {network.name!r} has no model: say size=(rows, columns).")
-    rows, columns = network.model.input_shape[1:3]
-    if rows is None or columns is None:
+    shape = getattr(network.model, "input_shape", None)
+    if not isinstance(shape, tuple) or len(shape) != 4 or None in shape[1:3]:
         raise UsageError(
-            f"The model {network.name!r} has no fixed input size. Say which, for example "
+            f"The network {network.name!r} has no fixed input size. Say which, for example "
             "size=(224, 224).",
             "size",
         )
-    return rows, columns
+    return shape[1:3]

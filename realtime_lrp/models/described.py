@@ -19,8 +19,8 @@ def network_html(network: Network) -> str:
     about = {
         "input": _input_in_words(network),
         "preprocess": f"{network.preprocess}: {PREPROCESSING[network.preprocess]}",
-        "classes": None if model is None else model.output_shape[-1],
-        "weights": None if model is None else f"{model.count_params():,}",
+        "classes": _dimensions(model, "output"),
+        "weights": _weights(model),
         "labels": "not known" if labels is None else f"{len(labels)}: {_first(labels)}",
         "warning": network.warning or None,
     }
@@ -29,7 +29,7 @@ def network_html(network: Network) -> str:
         text += html.folded("all labels", html.table(("index", "label"), enumerate(labels)))
     if model is not None:
         rows = [
-            (layer.name, type(layer).__name__, _shape_of(layer), f"{layer.count_params():,}")
+            (layer.name, type(layer).__name__, _dimensions(layer, "output"), _weights(layer))
             for layer in model.layers
         ]
         head = ("layer", "type", "output", "weights")
@@ -39,19 +39,22 @@ def network_html(network: Network) -> str:
 
 def _input_in_words(network: Network) -> str:
     colours = {1: "luminance", 3: "RGB"}.get(network.channels, f"{network.channels} channels")
-    if network.model is None:
-        return colours
-    rows, columns = network.model.input_shape[1:3]
-    return f"{rows or 'any'} x {columns or 'any'}, {colours}"
+    size = _dimensions(network.model, "input")
+    return f"{size} ({colours})" if size else colours
 
 
 def _first(labels: list[str], count: int = 6) -> str:
     return ", ".join(labels[:count]) + (", ..." if len(labels) > count else "")
 
 
-def _shape_of(layer: keras.Layer) -> str:
+def _dimensions(layer: keras.Layer | None, end: str) -> str | None:
+    """The shape of the layer's input or output without the batch; None if it has no single one."""
     try:
-        shape = layer.output.shape[1:]
+        shape = getattr(layer, end).shape[1:]
     except (AttributeError, ValueError):  # several calls, or none yet
-        return ""
+        return None
     return " x ".join("any" if one is None else str(one) for one in shape)
+
+
+def _weights(layer: keras.Layer | None) -> str | None:
+    return f"{layer.count_params():,}" if layer is not None and layer.built else None

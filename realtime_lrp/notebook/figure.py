@@ -28,6 +28,19 @@ SIGNED, UNSIGNED = "bwr", "hot"
 """Default colour maps: with negative entries white is 0, else black is."""
 
 
+def check_count(pictures: int) -> None:
+    """Refuses a figure of no pictures, or of more than `MOST_PICTURES`.
+
+    Raises:
+      UsageError: there is no room for them.
+    """
+    if not 1 <= pictures <= MOST_PICTURES:
+        raise UsageError(
+            f"Expected 1 to {MOST_PICTURES} pictures in a figure. Received {pictures}: take a "
+            f"part, such as explanation[:{MOST_PICTURES}]."
+        )
+
+
 def draw_maps(
     pictures: np.ndarray,
     answers: Sequence[str],
@@ -44,15 +57,10 @@ def draw_maps(
         None means "hot", or "bwr" for maps with negative entries.
 
     Raises:
-      UsageError: there are more than `MOST_PICTURES` pictures, or no such colour map.
+      UsageError: there is no such colour map.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    if len(pictures) > MOST_PICTURES:
-        raise UsageError(
-            f"Expected at most {MOST_PICTURES} pictures in a figure. Received {len(pictures)}: "
-            f"take a part, such as explanation[:{MOST_PICTURES}]."
-        )
     colours = {
         title: _colours(colormap, bool((values < 0).any())) for title, values in maps.items()
     }
@@ -111,6 +119,12 @@ def _colours(colormap: Any, signed: bool) -> "MatplotlibColormap":
         if colormap not in matplotlib.colormaps:
             raise unknown("colormap", colormap, matplotlib.colormaps)
         return matplotlib.colormaps[colormap]
+    if not hasattr(colormap, "table"):
+        raise UsageError(
+            "Expected a colormap of Matplotlib, its name, or one of COLORMAPS. Received "
+            f"{colormap!r:.80}.",
+            "colormap",
+        )
     return ListedColormap(colormap.table / 255)
 
 

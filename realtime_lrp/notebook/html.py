@@ -19,7 +19,7 @@ def escaped(text: object) -> str:
 
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    """A table of text; numbers keep the form that they have as text.
+    """A table of text; None is an empty cell.
 
     Args:
       head: the titles of the columns, or nothing for a table without a head.
@@ -31,7 +31,10 @@ def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _row(cells: Sequence[object], tag: str) -> str:
-    parts = (f'<{tag} style="text-align:left">{escaped(cell)}</{tag}>' for cell in cells)
+    parts = (
+        f'<{tag} style="text-align:left">{"" if cell is None else escaped(cell)}</{tag}>'
+        for cell in cells
+    )
     return f"<tr>{''.join(parts)}</tr>"
 
 

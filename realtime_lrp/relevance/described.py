@@ -56,6 +56,8 @@ def explainer_html(
 
 def explanation_html(explanation: Explanation) -> str:
     """The first pictures of an explanation as HTML: maps, answers, account."""
+    if not len(explanation):
+        return html.escaped(explanation)
     shown = explanation[:SHOWN]
     about = shown.to_dict()["pictures"]
     image = html.picture(figure.png_of(shown.plot()), repr(explanation))

@@ -60,7 +60,10 @@ class Account:
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Explanation:
-    """Scores and maps of a batch. Notebooks show it; `explanation[2]` and `[2:5]` are parts of it.
+    """Scores and maps of a batch, which notebooks show.
+
+    `explanation[2]`, `explanation[2:5]` and `explanation[answers == 1]` are explanations of these
+    pictures alone.
 
     Attributes:
       scores: float32 [B, classes], the output: probabilities where it is a softmax or sigmoid.
@@ -90,18 +93,17 @@ class Explanation:
     def __len__(self) -> int:
         return len(self.scores)
 
-    def __getitem__(self, part: int | slice) -> "Explanation":
-        if isinstance(part, int):
-            part = slice(range(len(self))[part], range(len(self))[part] + 1)
+    def __getitem__(self, part: int | slice | Sequence[int] | np.ndarray) -> "Explanation":
+        rows = np.atleast_1d(np.arange(len(self))[part])
         return replace(
             self,
-            scores=self.scores[part],
-            relevance=self.relevance[part],
-            maps={name: values[part] for name, values in self.maps.items()},
-            x=self.x[part],
-            targets=self.targets[part],
+            scores=self.scores[rows],
+            relevance=self.relevance[rows],
+            maps={name: values[rows] for name, values in self.maps.items()},
+            x=self.x[rows],
+            targets=tuple(self.targets[row] for row in rows),
             accounts={
-                name: Account(*(getattr(account, one.name)[part] for one in fields(Account)))
+                name: Account(*(getattr(account, one.name)[rows] for one in fields(Account)))
                 for name, account in self.accounts.items()
             },
         )
@@ -213,6 +215,7 @@ class Explanation:
         Raises:
           UsageError: the pictures do not fit, there are too many, or no such colour map.
         """
+        figure.check_count(len(self))
         shown = self.pictures if pictures is None else np.asarray(pictures)
         if shown.dtype != np.uint8 or shown.ndim != 4 or shown.shape[::3] != (len(self), 3):
             raise UsageError(

@@ -323,20 +323,23 @@ def class_label(index: int, labels: Sequence[str] | None) -> str:
 
 
 def target_text(target: str | int, labels: Sequence[str] | None) -> str:
-    """A target with names in place of indices.
+    """A target with names in place of indices, where they are known; it can be asked for again.
 
     Args:
       target: as `TargetResolver.canonical` writes it.
       labels: class names in order, or None.
     """
     sides = str(target).split(" - ")
-    return " - ".join(class_label(int(one), labels) if one.isdecimal() else one for one in sides)
+    return " - ".join(labels[int(one)] if labels and one.isdecimal() else one for one in sides)
 
 
 def target_words(target: str | int, labels: Sequence[str] | None) -> str:
     """A target as people read it: "all classes", "the best", "star - rest"; arguments as above."""
-    text = target_text(target, labels)
-    return {"all": "all classes", "top1": "the best"}.get(text, text)
+    words = {"all": "all classes", "top1": "the best"}
+    sides = str(target).split(" - ")
+    return " - ".join(
+        class_label(int(one), labels) if one.isdecimal() else words.get(one, one) for one in sides
+    )
 
 
 def is_sequence(target: object) -> TypeGuard[Sequence[str | int]]:

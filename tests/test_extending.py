@@ -19,6 +19,7 @@ from realtime_lrp.config import legal_values
 from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.models.untrusted.allowlist import ALLOWED_CLASSES
 from realtime_lrp.relevance.layers import ACTIVATIONS, LAYERS
+from realtime_lrp.relevance.traced.operations import OPERATIONS
 from realtime_lrp.video.sources import SOURCES
 
 PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -27,7 +28,8 @@ SCRIPTED = "With the commands"
 WORDS = "In this package itself"
 TABLES = {
     "RULES": RULES, "COMPOSITES": COMPOSITES, "LAYERS": LAYERS, "ACTIVATIONS": ACTIVATIONS,
-    "METHODS": METHODS, "NETWORKS": NETWORKS, "SOURCES": SOURCES, "COLORMAPS": COLORMAPS,
+    "OPERATIONS": OPERATIONS, "METHODS": METHODS, "NETWORKS": NETWORKS, "SOURCES": SOURCES,
+    "COLORMAPS": COLORMAPS,
 }  # fmt: skip
 
 

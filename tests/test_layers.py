@@ -7,8 +7,8 @@ import tensorflow as tf
 from keras import layers
 
 from realtime_lrp import Explainer
+from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.canonise import canonise
-from realtime_lrp.relevance.graph import build_graph
 from realtime_lrp.relevance.layer_contexts import pixel_stride
 from realtime_lrp.relevance.layers import ACTIVATIONS, steps_of
 from realtime_lrp.relevance.pools import GlobalMaxPool

@@ -1,7 +1,5 @@
 """The engine against naive re-derivations, hand-computed cases and conservation."""
 
-import re
-
 import keras
 import naive
 import numpy as np
@@ -395,41 +393,6 @@ def test_half_precision_models_are_explained_in_float32(rng):
     np.testing.assert_allclose(explanation.relevance.sum(), 1, atol=1e-3)
 
 
-def one_layer(layer, shape=(6, 6, 3)):
-    x = keras.Input(shape)
-    flat = layers.Flatten()(layer(x))
-    return keras.Model(x, layers.Dense(2, activation="softmax")(flat), name="odd")
-
-
-@pytest.mark.parametrize(
-    "layer",
-    [
-        layers.Conv2D(2, 3, activation="log_softmax", name="culprit"),
-        layers.Lambda(lambda v: v, name="culprit"),
-        layers.BatchNormalization(axis=1, name="culprit"),
-        layers.UpSampling2D(interpolation="bicubic", name="culprit"),
-        layers.MaxPooling2D(data_format="channels_first", name="culprit"),
-    ],
-    ids=lambda layer: type(layer).__name__,
-)
-def test_a_layer_without_a_rule_is_refused_by_name(layer):
-    """The message names the layer, its type and what to do."""
-    with pytest.raises(UnsupportedLayerError) as refusal:
-        Explainer(one_layer(layer))
-    assert "'culprit'" in str(refusal.value)
-    assert type(layer).__name__ in str(refusal.value)
-    assert re.search("add a row to (LAYERS|ACTIVATIONS)", str(refusal.value))
-    assert refusal.value.exit_code == 65
-
-
-def test_operations_that_are_no_layers_are_refused_by_name():
-    """`x ** x` is an operation without a row in the table."""
-    x = keras.Input((6, 6, 3))
-    model = keras.Model(x, layers.Dense(2, activation="softmax")(layers.Flatten()(x**x)))
-    with pytest.raises(UnsupportedLayerError, match="Power"):
-        Explainer(model)
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -543,18 +506,9 @@ def test_the_sign_of_maps_is_known():
     assert not Explainer(vgg_like(), method="grad_cam").signed
 
 
-def test_two_inputs_or_a_subclassed_model_are_refused():
-    """Everything but a graph from one picture to one vector is refused with a message."""
-
-    class Own(keras.Model):
-        def call(self, x):
-            return x
-
+def test_two_inputs_are_refused():
+    """Everything but a network from one picture to one vector is refused with a message."""
     a, b = keras.Input((4, 4, 3)), keras.Input((4, 4, 3))
     two = keras.Model([a, b], layers.Flatten()(layers.Concatenate()([a, b])))
-    nested = keras.Model(a, layers.Flatten()(Own()(a)))
-    for model, words in (
-        (two, "2 inputs"), (Own(), "graph of layers"), (nested, "graph of layers")
-    ):  # fmt: skip
-        with pytest.raises(DamagedInputError, match=words):
-            Explainer(model)
+    with pytest.raises(DamagedInputError, match="2 inputs"):
+        Explainer(two)

@@ -22,9 +22,10 @@ from realtime_lrp.engine.result import Result, fetch_results
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import UnavailableError, UsageError
 from realtime_lrp.relevance.account import LayerFlow, flood_text
+from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.compiled import PipelineOutput
 from realtime_lrp.relevance.explainer import Explainer
-from realtime_lrp.relevance.graph import Graph, build_graph
+from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.strength import strength
 from realtime_lrp.video.region import Region, region_of
 

@@ -78,9 +78,10 @@ def account(parts: Parts, output: int) -> tf.Tensor:
 def flows_function(graph: Graph, explain: Explain) -> Callable[..., tf.Tensor]:
     """Makes the function (x, *target) -> float32 [nodes, B, 5], see `layer_flows`.
 
-    For each node of the graph that relevance reaches: the sum and the magnitude of what arrived,
-    the sum and the magnitude of what it handed down, and what biases took.
+    For each node that the output depends on: the sum and the magnitude of what arrived, the sum
+    and the magnitude of what it handed down, and what biases took.
     """
+    reached = reachable(graph)
 
     def flows(x: tf.Tensor, *target: tf.Tensor) -> tf.Tensor:
         _, parts = explain(x, graph.forward(x), *target)
@@ -92,13 +93,15 @@ def flows_function(graph: Graph, explain: Explain) -> Callable[..., tf.Tensor]:
                     biases[part.node.output] = part.tensor
                 elif part.node:
                     from_node.setdefault(part.node.output, []).append(part)
+        nothing = tf.zeros([tf.shape(x)[0], 5])
         rows = []
         for node in graph.nodes:
-            if node.output in parts:
+            if node.output in from_node:
                 sums = [_sums([Part(total(parts[node.output]))]), _sums(from_node[node.output])]
-                zero = tf.zeros_like(sums[0][..., 0])
-                taken = biases.get(node.output, zero)[:, None]
+                taken = biases.get(node.output, nothing[:, 0])[:, None]
                 rows.append(tf.concat([*sums, taken], -1))
+            elif node.output in reached:
+                rows.append(nothing)
         return tf.stack(rows)
 
     return flows
@@ -116,7 +119,7 @@ def _sums(parts: Sequence[Part]) -> tf.Tensor:
 
 
 def layer_flows(graph: Graph, numbers: np.ndarray) -> list[LayerFlow]:
-    """One entry for each node that relevance reaches, from the output to the input.
+    """One entry for each node that the output depends on, from the output to the input.
 
     Args:
       graph: the network.

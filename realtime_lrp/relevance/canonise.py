@@ -16,14 +16,17 @@ from realtime_lrp.relevance.steps import (
     Activation,
     Affine,
     Cropping,
+    Deviation,
     Elementwise,
     Identity,
     Permute,
     Product,
     Reshape,
+    Softmax,
     Upsample,
     ZeroPadding,
 )
+from realtime_lrp.relevance.traced.steps import MatrixProduct, Movement, WeightedSum
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +45,7 @@ def canonise(graph: Graph) -> list[Node]:
     for node in before:
         if isinstance(node.step, Affine):
             _fold_backwards(graph, node, node.step) or _fold_forwards(graph, node, node.step)
-        elif isinstance(node.step, Product):
+        elif isinstance(node.step, Product | MatrixProduct):
             producers = [graph.producer(number) for number in node.inputs]
             node.step.gates = frozenset(i for i, p in enumerate(producers) if _gates(graph, p))
     return [node for node in before if node is not graph.producer(node.output)]
@@ -89,21 +92,27 @@ def _readers_behind_identities(graph: Graph, number: int) -> list[Node]:
 
 
 def _gates(graph: Graph, producer: Node | None) -> bool:
-    """Whether a tensor comes from a sigmoid or the like, with no weights in between."""
+    """Whether a tensor comes from a sigmoid, a deviation or the like, with no weights between."""
     if producer is None:
         return False
+    if isinstance(producer.step, Deviation):
+        return True
     if isinstance(producer.step, Activation):
         return producer.step.gates
-    passing = (Elementwise, Reshape, Permute, Pool, GlobalPool, Upsample, Cropping, ZeroPadding)
-    return isinstance(producer.step, passing) and _gates(graph, graph.producer(producer.inputs[0]))
+    passing = (
+        Elementwise, Reshape, Permute, Pool, GlobalPool, Upsample, Cropping, ZeroPadding, Movement,
+        WeightedSum,
+    )  # fmt: skip
+    if not isinstance(producer.step, passing) or len(producer.inputs) > 1:
+        return False
+    return _gates(graph, graph.producer(producer.inputs[0]))
 
 
 def end_in_scores(graph: Graph, classes: int) -> None:
     """Appends a softmax where the graph ends in logits; a single linear value is a score."""
     if classes == 1 or graph.scoring():
         return
-    softmax = Activation("softmax", tf.nn.softmax, nonnegative=True)
-    graph.append("softmax", "Softmax", [softmax], (graph.output,))
+    graph.append("softmax", "Softmax", [Softmax(tf.nn.softmax)], (graph.output,))
     log.warning(
         "%s ends in values that are no probabilities: a softmax is added to get its scores",
         graph.name,

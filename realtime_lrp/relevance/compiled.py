@@ -136,7 +136,8 @@ def layers_function(graph: Graph, as_built: Graph, method: Explain) -> Callable[
             for part in handed
             if part.node
         }
-        return {n: shown[n] for n in parts if n != BIASES}, arrived, handed_down
+        read = {n for node in graph.nodes if node.output in arrived for n in node.inputs}
+        return {n: shown[n] for n in {*arrived, *read}}, arrived, handed_down
 
     return layers
 

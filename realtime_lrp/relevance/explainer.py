@@ -19,6 +19,7 @@ from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance import checks, export
 from realtime_lrp.relevance.account import LayerFlow, flows_function, layer_flows
 from realtime_lrp.relevance.batches import activation_bytes, pictures_at_once, run_in_parts
+from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.canonise import canonise, end_in_scores
 from realtime_lrp.relevance.checks import Bound
 from realtime_lrp.relevance.compiled import (
@@ -34,7 +35,7 @@ from realtime_lrp.relevance.compiled import (
 from realtime_lrp.relevance.composites import Composite, composite_named
 from realtime_lrp.relevance.described import explainer_html
 from realtime_lrp.relevance.explanation import Explanation, explanation_of
-from realtime_lrp.relevance.graph import Graph, build_graph
+from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.layer_contexts import (
     compute_supports,
     count_operations,
@@ -73,10 +74,10 @@ class Explainer:
     processes build their own.
 
     Args:
-      model: a functional or Sequential Keras model that reads one picture [B, H, W, C] and returns
-        one vector; or a `Network`, which also gives labels, the range of the input and its colours;
-        or the `Graph` that `build_graph` made of a model with this `pool`. The graph is used up. It
-        allows freeing the Keras model before the explainer makes its own weights.
+      model: a Keras model, called before if it is subclassed, that reads one picture [B, H, W, C]
+        and returns one vector; or a `Network`, which also gives labels, the range of the input and
+        its colours; or the `Graph` that `build_graph` made of a model with this `pool`. The graph
+        is used up. It allows freeing the Keras model before the explainer makes its own weights.
       method: a name in `METHODS`: "lrp", "gradient", "guided_backprop", ...
       composite: for LRP, which rule each layer follows; a name or a `Composite`.
       target: what is explained if the call does not say: "all", "top1", "top5" (any number), a

@@ -1,7 +1,6 @@
-"""A Keras model as a flat list of steps over numbered tensors; tensor 0 is the model's input.
+"""A network as a flat list of steps over numbered tensors; tensor 0 is the model's input.
 
-`build_graph` walks the model once. It enters nested models; a shared layer gets one node for each
-call.
+`building.py` makes one of a Keras model.
 """
 
 import copy
@@ -9,15 +8,11 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import keras
-import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.relevance.half import InHalf
-from realtime_lrp.relevance.layers import steps_of
 from realtime_lrp.relevance.linear import RECTIFIERS, Linear
 from realtime_lrp.relevance.pools import GlobalPool, MaxPool, Pool
 from realtime_lrp.relevance.steps import (
@@ -59,7 +54,7 @@ BIASES = -1
 
 Back = Callable[[Node, Tensors, tf.Tensor, tf.Tensor], Tensors]
 """(node, its inputs, its output, what arrives at the output) -> what each input receives; after
-that, where biases take a share, what they took, [B]."""
+that, where biases take a share, what they took, [B]. None where an input receives nothing."""
 
 
 class Part(NamedTuple):
@@ -260,7 +255,8 @@ class Graph:
           back: computes what a node hands down to its inputs.
 
         Returns:
-          What arrives at each tensor, from the output to the input, and at `BIASES`.
+          What arrives at each tensor, from the output to the input, and at `BIASES`. Tensors at
+          which nothing arrives are left out, except the network's input.
         """
         parts: Parts = defaultdict(list, {self.output: [Part(begin)]})
         for node in reversed(self.nodes):
@@ -276,6 +272,8 @@ class Graph:
             handed = back(node, inputs, output, arriving)
             numbers = (*node.inputs, BIASES)[: len(handed)]
             for position, (number, part) in enumerate(zip(numbers, handed, strict=True)):
+                if part is None:
+                    continue
                 parts[number].append(Part(tf.cast(part, self._dtype(number)), node, position))
         return parts
 
@@ -351,83 +349,3 @@ class Graph:
 def total(parts: Sequence[Part]) -> tf.Tensor:
     """The sum of all that was handed down to a tensor."""
     return tf.add_n([part.tensor for part in parts])
-
-
-def build_graph(model: keras.Model, pool: str) -> Graph:
-    """Turns a functional or Sequential model into a graph.
-
-    Args:
-      model: reads one picture, returns one vector.
-      pool: how relevance goes back through max pools, "max" or "average".
-
-    Raises:
-      DamagedInputError: the model is not a graph of layers, has several inputs or outputs, or
-        weights that are not finite.
-      UnsupportedLayerError: a layer has no rule.
-    """
-    require_graph(model)
-    if len(model.inputs) != 1 or len(model.outputs) != 1:
-        raise DamagedInputError(
-            f"The model {model.name!r} has {len(model.inputs)} inputs and {len(model.outputs)} "
-            "outputs. Expected one picture in and one vector of classes out."
-        )
-    picture, scores = (tuple(ends[0].shape)[1:] for ends in (model.inputs, model.outputs))
-    graph = Graph(name=model.name, input_shape=picture, output_shape=scores)
-    (graph.output,) = _walk(model, [0], "", graph, pool)
-    return graph
-
-
-def require_graph(model: keras.Model) -> None:
-    """Refuses a model that is not a graph of layers.
-
-    Raises:
-      DamagedInputError: the model is subclassed or not built.
-    """
-    try:
-        known = model.inputs and model.outputs
-    except (AttributeError, ValueError):
-        known = False
-    if not known:
-        raise DamagedInputError(
-            f"The model {model.name!r} is not a graph of layers. Expected a functional or a built "
-            "Sequential Keras model; subclassed models have to be written as a functional one."
-        )
-
-
-def _walk(
-    model: keras.Model, numbers: list[int], prefix: str, graph: Graph, pool: str
-) -> list[int]:
-    """Appends the model's layers; returns the numbers of its outputs."""
-    require_graph(model)
-    known = dict(zip(map(id, model.inputs), numbers, strict=True))
-    for node in _nodes_in_order(model):
-        inputs = [known[id(tensor)] for tensor in node.input_tensors]
-        if isinstance(node.operation, keras.Model):
-            inner = f"{prefix}{node.operation.name}/"
-            outputs = _walk(node.operation, inputs, inner, graph, pool)
-        else:
-            layer = node.operation
-            _require_finite(layer)
-            steps = steps_of(layer, pool, node.arguments.args)
-            kind = type(layer).__name__
-            outputs = [graph.append(prefix + layer.name, kind, steps, tuple(inputs))]
-        known.update(zip(map(id, node.outputs), outputs, strict=True))
-    return [known[id(tensor)] for tensor in model.outputs]
-
-
-def _require_finite(layer: keras.Operation) -> None:
-    for weight in getattr(layer, "weights", ()):  # plain operations have none
-        if not np.isfinite(tf.reduce_sum(tf.cast(weight.value, tf.float32)).numpy()):
-            raise DamagedInputError(
-                f"The weights {weight.name!r} of the layer {layer.name!r} "
-                f"({type(layer).__name__}) hold NaN, Inf or numbers too large to be added up. "
-                "Expected finite weights: train or export the model again."
-            )
-
-
-def _nodes_in_order(model: keras.Model) -> list[Any]:
-    # A Sequential model does not show its graph; the functional one of the same tensors does.
-    functional = keras.Model(model.inputs, model.outputs)
-    by_depth = functional._nodes_by_depth
-    in_order = [node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth]]
-    return [node for node in in_order if not node.is_input]

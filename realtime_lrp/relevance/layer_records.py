@@ -66,16 +66,20 @@ def layer_records(
             for node in nodes
             if (node.output, len(node.inputs)) in handed_down
         ]
-        received = [handed_down[first.output, index] for index in range(len(first.inputs))]
+        inputs = [shown[number].numpy() for number in first.inputs]
+        received = [handed_down.get((first.output, index)) for index in range(len(inputs))]
         records.append(
             LayerRecord(
                 name=first.layer,
                 kind=first.kind,
                 rule=of_weights[0] if of_weights else "",
-                inputs=tuple(shown[number].numpy() for number in first.inputs),
+                inputs=tuple(inputs),
                 output=shown[last.output].numpy(),
                 arrived=arrived[last.output].numpy(),
-                handed_down=tuple(part.numpy() for part in received),
+                handed_down=tuple(
+                    np.zeros_like(a) if part is None else part.numpy()
+                    for a, part in zip(inputs, received, strict=True)
+                ),
                 taken_by_biases=sum(taken, np.zeros(len(arrived[last.output]), np.float32)),
             )
         )

@@ -21,6 +21,7 @@ from realtime_lrp.relevance.convolutions import (
     TransposedConvolution,
 )
 from realtime_lrp.relevance.linear import Dense
+from realtime_lrp.relevance.normalisations import GroupNorm, LayerNorm
 from realtime_lrp.relevance.onednn import Geometry
 from realtime_lrp.relevance.pools import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
 from realtime_lrp.relevance.steps import (
@@ -34,6 +35,7 @@ from realtime_lrp.relevance.steps import (
     Permute,
     Product,
     Reshape,
+    Softmax,
     Step,
     Upsample,
     ZeroPadding,
@@ -43,12 +45,14 @@ from realtime_lrp.relevance.steps import (
 class UnsupportedLayerError(DamagedInputError):
     """A layer of the model has no relevance rule."""
 
-    def __init__(self, layer: keras.Layer, why: str = "", table: str = "LAYERS") -> None:
+    def __init__(
+        self, layer: keras.Layer, why: str = "", table: str = "LAYERS", file: str = "layers.py"
+    ) -> None:
         reason = why or "relevance has no rule for this type"
         super().__init__(
             f"Layer {layer.name!r} ({type(layer).__name__}) cannot be explained: {reason}. "
             f"Replace the layer in the model, or add a row to {table} in "
-            "realtime_lrp/relevance/layers.py."
+            f"realtime_lrp/relevance/{file}."
         )
 
 
@@ -71,6 +75,8 @@ def _activation(layer: keras.Layer, function: Callable[..., tf.Tensor]) -> list[
     own = name if module.startswith("keras.") else f"{module}.{name}"
     if function not in ACTIVATIONS:
         raise UnsupportedLayerError(layer, f"the activation {own!r} has no rule", "ACTIVATIONS")
+    if function is keras.activations.softmax:
+        return [Softmax(function)]
     return [Activation(own, function, nonnegative=ACTIVATIONS[function])]
 
 
@@ -200,7 +206,7 @@ def _subtract(layer: keras.Layer, pool: str) -> list[Step]:
 
 
 def _average(layer: keras.Layer, pool: str) -> list[Step]:
-    count = len(layer.input)
+    count = len(layer.get_build_config()["input_shape"])
     return [Add([1 / count] * count)]
 
 
@@ -254,7 +260,7 @@ def _elu(layer: keras.Layer, pool: str) -> list[Step]:
 
 
 def _batch_normalisation(layer: keras.Layer, pool: str) -> list[Step]:
-    if layer.axis not in (-1, len(layer.input.shape) - 1):
+    if layer.axis not in (-1, layer.input_spec.ndim - 1):
         raise UnsupportedLayerError(layer, "its channels come first, only channels last is known")
     mean, variance = _float32(layer, layer.moving_mean), _float32(layer, layer.moving_variance)
     scale = 1.0 / tf.sqrt(variance + layer.epsilon)
@@ -266,12 +272,24 @@ def _batch_normalisation(layer: keras.Layer, pool: str) -> list[Step]:
     return [Affine(scale, offset)]
 
 
-def _normalisation_of_each_picture(layer: keras.Layer, pool: str) -> list[Step]:
-    """Relevance passes unchanged (identity rule, Achtibat et al. 2024, "AttnLRP", prop. 3.4)."""
-    copy = type(layer).from_config({**layer.get_config(), "dtype": "float32"})
-    copy.build(layer.input.shape)
-    copy.set_weights(layer.get_weights())
-    return [Elementwise(lambda a: copy(a, training=False), keeps_sign=False)]
+def _scale_and_offset(layer: keras.Layer) -> tuple[tf.Tensor | None, tf.Tensor | None]:
+    """Gamma and beta of a normalisation."""
+    both = (layer.gamma if layer.scale else None, layer.beta if layer.center else None)
+    gamma, beta = (None if one is None else _float32(layer, one) for one in both)
+    return gamma, beta
+
+
+def _layer_normalisation(layer: keras.Layer, pool: str) -> list[Step]:
+    if layer.rms_scaling:
+        raise UnsupportedLayerError(layer, "rms_scaling has no rule")
+    axes = [layer.axis] if isinstance(layer.axis, int) else layer.axis
+    return [LayerNorm(axes, *_scale_and_offset(layer), layer.epsilon)]
+
+
+def _group_normalisation(layer: keras.Layer, pool: str) -> list[Step]:
+    if layer.axis not in (-1, layer.input_spec.ndim - 1):
+        raise UnsupportedLayerError(layer, "its channels come first, only channels last is known")
+    return [GroupNorm(layer.groups, *_scale_and_offset(layer), layer.epsilon)]
 
 
 def _layer_scale(layer: keras.Layer, pool: str) -> list[Step]:
@@ -285,7 +303,7 @@ def _softmax(layer: keras.Layer, pool: str) -> list[Step]:
     def function(a: tf.Tensor) -> tf.Tensor:
         return tf.exp(a - tf.reduce_logsumexp(a, axis, keepdims=True))
 
-    return [Activation("softmax", function, nonnegative=True)]
+    return [Softmax(function, axis)]
 
 
 def _constant(value: ArrayLike) -> tf.Tensor:
@@ -333,8 +351,8 @@ LAYERS: dict[type, Callable[[keras.Layer, str], list[Step]]] = {
     keras.layers.GlobalMaxPooling2D: _global_max_pool,
     keras.layers.GlobalAveragePooling2D: _global_average_pool,
     keras.layers.BatchNormalization: _batch_normalisation,
-    keras.layers.LayerNormalization: _normalisation_of_each_picture,
-    keras.layers.GroupNormalization: _normalisation_of_each_picture,
+    keras.layers.LayerNormalization: _layer_normalisation,
+    keras.layers.GroupNormalization: _group_normalisation,
     keras.layers.Add: _add,
     keras.layers.Average: _average,
     keras.layers.Subtract: _subtract,
@@ -400,6 +418,11 @@ BY_NAME: dict[str, Callable[[keras.Layer, str], list[Step]]] = {
 name."""
 
 
+def has_row(layer: keras.Operation) -> bool:
+    """Whether there is a row for the type of a layer."""
+    return type(layer) in LAYERS or type(layer).__name__ in BY_NAME
+
+
 def steps_of(layer: keras.Layer, pool: str, arguments: Sequence[Any] = ()) -> list[Step]:
     """Translates a Keras layer into a chain of steps.
 
@@ -420,6 +443,8 @@ def steps_of(layer: keras.Layer, pool: str, arguments: Sequence[Any] = ()) -> li
         return [OPERATIONS[type(layer)]()]
     if type(layer) in FUNCTIONS:
         function = FUNCTIONS[type(layer)]
+        if function is keras.activations.softmax:
+            return [Softmax(layer, layer.axis)]
         return [Activation(function.__name__, layer, nonnegative=ACTIVATIONS[function])]
     row = LAYERS.get(type(layer)) or BY_NAME.get(type(layer).__name__)
     if row is None:

@@ -22,6 +22,11 @@ def stabilise(z: tf.Tensor, stabiliser: float = STABILISER) -> tf.Tensor:
     return z + tf.where(z >= 0, tf.constant(stabiliser, z.dtype), -stabiliser)
 
 
+def sum_of_each(a: tf.Tensor) -> tf.Tensor:
+    """The sum of each picture's entries, float32 [B]."""
+    return tf.reduce_sum(tf.cast(a, tf.float32), list(range(1, a.shape.rank)))
+
+
 class Step:
     """One operation of the network.
 
@@ -40,7 +45,9 @@ class Step:
         raise NotImplementedError(f"{type(self).__name__} needs a method `forward`")
 
     def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
-        """The relevance of each input, shaped like it.
+        """The relevance of each input, shaped like it; None for an input that gets nothing.
+
+        What constants took, [B], may follow.
 
         Args:
           inputs: what `forward` read.
@@ -50,7 +57,7 @@ class Step:
         raise NotImplementedError(f"{type(self).__name__} needs a method `relevance`")
 
     def gradient(self, inputs: Tensors, output: tf.Tensor, gradient: tf.Tensor) -> Tensors:
-        """For each input the derivative with respect to it, times `gradient`.
+        """For each input the derivative with respect to it, times `gradient`; None if it is 0.
 
         Args:
           inputs: what `forward` read.
@@ -130,6 +137,21 @@ class Activation(Elementwise):
         return self.name in ("sigmoid", "hard_sigmoid", "softmax")
 
 
+class Softmax(Activation):
+    """The softmax along an axis, or several.
+
+    Args:
+      function: computes it.
+      axis: its number, or numbers.
+    """
+
+    def __init__(
+        self, function: Callable[[tf.Tensor], tf.Tensor], axis: int | Sequence[int] = -1
+    ) -> None:
+        super().__init__("softmax", function, nonnegative=True)
+        self.axis = axis
+
+
 class Affine(Elementwise):
     """A batch norm, `scale * a + offset` for each channel; relevance passes through it unchanged.
 
@@ -141,6 +163,13 @@ class Affine(Elementwise):
         super().__init__(lambda a: a * scale + offset, keeps_sign=False)
         self.scale = scale
         self.offset = offset
+
+
+class Deviation(Elementwise):
+    """A square root of sums, or its reciprocal, as normalisations use it.
+
+    What it divides or multiplies gets all relevance, see `Product`.
+    """
 
 
 class Reshape(Step):

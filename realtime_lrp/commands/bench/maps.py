@@ -13,8 +13,8 @@ from realtime_lrp.engine.device import device
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.tensorflow import keras
 from realtime_lrp.errors import Error, UsageError, first_line
+from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.explainer import Explainer
-from realtime_lrp.relevance.graph import build_graph
 
 ADDED_METHODS = ("gradient", "grad_cam", "excitation_backprop")
 """Methods that are added to the configured map, one after the other."""

@@ -14,9 +14,10 @@ import numpy as np
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
 from realtime_lrp.config.schema import Lrp
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.canonise import canonise
 from realtime_lrp.relevance.composites import COMPOSITES
-from realtime_lrp.relevance.graph import Graph, build_graph
+from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.linear import Linear
 
 DEFAULTS = tuple(dict.fromkeys((Lrp().composite, VIEWER_COMPOSITE)))

@@ -1,0 +1,290 @@
+"""Makes the graph of a Keras model.
+
+The model is walked once. Nested models are entered; a shared layer gets one node for each call. A
+layer with a row in `layers.py` becomes the steps of its row; any other is traced into TensorFlow
+operations (`traced/`).
+"""
+
+import inspect
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.relevance.graph import Graph
+from realtime_lrp.relevance.layers import UnsupportedLayerError, has_row, steps_of
+from realtime_lrp.relevance.steps import Step
+from realtime_lrp.relevance.traced.checking import check_nodes
+from realtime_lrp.relevance.traced.operations import OPERATIONS
+from realtime_lrp.relevance.traced.reading import Reader
+from realtime_lrp.relevance.traced.tracing import Trace, trace
+
+
+def build_graph(model: keras.Model, pool: str) -> Graph:
+    """Turns a Keras model into a graph.
+
+    Args:
+      model: reads one picture, returns one vector. A subclassed model has to be built: called on a
+        batch once, or by `build`.
+      pool: how relevance goes back through max pools, "max" or "average".
+
+    Raises:
+      DamagedInputError: the model is not built, has several inputs or outputs, or weights that are
+        not finite.
+      UnsupportedLayerError: a layer has no rule, or an operation of it has none.
+    """
+    if not is_functional(model):
+        return _graph_of_subclassed(model, pool)
+    _require_one_vector(model, len(model.inputs), len(model.outputs))
+    picture, scores = (tuple(ends[0].shape)[1:] for ends in (model.inputs, model.outputs))
+    graph = Graph(name=model.name, input_shape=picture, output_shape=scores)
+    graph.output = _only(model, _Builder(graph, pool).walk(model, [0], ""))
+    return graph
+
+
+def is_functional(model: keras.Model) -> bool:
+    """Whether a model shows the graph of its layers: it is functional, or Sequential and built."""
+    try:
+        return bool(model.inputs and model.outputs)
+    except (AttributeError, ValueError):
+        return False
+
+
+def _graph_of_subclassed(model: keras.Model, pool: str) -> Graph:
+    shape = model.built and (model.get_build_config() or {}).get("input_shape")
+    if not shape or not all(isinstance(size, int | None) for size in shape):
+        raise DamagedInputError(
+            f"The model {model.name!r} is not built: the shape of its pictures is not known. Call "
+            "it on a batch of pictures first, or model.build((None, height, width, channels))."
+        )
+    graph = Graph(name=model.name, input_shape=tuple(shape[1:]))
+    _require_finite(model)
+    called = _Called(model, (keras.KerasTensor((None, *shape[1:])),))
+    traced = called.trace([shape], pool)
+    _require_one_vector(model, 1, len(traced.outputs))
+    graph.output_shape = tuple(traced.outputs[0].shape[1:])
+    graph.output = _only(model, _Builder(graph, pool).append_trace(called, traced, [0], ""))
+    return graph
+
+
+def _only(model: keras.Model, outputs: list[int | None]) -> int:
+    if outputs[0] is None:
+        raise DamagedInputError(
+            f"The output of the model {model.name!r} does not depend on the picture. Expected a "
+            "network that reads its input."
+        )
+    return outputs[0]
+
+
+def _require_one_vector(model: keras.Model, inputs: int, outputs: int) -> None:
+    if inputs != 1 or outputs != 1:
+        raise DamagedInputError(
+            f"The model {model.name!r} has {inputs} inputs and {outputs} outputs. "
+            "Expected one picture in and one vector of classes out."
+        )
+
+
+@dataclass(frozen=True)
+class _Called:
+    """A layer, an operation or a subclassed model with the arguments of one call.
+
+    Attributes:
+      layer: what is called.
+      args: positional arguments; the tensors that depend on the picture are `keras.KerasTensor`s.
+      kwargs: arguments by name.
+    """
+
+    layer: keras.Operation
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] | None = None
+
+    @property
+    def tensors(self) -> list[keras.KerasTensor]:
+        """The tensors that depend on the picture, each once."""
+        leaves = keras.tree.flatten((self.args, self.kwargs or {}))
+        return list({id(one): one for one in leaves if keras.utils.is_keras_tensor(one)}.values())
+
+    def compute(self, *values: tf.Tensor) -> Any:
+        """Calls the layer as in inference, with values for its `tensors`."""
+        by_id = {id(one): value for one, value in zip(self.tensors, values, strict=True)}
+        args, kwargs = keras.tree.map_structure(
+            lambda one: by_id.get(id(one), one), (self.args, self.kwargs or {})
+        )
+        if isinstance(self.layer, keras.Layer) and "training" in _parameters(self.layer):
+            kwargs["training"] = False
+        return self.layer(*args, **kwargs)
+
+    def trace(self, shapes: Sequence[tuple[int | None, ...]], pool: str) -> Trace:
+        """Traces the call.
+
+        Args:
+          shapes: those of `tensors`, with the batch.
+          pool: see `build_graph`.
+
+        Raises:
+          UnsupportedLayerError: the sizes of its inputs are not known, or it cannot be traced.
+        """
+        if any(None in shape[1:] for shape in shapes):
+            raise UnsupportedLayerError(
+                self.layer, "it has no rule of its own, and its operations are known for pictures "
+                "of one size only. Build the model with keras.Input((height, width, channels))",
+            )  # fmt: skip
+        inner = ()
+        if isinstance(self.layer, keras.Layer):
+            inner = self.layer._flatten_layers(include_self=False)
+        try:
+            types = [one.dtype for one in self.tensors]
+            specs = list(zip(shapes, types, strict=True))
+            return trace(self.compute, specs, list(inner), lambda layer: _stays(layer, pool))
+        except Exception as error:  # whatever a layer of the user's raises
+            raise UnsupportedLayerError(
+                self.layer, f"it has no rule of its own, and cannot be traced ({_reason(error)})"
+            ) from error
+
+
+def _reason(error: Exception) -> str:
+    """The first line of an exception, without what Keras writes around those of layers."""
+    lines = [re.sub(r"\x1b\[\d*m", "", line).strip() for line in str(error).splitlines()]
+    lines = [line for line in lines if line and not line.startswith("Exception encountered")]
+    return (lines or [type(error).__name__])[0][:200].rstrip(".")
+
+
+def _parameters(layer: keras.Layer) -> Sequence[str]:
+    return list(inspect.signature(layer.call).parameters)
+
+
+def _stays(layer: keras.Layer, pool: str) -> bool:
+    """Whether a layer inside a traced one has a row, or is a model of such layers."""
+    if isinstance(layer, keras.Model):
+        return is_functional(layer)
+    try:
+        return has_row(layer) and bool(steps_of(layer, pool))
+    except UnsupportedLayerError:
+        return False
+
+
+@dataclass(frozen=True)
+class _Builder:
+    """Appends the layers of a model to a graph.
+
+    Attributes:
+      graph: the graph.
+      pool: see `build_graph`.
+      shapes: number of a tensor -> its shape, where tracing has found it out. What a custom layer
+        tells Keras can be wrong.
+    """
+
+    graph: Graph
+    pool: str
+    shapes: dict[int, tuple[int | None, ...]] = field(default_factory=dict)
+
+    def walk(self, model: keras.Model, numbers: list[int], prefix: str) -> list[int | None]:
+        """Appends the layers of a functional model.
+
+        Returns:
+          The numbers of its outputs, None for one that does not depend on the picture.
+        """
+        known: dict[int, int | None] = dict(zip(map(id, model.inputs), numbers, strict=True))
+        for node in _nodes_in_order(model):
+            inputs = [known[id(tensor)] for tensor in node.input_tensors]
+            read = [number for number in inputs if number is not None]
+            if len(read) < len(inputs):
+                why = "one of its inputs does not depend on the picture"
+                raise UnsupportedLayerError(node.operation, why)
+            outputs = self._append(node, read, prefix)
+            known.update(zip(map(id, node.outputs), outputs, strict=True))
+        return [known[id(tensor)] for tensor in model.outputs]
+
+    def _append(self, node: Any, inputs: list[int], prefix: str) -> list[int | None]:
+        """Appends one call of a layer; returns the numbers of its outputs, as `walk`."""
+        layer, arguments = node.operation, node.arguments
+        name = prefix + layer.name
+        if isinstance(layer, keras.Model) and is_functional(layer):
+            return self.walk(layer, inputs, f"{name}/")
+        _require_finite(layer)
+        try:
+            steps = steps_of(layer, self.pool, arguments.args)
+        except UnsupportedLayerError as refusal:
+            called = _Called(layer, arguments.args, arguments.kwargs)
+            by_id = dict(zip(map(id, node.input_tensors), inputs, strict=True))
+            numbers = [by_id[id(tensor)] for tensor in called.tensors]
+            shapes = self._shapes(called.tensors, numbers)
+            try:
+                return self.append_trace(called, called.trace(shapes, self.pool), numbers, name)
+            except UnsupportedLayerError as error:
+                raise (refusal if has_row(layer) else error) from None
+        number = self.graph.append(name, type(layer).__name__, steps, tuple(inputs))
+        shapes = self._shapes(node.input_tensors, inputs)
+        if [shape[1:] for shape in shapes] != [one.shape[1:] for one in node.input_tensors]:
+            self.shapes[number] = _shape_after(steps, shapes)
+        return [number]
+
+    def _shapes(
+        self, tensors: Sequence[keras.KerasTensor], numbers: Sequence[int]
+    ) -> list[tuple[int | None, ...]]:
+        """The shapes of tensors, with the batch."""
+        return [
+            self.shapes.get(number, tensor.shape)
+            for number, tensor in zip(numbers, tensors, strict=True)
+        ]
+
+    def append_trace(
+        self, called: _Called, traced: Trace, numbers: list[int], name: str
+    ) -> list[int | None]:
+        """Appends the operations of a call; returns the numbers of its outputs, as `walk`.
+
+        Args:
+          called: the call.
+          traced: its operations.
+          numbers: what it reads.
+          name: the names of the models around it and its own.
+        """
+        first = len(self.graph.nodes)
+        reader = Reader(self.graph, called.layer, name, traced, self.pool, self._append_inner)
+        outputs = reader.read(numbers, OPERATIONS)
+        nodes = self.graph.nodes[first:]
+        check_nodes(nodes, called.layer, called.compute, traced, numbers, outputs)
+        for number, tensor in zip(outputs, traced.outputs, strict=True):
+            if number is not None:
+                self.shapes[number] = tuple(tensor.shape)
+        return outputs
+
+    def _append_inner(self, layer: keras.Layer, numbers: list[int], name: str) -> list[int | None]:
+        """Appends a call of a layer inside a traced one, which `_stays`."""
+        if isinstance(layer, keras.Model):
+            return self.walk(layer, numbers, f"{name}/")
+        steps = steps_of(layer, self.pool)
+        return [self.graph.append(name, type(layer).__name__, steps, tuple(numbers))]
+
+
+def _shape_after(
+    steps: Sequence[Step], shapes: Sequence[tuple[int | None, ...]]
+) -> tuple[int | None, ...]:
+    """The shape that a chain of steps computes from inputs of these shapes."""
+    tensors = [tf.zeros([1, *shape[1:]]) for shape in shapes]
+    for step in steps:
+        tensors = [step.forward(*tensors)]
+    return tuple(tensors[0].shape)
+
+
+def _require_finite(layer: keras.Operation) -> None:
+    for weight in getattr(layer, "weights", ()):  # plain operations have none
+        if not np.isfinite(tf.reduce_sum(tf.cast(weight.value, tf.float32)).numpy()):
+            raise DamagedInputError(
+                f"The weights {weight.name!r} of the layer {layer.name!r} "
+                f"({type(layer).__name__}) hold NaN, Inf or numbers too large to be added up. "
+                "Expected finite weights: train or export the model again."
+            )
+
+
+def _nodes_in_order(model: keras.Model) -> list[Any]:
+    # A Sequential model does not show its graph; the functional one of the same tensors does.
+    functional = keras.Model(model.inputs, model.outputs)
+    by_depth = functional._nodes_by_depth
+    in_order = [node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth]]
+    return [node for node in in_order if not node.is_input]

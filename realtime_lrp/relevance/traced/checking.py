@@ -1,0 +1,92 @@
+"""Compares the nodes of a traced layer with the layer itself, on noise.
+
+A row that misreads an operation, or a layer that mixes the pictures of a batch, shows here and not
+in wrong maps.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from realtime_lrp.relevance.graph import Node
+from realtime_lrp.relevance.layers import UnsupportedLayerError
+from realtime_lrp.relevance.traced.tracing import Trace
+
+TOLERANCE = 1e-3
+"""Largest difference, relative to the largest output."""
+
+HALF_TOLERANCE = 0.05
+"""The same where the layer computes in half precision; its nodes compute in float32."""
+
+
+def check_nodes(
+    nodes: Sequence[Node],
+    layer: keras.Operation,
+    compute: Callable[..., Any],
+    traced: Trace,
+    inputs: Sequence[int],
+    outputs: Sequence[int | None],
+) -> None:
+    """Refuses a layer whose nodes compute something else than it does.
+
+    Args:
+      nodes: those of the layer.
+      layer: for the message.
+      compute: what the layer computes.
+      traced: its operations.
+      inputs: the numbers of what it reads.
+      outputs: the numbers of what it computes; None for what does not depend on the picture.
+
+    Raises:
+      UnsupportedLayerError: they differ, or one picture of a batch changes the outputs of another.
+    """
+    pictures = [_noise(tensor, 2) for tensor in traced.inputs]
+    others = [tf.concat([one[:1], -one[1:]], 0) for one in pictures]
+    expected = [
+        right
+        for right, number in zip(tf.nest.flatten(compute(*pictures)), outputs, strict=True)
+        if number is not None
+    ]
+    numbers = [number for number in outputs if number is not None]
+    ours, ours_beside_others = (_run(nodes, inputs, numbers, one) for one in (pictures, others))
+    half = any(one.dtype in (tf.bfloat16, tf.float16) for one in expected)
+    tolerance = HALF_TOLERANCE if half else TOLERANCE
+    for one, other, right in zip(ours, ours_beside_others, expected, strict=True):
+        right = _kept(tf.cast(right, tf.float32).numpy(), one.shape)
+        if not _alike(one, right, tolerance):
+            raise UnsupportedLayerError(
+                layer, "what it computes for a picture depends on how many are in the batch"
+            )
+        if not _alike(one[:1], other[:1], tolerance):
+            raise UnsupportedLayerError(layer, "it mixes the pictures of a batch")
+
+
+def _noise(tensor: tf.Tensor, pictures: int) -> tf.Tensor:
+    shape = (pictures, *tensor.shape[1:])
+    noise = np.random.default_rng(0).normal(size=shape)
+    if not tensor.dtype.is_floating:
+        noise = np.abs(100 * noise)
+    return tf.cast(noise, tensor.dtype)
+
+
+def _run(
+    nodes: Sequence[Node], inputs: Sequence[int], outputs: Sequence[int], values: list[tf.Tensor]
+) -> list[np.ndarray]:
+    tensors = {n: tf.cast(one, tf.float32) for n, one in zip(inputs, values, strict=True)}
+    for node in nodes:
+        tensors[node.output] = node.step.forward(*(tensors[number] for number in node.inputs))
+    return [tensors[number].numpy() for number in outputs]
+
+
+def _kept(expected: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    return expected.reshape(shape) if expected.size == np.prod(shape) else expected
+
+
+def _alike(one: np.ndarray, other: np.ndarray, tolerance: float) -> bool:
+    if one.shape != other.shape:
+        return False
+    largest = np.nanmax(np.abs(other), initial=1e-6, where=np.isfinite(other))
+    return np.allclose(one, other, rtol=0, atol=tolerance * largest, equal_nan=True)

@@ -1,0 +1,114 @@
+"""Rows of products with matrices.
+
+A product with constant weights is a layer with weights, whose rule the composite chooses. A product
+of two tensors that depend on the picture, as in attention, is a `MatrixProduct`.
+"""
+
+import tensorflow as tf
+
+from realtime_lrp.relevance.linear import Dense
+from realtime_lrp.relevance.steps import Permute, Reshape, Step
+from realtime_lrp.relevance.traced.operands import compute_with_constants, shapes_of
+from realtime_lrp.relevance.traced.reading import Reader
+from realtime_lrp.relevance.traced.steps import MatrixProduct, WeightedSum
+from realtime_lrp.relevance.traced.tracing import BATCH
+from realtime_lrp.relevance.traced.values import CannotReadError, Held, Value
+
+
+def matrix_product(reader: Reader, operation: tf.Operation) -> list[Value]:
+    """A product of two matrices [rows, columns]."""
+    kernel = reader.constant(operation.inputs[1])
+    if kernel is not None and not operation.get_attr("transpose_a"):
+        if operation.get_attr("transpose_b"):
+            kernel = tf.transpose(kernel)
+        return _dense(reader, operation, kernel)
+    raise CannotReadError("mixes the pictures of a batch")
+
+
+def batch_product(reader: Reader, operation: tf.Operation) -> list[Value]:
+    """A product of matrices, the last two axes of each tensor."""
+    kernel = reader.constant(operation.inputs[1])
+    if kernel is not None and not operation.get_attr("adj_x"):
+        matrix = tf.reshape(kernel, kernel.shape[-2:]) if _is_matrix(kernel.shape) else None
+        if matrix is not None:
+            turned = operation.get_attr("adj_y")
+            return _dense(reader, operation, tf.transpose(matrix) if turned else matrix)
+    return _other_product(reader, operation)
+
+
+def _is_matrix(shape: tf.TensorShape) -> bool:
+    return all(size == 1 for size in shape[:-2])
+
+
+def _dense(reader: Reader, operation: tf.Operation, kernel: tf.Tensor) -> list[Value]:
+    held = reader.held(operation.inputs[0])
+    shape = tuple(operation.outputs[0].shape)
+    if len(held.shape) != len(shape) or shape[:-1] != held.shape[:-1]:
+        raise CannotReadError("multiplies tensors with different numbers of axes")
+    return [*reader.append(operation, [Dense(tf.cast(kernel, tf.float32), None)], [held])]
+
+
+def _other_product(reader: Reader, operation: tf.Operation) -> list[Value]:
+    """A product of two tensors of the picture, or of one with constants that are no weights."""
+    held = [reader.held(one) for one in operation.inputs if reader.constant(one) is None]
+    kind = MatrixProduct if len(held) == 2 else WeightedSum
+    step = kind(compute_with_constants(reader, operation), shapes_of(operation, held))
+    return [*reader.append(operation, [step], held)]
+
+
+def einsum(reader: Reader, operation: tf.Operation) -> list[Value]:
+    """A product by an equation, "abc,cd->abd"."""
+    equation = operation.get_attr("equation").decode()
+    constants = [reader.constant(tensor) for tensor in operation.inputs]
+    position = next((n for n, one in enumerate(constants) if one is None), 0)
+    if len(constants) == 2 and constants[1 - position] is not None and "." not in equation:
+        terms, output = equation.split("->")
+        labels = terms.split(",")
+        held = reader.held(operation.inputs[position])
+        if steps := _dense_steps(
+            held, labels[position], labels[1 - position], output, constants[1 - position]
+        ):
+            return [*reader.append(operation, steps, [held])]
+    if len(constants) > 2:
+        raise CannotReadError("multiplies more than two tensors")
+    if len(constants) == 1:
+        raise CannotReadError(f"computes {equation!r} of one tensor, which has no rule")
+    return _other_product(reader, operation)
+
+
+def _dense_steps(held: Held, read: str, weights: str, output: str, kernel: tf.Tensor) -> list[Step]:
+    """A product by an equation as a dense layer between changes of the shape; empty if it is none.
+
+    Args:
+      held: the tensor that is read.
+      read: the labels of its axes.
+      weights: those of the weights.
+      output: those of the output.
+      kernel: the weights.
+    """
+    summed = [label for label in read if label in weights and label not in output]
+    kept = [label for label in read if label not in weights]
+    new = [label for label in weights if label not in read]
+    unlike = len(set(read)) < len(read) or len(set(weights)) < len(weights)
+    if unlike or sorted(output) != sorted(kept + new) or len(summed + new) < len(weights):
+        return []
+    if held.shape[0] != BATCH or kept[:1] != [read[0]] or output[0] != read[0]:
+        return []
+    sizes = dict(zip(read + weights, [*held.shape, *kernel.shape], strict=True))
+    count = 1
+    for label in summed:
+        count *= sizes[label]
+    order = [weights.index(label) for label in summed + new]
+    matrix = tf.reshape(tf.transpose(tf.cast(kernel, tf.float32), order), [count, -1])
+    dense = Dense(matrix, None)
+    steps: list[Step] = []
+    if "".join(kept + summed) != read:
+        steps.append(Permute([read.index(label) for label in kept + summed]))
+    if len(summed) != 1:
+        steps.append(Reshape([*(sizes[label] for label in kept[1:]), count]))
+    steps.append(dense)
+    if len(new) != 1:
+        steps.append(Reshape([sizes[label] for label in (kept + new)[1:]]))
+    if "".join(kept + new) != output:
+        steps.append(Permute([(kept + new).index(label) for label in output]))
+    return steps

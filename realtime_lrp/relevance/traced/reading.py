@@ -1,0 +1,213 @@
+"""Appends the operations of a traced layer to a graph.
+
+What depends on the layer's inputs becomes nodes, by the rows of `operations.py`. Everything else is
+computed once, while the graph is built.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import keras
+import tensorflow as tf
+
+from realtime_lrp.relevance.graph import Graph
+from realtime_lrp.relevance.layers import UnsupportedLayerError
+from realtime_lrp.relevance.steps import Step
+from realtime_lrp.relevance.traced.chains import step_of
+from realtime_lrp.relevance.traced.tracing import Call, Trace
+from realtime_lrp.relevance.traced.values import (
+    CannotReadError,
+    Constant,
+    Held,
+    Value,
+    run,
+)
+
+Row = Callable[["Reader", tf.Operation], Sequence[Value | None]]
+"""(reader, operation) -> the values of its outputs, None for those that nothing reads. A row
+appends the nodes that compute them."""
+
+CONTROL_FLOW = {
+    "While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase", "Switch", "Enter",
+}  # fmt: skip
+
+
+@dataclass
+class Reader:
+    """The state while a traced layer is read.
+
+    Attributes:
+      graph: nodes are appended to it.
+      layer: the traced layer.
+      name: its name, with those of the models around it.
+      trace: its operations.
+      pool: how relevance goes through max pools, "max" or "average".
+      append_call: (an inner layer, its inputs, its name) -> its outputs; appends its nodes.
+      values: name of a traced tensor -> what it stands for.
+      made: the names of the traced tensors that a node computes.
+      numbers: the tensors of the graph that were appended.
+    """
+
+    graph: Graph
+    layer: keras.Operation
+    name: str
+    trace: Trace
+    pool: str
+    append_call: Callable[[keras.Layer, list[int], str], list[int | None]]
+    values: dict[str, Value] = field(default_factory=dict)
+    made: set[str] = field(default_factory=set)
+    numbers: set[int] = field(default_factory=set)
+
+    def read(self, numbers: Sequence[int], rows: Mapping[str, Row]) -> list[int | None]:
+        """Appends everything that the layer's outputs depend on.
+
+        Args:
+          numbers: the layer's inputs in the graph.
+          rows: type of an operation -> its row.
+
+        Returns:
+          The numbers of the layer's outputs, None for one that does not depend on the picture.
+
+        Raises:
+          UnsupportedLayerError: an operation has no row, or is used in a way that its row does not
+            know.
+        """
+        for tensor, number in zip(self.trace.inputs, numbers, strict=True):
+            self.values[tensor.name] = Held(number, tuple(tensor.shape))
+        needed, skipped = self._needed()
+        for operation in self.trace.graph.get_operations():
+            calls = (self.trace.calls.get(tensor.name) for tensor in operation.outputs)
+            call = next((one for one in calls if one in skipped), None)
+            try:
+                if call and call.outputs[0].name not in self.values:
+                    self._append_call(call)
+                elif call is None and operation.name in needed:
+                    self._read(operation, rows)
+            except CannotReadError as error:
+                raise self._refusal(operation, str(error)) from None
+        return [self._output(tensor) for tensor in self.trace.outputs]
+
+    def _needed(self) -> tuple[set[str], list[Call]]:
+        """The names of the operations that outputs depend on, and the calls of layers with rows.
+
+        The operations inside such a layer are not needed.
+        """
+        of_picture = {tensor.name for tensor in self.trace.inputs}
+        for operation in self.trace.graph.get_operations():
+            if any(tensor.name in of_picture for tensor in operation.inputs):
+                of_picture.update(tensor.name for tensor in operation.outputs)
+        found: set[str] = set()
+        calls: list[Call] = []
+        left = [tensor for tensor in self.trace.outputs]
+        while left:
+            tensor = left.pop()
+            call = self.trace.calls.get(tensor.name)
+            if call and all(one.name in of_picture for one in call.inputs):
+                if call not in calls:
+                    calls.append(call)
+                    left += call.inputs
+            elif tensor.op.name not in found:
+                found.add(tensor.op.name)
+                left += tensor.op.inputs
+        return found, calls
+
+    def _append_call(self, call: Call) -> None:
+        # The operations that compute its inputs come before those that compute its outputs.
+        numbers = [self.held(tensor).number for tensor in call.inputs]
+        outputs = self.append_call(call.layer, numbers, self._joined(call.place))
+        for tensor, number in zip(call.outputs, outputs, strict=True):
+            if number is not None:
+                self.values[tensor.name] = Held(number, tuple(tensor.shape))
+
+    def _read(self, operation: tf.Operation, rows: Mapping[str, Row]) -> None:
+        if operation.outputs and operation.outputs[0].name in self.values:
+            return
+        names = [tensor.name for tensor in operation.outputs]
+        for name, value in zip(names, self._outputs(operation, rows), strict=True):
+            if value is not None:
+                self.values[name] = value
+
+    def _outputs(self, operation: tf.Operation, rows: Mapping[str, Row]) -> Sequence[Value | None]:
+        kind = operation.type
+        if "Random" in kind or kind == "Multinomial":
+            raise CannotReadError("draws random numbers, so no two maps would be the same")
+        if kind in CONTROL_FLOW or kind.startswith(("TensorList", "TensorArray")):
+            raise CannotReadError("repeats or chooses other operations (control flow)")
+        captured = self.trace.captured.get(f"{operation.name}:0")
+        if captured is not None:
+            return [Constant(captured)]
+        constants = [self.constant(tensor) for tensor in operation.inputs]
+        if all(value is not None for value in constants):
+            return [Constant(value) for value in run(operation, constants)]
+        if kind not in rows:
+            raise CannotReadError("has no rule")
+        return rows[kind](self, operation)
+
+    def _output(self, tensor: tf.Tensor) -> int | None:
+        if isinstance(self.values[tensor.name], Constant):
+            return None
+        try:
+            return self.held(tensor).number
+        except CannotReadError as error:
+            raise self._refusal(tensor.op, str(error)) from None
+
+    def _refusal(self, operation: tf.Operation, why: str) -> UnsupportedLayerError:
+        """The error for an operation; it names operation, layer and location."""
+        place = self.trace.places.get(operation.name)
+        where = f" in {place!r}" if place else ""
+        return UnsupportedLayerError(
+            self.layer, f"its operation {operation.type}{where} {why}", "OPERATIONS",
+            "traced/operations.py",
+        )  # fmt: skip
+
+    def inputs(self, operation: tf.Operation) -> list[Value]:
+        """What an operation reads."""
+        return [self.values[tensor.name] for tensor in operation.inputs]
+
+    def constant(self, tensor: tf.Tensor) -> tf.Tensor | None:
+        """The value of a tensor that does not depend on the picture, else None."""
+        value = self.values[tensor.name]
+        return value.value if isinstance(value, Constant) else None
+
+    def held(self, tensor: tf.Tensor) -> Held:
+        """The tensor in the graph; a chain becomes a node.
+
+        Raises:
+          CannotReadError: it is a constant, or holds no floating numbers.
+        """
+        value = self.values[tensor.name]
+        if isinstance(value, Constant):
+            raise CannotReadError("reads a constant where a tensor of the picture is expected")
+        if isinstance(value, Held):
+            return value
+        if not tensor.dtype.is_floating:
+            raise CannotReadError(f"reads {tensor.dtype.name} numbers that depend on the picture")
+        (held,) = self.append(value.last, [step_of(value)], [value.root])
+        self.values[tensor.name] = held
+        return held
+
+    def append(
+        self,
+        operation: tf.Operation,
+        steps: Sequence[Step],
+        inputs: Sequence[Held],
+        output: int = 0,
+    ) -> list[Held]:
+        """Appends steps that compute an output of an operation.
+
+        Args:
+          operation: it gives the nodes their name.
+          steps: a chain; the first one reads the inputs.
+          inputs: tensors of the graph.
+          output: which of the operation's outputs they compute.
+        """
+        name = self._joined(self.trace.places.get(operation.name), operation.type)
+        read = tuple(one.number for one in inputs)
+        number = self.graph.append(name, operation.type, steps, read)
+        self.numbers.update(range(number - len(steps) + 1, number + 1))
+        self.made.add(operation.outputs[output].name)
+        return [Held(number, tuple(operation.outputs[output].shape))]
+
+    def _joined(self, *names: str | None) -> str:
+        """A name of a node: that of the traced layer, and those inside it."""
+        return "/".join(filter(None, (self.name, *names)))

@@ -1,0 +1,168 @@
+"""Steps of TensorFlow operations that no Keras layer has: how relevance goes back through each.
+
+A step runs its operation on the tensors as they were traced. Where an operation joins the axis of
+the pictures with another one, [B * k, ...], the graph holds [B, k, ...].
+"""
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from realtime_lrp.relevance.steps import Step, Tensors, stabilise, sum_of_each
+from realtime_lrp.relevance.traced.tracing import BATCH
+
+Compute = Callable[..., tf.Tensor]
+
+
+def kept_shape(shape: Sequence[int]) -> list[int]:
+    """The shape without the batch in which the graph keeps a traced tensor.
+
+    Args:
+      shape: as it was traced, with the batch.
+
+    Raises:
+      ValueError: the first axis does not hold the pictures.
+    """
+    if not len(shape) or shape[0] == 0 or shape[0] % BATCH:
+        raise ValueError("mixes the pictures of a batch")
+    joined = shape[0] // BATCH
+    return [*([joined] if joined > 1 else []), *shape[1:]]
+
+
+class Operation(Step):
+    """An operation on tensors and constants, computed in float32.
+
+    Args:
+      compute: its inputs as they were traced -> its output.
+      shapes: those of its inputs and its output as they were traced, with the batch.
+    """
+
+    def __init__(self, compute: Compute, shapes: Sequence[Sequence[int]]) -> None:
+        self.compute = compute
+        self.shapes = [list(shape) for shape in shapes]
+
+    def forward(self, *inputs: tf.Tensor) -> tf.Tensor:
+        dtype = inputs[0].dtype
+        traced = [
+            tf.cast(tf.reshape(a, [-1, *shape[1:]]), tf.float32)
+            for a, shape in zip(inputs, self.shapes, strict=False)
+        ]
+        output = tf.reshape(self.compute(*traced), [-1, *kept_shape(self.shapes[-1])])
+        return tf.cast(output, dtype)
+
+    def support(self, *inputs: tf.Tensor) -> tf.Tensor:
+        return tf.ones([1, *kept_shape(self.shapes[-1])])
+
+
+class Movement(Operation):
+    """Moves, repeats or picks entries: each input gets the relevance of the entries made of it."""
+
+    keeps_sign = True
+
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
+        return self.gradient(inputs, output, relevance)
+
+    def support(self, *inputs: tf.Tensor) -> tf.Tensor:
+        return self.forward(*inputs)
+
+
+class Join(Movement):
+    """Joins tensors; constants among them, such as a class token, take what arrives at them."""
+
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
+        parts = self.gradient(inputs, output, relevance)
+        return [*parts, sum_of_each(relevance) - tf.add_n([sum_of_each(part) for part in parts])]
+
+
+class WeightedSum(Operation):
+    """Sums of its inputs with constant weights; relevance goes to them in proportion."""
+
+    shares = True
+
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
+        parts = self.gradient(inputs, output, relevance / stabilise(output))
+        return [a * part for a, part in zip(inputs, parts, strict=True)]
+
+
+class MatrixProduct(Operation):
+    """A product of two matrices that both depend on the picture.
+
+    A matrix of attention weights only lets through: relevance goes to the other one, in proportion
+    to the terms of each sum. Where none is such a gate each gets half (the uniform rule, Achtibat
+    et al. 2024, "AttnLRP", prop. 3.3).
+
+    Attributes:
+      gates: the positions of inputs that come out of a softmax or the like.
+    """
+
+    shares = True
+    gates: frozenset[int] = frozenset()
+
+    def forward(self, *inputs: tf.Tensor) -> tf.Tensor:
+        traced = [
+            tf.reshape(a, [-1, *shape[1:]]) for a, shape in zip(inputs, self.shapes, strict=False)
+        ]
+        return tf.reshape(self.compute(*traced), [-1, *kept_shape(self.shapes[-1])])
+
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
+        return self.shared(inputs, output, relevance, self.gates)
+
+    def shared(
+        self,
+        inputs: Tensors,
+        output: tf.Tensor,
+        relevance: tf.Tensor,
+        gates: frozenset[int] = frozenset(),
+    ) -> Tensors:
+        """The relevance of each input; None for a gate beside an input that is none.
+
+        Args:
+          inputs: the two matrices.
+          output: their product.
+          relevance: of the product.
+          gates: the positions of inputs that get nothing.
+        """
+        gates = gates if len(gates) < 2 else frozenset()
+        s = relevance / stabilise(output) / (2 - len(gates))
+        moving = [tf.identity(a) for a in inputs]  # one tensor may be both
+        watched = [a for position, a in enumerate(moving) if position not in gates]
+        with tf.GradientTape() as tape:
+            tape.watch(watched)
+            product = self.forward(*moving)
+        parts = iter(tape.gradient(product, watched, s))
+        return [None if n in gates else a * next(parts) for n, a in enumerate(inputs)]
+
+
+class Quotient(Operation):
+    """Divides its first input by its second, which relevance treats as a constant."""
+
+    keeps_sign = True
+
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
+        (whole,) = self.gradient(inputs, output, relevance / stabilise(output))[:1]
+        return [inputs[0] * whole, None]
+
+
+class Stopped(Step):
+    """Returns its input; relevance passes, a gradient does not."""
+
+    keeps_sign = True
+
+    def forward(self, a: tf.Tensor) -> tf.Tensor:
+        return tf.identity(a)
+
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
+        return [relevance]
+
+    def gradient(self, inputs: Tensors, output: tf.Tensor, gradient: tf.Tensor) -> Tensors:
+        return [None]
+
+
+class Offset(Operation):
+    """Adds a constant; relevance passes unchanged.
+
+    Composites for transformers give the constant its share, see `attention.py`.
+    """
+
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
+        return self.gradient(inputs, output, relevance)

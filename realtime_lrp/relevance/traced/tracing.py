@@ -1,0 +1,153 @@
+"""Runs a layer once, symbolically, and records the TensorFlow operations that it consists of.
+
+Everything is traced for a batch of `BATCH` pictures, so that every shape is known and the axis of
+the pictures can be told from the others.
+"""
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from realtime_lrp.system.locks import TRACING
+
+BATCH = 13
+"""A prime number that is unlikely to be the size of another axis."""
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A call of a layer inside the traced one.
+
+    Attributes:
+      layer: the inner layer.
+      place: the names of the layers around it and its own, "mlp/dense".
+      inputs: what it read.
+      outputs: what it computed.
+    """
+
+    layer: keras.Layer
+    place: str
+    inputs: list[tf.Tensor]
+    outputs: list[tf.Tensor]
+
+
+@dataclass
+class Trace:
+    """The operations of a layer.
+
+    Attributes:
+      graph: holds them.
+      inputs: the tensors that stand for the layer's inputs.
+      outputs: the tensors that it computes.
+      captured: name of a placeholder -> the value or the variable that it stands for.
+      calls: name of a tensor -> the call of an inner layer that computes it.
+      places: name of an operation -> the names of the inner layers around it, "mlp/dense".
+    """
+
+    graph: tf.Graph
+    inputs: list[tf.Tensor]
+    outputs: list[tf.Tensor]
+    captured: dict[str, tf.Tensor]
+    calls: dict[str, Call] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+
+
+def trace(
+    compute: Callable[..., Any],
+    inputs: Sequence[tuple[Sequence[int | None], str]],
+    inner: Sequence[keras.Layer],
+    stays: Callable[[keras.Layer], bool],
+) -> Trace:
+    """Traces a function of tensors.
+
+    Args:
+      compute: what the layer computes, from one tensor for each input.
+      inputs: shape, with the batch, and type of each; no size but the batch's may be open.
+      inner: the layers that it calls, at any depth.
+      stays: whether calls of an inner layer are recorded as such.
+    """
+    recorder = _Recorder(stays)
+
+    def traced(*tensors: tf.Tensor) -> list[tf.Tensor]:
+        recorder.graph = tf.compat.v1.get_default_graph()
+        return tf.nest.flatten(compute(*tensors))
+
+    shapes = [
+        tf.TensorSpec([BATCH, *shape[1:]], dtype, name=f"input_{index}")
+        for index, (shape, dtype) in enumerate(inputs)
+    ]
+    with TRACING, recorder.recording(inner), _functions_inlined():
+        function = tf.function(traced, autograph=False).get_concrete_function(*shapes)
+    own, captured = function.inputs[: len(shapes)], function.inputs[len(shapes) :]
+    return Trace(
+        function.graph, own, list(function.outputs),
+        {one.name: value for one, value in zip(captured, function.captured_inputs, strict=True)},
+        recorder.calls, recorder.places,
+    )  # fmt: skip
+
+
+@contextmanager
+def _functions_inlined() -> Iterator[None]:
+    """Functions that TensorFlow would compile by themselves become part of the trace."""
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)
+
+
+class _Recorder:
+    """Watches the calls of inner layers while a layer is traced."""
+
+    def __init__(self, stays: Callable[[keras.Layer], bool]) -> None:
+        self.graph: tf.Graph | None = None
+        self.calls: dict[str, Call] = {}
+        self.places: dict[str, str] = {}
+        self._stays = stays
+        self._names: list[str] = []
+
+    @contextmanager
+    def recording(self, inner: Sequence[keras.Layer]) -> Iterator[None]:
+        with ExitStack() as stack:
+            for layer in inner:
+                # The instance's own attribute hides the method of its class.
+                object.__setattr__(layer, "call", self._watched(layer, layer.call))
+                stack.callback(object.__delattr__, layer, "call")
+            yield
+
+    def _watched(self, layer: keras.Layer, call: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(call)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if tf.compat.v1.get_default_graph() is not self.graph:
+                return call(*args, **kwargs)  # in the body of a loop
+            before = len(self.graph.get_operations())
+            self._names.append(layer.name)
+            try:
+                outputs = call(*args, **kwargs)
+                self._record(layer, args, kwargs, outputs)
+            finally:
+                place = "/".join(self._names)
+                for operation in self.graph.get_operations()[before:]:
+                    self.places.setdefault(operation.name, place)
+                self._names.pop()
+            return outputs
+
+        return watched
+
+    def _record(self, layer: keras.Layer, args: Any, kwargs: Any, outputs: Any) -> None:
+        """Records a call that reads nothing but its first argument."""
+        inputs, computed = tf.nest.flatten(args[:1]), tf.nest.flatten(outputs)
+        others = tf.nest.flatten((args[1:], kwargs))
+        alone = not any(map(tf.is_tensor, others))
+        if not alone or not all(map(tf.is_symbolic_tensor, (*inputs, *computed))):
+            return
+        read = {tensor.name for tensor in inputs}
+        if self._stays(layer) and read.isdisjoint(tensor.name for tensor in computed):
+            call = Call(layer, "/".join(self._names), inputs, computed)
+            self.calls |= {tensor.name: call for tensor in computed}

@@ -1,0 +1,121 @@
+"""What the tensors of a trace stand for, and running single operations on them."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+
+class CannotReadError(Exception):
+    """An operation cannot be explained; the message says why, to follow its name."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """What does not depend on the picture.
+
+    Attributes:
+      value: an eager tensor.
+    """
+
+    value: tf.Tensor
+
+
+@dataclass(frozen=True)
+class Held:
+    """A tensor of the graph.
+
+    Attributes:
+      number: in the graph.
+      shape: as it was traced, with the batch.
+    """
+
+    number: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Elementwise operations on one tensor of the graph, not yet a node.
+
+    Attributes:
+      root: the tensor.
+      compute: root, as it was traced, float32 -> the chain's value.
+      last: the operation that computes the value.
+      types: the types of all its operations.
+      constants: whether some of them read constants too.
+    """
+
+    root: Held
+    compute: Callable[[tf.Tensor], tf.Tensor]
+    last: tf.Operation | None = None
+    types: tuple[str, ...] = ()
+    constants: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the root."""
+        return self.root.shape
+
+
+Value = Constant | Held | Chain
+
+
+def run(operation: tf.Operation, values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Runs an operation of a trace on eager tensors; returns its outputs."""
+    result = compute_of(operation)(*values)
+    return list(result) if isinstance(result, list | tuple) else [result]
+
+
+def compute_of(operation: tf.Operation) -> Callable[..., Any]:
+    """The function of its inputs that an operation computes."""
+    if operation.type == "Const":
+        value = tf.make_ndarray(operation.get_attr("value"))
+        return lambda: tf.constant(value)
+    function = getattr(tf.raw_ops, operation.type)
+    described = operation.op_def
+    from_inputs = {
+        name
+        for one in described.input_arg
+        for name in (one.type_attr, one.number_attr, one.type_list_attr)
+    }
+    attributes = [
+        one.name
+        for one in described.attr
+        if one.name not in from_inputs and not one.name.startswith("_")
+    ]
+    inputs = [one.name for one in described.input_arg]
+    named = _python_names([*inputs, *attributes], function)
+    fixed = {named[name]: operation.get_attr(name) for name in attributes}
+    lengths = [(named[one.name], _length(operation, one)) for one in described.input_arg]
+
+    def compute(*values: tf.Tensor) -> Any:
+        arguments, at = {}, 0
+        for name, length in lengths:
+            arguments[name] = values[at] if length is None else list(values[at : at + length])
+            at += 1 if length is None else length
+        return function(**arguments, **fixed)
+
+    return compute
+
+
+def _python_names(names: Sequence[str], function: Callable[..., Any]) -> dict[str, str]:
+    """What a function of `tf.raw_ops` calls the inputs and attributes of its operation.
+
+    A few have another name there: the sums' "reduction_indices" are its "axis".
+    """
+    parameters = [one for one in inspect.signature(function).parameters if one != "name"]
+    others = [one for one in parameters if one not in names]
+    renamed = [one for one in names if one not in parameters]
+    return {**{one: one for one in names}, **dict(zip(renamed, others, strict=True))}
+
+
+def _length(operation: tf.Operation, argument: Any) -> int | None:
+    """How many inputs an argument of an operation takes; None where it is no list."""
+    if argument.number_attr:
+        return operation.get_attr(argument.number_attr)
+    if argument.type_list_attr:
+        return len(operation.get_attr(argument.type_list_attr))
+    return None

@@ -1,0 +1,463 @@
+"""Layers without a row of their own: what tracing makes of their operations, checked by hand."""
+
+import re
+import threading
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers, ops
+
+from realtime_lrp import Explainer
+from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.relevance.building import build_graph
+from realtime_lrp.relevance.canonise import canonise
+from realtime_lrp.relevance.graph import total
+from realtime_lrp.relevance.layers import UnsupportedLayerError
+from realtime_lrp.relevance.methods import METHODS, MethodContext
+from realtime_lrp.relevance.rules import Epsilon, LayerContext
+
+
+class Computed(layers.Layer):
+    """A custom layer that computes a function."""
+
+    def __init__(self, function, **options):
+        super().__init__(**options)
+        self.function = function
+
+    def call(self, a):
+        return self.function(a)
+
+
+class Weighted(layers.Layer):
+    """A custom layer with weights of its own."""
+
+    def __init__(self, function, *shapes, **options):
+        super().__init__(**options)
+        self.function, self.shapes = function, shapes
+
+    def build(self, shape):
+        self.own = [self.add_weight(shape=one, initializer="glorot_normal") for one in self.shapes]
+
+    def call(self, a):
+        return self.function(a, *self.own)
+
+
+def graph_of(layer, shape=(4, 4, 6)):
+    """The graph of a model of this layer alone, and the model."""
+    x = keras.Input(shape)
+    model = keras.Model(x, layer(x))
+    graph = build_graph(model, "max")
+    canonise(graph)
+    return graph, model
+
+
+def handed_back(graph, x, begin):
+    """The gradient and, by epsilon, the relevance that arrive at the input."""
+    tensors = graph.forward(tf.constant(x, tf.float32))
+    begin = tf.constant(begin, tf.float32)
+    rules = {
+        node.output: Epsilon(1e-9).bind(node.step, LayerContext(absorb_bias=True))
+        for node in graph.nodes
+        if hasattr(node.step, "kernel")
+    }
+    arrived = []
+    for method in ("gradient", "lrp"):
+        back = METHODS[method].back(MethodContext(graph, rules))
+        parts = graph.backward(tensors, begin, back)
+        arrived.append(total(parts[0]).numpy() if parts[0] else np.zeros_like(x))
+    return tensors[graph.output].numpy(), *arrived
+
+
+def by_tape(model, x, begin):
+    with tf.GradientTape() as tape:
+        a = tf.constant(x, tf.float32)
+        tape.watch(a)
+        y = model(a)
+    gradient = tape.gradient(y, a, tf.reshape(tf.constant(begin, tf.float32), y.shape))
+    return y.numpy(), gradient.numpy()
+
+
+def attention_in_windows(a):
+    """Attention among the four pixels of each window: windows become a part of the batch."""
+    batch = ops.shape(a)[0]
+    a = ops.reshape(a, (batch, 2, 2, 2, 2, 6))
+    a = ops.reshape(ops.transpose(a, (0, 1, 3, 2, 4, 5)), (-1, 4, 6))
+    weights = ops.softmax(ops.matmul(a, ops.transpose(a, (0, 2, 1))))
+    return ops.reshape(ops.matmul(weights, a), (-1, 4, 4, 6))
+
+
+def normalised(a):
+    deviation = ops.sqrt(ops.var(a, -1, keepdims=True) + 1e-3)
+    return (a - ops.mean(a, -1, keepdims=True)) / deviation
+
+
+MOVEMENTS = {
+    "gather": lambda a: ops.take(a, [0, 2, 2], 1),
+    "roll": lambda a: ops.roll(a, 1, 2),
+    "flip": lambda a: ops.flip(a, 1),
+    "slices": lambda a: a[:, 1:, ::2, 3],
+    "tile": lambda a: ops.tile(a, (1, 2, 1, 1)),
+    "pad": lambda a: ops.pad(a, [[0, 0], [1, 1], [0, 0], [0, 2]]),
+    "reflect": lambda a: ops.pad(a, [[0, 0], [1, 1], [0, 0], [0, 0]], mode="reflect"),
+    "transpose": lambda a: ops.transpose(a, (0, 3, 1, 2)),
+    "reshape": lambda a: ops.reshape(a, (-1, 2, 8, 6)),
+    "squeeze": lambda a: ops.squeeze(ops.expand_dims(a[:, :1], 2), 1),
+    "broadcast": lambda a: ops.broadcast_to(a[:, :1], ops.shape(a)),
+    "split": lambda a: ops.split(a, 3, -1)[1],
+    "blocks": lambda a: tf.nn.space_to_depth(a, 2),
+    "enlarged": lambda a: ops.image.resize(a, (8, 8), interpolation="nearest"),
+    "stack": lambda a: ops.stack([a[..., :3], a[..., 3:]], 2),
+    "concatenate": lambda a: ops.concatenate([a, a[:, ::-1]], 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MOVEMENTS)
+def test_moved_entries_take_their_relevance_along(name, rng):
+    """Entries that are numbered by hand show where each entry of the output comes from."""
+    function = MOVEMENTS[name]
+    graph, _ = graph_of(Computed(function))
+    numbered = np.arange(1, 97, dtype=np.float32).reshape(1, 4, 4, 6)
+    source = ops.convert_to_numpy(function(ops.convert_to_tensor(numbered))).astype(int).ravel()
+    x = rng.normal(size=(2, 4, 4, 6))
+    begin = rng.normal(size=(2, source.size)).reshape(2, *graph.output_shape)
+    _, _, relevance = handed_back(graph, x, begin)
+    for picture in range(2):
+        by_hand = np.zeros(97)
+        np.add.at(by_hand, source, begin[picture].ravel())
+        np.testing.assert_allclose(relevance[picture].ravel(), by_hand[1:], atol=1e-5)
+
+
+SUMS = {
+    "mean": Computed(lambda a: ops.mean(a, (1, 2))),
+    "sum": Computed(lambda a: ops.sum(a, 1, keepdims=True)),
+    "running sum": Computed(lambda a: ops.cumsum(a, 2)),
+    "bilinear": layers.Resizing(3, 5),
+    "bicubic": layers.UpSampling2D(interpolation="bicubic"),
+    "constants left": Weighted(lambda a, w: tf.matmul(w, a), (3, 4)),
+    "matrix": Weighted(lambda a, w, b: ops.matmul(a, w) + b, (6, 5), (5,)),
+    "turned matrix": Weighted(lambda a, w: tf.matmul(a, w, transpose_b=True), (5, 6)),
+    "flat matrix": Weighted(lambda a, w: tf.matmul(tf.reshape(a, (-1, 96)), w), (96, 5)),
+    "tensordot": Weighted(lambda a, w: tf.tensordot(a, w, 1), (6, 5)),
+    "heads": Weighted(lambda a, w, b: ops.einsum("abcd,def->abcef", a, w) + b, (6, 2, 3), (2, 3)),
+    "joined heads": Weighted(lambda a, w: ops.einsum("abcd,cde->abe", a, w), (4, 6, 5)),
+    "turned einsum": Weighted(lambda a, w: ops.einsum("abcd,be->aecd", a, w), (4, 3)),
+    "one matrix each": Weighted(lambda a, w: ops.einsum("abcd,bde->abce", a, w), (4, 6, 2)),
+    "convolution": Weighted(lambda a, w: tf.nn.conv2d(a, w, 2, "SAME") + 0.5, (3, 3, 6, 4)),
+    "groups": Weighted(lambda a, w: tf.nn.conv2d(a, w, 1, "VALID"), (3, 3, 2, 6)),
+    "depthwise": Weighted(
+        lambda a, w: tf.nn.depthwise_conv2d(a, w, [1, 1, 1, 1], "SAME"), (3, 3, 6, 1)
+    ),
+    "average pool": Computed(lambda a: ops.average_pool(a, 2)),
+    "difference": Computed(lambda a: a[..., :3] - a[..., 3:]),
+    "broadcast sum": Computed(lambda a: a + ops.mean(a, (1, 2), keepdims=True)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_weighted_sums_share_in_proportion(name, rng):
+    """One unit at a time gives the weights; a term's share is its part of the sum."""
+    graph, model = graph_of(SUMS[name])
+    x = rng.normal(size=(2, 4, 4, 6))
+    bias = model(np.zeros((1, 4, 4, 6), np.float32)).numpy().ravel()
+    units = np.eye(96, dtype=np.float32).reshape(96, 4, 4, 6)
+    weights = model(units).numpy().reshape(96, -1) - bias
+    begin = rng.normal(size=(2, len(bias))).reshape(2, *graph.output_shape)
+    _, gradient, relevance = handed_back(graph, x, begin)
+    scalar = name == "convolution"  # relevance passes where a single number is added
+    for picture in range(2):
+        terms = x[picture].reshape(-1, 1) * weights
+        z = terms.sum(0) + (0 if scalar else bias)
+        by_hand = (terms / z * begin[picture].ravel()).sum(1)
+        scale = np.abs(by_hand).max()
+        np.testing.assert_allclose(relevance[picture].ravel(), by_hand, atol=1e-2 * scale)
+        slopes = weights @ begin[picture].ravel()
+        np.testing.assert_allclose(gradient[picture].ravel(), slopes, atol=1e-4)
+
+
+ACTIVATIONS = {
+    "swish": lambda a: a * ops.sigmoid(a),
+    "gelu": lambda a: ops.gelu(a, approximate=False),
+    "tanh gelu": ops.gelu,
+    "squared relu": lambda a: ops.square(ops.relu(a)),
+    "leaky": lambda a: ops.where(a > 0, a, 0.1 * a),
+    "clipped": lambda a: ops.clip(a, -1, 1),
+    "per channel": lambda a: a * np.linspace(1, 2, 6, dtype="float32"),
+    "masked": lambda a: a * ops.cast(ops.arange(6) > 2, "float32"),
+    "compiled": tf.function(lambda a: tf.nn.elu(a) * 2),
+    "shifted": lambda a: 3 - a,
+    "shape": lambda a: a / ops.cast(ops.shape(a)[1], "float32"),
+}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_relevance_passes_what_works_on_single_entries(name, rng):
+    """However many operations an activation consists of, it is one node."""
+    graph, model = graph_of(Computed(ACTIVATIONS[name]))
+    assert len(graph.nodes) == 1
+    x, begin = rng.normal(size=(2, 2, 4, 4, 6))
+    output, gradient, relevance = handed_back(graph, x, begin)
+    expected, by_tensorflow = by_tape(model, x, begin)
+    np.testing.assert_allclose(output, expected, atol=1e-6)
+    np.testing.assert_allclose(gradient, by_tensorflow, atol=1e-5)
+    np.testing.assert_allclose(relevance, begin, atol=1e-6)
+
+
+def test_only_the_numerator_of_a_quotient_receives_relevance(rng):
+    """Also where it is written as a product with a reciprocal root, as in a norm."""
+    x, begin = rng.normal(size=(2, 2, 4, 4, 6))
+    graph, _ = graph_of(layers.UnitNormalization())
+    np.testing.assert_allclose(handed_back(graph, x, begin)[2], begin, atol=1e-5)
+    halves = Computed(lambda a: a[..., :3] / a[..., 3:])
+    graph, _ = graph_of(halves)
+    relevance = handed_back(graph, x, begin[..., :3])[2]
+    np.testing.assert_allclose(relevance[..., :3], begin[..., :3], rtol=1e-3)
+    assert not relevance[..., 3:].any()
+
+
+def test_a_normalisation_written_by_hand_has_a_constant_deviation(rng):
+    """Relevance goes to the entries and to their mean, as in a weighted sum."""
+    graph, _ = graph_of(Computed(normalised))
+    x, begin = rng.normal(size=(2, 1, 4, 4, 6))
+    relevance = handed_back(graph, x, begin)[2].reshape(16, 6)
+    for a, arriving, got in zip(x.reshape(16, 6), begin.reshape(16, 6), relevance, strict=True):
+        terms = a[:, None] * (np.eye(6) - 1 / 6)  # the deviation cancels
+        np.testing.assert_allclose(got, (terms / (a - a.mean()) * arriving).sum(1), rtol=1e-2)
+
+
+def test_the_winner_takes_all_of_a_maximum(rng):
+    """Of two tensors, of an axis, and of windows."""
+    x = rng.normal(size=(2, 4, 4, 6))
+    begin = rng.normal(size=(2, 4, 4, 3))
+    graph, _ = graph_of(Computed(lambda a: ops.maximum(a[..., :3], a[..., 3:])))
+    relevance = handed_back(graph, x, begin)[2]
+    first = x[..., :3] > x[..., 3:]
+    np.testing.assert_allclose(relevance[..., :3], np.where(first, begin, 0), atol=1e-6)
+    np.testing.assert_allclose(relevance[..., 3:], np.where(first, 0, begin), atol=1e-6)
+    graph, _ = graph_of(Computed(lambda a: ops.max(a, -1)))
+    relevance = handed_back(graph, x, begin[..., 0])[2]
+    winners = x == x.max(-1, keepdims=True)
+    np.testing.assert_allclose(relevance, winners * begin[..., :1], atol=1e-6)
+    graph, _ = graph_of(Computed(lambda a: ops.max_pool(a, 4)))
+    relevance = handed_back(graph, x, np.ones((2, 1, 1, 6)))[2]
+    np.testing.assert_array_equal(relevance, x == x.max((1, 2), keepdims=True))
+
+
+def test_a_product_of_two_matrices_of_the_picture_gives_each_half(rng):
+    """Each term a_ik b_kj of a sum counts for both of its factors."""
+    product = Computed(lambda a: ops.matmul(a[:, 0, :, :3], a[:, 1, :3, :4]))
+    graph, _ = graph_of(product)
+    x, begin = rng.normal(size=(1, 4, 4, 6)), rng.normal(size=(1, 4, 4))
+    relevance = handed_back(graph, x, begin)[2][0]
+    a, b = x[0, 0, :, :3], x[0, 1, :3, :4]
+    by_hand_a, by_hand_b = np.zeros((4, 3)), np.zeros((3, 4))
+    for i, k, j in np.ndindex(4, 3, 4):
+        share = a[i, k] * b[k, j] / (a @ b)[i, j] * begin[0, i, j]
+        by_hand_a[i, k] += share / 2
+        by_hand_b[k, j] += share / 2
+    np.testing.assert_allclose(relevance[0, :, :3], by_hand_a, rtol=1e-2)
+    np.testing.assert_allclose(relevance[1, :3, :4], by_hand_b, rtol=1e-2)
+
+
+def test_attention_weights_only_let_through(rng):
+    """What comes out of a softmax gets nothing, so relevance goes to the values alone."""
+
+    def attention(a):
+        weights = ops.softmax(a[:, 0, :, :4])
+        return ops.einsum("bij,bjk->bik", weights, a[:, 1])
+
+    graph, _ = graph_of(Computed(attention))
+    x, begin = rng.normal(size=(1, 4, 4, 6)), rng.normal(size=(1, 4, 6))
+    relevance = handed_back(graph, x, begin)[2][0]
+    weights = np.exp(x[0, 0, :, :4])
+    weights /= weights.sum(1, keepdims=True)
+    values = x[0, 1]
+    by_hand = values * (weights.T @ (begin[0] / (weights @ values)))
+    np.testing.assert_allclose(relevance[1], by_hand, rtol=1e-2)
+    assert not relevance[0].any()
+
+
+def test_a_constant_among_joined_tensors_takes_what_arrives_at_it(rng):
+    """A class token: its relevance is booked as that of biases, so that the account closes."""
+
+    def with_token(a, token):
+        tokens = ops.reshape(a, (-1, 16, 6))
+        token = ops.broadcast_to(token, (ops.shape(a)[0], 1, 6))
+        return ops.concatenate([token, tokens], 1)
+
+    x = keras.Input((4, 4, 6))
+    tokens = Weighted(with_token, (1, 1, 6), name="tokens")(x)
+    model = keras.Model(x, layers.Dense(3, activation="softmax")(layers.Flatten()(tokens)))
+    pictures = rng.normal(size=(2, 4, 4, 6)).astype(np.float32)
+    explainer = Explainer(model, composite="epsilon", target=1)
+    (flow,) = [one for one in explainer.layer_flows(pictures) if one.kind == "ConcatV2"]
+    assert np.abs(flow.taken_by_biases).min() > 1e-3
+    np.testing.assert_allclose(flow.lost, 0, atol=1e-4)
+
+
+GRADIENTS = {
+    "windows": Computed(attention_in_windows),
+    "norm": Computed(normalised),
+    "power": Computed(lambda a: ops.exp(a) ** ops.sin(a)),
+    "stopped": Computed(lambda a: a + ops.stop_gradient(a) * ops.sin(a)),
+    "squared difference": Computed(lambda a: ops.square(a - ops.mean(a, -1, keepdims=True))),
+    "gated": Computed(lambda a: a[..., :3] * ops.sigmoid(a[..., 3:])),
+    "rms": layers.RMSNormalization(),
+    "group": layers.GroupNormalization(2, axis=1),
+    "group norm": layers.GroupNormalization(3),
+    "layer norm": layers.LayerNormalization(axis=(1, 2)),
+    "batch norm": layers.BatchNormalization(axis=1),
+    "pool": layers.MaxPooling2D(data_format="channels_first"),
+    "lambda": layers.Lambda(lambda a: a * 2 + ops.relu(a), output_shape=lambda shape: shape),
+    "heads": Computed(lambda a: ops.reshape(a, (-1, 16, 6))),
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_outputs_and_gradients_are_those_of_tensorflow(name, rng):
+    """Whatever a layer consists of; and relevance is finite."""
+    graph, model = graph_of(GRADIENTS[name])
+    model.set_weights([rng.uniform(0.5, 1, size=one.shape) for one in model.get_weights()])
+    graph = build_graph(model, "max")
+    x = rng.normal(size=(3, 4, 4, 6))
+    begin = rng.normal(size=(3, *graph.output_shape))
+    output, gradient, relevance = handed_back(graph, x, begin)
+    expected, by_tensorflow = by_tape(model, x, begin)
+    np.testing.assert_allclose(output, expected, atol=1e-5)
+    np.testing.assert_allclose(gradient, by_tensorflow, atol=1e-4 * np.abs(by_tensorflow).max())
+    assert np.isfinite(relevance).all()
+
+
+class Network(keras.Model):
+    """A subclassed model: a custom block of Keras layers, called twice, and a head."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.block, self.head = Block(name="block"), layers.Dense(3, name="head")
+
+    def call(self, a, training=False):
+        return self.head(ops.mean(self.block(self.block(a), training=training), (1, 2)))
+
+
+class Block(layers.Layer):
+    def build(self, shape):
+        self.conv = layers.Conv2D(shape[-1], 3, padding="same", name="conv")
+        self.norm, self.drop = layers.BatchNormalization(name="norm"), layers.Dropout(0.5)
+        self.conv.build(shape)
+        self.norm.build(shape)
+
+    def call(self, a, training=False):
+        return a + self.drop(ops.relu(self.norm(self.conv(a))), training=training)
+
+
+def functional_twin(network):
+    a = x = keras.Input((6, 6, 4))
+    for _ in range(2):
+        after = layers.ReLU()(network.block.norm(network.block.conv(a)))
+        a = layers.Add()([a, after])
+    return keras.Model(x, network.head(layers.GlobalAveragePooling2D()(a)))
+
+
+def test_a_subclassed_model_has_the_maps_of_its_functional_twin(rng):
+    """Layers inside keep their rows: batch norms are folded, convolutions follow their rules."""
+    network = Network()
+    pictures = rng.normal(size=(2, 6, 6, 4)).astype(np.float32)
+    network(pictures)
+    network.set_weights([rng.uniform(-0.5, 1, size=one.shape) for one in network.get_weights()])
+    network.block.norm.moving_variance.assign(np.full(4, 2.0))
+    options = {"also": ["epsilon_alpha2_beta1_flat", "gradient", "guided_backprop"], "target": 1}
+    ours = Explainer(network, **options)(pictures)
+    twin = Explainer(functional_twin(network), **options)(pictures)
+    np.testing.assert_allclose(ours.scores, twin.scores, atol=1e-5)
+    np.testing.assert_allclose(ours.relevance, twin.relevance, rtol=1e-3, atol=1e-5)
+    for name, map_ in ours.maps.items():
+        np.testing.assert_allclose(map_, twin.maps[name], rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+def test_layers_inside_have_names_and_rules(rng):
+    """The name says where a layer or an operation is; patterns choose it."""
+    network = Network()
+    pictures = rng.normal(size=(1, 6, 6, 4)).astype(np.float32)
+    network(pictures)
+    explainer = Explainer(network, layers={"block/conv": "flat", "head": "gamma(0.5)"})
+    rules = {record.name: record.rule for record in explainer.layers(pictures)}
+    assert rules["block/conv"] == rules["block/conv:2"] == "flat"
+    assert rules["head"] == "gamma(0.5)"
+    assert {"block/AddV2", "block/Relu", "Mean"} <= rules.keys()
+
+
+def test_tracing_leaves_layers_and_settings_as_they_were(rng):
+    """Also in two threads at once, and after a refusal."""
+    network = Network()
+    network(rng.normal(size=(1, 6, 6, 4)).astype(np.float32))
+    threads = [threading.Thread(target=build_graph, args=(network, "max")) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with pytest.raises(UnsupportedLayerError):
+        graph_of(Computed(lambda a: layers.Dropout(0.5)(a, training=True)))
+    assert not tf.config.functions_run_eagerly()
+    assert all("call" not in vars(layer) for layer in network._flatten_layers())
+
+
+REFUSED = {
+    "random": (Computed(lambda a: a + keras.random.normal((4, 4, 6))), "random numbers"),
+    "dropout": (Computed(lambda a: tf.nn.dropout(a, 0.5)), "RandomUniform"),
+    "loop": (Computed(lambda a: tf.map_fn(lambda one: 2 * one, a)), "control flow"),
+    "unknown": (Computed(lambda a: tf.math.top_k(a, 2)[0]), "TopKV2 has no rule"),
+    "batch": (Computed(lambda a: a - tf.reduce_mean(a, 0, keepdims=True)), "mixes the pictures"),
+    "turned": (Computed(lambda a: tf.reverse(a, [0])), "mixes the pictures"),
+    "size of batch": (
+        Computed(lambda a: a / tf.cast(tf.shape(a)[0], tf.float32)), "how many are in the batch"
+    ),
+    "kernel": (
+        Computed(lambda a: tf.nn.conv2d(a, a[0, :2, :2, :, None], 1, "SAME")), "mixes the pictures"
+    ),
+    "inner": (layers.TimeDistributed(layers.Dense(2)), "mixes the pictures"),
+    "activation": (layers.Dense(2, activation="log_softmax"), "ACTIVATIONS"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_explained_is_refused_in_a_line(name):
+    """The message names the layer, the operation, and what to do."""
+    layer, words = REFUSED[name]
+    layer.name = "culprit"
+    with pytest.raises(UnsupportedLayerError, match=re.escape(words)) as refusal:
+        graph_of(layer)
+    message = str(refusal.value)
+    assert message.count("\n") == 0 and len(message) < 400
+    assert f"'culprit' ({type(layer).__name__})" in message
+    assert re.search("add a row to (LAYERS|ACTIVATIONS|OPERATIONS)", message)
+    assert refusal.value.exit_code == 65
+
+
+def test_an_operation_inside_is_refused_with_its_location():
+    """Through all layers around it."""
+    inner = Computed(lambda a: tf.math.top_k(a, 2)[0], name="inner")
+    outer = Computed(inner, name="outer")
+    with pytest.raises(UnsupportedLayerError, match="TopKV2 in 'inner'"):
+        graph_of(outer)
+
+
+def test_a_traced_layer_needs_pictures_of_one_size():
+    """Its operations are known for that size only."""
+    with pytest.raises(UnsupportedLayerError, match=r"keras.Input\(\(height, width, channels"):
+        graph_of(Computed(lambda a: a * ops.sigmoid(a)), (None, None, 3))
+
+
+def test_a_subclassed_model_that_is_not_built_is_refused():
+    """The message says how to build it."""
+    with pytest.raises(DamagedInputError, match="Call it on a batch"):
+        Explainer(Network())
+
+
+def test_training_is_switched_off(rng):
+    """A layer that was called with training=True runs as in inference."""
+    x = keras.Input((6, 6, 4))
+    scores = layers.Dense(3)(layers.Flatten()(Block()(x, training=True)))
+    explainer = Explainer(keras.Model(x, scores), "gradient", target=0)
+    picture = rng.normal(size=(1, 6, 6, 4))
+    np.testing.assert_array_equal(explainer.scores(picture), explainer.scores(picture))

@@ -57,10 +57,9 @@ def explained(picture, tiny_model, tmp_path_factory):
     sets = ('lrp.layers={Dense: "epsilon(0.01)"}', "lrp.target=top1", "lrp.keep=0.5")
     options = {"--model": str(tiny_model), "--composite": "epsilon", "--preprocess": "rescale"}
     loaded = config.load(None, sets, options, command="image").config
-    for name, beside in (("a.png", True), ("a.npz", False)):
-        output = str(folder / name)
-        run(loaded, ImageOptions([str(picture)], output, False, beside, beside,
-                                 folder / "maps" if beside else None))  # fmt: skip
+    beside = {"sidecar": True, "summary": True, "maps": folder / "maps"}
+    for name, options in (("a.png", beside), ("a.npz", {})):
+        list(run(loaded, ImageOptions([str(picture)], str(folder / name), **options)))
     return folder
 
 
@@ -209,7 +208,7 @@ def test_show_prints_nothing_but_text(run, example, tmp_path):
 @pytest.mark.parametrize(
     "name, code, told",
     [
-        ("", 2, "Received an empty one"),
+        ("", 2, "it is empty"),
         ("missing.png", 66, "There is no file"),
         ("long" * 2000, 66, "There is no file"),
         ("plain.png", 65, "does not say how it was made"),

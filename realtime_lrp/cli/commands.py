@@ -435,9 +435,11 @@ def models() -> None:
 
 
 @cli.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=complete_files)
+@click.argument(
+    "files", nargs=-1, required=True, metavar="FILE...", type=PATH, shell_complete=complete_files
+)
 @click.option("--json", "as_json", is_flag=True, help="print a JSON line for each output")
-def show(files: tuple[str, ...], as_json: bool) -> None:
+def show(files: tuple[Path, ...], as_json: bool) -> None:
     """Say how outputs were made: network, method, target, settings, versions.
 
     FILE is any file that this program wrote, or a folder: one line for each output in it. --config

@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 
 from realtime_lrp.config.provenance import KEY, Provenance
-from realtime_lrp.errors import DamagedInputError, Error, UsageError
+from realtime_lrp.errors import DamagedInputError, Error
 from realtime_lrp.results.failures import Failures
 from realtime_lrp.results.provenance import find_provenance, outputs_in, provenance_of_file
 
 
-def run(files: Sequence[str], as_json: bool) -> Iterator[str]:
+def run(files: Sequence[Path], as_json: bool) -> Iterator[str]:
     """Says how outputs were made.
 
     Args:
@@ -24,26 +24,22 @@ def run(files: Sequence[str], as_json: bool) -> Iterator[str]:
       A few lines for a single output; of several one line each.
 
     Raises:
-      UsageError: the name of a file is empty.
       MissingInputError: there is no such file.
       DamagedInputError: a file does not say how it was made, or a folder holds no such file.
     """
-    if "" in files:
-        raise UsageError("Expected the names of files. Received an empty one.")
-    paths = [Path(file) for file in files]
-    if len(paths) == 1 and not as_json and (found := find_provenance(paths[0])):
+    if len(files) == 1 and not as_json and (found := find_provenance(files[0])):
         yield from _lines(found)
         return
-    failures = Failures(len(paths), "shown")
-    for path in paths:
+    failures = Failures(len(files), "shown")
+    for path in files:
         try:
             for output, found in _outputs(path):
                 yield _json(output, found) if as_json else _summary(output, found)
         except Error as error:
-            if len(paths) == 1:
+            if len(files) == 1:
                 raise
             failures.add(path, error)
-    failures.raise_worst(len(paths) - failures.count)
+    failures.raise_worst(len(files) - failures.count)
 
 
 def _outputs(path: Path) -> Iterator[tuple[Path, Provenance]]:

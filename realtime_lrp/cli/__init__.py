@@ -1,11 +1,11 @@
 """The command line: from words to options, a configuration and a command; errors to exit codes.
 
-`options` has the options and their completion, `completion` what bash needs for it, `commands` the
-commands. Everything heavy is
-imported inside a command, so that `--help` answers at once.
+`options` has the options and their completion, `completion` what bash needs for it, `repeat` reads
+settings from outputs. The commands are in `commands` and `about`. Everything heavy is imported
+inside a command, so that `--help` answers at once.
 """
 
-from realtime_lrp.cli import completion
+from realtime_lrp.cli import about, completion
 from realtime_lrp.cli.commands import cli
 from realtime_lrp.system import program
 
@@ -22,4 +22,4 @@ def process() -> None:
     program.end_process(main)
 
 
-__all__ = ["cli", "main", "process"]
+__all__ = ["about", "cli", "main", "process"]

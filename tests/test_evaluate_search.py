@@ -126,6 +126,7 @@ def test_no_photo_is_on_both_halves():
     photos = [{names[index].split(":")[0] for index in half} for half in (to_search, to_report)]
     assert len(photos[0]) == len(photos[1]) == 5 and not photos[0] & photos[1]
     assert sorted([*to_search, *to_report]) == [*range(20)]
+    assert len({names[index].split(":")[0] for index in to_search[:5]}) == 5
     assert search.halves(samples(names), 1)[1] != to_report
     with pytest.raises(UsageError, match="one photo"):
         search.halves(samples(names[:2]), 0)

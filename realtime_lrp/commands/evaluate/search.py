@@ -14,6 +14,7 @@ import gc
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 import numpy as np
 
@@ -70,23 +71,29 @@ def halves(samples: Samples, seed: int) -> tuple[list[int], list[int]]:
     """Splits samples at random; those of one photo stay together.
 
     Returns:
-      The numbers of the samples to search on, in random order, and of those to report on.
+      The numbers of the samples to search on and of those to report on, in random order; the second
+      sample of a photo comes after the first ones of all photos.
 
     Raises:
       UsageError: there are fewer than two photos.
     """
-    photos = [name.split(": ")[0] for name in samples.names]
-    distinct = list(dict.fromkeys(photos))
-    if len(distinct) < 2:
+    by_photo: dict[str, list[int]] = {}
+    for number, name in enumerate(samples.names):
+        by_photo.setdefault(name.split(": ")[0], []).append(number)
+    photos = [*by_photo.values()]
+    if len(photos) < 2:
         raise UsageError(
             "There is one photo. --search needs at least two: half of them to choose by, the other "
             "half to report on."
         )
-    order = np.random.default_rng(seed).permutation(len(distinct))
-    place = {distinct[photo]: rank for rank, photo in enumerate(order)}
-    ranked = sorted(range(len(photos)), key=lambda index: place[photos[index]])
-    search = [index for index in ranked if place[photos[index]] < len(distinct) // 2]
-    return search, sorted(set(ranked) - set(search))
+    shuffled = [photos[index] for index in np.random.default_rng(seed).permutation(len(photos))]
+    middle = len(photos) // 2
+    return _in_turns(shuffled[:middle]), _in_turns(shuffled[middle:])
+
+
+def _in_turns(groups: Sequence[Sequence[int]]) -> list[int]:
+    """The first of each group, then the second of each that has one, and so on."""
+    return [number for turn in zip_longest(*groups) for number in turn if number is not None]
 
 
 def search_rounds(count: int) -> list[int]:

@@ -155,13 +155,13 @@ def test_what_cannot_be_overlaid_is_refused(words, expected):
         overlay(**given)
 
 
-@pytest.mark.parametrize("mode", ["crop", "squash", "letterbox"])
-def test_a_fitted_picture_keeps_its_place(mode):
+@pytest.mark.parametrize("how", ["crop", "squash", "letterbox"])
+def test_a_fitted_picture_keeps_its_place(how):
     """A bright spot of the picture is found again where region and box say."""
     picture = np.zeros((60, 120, 3), np.uint8)
     picture[24:36, 54:66] = 255
     network = Network("any", None, preprocess="rescale")
-    x, region = fit(picture, network, mode=mode, size=(30, 30))
+    x, region = fit(picture, network, fit=how, size=(30, 30))
     assert x.dtype == np.float32 and x.shape == (1, 30, 30, 3)
     x0, y0, x1, y1 = region.inner
     rows, columns = np.nonzero(x[0, y0:y1, x0:x1, 0] > 0.9)
@@ -176,7 +176,7 @@ def test_a_fitted_picture_keeps_its_place(mode):
         ({"picture": np.zeros((4, 4, 3))}, r"uint8 \[H, W, 3\]. Received float64 \[4, 4, 3\]"),
         ({"picture": np.zeros((0, 4, 3), np.uint8)}, r"Received uint8 \[0, 4, 3\]"),
         ({"picture": np.zeros((4, 4, 4), np.uint8)}, r"Received uint8 \[4, 4, 4\]"),
-        ({"mode": "crob"}, "Did you mean 'crop'"),
+        ({"fit": "crob"}, "Did you mean 'crop'"),
         ({"size": None}, r"no fixed input size. Say which.*size=\(224, 224\)"),
         ({"size": (8, 0)}, "above 0. Received"),
         ({"size": 8}, r"Expected the size as \(rows, columns\)"),

@@ -111,7 +111,7 @@ def overlaid(
       colormap: None chooses by the map's signs.
     """
     chosen = {"composite": name} if name in COMPOSITES else {"method": name}
-    explainer = Explainer(network.model, **chosen, labels=network.labels, **network.box())
+    explainer = Explainer(network, **chosen)
     height, width, _ = explainer.input_shape
     seen = [cv2.resize(one, (width, height), interpolation=cv2.INTER_AREA) for one in pictures]
     x = network.prepare(np.stack(seen))

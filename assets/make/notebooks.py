@@ -31,7 +31,7 @@ def execute(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """
     with tempfile.TemporaryDirectory() as folder:
         resources = {"metadata": {"path": folder}}
-        NotebookClient(notebook, timeout=600, resources=resources).execute()
+        NotebookClient(notebook, timeout=600, startup_timeout=300, resources=resources).execute()
     return notebook
 
 

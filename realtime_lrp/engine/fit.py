@@ -13,7 +13,7 @@ def fit(
     picture: np.ndarray,
     network: Network,
     *,
-    mode: str = "crop",
+    fit: str = "crop",
     size: tuple[int, int] | None = None,
 ) -> tuple[np.ndarray, Region]:
     """Cuts, resizes and preprocesses a picture to the input of a network.
@@ -23,7 +23,7 @@ def fit(
     Args:
       picture: uint8 [H, W, 3] RGB, of any size.
       network: the network that is going to see it.
-      mode: which region of the picture it sees: "crop", the largest centred one of the input's
+      fit: which region of the picture it sees: "crop", the largest centred one of the input's
         proportions, "squash", the whole picture stretched, or "letterbox", the whole picture with
         grey borders.
       size: (rows, columns) of the input, for a model that leaves them open.
@@ -32,14 +32,14 @@ def fit(
       x, float32 [1, h, w, C], for an `Explainer`, and the region.
 
     Raises:
-      UsageError: the picture has another form, there is no such mode, or the size is missing
+      UsageError: the picture has another form, there is no such fit, or the size is missing
         or wrong.
     """
     picture = np.asarray(picture)
     check_picture(picture)
-    if mode not in FITS:
-        raise unknown("fit", mode, FITS)
-    region = region_of(picture.shape[:2], _input_size(network, size), mode)
+    if fit not in FITS:
+        raise unknown("fit", fit, FITS)
+    region = region_of(picture.shape[:2], _input_size(network, size), fit)
     return network.prepare(region.extract(picture)[None]).numpy(), region
 
 

@@ -380,6 +380,7 @@ def test_maps_come_in_chunks(tmp_path, monkeypatch):
     monkeypatch.setattr(records, "CHUNK", 2)
     region = SimpleNamespace(box=(0, 0, 4, 4))
     with records.RawMaps(tmp_path) as maps:
+        maps.provenance = SimpleNamespace(as_json=lambda: "{}")
         for number in range(5):
             relevance = np.full((4, 4, 3), number * 1e-9, np.float32)
             maps.add(SimpleNamespace(relevance=relevance, region=region), number, 0.0)

@@ -35,6 +35,7 @@ def job_for(source, part, **changes):
     """A job with the settings that the command has where nothing is said."""
     settings = {
         "source": source, "part": part, "parts": (part,), "container": part.suffix, "comment": "",
+        "provenance": "",
         "span": None, "stride": 1, "batch": 4, "layout": "overlay", "codec": "h264",
         "quality": None, "sound": True, "size": SIZE, "fit": "crop", "mirror": False,
         "colormap": colormap_named("fire"), "opacity": 0.8, "smoothing": 0.9,

@@ -63,9 +63,7 @@ def run(config: Config, options: VideoOptions) -> Iterator[str]:
 
 def _with_count(first: Error, *others: Error) -> Error:
     """The first of several errors; its message says how many there are."""
-    return (
-        type(first)(f"{first} ({len(others)} others cannot be made either.)") if others else first
-    )
+    return type(first)(f"{first} ({len(others)} more cannot be made either.)") if others else first
 
 
 def _check_own_name(stats: Path, tasks: Sequence[Task]) -> None:

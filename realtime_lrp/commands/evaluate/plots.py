@@ -24,7 +24,7 @@ DPI = 150
 
 COLOURS = {"deletion": "#c1440e", "insertion": "#1f5fa8"}
 GREY = "#888888"
-MARKERS = "o^svDP<X>p*dhH8"
+MARKERS = "o^svDP<X>pdHh8"
 
 PAIRS = (("other_class", "pointing"), ("deletion", "insertion"))
 """(across, up) of each scatter plot."""
@@ -55,7 +55,7 @@ def curves_plot(title: str, measurement: Measurement) -> "Figure":
     positions = measurement.patches_taken / measurement.patches_taken[-1]
     columns = min(4, len(rows))
     lines = -(-len(rows) // columns)
-    figure = _figure(max(2.4 * columns + 0.6, 5), 2.1 * lines + 1.2, title)
+    figure = _figure(max(2.4 * columns + 0.6, 6.4), 2.1 * lines + 1.2, title)
     panels = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
     for axes in panels.flat[len(rows) :]:
         axes.set_visible(False)
@@ -120,11 +120,12 @@ def _point(axes: "Axes", row: Mapping[str, Any], across: str, up: str, number: i
     from matplotlib import colormaps
 
     x, y = row[across], row[up]
+    shade = 2 * number % 20 + number // 10 % 2  # strong colours first, then the pale ones
     (left, right), (low, high) = row["intervals"][across], row["intervals"][up]
     axes.errorbar(
         x, y, [[y - low], [high - y]], [[x - left], [right - x]],
         label=row["name"], marker=MARKERS[number % len(MARKERS)], ms=7, mec="white", mew=0.7,
-        color=colormaps["tab20"](number % 20), lw=0, elinewidth=0.8, alpha=0.9,
+        color=colormaps["tab20"](shade), lw=0, elinewidth=0.8, alpha=0.9,
     )  # fmt: skip
 
 

@@ -20,6 +20,9 @@ TILE = 160
 HEADING_ROWS, GAP = 56, 4
 """Pixels above a column for its name, and between its pictures."""
 
+ONE_BAND = 8
+"""So many maps of a picture stand side by side; more in two bands."""
+
 CAPTION_ROWS = 390
 """The height of a picture whose letters have the size of a caption."""
 
@@ -67,7 +70,7 @@ def map_sheet(
     stride: tuple[int, int],
     captions: Captions | None = None,
 ) -> np.ndarray:
-    """Draws pictures with the maps of every row: composites above, methods below.
+    """Draws pictures with the maps of every row; of many rows composites above, methods below.
 
     Args:
       config: its colour map and opacity are used.
@@ -88,9 +91,10 @@ def map_sheet(
     }
     composites = [column for name, column in columns.items() if name in COMPOSITES]
     methods = [column for name, column in columns.items() if name not in COMPOSITES]
-    width = 1 + max(len(composites), len(methods))
+    bands = [composites, methods] if len(columns) > ONE_BAND else [composites + methods]
+    width = 1 + max(map(len, bands))
     tiles = []
-    for band in filter(None, (composites, methods)):
+    for band in filter(None, bands):
         blank = np.full_like(band[0], 255)
         tiles += [_column(PICTURE, thumbnails, captions), *band, *[blank] * (width - 1 - len(band))]
     return contact_sheet(tiles, width)

@@ -2,14 +2,13 @@
 
 import json
 import pickle
-import subprocess
 import sys
 
 import keras
 import numpy as np
 import pytest
 
-from realtime_lrp import COLORMAPS, Explainer, Network, load_network
+from realtime_lrp import COLORMAPS, Explainer, Network
 from realtime_lrp.errors import UnavailableError, UsageError
 from realtime_lrp.notebook.html import escaped
 
@@ -153,15 +152,6 @@ def test_a_plot_has_pictures_maps_scales_and_labels(explanation, pictures):
     assert mine.axes[1].images[0].cmap(0)[:3] == pytest.approx(COLORMAPS["icefire"].table[0] / 255)
 
 
-def test_a_plot_needs_no_pyplot(explanation):
-    """So no window opens, and no backend is chosen."""
-    code = "import realtime_lrp.notebook.figure as f, numpy as n, sys\n"
-    code += "f.draw_maps(n.zeros((1, 4, 4, 3), 'u1'), ['a'], {'m': n.zeros((1, 4, 4))})\n"
-    code += "print('matplotlib.pyplot' in sys.modules, 'tensorflow' in sys.modules)"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.split() == ["False", "False"]
-
-
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -209,12 +199,3 @@ def test_notebooks_show_an_explainer(explainer, network):
         assert text in html
     html = Explainer(network, "gradient", target="moon & sun")._repr_html_()
     assert "follows no rules" in html and "moon &amp; sun" in html
-
-
-def test_the_embedded_network_is_explained_from_end_to_end():
-    """As the documentation does it: by a network, with its own labels."""
-    network = load_network("shapes")
-    x = np.full((1, 128, 128, 3), 90, np.float32)
-    explanation = Explainer(network)(x)
-    assert explanation.top(1)[0][0].label == network.labels[explanation.scores.argmax()]
-    np.testing.assert_array_equal(explanation.pictures, np.full((1, 128, 128, 3), 90, np.uint8))

@@ -177,6 +177,7 @@ def test_a_fitted_picture_keeps_its_place(how):
         ({"picture": np.zeros((0, 4, 3), np.uint8)}, r"Received uint8 \[0, 4, 3\]"),
         ({"picture": np.zeros((4, 4, 4), np.uint8)}, r"Received uint8 \[4, 4, 4\]"),
         ({"fit": "crob"}, "Did you mean 'crop'"),
+        ({"network": "shapes"}, r"Expected a Network.*Received 'shapes'"),
         ({"size": None}, r"no fixed input size. Say which.*size=\(224, 224\)"),
         ({"size": (8, 0)}, "above 0. Received"),
         ({"size": 8}, r"Expected the size as \(rows, columns\)"),
@@ -184,9 +185,10 @@ def test_a_fitted_picture_keeps_its_place(how):
 )
 def test_what_cannot_be_fitted_is_refused(changes, expected):
     """With what was expected."""
-    given = {"picture": np.zeros((8, 8, 3), np.uint8), "size": (4, 4), **changes}
+    picture, network = np.zeros((8, 8, 3), np.uint8), Network("any", None)
+    given = {"picture": picture, "network": network, "size": (4, 4), **changes}
     with pytest.raises(UsageError, match=expected):
-        fit(network=Network("any", None), **given)
+        fit(**given)
 
 
 @pytest.mark.parametrize("text", ["", "000", "000 ff", "000 gff", "#000 #fff"])

@@ -32,11 +32,16 @@ def fit(
       x, float32 [1, h, w, C], for an `Explainer`, and the region.
 
     Raises:
-      UsageError: the picture has another form, there is no such fit, or the size is missing
-        or wrong.
+      UsageError: the picture has another form, this is no network, there is no such fit, or the
+        size is missing or wrong.
     """
     picture = np.asarray(picture)
     check_picture(picture)
+    if not isinstance(network, Network):
+        raise UsageError(
+            "Expected a Network, which load_network returns; of a Keras model it is "
+            f"Network(name, model, preprocess). Received {network!r:.80}."
+        )
     if fit not in FITS:
         raise unknown("fit", fit, FITS)
     region = region_of(picture.shape[:2], _input_size(network, size), fit)

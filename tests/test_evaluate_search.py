@@ -12,7 +12,7 @@ import pytest
 from realtime_lrp import config
 from realtime_lrp.commands.evaluate import search, search_run, search_space
 from realtime_lrp.commands.evaluate.samples import Samples
-from realtime_lrp.commands.evaluate.search import GAIN, Search, Tried
+from realtime_lrp.commands.evaluate.search import GAIN, Tried, best_first
 from realtime_lrp.commands.evaluate.search_report import FOUND, search_lines, search_report
 from realtime_lrp.commands.evaluate.search_space import (
     Candidate,
@@ -133,9 +133,12 @@ def test_no_photo_is_on_both_halves():
 
 
 def test_rounds_by_hand():
-    """The last one has all photos, each before it a third, and none fewer than four or so."""
-    assert [search.search_rounds(n) for n in (1, 12, 13, 120)] == [
+    """The last one has all photos, each before it a third; at least two candidates reach it."""
+    assert [search.search_rounds(photos, 100) for photos in (1, 12, 13, 120)] == [
         [1], [12], [5, 13], [5, 14, 40, 120]
+    ]  # fmt: skip
+    assert [search.search_rounds(120, candidates) for candidates in (3, 4, 10, 28)] == [
+        [120], [40, 120], [14, 40, 120], [5, 14, 40, 120]
     ]  # fmt: skip
 
 
@@ -154,35 +157,34 @@ def gains(monkeypatch):
 
 
 def searched(gains, photos=40):
-    """The state after a search among candidates with these gains."""
-    state = Search(search.search_rounds(photos))
-    candidates = [Candidate(name, name) for name in gains]
+    """The candidates after a search among those with these gains."""
+    tried = [Tried(Candidate(name, name)) for name in gains]
     with suppress(KeyboardInterrupt):
-        search.search(None, None, range(photos), candidates, state, lambda items, what: items)
-    return state
+        search.search(None, None, range(photos), tried, lambda items, what: items)
+    return tried
 
 
 def test_the_best_third_goes_on(gains):
-    """9 of 9 on 5 photos, 3 on 14, one on 40; what cannot be computed is left out."""
+    """10 on 5 photos, 3 of the 9 that work on 14, one on 40."""
     gains |= {f"c{n}": n / 10 for n in range(9)} | {"broken": UsageError("no")}
-    state = searched(gains)
-    assert state.rounds == [5, 14, 40]
-    assert [len(tried.gains) for tried in state.tried] == [1] * 6 + [2, 2, 3, 0]
-    assert state.best[0].candidate.name == "c8"
-    assert state.best[0].gains == pytest.approx([0.805, 0.814, 0.84])
+    tried = searched(gains)
+    assert [len(one.gains) for one in tried] == [1] * 6 + [2, 2, 3, 0]
+    best = best_first(tried)
+    assert [one.candidate.name for one in best] == [f"c{n}" for n in range(8, -1, -1)]
+    assert best[0].gains == pytest.approx({5: 0.805, 14: 0.814, 40: 0.84})
 
 
 def test_an_interrupted_search_has_a_best(gains):
     """Of what was measured; nothing where nothing was."""
     gains |= {"a": 0.1, "b": 0.5, "stop": KeyboardInterrupt(), "never": 0.9}
-    assert searched(gains).best[0].candidate.name == "b"
+    assert best_first(searched(gains))[0].candidate.name == "b"
     gains |= {"a": KeyboardInterrupt()}
-    assert searched(gains).best == []
+    assert best_first(searched(gains)) == []
 
 
 def test_the_verdict_by_hand():
     """Ahead by 0.1 on every picture beats; ahead on half and behind on half does not."""
-    state = Search([4], [Tried(Candidate("random 1", "epsilon"), [0.5])])
+    tried = [Tried(Candidate("random 1", "epsilon"), {4: 0.5})]
 
     def row(gain):
         return {GAIN: np.array(gain), "insertion": np.ones(4), "deletion": np.ones(4)}
@@ -191,7 +193,7 @@ def test_the_verdict_by_hand():
         FOUND: row([0.5, 0.6, 0.7, 0.8]), "behind": row([0.4, 0.5, 0.6, 0.7]),
         "ahead": row([0.6, 0.7, 0.8, 0.9]), "like": row([0.4, 0.7, 0.6, 0.9]),
     }  # fmt: skip
-    lines = search_lines(search_report(state, ["a"], ["b"], rows), state.best[0].candidate)
+    lines = search_lines(search_report(tried, ["a"], ["b"], rows), tried[0].candidate)
     text = "\n".join(lines)
     assert "found beats behind: gain +0.100 (95 % interval +0.100 to +0.100, 4 pictures)" in text
     assert "found is worse than ahead: keep that: gain -0.100" in text
@@ -235,9 +237,8 @@ def test_the_command(run, folder_of_photos, tiny_model, tmp_path, monkeypatch):
 def test_ctrl_c_prints_the_best_so_far(run, folder_of_photos, tiny_model, monkeypatch):
     """And ends with 130, as ever."""
 
-    def search_a_little(engine, evaluation, samples, tried, state, progress):
-        state.tried += [Tried(one) for one in tried]
-        state.tried[0].gains.append(0.5)
+    def search_a_little(engine, evaluation, samples, tried, progress):
+        tried[0].gains[2] = 0.5
         raise KeyboardInterrupt
 
     monkeypatch.setattr(search_run, "search", search_a_little)

@@ -39,32 +39,24 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Tried:
-    """A candidate and its mean criterion in each round that it reached."""
+    """A candidate and what was measured of it.
+
+    Attributes:
+      candidate: the candidate.
+      gains: on so many pictures -> the mean criterion; one for each round that it reached.
+    """
 
     candidate: Candidate
-    gains: list[float] = field(default_factory=list)
+    gains: dict[int, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.candidate.name
 
 
-@dataclass
-class Search:
-    """The state of a search, also of an unfinished one.
-
-    Attributes:
-      rounds: how many photos each round has.
-      tried: the candidates so far, in their order.
-    """
-
-    rounds: list[int]
-    tried: list[Tried] = field(default_factory=list)
-
-    @property
-    def best(self) -> list[Tried]:
-        """The measured candidates; first those of the latest round, the highest gain first."""
-        measured = [tried for tried in self.tried if tried.gains]
-        return sorted(measured, key=lambda tried: (-len(tried.gains), -tried.gains[-1]))
+def best_first(tried: Iterable[Tried]) -> list[Tried]:
+    """The measured candidates; first those on most pictures, of these the highest gain first."""
+    measured = [one for one in tried if one.gains]
+    return sorted(measured, key=lambda one: max(one.gains.items()), reverse=True)
 
 
 def halves(samples: Samples, seed: int) -> tuple[list[int], list[int]]:
@@ -96,10 +88,15 @@ def _in_turns(groups: Sequence[Sequence[int]]) -> list[int]:
     return [number for turn in zip_longest(*groups) for number in turn if number is not None]
 
 
-def search_rounds(count: int) -> list[int]:
-    """How many of `count` photos each round has, in ascending order."""
-    rounds = [count]
-    while rounds[0] > KEPT * FEWEST:
+def search_rounds(photos: int, candidates: int) -> list[int]:
+    """How many photos each round has, in ascending order; two or three candidates see all of them.
+
+    Args:
+      photos: how many there are.
+      candidates: how many begin.
+    """
+    rounds = [photos]
+    while rounds[0] > KEPT * FEWEST and candidates > KEPT ** len(rounds):
         rounds.insert(0, -(-rounds[0] // KEPT))
     return rounds
 
@@ -108,32 +105,28 @@ def search(
     engine: Engine,
     evaluation: Evaluation,
     samples: Sequence[int],
-    candidates: Sequence[Candidate],
-    state: Search,
+    tried: Sequence[Tried],
     progress: Callable[[Sequence[Tried], str], Iterable[Tried]],
 ) -> None:
-    """Compares candidates; `state` holds the result, also if this is interrupted.
+    """Compares candidates. What was measured is in `tried`, also if this is interrupted.
 
     Args:
       engine: the network.
       evaluation: of this network on all photos.
       samples: those to search on.
-      candidates: what to try.
-      state: the candidates are added to it.
+      tried: the candidates; their gains are filled in.
       progress: (candidates of a round, what they are) -> the same ones.
     """
-    left = [Tried(candidate) for candidate in candidates]
-    state.tried += left
-    for number, count in enumerate(state.rounds, 1):
-        for tried in progress(left, f"candidate on {count} pictures"):
+    left = list(tried)
+    for count in search_rounds(len(samples), len(tried)):
+        for one in progress(left, f"candidate on {count} pictures"):
             try:
-                values = measure(engine, evaluation, tried.candidate, samples[:count])
+                values = measure(engine, evaluation, one.candidate, samples[:count])
             except Error as error:
-                log.info("%s is left out: %s", tried.candidate, error)
+                log.info("%s is left out: %s", one.candidate, error)
             else:
-                tried.gains.append(float(np.mean(values[GAIN])))
-        alive = [tried for tried in left if len(tried.gains) == number]
-        alive.sort(key=lambda tried: -tried.gains[-1])
+                one.gains[count] = float(np.mean(values[GAIN]))
+        alive = best_first(one for one in left if count in one.gains)
         left = alive[: -(-len(alive) // KEPT)]
 
 

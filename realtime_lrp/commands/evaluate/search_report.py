@@ -10,7 +10,7 @@ import yaml
 
 from realtime_lrp.commands.evaluate import bootstrap
 from realtime_lrp.commands.evaluate.measured import Values
-from realtime_lrp.commands.evaluate.search import GAIN, Search
+from realtime_lrp.commands.evaluate.search import GAIN, Tried, best_first
 from realtime_lrp.commands.evaluate.search_space import Candidate
 
 FOUND = "found"
@@ -25,7 +25,7 @@ FIGURES = (GAIN, "insertion", "deletion")
 
 
 def search_report(
-    state: Search,
+    tried: Sequence[Tried],
     searched: Sequence[str],
     reported: Sequence[str],
     rows: Mapping[str, Values],
@@ -33,25 +33,24 @@ def search_report(
     """The result as plain data, for JSON.
 
     Args:
-      state: a search that has measured a candidate.
+      tried: the candidates; one at least has been measured.
       searched: the names of the pictures that it was made on.
       reported: the names of those that `rows` were measured on.
       rows: of what was found and of the defaults; empty where the search was interrupted.
     """
-    found = state.best[0].candidate
+    found = best_first(tried)[0].candidate
     return {
         "criterion": CRITERION,
         "found": {"name": found.name, "lrp": found.settings()},
         "searched_on": list(searched),
         "reported_on": list(reported),
-        "rounds": state.rounds,
         "candidates": [
             {
-                "name": tried.candidate.name,
-                "lrp": tried.candidate.settings(),
-                "gain_by_round": [round(gain, 4) for gain in tried.gains],
+                "name": one.candidate.name,
+                "lrp": one.candidate.settings(),
+                "gain_by_pictures": {count: round(gain, 4) for count, gain in one.gains.items()},
             }
-            for tried in state.tried
+            for one in tried
         ],
         "rows": [_row(name, values) for name, values in rows.items()],
         "differences": [
@@ -90,7 +89,7 @@ def _interval(values: np.ndarray) -> list[float]:
 
 def search_lines(report: Mapping[str, Any], best: Candidate) -> list[str]:
     """The result as plain text: the figures, whether the defaults are beaten, the settings."""
-    measured = sum(bool(tried["gain_by_round"]) for tried in report["candidates"])
+    measured = sum(bool(tried["gain_by_pictures"]) for tried in report["candidates"])
     lines = [
         f"{measured} of {len(report['candidates'])} candidates measured on "
         f"{len(report['searched_on'])} pictures; {CRITERION}",

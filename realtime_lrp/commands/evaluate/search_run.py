@@ -11,11 +11,11 @@ from realtime_lrp.commands.evaluate.measuring import Evaluation
 from realtime_lrp.commands.evaluate.progress import with_progress
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.commands.evaluate.search import (
-    Search,
+    Tried,
+    best_first,
     halves,
     measure,
     search,
-    search_rounds,
 )
 from realtime_lrp.commands.evaluate.search_report import (
     FOUND,
@@ -70,19 +70,19 @@ def run_search(
     """
     to_search, to_report = halves(samples, options.seed)
     evaluation = Evaluation(engine, samples, options.seed, forgetting=False)
-    state = Search(search_rounds(len(to_search)))
+    tried: list[Tried] = []
     rows: dict[str, Values] = {}
     interrupted = None
     try:
-        _search_twice(engine, evaluation, to_search, options, state)
-        if not state.best:
+        _search_twice(engine, evaluation, to_search, options, tried)
+        if not best_first(tried):
             raise DamagedInputError("No composite can explain this network. -v says why.")
         defaults = {name: Candidate(name, name) for name in DEFAULTS}
-        compared = {FOUND: state.best[0].candidate, **defaults}
+        compared = {FOUND: best_first(tried)[0].candidate, **defaults}
         for name, candidate in compared.items():
             rows[name] = measure(engine, evaluation, candidate, to_report)
     except KeyboardInterrupt as stop:
-        if not state.best:
+        if not best_first(tried):
             raise
         log.warning("interrupted: this is the best so far, not compared on the other photos")
         interrupted = stop
@@ -91,11 +91,11 @@ def run_search(
     searched, reported = (
         [samples.names[index] for index in half] for half in (to_search, to_report)
     )
-    report = search_report(state, searched, reported, rows)
+    report = search_report(tried, searched, reported, rows)
     if options.output:
         with atomic_folder(options.output, options.overwrite, SEARCH_FILES) as part:
             write_search(part, {**report, KEY: msgspec.to_builtins(provenance)})
-    yield from search_lines(report, state.best[0].candidate)
+    yield from search_lines(report, best_first(tried)[0].candidate)
     if interrupted:
         raise interrupted
 
@@ -105,7 +105,7 @@ def _search_twice(
     evaluation: Evaluation,
     samples: Sequence[int],
     options: "EvaluateOptions",
-    state: Search,
+    tried: list[Tried],
 ) -> None:
     """Tries named and random candidates, then variants of the best ones: `options.search` in all.
 
@@ -114,12 +114,13 @@ def _search_twice(
       evaluation: of this network on all photos.
       samples: those to search on.
       options: how many candidates, and the random seed.
-      state: is filled.
+      tried: the candidates are added to it.
     """
     groups, count = layer_groups(engine), options.search or 0
-    broad = candidates(groups, max(min(count, LEAST_BROAD), -(-count // 2)), options.seed)
-    search(engine, evaluation, samples, broad, state, with_progress)
-    parents = [tried.candidate for tried in state.best[:PARENTS]]
-    refined = variants(parents, groups, count - len(broad), options.seed)
-    if refined:
-        search(engine, evaluation, samples, refined, state, with_progress)
+    broad = max(min(count, LEAST_BROAD), -(-count // 2))
+    tried += [Tried(one) for one in candidates(groups, broad, options.seed)]
+    search(engine, evaluation, samples, tried[:], with_progress)
+    parents = [one.candidate for one in best_first(tried)[:PARENTS]]
+    refined = [Tried(one) for one in variants(parents, groups, count - broad, options.seed)]
+    tried += refined
+    search(engine, evaluation, samples, refined, with_progress)

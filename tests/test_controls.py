@@ -269,8 +269,8 @@ WINDOW = """
 import sys, time
 from types import SimpleNamespace
 from realtime_lrp import config
-from realtime_lrp.commands.live.run import Loop, Mirror
-from realtime_lrp.commands.live.sources import SourceList
+from realtime_lrp.commands.live.run import Loop
+from realtime_lrp.commands.live.sources import Mirror, SourceList
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request
 from realtime_lrp.realtime.stats import Stats

@@ -623,7 +623,7 @@ def test_waiting_is_measured_by_the_view():
     for _ in range(20):
         viewer.view.step()
     assert viewer.view._waiting.seconds - before > 0.5 * (time.monotonic() - begin)
-    assert viewer.view._rates.drawing_waits.rate() > 0.5
+    assert viewer.view.rates.drawing_waits.rate() > 0.5
 
 
 def test_tiles_have_their_places_before_their_maps_come():

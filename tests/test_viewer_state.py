@@ -34,15 +34,15 @@ def started(*sets, **options):
     """The state of a viewer that shows a frame with its answer; no notice is shown any more."""
     chosen = config.load(sets=sets, options=options, command="live").config
     state = first_state(chosen, first_request(chosen))
-    state = handle(state, events.FrameDrawn(FRAME, answer(asked=state.request.target)))
-    return replace(state, notice=type(state.notice)())
+    drawn = events.FrameDrawn(FRAME, answer(asked=state.request.target), ((0, 0, 160, 120),))
+    return replace(handle(state, drawn), notice=type(state.notice)())
 
 
 def pressed(state, names):
     """The state after keys, names separated by spaces; a mask stands for the brush."""
     for key in names.split():
         if key == "paint":
-            state = handle(state, events.Painted(50, 30, cover=True, time=5.0))
+            state = handle(state, events.Painted((50, 30), (50, 30), cover=True, time=5.0))
         else:
             state = handle(state, events.KeyPressed(key, time=5.0))
     return state
@@ -340,10 +340,10 @@ def test_the_brush_covers_a_disc_of_its_radius_and_uncovers_it():
     state = pressed(started(), "paint")
     radius = np.sqrt(state.mask.sum() / np.pi)
     assert radius == pytest.approx(0.06 * 120, abs=1)
-    larger = handle(pressed(state, "] ]"), events.Painted(120, 80, cover=True))
+    larger = handle(pressed(state, "] ]"), events.Painted((120, 80), (120, 80), cover=True))
     added = np.sqrt((larger.mask.sum() - state.mask.sum()) / np.pi)
     assert added == pytest.approx(1.69 * 0.06 * 120, abs=1)
-    assert handle(state, events.Painted(50, 30, cover=False)).mask is None
+    assert handle(state, events.Painted((50, 30), (50, 30), cover=False)).mask is None
 
 
 def test_mirroring_turns_the_frozen_picture_and_the_patches():
@@ -411,7 +411,7 @@ def test_the_first_answer_shows_the_hint_and_replaces_a_class_name_by_its_index(
 def test_a_drawn_frame_is_noted_with_its_scores_also_in_the_open_list():
     """Nothing else changes; the request stays the same object."""
     state = pressed(started(), "paint l")
-    drawn = handle(state, events.FrameDrawn(LATER, answer((0.1, 0.2, 0.7))))
+    drawn = handle(state, events.FrameDrawn(LATER, answer((0.1, 0.2, 0.7)), state.pictures))
     scores = tuple(np.float32([0.1, 0.2, 0.7]))
     assert changes(state, drawn) == {"shown": 9, "answer": scores}
     assert tuple(drawn.class_list.scores) == scores
@@ -496,3 +496,14 @@ def test_a_state_is_never_changed_in_place():
     assert described(state) == before
     np.testing.assert_array_equal(state.mask, mask)
     assert all(isinstance(command, Command) for command in state.commands)
+
+
+def test_what_a_page_sends_changes_the_state_as_keys_do():
+    """Method, opacity and style are chosen by name, a target by its class."""
+    state = handle(started(), events.MethodChosen("grad_cam", time=5.0))
+    assert state.request.choice.method == "grad_cam"
+    state = handle(state, events.OpacityChosen(0.35, time=5.0))
+    state = handle(state, events.StyleChosen("contour", time=5.0))
+    assert (state.look.opacity, state.look.style) == (0.35, "contour")
+    state = handle(state, events.TargetChosen(1, time=5.0))
+    assert state.request.target == 1 and state.notice.text.startswith("locked: ")

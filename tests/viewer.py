@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from realtime_lrp import config
-from realtime_lrp.commands.live.run import Loop, Mirror
+from realtime_lrp.commands.live.run import Loop
+from realtime_lrp.commands.live.sources import Mirror
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.latest import Slot

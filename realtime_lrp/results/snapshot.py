@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.results.records import raw_map_arrays
 from realtime_lrp.system.atomic import atomic_file
-from realtime_lrp.video.pictures import write_picture
+from realtime_lrp.video.pictures import encode_picture, write_picture
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
@@ -67,16 +67,30 @@ def save_snapshot(png: Path, snapshot: Snapshot) -> None:
       OutputError: a file cannot be made.
       TransferError: a write failed.
     """
-    provenance = provenance_of(snapshot.engine, snapshot.settings.config, "live")
     with atomic_file(png.with_suffix(".npz")) as part, part.open("wb") as file:
-        np.savez_compressed(file, **_arrays(snapshot, provenance))
-    write_picture(png, snapshot.canvas, overwrite=False, description=provenance.as_json())
+        write_data(file, snapshot)
+    description = _provenance(snapshot).as_json()
+    write_picture(png, snapshot.canvas, overwrite=False, description=description)
 
 
-def _arrays(snapshot: Snapshot, provenance: Provenance) -> dict[str, Any]:
+def write_data(file: IO[bytes], snapshot: Snapshot) -> None:
+    """Writes what NAME.npz holds, see `save_snapshot`."""
+    np.savez_compressed(file, **_arrays(snapshot))
+
+
+def encode_view(snapshot: Snapshot) -> bytes:
+    """What NAME.png holds, see `save_snapshot`."""
+    return encode_picture(".png", snapshot.canvas, _provenance(snapshot).as_json())
+
+
+def _provenance(snapshot: Snapshot) -> Provenance:
+    return provenance_of(snapshot.engine, snapshot.settings.config, "live")
+
+
+def _arrays(snapshot: Snapshot) -> dict[str, Any]:
     result, explained = snapshot.result, snapshot.explained_picture
     return {
-        **raw_map_arrays(snapshot.engine, snapshot.target, result, provenance),
+        **raw_map_arrays(snapshot.engine, snapshot.target, result, _provenance(snapshot)),
         "further": np.array([one.relevance for one in result.maps[1:]]),
         "names": np.array(snapshot.names),
         "picture": snapshot.picture,

@@ -13,7 +13,7 @@ import numpy as np
 
 from realtime_lrp.commands.live.opening import Opening
 from realtime_lrp.commands.live.saver import Saver
-from realtime_lrp.commands.live.sources import SourceList
+from realtime_lrp.commands.live.sources import Mirror, SourceControl, SourceList
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import Error, UsageError, first_line
@@ -22,11 +22,9 @@ from realtime_lrp.realtime.explaining import RelevanceThread, first_request
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer.events import (
     ChoiceRefused,
-    FileSkipped,
     KeyPressed,
     MouseMoved,
     NoticeGiven,
-    SourceChanged,
 )
 from realtime_lrp.realtime.viewer.state import Command, LoopFiles, SeekTo, first_state
 from realtime_lrp.realtime.viewer.view import View
@@ -34,7 +32,6 @@ from realtime_lrp.system import memory
 from realtime_lrp.system.atomic import check_output
 from realtime_lrp.system.signals import stop_signals
 from realtime_lrp.video.libraries import draw_in_one_thread
-from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.view.window.display import require_display
 from realtime_lrp.view.window.window import Mouse, Window
 
@@ -132,16 +129,6 @@ def _report(figures: Stats, relevance: RelevanceThread, stats: Path | None) -> N
             figures.write(stats, live=True, provenance=provenance_of(engine, None, "live"))
 
 
-class Mirror:
-    """Mirrors the captured pictures while it is on; the capture thread calls it."""
-
-    def __init__(self, on: bool):
-        self.on = on
-
-    def __call__(self, picture: np.ndarray) -> np.ndarray:
-        return mirrored(picture, self.on)
-
-
 class Loop:
     """The render loop: sends events to the state, and carries out the commands in it.
 
@@ -166,7 +153,8 @@ class Loop:
         window: Window | None,
     ):
         self._view, self._capture, self._relevance = view, capture, relevance
-        self._saver, self._sources, self._mirror = saver, sources, mirror
+        self._saver, self._mirror = saver, mirror
+        self._source_control = SourceControl(capture, sources, view.send)
         self._window = window
         self._due: list[Command | SeekTo | LoopFiles] = []
 
@@ -214,44 +202,15 @@ class Loop:
             self._view.send(NoticeGiven(first_line(error)))
 
     def _perform(self, command: Command | SeekTo | LoopFiles) -> None:
+        if self._source_control.perform(command):
+            return
         match command:
-            case Command.PAUSE | Command.RESUME:
-                self._capture.pause(command is Command.PAUSE)
-            case Command.STEP:
-                self._capture.step()
-            case Command.NEXT_FILE:
-                self._skip(1)
-            case Command.PREVIOUS_FILE:
-                self._skip(-1)
-            case Command.NEXT_SOURCE:
-                self._next_source()
             case Command.SNAPSHOT:
                 self._view.send(NoticeGiven(self._saver.snapshot(self._view)))
             case Command.RECORD:
                 self._view.send(NoticeGiven(self._saver.toggle_recording(self._view)))
-            case SeekTo(position):
-                self._capture.seek(position)
-            case LoopFiles(on):
-                self._capture.loop(on)
             case Command.FULL_SCREEN if self._window:
                 self._window.fill_screen(self._view.state.full_screen)
-
-    def _skip(self, files: int) -> None:
-        if self._capture.files < 2:
-            one = self._capture.files == 1
-            reason = "there is only one file" if one else "this source has no files to go through"
-            self._view.send(NoticeGiven(reason))
-            return
-        self._capture.skip(files)
-        self._view.send(FileSkipped())
-
-    def _next_source(self) -> None:
-        if len(self._sources) < 2:
-            self._view.send(NoticeGiven("there is one source; name others with live.sources"))
-            return
-        self._sources.advance()
-        self._capture.switch(self._sources.opener())
-        self._view.send(SourceChanged(f"source: {self._sources.name}"))
 
 
 def _check_outputs(stats: Path | None, record: Path | None) -> None:

@@ -116,14 +116,13 @@ class Saver:
 
     def snapshot(self, view: View) -> str:
         """Saves what is shown, with the maps and the configuration; returns a notice."""
-        if not view.has_map or view.scene is None or view.canvas is None or view.explained is None:
+        snapshot = snapshot_of(view)
+        if snapshot is None:
             return "there is no map yet"
         try:
             target = self._free_name(".png")
         except Error as error:
             return str(error)
-        settings = Settings(_config_of(view.state, view.explained), {})
-        snapshot = _snapshot(view.canvas, view.scene.picture, view.explained, settings)
         self._in_background(self._save_snapshot, target, snapshot)
         return f"saving {target.name}"
 
@@ -238,12 +237,14 @@ def _config_of(state: ViewerState, explained: ExplainedFrame) -> Config:
     )
 
 
-def _snapshot(
-    canvas: np.ndarray, picture: np.ndarray, explained: ExplainedFrame, settings: Settings
-) -> Snapshot:
+def snapshot_of(view: View) -> Snapshot | None:
+    """What the view shows with the data behind it; None if it shows no map."""
+    if not view.has_map or view.scene is None or view.canvas is None or view.explained is None:
+        return None
+    picture, explained = view.scene.picture, view.explained
     engine, result = explained.engine, explained.result
     return Snapshot(
-        canvas=canvas,
+        canvas=view.canvas,
         picture=picture,
         explained_picture=None if explained.picture is picture else explained.picture,
         engine=engine,
@@ -260,5 +261,5 @@ def _snapshot(
             "explained": result.explained,
             "sums": [one.total for one in result.maps],
         },
-        settings=settings,
+        settings=Settings(_config_of(view.state, explained), {}),
     )

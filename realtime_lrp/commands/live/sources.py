@@ -1,11 +1,20 @@
-"""The sources that a key goes through: `live.source`, then `live.sources`, round and round."""
+"""The live source: which one, mirrored or not, and the viewer's commands to it.
+
+`SourceList` is what a key goes through: `live.source`, then `live.sources`, round and round.
+"""
 
 import functools
+from collections.abc import Callable
+
+import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.errors import masked
-from realtime_lrp.realtime.capture import OpenSource
+from realtime_lrp.realtime.capture import Capture, OpenSource
+from realtime_lrp.realtime.viewer.events import Event, FileSkipped, NoticeGiven, SourceChanged
+from realtime_lrp.realtime.viewer.state import Command, LoopFiles, SeekTo
 from realtime_lrp.video.cameras import CameraSettings
+from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.sources import open_source
 
 
@@ -33,3 +42,68 @@ class SourceList:
     def advance(self) -> None:
         """Makes the next source the present one."""
         self._present = (self._present + 1) % len(self._names)
+
+
+class Mirror:
+    """Mirrors the captured pictures while it is on; the capture thread calls it."""
+
+    def __init__(self, on: bool):
+        self.on = on
+
+    def __call__(self, picture: np.ndarray) -> np.ndarray:
+        return mirrored(picture, self.on)
+
+
+class SourceControl:
+    """Carries out the viewer's commands to the source.
+
+    Args:
+      capture: is paused, stepped and switched to other sources.
+      sources: the sources to go through.
+      send: sends an event to the viewer.
+    """
+
+    def __init__(self, capture: Capture, sources: SourceList, send: Callable[[Event], object]):
+        self._capture, self._sources, self._send = capture, sources, send
+
+    def perform(self, command: Command | SeekTo | LoopFiles) -> bool:
+        """Carries out a command; False if it is not one for the source.
+
+        Raises:
+          Error: the source cannot be opened.
+        """
+        match command:
+            case Command.PAUSE | Command.RESUME:
+                self._capture.pause(command is Command.PAUSE)
+            case Command.STEP:
+                self._capture.step()
+            case Command.NEXT_FILE:
+                self._skip(1)
+            case Command.PREVIOUS_FILE:
+                self._skip(-1)
+            case Command.NEXT_SOURCE:
+                self._next_source()
+            case SeekTo(position):
+                self._capture.seek(position)
+            case LoopFiles(on):
+                self._capture.loop(on)
+            case _:
+                return False
+        return True
+
+    def _skip(self, files: int) -> None:
+        if self._capture.files < 2:
+            one = self._capture.files == 1
+            reason = "there is only one file" if one else "this source has no files to go through"
+            self._send(NoticeGiven(reason))
+            return
+        self._capture.skip(files)
+        self._send(FileSkipped())
+
+    def _next_source(self) -> None:
+        if len(self._sources) < 2:
+            self._send(NoticeGiven("there is one source; name others with live.sources"))
+            return
+        self._sources.advance()
+        self._capture.switch(self._sources.opener())
+        self._send(SourceChanged(f"source: {self._sources.name}"))

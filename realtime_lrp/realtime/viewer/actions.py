@@ -80,6 +80,11 @@ def _next_method(state: ViewerState, now: float, by: int = 1) -> ViewerState:
     known = METHODS.known()
     order = [*(name for name in METHOD_ORDER if name in known), *known]
     method = _next(tuple(dict.fromkeys(order)), state.request.choice.method, by)
+    return choose_method(state, method, now)
+
+
+def choose_method(state: ViewerState, method: str, now: float) -> ViewerState:
+    """Computes maps by another method."""
     return state.with_choice(method=method).with_notice(
         f"method: {'LRP' if method == 'lrp' else method}", now
     )
@@ -168,7 +173,11 @@ def _next_colormap(state: ViewerState, now: float, by: int = 1) -> ViewerState:
 
 
 def _change_opacity(state: ViewerState, now: float, by: float) -> ViewerState:
-    opacity = round(min(max(state.look.opacity + by, 0.0), 1.0), 2)
+    return set_opacity(state, round(min(max(state.look.opacity + by, 0.0), 1.0), 2), now)
+
+
+def set_opacity(state: ViewerState, opacity: float, now: float) -> ViewerState:
+    """Draws maps this strongly, 0 to 1."""
     state = replace(state, look=replace(state.look, opacity=opacity))
     return state.with_notice(f"opacity: {opacity:.1f}", now)
 
@@ -180,7 +189,11 @@ def _channels(state: ViewerState, now: float) -> ViewerState:
 
 
 def _style(state: ViewerState, now: float) -> ViewerState:
-    style = _next(STYLES, state.look.style, 1)
+    return set_style(state, _next(STYLES, state.look.style, 1), now)
+
+
+def set_style(state: ViewerState, style: str, now: float) -> ViewerState:
+    """Draws maps in one of the `STYLES`."""
     text = {"off": "no map"}.get(style, style)
     return replace(state, look=replace(state.look, style=style)).with_notice(text, now)
 

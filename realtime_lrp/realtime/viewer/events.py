@@ -45,8 +45,33 @@ class CompositeChosen(Event):
 
 
 @dataclass(frozen=True, eq=False)
+class MethodChosen(Event):
+    """This method: "lrp" with the present composite, or another one."""
+
+    method: str
+
+
+@dataclass(frozen=True, eq=False)
+class OpacityChosen(Event):
+    """Maps are drawn this strongly, 0 to 1."""
+
+    opacity: float
+
+
+@dataclass(frozen=True, eq=False)
+class StyleChosen(Event):
+    """Maps are drawn in this style, see `Look`."""
+
+    style: str
+
+
+@dataclass(frozen=True, eq=False)
 class TargetChosen(Event):
-    """This target: "all", "top1", "top5", a class index, or "3 - 5"."""
+    """This target: "all", "top1", "top5", a class by name or index, or "3 - 5".
+
+    Attributes:
+      target: the network has it.
+    """
 
     target: str | int
 
@@ -67,15 +92,15 @@ class MouseMoved(Event):
 
 @dataclass(frozen=True, eq=False)
 class Painted(Event):
-    """The brush touched the picture.
+    """The brush went straight from one position of the canvas to another.
 
     Attributes:
-      x, y: pixels of the picture.
+      start, end: column and row of the canvas; the same for a dab.
       cover: whether it covers the picture there, else it uncovers it.
     """
 
-    x: int
-    y: int
+    start: tuple[int, int]
+    end: tuple[int, int]
     cover: bool
 
 

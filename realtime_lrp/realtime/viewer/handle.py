@@ -10,20 +10,23 @@ from realtime_lrp.realtime.viewer.actions import (
     ESCAPE_NOTICE,
     HINT,
     announce_target,
+    choose_method,
     close_list,
     explain,
     oppose,
+    set_opacity,
+    set_style,
     show_panels,
 )
-from realtime_lrp.realtime.viewer.pointing import move_mouse, paint
+from realtime_lrp.realtime.viewer.pointing import move_mouse, paint_on_canvas
 from realtime_lrp.realtime.viewer.state import WARNING_S, Notice, ViewerState
 from realtime_lrp.view import keys
 from realtime_lrp.view.menus import ClassList
 from realtime_lrp.view.panel_list import PanelList
 
 INPUTS = (
-    events.KeyPressed, events.ActionChosen, events.CompositeChosen, events.TargetChosen,
-    events.Painted,
+    events.KeyPressed, events.ActionChosen, events.CompositeChosen, events.MethodChosen,
+    events.TargetChosen, events.OpacityChosen, events.StyleChosen, events.Painted,
 )  # fmt: skip
 """What the user does, apart from the mouse."""
 
@@ -95,13 +98,24 @@ def _composite_chosen(state: ViewerState, event: events.CompositeChosen) -> View
     return state.with_choice(method="lrp", composite=event.composite)
 
 
+def _method_chosen(state: ViewerState, event: events.MethodChosen) -> ViewerState:
+    return choose_method(state, event.method, event.time)
+
+
+def _opacity_chosen(state: ViewerState, event: events.OpacityChosen) -> ViewerState:
+    return set_opacity(state, event.opacity, event.time)
+
+
+def _style_chosen(state: ViewerState, event: events.StyleChosen) -> ViewerState:
+    return set_style(state, event.style, event.time)
+
+
 def _target_chosen(state: ViewerState, event: events.TargetChosen) -> ViewerState:
-    return explain(state, event.target)
+    return announce_target(explain(state, event.target), event.time)
 
 
 def _painted(state: ViewerState, event: events.Painted) -> ViewerState:
-    position = event.x, event.y
-    return paint(state, position, position, event.cover)
+    return paint_on_canvas(state, event.start, event.end, event.cover)
 
 
 def _mouse_moved(state: ViewerState, event: events.MouseMoved) -> ViewerState:
@@ -171,7 +185,10 @@ _HANDLERS: dict[type[events.Event], Callable[[ViewerState, Any], ViewerState]] =
     events.KeyPressed: _key_pressed,
     events.ActionChosen: _action_chosen,
     events.CompositeChosen: _composite_chosen,
+    events.MethodChosen: _method_chosen,
     events.TargetChosen: _target_chosen,
+    events.OpacityChosen: _opacity_chosen,
+    events.StyleChosen: _style_chosen,
     events.MouseMoved: _mouse_moved,
     events.Painted: _painted,
     events.FrameDrawn: _frame_drawn,

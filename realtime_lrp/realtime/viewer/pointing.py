@@ -47,6 +47,28 @@ def move_mouse(
     return _paint_to_pointer(state, before) if pointer.holds == "picture" else state
 
 
+def paint_on_canvas(
+    state: ViewerState, start: tuple[int, int], end: tuple[int, int], cover: bool
+) -> ViewerState:
+    """Covers or uncovers the picture along a straight stroke over the canvas.
+
+    Where the stroke leads out of a picture, or from one to another, each picture gets its part.
+
+    Args:
+      state: before.
+      start: column and row of the canvas where the stroke begins.
+      end: where it ends; the same for a dab.
+      cover: whether the stroke covers the picture, else it uncovers it.
+    """
+    for box in state.pictures:
+        x0, y0, x1, y1 = box
+        inside, first, last = cv2.clipLine((x0, y0, x1 - x0, y1 - y0), start, end)
+        if inside and state.shown:
+            shape = state.shown.value.shape
+            state = paint(state, _pixel(shape, box, first), _pixel(shape, box, last), cover)
+    return state
+
+
 def paint(
     state: ViewerState, start: tuple[int, int], end: tuple[int, int], cover: bool
 ) -> ViewerState:
@@ -122,18 +144,10 @@ def _holding(state: ViewerState, holds: str) -> ViewerState:
 def _paint_to_pointer(state: ViewerState, start: Pointer) -> ViewerState:
     """Paints from an earlier position of the mouse to the present one.
 
-    The mouse moves far between two events, so that dabs alone would leave gaps. Where the stroke
-    leads out of a picture, or from one to another, each picture gets its part of it.
+    The mouse moves far between two events, so that dabs alone would leave gaps.
     """
     end, cover = state.pointer, state.pointer.button == "left"
-    for box in state.pictures:
-        x0, y0, x1, y1 = box
-        rectangle = x0, y0, x1 - x0, y1 - y0
-        inside, first, last = cv2.clipLine(rectangle, (start.x, start.y), (end.x, end.y))
-        if inside and state.shown:
-            shape = state.shown.value.shape
-            state = paint(state, _pixel(shape, box, first), _pixel(shape, box, last), cover)
-    return state
+    return paint_on_canvas(state, (start.x, start.y), (end.x, end.y), cover)
 
 
 def _draw_stroke(

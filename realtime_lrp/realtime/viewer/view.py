@@ -60,6 +60,8 @@ class View:
       show: gets each canvas with menus and notices, uint8 [H, W, 3] RGB.
       size: returns rows and columns of the canvas; None is those of the picture.
       status: returns a mark for the recording that runs, or "".
+      figures_in_picture: whether the figures are drawn on the canvas; else whoever shows it shows
+        the `columns`, too.
 
     Attributes:
       state: changes with each event.
@@ -67,6 +69,8 @@ class View:
       explained: the frame whose maps and figures were drawn last; None before the first map.
       has_map: whether its map was drawn: not on the picture of another file or size.
       frame: the one that is shown, or None.
+      columns: the figures.
+      rates: what they are made of.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class View:
         show: Callable[[np.ndarray], None],
         size: Callable[[], tuple[int, int]] | None = None,
         status: Callable[[], str] = lambda: "",
+        figures_in_picture: bool = True,
     ):
         self.state = state
         self.scene: Scene | None = None
@@ -92,6 +97,7 @@ class View:
         self._show = show
         self._size = size
         self._status = status
+        self._figures_in_picture = figures_in_picture
         self._artist = Artist()
         self._scale_maps = MapScaler(state.config.overlay.average)
         self._maps: ExplainedPicture | None = None
@@ -102,8 +108,8 @@ class View:
         self._moves = 0  # counts those of the mouse that change nothing else
         self._drawn: tuple[object, object] = None, None
         self._drawn_at = 0.0
-        self._rates, self._waiting = Rates(), Waiting()
-        self._columns = Columns()
+        self.rates, self._waiting = Rates(), Waiting()
+        self.columns = Columns()
         self._columns_key: tuple[object, ...] = ()
         self._old_since: float | None = None
 
@@ -188,11 +194,11 @@ class View:
         return None if waits or frozen.number <= before else frozen
 
     def _measure(self) -> None:
-        self._rates.captured.reached(self._capture.frames.count)
-        self._rates.shown.reached(self._stats.frames_shown)
-        self._rates.maps.reached(self._relevance.maps.count)
-        self._rates.drawing_waits.reached(self._waiting.seconds)
-        self._rates.network_waits.reached(self._relevance.waiting.seconds)
+        self.rates.captured.reached(self._capture.frames.count)
+        self.rates.shown.reached(self._stats.frames_shown)
+        self.rates.maps.reached(self._relevance.maps.count)
+        self.rates.drawing_waits.reached(self._waiting.seconds)
+        self.rates.network_waits.reached(self._relevance.waiting.seconds)
 
     def _appearance(self) -> tuple[object, object]:
         """What a drawing depends on: what is drawn at once, and what waits for the next frame."""
@@ -210,8 +216,10 @@ class View:
         state, explained = self.state, self._newest_explained
         self._update_columns(frame, explained)
         self.scene = scene = compose(
-            state, frame, explained, self._maps, self._columns, self._capture.trouble, size
+            state, frame, explained, self._maps, self.columns, self._capture.trouble, size
         )
+        if not self._figures_in_picture:
+            self.scene = scene = replace(scene, left=(), right=(), with_figures=False)
         self.explained, self.has_map = explained, bool(explained) and scene.explained is self._maps
         self.canvas = self._artist.draw(scene)
         answer = self._answer_of(explained) if explained else None
@@ -263,10 +271,10 @@ class View:
         if key == self._columns_key:
             return
         self._columns_key = key
-        self._rates.picture_ms = 1000 * (now - frame.time)
-        self._rates.map_ms = 1000 * (now - explained.frame.time) if explained else None
-        self._columns = figure_columns(
-            self.state, explained, self._maps, self._rates, self._capture.described
+        self.rates.picture_ms = 1000 * (now - frame.time)
+        self.rates.map_ms = 1000 * (now - explained.frame.time) if explained else None
+        self.columns = figure_columns(
+            self.state, explained, self._maps, self.rates, self._capture.described
         )
 
     def _count(self, frame: Item[np.ndarray], dropped: int) -> None:
@@ -278,5 +286,5 @@ class View:
             self._stats.map_age_ms.append(1000 * (now - self._newest_explained.frame.time))
 
     def _drop(self, frames: int) -> None:
-        self._rates.dropped += frames
-        self._stats.frames_dropped = self._rates.dropped
+        self.rates.dropped += frames
+        self._stats.frames_dropped = self.rates.dropped

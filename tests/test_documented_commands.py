@@ -31,7 +31,9 @@ CLONE = "/path/to/this/folder"
 OWN = "mine.py"
 """A script that docs/extending.md shows; test_extending.py runs it."""
 
-SYSTEM = {".", "apt", "cd", "chown", "cp", "install", "mkdir", "sudo", "systemctl"}
+SYSTEM = {
+    ".", "apt", "cd", "chmod", "chown", "cp", "install", "mkdir", "openssl", "sudo", "systemctl",
+}  # fmt: skip
 """Commands of the operating system, which are taken as they are."""
 
 
@@ -151,7 +153,7 @@ def check_program(words):
     given = context.params
     if "sets" in given:
         options = {
-            f"--{name.removeprefix('key_')}": value
+            f"--{name.removeprefix('key_').replace('_', '-')}": value
             for name, value in given.items()
             if name.startswith("key_") and value is not None
         }
@@ -204,6 +206,8 @@ def workshop(tmp_path, tiny_model, monkeypatch):
     for name in ("owl.png", "results/cat.png"):
         pictures.write_picture(tmp_path / name, plain(), description=made.as_json())
     (tmp_path / "names.txt").write_text("tabby\ntiger cat\ncock\nhen\n")
+    (tmp_path / "token").write_text("0123456789abcdef0123456789abcdef\n")
+    (tmp_path / "token").chmod(0o600)
     (tmp_path / "my.yaml").write_text("overlay: {opacity: 0.5}\n")
     (tmp_path / "exhibit.yaml").write_text("model: {name: shapes}\n")
     monkeypatch.chdir(tmp_path)
@@ -241,12 +245,13 @@ INSTEAD = {
     "kiosk": ("--model", "shapes", *NO_CAMERA),
     "live": (*TINY, *NO_CAMERA),
     "models": (),
+    "serve": (*TINY, "--source", "synthetic", "--port", "0", "--duration", "0.2"),
     "show": (),
     "video": TINY,
 }
 """Command -> further words that replace those that need a camera, a download or much time."""
 
-LONG = {"bench", "demo", "doctor", "evaluate", "kiosk", "live"}
+LONG = {"bench", "demo", "doctor", "evaluate", "kiosk", "live", "serve"}
 
 RUN = [words for words in sorted(PROGRAM) if words[0] in INSTEAD and not needs_more(*words)]
 

@@ -121,6 +121,22 @@ def live(
     print_lines(run(settings.config, duration, stats, record, overwrite))
 
 
+@cli.command()
+@_viewer
+@DURATION
+@STATS
+@configured("--source", "--host", "--port", "--token-file", *EXPLAIN, "--follow")
+def serve(settings: config.Settings, duration: float | None, stats: Path | None) -> None:
+    """Show the live view as a web page.
+
+    It prints the address to open. Whoever opens it controls the view; the page gives another
+    address for those who only watch. It runs until Ctrl-C or --duration.
+    """
+    from realtime_lrp.commands.serve.run import run
+
+    print_lines(run(settings.config, duration, stats))
+
+
 def _hash_pin(context: click.Context, option: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:  # as when a shell completes a word
         from realtime_lrp.commands.kiosk.lock import hash_pin

@@ -130,7 +130,7 @@ def _complete_assignment(
 
 def _variable(name: str) -> str:
     """The name under which click passes the option that sets a key."""
-    return "key_" + name.removeprefix("--")
+    return "key_" + name.removeprefix("--").replace("-", "_")
 
 
 def _key_option(name: str) -> Decorator:

@@ -12,6 +12,7 @@ which zplus does not, and is steadier from frame to frame than any other composi
 
 COMMAND_DEFAULTS: dict[str, dict[str, Any]] = {
     "live": {"lrp.composite": VIEWER_COMPOSITE},
+    "serve": {"lrp.composite": VIEWER_COMPOSITE},
     "demo": {"lrp.composite": VIEWER_COMPOSITE, "model.name": "shapes"},
     "kiosk": {
         "lrp.composite": VIEWER_COMPOSITE,

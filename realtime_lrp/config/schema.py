@@ -70,7 +70,7 @@ class Lrp(_Section):
         default="zplus",
         description="which rule for which layer (method lrp): zplus, epsilon, epsilon_plus, "
         "epsilon_plus_flat, epsilon_alpha2_beta1, epsilon_alpha2_beta1_flat or epsilon_gamma_box; "
-        "default: zplus; in live, demo and kiosk: epsilon_plus_flat",
+        "default: zplus; in live, serve, demo and kiosk: epsilon_plus_flat",
     )
     layers: Rules = Field(
         default={},
@@ -359,6 +359,29 @@ class Kiosk(_Section):
     )
 
 
+class Serve(_Section):
+    """The web page."""
+
+    host: Text = Field(
+        default="127.0.0.1",
+        description="address to listen on: 127.0.0.1 for this machine alone, 0.0.0.0 for all of "
+        "its networks",
+    )
+    port: int = Field(
+        default=8090, ge=0, le=65535, description="port to listen on, 0 to 65535; 0: any free one"
+    )
+    token_file: Text | None = Field(
+        default=None,
+        description="file with the token that opens the page, 22 to 200 letters and digits; null: "
+        "the environment variable REALTIME_LRP_TOKEN, else a new token at each start",
+    )
+    names: list[Text] = Field(
+        default=[],
+        description="further names of this machine in addresses, such as that of a reverse proxy, "
+        "[lrp.example.org]",
+    )
+
+
 class Config(_Section):
     """Every setting."""
 
@@ -369,6 +392,7 @@ class Config(_Section):
     video: Video = Field(default_factory=Video)
     live: Live = Field(default_factory=Live)
     kiosk: Kiosk = Field(default_factory=Kiosk)
+    serve: Serve = Field(default_factory=Serve)
 
 
 SECTIONS: dict[str, type[BaseModel]] = {name: type(section) for name, section in Config()}
@@ -404,6 +428,9 @@ OPTIONS = {
     "--audio": "video.audio",
     "--source": "live.source",
     "--display": "live.display",
+    "--host": "serve.host",
+    "--port": "serve.port",
+    "--token-file": "serve.token_file",
 }
 """Command line options that set a key."""
 

@@ -114,12 +114,17 @@ class _ErrorHandler(logging.Handler):
             self.handleError(record)
 
 
-def print_lines(lines: Iterable[str]) -> None:
-    """Prints what a command reports on stdout, line by line; nothing with -q."""
+def print_lines(lines: Iterable[str], secrets: bool = False) -> None:
+    """Prints what a command reports on stdout, line by line; nothing with -q.
+
+    Args:
+      lines: the lines.
+      secrets: whether passwords and tokens in them are to be seen.
+    """
     for line in lines:
         if logging.getLogger().isEnabledFor(logging.WARNING):
             try:
-                click.echo(plain(line))
+                click.echo(line if secrets else plain(line))
             except BrokenPipeError:  # click would turn it into exit code 1
                 sys.exit(WRITE_FAILED)
 

@@ -145,21 +145,24 @@ def write_picture(
         part.write_bytes(encoded)
 
 
-def encode_picture(suffix: str, picture: np.ndarray, description: str = "") -> bytes:
+def encode_picture(
+    suffix: str, picture: np.ndarray, description: str = "", quality: int = 95
+) -> bytes:
     """The bytes of a picture file; none if the picture cannot be encoded.
 
     Args:
       suffix: the ending of the format, for example ".png".
       picture: uint8 [H, W, 3] RGB.
       description: see `write_picture`.
+      quality: of a JPEG, 0 to 100.
     """
-    quality = [cv2.IMWRITE_JPEG_QUALITY, 95] if suffix in JPEG else []
+    options = [cv2.IMWRITE_JPEG_QUALITY, quality] if suffix in JPEG else []
     bgr = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
     if description:
         xmp = np.frombuffer(_xmp(suffix, description), np.uint8)
-        done, data = cv2.imencodeWithMetadata(suffix, bgr, [cv2.IMAGE_METADATA_XMP], [xmp], quality)
+        done, data = cv2.imencodeWithMetadata(suffix, bgr, [cv2.IMAGE_METADATA_XMP], [xmp], options)
     else:
-        done, data = cv2.imencode(suffix, bgr, quality)
+        done, data = cv2.imencode(suffix, bgr, options)
     return data.tobytes() if done else b""
 
 

@@ -1,0 +1,19 @@
+"""`serve`: the live viewer as a web page.
+
+    capture thread -> [newest frame] -> relevance thread -> [newest map] -> render loop
+                                                                             |      ^
+                                                      newest picture and news|      |messages
+                                                                             v      |
+                                                                            the exchange
+                                                                             |      ^
+                                                                             v      |
+                                                                           server thread
+
+`run` connects the parts and runs the render loop. `exchange` is all that the two threads share.
+`server` is the web server with its limits, `app` what it answers, `guard` whom it answers, `tokens`
+who may do what. `messages` is what a page may send, `news` what it gets. `page/` is the page
+itself. The viewer, its state and events, are those of the window: `realtime.viewer`.
+
+There is one view. Whoever has the token controls it; the watch token, which the page of the former
+shows, lets others watch. Nothing here opens a file that a request names.
+"""

@@ -1,0 +1,268 @@
+"""What the server answers: the page, its pictures as WebSocket and as MJPEG, figures, snapshots.
+
+Runs in the server's thread. There is a route for each thing; no path leads to a file.
+"""
+
+import asyncio
+import io
+import logging
+import struct
+import time
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route, Router, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from realtime_lrp.commands.serve.exchange import MOST_VIEWERS, Exchange, Viewer
+from realtime_lrp.commands.serve.guard import OPEN, refuse
+from realtime_lrp.commands.serve.messages import Shown, read_message
+from realtime_lrp.commands.serve.tokens import Role, Tokens
+from realtime_lrp.errors import first_line
+from realtime_lrp.results.snapshot import Snapshot, encode_view, write_data
+
+PAGES = {
+    "/": ("index.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/link.js": ("link.js", "text/javascript"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+    "/view": ("view.html", "text/html"),
+    "/view.js": ("view.js", "text/javascript"),
+}
+"""Path -> file in `page/` and its type."""
+
+HUNG_S = 15.0
+"""A render loop that takes no turn for this long hangs."""
+
+SENDING_S = 30.0
+"""A viewer that takes nothing for this long is gone."""
+
+MESSAGES_PER_S, BURST = 100.0, 300
+"""Messages that a viewer may send: each second, and at once."""
+
+LATENCY = struct.Struct("<I")
+"""Before each JPEG: the viewer's latency, in tenths of a millisecond."""
+
+BOUNDARY = b"picture"
+TRY_AGAIN, POLICY = 1013, 1008
+"""Why a WebSocket is closed."""
+
+log = logging.getLogger(__name__)
+
+
+class App:
+    """The answers.
+
+    Args:
+      exchange: pictures, news and messages.
+      tokens: the page of who controls shows the one for watching.
+      figures: returns what `/figures` answers; called in the render loop.
+      snapshot: returns what is shown now, or None; called in the render loop.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        tokens: Tokens,
+        figures: Callable[[], dict[str, Any]],
+        snapshot: Callable[[], Snapshot | None],
+    ):
+        self._exchange, self._tokens = exchange, tokens
+        self._figures, self._snapshot = figures, snapshot
+        folder = files("realtime_lrp.commands.serve") / "page"
+        self._pages = {
+            path: ((folder / name).read_bytes(), kind) for path, (name, kind) in PAGES.items()
+        }
+
+    def routes(self) -> ASGIApp:
+        """The application."""
+        return Router(
+            redirect_slashes=False,
+            routes=[
+                *(Route(path, self._page) for path in PAGES),
+                Route(OPEN, self._health),
+                Route("/figures", self._answer_figures),
+                Route("/snapshot.png", self._picture_file),
+                Route("/snapshot.npz", self._data_file),
+                Route("/view.mjpg", Film(self._exchange)),
+                WebSocketRoute("/ws", self._socket),
+            ],
+        )
+
+    async def _page(self, request: Request) -> Response:
+        body, kind = self._pages[request.scope["path"]]
+        return Response(body, media_type=kind)
+
+    async def _health(self, request: Request) -> Response:
+        hangs = time.monotonic() - self._exchange.turned > HUNG_S
+        return PlainTextResponse("hangs\n" if hangs else "ok\n", 503 if hangs else 200)
+
+    async def _answer_figures(self, request: Request) -> Response:
+        try:
+            figures = await self._exchange.in_render_loop(self._figures)
+        except TimeoutError:
+            return PlainTextResponse("503: the viewer does not answer.\n", 503)
+        return Response(msgspec.json.encode(figures), media_type="application/json")
+
+    async def _picture_file(self, request: Request) -> Response:
+        return await self._file(request, ".png", encode_view)
+
+    async def _data_file(self, request: Request) -> Response:
+        return await self._file(request, ".npz", _data)
+
+    async def _file(
+        self, request: Request, suffix: str, encode: Callable[[Snapshot], bytes]
+    ) -> Response:
+        """What is shown now, as a file to download."""
+        if request.scope["role"] is not Role.CONTROL:
+            return PlainTextResponse("403: with this token you can only watch.\n", 403)
+        try:
+            snapshot = await self._exchange.in_render_loop(self._snapshot)
+        except TimeoutError:
+            return PlainTextResponse("503: the viewer does not answer.\n", 503)
+        if snapshot is None:
+            return PlainTextResponse("404: there is no map yet.\n", 404)
+        body = await run_in_threadpool(encode, snapshot)
+        name = time.strftime(f"realtime_lrp-%Y%m%d-%H%M%S{suffix}")
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(body, media_type="application/octet-stream", headers=headers)
+
+    async def _socket(self, socket: WebSocket) -> None:
+        """One viewer, from the handshake to the end."""
+        await socket.accept()
+        viewer = self._exchange.join()
+        if viewer is None:
+            reason = f"{MOST_VIEWERS} others are watching; try again later"
+            await socket.close(TRY_AGAIN, reason)
+            return
+        role = socket.scope["role"]
+        tasks = [
+            asyncio.create_task(self._send(socket, viewer, role)),
+            asyncio.create_task(self._receive(socket, viewer, role)),
+        ]
+        try:
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                if error := task.exception():
+                    log.info("a viewer is cut off: %s", first_line(error))
+        finally:
+            self._exchange.leave(viewer)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _send(self, socket: WebSocket, viewer: Viewer, role: Role) -> None:
+        """Sends what the viewer needs to know once, then news and pictures."""
+        own: dict[str, Any] = {"type": "role", "control": role is Role.CONTROL}
+        if role is Role.CONTROL:
+            own["watch"] = self._tokens[Role.WATCH]
+        await _in_time(socket.send_text(msgspec.json.encode(own).decode()))
+        labels = b""
+        while True:
+            news, picture = await viewer.next(self._exchange)
+            if labels != self._exchange.labels:
+                labels = self._exchange.labels
+                await _in_time(socket.send_text(labels.decode()))
+            if news:
+                await _in_time(socket.send_text(news.decode()))
+            if picture:
+                latency = LATENCY.pack(min(round(10 * viewer.latency_ms), 2**32 - 1))
+                await _in_time(socket.send_bytes(latency + picture.jpeg))
+
+    async def _receive(self, socket: WebSocket, viewer: Viewer, role: Role) -> None:
+        """Takes the viewer's messages; ends the connection of who sends too many, or wrong ones."""
+        allowance, since = float(BURST), time.monotonic()
+        while True:
+            try:
+                raw = await socket.receive()
+                if raw["type"] == "websocket.disconnect":
+                    return
+                message = read_message(raw.get("text") or raw.get("bytes") or b"")
+            except WebSocketDisconnect:
+                return
+            except ValueError:
+                await socket.close(POLICY, "that is no message of this page")
+                return
+            now = time.monotonic()
+            allowance = min(BURST, allowance + MESSAGES_PER_S * (now - since)) - 1
+            since = now
+            if allowance < 0:
+                await socket.close(POLICY, "too many messages")
+                return
+            if isinstance(message, Shown):
+                viewer.confirm()
+            elif role is Role.CONTROL:
+                self._exchange.put(message)
+
+
+class Film:
+    """The pictures as MJPEG, which OBS and other programs read. An ASGI app of its own.
+
+    Args:
+      exchange: has the pictures.
+    """
+
+    def __init__(self, exchange: Exchange):
+        self._exchange = exchange
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "GET":
+            await refuse(scope, send, 405, "405: only GET.\n")
+            return
+        viewer = self._exchange.join()
+        if viewer is None:
+            await refuse(scope, send, 503, f"503: {MOST_VIEWERS} others are watching.\n")
+            return
+        scope["streams"] = True
+        gone = asyncio.create_task(_gone(receive))
+        sending = asyncio.create_task(self._send(viewer, send))
+        try:
+            await asyncio.wait([gone, sending], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._exchange.leave(viewer)
+            for task in (gone, sending):
+                task.cancel()
+            await asyncio.gather(gone, sending, return_exceptions=True)
+
+    async def _send(self, viewer: Viewer, send: Send) -> None:
+        kind = b"multipart/x-mixed-replace; boundary=" + BOUNDARY
+        start = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]}
+        await send(start)
+        between = b"--" + BOUNDARY + b"\r\n"
+        await send({"type": "http.response.body", "body": between, "more_body": True})
+        while True:
+            _, picture = await viewer.next(self._exchange)
+            if picture:
+                head = b"Content-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n"
+                part = head % len(picture.jpeg) + picture.jpeg + b"\r\n" + between
+                body = {"type": "http.response.body", "body": part, "more_body": True}
+                await _in_time(send(body))
+                viewer.confirm()
+
+
+async def _gone(receive: Receive) -> None:
+    """Waits until the client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _in_time(sending: Any) -> None:
+    """Waits until something is sent.
+
+    Raises:
+      TimeoutError: the viewer takes nothing.
+    """
+    await asyncio.wait_for(sending, SENDING_S)
+
+
+def _data(snapshot: Snapshot) -> bytes:
+    with io.BytesIO() as file:
+        write_data(file, snapshot)
+        return file.getvalue()

@@ -1,0 +1,154 @@
+"""Whom the server answers: checks address, origin and token, and adds the headers of every answer.
+
+A page of another site must not reach this one through a visitor's browser: `Host` has to be a
+number or a name of this machine (against DNS rebinding), `Origin` that of the page itself.
+"""
+
+import ipaddress
+import socket
+from collections.abc import Iterable
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from realtime_lrp.commands.serve.tokens import Role, Tokens
+
+OPEN = "/healthz"
+"""The one path that needs no token."""
+
+WRONG_HOST = "403: this server does not answer under that name. Add it to serve.names.\n"
+WRONG_ORIGIN = "403: only the server's own page may ask for this.\n"
+NO_TOKEN = (
+    "401: the token is missing or out of date. "
+    "Open the address that realtime-lrp serve printed, with all that follows the question mark.\n"
+)
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "Connection": "close",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+"""The headers of every answer. A connection carries one request: none waits for the next."""
+
+
+class Guard:
+    """Lets requests through to the app; `scope["role"]` says what they may do.
+
+    Args:
+      app: answers what is let through.
+      tokens: of the roles.
+      names: further names of this machine.
+      port: on which the server listens; cookies are shared by all servers of a machine.
+    """
+
+    def __init__(self, app: ASGIApp, tokens: Tokens, names: Iterable[str], port: int):
+        self._app, self._tokens = app, tokens
+        here = socket.gethostname().lower()
+        self._names = {"localhost", here, f"{here.split('.')[0]}.local"}
+        self._further = {name.lower().rstrip(".") for name in names}
+        self._cookie = f"realtime_lrp_{port}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        if not self._is_own_host(headers.getlist("host")):
+            await refuse(scope, send, 403, WRONG_HOST)
+        elif not self._is_own_origin(headers):
+            await refuse(scope, send, 403, WRONG_ORIGIN)
+        elif scope["path"] == OPEN:
+            await self._app(scope, receive, with_headers(send))
+        elif (role := self._role(scope, headers)) is None:
+            await refuse(scope, send, 401, NO_TOKEN)
+        else:
+            scope["role"] = role
+            await self._app(scope, receive, with_headers(send, self._cookie_for(scope, role)))
+
+    def _is_own_host(self, hosts: list[str]) -> bool:
+        """Whether the address is a number or a name of this machine, not any name that leads here.
+
+        Args:
+          hosts: all `Host` headers.
+        """
+        host = hostname(hosts[0]) if len(hosts) == 1 else ""
+        if host in self._names or host in self._further:
+            return True
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            return False
+        return True
+
+    def _is_own_origin(self, headers: Headers) -> bool:
+        """Whether the page that asks is ours. Programs other than browsers send no origin."""
+        origins = headers.getlist("origin")
+        if not origins:
+            return True
+        address = origins[0].partition("://")[2].lower()
+        own = address == headers["host"].lower() or hostname(address) in self._further
+        return len(origins) == 1 and own
+
+    def _role(self, scope: Scope, headers: Headers) -> Role | None:
+        """The highest role of the tokens in address and cookies."""
+        query = scope.get("query_string", b"").decode("latin-1")
+        given = parse_qs(query, max_num_fields=10).get("token", []) if len(query) < 1000 else []
+        try:
+            cookies = SimpleCookie(headers.get("cookie", ""))
+        except CookieError:
+            cookies = SimpleCookie()
+        given += [one.value for name, one in cookies.items() if name.startswith(self._cookie)]
+        roles = {self._tokens.role(token) for token in given[:10]}
+        return next((role for role in Role if role in roles), None)
+
+    def _cookie_for(self, scope: Scope, role: Role) -> str:
+        """The cookie that lets the page load what belongs to it; only for requests of pages."""
+        if scope["type"] != "http":
+            return ""
+        secure = "; Secure" if scope["scheme"] == "https" else ""
+        name = f"{self._cookie}_{role.value}"
+        return f"{name}={self._tokens[role]}; HttpOnly; SameSite=Strict{secure}"
+
+
+def hostname(address: str) -> str:
+    """The host out of HOST:PORT, in lower case; "" if that is no address."""
+    try:
+        parts = urlsplit(f"//{address}")
+        host = (parts.hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+    return "" if parts.path or parts.query or parts.username is not None else host
+
+
+def with_headers(send: Send, cookie: str = "") -> Send:
+    """Adds the headers to what is sent, and a cookie if it is not ""."""
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] in ("http.response.start", "websocket.http.response.start"):
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers[name] = value
+            if cookie:
+                headers.append("Set-Cookie", cookie)
+        await send(message)
+
+    return send_with_headers
+
+
+async def refuse(scope: Scope, send: Send, status: int, text: str) -> None:
+    """Answers a request, or a WebSocket's handshake, with an error."""
+    kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
+    body = text.encode()
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    send = with_headers(send)
+    await send({"type": f"{kind}.start", "status": status, "headers": headers})
+    await send({"type": f"{kind}.body", "body": body})

@@ -1,0 +1,131 @@
+"""What a page may send, and the event of the viewer that each message is.
+
+Messages are checked by their types alone before anything looks at them; wrong ones end the
+connection.
+"""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from realtime_lrp.config.names import COMPOSITES, METHODS
+from realtime_lrp.errors import Error, UsageError
+from realtime_lrp.realtime.explaining import RelevanceThread
+from realtime_lrp.realtime.viewer import events
+from realtime_lrp.realtime.viewer.actions import STYLES
+from realtime_lrp.view import keys
+
+PAGE_ACTIONS = frozenset(
+    ("choose", "choose_panels", "snapshot", "record", "full_screen", "help", "escape", "quit")
+)
+"""Actions that the page does by itself, or that belong to a window: nobody ends the server."""
+
+ACTIONS = frozenset(keys.ACTIONS.values()) - PAGE_ACTIONS - {"composite"}
+"""Actions that a page may ask for."""
+
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Position = Annotated[int, Meta(ge=-10_000, le=10_000)]
+
+
+class Shown(msgspec.Struct, tag="shown", frozen=True):
+    """The picture that was sent last is on the screen."""
+
+
+class Key(msgspec.Struct, tag="key", frozen=True):
+    """A key, by its name in `view.keys`."""
+
+    key: Name
+
+
+class Action(msgspec.Struct, tag="action", frozen=True):
+    """An action, one of `ACTIONS`."""
+
+    action: Name
+
+
+class Choice(msgspec.Struct, tag="choice", frozen=True):
+    """Something else is computed, explained or drawn; what is None stays."""
+
+    method: Name | None = None
+    composite: Name | None = None
+    target: Name | None = None
+    style: Name | None = None
+    opacity: Annotated[float, Meta(ge=0, le=1)] | None = None
+
+
+class Stroke(msgspec.Struct, tag="stroke", frozen=True):
+    """The brush went from one position of the canvas to another."""
+
+    start: tuple[Position, Position]
+    end: tuple[Position, Position]
+    cover: bool = True
+
+
+Message = Shown | Key | Action | Choice | Stroke
+
+MOST_BYTES = 4096
+"""Maximum size of a message."""
+
+_decoder = msgspec.json.Decoder(Message)
+
+
+def read_message(text: str | bytes) -> Message:
+    """The message in a text.
+
+    Raises:
+      ValueError: it is none.
+    """
+    return _decoder.decode(text)
+
+
+def event_of(message: Message, relevance: RelevanceThread) -> events.Event | None:
+    """The event that a message is; None if a page cannot ask for that.
+
+    Args:
+      message: as a page sent it.
+      relevance: knows the classes of the network.
+    """
+    try:
+        return _event(message, relevance)
+    except Error as error:
+        return events.NoticeGiven(str(error))
+
+
+def _event(message: Message, relevance: RelevanceThread) -> events.Event | None:
+    match message:
+        case Key(key) if key in keys.COMPOSITE_KEYS or keys.ACTIONS.get(key) in ACTIONS:
+            return events.KeyPressed(key)
+        case Action(action) if action in ACTIONS:
+            return events.ActionChosen(action)
+        case Choice():
+            return _choice(message, relevance)
+        case Stroke(start, end, cover):
+            return events.Painted(start, end, cover)
+    return None
+
+
+def _choice(choice: Choice, relevance: RelevanceThread) -> events.Event | None:
+    """The event of the first thing that was chosen.
+
+    Raises:
+      UsageError: there is no such thing.
+    """
+    if choice.method is not None:
+        METHODS.check(choice.method)
+        return events.MethodChosen(choice.method)
+    if choice.composite is not None:
+        COMPOSITES.check(choice.composite)
+        return events.CompositeChosen(choice.composite)
+    if choice.target is not None:
+        return _target(choice.target.strip(), relevance)
+    if choice.style in STYLES:
+        return events.StyleChosen(choice.style)
+    return None if choice.opacity is None else events.OpacityChosen(choice.opacity)
+
+
+def _target(text: str, relevance: RelevanceThread) -> events.Event:
+    if relevance.engine is None:
+        raise UsageError("The network is not loaded yet: its classes are not known.")
+    target = relevance.engine.explainer.canonical(text)
+    return events.TargetChosen(int(target) if str(target).isdecimal() else target)

@@ -1,0 +1,116 @@
+"""What a page gets besides pictures: settings, figures and notices, as JSON.
+
+Figures are the same rows, bars and legends as those of the window; the page draws them as text.
+"""
+
+import dataclasses
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from realtime_lrp.commands.serve.messages import ACTIONS
+from realtime_lrp.config.names import COMPOSITES, METHODS
+from realtime_lrp.realtime.explaining import RelevanceThread
+from realtime_lrp.realtime.viewer.actions import STYLES, TARGETS
+from realtime_lrp.realtime.viewer.compose import passing_notice
+from realtime_lrp.realtime.viewer.view import View
+from realtime_lrp.view import keys
+from realtime_lrp.view.colormaps import colormap_named
+from realtime_lrp.view.hud import Bar, Entry, Legend, percent
+
+STOPS = 16
+"""Colours of a legend."""
+
+OWN_KEYS = {"s": "snapshot: download the view", "l": "choose a class", "z": "full screen",
+            "h ? F1": "this help"}  # fmt: skip
+"""Keys of `PAGE_ACTIONS`, as the page has them."""
+
+
+def news(view: View, relevance: RelevanceThread, trouble: str, now: float) -> bytes:
+    """What the page shows at this moment.
+
+    Args:
+      view: the viewer.
+      relevance: says why there are no maps.
+      trouble: what is wrong with the source, or "".
+      now: `time.monotonic()`.
+    """
+    state, choice = view.state, view.state.request.choice
+    explained = view.explained
+    shown = explained.names if explained else ()
+    old = explained is not None and relevance.choice != choice
+    return msgspec.json.encode(
+        {
+            "type": "news",
+            "method": choice.method,
+            "composite": choice.composite,
+            "target": _target_text(view),
+            "opacity": round(state.look.opacity, 2),
+            "style": state.look.style,
+            "tiled": state.tiled,
+            "frozen": state.frozen is not None,
+            "covered": state.mask is not None,
+            "presenting": state.presenting,
+            "left": [[_entry(one) for one in block] for block in view.columns.left],
+            "right": [[_entry(one) for one in block] for block in view.columns.right],
+            "notice": passing_notice(state, now, relevance.doing, shown, old),
+            "trouble": trouble,
+            "maps": round(view.rates.maps.rate(), 1),
+            "frames": round(view.rates.captured.rate(), 1),
+        }
+    )
+
+
+def choices(labels: tuple[str, ...]) -> bytes:
+    """What the page offers; it does not change.
+
+    Args:
+      labels: the classes of the network.
+    """
+    return msgspec.json.encode(
+        {
+            "type": "choices",
+            "methods": METHODS.known(),
+            "composites": COMPOSITES.known(),
+            "styles": STYLES,
+            "targets": (*TARGETS[: 3 if len(labels) >= 5 else 2], *labels),
+            "keys": _keys(),
+        }
+    )
+
+
+def _keys() -> list[tuple[str, list[tuple[str, str]]]]:
+    """The keys that the page has, with what they do, by heading."""
+    groups = [
+        (heading, [(keys.key_text(one.keys), one.meaning) for one in bindings
+                   if one.action in ACTIONS or one.action == "composite"])
+        for heading, bindings in keys.BINDINGS.items()
+    ]  # fmt: skip
+    own = [(keys.key_text(names.split()), meaning) for names, meaning in OWN_KEYS.items()]
+    return [("The page", own), *((heading, rows) for heading, rows in groups if rows)]
+
+
+def _target_text(view: View) -> str:
+    """The target as the page's field has it: classes by name."""
+    target, answer = view.state.request.target, view.state.answer
+    if answer is None:
+        return str(target)
+    sides = str(target).split(" - ")
+    labels = answer.labels
+    known = (int(s) if s.isdecimal() and int(s) < len(labels) else None for s in sides)
+    named = (
+        side if index is None else labels[index] for side, index in zip(sides, known, strict=True)
+    )
+    return " - ".join(named)
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    fields = {"kind": type(entry).__name__.lower(), **dataclasses.asdict(entry)}
+    if isinstance(entry, Bar):
+        return fields | {"share": float(entry.share), "percent": percent(entry.share)}
+    if isinstance(entry, Legend):
+        table = colormap_named(entry.colormap).table
+        stops = table[np.linspace(0, len(table) - 1, STOPS).round().astype(int)]
+        return fields | {"colours": [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in stops.tolist()]}
+    return fields

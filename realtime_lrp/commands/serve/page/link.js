@@ -1,0 +1,87 @@
+// The connection: draws each picture, confirms it, and comes back by itself when it is lost.
+//
+// The server sends the next picture when the last one is on the screen. A page that is hidden
+// draws nothing, confirms nothing and so gets nothing.
+
+const RETRY_MS = [500, 1000, 2000, 4000];
+const LATENCY_BYTES = 4;
+
+/**
+ * Shows the pictures on a canvas.
+ *
+ * @param {HTMLCanvasElement} canvas where pictures go
+ * @param {{news?: Function, role?: Function, choices?: Function, lost?: Function,
+ *          shown?: Function}} heard called with the message of that type; `lost` with a sentence
+ *          about the connection, "" once it stands; `shown` with the latency in milliseconds
+ * @returns {(message: object) => void} sends a message
+ */
+export function connect(canvas, heard) {
+  const context = canvas.getContext("2d", { alpha: false });
+  let socket = null;
+  let tries = 0;
+
+  async function draw(data, from) {
+    const latency = new DataView(data).getUint32(0, true) / 10;
+    const jpeg = new Blob([new Uint8Array(data, LATENCY_BYTES)], { type: "image/jpeg" });
+    let picture;
+    try {
+      picture = await createImageBitmap(jpeg);
+    } catch {
+      return; // the connection ended half-way
+    }
+    requestAnimationFrame(() => {
+      if (canvas.width !== picture.width || canvas.height !== picture.height) {
+        canvas.width = picture.width;
+        canvas.height = picture.height;
+      }
+      context.drawImage(picture, 0, 0);
+      picture.close();
+      heard.shown?.(latency);
+      if (from.readyState === WebSocket.OPEN) from.send('{"type":"shown"}');
+    });
+  }
+
+  function open() {
+    const address = new URL("ws", location.href);
+    address.protocol = address.protocol.replace("http", "ws");
+    const opened = new WebSocket(address);
+    socket = opened;
+    opened.binaryType = "arraybuffer";
+    opened.onmessage = ({ data }) => {
+      tries = 0;
+      if (data instanceof ArrayBuffer) {
+        draw(data, opened);
+      } else {
+        const message = JSON.parse(data);
+        if (message.type === "role") heard.lost?.("");
+        heard[message.type]?.(message);
+      }
+    };
+    opened.onclose = async ({ code, reason }) => {
+      if (code === 1008) { // the server refuses what this page sent: coming back would not help
+        heard.lost?.(`The server ended the connection: ${reason}. Reload the page.`);
+        return;
+      }
+      heard.lost?.(reason && code === 1013 ? `${reason}.` : await whyLost());
+      setTimeout(open, RETRY_MS[Math.min(tries++, RETRY_MS.length - 1)]);
+    };
+  }
+
+  open();
+  return (message) => {
+    if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
+  };
+}
+
+/** A sentence that says why there is no connection. */
+async function whyLost() {
+  try {
+    const answer = await fetch("figures", { method: "HEAD", cache: "no-store" });
+    if (answer.status === 401) {
+      return "The server was started again with a new token: open the address that it printed.";
+    }
+  } catch {
+    // it does not answer
+  }
+  return "Connection lost. Trying again …";
+}

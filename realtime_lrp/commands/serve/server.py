@@ -1,0 +1,151 @@
+"""The web server: uvicorn in a thread of its own, with limits for clients that mean harm.
+
+A connection carries one request, which has to be complete and answered in time, unless it streams.
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+import threading
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from realtime_lrp.commands.serve.exchange import MOST_VIEWERS
+from realtime_lrp.commands.serve.messages import MOST_BYTES
+from realtime_lrp.errors import UnavailableError
+from realtime_lrp.system.program import shows_tracebacks
+
+REQUEST_S = 10.0
+"""A request that is not complete and answered after this long is cut off."""
+
+MOST_CONNECTIONS = MOST_VIEWERS + 80
+"""Connections at the same time; further requests get 503."""
+
+MOST_HEAD = 16 * 1024
+"""Bytes of a request's head."""
+
+MOST_UNREAD = 4 * 1024 * 1024
+"""A client that leaves more than this unread is cut off: it asks for answers and takes none."""
+
+PING_S = 20.0
+"""How often WebSockets are asked whether they live, and how long the answer may take."""
+
+ENDING_S = 1.0
+"""How long connections have to end."""
+
+log = logging.getLogger(__name__)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens.
+
+    Args:
+      host: address or name of this machine.
+      port: 0 is any free one.
+
+    Raises:
+      UnavailableError: it cannot listen there.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        return socket.create_server(address[:2], family=family, backlog=128)
+    except (OSError, UnicodeError) as error:
+        raise UnavailableError(_why_not(host, port, error)) from None
+
+
+def _why_not(host: str, port: int, error: Exception) -> str:
+    number = getattr(error, "errno", None)
+    if number == errno.EADDRINUSE:
+        return (
+            f"Port {port} of {host} is in use. "
+            "Choose another one with --port, or end the program that uses it."
+        )
+    if number == errno.EACCES:
+        return f"Port {port} is only for the administrator. Choose one above 1023 with --port."
+    reason = getattr(error, "strerror", None) or error
+    return (
+        f"{host!r} is no address of this machine ({reason}). "
+        "Expected 127.0.0.1, 0.0.0.0 or one that the machine has; see --host."
+    )
+
+
+class Server:
+    """Answers on a socket while it is entered.
+
+    Args:
+      app: the answers.
+      listening: the socket, see `listen`; it is closed at the end.
+    """
+
+    def __init__(self, app: ASGIApp, listening: socket.socket):
+        for name in ("uvicorn", "uvicorn.error"):  # its lines hold addresses with tokens
+            level = logging.WARNING if shows_tracebacks() else logging.CRITICAL
+            logging.getLogger(name).setLevel(level)
+        self._socket = listening
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                app, http=_Http, ws=_WebSocket, lifespan="off", log_config=None, access_log=False,
+                server_header=False, proxy_headers=False, ws_max_size=MOST_BYTES,
+                ws_ping_interval=PING_S, ws_ping_timeout=PING_S, ws_per_message_deflate=False,
+                limit_concurrency=MOST_CONNECTIONS, h11_max_incomplete_event_size=MOST_HEAD,
+                timeout_graceful_shutdown=int(ENDING_S),
+            )
+        )  # fmt: skip
+        self._thread = threading.Thread(target=self._run, name="server", daemon=True)
+
+    def __enter__(self) -> "Server":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(3 * ENDING_S)
+        self._socket.close()
+
+    def check(self) -> None:
+        """Raises an error if the server has ended by itself.
+
+        Raises:
+          UnavailableError: it has.
+        """
+        if not self._thread.is_alive():
+            raise UnavailableError("The web server has ended. Start it again; see -vv for why.")
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._server.serve([self._socket]))
+        except (Exception, SystemExit) as error:
+            log.error("the web server failed: %s", error)
+
+
+class _Http(H11Protocol):
+    """One connection, cut off if its request takes too long."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(REQUEST_S, self._cut_off)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        super().connection_lost(exc)
+
+    def _cut_off(self) -> None:
+        upgraded = self.transport.get_protocol() is not self
+        if not upgraded and not (self.scope and self.scope.get("streams")):
+            self.transport.abort()
+
+
+class _WebSocket(WebSocketsSansIOProtocol):
+    """One WebSocket, cut off if the client takes no answers to its pings."""
+
+    def handle_ping(self) -> None:
+        super().handle_ping()
+        if self.transport.get_write_buffer_size() > MOST_UNREAD:
+            self.transport.abort()

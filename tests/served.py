@@ -1,0 +1,97 @@
+"""A web server in this process whose pictures a test chooses, and clients for it."""
+
+import http.client
+import threading
+import time
+from contextlib import contextmanager
+
+import numpy as np
+from websockets.sync.client import connect
+
+from realtime_lrp.commands.serve.app import App
+from realtime_lrp.commands.serve.exchange import Exchange
+from realtime_lrp.commands.serve.guard import Guard
+from realtime_lrp.commands.serve.server import Server, listen
+from realtime_lrp.commands.serve.tokens import Role, Tokens
+from realtime_lrp.video.pictures import encode_picture
+
+TOKEN = "a-token-of-22-or-more-letters"
+
+
+class Served:
+    """A server without a viewer behind it; a thread stands for the render loop.
+
+    Attributes:
+      exchange: what it serves.
+      messages: what clients have sent.
+    """
+
+    def __init__(self, port, names=(), token=TOKEN):
+        self.exchange, self.tokens, self.messages = Exchange(), Tokens(token), []
+        listening = listen("127.0.0.1", port)
+        self.port = listening.getsockname()[1]
+        app = App(self.exchange, self.tokens, lambda: {"maps": 7}, lambda: None)
+        self.server = Server(Guard(app.routes(), self.tokens, names, self.port), listening)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._turn, daemon=True)
+
+    def _turn(self):
+        while not self._ended.wait(0.005):
+            self.exchange.turned = time.monotonic()
+            self.messages += self.exchange.messages()
+            self.exchange.run_jobs()
+
+    def publish(self, brightness):
+        """Offers a plain picture."""
+        picture = np.full((48, 64, 3), brightness, np.uint8)
+        self.exchange.publish(encode_picture(".jpg", picture), time.monotonic())
+
+    def get(self, path, token=TOKEN, host=None, method="GET", **headers):
+        """Status, headers and body of an answer."""
+        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        client.putrequest(method, path, skip_host=True)
+        for name, value in [("Host", host or f"127.0.0.1:{self.port}"), *headers.items()]:
+            for one in value if isinstance(value, list) else [value]:
+                client.putheader(name.replace("_", "-"), one)
+        if token:
+            client.putheader("Cookie", f"realtime_lrp_{self.port}_control={token}")
+        client.endheaders()
+        answer = client.getresponse()
+        body = answer.read()
+        client.close()
+        return answer.status, answer.headers, body
+
+    def socket(self, token=TOKEN, role=None, **options):
+        """A WebSocket as a page opens it."""
+        token = self.tokens[role] if role else token
+        return connect(f"ws://127.0.0.1:{self.port}/ws?token={token}", **options)
+
+    def until(self, condition, timeout_s=10):
+        """Waits for a condition."""
+        end = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < end, "it never became true"
+            time.sleep(0.005)
+
+
+@contextmanager
+def serving_pages(port=0, **options):
+    """Runs such a server."""
+    served = Served(port, **options)
+    with served.server:
+        served._thread.start()
+        try:
+            yield served
+        finally:
+            served._ended.set()
+            served._thread.join()
+
+
+def picture_of(socket):
+    """The bytes of the next picture, news left out."""
+    while isinstance(data := socket.recv(timeout=10), str):
+        pass
+    return data[4:]
+
+
+__all__ = ["TOKEN", "Role", "Served", "picture_of", "serving_pages"]

@@ -1,0 +1,302 @@
+"""The page in a real browser, on a desktop and on a phone: what a lecturer and the audience do."""
+
+import io
+import json
+import os
+import shutil
+import signal
+import time
+import urllib.request
+
+import cv2
+import numpy as np
+import pytest
+
+pytest.importorskip("playwright", reason="the extra test is not installed")
+pytest.importorskip("uvicorn", reason="the extra serve is not installed")
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect, sync_playwright
+from program import start
+from served import TOKEN, serving_pages
+
+from realtime_lrp import config
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+DESKTOP = {"viewport": {"width": 1280, "height": 800}}
+PHONE = {
+    "viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True,
+    "has_touch": True,
+}  # fmt: skip
+LONG_MS = 30_000
+"""Milliseconds for what takes one where the machine is idle."""
+
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """The program as a user starts it, on the included clip; the address that it prints."""
+    stats = tmp_path_factory.mktemp("serve") / "stats.json"
+    words = ("--source", config.ASSETS / "demo.mp4", "--model", "shapes", "--target", "top1")
+    with start("serve", *words, "--port", "0", "--stats", stats, DISPLAY="") as process:
+        yield process.stdout.readline().strip()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+        told = process.stderr.read()
+    assert "Traceback" not in told and "token" not in told
+    figures = json.loads(stats.read_text())
+    captured, shown, dropped = (figures[f"frames_{n}"] for n in ("captured", "shown", "dropped"))
+    assert shown > 0 and 0 <= captured - shown - dropped <= 2 and figures["maps"] > 0
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Headless Chromium."""
+    with sync_playwright() as playwright:
+        sandbox = [] if os.geteuid() else ["--no-sandbox"]
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def visit(browser):
+    """Opens pages; none may complain, or ask another server for anything."""
+    contexts, faults = [], []
+
+    def open_page(address, **options):
+        context = browser.new_context(**options)
+        context.set_default_timeout(LONG_MS)
+        contexts.append(context)
+        page, host = context.new_page(), address.split("/")[2]
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", lambda said: said.type == "error" and faults.append(said.text))
+        page.on("request", lambda asked: is_own(asked.url, host) or faults.append(asked.url))
+        page.goto(address)
+        return page
+
+    expect.set_options(timeout=LONG_MS)
+    yield open_page
+    for context in contexts:
+        context.close()
+    expected = "ERR_CONNECTION_REFUSED", "Authentication failed", "401 (Unauthorized)"
+    assert [fault for fault in faults if not any(text in fault for text in expected)] == []
+
+
+def is_own(url, host):
+    """Whether a page asks its own server."""
+    return url.startswith("blob:") or url.split("/")[2] == host
+
+
+@pytest.fixture(scope="module")
+def page(visit, address):
+    """The page of who controls, with its first map; each test leaves the view as it was."""
+    opened = visit(address, **DESKTOP)
+    ready(opened)
+    return opened
+
+
+def ready(page):
+    """Waits for pictures and maps."""
+    for figure in ("maps", "shown", "latency"):
+        until(page, lambda name=figure: float(page.get_attribute("#figures", f"data-{name}")) > 0)
+    expect(page.locator("#answers .bar")).to_have_count(5)
+
+
+def pressed(page, button):
+    """Waits until a button is, or is not, pressed."""
+    return expect(page.locator(f"#{button}[aria-pressed=true]"))
+
+
+def test_the_page_shows_pictures_answers_and_figures(page):
+    """The picture changes, figures have their numbers, and the token is not on the screen."""
+    figures = page.locator("#figures")
+    expect(figures).to_contain_text("pictures/s")
+    assert float(figures.get_attribute("data-latency")) > 0
+    expect(page.locator("#answers")).to_contain_text("epsilon_plus_flat")
+    assert "token" not in page.url
+    assert size(page) == [640, 480]
+
+
+def test_controls_choose_what_is_computed_and_drawn(page):
+    """The server's state follows, and the page shows that state."""
+    page.select_option("#method", "gradient")
+    expect(page.locator("#answers")).to_contain_text("gradient")
+    expect(page.locator("#composite")).to_be_disabled()
+    page.select_option("#method", "lrp")
+    page.select_option("#composite", "epsilon")
+    expect(page.locator("#answers .row").filter(has_text="epsilon")).to_have_count(1)
+    page.locator("#opacity").fill("0.3")
+    expect(page.locator("#notice")).to_contain_text("opacity: 0.3")
+    page.select_option("#style", "contour")
+    expect(page.locator("#notice")).to_contain_text("contour")
+    page.select_option("#composite", "epsilon_plus_flat")
+
+
+def test_a_class_is_found_by_its_name_and_a_wrong_one_gets_a_sentence(page):
+    """The field offers all classes; two of them are set against each other."""
+    offered = page.eval_on_selector_all("#targets option", "all => all.map(one => one.value)")
+    assert {"all", "top1", "heart", "star"} <= set(offered)
+    page.fill("#target", "heart - star")
+    page.press("#target", "Enter")
+    expect(page.locator("#answers .legend")).to_contain_text("for heart")
+    page.fill("#target", "haert")
+    page.press("#target", "Enter")
+    expect(page.locator("#notice")).to_contain_text("Did you mean 'heart'?")
+    expect(page.locator("#target")).to_have_value("heart - star")
+    page.fill("#target", "top1")
+    page.press("#target", "Enter")
+    expect(page.locator("#answers")).to_contain_text("the best")
+
+
+def test_keys_work_as_in_the_window_but_not_while_somebody_types(page):
+    """Composites, freezing, side by side; `h` shows the keys and q ends nothing."""
+    page.keyboard.press("f")
+    pressed(page, "freeze").to_have_count(1)
+    page.locator("#target").focus()
+    page.keyboard.type("f")
+    page.locator("#view").focus()
+    page.keyboard.press("q")
+    page.keyboard.press("f")
+    pressed(page, "freeze").to_have_count(0)
+    page.keyboard.press("p")
+    pressed(page, "tiled").to_have_count(1)
+    until(page, lambda: size(page) == [1280, 720])
+    page.keyboard.press("p")
+    page.keyboard.press("h")
+    expect(page.locator("#keys")).to_contain_text("several maps side by side")
+    page.keyboard.press("Escape")
+    expect(page.locator("#keys")).not_to_be_visible()
+
+
+def test_patches_are_painted_with_the_mouse_and_removed(page):
+    """Where the canvas is drawn smaller than it is, the stroke lies under the pointer."""
+    page.click("#freeze")
+    box = page.locator("#view").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    before = stroke_colours(page)
+    page.mouse.move(x - 20, y)
+    page.mouse.down()
+    page.mouse.move(x + 20, y, steps=5)
+    page.mouse.up()
+    expect(page.locator("#uncover")).to_be_enabled()
+    until(page, lambda: np.abs(stroke_colours(page) - before).max() > 8)
+    page.click("#uncover")
+    expect(page.locator("#uncover")).to_be_disabled()
+    page.click("#freeze")
+
+
+def pixel(page, x, y):
+    """The colour of a pixel of the picture."""
+    context = "document.getElementById('view').getContext('2d')"
+    code = f"([x, y]) => [...{context}.getImageData(x, y, 1, 1).data]"
+    return np.array(page.evaluate(code, [x, y])[:3])
+
+
+def size(page):
+    """Columns and rows of the picture."""
+    return page.evaluate("(({width, height}) => [width, height])(document.getElementById('view'))")
+
+
+def stroke_colours(page):
+    """Colours of the picture along a stroke through its middle."""
+    return np.array([pixel(page, x, 240) for x in (310, 320, 330)])
+
+
+def until(page, condition):
+    """Waits until something holds."""
+    end = time.monotonic() + LONG_MS / 1000
+    while not condition():
+        assert time.monotonic() < end
+        page.wait_for_timeout(50)
+
+
+def test_a_snapshot_and_its_raw_maps_are_downloaded(page):
+    """The picture as it is shown, and what the window keeps beside it."""
+    page.click("#freeze")
+    pressed(page, "freeze").to_have_count(1)
+    with page.expect_download() as picture:
+        page.keyboard.press("s")
+    data = np.frombuffer(picture.value.path().read_bytes(), np.uint8)
+    assert cv2.imdecode(data, 1).shape == (480, 640, 3)
+    assert picture.value.suggested_filename.endswith(".png")
+    with page.expect_download() as maps:
+        page.click("#data")
+    with np.load(io.BytesIO(maps.value.path().read_bytes())) as arrays:
+        assert arrays["relevance"].shape == (128, 128, 3) and arrays["picture"].shape[2] == 3
+    page.click("#freeze")
+
+
+def test_the_audience_watches_and_has_no_controls(page, visit):
+    """The address that the page shows; keys do nothing there."""
+    watching = visit(page.get_attribute("#watch", "href"), **PHONE)
+    ready(watching)
+    expect(watching.locator("#controls")).to_be_hidden()
+    watching.keyboard.press("f")
+    page.click("#freeze")
+    pressed(page, "freeze").to_have_count(1)
+    page.click("#freeze")
+    pressed(page, "freeze").to_have_count(0)
+
+
+def test_on_a_phone_everything_is_within_reach_of_a_thumb(visit, address):
+    """Nothing is wider than the screen, buttons are 44 pixels high, and a finger paints."""
+    phone = visit(address, **PHONE)
+    ready(phone)
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+    heights = phone.eval_on_selector_all(
+        "#controls button", "all => all.map(one => one.getBoundingClientRect().height)"
+    )
+    assert min(heights) >= 44
+    phone.tap("#view")
+    phone.tap("#paint")
+    phone.tap("#view")
+    expect(phone.locator("#uncover")).to_be_enabled()
+    phone.tap("#uncover")
+    phone.tap("#paint")
+
+
+@pytest.mark.parametrize("options", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_the_page_is_accessible(visit, address, options):
+    """By axe: names, contrast, roles, order; also the list of keys."""
+    page = visit(address, **options)
+    ready(page)
+    for opened in (False, True):
+        if opened:
+            page.click("#help")
+        found = Axe().run(page).response["violations"]
+        assert [(one["id"], [node["html"] for node in one["nodes"]]) for one in found] == []
+
+
+def test_the_bare_view_fills_the_screen_for_obs(visit, address):
+    """The picture alone, without controls and figures."""
+    page = visit(address.replace("/?", "/view?"), **DESKTOP)
+    until(page, lambda: pixel(page, 5, 5).sum() > 0)
+    box = page.locator("#view").bounding_box()
+    assert (box["width"], box["height"]) == (1280, 800)
+    assert page.inner_text("body").strip() == ""
+
+
+def test_figures_are_those_of_stats(address):
+    """As JSON, for programs."""
+    with urllib.request.urlopen(address.replace("/?", "/figures?")) as answer:
+        figures = json.load(answer)
+    assert set(figures) >= {"frames_shown", "maps", "map_age_ms", "display_fps", "device"}
+
+
+def test_the_page_comes_back_when_the_server_does(visit):
+    """With the same token by itself; with a new one it says what to do."""
+    with serving_pages() as served:
+        page = visit(f"http://127.0.0.1:{served.port}/?token={TOKEN}", **DESKTOP)
+        port = served.port
+        until(page, lambda: served.exchange.hungry)
+    expect(page.locator("#notice")).to_contain_text("Connection lost")
+    with serving_pages(port) as served:
+        until(page, lambda: served.exchange.hungry)
+        served.publish(200)
+        until(page, lambda: pixel(page, 5, 5).min() > 150)
+        expect(page.locator("#notice")).to_have_text("")
+    with serving_pages(port, token="the-token-of-another-start"):
+        expect(page.locator("#notice")).to_contain_text("open the address that it printed")
+    page.close()

@@ -1,5 +1,6 @@
 """Every output says how it was made; `show` prints it, `--config OUTPUT` repeats the run."""
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -262,6 +263,21 @@ def test_any_json_is_survived(tmp_path, text):
     for name in ("a.json", "a.jsonl"):
         (tmp_path / name).write_text(text, errors="surrogatepass")
         assert find_provenance(tmp_path / name) is None
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.jsonl", "a.png"])
+def test_damaged_outputs_are_survived(explained, tmp_path, rng, name):
+    """Bytes are changed and files cut; what is read is the record, nothing, or told as damaged."""
+    whole = (explained / name).read_bytes()
+    made = provenance_of_file(explained / name)
+    for _ in range(60):
+        data = bytearray(whole[: rng.integers(1, 2 * len(whole))])
+        for place in rng.integers(0, len(data), rng.integers(0, 20)):
+            data[place] = rng.integers(256)
+        (tmp_path / name).write_bytes(data)
+        with contextlib.suppress(DamagedInputError):
+            found = find_provenance(tmp_path / name)
+            assert found is None or type(found) is type(made)
 
 
 def test_xml_with_declarations_is_not_read(tmp_path):

@@ -90,6 +90,9 @@ class Provenance(
         return text.decode()
 
 
+_UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
+
+
 class _Format(msgspec.Struct, tag_field="program", tag="realtime_lrp"):
     format: int
 
@@ -104,7 +107,7 @@ def read_provenance(text: str | bytes) -> Provenance | None:
         return None
     try:
         number = msgspec.json.decode(text, type=_Format).format
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+    except _UNREADABLE:
         return None
     if number != FORMAT:
         raise DamagedInputError(
@@ -112,7 +115,7 @@ def read_provenance(text: str | bytes) -> Provenance | None:
         )
     try:
         return msgspec.json.decode(text, type=Provenance)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise DamagedInputError(f"its provenance is damaged ({error})") from None
 
 

@@ -133,12 +133,12 @@ def _of_lines(path: Path) -> bytes | None:
 
 
 def _of_arrays(path: Path) -> str | None:
-    try:
-        with zipfile.ZipFile(path) as archive, archive.open(f"{KEY}.npy") as member:
-            data = member.read(MAX_ARRAY_BYTES)
-        return _text_of_array(data)
-    except (zipfile.BadZipFile, KeyError, ValueError, NotImplementedError, RuntimeError, EOFError):
-        return None
+    with path.open("rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive, archive.open(f"{KEY}.npy") as member:
+                return _text_of_array(member.read(MAX_ARRAY_BYTES))
+        except Exception:  # of damaged files zipfile, the decompressors and NumPy raise anything
+            return None
 
 
 def _text_of_array(data: bytes) -> str | None:

@@ -139,7 +139,7 @@ def test_an_interrupted_folder_goes_on(run, words, folders, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "add", interrupted)
         code, _, err = run("image", source, "-o", target, *words)
-    assert code == 130 and "interrupted: 2 of 4 pictures are explained" in err
+    assert code == 130 and "interrupted: 2 of 4 pictures explained" in err
     made = {path: path.stat().st_mtime_ns for path in target.glob("[!.]*.png")}
     journal = target / ".pictures.resume.jsonl"
     journal.write_bytes(journal.read_bytes()[:-9])  # as if it was killed while it wrote the line

@@ -896,7 +896,7 @@ def test_interrupted_it_keeps_what_is_finished(words, tmp_path):
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=10)
     assert process.returncode == 130
-    assert "1 of 2 files are finished" in err and "Traceback" not in err
+    assert "interrupted: 1 of 2 videos done" in err and "Traceback" not in err
     assert films_in(out) == ["a.mp4"]
     assert valid_or_absent(out / "a.mp4", 5)
 

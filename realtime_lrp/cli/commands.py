@@ -277,7 +277,8 @@ def image(settings: config.Settings, **options: Any) -> None:
 
     Pictures are written as .png or .jpg, raw maps as .npz.
     """
-    from realtime_lrp.commands.image import ImageOptions, run
+    from realtime_lrp.commands.image.batch import ImageOptions
+    from realtime_lrp.commands.image.run import run
 
     print_lines(run(settings.config, ImageOptions(**options)))
 

@@ -45,6 +45,12 @@ class Failures:
         """How many files failed so far."""
         return len(self._errors)
 
+    def log_stop(self, stop: BaseException, finished: int) -> None:
+        """Says how far a batch of several files came that was interrupted or cannot go on."""
+        if self._total > 1:
+            why = "interrupted" if isinstance(stop, KeyboardInterrupt) else "stopped"
+            log.warning("%s: %d of %d %s", why, finished, self._total, self._done)
+
     def raise_worst(self, finished: int) -> None:
         """Raises an error with the total, if any file failed.
 

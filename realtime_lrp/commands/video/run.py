@@ -111,9 +111,7 @@ class _Batch:
                     if not self._options.json:
                         yield line
         except (KeyboardInterrupt, TransferError) as stop:
-            if not single:
-                why = "interrupted" if isinstance(stop, KeyboardInterrupt) else "stopped"
-                log.warning("%s: %d of %d files are finished", why, finished, len(tasks))
+            failures.log_stop(stop, finished)
             raise
         self._write_stats()
         failures.raise_worst(finished)

@@ -1,0 +1,1 @@
+"""`image`: pictures to overlaid pictures or raw maps."""

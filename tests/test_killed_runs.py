@@ -1,0 +1,105 @@
+"""Folders whose run was killed at any rename, and folders of damaged recordings."""
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from fractions import Fraction
+
+import media
+import pytest
+
+pytestmark = pytest.mark.release
+
+CALLS = "rename,renameat,renameat2,link,linkat"
+
+
+@pytest.fixture
+def words(tiny_model):
+    """Options for the tiny network."""
+    return ("--model", tiny_model, "--preprocess", "none")
+
+
+def killed_at(number, command):
+    """Runs a command and kills it at its n-th rename or link; whether it was killed."""
+    strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={CALLS}"]
+    strace += ["-e", f"inject={CALLS}:signal=KILL:when={number}"]
+    words = [*strace, sys.executable, "-m", "realtime_lrp", *map(str, command)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert done.returncode in (0, -9, 137), done.stderr
+    return done.returncode != 0
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
+@pytest.mark.parametrize("command", ["video", "image"])
+def test_a_run_that_was_killed_at_any_rename_goes_on(command, run, words, tmp_path):
+    """--resume makes all that is missing, with exit code 0, and leaves the same as a whole run."""
+    source = tmp_path / "in"
+    source.mkdir()
+    for name in "ab":
+        if command == "video":
+            media.recording(source / f"{name}.mp4", count=3)
+        else:
+            media.write_picture(source / f"{name}.png", media.plain())
+
+    def words_for(folder):
+        folder.mkdir(exist_ok=True)
+        beside = ("--sidecar", "--summary", "--maps", folder / "maps")
+        return (command, source, "-o", folder, *words, *(beside if command == "video" else ()))
+
+    whole = tmp_path / "whole"
+    assert run(*words_for(whole))[0] == 0
+    names = sorted(str(path.relative_to(whole)) for path in whole.rglob("*"))
+    number = 1
+    while killed_at(number, words_for(tmp_path / str(number))):
+        folder = tmp_path / str(number)
+        code, _, err = run(*words_for(folder), "--resume")
+        assert code == 0, (number, err)
+        left = [path for path in folder.rglob("*") if ".part" not in path.name]
+        made = [path for path in left if ".part" not in path.parent.name]
+        assert sorted(str(path.relative_to(folder)) for path in made) == names, number
+        code, out, err = run(*words_for(folder), "--resume")
+        assert code == 0 and out.count("finished before") == 2, (number, err)
+        number += 1
+    assert number > (6 if command == "video" else 2)
+
+
+KINDS = {
+    "mp4": {"count": 8, "sound": "aac"},
+    "ts": {"base": Fraction(1, 90000), "pts": [at * 3003 for at in range(8)], "sound": "aac"},
+    "mkv": {"count": 8, "sound": "libopus"},
+    "avi": {"count": 8},
+    "mov": {"count": 8, "sound": "pcm_s16le"},
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_flipped_bits_cost_only_their_recording(seed, run, words, tmp_path):
+    """Of 60 recordings with flipped bits each is done or named; whole ones are done; no 70."""
+    chance = random.Random(seed)
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir(), out.mkdir()
+    wholes = {
+        kind: media.recording(tmp_path / f"whole.{kind}", **facts) for kind, facts in KINDS.items()
+    }
+    for number in range(60):
+        kind = list(KINDS)[number % len(KINDS)]
+        data = bytearray(wholes[kind].read_bytes())
+        for _ in range(chance.choice([1, 1, 2, 16])):
+            end = chance.choice([len(data), 600])  # headers matter most
+            data[chance.randrange(end)] ^= 1 << chance.randrange(8)
+        (folder / f"{number:02d}.{kind}").write_bytes(data)
+    for kind, whole in wholes.items():
+        shutil.copy(whole, folder / f"whole_{kind}.{kind}")
+    code, stdout, err = run("video", folder, "-o", out, *words, "--json")
+    events = [json.loads(line) for line in stdout.splitlines()]
+    ends = {event["file"]: event for event in events if event["event"] in ("done", "failed")}
+    assert len(ends) == 65 and "bug in realtime-lrp" not in err
+    failed = {
+        name: event["exit_code"] for name, event in ends.items() if event["event"] == "failed"
+    }
+    assert failed and set(failed.values()) == {65} and code == 65, err
+    assert f"{65 - len(failed)} of 65 videos done, {len(failed)} failed" in err
+    assert not any(name.startswith("whole") for name in failed)
+    assert len([path for path in out.iterdir() if path.suffix == ".mp4"]) == 65 - len(failed)

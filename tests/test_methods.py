@@ -12,6 +12,7 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.methods import METHODS, top_share
 from realtime_lrp.relevance.rules import Flat
+from realtime_lrp.relevance.several_targets import compile_for_targets
 
 METHODS_OF_ONE_PASS = [name for name, method in METHODS.items() if not method.perturb]
 
@@ -201,6 +202,19 @@ def test_smoothgrad_is_the_mean_gradient_under_noise(rng):
         noisy = one + 0.1 * (one.max() - one.min()) * noise
         expected = gradient_of(logits, noisy, np.eye(2)[[1, 1, 1]]).mean(0)
         assert largest_difference(relevance, expected) < 1e-5
+
+
+@pytest.mark.parametrize("method", ["lrp", "gradient", "smoothgrad"])
+def test_several_targets_of_a_batch_are_explained_as_one_by_one(method, rng):
+    """A class for each picture, twice."""
+    model, x = vgg_like(), rng.normal(size=(3, 16, 16, 3)).astype("float32")
+    explainer = Explainer(model, method=method, samples=3)
+    targets = [[0, 1, 2], [3, 3, 1]]
+    scores, maps = compile_for_targets(explainer, 2)(x, targets)
+    for target, relevance in zip(targets, maps, strict=True):
+        one = explainer(x, target)
+        np.testing.assert_allclose(scores, one.scores, rtol=1e-6)
+        assert largest_difference(relevance, one.relevance) < 1e-5
 
 
 def operations_in(explainer, *types) -> int:

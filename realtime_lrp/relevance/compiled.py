@@ -70,12 +70,15 @@ def explain_function(
         results = [method(x, tensors, *target) for method in methods]
         maps = [tf.cast(relevance, tf.float32) for relevance, _ in results]
         accounts = [account(parts, graph.output) for _, parts in results]
-        scores = tensors[graph.output]
-        if not by_rules:
-            scores = tf.where(graph.finite(tensors)[:, None], scores, np.nan)
-        return scores, maps, accounts
+        return scores_or_nan(graph, tensors, by_rules), maps, accounts
 
     return explain
+
+
+def scores_or_nan(graph: Graph, tensors: dict[int, tf.Tensor], by_rules: bool) -> tf.Tensor:
+    """The scores; NaN where an activation is not finite, unless a map by rules is NaN there."""
+    scores = tensors[graph.output]
+    return scores if by_rules else tf.where(graph.finite(tensors)[:, None], scores, np.nan)
 
 
 def _repeated(tensors: dict[int, tf.Tensor], times: tf.Tensor) -> dict[int, tf.Tensor]:

@@ -15,7 +15,7 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.composites import EXCITATION, Composite, layer_matcher
 from realtime_lrp.relevance.graph import Back, Graph, Node, Part, Parts, total
 from realtime_lrp.relevance.linear import Linear
-from realtime_lrp.relevance.perturbed import Perturb, mean_gradient, noisy, on_path
+from realtime_lrp.relevance.perturbed import Perturb, mean_gradients, noisy, on_path
 from realtime_lrp.relevance.pools import GlobalPool, Pool
 from realtime_lrp.relevance.rules import Propagate
 from realtime_lrp.relevance.sharing import Shares
@@ -55,10 +55,6 @@ class MethodContext:
     logits: int | None = None
 
 
-Explain = Callable[..., tuple[tf.Tensor, Parts]]
-"""(x, tensors, *target) -> (the map, what arrived at each tensor and at biases)."""
-
-
 @dataclass(frozen=True)
 class Method:
     """A way to explain.
@@ -87,29 +83,59 @@ class Method:
     by_rules: bool = False
     composite: Composite | None = None
 
-    def bind(self, context: MethodContext) -> Explain:
-        """Binds the method to a network; what is returned runs inside the compiled function.
-
-        It refers to the bound rules and the graph, not to the context.
-        """
-        start, finish, perturb = self.start, self.finish, self.perturb
-        graph, logits = context.graph, context.logits
-        samples, chunk = context.samples, context.chunk
+    def bind(self, context: MethodContext) -> "Explain":
+        """Binds the method to a network."""
         back = _letting_through(context.keep, self.back(context))
+        return Explain(self, context.graph, back, context.samples, context.chunk, context.logits)
 
-        def explain(
-            x: tf.Tensor, tensors: Mapping[int, tf.Tensor], *target: tf.Tensor
-        ) -> tuple[tf.Tensor, Parts]:
-            begin = start(tensors[graph.output], *target)
-            if logits is not None:
-                begin = with_signs_of(tensors[logits], begin)
-            parts = graph.backward(tensors, begin, back)
-            if perturb is None:
-                return finish(graph, x, tensors, parts), parts
-            mean = mean_gradient(graph, back, perturb, x, begin, samples, chunk)
-            return finish(graph, x, tensors, {0: [Part(mean)]}), parts
 
-        return explain
+@dataclass(frozen=True, eq=False)
+class Explain:
+    """A method that is bound to a network; runs inside the compiled function.
+
+    Attributes:
+      method: which one.
+      graph: the network.
+      back: what each step passes back.
+      samples: see `MethodContext`, as are the others.
+      chunk: see there.
+      logits: see there.
+    """
+
+    method: Method
+    graph: Graph
+    back: Back
+    samples: int
+    chunk: int
+    logits: int | None
+
+    def __call__(
+        self, x: tf.Tensor, tensors: Mapping[int, tf.Tensor], *target: tf.Tensor
+    ) -> tuple[tf.Tensor, Parts]:
+        """Returns the map of a target, and what arrived at each tensor and at biases."""
+        (explained,) = self.for_targets(x, tensors, [target])
+        return explained
+
+    def for_targets(
+        self,
+        x: tf.Tensor,
+        tensors: Mapping[int, tf.Tensor],
+        targets: Sequence[Sequence[tf.Tensor]],
+    ) -> list[tuple[tf.Tensor, Parts]]:
+        """As a call, for each of several targets; perturbed pictures go forward once for all."""
+        method, graph = self.method, self.graph
+        begins = [method.start(tensors[graph.output], *target) for target in targets]
+        if self.logits is not None:
+            begins = [with_signs_of(tensors[self.logits], begin) for begin in begins]
+        parts = [graph.backward(tensors, begin, self.back) for begin in begins]
+        arrived = parts
+        if method.perturb:
+            means = mean_gradients(
+                graph, self.back, method.perturb, x, begins, self.samples, self.chunk
+            )
+            arrived = [{0: [Part(mean)]} for mean in means]
+        maps = [method.finish(graph, x, tensors, one) for one in arrived]
+        return list(zip(maps, parts, strict=True))
 
 
 def with_signs_of(logits: tf.Tensor, begin: tf.Tensor) -> tf.Tensor:

@@ -4,7 +4,7 @@ The copies are explained in chunks of one size, so that any number of them needs
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -34,53 +34,56 @@ def chunk_size(samples: int, bytes_each: int) -> int:
     return even if 2 * even > most else math.ceil(samples / math.ceil(samples / most))
 
 
-def mean_gradient(
+def mean_gradients(
     graph: Graph,
     back: Back,
     perturb: Perturb,
     x: tf.Tensor,
-    begin: tf.Tensor,
+    begins: Sequence[tf.Tensor],
     samples: int,
     chunk: int,
-) -> tf.Tensor:
-    """The mean of what arrives at the copies of each picture, shaped like x.
+) -> list[tf.Tensor]:
+    """The means of what arrives at the copies of each picture, shaped like x, for each beginning.
 
     Args:
       graph: the network.
       back: what each step passes back.
       perturb: makes the copies.
       x: [B, H, W, C].
-      begin: what starts at the output, for all copies of a picture, float32 [B, classes].
+      begins: what starts at the output, for all copies of a picture, float32 [B, classes] each.
+        The copies go forward once for all of them.
       samples: how many copies each picture has.
       chunk: how many are explained at once.
     """
 
-    def of_chunk(picture: tf.Tensor, begin: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
+    def of_chunk(picture: tf.Tensor, begins: Sequence[tf.Tensor], first: tf.Tensor) -> tf.Tensor:
         numbers = first + tf.range(chunk)
         copies, weights = perturb(picture[None], tf.minimum(numbers, samples - 1), samples)
-        weights = tf.where(numbers < samples, weights, 0.0)
+        weights = tf.where(numbers < samples, weights, 0.0)[:, None, None, None]
         tensors = graph.forward(copies)
-        starts = tf.repeat(begin[None], chunk, axis=0)
-        gradients = total(graph.backward(tensors, starts, back)[0])
-        return tf.reduce_sum(weights[:, None, None, None] * gradients, axis=0)
+        starts = [tf.repeat(begin[None], chunk, axis=0) for begin in begins]
+        gradients = [total(graph.backward(tensors, start, back)[0]) for start in starts]
+        return tf.stack([tf.reduce_sum(weights * one, axis=0) for one in gradients])
 
-    def of_picture(pair: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+    def of_picture(inputs: tuple[tf.Tensor, ...]) -> tf.Tensor:
+        picture, *begins = inputs
         if chunk >= samples:
-            return of_chunk(*pair, tf.constant(0))
-        _, mean = tf.while_loop(
-            lambda first, mean: first < samples,
-            lambda first, mean: (first + chunk, mean + of_chunk(*pair, first)),
-            (tf.constant(0), tf.zeros(x.shape[1:])),
+            return of_chunk(picture, begins, tf.constant(0))
+        _, means = tf.while_loop(
+            lambda first, means: first < samples,
+            lambda first, means: (first + chunk, means + of_chunk(picture, begins, first)),
+            (tf.constant(0), tf.zeros([len(begins), *x.shape[1:]])),
             parallel_iterations=1,  # otherwise several chunks are in memory at once
         )
-        return mean
+        return means
 
-    return tf.map_fn(
+    means = tf.map_fn(
         of_picture,
-        (x, begin),
-        fn_output_signature=tf.TensorSpec(x.shape[1:], x.dtype),
+        (x, *begins),
+        fn_output_signature=tf.TensorSpec([len(begins), *x.shape[1:]], x.dtype),
         parallel_iterations=1,
     )
+    return tf.unstack(means, axis=1)
 
 
 def noisy(x: tf.Tensor, numbers: tf.Tensor, samples: int) -> tuple[tf.Tensor, tf.Tensor]:

@@ -1,8 +1,7 @@
 """Explains each picture of a batch for several targets from one forward pass.
 
-A part of the explainer. What the targets have in common is computed once: the forward pass, and
-the denominators of rules. The perturbed passes of SmoothGrad and integrated gradients are not
-shared.
+A part of the explainer. What the targets have in common is computed once: the forward passes,
+those of perturbed pictures too, and the denominators of rules.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ import tensorflow as tf
 
 from realtime_lrp.relevance import checks
 from realtime_lrp.relevance.batches import run_in_parts
-from realtime_lrp.relevance.compiled import compile_once, explain_function
+from realtime_lrp.relevance.compiled import compile_once, scores_or_nan
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.not_finite import first_not_finite, one_pair
 from realtime_lrp.relevance.targets import Target, Targets
@@ -29,15 +28,17 @@ def compile_for_targets(explainer: Explainer, count: int) -> ExplainTargets:
 
     The function raises what the explainer raises.
     """
-    by_rules = any(explainer.follows_rules)
-    explain = explain_function(explainer._graph, explainer._methods[:1], by_rules)
+    graph, method, by_rules = explainer._graph, explainer._methods[0], explainer.follows_rules[0]
     signature = Target.signature(explainer.classes)
     fields = len(signature)
 
     def explain_each(x: tf.Tensor, *tensors: tf.Tensor) -> list[tf.Tensor]:
+        forward = graph.forward(x)
         starts = range(0, count * fields, fields)
-        explained = [explain(x, *tensors[start : start + fields]) for start in starts]
-        return [explained[0][0], *(maps[0] for _, maps, _ in explained)]
+        targets = [tensors[start : start + fields] for start in starts]
+        explained = method.for_targets(x, forward, targets)
+        scores = scores_or_nan(graph, forward, by_rules)
+        return [scores, *(tf.cast(relevance, tf.float32) for relevance, _ in explained)]
 
     picture = tf.TensorSpec([None, *explainer.input_shape], tf.float32, name="x")
     _, run = compile_once(explain_each, [picture, *signature * count], explainer._xla)

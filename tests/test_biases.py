@@ -93,6 +93,8 @@ NAIVE_RULES = {
     "epsilon_alpha2_beta1": ("alpha_beta", "alpha_beta", "epsilon"),
     "epsilon_alpha2_beta1_flat": ("flat", "alpha_beta", "epsilon"),
     "epsilon_gamma_box": ("zbox", "gamma", "epsilon"),
+    "attnlrp": ("epsilon", "epsilon", "epsilon"),
+    "cp_lrp": ("epsilon", "epsilon", "epsilon"),
 }
 """The rules of the first convolution, the second one and the dense layer."""
 

@@ -122,7 +122,7 @@ KEYS = [
         },
     ),
     (
-        "p Tab Page_Down Up space Down Down Down space",
+        "p Tab Page_Down Down space Down Down Down space",
         "Return",
         {"maps": None, "panels": (), "also": (), "tiled": False, **GOES_ON},
     ),

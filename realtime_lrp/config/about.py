@@ -20,6 +20,10 @@ ABOUT = {
     "to picture.",
     "epsilon_gamma_box": "What speaks for the class; evidence against it is weakened. The map is "
     "wrong if the network's preprocessing is set wrong.",
+    "attnlrp": "For transformers: what speaks for and against the class, also by which patches "
+    "attend to which; noisy. Without attention it is nearly epsilon.",
+    "cp_lrp": "For transformers: what speaks for and against the class, with attention as it is; "
+    "says nothing about why a patch attends to another.",
     "gradient": "Where a small change of the picture would change the answer most, not what the "
     "answer is made of; noisy.",
     "input_x_gradient": "A first guess at each pixel's share in the answer; noisy, and a pixel "

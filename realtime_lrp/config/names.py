@@ -66,7 +66,7 @@ COMPOSITES = Names(
     "composite",
     (
         "zplus", "epsilon", "epsilon_plus", "epsilon_plus_flat", "epsilon_alpha2_beta1",
-        "epsilon_alpha2_beta1_flat", "epsilon_gamma_box",
+        "epsilon_alpha2_beta1_flat", "epsilon_gamma_box", "attnlrp", "cp_lrp",
     ),
     ("realtime_lrp.relevance.composites", "COMPOSITES"),
     {
@@ -85,9 +85,11 @@ COMPOSITES = Names(
         "lrp.alpha_2_beta_1_IB": "epsilon_alpha2_beta1",
         "lrp.flat": "epsilon_plus_flat",
         "deep_taylor.bounded": "epsilon_gamma_box",
+        "AttnLRP": "attnlrp", "attn_lrp": "attnlrp", "CP-LRP": "cp_lrp", "cplrp": "cp_lrp",
     },
 )  # fmt: skip
-"""Names are zennit's; the aliases are those of iNNvestigate and of this project's first version."""
+"""Names are zennit's and LXT's; the aliases are those of iNNvestigate and of this project's first
+version."""
 
 RULE_PARAMETERS: dict[str, tuple[str, ...]] = {
     "zplus": (),

@@ -69,7 +69,8 @@ class Lrp(_Section):
     composite: Text = Field(
         default="zplus",
         description="which rule for which layer (method lrp): zplus, epsilon, epsilon_plus, "
-        "epsilon_plus_flat, epsilon_alpha2_beta1, epsilon_alpha2_beta1_flat or epsilon_gamma_box; "
+        "epsilon_plus_flat, epsilon_alpha2_beta1, epsilon_alpha2_beta1_flat, "
+        "epsilon_gamma_box, and attnlrp or cp_lrp for transformers; "
         "default: zplus; in live, serve, demo and kiosk: epsilon_plus_flat",
     )
     layers: Rules = Field(

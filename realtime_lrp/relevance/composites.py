@@ -9,7 +9,9 @@ from fnmatch import fnmatchcase
 
 from realtime_lrp.config.names import COMPOSITES as COMPOSITE_NAMES
 from realtime_lrp.errors import UsageError, nearest
-from realtime_lrp.relevance.graph import Graph, Node
+from realtime_lrp.relevance import attention
+from realtime_lrp.relevance.attention import StepRule
+from realtime_lrp.relevance.graph import Back, Graph, Node
 from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.rules import (
     AlphaBeta,
@@ -24,6 +26,7 @@ from realtime_lrp.relevance.rules import (
     ZPlusInput,
     rule_named,
 )
+from realtime_lrp.relevance.steps import Step
 
 Condition = Callable[[Node, LayerContext], bool]
 """(layer with weights, what is known about it) -> whether a row of the table applies to it."""
@@ -56,10 +59,13 @@ class Composite:
     Attributes:
       rows: pairs of a condition and a rule. The last row has to apply to every layer.
       absorb_bias: whether biases take a share of the relevance unless the user decides.
+      steps: pairs of a kind of step without weights and its rule, see `attention.py`. Any other
+        step goes by its own `relevance`.
     """
 
     rows: tuple[tuple[Condition, Rule], ...]
     absorb_bias: bool = True
+    steps: tuple[tuple[type[Step], StepRule], ...] = ()
 
     def rule(self, node: Node, context: LayerContext) -> Rule:
         """The rule for a layer.
@@ -118,6 +124,27 @@ class Composite:
             if isinstance(node.step, Linear)
         }
 
+    def bind_steps(self, graph: Graph, absorb_bias: bool | None = None) -> dict[int, Back]:
+        """The rules of steps without weights, by output number.
+
+        Args:
+          graph: the network. The softmax of its scores is left out: relevance starts there.
+          absorb_bias: as in `bind`.
+        """
+        absorb = self.absorb_bias if absorb_bias is None else absorb_bias
+        bound: dict[int, Back] = {}
+        for node in graph.nodes:
+            rule = next((rule for kind, rule in self.steps if isinstance(node.step, kind)), None)
+            if rule and node.output not in graph.scoring():
+                bound[node.output] = _step_rule(rule, absorb)
+        return bound
+
+
+def _step_rule(rule: StepRule, absorb: bool) -> Back:
+    return lambda node, inputs, output, relevance: rule(
+        node.step, inputs, output, relevance, absorb
+    )
+
 
 EPSILON = ((any_layer, Epsilon()),)
 """The last row of every composite named `epsilon_...`: dense layers."""
@@ -132,6 +159,8 @@ COMPOSITES: dict[str, Composite] = {
         ((input_layer, Flat()), (convolution, AlphaBeta(2, 1)), *EPSILON)
     ),
     "epsilon_gamma_box": Composite(((input_convolution, ZBox()), (convolution, Gamma()), *EPSILON)),
+    "attnlrp": Composite(EPSILON, steps=attention.ATTNLRP),
+    "cp_lrp": Composite(EPSILON, steps=attention.CP_LRP),
 }
 
 EXCITATION = Composite(((any_layer, ZPlus()),), absorb_bias=False)

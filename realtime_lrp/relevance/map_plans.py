@@ -189,6 +189,7 @@ def bind_maps(
     explain = []
     for plan in plans:
         rules = bound[plan.composite] if plan.rules else {}
-        context = MethodContext(graph, rules, guided, samples, chunk, keep, plan.logits)
+        steps = plan.composite.bind_steps(graph, absorb_bias) if plan.rules else {}
+        context = MethodContext(graph, rules, guided, samples, chunk, keep, plan.logits, steps)
         explain.append(plan.method.bind(context))
     return explain

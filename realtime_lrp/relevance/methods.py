@@ -7,7 +7,7 @@ To add a method, add a row to `METHODS`.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import tensorflow as tf
 
@@ -44,6 +44,7 @@ class MethodContext:
       keep: the share of entries, largest first, that each layer with weights lets through.
       logits: the number of the tensor whose signs relevance starts with; None where it starts
         without.
+      step_rules: output number of a step without weights -> the composite's rule for it.
     """
 
     graph: Graph
@@ -53,6 +54,7 @@ class MethodContext:
     chunk: int = 20
     keep: float = 1.0
     logits: int | None = None
+    step_rules: Mapping[int, Back] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -179,12 +181,14 @@ def top_share(relevance: tf.Tensor, share: float) -> tf.Tensor:
 
 
 def _relevance(context: MethodContext) -> Back:
-    rules = context.rules
+    rules, step_rules = context.rules, context.step_rules
 
     def back(node: Node, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         if node.output in rules:
             handed = rules[node.output](inputs[0], relevance)
             return list(handed) if isinstance(handed, Shares) else [handed]
+        if node.output in step_rules:
+            return step_rules[node.output](node, inputs, output, relevance)
         return node.step.relevance(inputs, output, relevance)
 
     return back

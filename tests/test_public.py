@@ -204,8 +204,8 @@ import threading
 import numpy as np
 
 from realtime_lrp import (
-    COLORMAPS, COMPOSITES, Colormap, Composite, Epsilon, Explainer, Explanation, Rule, Source,
-    load_network, open_source, overlay, rule_named,
+    COLORMAPS, COMPOSITES, Answer, Colormap, Composite, Epsilon, Explainer, Explanation, Network,
+    Rule, Source, fit, load_network, open_source, overlay, rule_named,
 )
 from realtime_lrp.errors import UsageError
 
@@ -215,10 +215,9 @@ class Black(Source):
         return np.zeros((4, 4, 3), np.uint8)
 
 
-def explained(x: np.ndarray) -> Explanation:
-    network = load_network("shapes")
+def explained(x: np.ndarray, network: Network) -> Explanation:
     try:
-        return Explainer(network.model, composite=COMPOSITES["zplus"], labels=network.labels)(x)
+        return Explainer(network, composite=COMPOSITES["zplus"])(x, target=["top1"])
     except UsageError as error:
         raise SystemExit(error.exit_code) from error
 
@@ -229,7 +228,12 @@ COMPOSITES["mine"] = Composite(((lambda node, place: True, Epsilon(0.1)),))
 with open_source("synthetic", threading.Event()) as source:
     frame = source.read()
 if frame is not None:
-    drawn: np.ndarray = overlay(frame, explained(frame[None]).relevance[0], colormap="mine")
+    network = load_network("shapes")
+    x, region = fit(frame, network)
+    explanation = explained(x, network)
+    best: Answer = explanation[-1].top(1)[0][0]
+    explanation.plot(colormap=COLORMAPS["mine"]).savefig(f"{best.label}.png")
+    drawn: np.ndarray = overlay(frame, explanation.relevance[0], colormap="mine")
 """
 
 MISTAKES = """

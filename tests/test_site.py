@@ -71,7 +71,9 @@ def test_a_notebook_becomes_a_page(hooks):
     """With its code, its outputs and a link to the file."""
     files = hooks.notebook_page(SITE.parent / "notebooks" / "study_recordings.ipynb")
     page = files.pop("study_recordings.md")
-    assert page.startswith("[Download this notebook](study_recordings.ipynb)")
+    title, _, link = page.splitlines()[:3]
+    assert title == "# Study a folder of recordings"
+    assert link == "[Download this notebook](study_recordings.ipynb)"
     assert "```python" in page and "load_network(" in page and "<td>" in page
     assert len(files) >= 3
     for name, content in files.items():

@@ -73,7 +73,8 @@ def notebook_page(path: Path) -> dict[str, str | bytes]:
     notebook = nbformat.read(path, as_version=4)
     kept = {"output_files_dir": path.stem, "unique_key": path.stem}
     text, resources = MarkdownExporter().from_notebook_node(notebook, kept)
-    page = f"[Download this notebook]({path.name})\n\n{text}"
+    title, rest = text.lstrip().split("\n", 1)
+    page = f"{title}\n\n[Download this notebook]({path.name})\n{rest}"
     return {f"{path.stem}.md": page, **resources["outputs"]}
 
 

@@ -6,6 +6,7 @@ Each check says what was received, what was expected and what to do.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -13,8 +14,6 @@ from realtime_lrp.errors import DamagedInputError, UsageError, first_line, unkno
 from realtime_lrp.relevance.graph import Graph
 
 if TYPE_CHECKING:
-    import keras
-
     from realtime_lrp.models.networks import Network
     from realtime_lrp.relevance.explanation import ColourTransform
 
@@ -45,19 +44,33 @@ def check_options(
         raise UsageError(f"Expected also as a list of names. Received {also!r}.", "map")
 
 
-def network_parts(
-    network: "Network",
-) -> "tuple[keras.Model, ColourTransform, dict[str, Any]]":
-    """The model of a network, how its input becomes RGB, and arguments of `Explainer`.
+def model_parts(
+    model: "keras.Model | Network | Graph",
+    labels: Sequence[str] | None,
+    low: Bound | None,
+    high: Bound | None,
+) -> "tuple[keras.Model | Graph, ColourTransform | None, Sequence[str] | None, Any, Any]":
+    """The model, how its input becomes RGB, labels, low and high, which a network may give.
+
+    Args:
+      model: as `Explainer` takes it, as are the others. What the user gives goes first.
+      labels: see there.
+      low: see there.
+      high: see there.
 
     Raises:
-      UsageError: it is no network, or its model was given to an explainer before.
+      UsageError: it is no model and no network, or its model was given to an explainer before.
     """
-    if not hasattr(network, "colours"):
-        raise UsageError(f"Expected a Keras model or a Network. Received {network!r:.80}.")
-    if network.model is None:
-        raise UsageError(f"The model of {network.name!r} is gone. Load the network once more.")
-    return network.model, network.colours(), {"labels": network.labels, **network.box()}
+    if isinstance(model, keras.Model | Graph):
+        return model, None, labels, low, high
+    if not hasattr(model, "colours"):
+        raise UsageError(f"Expected a Keras model or a Network. Received {model!r:.80}.")
+    if model.model is None:
+        raise UsageError(f"The model of {model.name!r} is gone. Load the network once more.")
+    if low is None and high is None:
+        low, high = model.box()["low"], model.box()["high"]
+    labels = model.labels if labels is None else labels
+    return model.model, model.colours(), labels, low, high
 
 
 def input_shape(graph: Graph, size: tuple[int, int] | None) -> tuple[int, int, int]:

@@ -156,12 +156,7 @@ class Explainer:
         checks.check_options(precision, pool, keep, samples, also)
         self._names = map_names(method, composite, layers, also)
         requests, composite = map_requests(method, also), composite_named(composite)
-        self._colours = None
-        if not isinstance(model, keras.Model | Graph):
-            model, self._colours, known = checks.network_parts(model)
-            labels = known["labels"] if labels is None else labels
-            if low is None and high is None:
-                low, high = known["low"], known["high"]
+        model, self._colours, labels, low, high = checks.model_parts(model, labels, low, high)
         graph = model if isinstance(model, Graph) else build_graph(model, pool)
         self.input_shape = checks.input_shape(graph, size)
         self.classes = checks.count_classes(graph)

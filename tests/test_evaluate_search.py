@@ -195,9 +195,9 @@ def test_the_verdict_by_hand():
     }  # fmt: skip
     lines = search_lines(search_report(tried, ["a"], ["b"], rows), tried[0].candidate)
     text = "\n".join(lines)
-    assert "found beats behind: gain +0.100 (95 % interval +0.100 to +0.100, 4 pictures)" in text
-    assert "found is worse than ahead: keep that: gain -0.100" in text
-    assert "found cannot be told from like: gain +0.000 (95 % interval -0.100 to +0.100" in text
+    assert "found beats behind: gain +0.1000 (95 % interval +0.1000 to +0.1000, 4 pictures)" in text
+    assert "found is worse than ahead: keep that: gain -0.1000" in text
+    assert "found cannot be told from like: gain +0.0000 (95 % interval -0.1000 to +0.1000" in text
 
 
 @pytest.fixture

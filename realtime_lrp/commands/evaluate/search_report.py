@@ -125,8 +125,8 @@ def _verdicts(report: Mapping[str, Any]) -> list[str]:
         else:
             verdict = f"found cannot be told from {difference['to']}"
         lines.append(
-            f"{verdict}: gain {difference['difference']:+.3f} "
-            f"(95 % interval {low:+.3f} to {high:+.3f}, {difference['n']} pictures)"
+            f"{verdict}: gain {difference['difference']:+.4f} "
+            f"(95 % interval {low:+.4f} to {high:+.4f}, {difference['n']} pictures)"
         )
     return lines
 

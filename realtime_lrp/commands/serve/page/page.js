@@ -70,14 +70,21 @@ function onNews(news) {
 }
 
 let drawnBlocks = "";
+let blocksBefore = 0;
 
-/** Draws the blocks of figures, if they have changed. */
+/**
+ * Draws the blocks of figures, if they have changed. Rows come and go: the height stays that of the
+ * most rows, so that what stands below does not jump under a finger.
+ */
 function show(element, blocks) {
   const text = JSON.stringify(blocks);
   if (text === drawnBlocks) return;
   drawnBlocks = text;
+  if (blocks.length !== blocksBefore) element.style.minHeight = "";
+  blocksBefore = blocks.length;
   element.replaceChildren(...blocks.map((block) => made("div", { className: "block" },
     block.map((entry) => ENTRIES[entry.kind](entry)))));
+  element.style.minHeight = `${element.offsetHeight}px`;
 }
 
 const ENTRIES = {

@@ -300,8 +300,13 @@ def test_a_configuration_has_to_hold_settings(run, tmp_path, picture):
     (tmp_path / "own.json").write_text('{"lrp": {"keep": 0.25}}')
     code, out, _ = run("config", "--config", tmp_path / "own.json")
     assert code == 0 and "keep: 0.25" in out
-    code, _, err = run("kiosk", "--config", picture)
-    assert code == 78
+    assert run("kiosk", "--config", picture)[0] == 78
+
+
+def test_the_exhibit_takes_a_file_that_stays(run, explained):
+    """The message says how to make one of an output."""
+    code, _, err = run("kiosk", "--config", explained / "a.png")
+    assert code == 2 and "realtime-lrp config --config OUTPUT > exhibit.yaml" in err
 
 
 def test_where_something_was_is_not_recorded():
@@ -336,13 +341,15 @@ def test_wrong_settings_in_an_output_are_told_as_those_of_a_file():
     assert len(lines) == 3 and all(line.startswith("a.png: ") for line in lines)
 
 
-def test_a_long_record_goes_without_its_layers(example):
+def test_a_long_record_goes_without_its_layers(example, tmp_path, caplog):
     """A JPEG holds 64 kB of metadata."""
     import msgspec
 
     layers = {f"block{number}_with_a_long_name": "epsilon" for number in range(3000)}
     text = msgspec.structs.replace(example, layers=layers).as_json()
     assert len(text) < MAX_WRITTEN_BYTES and read_provenance(text).layers is None
+    write_picture(tmp_path / "p.jpg", media.plain(), description="x" * 70_000)
+    assert find_provenance(tmp_path / "p.jpg") is None and "too long for a JPEG" in caplog.text
 
 
 def test_a_pipe_is_no_output(tmp_path):

@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 
 from realtime_lrp import __version__, config
-from realtime_lrp.config.provenance import Provenance
+from realtime_lrp.config.provenance import DATA, FILMS, PICTURES, Provenance
 from realtime_lrp.errors import ConfigError, DamagedInputError
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".npz", ".jsonl", ".mp4", ".mov", ".mkv")
+SUFFIXES = (*PICTURES, *FILMS, *DATA)
 KEYS = {"model": "model.name", "weights": "model.weights", "labels": "model.labels"}
 """Kind of a file -> the key that names it."""
 

@@ -24,6 +24,11 @@ MAX_BYTES = 1 << 20
 MAX_WRITTEN_BYTES = 60_000
 """Longest JSON text that is written, for the sake of JPEG; a longer one goes without `layers`."""
 
+PICTURES = (".png", ".jpg", ".jpeg", ".webp")
+FILMS = (".mp4", ".mov", ".mkv")
+DATA = (".npz", ".jsonl")
+"""Endings of outputs; a .json may be one too, or a configuration."""
+
 SECTIONS = ("model", "lrp", "input", "overlay")
 """The sections of the configuration that shape every output."""
 

@@ -13,15 +13,20 @@ import msgspec
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from realtime_lrp.config.provenance import KEY, MAX_BYTES, Provenance, read_provenance
+from realtime_lrp.config.provenance import (
+    DATA,
+    FILMS,
+    KEY,
+    MAX_BYTES,
+    PICTURES,
+    Provenance,
+    read_provenance,
+)
 from realtime_lrp.errors import DamagedInputError, Error, MissingInputError
 from realtime_lrp.system.reading import read_limited
 from realtime_lrp.video.film_tags import read_film_description
 from realtime_lrp.video.pictures import read_description
-from realtime_lrp.video.writer import CONTAINERS
 
-PICTURES = (".png", ".jpg", ".jpeg", ".webp")
-OTHERS = (".npz", ".json", ".jsonl")
 MAX_JSON_BYTES = 1 << 28
 MAX_ARRAY_BYTES = 4 * MAX_BYTES + 10_000
 """NumPy stores four bytes for each character."""
@@ -97,8 +102,9 @@ def outputs_in(folder: Path) -> Iterator[tuple[Path, Provenance]]:
 def _text(path: Path) -> str | bytes | None:
     readers: dict[str, Callable[[Path], str | bytes | None]] = {
         **dict.fromkeys(PICTURES, _of_picture),
-        **dict.fromkeys(CONTAINERS, read_film_description),
-        **dict(zip(OTHERS, (_of_arrays, _of_json, _of_lines), strict=True)),
+        **dict.fromkeys(FILMS, read_film_description),
+        **dict(zip(DATA, (_of_arrays, _of_lines), strict=True)),
+        ".json": _of_json,
     }
     reader = readers.get(path.suffix.lower())
     return reader(path) if reader else None

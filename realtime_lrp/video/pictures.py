@@ -158,8 +158,8 @@ def encode_picture(
     """
     options = [cv2.IMWRITE_JPEG_QUALITY, quality] if suffix in JPEG else []
     bgr = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
-    if description:
-        xmp = np.frombuffer(_xmp(suffix, description), np.uint8)
+    xmp = np.frombuffer(_xmp(suffix, description) if description else b"", np.uint8)
+    if xmp.size:
         done, data = cv2.imencodeWithMetadata(suffix, bgr, [cv2.IMAGE_METADATA_XMP], [xmp], options)
     else:
         done, data = cv2.imencode(suffix, bgr, options)
@@ -179,11 +179,12 @@ def read_description(path: Path) -> str | None:
 
 
 def _xmp(suffix: str, description: str) -> bytes:
-    """XMP as `imencodeWithMetadata` of OpenCV 5.0 needs it to write a valid file."""
+    """XMP as `imencodeWithMetadata` of OpenCV 5.0 needs it for a valid file; b"" if too long."""
     packet = xmp_packet(description)
     if suffix in JPEG:  # it leaves out the name of the segment
         packet = JPEG_XMP + packet
         if len(packet) > MAX_SEGMENT:
-            raise ValueError(f"A JPEG holds at most {MAX_SEGMENT} bytes of metadata.")
+            log.warning("the picture does not say how it was made: that is too long for a JPEG")
+            return b""
         return packet
     return packet + b"\0" if suffix == ".png" else packet  # it reads on until a zero byte

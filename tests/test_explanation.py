@@ -10,6 +10,7 @@ import pytest
 
 from realtime_lrp import COLORMAPS, Explainer, Network
 from realtime_lrp.errors import UnavailableError, UsageError
+from realtime_lrp.notebook.figure import draw_maps
 from realtime_lrp.notebook.html import escaped
 
 LABELS = ["<script>alert(1)</script>", "$x^2$", "moon & sun", "\N{CAT FACE}"]
@@ -150,6 +151,15 @@ def test_a_plot_has_pictures_maps_scales_and_labels(explanation, pictures):
     mine = explanation[:1].plot(pictures[:1, :5], colormap=COLORMAPS["icefire"])
     assert mine.axes[0].images[0].get_array().shape == (5, 32, 3)
     assert mine.axes[1].images[0].cmap(0)[:3] == pytest.approx(COLORMAPS["icefire"].table[0] / 255)
+
+
+def test_long_labels_stay_above_their_picture():
+    """They are broken into lines, and cut."""
+    shown = draw_maps(
+        np.zeros((1, 8, 8, 3), np.uint8), ["a long " * 60], {"map": np.ones((1, 8, 8))}
+    )
+    lines = shown.axes[0].get_title().splitlines()
+    assert len(lines) <= 5 and max(map(len, lines)) <= 38
 
 
 @pytest.mark.parametrize(

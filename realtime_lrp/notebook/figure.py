@@ -4,6 +4,7 @@ Matplotlib is imported when something is drawn. No window opens: the figure is n
 """
 
 import io
+import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,9 @@ Overlays use the same."""
 
 MOST_PICTURES = 24
 """How many pictures a figure has room for."""
+
+LINE, LONGEST = 38, 114
+"""How many letters of a title fit above a picture in one line, and how many are shown at all."""
 
 SIGNED, UNSIGNED = "bwr", "hot"
 """Default colour maps: with negative entries white is 0, else black is."""
@@ -102,7 +106,8 @@ def _draw_map(
 
 
 def _label(axes: Any, title: str) -> None:
-    axes.set_title(drawable(title), fontsize=9, parse_math=False)
+    lines = (textwrap.fill(line[:LONGEST], LINE) for line in drawable(title).splitlines())
+    axes.set_title("\n".join(lines), fontsize=9, parse_math=False)
     axes.set_xticks([])
     axes.set_yticks([])
 

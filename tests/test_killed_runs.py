@@ -10,8 +10,6 @@ from fractions import Fraction
 import media
 import pytest
 
-pytestmark = pytest.mark.release
-
 CALLS = "rename,renameat,renameat2,link,linkat"
 
 
@@ -31,6 +29,7 @@ def killed_at(number, command):
     return done.returncode != 0
 
 
+@pytest.mark.release
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
 @pytest.mark.parametrize("command", ["video", "image"])
 def test_a_run_that_was_killed_at_any_rename_goes_on(command, run, words, tmp_path):
@@ -74,6 +73,7 @@ KINDS = {
 }
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("seed", range(4))
 def test_flipped_bits_cost_only_their_recording(seed, run, words, tmp_path):
     """Of 60 recordings with flipped bits each is done or named; whole ones are done; no 70."""

@@ -16,6 +16,7 @@ PICTURES = (
 """Endings of pictures that OpenCV's wheel reads."""
 MOST_REASONS = 8
 """How many reasons for skipped files are listed."""
+PLURALS = {"folder": "folders", "link to nothing": "links to nothing"}
 VIDEOS = (".mp4", ".mkv", ".mov", ".avi", ".webm", ".m4v", ".mpg", ".mpeg", ".ts", ".wmv")
 
 
@@ -65,14 +66,12 @@ def skipped_in(words: Sequence[str], suffixes: Sequence[str]) -> str:
     )
     if not counts:
         return ""
-    shown = [f"{count} {reason}" for reason, count in counts.most_common(MOST_REASONS)]
-    if others := sum(counts.values()) - sum(count for _, count in counts.most_common(MOST_REASONS)):
+    most = counts.most_common(MOST_REASONS)
+    shown = [f"{count} {PLURALS.get(why, why) if count > 1 else why}" for why, count in most]
+    if others := counts.total() - sum(count for _, count in most):
         shown.append(f"{others} others")
-    return f"{sum(counts.values())} skipped in {_listed(folders)} ({', '.join(shown)})"
-
-
-def _listed(folders: Sequence[Path]) -> str:
-    return repr(str(folders[0])) if len(folders) == 1 else f"{len(folders)} folders"
+    where = repr(str(folders[0])) if len(folders) == 1 else f"{len(folders)} folders"
+    return f"{counts.total()} skipped in {where} ({', '.join(shown)})"
 
 
 def _why_skipped(path: Path, suffixes: Sequence[str]) -> str:

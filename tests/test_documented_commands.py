@@ -190,7 +190,7 @@ def workshop(tmp_path, tiny_model, monkeypatch):
     """A folder with every file that the documentation names, as the current one."""
     write_picture(tmp_path / "cat.jpg", plain((200, 120, 40)))
     recording(tmp_path / "talk.mp4", count=6)
-    for name in ("folder", "recordings", "photos", "results"):
+    for name in ("folder", "recordings", "photos", "results", "found"):
         (tmp_path / name).mkdir()
     recording(tmp_path / "recordings" / "one.mp4", count=6)
     write_picture(tmp_path / "photos" / "cat.jpg", plain((200, 120, 40)))
@@ -209,6 +209,7 @@ def workshop(tmp_path, tiny_model, monkeypatch):
     (tmp_path / "token").write_text("0123456789abcdef0123456789abcdef\n")
     (tmp_path / "token").chmod(0o600)
     (tmp_path / "my.yaml").write_text("overlay: {opacity: 0.5}\n")
+    (tmp_path / "found" / "settings.yaml").write_text("lrp: {composite: epsilon}\n")
     (tmp_path / "exhibit.yaml").write_text("model: {name: shapes}\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -72,7 +72,7 @@ def run_search(
     evaluation = Evaluation(engine, samples, options.seed, forgetting=False)
     tried: list[Tried] = []
     rows: dict[str, Values] = {}
-    interrupted = None
+    interrupted: KeyboardInterrupt | SystemExit | None = None
     try:
         _search_twice(engine, evaluation, to_search, options, tried)
         if not best_first(tried):
@@ -81,13 +81,11 @@ def run_search(
         compared = {FOUND: best_first(tried)[0].candidate, **defaults}
         for name, candidate in compared.items():
             rows[name] = measure(engine, evaluation, candidate, to_report)
-    except KeyboardInterrupt as stop:
+    except (KeyboardInterrupt, SystemExit) as stop:
         if not best_first(tried):
             raise
         log.warning("interrupted: this is the best so far, not compared on the other photos")
-        interrupted = stop
-    if interrupted:
-        rows = {}  # without some there is nothing to compare
+        interrupted, rows = stop, {}  # without some there is nothing to compare
     searched, reported = (
         [samples.names[index] for index in half] for half in (to_search, to_report)
     )

@@ -1,5 +1,6 @@
 """Gradient methods against TensorFlow's own derivatives and cases by hand; shared forward pass."""
 
+import cv2
 import keras
 import numpy as np
 import pytest
@@ -7,8 +8,10 @@ import tensorflow as tf
 from keras import layers
 from test_relevance import branched, largest_difference, vgg_like
 
-from realtime_lrp import Explainer
+from realtime_lrp import Explainer, load_network
 from realtime_lrp.errors import UsageError
+from realtime_lrp.models.drawing.batch import draw_batch
+from realtime_lrp.relevance import perturbed
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.methods import METHODS, top_share
 from realtime_lrp.relevance.rules import Flat
@@ -168,13 +171,80 @@ def test_grad_cam_by_its_definition(rng):
     assert largest_difference(got, np.repeat(wide, 3, axis=3) / 3) < 1e-5
 
 
-def test_integrated_gradients_account_for_the_whole_difference(rng):
-    """Completeness: the sum is logit(x) - logit(0) (Sundararajan et al. 2017, prop. 1)."""
+def test_grad_cam_at_a_layer_of_choice(rng):
+    """At a convolution before its ReLU, which is a layer of its own; other maps stay the same."""
+    x = keras.Input((12, 12, 3))
+    h = layers.ReLU()(layers.Conv2D(4, 3, name="first")(x))
+    h = layers.ReLU()(layers.Conv2D(4, 3, name="second")(layers.MaxPooling2D(2, name="pool")(h)))
+    h = layers.GlobalAveragePooling2D()(h)
+    model = keras.Model(x, layers.Dense(3, activation="softmax", name="scores")(h))
+    picture = rng.normal(size=(2, 12, 12, 3)).astype("float32")
+    explainer = Explainer(model, "grad_cam", target=0, grad_cam_layer="first", also=["zplus"])
+    got = explainer(picture)
+    maps = keras.Model(x, model.get_layer("first").output)(picture)
+    with tf.GradientTape() as tape:
+        tape.watch(maps)
+        after = maps
+        for layer in model.layers[2:-1]:
+            after = layer(after)
+        score = tf.reduce_sum(model.layers[-1].kernel[:, 0] * after)
+    weights = tf.reduce_mean(tape.gradient(score, maps), [1, 2], keepdims=True)
+    cam = tf.nn.relu(tf.reduce_sum(weights * maps, -1, keepdims=True))
+    wide = tf.repeat(tf.image.resize(cam, (12, 12)), 3, axis=3) / 3
+    assert np.any(wide)
+    assert largest_difference(got.relevance, wide) < 1e-5
+    expected = Explainer(model, target=0)(picture).relevance
+    assert largest_difference(got.maps["zplus"], expected) < 1e-5
+    with pytest.raises(UsageError, match=r"called 'scond'. Did you mean 'second'\?"):
+        Explainer(model, "grad_cam", grad_cam_layer="scond")
+    with pytest.raises(UsageError, match="called 'scores'"):
+        Explainer(model, "grad_cam", grad_cam_layer="scores")
+
+
+@pytest.mark.parametrize("baseline", perturbed.BASELINES)
+def test_integrated_gradients_account_for_the_whole_difference(baseline, rng):
+    """Completeness: the sum is logit(x) - logit(baseline) (Sundararajan et al. 2017, prop. 1)."""
     model, x = vgg_like(), rng.normal(size=(2, 16, 16, 3)).astype("float32")
     logits = logits_of(model)
-    got = Explainer(model, method="integrated_gradients", target=2, samples=200)(x).relevance
-    difference = (logits(x) - logits(np.zeros_like(x))).numpy()[:, 2]
-    np.testing.assert_allclose(got.sum((1, 2, 3)), difference, rtol=0.01)
+    box = {"low": [-3, -2, -1], "high": 4.0}
+    explainer = Explainer(
+        model, "integrated_gradients", baseline=baseline, samples=200, also=["gradient"], **box
+    )
+    got = explainer(x, target=[2, "0 - 1"])
+    mean = x.mean((1, 2), keepdims=True)
+    start = {
+        "zero": np.zeros_like(x),
+        "black": np.zeros_like(x) + np.float32([-3, -2, -1]),
+        "white": np.full_like(x, 4),
+        "mean": mean + np.zeros_like(x),
+        "blur": np.stack([cv2.GaussianBlur(one, (7, 7), 1, borderType=cv2.BORDER_REFLECT)
+                          for one in x]),
+    }[baseline]  # fmt: skip
+    rise = (logits(x) - logits(start)).numpy()
+    difference = np.array([rise[0, 2], rise[1, 0] - rise[1, 1]])
+    (account,) = got.accounts.values()
+    np.testing.assert_allclose(account.started, difference, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(got.relevance.sum((1, 2, 3)), difference, rtol=0.02, atol=0.01)
+    np.testing.assert_allclose(account.lost, account.started - got.relevance.sum((1, 2, 3)))
+    assert not account.biases.any() and explainer.differences == (True, False)
+
+
+def test_the_default_samples_come_near_the_difference():
+    """Within 5 % for drawings that the embedded network names; passes tells how many they are."""
+    network = load_network("shapes")
+    x = network.prepare(draw_batch((31415,), 2).pixels)
+    explainer = Explainer(network, "integrated_gradients", target="top1", also=["smoothgrad"])
+    (account,) = explainer(x).accounts.values()
+    assert (np.abs(account.lost) < 0.05 * np.abs(account.started)).all()
+    assert explainer.passes == 50 + 20
+
+
+def test_baselines_that_cannot_be_are_refused():
+    """Unknown, with the nearest name; black without the lowest input."""
+    with pytest.raises(UsageError, match=r"There is no baseline 'blak'. Did you mean 'black'\?"):
+        Explainer(vgg_like(), "integrated_gradients", baseline="blak")
+    with pytest.raises(UsageError, match="The baseline black needs the lowest and highest input"):
+        Explainer(vgg_like(), "integrated_gradients", baseline="black")
 
 
 def test_integrated_gradients_are_the_mean_over_their_path(rng):

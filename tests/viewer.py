@@ -124,6 +124,7 @@ def engine_of(labels, precision="float32", signs=(False,), name="epsilon_plus_fl
             canonical=TargetResolver(len(labels), labels).canonical,
             signs=signs,
             follows_rules=(True,) * len(signs),
+            differences=(False,) * len(signs),
         ),
         config=chosen,
         name=name,

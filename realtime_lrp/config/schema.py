@@ -97,12 +97,18 @@ class Lrp(_Section):
         description="layers whose ReLUs guided_backprop and deconvnet change, such as [block5_*]; "
         "null: all",
     )
-    samples: int = Field(
-        default=20,
+    samples: int | None = Field(
+        default=None,
         ge=1,
         le=1000,
-        description="1 to 1000: pictures per map for smoothgrad and integrated_gradients",
+        description="1 to 1000: pictures per map; null: 20 for smoothgrad, 50 for "
+        "integrated_gradients",
     )
+    baseline: Literal["zero", "black", "white", "mean", "blur"] = Field(
+        default="zero",
+        description="start of integrated_gradients: zero, black, white, mean (colour) or blur",
+    )
+    grad_cam_layer: Text | None = Field(default=None, description="a name; null: the last one")
     target: Target = Field(
         default="all",
         description='all, top1, top5 (any number), a class name or index, "A - B" or "A - rest"; '

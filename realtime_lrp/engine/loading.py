@@ -78,6 +78,8 @@ def build_explainer(
         "keep": lrp.keep,
         "guided": lrp.guided,
         "samples": lrp.samples,
+        "baseline": lrp.baseline,
+        "grad_cam_layer": lrp.grad_cam_layer,
         "pool": lrp.pool,
         "labels": network.labels,
         "size": config.model.size,

@@ -44,9 +44,22 @@ def score_list(top: Sequence[tuple[str, float]]) -> str:
 
 def answer_line(engine: Engine, result: Result) -> str:
     """The line under a recording's picture: best label, score, number of perturbed passes."""
-    passes = engine.explainer.passes
     best = best_label(top_scores(engine, result.scores, 1))
-    return f"{best}   (mean of {passes} passes)" if passes else best
+    return f"{best}   {note}" if (note := passes_note(engine, result)) else best
+
+
+def passes_note(engine: Engine, result: Result) -> str:
+    """The number of perturbed passes; of integrated gradients also how complete their map is.
+
+    For example "(mean of 20 passes, 99.2% of the difference)"; empty without such passes.
+    """
+    passes, first = engine.explainer.passes, result.maps[0]
+    if not passes:
+        return ""
+    complete = ""
+    if engine.explainer.differences[0] and first.started:
+        complete = f", {first.total / first.started:.1%} of the difference"
+    return f"(mean of {passes} passes{complete})"
 
 
 def describe_target(

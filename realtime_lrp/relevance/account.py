@@ -1,6 +1,7 @@
 """The account of relevance: what started, what reached the pixels, what biases took, what was lost.
 
-Only LRP has one; the numbers of gradient methods mean nothing. Sums are those of a picture.
+LRP has one; that of integrated gradients compares the map's sum with the difference of the scores.
+The numbers of other methods mean nothing. Sums are those of a picture.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.relevance.graph import BIASES, Graph, Part, Parts, total
-from realtime_lrp.relevance.methods import Explain
+from realtime_lrp.relevance.graph import BIASES, Graph, Part, total
+from realtime_lrp.relevance.layer_contexts import reachable
+from realtime_lrp.relevance.methods import Explain, MethodResult
 
 FLOOD = 1e3
 """A layer, or a whole network, that makes the sum of magnitudes larger by more than this factor
@@ -62,13 +64,19 @@ def flood_text(growth: float, layer: str, kind: str, layer_growth: float) -> str
     )
 
 
-def account(parts: Parts, output: int) -> tf.Tensor:
+def account(result: MethodResult, output: int) -> tf.Tensor:
     """What started: its sum and the sum of its magnitude; and what biases took. float32 [B, 3].
 
+    For integrated gradients it is what their sum should be, the difference of the scores.
+
     Args:
-      parts: what `Graph.backward` returned.
+      result: what the method computed.
       output: the number of the network's output.
     """
+    if result.difference is not None:
+        none = tf.zeros_like(result.difference)
+        return tf.stack([result.difference, tf.abs(result.difference), none], -1)
+    parts = result.parts
     begin = tf.cast(parts[output][0].tensor, tf.float32)
     started, magnitude = tf.reduce_sum(begin, -1), tf.reduce_sum(tf.abs(begin), -1)
     taken = [part.tensor for part in parts.get(BIASES, ())]
@@ -84,7 +92,7 @@ def flows_function(graph: Graph, explain: Explain) -> Callable[..., tf.Tensor]:
     reached = reachable(graph)
 
     def flows(x: tf.Tensor, *target: tf.Tensor) -> tf.Tensor:
-        _, parts = explain(x, graph.forward(x), *target)
+        parts = explain(x, graph.forward(x), *target).parts
         from_node: dict[int, list[Part]] = {}
         biases = {}
         for number, handed in parts.items():
@@ -134,12 +142,3 @@ def layer_flows(graph: Graph, numbers: np.ndarray) -> list[LayerFlow]:
             growth = np.where(magnitude > 0, handed_magnitude / magnitude, 0.0)
         flows.append(LayerFlow(node.layer, node.kind, arrived, handed_down, taken, growth))
     return flows[::-1]
-
-
-def reachable(graph: Graph) -> set[int]:
-    """The numbers of the tensors that the output depends on."""
-    found = {graph.output}
-    for node in reversed(graph.nodes):
-        if node.output in found:
-            found.update(node.inputs)
-    return found

@@ -25,7 +25,7 @@ Bound = float | Sequence[float] | np.ndarray
 
 
 def check_options(
-    precision: str, pool: str, keep: float, samples: int, also: Sequence[str]
+    precision: str, pool: str, keep: float, samples: int | None, also: Sequence[str]
 ) -> None:
     """Refuses illegal values; the arguments are those of `Explainer`.
 
@@ -38,7 +38,7 @@ def check_options(
         raise unknown("pool", pool, POOLS)
     if not (isinstance(keep, float | int) and 0 < keep <= 1):
         raise UsageError(f"Expected keep above 0 and up to 1. Received {keep!r}.", "keep")
-    if not (isinstance(samples, int) and samples >= 1):
+    if samples is not None and not (isinstance(samples, int) and samples >= 1):
         raise UsageError(f"Expected samples as a whole number above 0. Received {samples!r}.")
     if isinstance(also, str):
         raise UsageError(f"Expected also as a list of names. Received {also!r}.", "map")

@@ -16,7 +16,7 @@ from realtime_lrp.relevance import onednn
 from realtime_lrp.relevance.account import account
 from realtime_lrp.relevance.graph import BIASES, Graph, total
 from realtime_lrp.relevance.methods import Explain
-from realtime_lrp.relevance.targets import start_of_relevance
+from realtime_lrp.relevance.targets import Target, start_of_relevance
 
 LayerTensors = tuple[dict[int, tf.Tensor], dict[int, tf.Tensor], dict[tuple[int, int], tf.Tensor]]
 """Tensors of the model by number, what arrived at them by number, and what nodes handed down, by
@@ -49,6 +49,35 @@ def compile_once(
         return compiled, compiled.get_concrete_function()
 
 
+def signature_of(
+    shape: tuple[int, ...], classes: int, pictures: int | None = None
+) -> list[tf.TensorSpec]:
+    """What compiled functions read: pictures [B, *shape], and the tensors of their targets."""
+    picture = tf.TensorSpec([pictures, *shape], tf.float32, name="x")
+    return [picture, *Target.signature(classes)]
+
+
+class Lazy:
+    """A function that is compiled at its first call.
+
+    Args:
+      function: what is compiled.
+      signature: the tensors that it reads.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], signature: Sequence[tf.TensorSpec], xla: bool = False
+    ) -> None:
+        self._function, self._signature, self._xla = function, signature, xla
+        self._compiled: ConcreteFunction | None = None
+
+    def __call__(self, *inputs: tf.Tensor) -> Any:
+        """Runs the function, compiled."""
+        if self._compiled is None:
+            self._compiled = compile_once(self._function, self._signature, self._xla)[1]
+        return self._compiled(*inputs)
+
+
 def explain_function(
     graph: Graph, methods: Sequence[Explain], by_rules: bool, shared: bool = False
 ) -> Callable[..., Explained]:
@@ -68,8 +97,8 @@ def explain_function(
             tensors = _repeated(tensors, tf.shape(target[0])[0])
             x = tensors[0]
         results = [method(x, tensors, *target) for method in methods]
-        maps = [tf.cast(relevance, tf.float32) for relevance, _ in results]
-        accounts = [account(parts, graph.output) for _, parts in results]
+        maps = [tf.cast(result.relevance, tf.float32) for result in results]
+        accounts = [account(result, graph.output) for result in results]
         return scores_or_nan(graph, tensors, by_rules), maps, accounts
 
     return explain
@@ -126,7 +155,7 @@ def layers_function(graph: Graph, as_built: Graph, method: Explain) -> Callable[
     """
 
     def layers(x: tf.Tensor, *target: tf.Tensor) -> LayerTensors:
-        _, parts = method(x, graph.forward(x), *target)
+        parts = method(x, graph.forward(x), *target).parts
         shown = as_built.forward(x, joined=False)
         arrived = {
             number: tf.cast(total(handed), tf.float32)

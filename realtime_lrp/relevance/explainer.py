@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 import tensorflow as tf
-from tensorflow.types.experimental import ConcreteFunction, PolymorphicFunction
+from tensorflow.types.experimental import PolymorphicFunction
 
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance import checks, export
@@ -23,7 +23,7 @@ from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.canonise import canonise, end_in_scores
 from realtime_lrp.relevance.checks import Bound
 from realtime_lrp.relevance.compiled import (
-    Explained,
+    Lazy,
     PipelineOutput,
     compile_once,
     explain_function,
@@ -31,6 +31,7 @@ from realtime_lrp.relevance.compiled import (
     maps_function,
     pipeline_function,
     scores_function,
+    signature_of,
 )
 from realtime_lrp.relevance.composites import Composite, composite_named
 from realtime_lrp.relevance.described import explainer_html
@@ -39,6 +40,7 @@ from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.layer_contexts import (
     compute_supports,
     count_operations,
+    feature_maps,
     layer_contexts,
     pixel_stride,
 )
@@ -50,8 +52,9 @@ from realtime_lrp.relevance.map_plans import (
     map_requests,
     plan_maps,
 )
-from realtime_lrp.relevance.methods import Explain, guided_rectifiers
+from realtime_lrp.relevance.methods import Explain, MethodOptions, guided_rectifiers
 from realtime_lrp.relevance.not_finite import find_not_finite, first_not_finite, one_pair
+from realtime_lrp.relevance.perturbed import baseline_named
 from realtime_lrp.relevance.record import explainer_provenance, kept_arguments, layer_rules
 from realtime_lrp.relevance.rounding import lower_precision
 from realtime_lrp.relevance.rules import Rule
@@ -99,7 +102,11 @@ class Explainer:
         passes on. The others are lost.
       guided: the layers whose ReLUs guided backprop and deconvnet change, patterns as in `layers`;
         None means all.
-      samples: the number of perturbed pictures of SmoothGrad and integrated gradients.
+      samples: the number of perturbed pictures; None means 20 for SmoothGrad and 50 for integrated
+        gradients.
+      baseline: where the paths of integrated gradients begin: "zero", "black" and "white" (low and
+        high), "mean" (each picture's mean colour) or "blur" (the picture blurred).
+      grad_cam_layer: the name of the layer whose maps Grad-CAM weights; None means the last one.
       pool: relevance through max pools, "max" (winner takes all) or "average" (in proportion).
       labels: class names in order, for targets by name.
       size: (H, W) for a model without a fixed input size.
@@ -120,6 +127,8 @@ class Explainer:
         target.
       follows_rules: whether the map, and each of `also`, follows the rules of a composite.
       rules_by_layer: layer -> the rule that the map follows there, as `rule_named` reads it.
+      differences: whether the map, and each of `also`, adds up to a difference of scores, as
+        integrated gradients do.
       flops: floating point operations of the layers with weights in one forward pass of a picture.
       weights: the number of weights of these layers, without biases.
 
@@ -145,7 +154,9 @@ class Explainer:
         absorb_bias: bool | None = None,
         keep: float = 1.0,
         guided: Sequence[str] | None = None,
-        samples: int = 20,
+        samples: int | None = None,
+        baseline: str = "zero",
+        grad_cam_layer: str | None = None,
         pool: str = "max",
         labels: Sequence[str] | None = None,
         size: tuple[int, int] | None = None,
@@ -169,16 +180,21 @@ class Explainer:
 
         supports = compute_supports(graph, self.input_shape)
         box = checks.input_box(low, high, self.input_shape)
+        start_of_path = baseline_named(baseline, box)
         contexts = layer_contexts(graph, supports, box)
         self.flops, self.weights = count_operations(graph, supports)
         self.stride = pixel_stride(graph)
-        plans = plan_maps(requests, composite, layers or {}, graph, contexts)
+        cam = None if grad_cam_layer is None else feature_maps(graph, supports, grad_cam_layer)
+        graph.kept |= set() if cam is None else {cam}
+        plans = plan_maps(requests, composite, layers or {}, graph, contexts, cam)
         self._rules = plans[0].rules
         self.rules_by_layer = layer_rules(graph, self._rules)
         self._keep_sign = [plan.keeps_sign for plan in plans]
         self.follows_rules = tuple(bool(plan.rules) for plan in plans)
+        self.differences = tuple(plan.difference for plan in plans)
         self._activations = activation_bytes(supports)
-        self.passes = samples * sum(plan.method.perturb is not None for plan in plans)
+        of_methods = [plan.method.samples for plan in plans if plan.method.perturb]
+        self.passes = sum(samples or one for one in of_methods)
         self.set_target(target)
 
         lowering = choose_precision(
@@ -188,9 +204,8 @@ class Explainer:
         self.exact_forward = lowering.precision == "float32" or lowering.exact is not None
         as_built = lower_precision(graph, folded, lowering)
         self._graph, self._as_built, self._also, self._xla = graph, as_built, tuple(also), xla
-        explain = bind_maps(
-            plans, graph, contexts, guided, samples, self._activations, keep, absorb_bias
-        )
+        options = MethodOptions(guided, samples, self._activations, start_of_path, keep)
+        explain = bind_maps(plans, graph, contexts, options, absorb_bias)
         self._compile(explain, any(plan.rules for plan in plans))
 
     def __call__(self, x: np.ndarray | tf.Tensor, target: Targets | None = None) -> Explanation:
@@ -218,7 +233,8 @@ class Explainer:
         if (bad := first_not_finite([scores, *maps])) is not None:
             raise self.not_finite(*one_pair(x, target, bad))
         return explanation_of(
-            np.asarray(x, np.float32), scores, self._names, maps, accounts, self.follows_rules,
+            np.asarray(x, np.float32), scores, self._names, maps, accounts,
+            [any(pair) for pair in zip(self.follows_rules, self.differences, strict=True)],
             targets=self._resolve.canonical_each(
                 self.target if target is None else target, len(scores)
             ),
@@ -231,10 +247,8 @@ class Explainer:
         Args:
           x: float32 [B, H, W, C], already preprocessed.
         """
-        run = self._scores.get_concrete_function()
-        x = checks.check_batch(x, self.input_shape)
-        most = self.pictures_at_once()
-        return run_in_parts(lambda x: run(checks.to_float32(x)), [x], most)[0]
+        x, most = checks.check_batch(x, self.input_shape), self.pictures_at_once()
+        return run_in_parts(lambda x: self._scores(checks.to_float32(x)), [x], most)[0]
 
     def pictures_at_once(self) -> int:
         """How many pictures of a batch are explained together, as the free memory allows now."""
@@ -284,8 +298,7 @@ class Explainer:
           x: float32 [B, H, W, C], already preprocessed.
           target: as in a call.
         """
-        run = self._layers.get_concrete_function()
-        tensors = run(*self._pairs(checks.check_batch(x, self.input_shape), target))
+        tensors = self._layers(*self._pairs(checks.check_batch(x, self.input_shape), target))
         return layer_records(self._graph, self._rules, tensors)
 
     def relevance_sums(
@@ -314,13 +327,7 @@ class Explainer:
           index: of which map: 0 is the own one, followed by those of `also`.
           target: as in a call.
         """
-        if index not in self._flows:
-            self._flows[index] = tf.function(
-                flows_function(self._graph, self._methods[index]),
-                input_signature=self._layers.input_signature, autograph=False,
-            )  # fmt: skip
-        run = self._flows[index].get_concrete_function()
-        flows = run(*self._pairs(x, target))
+        flows = self._flows[index](*self._pairs(x, target))
         return layer_flows(self._graph, flows.numpy())
 
     def not_finite(self, x: tf.Tensor, target: Targets | None = None) -> NotFiniteError:
@@ -407,35 +414,20 @@ class Explainer:
         return explainer_html(self, self._names, target, self._graph, self._rules)
 
     def _compile(self, explain: Sequence[Explain], by_rules: bool) -> None:
-        """Compiles the functions of pictures; those of layers and scores at their first call."""
-        graph, signature = self._graph, self._signature()
+        """Compiles the function of maps; the others are compiled at their first call."""
+        graph = self._graph
+        signature = signature_of(self.input_shape, self.classes)
         function = explain_function(graph, explain, by_rules)
         self._explain, self._run = compile_once(function, signature, self._xla)
-        self._pipelines: list[PolymorphicFunction] = []
-        self._shared: ConcreteFunction | None = None
-        self._methods = tuple(explain)
-        self._flows: dict[int, PolymorphicFunction] = {}
-        self._layers = tf.function(
-            layers_function(graph, self._as_built, explain[0]),
-            input_signature=signature, autograph=False,
+        self._run_shared = Lazy(  # several targets of one picture
+            explain_function(graph, explain, by_rules, shared=True),
+            signature_of(self.input_shape, self.classes, pictures=1), self._xla,
         )  # fmt: skip
-        self._scores = tf.function(
-            scores_function(graph), input_signature=signature[:1], autograph=False
-        )
-
-    def _run_shared(self, picture: tf.Tensor, *target: tf.Tensor) -> Explained:
-        """Explains several targets of one picture; compiled at the first call."""
-        if self._shared is None:
-            by_rules = any(self.follows_rules)
-            function = explain_function(self._graph, self._methods, by_rules, shared=True)
-            signature = self._signature(pictures=1)
-            self._shared = compile_once(function, signature, self._xla)[1]
-        return self._shared(picture, *target)
-
-    def _signature(self, pictures: int | None = None) -> list[tf.TensorSpec]:
-        """What compiled functions read: pictures, and the tensors of their targets."""
-        picture = tf.TensorSpec([pictures, *self.input_shape], tf.float32, name="x")
-        return [picture, *Target.signature(self.classes)]
+        self._pipelines: list[PolymorphicFunction] = []
+        self._methods = tuple(explain)
+        self._flows = [Lazy(flows_function(graph, method), signature) for method in explain]
+        self._layers = Lazy(layers_function(graph, self._as_built, explain[0]), signature)
+        self._scores = Lazy(scores_function(graph), signature[:1])
 
     def _target(self, target: Targets | None, pictures: int) -> tuple[tf.Tensor, ...]:
         """The tensors of a `Target`, of which each has one row or one for each picture."""

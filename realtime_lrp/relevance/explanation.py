@@ -43,7 +43,8 @@ class Account:
     """Where the relevance of each picture went: started = reached + biases + lost.
 
     Attributes:
-      started: float32 [B], the relevance at the network's output.
+      started: float32 [B], the relevance at the network's output; for integrated gradients by how
+        much the explained scores differ from those of the baseline.
       reached: float32 [B], the sum of the map.
       biases: float32 [B], what biases took.
     """
@@ -73,7 +74,8 @@ class Explanation:
       x: float32 [B, H, W, C], the input.
       targets: what is explained in each picture, as `Explainer.canonical` writes it.
       labels: class names in order, or None if they are not known.
-      accounts: where relevance went, by the name of the map; methods without rules have none.
+      accounts: where relevance went, by the name of the map; of other methods than LRP only
+        integrated gradients have one.
       stride: that of the explainer; plots smooth its grid away.
       colours: (offset, matrix): RGB from 0 to 255 is (x - offset) @ matrix; None if the explainer
         does not know the colours.
@@ -265,7 +267,7 @@ def explanation_of(
     names: Sequence[str],
     maps: Sequence[np.ndarray],
     accounts: Sequence[np.ndarray],
-    follows_rules: Sequence[bool],
+    accounted: Sequence[bool],
     **about: Any,
 ) -> Explanation:
     """Makes an explanation of what the compiled function returned.
@@ -276,13 +278,13 @@ def explanation_of(
       names: the names of the maps.
       maps: [B, H, W, C] each.
       accounts: [B, 3] each, see `account`.
-      follows_rules: whether each map has an account.
+      accounted: whether each map has an account.
       about: further attributes of `Explanation`.
     """
     by_name = {
         name: Account(one[:, 0], map_.sum((1, 2, 3)), one[:, 2])
-        for name, map_, one, rules in zip(names, maps, accounts, follows_rules, strict=True)
-        if rules
+        for name, map_, one, known in zip(names, maps, accounts, accounted, strict=True)
+        if known
     }
     return Explanation(
         scores=scores,

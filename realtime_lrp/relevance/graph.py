@@ -87,6 +87,7 @@ class Graph:
       name: the model's name.
       input_shape: (rows, columns, channels) of a picture, None where the model leaves them open.
       output_shape: the shape of the output without the batch.
+      kept: the numbers of tensors that have to be computed without the ReLU behind them.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -94,6 +95,7 @@ class Graph:
     name: str = ""
     input_shape: tuple[int | None, ...] = ()
     output_shape: tuple[int | None, ...] = ()
+    kept: set[int] = field(default_factory=set)
     _lowered: set[int] = field(default_factory=set)
     _exact_steps: dict[int, Step] = field(default_factory=dict)
     _weight_dtype: tf.DType = tf.float32
@@ -201,7 +203,7 @@ class Graph:
             dtype = tf.float32 if self._exact_steps else self._dtype(node.output)
             inputs = [tf.cast(tensors[n], dtype) for n in node.inputs]
             joining, rectifier = self._chain_to_rectifier(node) if joined else ([], "")
-            if joining:
+            if joining and self.kept.isdisjoint(one.output for one in (node, *joining[:-1])):
                 output = step.forward(*inputs, rectifier)
                 tensors |= {one.output: output for one in (node, *joining)}
             else:
@@ -309,6 +311,14 @@ class Graph:
         """The number of what the only softmax or sigmoid of the scores reads, or None."""
         numbers = [self.nodes[number - 1].inputs[0] for number in self.scoring()]
         return numbers[0] if len(numbers) == 1 else None
+
+    def differentiated(self) -> int | None:
+        """The number of what gradient methods differentiate: the logits, or a linear output.
+
+        None where the scores are computed of several tensors, or reshaped.
+        """
+        scoring = self.scoring()
+        return self.logits() if scoring == {self.output} else None if scoring else self.output
 
     def last_with_weights(self, number: int) -> set[int]:
         """The output numbers of the layers with weights nearest before a tensor."""

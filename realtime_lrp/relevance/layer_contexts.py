@@ -1,11 +1,12 @@
 """What rules may know about each layer with weights, what these layers cost, and their strides."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.errors import UsageError, first_line
+from realtime_lrp.errors import UsageError, first_line, nearest
 from realtime_lrp.relevance.convolutions import Convolution, TransposedConvolution
 from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.linear import Linear
@@ -110,3 +111,40 @@ def _stride(step: Step) -> np.ndarray:
         strides = step.geometry["strides"]
         return np.array(strides if len(strides) == 2 else (1, 1))
     return np.ones(2, int)
+
+
+def feature_maps(graph: Graph, tensors: Mapping[int, tf.Tensor], layer: str) -> int:
+    """The number of the feature maps that a layer computes.
+
+    Args:
+      graph: the network.
+      tensors: its tensors by number, [1, ...] each.
+      layer: the layer's name, with the names of models around it: "model/conv".
+
+    Raises:
+      UsageError: there is no such layer, or it has no rows and columns.
+    """
+    reached = reachable(graph)
+    found = {
+        node.layer: node.output
+        for node in graph.nodes
+        if node.output in reached
+        and len(shape := tensors[node.output].shape) == 4
+        and shape[1] * shape[2] > 1
+    }
+    if layer in found:
+        return found[layer]
+    close = nearest(layer, found)
+    hint = f"Did you mean {close!r}?" if close else f"There are: {', '.join(found)}."
+    raise UsageError(
+        f"No layer with rows and columns is called {layer!r}. {hint}", "grad_cam_layer"
+    )
+
+
+def reachable(graph: Graph) -> set[int]:
+    """The numbers of the tensors that the output depends on."""
+    found = {graph.output}
+    for node in reversed(graph.nodes):
+        if node.output in found:
+            found.update(node.inputs)
+    return found

@@ -11,8 +11,14 @@ from realtime_lrp.relevance.composites import (
     with_layers,
 )
 from realtime_lrp.relevance.graph import Graph
-from realtime_lrp.relevance.methods import METHODS, Explain, Method, MethodContext
-from realtime_lrp.relevance.perturbed import chunk_size
+from realtime_lrp.relevance.methods import (
+    METHODS,
+    Explain,
+    Method,
+    MethodContext,
+    MethodOptions,
+    grad_cam_at,
+)
 from realtime_lrp.relevance.rounding import Lowering, choose_lowering, keeps_sign
 from realtime_lrp.relevance.rules import LayerContext, Propagate, Rule
 
@@ -41,6 +47,7 @@ class MapPlan:
         none.
       keeps_sign: whether the map has no negative entry where the target has none.
       logits: the number of the tensor whose signs relevance starts with, or None.
+      difference: whether the map adds up to a difference of scores.
     """
 
     method: Method
@@ -48,6 +55,7 @@ class MapPlan:
     rules: Mapping[int, Rule]
     keeps_sign: bool
     logits: int | None = None
+    difference: bool = False
 
 
 def map_requests(method: str, also: Sequence[str]) -> list[MapRequest]:
@@ -97,6 +105,7 @@ def plan_maps(
     layers: Mapping[str, str | Rule],
     graph: Graph,
     contexts: Mapping[int, LayerContext],
+    grad_cam: int | None = None,
 ) -> list[MapPlan]:
     """Decides which rule each layer follows in each map.
 
@@ -106,6 +115,7 @@ def plan_maps(
       layers: its rules for particular layers, see `with_layers`.
       graph: the canonised network.
       contexts: what is known about its layers with weights, by output number.
+      grad_cam: the number of the feature maps for Grad-CAM; None means the last ones.
 
     Raises:
       UsageError: there is no such rule, a pattern matches no layer, or a layer has no rule.
@@ -114,9 +124,13 @@ def plan_maps(
     plans = []
     for request in requests:
         method, followed = request.method, request.composite or own
+        if grad_cam is not None and method is METHODS["grad_cam"]:
+            method = grad_cam_at(grad_cam)
         rules = followed.rules(graph, contexts) if method.by_rules else {}
         positive = not method.signed or keeps_sign(rules, graph)
-        plans.append(MapPlan(method, followed, rules, positive, _signed_logits(rules, graph)))
+        difference = method.from_baseline and graph.differentiated() is not None
+        logits = _signed_logits(rules, graph)
+        plans.append(MapPlan(method, followed, rules, positive, logits, difference))
     return plans
 
 
@@ -163,10 +177,7 @@ def bind_maps(
     plans: Sequence[MapPlan],
     graph: Graph,
     contexts: Mapping[int, LayerContext],
-    guided: Sequence[str] | None,
-    samples: int,
-    activations: int,
-    keep: float,
+    options: MethodOptions,
     absorb_bias: bool | None = None,
 ) -> list[Explain]:
     """Binds the method of each map to the network; rules are bound once for each composite.
@@ -175,13 +186,9 @@ def bind_maps(
       plans: the maps.
       graph: the network, its weights in the type in which they compute.
       contexts: what is known about its layers with weights, by output number.
-      guided: see `MethodContext`, as are the others.
-      samples: see there.
-      activations: bytes of those of one picture.
-      keep: see there.
+      options: what the user chose about methods.
       absorb_bias: see `Composite.bind`.
     """
-    chunk = chunk_size(samples, activations)
     bound: dict[Composite, Mapping[int, Propagate]] = {}
     for plan in plans:
         if plan.rules and plan.composite not in bound:
@@ -190,6 +197,6 @@ def bind_maps(
     for plan in plans:
         rules = bound[plan.composite] if plan.rules else {}
         steps = plan.composite.bind_steps(graph, absorb_bias) if plan.rules else {}
-        context = MethodContext(graph, rules, guided, samples, chunk, keep, plan.logits, steps)
+        context = MethodContext(graph, rules, options, plan.logits, steps)
         explain.append(plan.method.bind(context))
     return explain

@@ -7,7 +7,8 @@ To add a method, add a row to `METHODS`.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -15,7 +16,14 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.composites import EXCITATION, Composite, layer_matcher
 from realtime_lrp.relevance.graph import Back, Graph, Node, Part, Parts, total
 from realtime_lrp.relevance.linear import Linear
-from realtime_lrp.relevance.perturbed import Perturb, mean_gradients, noisy, on_path
+from realtime_lrp.relevance.perturbed import (
+    Baseline,
+    Perturb,
+    chunk_size,
+    mean_gradients,
+    noisy,
+    on_path,
+)
 from realtime_lrp.relevance.pools import GlobalPool, Pool
 from realtime_lrp.relevance.rules import Propagate
 from realtime_lrp.relevance.sharing import Shares
@@ -31,6 +39,26 @@ from realtime_lrp.relevance.targets import start_of_gradient, start_of_relevance
 
 
 @dataclass(frozen=True)
+class MethodOptions:
+    """What users choose about methods.
+
+    Attributes:
+      guided: patterns of the layers whose ReLUs guided backprop changes; None means all.
+      samples: how many copies of a picture SmoothGrad and integrated gradients explain; None means
+        as many as the method needs.
+      activations: bytes of those of one picture; they decide how many copies are explained at once.
+      baseline: pictures -> where the paths of integrated gradients begin.
+      keep: the share of entries, largest first, that each layer with weights lets through.
+    """
+
+    guided: Sequence[str] | None = None
+    samples: int | None = None
+    activations: int = 1
+    baseline: Baseline = tf.zeros_like
+    keep: float = 1.0
+
+
+@dataclass(frozen=True)
 class MethodContext:
     """What a method may know about the network that it explains.
 
@@ -38,10 +66,7 @@ class MethodContext:
       graph: the canonised network.
       rules: output number of each layer with weights -> its bound rule; empty where the method
         follows no rules.
-      guided: patterns of the layers whose ReLUs guided backprop changes; None means all.
-      samples: how many copies of a picture SmoothGrad and integrated gradients explain.
-      chunk: how many of them are explained at once.
-      keep: the share of entries, largest first, that each layer with weights lets through.
+      options: what the user chose.
       logits: the number of the tensor whose signs relevance starts with; None where it starts
         without.
       step_rules: output number of a step without weights -> the composite's rule for it.
@@ -49,12 +74,24 @@ class MethodContext:
 
     graph: Graph
     rules: Mapping[int, Propagate]
-    guided: Sequence[str] | None = None
-    samples: int = 20
-    chunk: int = 20
-    keep: float = 1.0
+    options: MethodOptions
     logits: int | None = None
     step_rules: Mapping[int, Back] = field(default_factory=dict)
+
+
+class MethodResult(NamedTuple):
+    """What a method computes for a batch.
+
+    Attributes:
+      relevance: the map, shaped like x.
+      parts: what arrived at each tensor and at biases.
+      difference: float32 [B], what the sum of integrated gradients should be: by how much the
+        explained scores differ from those of the baseline. None for other methods.
+    """
+
+    relevance: tf.Tensor
+    parts: Parts
+    difference: tf.Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +103,9 @@ class Method:
       back: context -> the function that passes what arrives at a node back to its inputs.
       finish: (graph, x, tensors, parts) -> the map, shaped like x.
       perturb: makes the copies of a picture whose mean gradient is used, or None.
+      samples: how many copies there are unless the user decides.
+      from_baseline: whether the copies begin at a baseline, so that the sum of the map is the
+        difference of the scores.
       signed: whether maps can have negative entries; for methods that follow no rules.
       absolute: whether the magnitude of an entry counts, because its sign only says whether the
         pixel should become brighter or darker.
@@ -79,6 +119,8 @@ class Method:
     back: Callable[[MethodContext], Back]
     finish: Callable[[Graph, tf.Tensor, Mapping[int, tf.Tensor], Parts], tf.Tensor]
     perturb: Perturb | None = None
+    samples: int = 20
+    from_baseline: bool = False
     signed: bool = True
     absolute: bool = False
     cancels: bool = False
@@ -87,8 +129,17 @@ class Method:
 
     def bind(self, context: MethodContext) -> "Explain":
         """Binds the method to a network."""
-        back = _letting_through(context.keep, self.back(context))
-        return Explain(self, context.graph, back, context.samples, context.chunk, context.logits)
+        options = context.options
+        samples = options.samples or self.samples
+        return Explain(
+            method=self,
+            graph=context.graph,
+            back=_letting_through(options.keep, self.back(context)),
+            samples=samples,
+            chunk=chunk_size(samples, options.activations),
+            baseline=options.baseline if self.from_baseline else None,
+            logits=context.logits,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +150,10 @@ class Explain:
       method: which one.
       graph: the network.
       back: what each step passes back.
-      samples: see `MethodContext`, as are the others.
-      chunk: see there.
-      logits: see there.
+      samples: how many copies of a picture are explained, if any.
+      chunk: how many of them at once.
+      baseline: pictures -> where the paths of integrated gradients begin; None for other methods.
+      logits: see `MethodContext`.
     """
 
     method: Method
@@ -109,11 +161,12 @@ class Explain:
     back: Back
     samples: int
     chunk: int
+    baseline: Baseline | None
     logits: int | None
 
     def __call__(
         self, x: tf.Tensor, tensors: Mapping[int, tf.Tensor], *target: tf.Tensor
-    ) -> tuple[tf.Tensor, Parts]:
+    ) -> MethodResult:
         """Returns the map of a target, and what arrived at each tensor and at biases."""
         (explained,) = self.for_targets(x, tensors, [target])
         return explained
@@ -123,21 +176,33 @@ class Explain:
         x: tf.Tensor,
         tensors: Mapping[int, tf.Tensor],
         targets: Sequence[Sequence[tf.Tensor]],
-    ) -> list[tuple[tf.Tensor, Parts]]:
+    ) -> list[MethodResult]:
         """As a call, for each of several targets; perturbed pictures go forward once for all."""
         method, graph = self.method, self.graph
         begins = [method.start(tensors[graph.output], *target) for target in targets]
         if self.logits is not None:
             begins = [with_signs_of(tensors[self.logits], begin) for begin in begins]
         parts = [graph.backward(tensors, begin, self.back) for begin in begins]
-        arrived = parts
-        if method.perturb:
-            means = mean_gradients(
-                graph, self.back, method.perturb, x, begins, self.samples, self.chunk
-            )
-            arrived = [{0: [Part(mean)]} for mean in means]
-        maps = [method.finish(graph, x, tensors, one) for one in arrived]
-        return list(zip(maps, parts, strict=True))
+        if not method.perturb:
+            return [MethodResult(method.finish(graph, x, tensors, one), one) for one in parts]
+        origin = self.baseline(x) if self.baseline else tf.zeros_like(x)
+        means = mean_gradients(
+            graph, self.back, method.perturb, x, origin, begins, self.samples, self.chunk
+        )
+        arrived = [{0: [Part(mean)]} for mean in means]
+        maps = [method.finish(graph, x - origin, tensors, one) for one in arrived]
+        differences = self._differences(tensors, origin, begins)
+        return list(map(MethodResult, maps, parts, differences))
+
+    def _differences(
+        self, tensors: Mapping[int, tf.Tensor], origin: tf.Tensor, begins: Sequence[tf.Tensor]
+    ) -> list[tf.Tensor | None]:
+        """By how much the explained scores differ from those of the baseline, for each target."""
+        number = self.graph.differentiated()
+        if self.baseline is None or number is None:
+            return [None] * len(begins)
+        rise = tensors[number] - self.graph.forward(origin)[number]
+        return [tf.reduce_sum(begin * rise, -1) for begin in begins]
 
 
 def with_signs_of(logits: tf.Tensor, begin: tf.Tensor) -> tf.Tensor:
@@ -212,7 +277,10 @@ def _through_relus(masked: bool) -> Callable[[MethodContext], Back]:
     """
 
     def make(context: MethodContext) -> Back:
-        plain, rectifiers = _gradient(context), guided_rectifiers(context.graph, context.guided)
+        plain, rectifiers = (
+            _gradient(context),
+            guided_rectifiers(context.graph, context.options.guided),
+        )
 
         def back(node: Node, inputs: Tensors, output: tf.Tensor, gradient: tf.Tensor) -> Tensors:
             if node.output not in rectifiers:
@@ -281,7 +349,23 @@ def _grad_cam(
 
     Resized bilinearly to the picture and divided equally among its channels.
     """
-    number = _last_maps(graph, tensors, parts)
+    return _class_activation(x, tensors, parts, _last_maps(graph, tensors, parts))
+
+
+def grad_cam_at(number: int) -> Method:
+    """Grad-CAM at the feature maps of this number."""
+
+    def finish(
+        graph: Graph, x: tf.Tensor, tensors: Mapping[int, tf.Tensor], parts: Parts
+    ) -> tf.Tensor:
+        return _class_activation(x, tensors, parts, number)
+
+    return replace(METHODS["grad_cam"], finish=finish)
+
+
+def _class_activation(
+    x: tf.Tensor, tensors: Mapping[int, tf.Tensor], parts: Parts, number: int
+) -> tf.Tensor:
     maps = tensors[number]
     weights = tf.reduce_mean(tf.cast(total(parts[number]), maps.dtype), [1, 2], keepdims=True)
     cam = tf.nn.relu(tf.reduce_sum(weights * maps, -1, keepdims=True))
@@ -320,7 +404,13 @@ METHODS: dict[str, Method] = {
         start_of_gradient, _gradient, _at_input, noisy, absolute=True, cancels=True
     ),
     "integrated_gradients": Method(
-        start_of_gradient, _gradient, _times_input, on_path, cancels=True
+        start_of_gradient,
+        _gradient,
+        _times_input,
+        on_path,
+        samples=50,
+        from_baseline=True,
+        cancels=True,
     ),
 }
 """Name in configuration and documentation -> method."""

@@ -6,8 +6,10 @@ The copies are explained in chunks of one size, so that any number of them needs
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import tensorflow as tf
 
+from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.relevance.graph import Back, Graph, total
 
 NOISE = 0.1
@@ -16,10 +18,18 @@ NOISE = 0.1
 CHUNK_BYTES = 512 << 20
 """Memory for the activations of one chunk. More at once is not faster on a CPU."""
 
-Perturb = Callable[[tf.Tensor, tf.Tensor, int], tuple[tf.Tensor, tf.Tensor]]
-"""(x [1, H, W, C], numbers of copies int32 [N], how many copies there are in all) -> the copies
-[N, H, W, C], and float32 [N], how much the gradient of each counts; over all copies it adds up
-to 1."""
+BLUR_SHARE = 1 / 16
+"""Deviation of the blur of the baseline "blur", as a share of the picture's shorter side."""
+
+Perturb = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, int], tuple[tf.Tensor, tf.Tensor]]
+"""(x [1, H, W, C], its baseline [1, H, W, C], numbers of copies int32 [N], how many copies there
+are in all) -> the copies [N, H, W, C], and float32 [N], how much the gradient of each counts; over
+all copies it adds up to 1."""
+
+Baseline = Callable[[tf.Tensor], tf.Tensor]
+"""x [B, H, W, C] -> the pictures where the paths begin, shaped like x."""
+
+BASELINES = ("zero", "black", "white", "mean", "blur")
 
 
 def chunk_size(samples: int, bytes_each: int) -> int:
@@ -39,6 +49,7 @@ def mean_gradients(
     back: Back,
     perturb: Perturb,
     x: tf.Tensor,
+    origin: tf.Tensor,
     begins: Sequence[tf.Tensor],
     samples: int,
     chunk: int,
@@ -50,15 +61,20 @@ def mean_gradients(
       back: what each step passes back.
       perturb: makes the copies.
       x: [B, H, W, C].
+      origin: the baseline of each picture, shaped like x.
       begins: what starts at the output, for all copies of a picture, float32 [B, classes] each.
         The copies go forward once for all of them.
       samples: how many copies each picture has.
       chunk: how many are explained at once.
     """
 
-    def of_chunk(picture: tf.Tensor, begins: Sequence[tf.Tensor], first: tf.Tensor) -> tf.Tensor:
+    def of_chunk(
+        picture: tf.Tensor, origin: tf.Tensor, begins: Sequence[tf.Tensor], first: tf.Tensor
+    ) -> tf.Tensor:
         numbers = first + tf.range(chunk)
-        copies, weights = perturb(picture[None], tf.minimum(numbers, samples - 1), samples)
+        copies, weights = perturb(
+            picture[None], origin[None], tf.minimum(numbers, samples - 1), samples
+        )
         weights = tf.where(numbers < samples, weights, 0.0)[:, None, None, None]
         tensors = graph.forward(copies)
         starts = [tf.repeat(begin[None], chunk, axis=0) for begin in begins]
@@ -66,12 +82,12 @@ def mean_gradients(
         return tf.stack([tf.reduce_sum(weights * one, axis=0) for one in gradients])
 
     def of_picture(inputs: tuple[tf.Tensor, ...]) -> tf.Tensor:
-        picture, *begins = inputs
+        picture, start, *begins = inputs
         if chunk >= samples:
-            return of_chunk(picture, begins, tf.constant(0))
+            return of_chunk(picture, start, begins, tf.constant(0))
         _, means = tf.while_loop(
             lambda first, means: first < samples,
-            lambda first, means: (first + chunk, means + of_chunk(picture, begins, first)),
+            lambda first, means: (first + chunk, means + of_chunk(picture, start, begins, first)),
             (tf.constant(0), tf.zeros([len(begins), *x.shape[1:]])),
             parallel_iterations=1,  # otherwise several chunks are in memory at once
         )
@@ -79,14 +95,16 @@ def mean_gradients(
 
     means = tf.map_fn(
         of_picture,
-        (x, *begins),
+        (x, origin, *begins),
         fn_output_signature=tf.TensorSpec([len(begins), *x.shape[1:]], x.dtype),
         parallel_iterations=1,
     )
     return tf.unstack(means, axis=1)
 
 
-def noisy(x: tf.Tensor, numbers: tf.Tensor, samples: int) -> tuple[tf.Tensor, tf.Tensor]:
+def noisy(
+    x: tf.Tensor, origin: tf.Tensor, numbers: tf.Tensor, samples: int
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Copies with Gaussian noise, the same at each call (Smilkov et al. 2017); see `Perturb`."""
     seeds = [tf.stack([20, number]) for number in tf.unstack(numbers)]
     noise = tf.stack([tf.random.stateless_normal(x.shape[1:], seed) for seed in seeds])
@@ -94,12 +112,58 @@ def noisy(x: tf.Tensor, numbers: tf.Tensor, samples: int) -> tuple[tf.Tensor, tf
     return copies, tf.fill([len(seeds)], 1 / samples)
 
 
-def on_path(x: tf.Tensor, numbers: tf.Tensor, samples: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Points of the straight path from 0 to the picture (Sundararajan et al. 2017); see `Perturb`.
+def on_path(
+    x: tf.Tensor, origin: tf.Tensor, numbers: tf.Tensor, samples: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Points of the straight path to the picture (Sundararajan et al. 2017); see `Perturb`.
 
-    The share of the picture is u^2 at the midpoints u of equal intervals: near 0 gradients change
-    fastest. With 20 points the sum of the map is then within 1 % of the difference of the scores;
-    with equal steps it takes 100 (SqueezeNet, photos).
+    The share of the way is u^2 at the midpoints u of equal intervals: near the baseline gradients
+    change fastest. `docs/mathematics.md` has what that gains.
     """
     u = (tf.cast(numbers, x.dtype) + 0.5) / samples
-    return u[:, None, None, None] ** 2 * x, 2 * u / samples
+    return origin + u[:, None, None, None] ** 2 * (x - origin), 2 * u / samples
+
+
+def baseline_named(name: str, box: tuple[np.ndarray, np.ndarray] | None) -> Baseline:
+    """The function from pictures to the baselines of their paths.
+
+    Args:
+      name: "zero"; "black" or "white", the lowest or highest input; "mean", each picture's mean
+        colour; or "blur", each picture blurred (Sturmfels et al. 2020).
+      box: the lowest and highest input [H, W, C], or None if they are not known.
+
+    Raises:
+      UsageError: there is no such baseline, or it needs the box.
+    """
+    if name not in BASELINES:
+        raise unknown("baseline", name, BASELINES)
+    if name in ("black", "white"):
+        if box is None:
+            raise UsageError(
+                f"The baseline {name} needs the lowest and highest input: Explainer(low=..., "
+                "high=...), in the units of the preprocessed input.",
+                "baseline",
+            )
+        end = tf.constant(box[name == "white"])
+        return lambda x: tf.broadcast_to(end, tf.shape(x))
+    if name == "mean":
+        return lambda x: tf.zeros_like(x) + tf.reduce_mean(x, [1, 2], keepdims=True)
+    return blurred if name == "blur" else tf.zeros_like
+
+
+def blurred(x: tf.Tensor) -> tf.Tensor:
+    """Pictures [B, H, W, C] after a Gaussian blur; their edges are mirrored."""
+    deviation = BLUR_SHARE * min(x.shape[1:3])
+    reach = min(math.ceil(3 * deviation), min(x.shape[1:3]))
+    window = np.exp(-0.5 * (np.arange(-reach, reach + 1) / deviation) ** 2)
+    window = (window / window.sum()).astype(np.float32)
+    for axis in (1, 2):
+        edges = [[reach, reach] if axis == other else [0, 0] for other in range(4)]
+        kernel = np.tile(window[:, None, None, None], (1, 1, x.shape[3], 1))
+        x = tf.nn.depthwise_conv2d(
+            tf.pad(x, edges, "SYMMETRIC"),
+            kernel if axis == 1 else kernel.transpose(1, 0, 2, 3),
+            strides=[1, 1, 1, 1],
+            padding="VALID",
+        )
+    return x

@@ -38,7 +38,7 @@ def compile_for_targets(explainer: Explainer, count: int) -> ExplainTargets:
         targets = [tensors[start : start + fields] for start in starts]
         explained = method.for_targets(x, forward, targets)
         scores = scores_or_nan(graph, forward, by_rules)
-        return [scores, *(tf.cast(relevance, tf.float32) for relevance, _ in explained)]
+        return [scores, *(tf.cast(one.relevance, tf.float32) for one in explained)]
 
     picture = tf.TensorSpec([None, *explainer.input_shape], tf.float32, name="x")
     _, run = compile_once(explain_each, [picture, *signature * count], explainer._xla)

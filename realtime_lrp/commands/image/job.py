@@ -11,7 +11,7 @@ from realtime_lrp.engine.colouring import colour, painter_for
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.provenance import begin_hashing, provenance_of
 from realtime_lrp.engine.result import Result
-from realtime_lrp.engine.wording import best_label, score_list, top_scores
+from realtime_lrp.engine.wording import best_label, passes_note, score_list, top_scores
 from realtime_lrp.results.companions import OpenCompanions
 from realtime_lrp.results.records import map_record, raw_map_arrays
 from realtime_lrp.results.summary import Timeline, write_summary
@@ -83,11 +83,10 @@ class Job:
         if self._companions.wanted:
             self._add_to_companions(name, picture, result)
         best = score_list(top_scores(self._engine, result.scores, 3))
-        passes = self._engine.explainer.passes
-        note = f" (mean of {passes} passes)" if passes else ""
+        note = passes_note(self._engine, result)
         if self._engine.is_flooded(result):
-            note = " (explains nothing: relevance grew without limit)"
-        return f"{Path(name).name}: {best} -> {target}{note}"
+            note = "(explains nothing: relevance grew without limit)"
+        return f"{Path(name).name}: {best} -> {target} {note}".rstrip()
 
     def write_summary(self) -> None:
         """Draws the picture of all results, if it is wanted."""

@@ -112,7 +112,7 @@ def overlay_file(
         if records.loss:
             note = (
                 f"the account of relevance does not close for {records.losses} maps; most was lost "
-                f"in the layer {records.loss.layer!r} ({records.loss.share:.0%})"
+                f"in the {records.loss.where} ({records.loss.share:.0%})"
             )
             report = msgspec.structs.replace(report, notes=(*report.notes, note))
         if opened.summary:

@@ -242,7 +242,9 @@ def _sum_rows(explained: ExplainedFrame) -> list[Row]:
                 rows.append(Row("biases took", _short(result.taken_by_biases)))
     if loss := explained.loss:
         name = "lost in" if loss.share > 0 else "gained in"
-        rows.append(Row(name, f"{loss.layer}: {percent(abs(loss.share))}", warn=True))
+        rows.append(
+            Row(name, f"{loss.layer or 'too few samples'}: {percent(abs(loss.share))}", warn=True)
+        )
     return rows
 
 

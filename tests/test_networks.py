@@ -179,5 +179,9 @@ def test_a_notebook_shows_a_network():
         assert text in html
     assert "block5_conv2" in html and "8 x 8 x 128" in html and "<script" not in html
     assert "luminance" in Network("freed", None, channels=1)._repr_html_()
+    flat = [keras.Input((None, 8, 1)), keras.layers.GlobalMaxPooling2D(), keras.layers.Dense(7)]
+    html = Network("sequential", keras.Sequential(flat))._repr_html_()
+    for text in ("any x 8 x 1 (luminance)", ">7</td>", "GlobalMaxPooling2D", ">14</td>"):
+        assert text in html
     unbuilt = keras.Sequential([keras.layers.Dense(3)])
     assert "Dense" in Network("not built", unbuilt)._repr_html_()

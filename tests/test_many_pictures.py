@@ -17,6 +17,7 @@ from realtime_lrp.video.files import PICTURES
 from realtime_lrp.video.picture_child import Pages
 from realtime_lrp.video.picture_reader import PictureReader
 from realtime_lrp.video.pictures import read_pages, read_picture
+from realtime_lrp.video.playback import PICTURE_S, _timed
 
 
 @pytest.fixture
@@ -154,8 +155,6 @@ def test_an_interrupted_folder_goes_on(run, words, folders, monkeypatch):
     assert code == 73 and out.count("finished before") == 2 and "b.png: " in out
     assert "c.png' has changed since it was made. Add --overwrite" in err
     assert (target / "c.png").read_bytes() == b"edited"
-    code, _, err = run(*command, "--opacity", 0.2)
-    assert code == 73 and err.count("with other settings") == 4
     code, out, _ = run(*command, "--overwrite")
     assert code == 0 and out.count("finished before") == 3
     code, _, err = run(*command, "--sidecar")
@@ -218,3 +217,15 @@ def test_an_empty_word_is_wrong_words(words, run):
     option = [word for word in words.split("|") if word.startswith("-")] or ["INPUT"]
     assert (code, out) == (2, "") and "is a variable of the shell not set?" in err
     assert option[-1].rstrip("=") in err
+
+
+def test_a_folder_that_is_played_shows_animations_as_such(tmp_path):
+    """An animated GIF at its own speed, one with a single picture as long as any picture."""
+    frames = cv2.Animation()
+    frames.frames = [page[..., ::-1] for page in media.numbered(3, (40, 40))]
+    frames.durations = [100, 200, 100]
+    assert cv2.imwriteanimation(str(tmp_path / "moving.gif"), frames)
+    media.write_picture(tmp_path / "still.gif", media.plain(size=(40, 40)))
+    shown = [seconds for _, seconds, _ in _timed(tmp_path / "moving.gif")]
+    assert shown[:2] == pytest.approx([0.1, 0.2]) and len(shown) == 3
+    assert [seconds for _, seconds, _ in _timed(tmp_path / "still.gif")] == [PICTURE_S]

@@ -28,6 +28,7 @@ from realtime_lrp.commands.evaluate.randomising import (
 )
 from realtime_lrp.commands.evaluate.samples import SEED_OFFSET, BoxEntry, Samples
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.drawing import CLASSES
 from realtime_lrp.models.drawing.batch import draw_batch
 from realtime_lrp.relevance.composites import COMPOSITES
@@ -148,6 +149,22 @@ def test_a_folder_for_a_paper(run, halves, with_boxes, quick, tmp_path):
     code, _, err = run(*words)
     assert code == 73 and "--overwrite" in err
     assert run(*words, "--overwrite")[0] == 0
+
+
+def test_nothing_is_written_where_nothing_can_be_measured(
+    run, halves, with_boxes, one_row, tmp_path, monkeypatch
+):
+    """Each row says why it is left out; chance alone is no result."""
+
+    def refuse(*_):
+        raise DamagedInputError("not this one")
+
+    monkeypatch.setattr(measuring.Evaluation, "measure", refuse)
+    words = (*with_boxes({"a.png": {"box": LEFT}}), "--model", halves, "-o", tmp_path / "paper")
+    code, out, err = run("evaluate", *words)
+    assert (code, out) == (65, "")
+    assert "zplus is left out: not this one" in err and "No row could be measured" in err
+    assert not (tmp_path / "paper").exists()
 
 
 def test_an_interval_by_hand():

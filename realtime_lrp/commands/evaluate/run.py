@@ -36,7 +36,7 @@ from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.provenance import provenance_of
-from realtime_lrp.errors import Error, MissingInputError, UsageError
+from realtime_lrp.errors import DamagedInputError, Error, MissingInputError, UsageError
 from realtime_lrp.system.atomic import atomic_file, check_output
 from realtime_lrp.video.pictures import write_picture
 
@@ -108,6 +108,8 @@ def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
         kept.check_resumable()
     evaluation = Evaluation(engine, samples, options.seed, options.forgetting)
     rows = _measure_rows(evaluation, names, kept, options.resume)
+    if all(row.name == CHANCE for row in rows):
+        raise DamagedInputError("No row could be measured. The lines above say why.")
     measurement = _measurement(engine, samples, evaluation, options.seed, rows)
     report = {**summary(measurement), KEY: msgspec.to_builtins(provenance)}
     description = provenance.as_json()

@@ -20,6 +20,7 @@ from realtime_lrp.config.provenance import (
     read_provenance,
     recorded_settings,
 )
+from realtime_lrp.engine.hashes import hashes, network_files
 from realtime_lrp.errors import DamagedInputError, MissingInputError
 from realtime_lrp.results.provenance import find_provenance, provenance_of_file
 from realtime_lrp.video.pictures import read_description, write_picture
@@ -301,6 +302,20 @@ def test_a_configuration_has_to_hold_settings(run, tmp_path, picture):
     code, out, _ = run("config", "--config", tmp_path / "own.json")
     assert code == 0 and "keep: 0.25" in out
     assert run("kiosk", "--config", picture)[0] == 78
+
+
+def test_a_file_that_changed_since_it_was_loaded_has_no_hash(tmp_path):
+    """A wrong hash would be worse; one that was computed before stays."""
+    model = tmp_path / "m.keras"
+    model.write_bytes(b"one")
+    loaded = config.load(None, (), {"--model": str(model)}).config
+    before = network_files(loaded)
+    model.write_bytes(b"more")
+    now = network_files(loaded)
+    more = hashlib.sha256(b"more").hexdigest()
+    assert hashes(before) == {} and hashes(now) == {"model": more}
+    model.unlink()
+    assert hashes(now) == {"model": more} and network_files(loaded) == {}
 
 
 def test_the_exhibit_takes_a_file_that_stays(run, explained):

@@ -53,14 +53,14 @@ def check_files(file: str, recorded: Provenance, settings: config.Settings) -> N
     Raises:
       ConfigError: a file has changed, or nothing says which model it was.
     """
-    from realtime_lrp.engine.provenance import hashes_of
+    from realtime_lrp.engine.hashes import hashes, network_files
 
     chosen = {key for key in KEYS.values() if settings.origins[key].startswith("--")}
     if "model.name" in chosen:
         return
     if "model.name" not in recorded.settings:
         raise ConfigError(f"{file!r} was made in Python. Say with --model which model it was.")
-    now = hashes_of(settings.config)
+    now = hashes(network_files(settings.config))
     for kind, key in KEYS.items():
         then = recorded.model.sha256.get(kind)
         if key not in chosen and then and now.get(kind, then) != then:

@@ -12,6 +12,7 @@ import numpy as np
 
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.engine.device import Device, cpu, device
+from realtime_lrp.engine.hashes import network_files
 from realtime_lrp.engine.loading import (
     build_explainer,
     choose_precision,
@@ -47,6 +48,7 @@ class Engine:
       config: the configuration that it was built for.
       also: the additional maps, methods or composites.
       network: what is explained.
+      files: what it was read from.
       explainer: explains it as configured.
       device: "CPU" or the GPU's name.
       in_flight: how many batches may be begun before the results of the first are asked for. A GPU
@@ -100,6 +102,7 @@ class Engine:
 
     def _load(self, on: Device) -> None:
         self.network, graph = load(self.config, self._keep_model)
+        self.files = network_files(self.config)
         self._prepare(graph, on)
 
     def _prepare(self, graph: Graph, on: Device) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 from realtime_lrp.config import Config
 from realtime_lrp.engine.colouring import colour, painter_for
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.provenance import begin_hashing, provenance_of
+from realtime_lrp.engine.hashes import begin_hashing, network_files
+from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import best_label, passes_note, score_list, top_scores
 from realtime_lrp.results.companions import OpenCompanions
@@ -44,7 +45,7 @@ class Job:
         self._config = config
         self._overwrite = overwrite
         self._companions = companions
-        begin_hashing(config)
+        begin_hashing(network_files(config))
         self._engine = Engine(config)
         self._provenance = provenance_of(self._engine)
         companions.describe(self._provenance)

@@ -17,7 +17,8 @@ from realtime_lrp.commands.video.recoding import check_video
 from realtime_lrp.commands.video.task import Task, VideoOptions
 from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.provenance import begin_hashing, provenance_of
+from realtime_lrp.engine.hashes import begin_hashing, network_files
+from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import Error, InternalError, OutputError, TransferError, UsageError
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.results.failures import Failures
@@ -160,7 +161,7 @@ class _Batch:
     def _engine(self) -> tuple[Engine, Stats]:
         if self._loaded is None:
             exact = self._options.sidecar or self._options.maps
-            begin_hashing(self._config)
+            begin_hashing(network_files(self._config))
             engine = Engine(self._config, moving=not exact)
             self._loaded = engine, Stats(engine.device, engine.precision)
         return self._loaded

@@ -127,7 +127,7 @@ def test_a_transformer_has_the_map_of_a_modified_gradient(name, model, pictures,
     started = tf.nn.softmax(logits)[:, TARGET] * tf.sign(logit)
     expected = x * tape.gradient(logit, x) * (started / logit)[:, None, None, None]
     for ours, theirs in zip(explained[name], expected.numpy(), strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-3 * np.abs(theirs).max())
+        np.testing.assert_allclose(ours, theirs, atol=1e-4 * np.abs(theirs).max())
 
 
 def test_gradients_of_a_transformer_are_those_of_tensorflow(model, pictures, explained):

@@ -149,6 +149,9 @@ def _step_rule(rule: StepRule, absorb: bool) -> Back:
 EPSILON = ((any_layer, Epsilon()),)
 """The last row of every composite named `epsilon_...`: dense layers."""
 
+TINY_EPSILON = ((any_layer, Epsilon(attention.STABILISER)),)
+"""The only row of composites for transformers."""
+
 COMPOSITES: dict[str, Composite] = {
     "zplus": Composite(((input_layer, ZPlusInput()), (any_layer, ZPlus())), absorb_bias=False),
     "epsilon": Composite(EPSILON),
@@ -159,8 +162,8 @@ COMPOSITES: dict[str, Composite] = {
         ((input_layer, Flat()), (convolution, AlphaBeta(2, 1)), *EPSILON)
     ),
     "epsilon_gamma_box": Composite(((input_convolution, ZBox()), (convolution, Gamma()), *EPSILON)),
-    "attnlrp": Composite(EPSILON, steps=attention.ATTNLRP),
-    "cp_lrp": Composite(EPSILON, steps=attention.CP_LRP),
+    "attnlrp": Composite(TINY_EPSILON, steps=attention.ATTNLRP),
+    "cp_lrp": Composite(TINY_EPSILON, steps=attention.CP_LRP),
 }
 
 EXCITATION = Composite(((any_layer, ZPlus()),), absorb_bias=False)

@@ -3,6 +3,7 @@
 Each check says what was received, what was expected and what to do.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
 PRECISIONS = ("float32", "bfloat16", "float16", "auto")
 POOLS = ("max", "average")
+
+MARGIN = 0.1
+"""How far values may lie outside the range of the input before they look raw, as a share of it."""
+
+log = logging.getLogger(__name__)
 
 Bound = float | Sequence[float] | np.ndarray
 """One value, one for each channel, or [H, W, C]."""
@@ -160,28 +166,57 @@ def input_box(
     return bounds[0], bounds[1]
 
 
-def check_batch(x: np.ndarray | tf.Tensor, shape: tuple[int, int, int]) -> np.ndarray | tf.Tensor:
-    """Returns a batch of pictures [B, *shape] as an array or tensor, after looking at its values.
+class BatchCheck:
+    """Checks batches of pictures; warns once of values that were hardly preprocessed.
 
-    Raises:
-      UsageError: it is no array of numbers, has another shape, is empty, or holds NaN or Inf.
+    Args:
+      shape: (H, W, C) of a picture.
+      box: the lowest and highest input, or None if they are not known.
     """
-    try:
-        x = x if tf.is_tensor(x) else np.asarray(x)
-        to_float32(x[:1])
-    except (TypeError, ValueError, IndexError, tf.errors.OpError) as error:
-        raise UsageError(
-            f"Expected a batch of pictures as an array of numbers ({first_line(error)})."
-        ) from None
-    if len(x.shape) != 4 or tuple(x.shape[1:]) != shape or not x.shape[0]:
-        expected = ", ".join(map(str, shape))
-        raise UsageError(
-            f"Expected a batch of pictures [B, {expected}], at least one. Received the shape "
-            f"{tuple(x.shape)}; a single picture needs x[None]."
-        )
-    if not all(np.isfinite(np.float32(end)) for end in _range(x)):
-        raise UsageError("The batch of pictures holds NaN or Inf. Expected finite numbers.")
-    return x
+
+    def __init__(
+        self, shape: tuple[int, int, int], box: tuple[np.ndarray, np.ndarray] | None
+    ) -> None:
+        self._shape = shape
+        self._ends = None if box is None else (float(box[0].min()), float(box[1].max()))
+
+    def __call__(self, x: np.ndarray | tf.Tensor) -> np.ndarray | tf.Tensor:
+        """Returns a batch [B, H, W, C] as an array or tensor, after looking at its values.
+
+        Raises:
+          UsageError: it is no array of numbers, has another shape, is empty, or holds NaN or Inf.
+        """
+        try:
+            x = x if tf.is_tensor(x) else np.asarray(x)
+            to_float32(x[:1])
+        except (TypeError, ValueError, IndexError, tf.errors.OpError) as error:
+            raise UsageError(
+                f"Expected a batch of pictures as an array of numbers ({first_line(error)})."
+            ) from None
+        if len(x.shape) != 4 or tuple(x.shape[1:]) != self._shape or not x.shape[0]:
+            expected = ", ".join(map(str, self._shape))
+            raise UsageError(
+                f"Expected a batch of pictures [B, {expected}], at least one. Received the shape "
+                f"{tuple(x.shape)}; a single picture needs x[None]."
+            )
+        lowest, highest = (float(np.float32(end)) for end in _range(x))
+        if not (np.isfinite(lowest) and np.isfinite(highest)):
+            raise UsageError("The batch of pictures holds NaN or Inf. Expected finite numbers.")
+        self._warn_if_raw(lowest, highest)
+        return x
+
+    def _warn_if_raw(self, lowest: float, highest: float) -> None:
+        if self._ends is None:
+            return
+        low, high = self._ends
+        slack = MARGIN * (high - low)
+        if lowest < low - slack or highest > high + slack:
+            self._ends = None  # once
+            log.warning(
+                "the pictures hold values from %.4g to %.4g, but preprocessed ones lie between "
+                "%.4g and %.4g: were they prepared, as by network.prepare(pictures)?",
+                lowest, highest, low, high,
+            )  # fmt: skip
 
 
 def to_float32(x: np.ndarray | tf.Tensor) -> tf.Tensor:

@@ -208,7 +208,7 @@ def with_layers(composite: Composite, layers: Mapping[str, str | Rule], graph: G
                 "layers",
             )
         else:
-            names = [node.layer for node in with_weights]
+            names = [node.layer for node in with_weights] or ["none"]
             close = nearest(pattern, names)
             raise UsageError(
                 f"No layer with weights is called {pattern!r}, nor is it the type of one. "

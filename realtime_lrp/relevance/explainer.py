@@ -180,6 +180,7 @@ class Explainer:
 
         supports = compute_supports(graph, self.input_shape)
         box = checks.input_box(low, high, self.input_shape)
+        self.check_batch = checks.BatchCheck(self.input_shape, box)
         start_of_path = baseline_named(baseline, box)
         contexts = layer_contexts(graph, supports, box)
         self.flops, self.weights = count_operations(graph, supports)
@@ -222,7 +223,7 @@ class Explainer:
             of targets has another length than the batch.
           NotFiniteError: the network computes NaN or Inf.
         """
-        x = checks.check_batch(x, self.input_shape)
+        x = self.check_batch(x)
         tensors = self._target(target, len(x))
         run = self._run if len(tensors[0]) <= len(x) else self._run_shared
         arrays = run_in_parts(
@@ -247,7 +248,7 @@ class Explainer:
         Args:
           x: float32 [B, H, W, C], already preprocessed.
         """
-        x, most = checks.check_batch(x, self.input_shape), self.pictures_at_once()
+        x, most = self.check_batch(x), self.pictures_at_once()
         return run_in_parts(lambda x: self._scores(checks.to_float32(x)), [x], most)[0]
 
     def pictures_at_once(self) -> int:
@@ -298,7 +299,7 @@ class Explainer:
           x: float32 [B, H, W, C], already preprocessed.
           target: as in a call.
         """
-        tensors = self._layers(*self._pairs(checks.check_batch(x, self.input_shape), target))
+        tensors = self._layers(*self._pairs(self.check_batch(x), target))
         return layer_records(self._graph, self._rules, tensors)
 
     def relevance_sums(

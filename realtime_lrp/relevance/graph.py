@@ -237,6 +237,7 @@ class Graph:
         Later tensors may not show it: a ReLU turns NaN into 0.
         """
         outputs = [tensors[node.output] for node in self.nodes if isinstance(node.step, Linear)]
+        outputs = outputs or [tensors[self.output]]
         sums = [
             tf.reduce_sum(tf.cast(one, tf.float32), range(1, one.shape.rank)) for one in outputs
         ]

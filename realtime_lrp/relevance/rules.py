@@ -114,7 +114,8 @@ class Epsilon(Rule):
     Commonly used on dense layers.
 
     Args:
-      epsilon: 0 or larger, added to z in the direction of its sign (0 counts as positive).
+      epsilon: 0 or larger, added to z in the direction of its sign (0 counts as positive). 0 is
+        LRP-0 (Montavon et al. 2019); an output of exactly 0 then passes nothing on.
     """
 
     signed_sum = True

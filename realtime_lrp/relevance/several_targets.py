@@ -46,7 +46,7 @@ def compile_for_targets(explainer: Explainer, count: int) -> ExplainTargets:
     def explain_targets(
         x: np.ndarray | tf.Tensor, targets: Sequence[Targets]
     ) -> tuple[np.ndarray, list[np.ndarray]]:
-        x = checks.check_batch(x, explainer.input_shape)
+        x = explainer.check_batch(x)
         resolved = [explainer._target(target, len(x)) for target in targets]
         most = max(1, explainer.pictures_at_once() // count)
         scores, *maps = run_in_parts(

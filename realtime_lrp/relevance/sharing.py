@@ -108,9 +108,12 @@ def share(
       layer: the layer with weights.
       terms: (a', w', b') each.
       relevance: R, of the layer's output.
-      stabiliser: added to z in the direction of its sign.
+      stabiliser: added to z in the direction of its sign. With 0 an output of exactly 0 passes
+        nothing on.
     """
     z = transformed(layer, terms)
+    if not stabiliser:
+        return divided(layer, terms, tf.math.divide_no_nan(relevance, z))
     return divided(layer, terms, relevance / stabilise(z, stabiliser))
 
 

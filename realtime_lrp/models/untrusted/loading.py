@@ -55,7 +55,7 @@ def load_model(path: Path) -> keras.Model:
     problem = f"{name} is not a Keras model that can be loaded"
     with _naming_the_file(name, problem, _EXPECTED_MODEL), _open_archive(path) as archive:
         description = _read_member(archive, DESCRIPTION, MAX_DESCRIPTION_BYTES)
-        described = _without_compile_config(json.loads(description))
+        described = _without_training(json.loads(description))
         check_description(described, name)
         with _unpacked_weights(archive, name) as weights:
             model = build_within_memory(
@@ -124,15 +124,18 @@ def _version_hint(archive: zipfile.ZipFile) -> str:
     return f"it was written by Keras {str(written)[:20]!r}, this is Keras {keras.__version__}: "
 
 
-def _without_compile_config(part: Any) -> Any:
-    """The description without optimisers, losses and metrics, which are never needed here."""
+def _without_training(part: Any) -> Any:
+    """The description without optimisers, losses and metrics, which are never needed here.
+
+    Without LoRA either: the kernels in a file have its matrices merged in.
+    """
     if isinstance(part, dict):
         return {
-            key: _without_compile_config(value)
+            key: _without_training(value)
             for key, value in part.items()
-            if key != "compile_config"
+            if key not in ("compile_config", "lora_rank", "lora_alpha")
         }
-    return [_without_compile_config(value) for value in part] if isinstance(part, list) else part
+    return [_without_training(value) for value in part] if isinstance(part, list) else part
 
 
 @contextmanager

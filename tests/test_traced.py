@@ -15,7 +15,7 @@ from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.canonise import canonise
 from realtime_lrp.relevance.graph import total
 from realtime_lrp.relevance.layers import UnsupportedLayerError
-from realtime_lrp.relevance.methods import METHODS, MethodContext
+from realtime_lrp.relevance.methods import METHODS, MethodContext, MethodOptions
 from realtime_lrp.relevance.rules import Epsilon, LayerContext
 
 
@@ -64,7 +64,7 @@ def handed_back(graph, x, begin):
     }
     arrived = []
     for method in ("gradient", "lrp"):
-        back = METHODS[method].back(MethodContext(graph, rules))
+        back = METHODS[method].back(MethodContext(graph, rules, MethodOptions()))
         parts = graph.backward(tensors, begin, back)
         arrived.append(total(parts[0]).numpy() if parts[0] else np.zeros_like(x))
     return tensors[graph.output].numpy(), *arrived

@@ -178,6 +178,23 @@ def test_an_interval_by_hand():
     assert (low, high) == pytest.approx((0.451, 0.549), abs=0.005)  # 0.5 - 1.96 * 0.5 / 20, ...
 
 
+def test_pictures_of_one_photo_are_drawn_together():
+    """Copies of a picture make nothing surer; without copies photos make no difference."""
+    values = np.array([[0.0], [0.2], [1.0], [0.7]])
+    copied, names = values.repeat(5, axis=0), [name for name in "abcd" for _ in range(5)]
+    assert bootstrap.intervals(copied, names) == bootstrap.intervals(values)
+    ((low, high),), ((wide_low, wide_high),) = (
+        bootstrap.intervals(one) for one in (copied, values)
+    )
+    assert wide_low < low and high < wide_high
+    assert bootstrap.intervals(values, [*"abcd"]) == bootstrap.intervals(values)
+    assert bootstrap.intervals(values[:2], [*"abcd"]) == bootstrap.intervals(values[:2])
+    rows = {"x": copied[:, 0], "y": copied[:, 0] ** 2}
+    (pair,) = bootstrap.pairwise(rows, names)
+    (alone,) = bootstrap.pairwise({name: row[::5] for name, row in rows.items()})
+    assert pair.interval == alone.interval and (pair.n, alone.n) == (20, 4)
+
+
 def test_rows_are_compared_on_the_same_pictures():
     """A row that is always 0.1 lower is certainly lower, however much pictures differ."""
     first, shift = np.array([0.1, 0.9, 0.5, np.nan]), np.array([0.2, -0.2, 0, 0])

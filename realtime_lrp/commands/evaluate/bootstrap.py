@@ -1,11 +1,12 @@
 """How sure the figures are: intervals by the bootstrap over pictures.
 
 Pictures are drawn anew, with replacement, `RESAMPLES` times; the middle 95 % of the means that this
-gives are the interval (percentile bootstrap, Efron and Tibshirani 1993). Two rows are compared by
-the differences on the same pictures, which vary less than the rows themselves.
+gives are the interval (percentile bootstrap, Efron and Tibshirani 1993). Pictures that were made of
+one photo resemble each other, so they are drawn together. Two rows are compared by the differences
+on the same pictures, which vary less than the rows themselves.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -37,18 +38,21 @@ class Difference(NamedTuple):
     interval: Interval
 
 
-def intervals(values: np.ndarray) -> list[Interval | None]:
+def intervals(values: np.ndarray, photos: Sequence[str] | None = None) -> list[Interval | None]:
     """The interval of the mean of each column.
 
     Args:
       values: float [N, columns], one row for each picture; NaN is left out.
+      photos: the photo of each of at least N pictures; None where each has its own.
 
     Returns:
       None for a column that holds nothing but NaN.
     """
-    count = len(values)
-    rng = np.random.default_rng(SEED)
-    drawn = rng.multinomial(count, np.full(count, 1 / count), RESAMPLES).astype(float)
+    names = photos[: len(values)] if photos else range(len(values))
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    chances = np.full(len(numbers), 1 / len(numbers))
+    by_photo = np.random.default_rng(SEED).multinomial(len(numbers), chances, RESAMPLES)
+    drawn = by_photo[:, [numbers[name] for name in names]].astype(float)
     known = ~np.isnan(values)
     used = drawn @ known
     with np.errstate(invalid="ignore"):
@@ -66,13 +70,14 @@ def intervals(values: np.ndarray) -> list[Interval | None]:
 
 
 def differences(
-    values: Mapping[str, np.ndarray], high_is_good: bool
+    values: Mapping[str, np.ndarray], high_is_good: bool, photos: Sequence[str] | None = None
 ) -> dict[str, tuple[float, Interval]]:
     """How far each row is from the best one, on the same pictures.
 
     Args:
       values: name of a row -> float [N], NaN where a picture has no value.
       high_is_good: whether the best row is the one with the highest mean.
+      photos: as in `intervals`.
 
     Returns:
       Name of a row -> (the mean difference to the best row, its interval). A row without any
@@ -85,22 +90,25 @@ def differences(
     columns = np.stack([values[name] - values[best] for name in means], axis=1)
     return {
         name: (float(np.nanmean(column)), interval)
-        for name, column, interval in zip(means, columns.T, intervals(columns), strict=True)
+        for name, column, interval in zip(means, columns.T, intervals(columns, photos), strict=True)
         if interval
     }
 
 
-def pairwise(values: Mapping[str, np.ndarray]) -> Iterator[Difference]:
+def pairwise(
+    values: Mapping[str, np.ndarray], photos: Sequence[str] | None = None
+) -> Iterator[Difference]:
     """Compares every pair of rows; a pair without any picture in common is missing.
 
     Args:
       values: name of a row -> float [N], NaN where a picture has no value.
+      photos: as in `intervals`.
     """
     pairs = list(combinations(values, 2))
     if not pairs:
         return
     columns = np.stack([values[first] - values[second] for first, second in pairs], axis=1)
-    for pair, column, interval in zip(pairs, columns.T, intervals(columns), strict=True):
+    for pair, column, interval in zip(pairs, columns.T, intervals(columns, photos), strict=True):
         if interval:
             known = column[~np.isnan(column)]
             yield Difference(*pair, known.size, float(known.mean()), interval)

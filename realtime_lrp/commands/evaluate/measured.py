@@ -103,6 +103,16 @@ class Measurement:
     stages: Sequence[Stage]
     rows: Sequence[MeasuredRow]
 
+    @property
+    def photos(self) -> list[str]:
+        """The photo of each sample."""
+        return [photo_of(sample) for sample in self.samples]
+
+
+def photo_of(sample: str) -> str:
+    """The photo of a sample: its name up to a colon and a blank, as in "cat.jpg: tabby"."""
+    return sample.split(": ")[0]
+
 
 def _group(arrays: Any, prefix: str) -> dict[str, np.ndarray]:
     return {key.removeprefix(prefix): arrays[key] for key in arrays.files if key.startswith(prefix)}

@@ -63,7 +63,7 @@ def curves_plot(title: str, measurement: Measurement) -> "Figure":
         for kind, colour in COLOURS.items():
             if chance:
                 axes.plot(positions, chance.curves[kind].mean(axis=1), "--", color=GREY, lw=1)
-            _curve_with_band(axes, positions, row.curves[kind], colour)
+            _curve_with_band(axes, positions, row.curves[kind], colour, measurement.photos)
         axes.set_title(row.name, fontsize=9)
         axes.set_xticks([0, 0.5, 1])
         if number + columns >= len(rows):
@@ -75,8 +75,10 @@ def curves_plot(title: str, measurement: Measurement) -> "Figure":
     return figure
 
 
-def _curve_with_band(axes: "Axes", positions: np.ndarray, curve: np.ndarray, colour: str) -> None:
-    ends = np.array([interval or (np.nan, np.nan) for interval in intervals(curve.T)])
+def _curve_with_band(
+    axes: "Axes", positions: np.ndarray, curve: np.ndarray, colour: str, photos: Sequence[str]
+) -> None:
+    ends = np.array([interval or (np.nan, np.nan) for interval in intervals(curve.T, photos)])
     axes.fill_between(positions, *ends.T, color=colour, alpha=0.25, lw=0)
     axes.plot(positions, curve.mean(axis=1), color=colour, lw=1.5)
 

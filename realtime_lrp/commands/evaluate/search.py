@@ -18,7 +18,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from realtime_lrp.commands.evaluate.measured import Values
+from realtime_lrp.commands.evaluate.measured import Values, photo_of
 from realtime_lrp.commands.evaluate.measuring import Evaluation
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.commands.evaluate.search_space import Candidate
@@ -71,7 +71,7 @@ def halves(samples: Samples, seed: int) -> tuple[list[int], list[int]]:
     """
     by_photo: dict[str, list[int]] = {}
     for number, name in enumerate(samples.names):
-        by_photo.setdefault(name.split(": ")[0], []).append(number)
+        by_photo.setdefault(photo_of(name), []).append(number)
     photos = [*by_photo.values()]
     if len(photos) < 2:
         raise UsageError(

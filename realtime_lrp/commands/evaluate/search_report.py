@@ -9,7 +9,7 @@ import numpy as np
 import yaml
 
 from realtime_lrp.commands.evaluate import bootstrap
-from realtime_lrp.commands.evaluate.measured import Values
+from realtime_lrp.commands.evaluate.measured import Values, photo_of
 from realtime_lrp.commands.evaluate.search import GAIN, Tried, best_first
 from realtime_lrp.commands.evaluate.search_space import Candidate
 
@@ -38,6 +38,7 @@ def search_report(
       reported: the names of those that `rows` were measured on.
       rows: of what was found and of the defaults; empty where the search was interrupted.
     """
+    photos = [photo_of(name) for name in reported]
     found = best_first(tried)[0].candidate
     return {
         "criterion": CRITERION,
@@ -52,38 +53,39 @@ def search_report(
             }
             for one in tried
         ],
-        "rows": [_row(name, values) for name, values in rows.items()],
+        "rows": [_row(name, values, photos) for name, values in rows.items()],
         "differences": [
-            _difference(name, rows[FOUND][GAIN] - values[GAIN])
+            _difference(name, rows[FOUND][GAIN] - values[GAIN], photos)
             for name, values in rows.items()
             if name != FOUND
         ],
     }
 
 
-def _row(name: str, values: Values) -> dict[str, Any]:
+def _row(name: str, values: Values, photos: Sequence[str]) -> dict[str, Any]:
     return {
         "name": name,
         "n": len(values[GAIN]),
         **{figure: round(float(values[figure].mean()), 4) for figure in FIGURES},
-        "intervals": {figure: _interval(values[figure]) for figure in FIGURES},
+        "intervals": {figure: _interval(values[figure], photos) for figure in FIGURES},
         "values": {figure: values[figure].round(6).tolist() for figure in FIGURES},
     }
 
 
-def _difference(name: str, values: np.ndarray) -> dict[str, Any]:
+def _difference(name: str, values: np.ndarray, photos: Sequence[str]) -> dict[str, Any]:
     """How far what was found is ahead of a row on the same pictures."""
     return {
         "figure": GAIN,
         "to": name,
         "n": len(values),
+        "photos": len({*photos}),
         "difference": round(float(values.mean()), 4),
-        "interval": _interval(values),
+        "interval": _interval(values, photos),
     }
 
 
-def _interval(values: np.ndarray) -> list[float]:
-    (interval,) = bootstrap.intervals(values[:, None])
+def _interval(values: np.ndarray, photos: Sequence[str]) -> list[float]:
+    (interval,) = bootstrap.intervals(values[:, None], photos)
     return [round(end, 4) for end in interval or ()]
 
 
@@ -126,7 +128,8 @@ def _verdicts(report: Mapping[str, Any]) -> list[str]:
             verdict = f"found cannot be told from {difference['to']}"
         lines.append(
             f"{verdict}: gain {difference['difference']:+.4f} "
-            f"(95 % interval {low:+.4f} to {high:+.4f}, {difference['n']} pictures)"
+            f"(95 % interval {low:+.4f} to {high:+.4f}, {difference['n']} pictures of "
+            f"{difference['photos']} photos)"
         )
     return lines
 

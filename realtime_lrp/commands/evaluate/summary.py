@@ -1,6 +1,6 @@
 """The figures of an evaluation: means, intervals and curves as plain data, for JSON and table."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ def summary(measurement: Measurement) -> dict[str, Any]:
     """The figures by their names in the JSON file."""
     rows = {row.name: _row(row) for row in measurement.rows}
     values = {row.name: row.values for row in measurement.rows}
-    _add_intervals(rows, values)
+    _add_intervals(rows, values, measurement.photos)
     return {
         "network": measurement.network,
         "seed": measurement.seed,
@@ -25,7 +25,7 @@ def summary(measurement: Measurement) -> dict[str, Any]:
         "forgetting": [stage._asdict() for stage in measurement.stages],
         "metrics": described(),
         "rows": [*rows.values()],
-        "pairs": _pairs(values),
+        "pairs": _pairs(values, measurement.photos),
         "photos": {
             "names": list(measurement.samples),
             "classes": list(measurement.classes),
@@ -58,14 +58,16 @@ def _row(row: MeasuredRow) -> dict[str, Any]:
     return facts
 
 
-def _add_intervals(rows: Mapping[str, dict[str, Any]], by_row: Mapping[str, Values]) -> None:
+def _add_intervals(
+    rows: Mapping[str, dict[str, Any]], by_row: Mapping[str, Values], photos: Sequence[str]
+) -> None:
     """Adds to each row the intervals of its figures, and how far it is behind the best one."""
     for figure, metric in METRICS.items():
         values = _of_figure(by_row, figure)
         if not values:
             continue
-        found = bootstrap.intervals(np.stack([*values.values()], axis=1))
-        behind = bootstrap.differences(values, metric.high_is_good)
+        found = bootstrap.intervals(np.stack([*values.values()], axis=1), photos)
+        behind = bootstrap.differences(values, metric.high_is_good, photos)
         for name, interval in zip(values, found, strict=True):
             if interval:
                 rows[name].setdefault("intervals", {})[figure] = _rounded(*interval)
@@ -75,7 +77,7 @@ def _add_intervals(rows: Mapping[str, dict[str, Any]], by_row: Mapping[str, Valu
                 rows[name].setdefault("from_best", {})[figure] = gap
 
 
-def _pairs(by_row: Mapping[str, Values]) -> list[dict[str, Any]]:
+def _pairs(by_row: Mapping[str, Values], photos: Sequence[str]) -> list[dict[str, Any]]:
     """Every pair of rows, compared on the same pictures, figure by figure."""
     return [
         {
@@ -87,7 +89,7 @@ def _pairs(by_row: Mapping[str, Values]) -> list[dict[str, Any]]:
             "interval": _rounded(*pair.interval),
         }
         for figure in METRICS
-        for pair in bootstrap.pairwise(_of_figure(by_row, figure))
+        for pair in bootstrap.pairwise(_of_figure(by_row, figure), photos)
     ]
 
 

@@ -87,7 +87,8 @@ def score_function(engine: Engine) -> Callable[[np.ndarray], np.ndarray]:
     It runs the Keras model alone, so that it follows when the weights change.
     """
     network, model = engine.network, engine.model
-    forward = tf.function(lambda x: model(x, training=False), reduce_retracing=True)
+    picture = tf.TensorSpec([None, *engine.explainer.input_shape], tf.float32)
+    forward = tf.function(lambda x: model(x, training=False)).get_concrete_function(picture)
     blank = network.prepare(np.zeros((1, *engine.explainer.input_shape[:2], 3), np.uint8))
     expected, outputs = engine.explainer.scores(blank), forward(blank)
     is_logits = np.abs(tf.nn.softmax(outputs) - expected).max() < np.abs(outputs - expected).max()

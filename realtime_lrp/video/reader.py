@@ -66,8 +66,8 @@ class Span:
     Attributes:
       start: earlier frames are left out.
       end: this frame and later ones are left out; None is the end of the file.
-      with_shown: whether it begins with the frame that is shown at `start`, which is the last one
-        of the file where `start` lies behind its end. Times then count from the first frame.
+      with_shown: begin with the frame that is on the screen at `start`; after the end of the file
+        that is its last frame. Times then count from the first frame of the file.
     """
 
     start: float = 0.0
@@ -93,8 +93,8 @@ class VideoReader:
       metadata: title, creation time and the like.
       colour: the colour tags; known once the first frame was read.
       aspect: width of a pixel divided by its height, as shown; known once the first frame was read.
-      go_on: is asked for each frame before the one that is shown at the start of a span; where it
-        says False, reading begins with that frame instead.
+      go_on: called for each frame that is skipped before the start of a span. If it returns False,
+        reading begins at that frame.
 
     Raises:
       MissingInputError: there is no such file.

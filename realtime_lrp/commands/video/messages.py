@@ -11,7 +11,7 @@ from realtime_lrp.video.reader import Span
 from realtime_lrp.view.colormaps import Colormap
 
 KEPT_FREE = 64 * 2**20
-"""Bytes of the disk that are never used."""
+"""Bytes of the disk that stay free."""
 
 Side = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]

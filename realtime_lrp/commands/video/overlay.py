@@ -36,14 +36,14 @@ from realtime_lrp.view.overlay import SMOOTHING
 
 THUMBNAILS = 12
 BITS_A_PIXEL = 0.2
-"""Estimate of a film's size; noise at our quality takes more, recordings half of it."""
+"""Estimate of a film's size. Recordings take half of it, noise takes more."""
 
 LEAST_BYTES = 8
-"""Of a frame in a recording."""
-
+"""Fewest bytes that a frame takes in a recording."""
 
 LOSS_EVERY = 100
-"""Of so many maps that lost relevance the first is searched for the layer; that costs a map."""
+"""The layer that lost most is looked for in every hundredth map that lost relevance: the search
+costs as much as a map."""
 
 
 @dataclass(frozen=True)

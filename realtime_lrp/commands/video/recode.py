@@ -42,9 +42,9 @@ from realtime_lrp.view.layout import lay_out
 from realtime_lrp.view.overlay import Painter
 
 AHEAD = 3
-"""How many batches may be decoded and not yet written."""
+"""Maximum number of batches that are decoded and not yet written."""
 MOST_BYTES = 2**30
-"""Of decoded pictures that wait."""
+"""Maximum number of bytes of decoded pictures that wait to be drawn."""
 THUMBNAIL_WIDTH = 320
 WRITTEN_EVERY_S = 0.2
 ALIVE_EVERY_S = 1.0

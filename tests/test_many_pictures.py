@@ -1,5 +1,6 @@
 """`image` with many pictures: one file never costs another, and an interrupted run goes on."""
 
+import errno
 import io
 import sys
 
@@ -77,6 +78,18 @@ def test_whatever_a_decoder_does_costs_one_picture(monkeypatch, folders):
     for path, error, text in zip(paths[1:], failed, told, strict=False):
         assert text in str(error) and path.name in str(error)
     assert "in faulty" in failed[2].__notes__[0], "the child's traceback"
+
+
+def test_a_process_that_cannot_be_started_is_told(run, words, folders, monkeypatch):
+    """No memory or no number left for it: one line, exit code 69."""
+    source, target = folders
+
+    def refuse(*command, **options):
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("subprocess.Popen", refuse)
+    code, _, err = run("image", source, "-o", target, *words)
+    assert code == 69 and "child process cannot be started (Resource temporarily" in err
 
 
 @pytest.mark.parametrize("wrong", [[], [np.zeros((4, 4), np.uint8)], [np.zeros((4, 4, 3))]])

@@ -452,13 +452,29 @@ def test_resume_skips_what_is_finished_and_only_that(run, words, tmp_path):
     code, _, err = run(*command, "--opacity", 0.1)
     assert code == 73 and "other settings" in err and "--overwrite" in err
     shutil.copy(folder / "b.mp4", folder / "a.mp4")
-    assert run(*command)[0] == 73
+    code, stdout, err = run(*command)
+    assert code == 73 and "b.mp4: finished before" in stdout, "the other file is done"
+    assert "a.mp4' was made from another source" in err and "1 of 2 videos done" in err
     code, stdout, _ = run(*command, "--overwrite")
     assert code == 0 and "a.mp4: 5 frames" in stdout and "b.mp4: finished before" in stdout
     code, stdout, err = run(*command, "--sidecar")  # the same settings, but something is missing
     assert code == 0 and stdout.count("frames ->") == 2
     assert "a.mp4 is made again: a.jsonl is missing or has changed" in err
     assert (out / "a.jsonl").exists()
+
+
+def test_outputs_that_exist_are_told_before_any_work(run, words, tmp_path):
+    """Folders of raw maps here: exit code 73, and how many more there are."""
+    for name in ("a.mp4", "b.mp4"):
+        media.recording(tmp_path / name, count=2)
+        (tmp_path / "maps" / name[0]).mkdir(parents=True)
+    (tmp_path / "out").mkdir()
+    inputs = (tmp_path / "a.mp4", tmp_path / "b.mp4")
+    code, out, err = run(
+        "video", *inputs, "-o", tmp_path / "out", *words, "--maps", tmp_path / "maps"
+    )
+    assert (code, out) == (73, "") and "maps/a' exists" in err
+    assert "(1 more cannot be made either.)" in err and films_in(tmp_path / "out") == []
 
 
 def test_resume_makes_again_what_is_not_known_to_be_whole(run, words, tmp_path):

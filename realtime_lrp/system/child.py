@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from realtime_lrp.errors import UnavailableError
 from realtime_lrp.system.channel import Channel
 from realtime_lrp.system.child_command import pipes
 
@@ -27,17 +28,25 @@ class Child:
       command_line: what starts it, see `module_command`.
       expected: the type of the messages that it may send, as `Channel` takes it.
       files: descriptors that it inherits, under the same numbers.
+
+    Raises:
+      UnavailableError: it cannot be started.
     """
 
     def __init__(self, command_line: Sequence[str], expected: Any, files: Sequence[int] = ()):
-        self._process = subprocess.Popen(
-            command_line,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the parent to answer
-            pass_fds=tuple(files),
-        )
+        try:
+            self._process = subprocess.Popen(
+                command_line,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the parent to answer
+                pass_fds=tuple(files),
+            )
+        except OSError as error:
+            raise UnavailableError(
+                f"A child process cannot be started ({error.strerror}). Close other programs."
+            ) from None
         self._pipes = pipes(self._process)
         self._channel = Channel(*self._pipes, expected)
 

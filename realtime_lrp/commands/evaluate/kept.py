@@ -105,9 +105,10 @@ class KeptRows:
             raise UsageError("There is no unfinished evaluation to go on with. Leave --resume out.")
         facts = json.loads(newest.read_text())
         different = [told for key, told in DIFFERENCES.items() if facts[key] != self._facts[key]]
+        begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(newest.stat().st_mtime))
         raise UsageError(
-            f"The unfinished evaluation has {' and '.join(different)}, so it cannot go on. Give "
-            "what it was started with, or leave --resume out."
+            f"The unfinished evaluation of {begun} has {' and '.join(different)}, so it cannot go "
+            "on. Give what it was started with, or leave --resume out."
         )
 
 

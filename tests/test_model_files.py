@@ -14,6 +14,7 @@ import pytest
 from keras import layers
 from model_files import archived, check_in_this_process, dense, members
 
+from realtime_lrp import Explainer
 from realtime_lrp.errors import DamagedInputError, UnavailableError
 from realtime_lrp.models.untrusted import allowlist, loading
 from realtime_lrp.models.untrusted.allowlist import check_description
@@ -221,6 +222,21 @@ def test_every_layer_that_has_a_rule_is_allowed():
         assert operation.__name__ in allowlist.ALLOWED_CLASSES[operation.__module__]
     names = set().union(*allowlist.ALLOWED_CLASSES.values())
     assert names >= set(rules.BY_NAME)
+
+
+def test_traced_layers_of_keras_are_allowed(tmp_path, rng):
+    """A transformer of Keras's own layers comes from a file, and its map is that of the model."""
+    assert not set(allowlist.TRACED) & set(allowlist.LAYERS)
+    x = keras.Input((8, 8, 3))
+    tokens = keras.layers.Reshape((16, 6))(keras.layers.Conv2D(6, 2, 2)(x))
+    attended = keras.layers.MultiHeadAttention(2, 3)(tokens, tokens)
+    pooled = keras.layers.GlobalAveragePooling1D()(keras.layers.Add()([tokens, attended]))
+    model = keras.Model(x, keras.layers.Dense(3, activation="softmax")(pooled))
+    path = str(tmp_path / "transformer.keras")
+    model.save(path)
+    pictures = rng.normal(size=(1, 8, 8, 3))
+    maps = [Explainer(one, "gradient")(pictures).relevance for one in (model, load_model(path))]
+    np.testing.assert_array_equal(*maps)
 
 
 def test_nothing_that_is_allowed_runs_code_or_reads_files():

@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras import layers, ops
 
 from realtime_lrp import Explainer
-from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.errors import DamagedInputError, UnavailableError
 from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.canonise import canonise
 from realtime_lrp.relevance.graph import total
@@ -446,6 +446,15 @@ def test_a_traced_layer_needs_pictures_of_one_size():
     """Its operations are known for that size only."""
     with pytest.raises(UnsupportedLayerError, match=r"keras.Input\(\(height, width, channels"):
         graph_of(Computed(lambda a: a * ops.sigmoid(a)), (None, None, 3))
+
+
+def test_a_layer_that_does_not_fit_into_memory_is_refused():
+    """Attention among all pixels: nothing of it is computed."""
+    x = keras.Input((512, 512, 3))
+    pixels = layers.Reshape((512 * 512, 3))(x)
+    attended = layers.MultiHeadAttention(1, 2, name="all")(pixels, pixels)
+    with pytest.raises(UnavailableError, match=r"'all'.*too large for this machine"):
+        build_graph(keras.Model(x, attended), "max")
 
 
 def test_a_subclassed_model_that_is_not_built_is_refused():

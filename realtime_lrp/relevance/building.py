@@ -15,14 +15,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.errors import DamagedInputError, UnavailableError
 from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.layers import UnsupportedLayerError, has_row, steps_of
 from realtime_lrp.relevance.steps import Step
 from realtime_lrp.relevance.traced.checking import check_nodes
 from realtime_lrp.relevance.traced.operations import OPERATIONS
 from realtime_lrp.relevance.traced.reading import Reader
-from realtime_lrp.relevance.traced.tracing import Trace, trace
+from realtime_lrp.relevance.traced.tracing import BATCH, Trace, trace
+from realtime_lrp.system.free_memory import available_bytes, gib
 
 
 def build_graph(model: keras.Model, pool: str) -> Graph:
@@ -243,7 +244,12 @@ class _Builder:
           traced: its operations.
           numbers: what it reads.
           name: the names of the models around it and its own.
+
+        Raises:
+          UnsupportedLayerError: an operation cannot be explained.
+          UnavailableError: what it computes does not fit into memory.
         """
+        _refuse_beyond_memory(called.layer, traced)
         first = len(self.graph.nodes)
         reader = Reader(self.graph, called.layer, name, traced, self.pool, self._append_inner)
         outputs = reader.read(numbers, OPERATIONS)
@@ -260,6 +266,25 @@ class _Builder:
             return self.walk(layer, numbers, f"{name}/")
         steps = steps_of(layer, self.pool)
         return [self.graph.append(name, type(layer).__name__, steps, tuple(numbers))]
+
+
+def _refuse_beyond_memory(layer: keras.Operation, traced: Trace) -> None:
+    """Refuses a layer that computes more for one picture than fits into memory.
+
+    Attention among the pixels of a picture would end the process.
+    """
+    entries = sum(
+        tensor.shape.num_elements() or 0
+        for operation in traced.graph.get_operations()
+        for tensor in operation.outputs
+    )
+    needed, free = 2 * 4 * entries // BATCH, available_bytes()  # two pictures are compared
+    if needed > free and not tf.config.list_physical_devices("GPU"):
+        raise UnavailableError(
+            f"The layer {layer.name!r} ({type(layer).__name__}) is too large for this machine: it "
+            f"needs {gib(needed)} of memory, {gib(free)} are free.\n"
+            "Use a smaller network or smaller pictures, or close other programs."
+        )
 
 
 def _shape_after(

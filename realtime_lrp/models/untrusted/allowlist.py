@@ -5,7 +5,8 @@ builds whatever class the description names, with arguments from the file. Add a
 of its arguments can name a function, a file, a module or another class that is not listed.
 
 The layers are those that relevance has a rule for (`LAYERS` in relevance/layers.py; a test compares
-the two), and those that a Python program has registered with Keras itself. The rest is what Keras
+the two), a few that are traced (`TRACED`), and those that a Python program has registered with
+Keras itself. The rest is what Keras
 writes around layers: models, initialisers, constants.
 """
 
@@ -28,6 +29,12 @@ LAYERS = (
     "SeparableConv2D", "Softmax", "SpatialDropout2D", "Subtract", "UpSampling2D", "ZeroPadding2D",
 )  # fmt: skip
 
+TRACED = (
+    "Dot", "GlobalAveragePooling1D", "GlobalMaxPooling1D", "Maximum", "Minimum",
+    "MultiHeadAttention", "RMSNormalization", "UnitNormalization",
+)  # fmt: skip
+"""Layers without a row: relevance goes through the operations that they consist of."""
+
 ACTIVATIONS = (
     "celu", "elu", "exponential", "gelu", "hard_sigmoid", "hard_silu", "hard_tanh", "leaky_relu",
     "linear", "mish", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softplus", "softsign",
@@ -44,7 +51,7 @@ ALLOWED_CLASSES: dict[str | None, set[str]] = {
     "keras.models": _MODELS,
     "keras.src.models.functional": _MODELS,
     "keras.src.models.sequential": _MODELS,
-    "keras.layers": set(LAYERS),
+    "keras.layers": {*LAYERS, *TRACED},
     "keras.src.applications.convnext": {"LayerScale", "StochasticDepth"},
     "keras.src.applications.inception_resnet_v2": {"CustomScaleLayer"},
     "keras.src.ops.numpy": {

@@ -18,6 +18,19 @@ from realtime_lrp.video.pictures import encode_picture
 TOKEN = "a-token-of-22-or-more-letters"
 
 
+class NoVisitors:
+    """Stands for what explains pictures of visitors' cameras, and does not."""
+
+    def join(self, answer):
+        """A visitor who gets no maps."""
+
+    def put(self, visitor, jpeg):
+        """Forgets a picture."""
+
+    def leave(self, visitor):
+        """There is nothing to forget."""
+
+
 class Served:
     """A server without a viewer behind it; a thread stands for the render loop.
 
@@ -26,11 +39,12 @@ class Served:
       messages: what clients have sent.
     """
 
-    def __init__(self, port, names=(), token=TOKEN):
+    def __init__(self, port, names=(), token=TOKEN, visitors=None):
         self.exchange, self.tokens, self.messages = Exchange(), Tokens(token), []
         listening = listen("127.0.0.1", port)
         self.port = listening.getsockname()[1]
-        app = App(self.exchange, self.tokens, lambda: {"maps": 7}, lambda: None)
+        app = App(self.exchange, self.tokens, lambda: {"maps": 7}, lambda: None,
+                  visitors or NoVisitors())  # fmt: skip
         self.server = Server(Guard(app.routes(), self.tokens, names, self.port), listening)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._turn, daemon=True)
@@ -88,10 +102,10 @@ def serving_pages(port=0, **options):
 
 
 def picture_of(socket):
-    """The bytes of the next picture, news left out."""
-    while isinstance(data := socket.recv(timeout=10), str):
+    """The bytes of the next picture of the view, news left out."""
+    while isinstance(data := socket.recv(timeout=10), str) or data[:1] != b"v":
         pass
-    return data[4:]
+    return data[5:]
 
 
 __all__ = ["TOKEN", "Role", "Served", "picture_of", "serving_pages"]

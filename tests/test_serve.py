@@ -330,7 +330,12 @@ def test_who_only_watches_changes_nothing_and_takes_no_files(served):
 
 @pytest.mark.parametrize(
     ("text", "code"),
-    [('{"type": "key", "key": "b"}', 1008), ('{"type": "shown"}', 1008), ("x" * 5000, 1009)],
+    [
+        ('{"type": "key", "key": "b"}', 1008),
+        ('{"type": "shown"}', 1008),
+        ("x" * 5000, 1008),
+        ("x" * 200_000, 1009),
+    ],
 )
 def test_who_sends_too_much_is_cut_off(served, text, code):
     """Too many messages, or one that is too large."""

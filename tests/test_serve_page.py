@@ -51,11 +51,17 @@ def address(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def browser():
-    """Headless Chromium."""
+def browser(tmp_path_factory):
+    """Headless Chromium; the included clip is before its camera."""
+    film = tmp_path_factory.mktemp("camera") / "clip.mjpeg"
+    clip = cv2.VideoCapture(str(config.ASSETS / "demo.mp4"))
+    film.write_bytes(b"".join(cv2.imencode(".jpg", clip.read()[1])[1] for _ in range(90)))
+    camera = "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"
+    words = [*camera, f"--use-file-for-fake-video-capture={film}"]
+    if not os.geteuid():
+        words.append("--no-sandbox")
     with sync_playwright() as playwright:
-        sandbox = [] if os.geteuid() else ["--no-sandbox"]
-        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox)
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=words)
         yield launched
         launched.close()
 
@@ -267,6 +273,34 @@ def test_the_page_is_accessible(visit, address, options):
             page.click("#help")
         found = Axe().run(page).response["violations"]
         assert [(one["id"], [node["html"] for node in one["nodes"]]) for one in found] == []
+
+
+def test_a_phone_explains_what_is_before_its_own_camera(page, visit):
+    """Its video is shown with its own map, also to who only watches; then the view is back."""
+    phone = visit(page.get_attribute("#watch", "href"), **PHONE)
+    ready(phone)
+    phone.tap("#camera")
+    expect(phone.locator("#figures")).to_contain_text("this device's camera")
+    until(phone, lambda: float(phone.get_attribute("#figures", "data-maps")) > 0)
+    expect(phone.locator("#answers .bar")).to_have_count(5)
+    before = pixel(phone, 320, 240)
+    until(phone, lambda: np.abs(pixel(phone, 320, 240) - before).max() > 3)
+    phone.tap("#camera")
+    expect(phone.locator("#figures")).to_contain_text("from camera to screen")
+
+
+def test_why_there_is_no_camera_is_said(visit, address):
+    """Where it is not allowed, and on pages that are not secure."""
+    phone = visit(address, **PHONE)
+    ready(phone)
+    refuse = (
+        "navigator.mediaDevices.getUserMedia = async () => { throw new DOMException('', name) }"
+    )
+    for name, said in (("NotAllowedError", "not allowed"), ("NotFoundError", "has no camera")):
+        phone.evaluate(f"(name) => {{ {refuse} }}", name)
+        phone.tap("#camera")
+        expect(phone.locator("#camera-notice")).to_contain_text(said)
+    until(phone, lambda: float(phone.get_attribute("#figures", "data-shown")) > 0)
 
 
 def test_the_bare_view_fills_the_screen_for_obs(visit, address):

@@ -191,6 +191,8 @@ class RelevanceThread:
       failing: why maps cannot be computed at the moment, or "".
       waiting: how long the thread has waited for frames.
       engine_cache: prepares other engines; None while the first is loaded.
+      others: returns how many others compute at the moment; each is left as much time as this
+        thread takes itself. An engine that is prepared is one more.
     """
 
     def __init__(
@@ -218,6 +220,7 @@ class RelevanceThread:
         self._number = 0
         self._last: tuple[int, MapRequest, Engine] | None = None
         self.failing, self.waiting = "", Waiting()
+        self.others: Callable[[], int] = lambda: 0
         self._aimed: tuple[Explainer, str | int] | None = None
         self._probed: _Probed | None = None
         self._loss: tuple[float, Engine, Loss] | None = None
@@ -347,8 +350,9 @@ class RelevanceThread:
         self.failing, self._failures = "", 0
         self._stats.map_made(1, seconds)
         self.maps.put(explained, started.frame.time)
-        if self.engine_cache and self.engine_cache.preparing:
-            self._stop.wait(seconds)  # leaves half of the time to the engine that is prepared
+        preparing = bool(self.engine_cache and self.engine_cache.preparing)
+        if others := preparing + self.others():
+            self._stop.wait(others * seconds)
 
     def _explained(self, started: _InFlight, result: Result) -> ExplainedFrame:
         engine, region, frame = started.engine, result.region, started.frame

@@ -9,6 +9,7 @@ import logging
 import struct
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.resources import files
 from typing import Any
 
@@ -18,12 +19,13 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, Router, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
 from realtime_lrp.commands.serve.exchange import MOST_VIEWERS, Exchange, Viewer
 from realtime_lrp.commands.serve.guard import OPEN, refuse
 from realtime_lrp.commands.serve.messages import Shown, read_message
 from realtime_lrp.commands.serve.tokens import Role, Tokens
+from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.errors import first_line
 from realtime_lrp.results.snapshot import Snapshot, encode_view, write_data
 
@@ -32,6 +34,7 @@ PAGES = {
     "/page.css": ("page.css", "text/css"),
     "/page.js": ("page.js", "text/javascript"),
     "/link.js": ("link.js", "text/javascript"),
+    "/camera.js": ("camera.js", "text/javascript"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
     "/view": ("view.html", "text/html"),
     "/view.js": ("view.js", "text/javascript"),
@@ -48,7 +51,10 @@ MESSAGES_PER_S, BURST = 100.0, 300
 """Messages that a viewer may send: each second, and at once."""
 
 LATENCY = struct.Struct("<I")
-"""Before each JPEG: the viewer's latency, in tenths of a millisecond."""
+"""Before the JPEG of the view: the viewer's latency, in tenths of a millisecond."""
+
+VIEW, OWN_MAP = b"v", b"m"
+"""First byte of what is no text: a picture of the view, or the map of the viewer's own picture."""
 
 BOUNDARY = b"picture"
 TRY_AGAIN, POLICY = 1013, 1008
@@ -65,6 +71,7 @@ class App:
       tokens: the page of who controls shows the one for watching.
       figures: returns what `/figures` answers; called in the render loop.
       snapshot: returns what is shown now, or None; called in the render loop.
+      visitors: explains pictures of visitors' own cameras.
     """
 
     def __init__(
@@ -73,7 +80,9 @@ class App:
         tokens: Tokens,
         figures: Callable[[], dict[str, Any]],
         snapshot: Callable[[], Snapshot | None],
+        visitors: Visitors,
     ):
+        self._visitors = visitors
         self._exchange, self._tokens = exchange, tokens
         self._figures, self._snapshot = figures, snapshot
         folder = files("realtime_lrp.commands.serve") / "page"
@@ -166,7 +175,7 @@ class App:
         await _in_time(socket.send_text(msgspec.json.encode(own).decode()))
         labels = b""
         while True:
-            news, picture = await viewer.next(self._exchange)
+            news, own_map, picture = await viewer.next(self._exchange)
             if labels != self._exchange.labels:
                 labels = self._exchange.labels
                 await _in_time(socket.send_text(labels.decode()))
@@ -174,32 +183,45 @@ class App:
                 await _in_time(socket.send_text(news.decode()))
             if picture:
                 latency = LATENCY.pack(min(round(10 * viewer.latency_ms), 2**32 - 1))
-                await _in_time(socket.send_bytes(latency + picture.jpeg))
+                await _in_time(socket.send_bytes(VIEW + latency + picture.jpeg))
+            if own_map:
+                await _in_time(socket.send_bytes(OWN_MAP + own_map))
 
     async def _receive(self, socket: WebSocket, viewer: Viewer, role: Role) -> None:
         """Takes the viewer's messages; ends the connection of who sends too many, or wrong ones."""
-        allowance, since = float(BURST), time.monotonic()
-        while True:
-            try:
-                raw = await socket.receive()
-                if raw["type"] == "websocket.disconnect":
+        loop, allowance = asyncio.get_running_loop(), Allowance()
+        visitor = self._visitors.join(lambda answer: _soon(loop, viewer.give_map, answer))
+        try:
+            while (raw := await socket.receive())["type"] != "websocket.disconnect":
+                if not allowance.take():
+                    await socket.close(POLICY, "too many messages")
                     return
-                message = read_message(raw.get("text") or raw.get("bytes") or b"")
-            except WebSocketDisconnect:
-                return
-            except ValueError:
-                await socket.close(POLICY, "that is no message of this page")
-                return
-            now = time.monotonic()
-            allowance = min(BURST, allowance + MESSAGES_PER_S * (now - since)) - 1
-            since = now
-            if allowance < 0:
-                await socket.close(POLICY, "too many messages")
-                return
-            if isinstance(message, Shown):
-                viewer.confirm()
-            elif role is Role.CONTROL:
-                self._exchange.put(message)
+                if picture := raw.get("bytes"):
+                    self._visitors.put(visitor, picture)
+                    continue
+                message = read_message(raw.get("text") or "")
+                if isinstance(message, Shown):
+                    viewer.confirm()
+                elif role is Role.CONTROL:
+                    self._exchange.put(message)
+        except ValueError:
+            await socket.close(POLICY, "that is no message of this page")
+        finally:
+            self._visitors.leave(visitor)
+
+
+class Allowance:
+    """How much a viewer may send."""
+
+    def __init__(self) -> None:
+        self._left, self._since = float(BURST), time.monotonic()
+
+    def take(self) -> bool:
+        """Whether one more message is all right now."""
+        now = time.monotonic()
+        self._left = min(BURST, self._left + MESSAGES_PER_S * (now - self._since)) - 1
+        self._since = now
+        return self._left >= 0
 
 
 class Film:
@@ -238,13 +260,19 @@ class Film:
         between = b"--" + BOUNDARY + b"\r\n"
         await send({"type": "http.response.body", "body": between, "more_body": True})
         while True:
-            _, picture = await viewer.next(self._exchange)
+            _, _, picture = await viewer.next(self._exchange)
             if picture:
                 head = b"Content-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n"
                 part = head % len(picture.jpeg) + picture.jpeg + b"\r\n" + between
                 body = {"type": "http.response.body", "body": part, "more_body": True}
                 await _in_time(send(body))
                 viewer.confirm()
+
+
+def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[bytes], None], answer: bytes) -> None:
+    """Calls something in the server's thread, unless the server has ended."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, answer)
 
 
 async def _gone(receive: Receive) -> None:

@@ -48,6 +48,7 @@ class Viewer:
     def __init__(self) -> None:
         self.latency_ms = 0.0
         self._wake = asyncio.Event()
+        self._map = b""
         self._shows, self._knows = 0, b""
         self._sent: Picture | None = None
 
@@ -66,21 +67,26 @@ class Viewer:
         self._sent = None
         self._wake.set()
 
-    async def next(self, exchange: "Exchange") -> tuple[bytes | None, Picture | None]:
-        """The news and the picture to send next; None for what has not changed.
+    def give_map(self, message: bytes) -> None:
+        """Offers the map of the viewer's own picture; a newer one replaces it."""
+        self._map = message
+        self._wake.set()
 
-        Waits until there is something, and the last picture is confirmed. A picture that is
-        returned has to be confirmed.
+    async def next(self, exchange: "Exchange") -> tuple[bytes, bytes, Picture | None]:
+        """Waits for something to send: news, the viewer's own map, a picture; b"" or None for none.
+
+        A picture that is returned has to be confirmed before another one is.
         """
         while True:
-            news, picture = exchange.news, exchange.picture
-            new_news = news if news != self._knows else None
-            new_picture = picture if picture and picture.number != self._shows else None
-            if self._sent is None and (new_news or new_picture):
-                self._knows = news
-                if new_picture:
-                    self._sent, self._shows = new_picture, new_picture.number
-                return new_news, new_picture
+            news = exchange.news if exchange.news != self._knows else b""
+            newest = exchange.picture
+            fits = self._sent is None and newest is not None and newest.number != self._shows
+            picture, own_map = newest if fits else None, self._map
+            if news or own_map or picture:
+                self._knows, self._map = exchange.news, b""
+                if picture:
+                    self._sent, self._shows = picture, picture.number
+                return news, own_map, picture
             await self._wake.wait()
             self._wake.clear()
 

@@ -64,18 +64,23 @@ class Stroke(msgspec.Struct, tag="stroke", frozen=True):
 
 Message = Shown | Key | Action | Choice | Stroke
 
-MOST_BYTES = 4096
+MOST_TEXT = 4096
 """Maximum size of a message."""
+
+MOST_BYTES = 128 * 1024
+"""Maximum size of a picture of a visitor's camera, which comes as it is, as JPEG."""
 
 _decoder = msgspec.json.Decoder(Message)
 
 
-def read_message(text: str | bytes) -> Message:
+def read_message(text: str) -> Message:
     """The message in a text.
 
     Raises:
-      ValueError: it is none.
+      ValueError: it is none, or too long.
     """
+    if len(text) > MOST_TEXT:
+        raise ValueError(f"Expected at most {MOST_TEXT} characters.")
     return _decoder.decode(text)
 
 

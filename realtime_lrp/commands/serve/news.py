@@ -52,8 +52,8 @@ def news(view: View, relevance: RelevanceThread, trouble: str, now: float) -> by
             "frozen": state.frozen is not None,
             "covered": state.mask is not None,
             "presenting": state.presenting,
-            "left": [[_entry(one) for one in block] for block in view.columns.left],
-            "right": [[_entry(one) for one in block] for block in view.columns.right],
+            "left": [[entry_fields(one) for one in block] for block in view.columns.left],
+            "right": [[entry_fields(one) for one in block] for block in view.columns.right],
             "notice": passing_notice(state, now, relevance.doing, shown, old),
             "trouble": trouble,
             "maps": round(view.rates.maps.rate(), 1),
@@ -105,7 +105,8 @@ def _target_text(view: View) -> str:
     return " - ".join(named)
 
 
-def _entry(entry: Entry) -> dict[str, Any]:
+def entry_fields(entry: Entry) -> dict[str, Any]:
+    """An entry of the figures as the page draws it."""
     fields = {"kind": type(entry).__name__.lower(), **dataclasses.asdict(entry)}
     if isinstance(entry, Bar):
         return fields | {"share": float(entry.share), "percent": percent(entry.share)}

@@ -18,6 +18,7 @@ from realtime_lrp.commands.serve.exchange import Exchange
 from realtime_lrp.commands.serve.messages import event_of
 from realtime_lrp.commands.serve.news import choices, news
 from realtime_lrp.commands.serve.tokens import Role, Tokens, read_token
+from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import Error, UnavailableError, first_line
@@ -76,13 +77,18 @@ def run(config: Config, duration_s: float | None = None, stats: Path | None = No
         listening = stack.enter_context(web.server.listen(config.serve.host, config.serve.port))
         parts = Parts(config)
         app = web.app.App(
-            parts.exchange, tokens, parts.figures_now, lambda: snapshot_of(parts.view)
+            parts.exchange,
+            tokens,
+            parts.figures_now,
+            lambda: snapshot_of(parts.view),
+            parts.visitors,
         )
         port = listening.getsockname()[1]
         guard = web.guard.Guard(app.routes(), tokens, config.serve.names, port)
         stack.callback(parts.finish, stats)
         stack.enter_context(parts.capture)
         stack.enter_context(parts.relevance)
+        stack.enter_context(parts.visitors)
         server = stack.enter_context(web.server.Server(guard, listening))
         print_lines([_address(config.serve.host, port, tokens)], secrets=True)
         while not stopped.is_set():
@@ -128,6 +134,7 @@ class Parts:
             state, self.capture, self.relevance, self.figures, _show_nowhere,
             lambda: canvas_size(self.view), figures_in_picture=False,
         )  # fmt: skip
+        self.visitors = Visitors(self.relevance, lambda: self.view.state)
         control = SourceControl(self.capture, sources, self.view.send)
         self.loop = Loop(
             self.view, self.capture, self.relevance, self.exchange, control, mirror

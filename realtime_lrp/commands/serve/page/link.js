@@ -4,25 +4,43 @@
 // draws nothing, confirms nothing and so gets nothing.
 
 const RETRY_MS = [500, 1000, 2000, 4000];
-const LATENCY_BYTES = 4;
+const VIEW = "v".charCodeAt(0);
+const HEAD_BYTES = 5; // what it is, and the latency or the length of the JSON
 
 /**
  * Shows the pictures on a canvas.
  *
  * @param {HTMLCanvasElement} canvas where pictures go
  * @param {{news?: Function, role?: Function, choices?: Function, lost?: Function,
- *          shown?: Function}} heard called with the message of that type; `lost` with a sentence
- *          about the connection, "" once it stands; `shown` with the latency in milliseconds
- * @returns {(message: object) => void} sends a message
+ *          shown?: Function, map?: Function}} heard called with the message of that type; `lost`
+ *          with a sentence about the connection, "" once it stands; `shown` with the latency in
+ *          milliseconds; `map` with its fields and its PNG
+ * @returns {{send: Function, sendPicture: Function, hold: Function}} `send` sends a message,
+ *          `sendPicture` a JPEG and says whether there is a connection, `hold(true)` keeps pictures
+ *          of the view from the canvas
  */
 export function connect(canvas, heard) {
   const context = canvas.getContext("2d", { alpha: false });
   let socket = null;
   let tries = 0;
+  let holds = false;
+  let held = null;
 
-  async function draw(data, from) {
-    const latency = new DataView(data).getUint32(0, true) / 10;
-    const jpeg = new Blob([new Uint8Array(data, LATENCY_BYTES)], { type: "image/jpeg" });
+  function take(data, from) {
+    const head = new DataView(data);
+    const number = head.getUint32(1, true);
+    if (head.getUint8(0) !== VIEW) {
+      const fields = JSON.parse(new TextDecoder().decode(new Uint8Array(data, HEAD_BYTES, number)));
+      heard.map?.(fields, new Uint8Array(data, HEAD_BYTES + number));
+    } else if (holds) {
+      held = () => draw(data, number / 10, from); // not confirmed: no further one comes
+    } else {
+      draw(data, number / 10, from);
+    }
+  }
+
+  async function draw(data, latency, from) {
+    const jpeg = new Blob([new Uint8Array(data, HEAD_BYTES)], { type: "image/jpeg" });
     let picture;
     try {
       picture = await createImageBitmap(jpeg);
@@ -30,6 +48,10 @@ export function connect(canvas, heard) {
       return; // the connection ended half-way
     }
     requestAnimationFrame(() => {
+      if (holds) {
+        held = () => draw(data, latency, from);
+        return;
+      }
       if (canvas.width !== picture.width || canvas.height !== picture.height) {
         canvas.width = picture.width;
         canvas.height = picture.height;
@@ -50,7 +72,7 @@ export function connect(canvas, heard) {
     opened.onmessage = ({ data }) => {
       tries = 0;
       if (data instanceof ArrayBuffer) {
-        draw(data, opened);
+        take(data, opened);
       } else {
         const message = JSON.parse(data);
         if (message.type === "role") heard.lost?.("");
@@ -68,8 +90,20 @@ export function connect(canvas, heard) {
   }
 
   open();
-  return (message) => {
-    if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
+  const stands = () => socket?.readyState === WebSocket.OPEN;
+  return {
+    send(message) {
+      if (stands()) socket.send(JSON.stringify(message));
+    },
+    sendPicture(jpeg) {
+      if (stands()) socket.send(jpeg);
+      return stands();
+    },
+    hold(on) {
+      holds = on;
+      if (!on) held?.();
+      held = null;
+    },
   };
 }
 

@@ -1,5 +1,6 @@
 // The controls, the figures and the keys. The state is the server's: controls send a message and
 // then show what the news say.
+import { openCamera, whyNoCamera } from "./camera.js";
 import { connect } from "./link.js";
 
 const at = (id) => document.getElementById(id);
@@ -20,7 +21,11 @@ const OWN_KEYS = {
 let control = false;
 const shownAt = [];
 
-const send = connect(canvas, { role: onRole, choices: onChoices, news: onNews, lost, shown });
+let camera = null; // this device's own, while it is used
+
+const { send, sendPicture, hold } = connect(canvas, {
+  role: onRole, choices: onChoices, news: onNews, map: onMap, lost, shown,
+});
 
 function onRole(role) {
   control = role.control;
@@ -63,9 +68,11 @@ function onNews(news) {
   }
   at("uncover").disabled = !news.covered;
   at("answers").classList.toggle("presenting", news.presenting);
-  show(at("answers"), [...news.right, ...news.left]);
   at("notice").textContent = [news.trouble, news.notice].filter(Boolean).join("\n");
-  at("figures").dataset.maps = news.maps;
+  if (!camera) {
+    show(at("answers"), [...news.right, ...news.left]);
+    at("figures").dataset.maps = news.maps;
+  }
   showFigures();
 }
 
@@ -129,18 +136,77 @@ function shown(latency) {
 }
 
 function showFigures() {
-  const now = performance.now();
-  while (shownAt.length && now - shownAt[0] > METER_MS) shownAt.shift();
-  const rate = shownAt.length > 1 ? 1000 * (shownAt.length - 1) / (now - shownAt[0]) : 0;
   const { dataset } = at("figures");
-  dataset.shown = rate.toFixed(1);
-  at("figures").textContent = `${dataset.shown} pictures/s · ${dataset.maps} maps/s · ` +
-    `${Math.round(dataset.latency)} ms from camera to screen`;
+  const rate = ratePerS(shownAt);
+  if (camera) {
+    dataset.maps = rate;
+    dataset.latency = Math.round(camera.age());
+    at("figures").textContent = `this device's camera · ${rate} maps/s · ` +
+      `the map is ${dataset.latency} ms old`;
+  } else {
+    dataset.shown = rate;
+    at("figures").textContent = `${rate} pictures/s · ${dataset.maps} maps/s · ` +
+      `${Math.round(dataset.latency)} ms from camera to screen`;
+  }
+}
+
+/** How often something happened each second, lately. */
+function ratePerS(times) {
+  const now = performance.now();
+  while (times.length && now - times[0] > METER_MS) times.shift();
+  return times.length > 1 ? (1000 * (times.length - 1) / (now - times[0])).toFixed(1) : "0";
 }
 
 function lost(sentence) {
   document.body.classList.toggle("lost", sentence !== "");
   at("notice").textContent = sentence;
+}
+
+// This device's camera
+
+at("camera").addEventListener("click", async () => {
+  at("camera").disabled = true;
+  try {
+    if (camera) closeCamera();
+    else await startCamera();
+  } catch (error) {
+    at("camera-notice").textContent = whyNoCamera(error);
+  }
+  at("camera").disabled = false;
+});
+
+async function startCamera() {
+  at("camera-notice").textContent = "";
+  if (!navigator.mediaDevices) throw new Error("no mediaDevices");
+  hold(true);
+  try {
+    camera = await openCamera(canvas, sendPicture, closeCamera);
+  } catch (error) {
+    hold(false);
+    throw error;
+  }
+  changeCamera();
+}
+
+function closeCamera() {
+  camera?.stop();
+  camera = null;
+  hold(false);
+  changeCamera();
+}
+
+function changeCamera() {
+  at("camera").setAttribute("aria-pressed", String(camera !== null));
+  at("camera-notice").textContent = "";
+  shownAt.length = 0;
+}
+
+function onMap(fields, png) {
+  if (!camera) return;
+  at("camera-notice").textContent = fields.reason ?? "";
+  if (fields.blocks) show(at("answers"), fields.blocks);
+  if (png.byteLength) shownAt.push(performance.now());
+  camera.take(fields, png);
 }
 
 // Controls
@@ -218,7 +284,7 @@ function takesKeys(element, key) {
 let last = null;
 
 canvas.addEventListener("pointerdown", (event) => {
-  if (!control || (event.pointerType === "touch" && !canvas.classList.contains("painting"))) return;
+  if (!control || camera || (event.pointerType === "touch" && !canvas.classList.contains("painting"))) return;
   last = position(event);
   canvas.setPointerCapture(event.pointerId);
   stroke(event, last);

@@ -1,0 +1,249 @@
+"""The maps of visitors' own cameras: a thread that explains their pictures in shared batches.
+
+Each visitor has at most one picture here, the newest, and they take turns: a visitor who sends more
+gets no more. Pictures are decoded by a child process and kept nowhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from realtime_lrp.commands.serve.news import entry_fields
+from realtime_lrp.errors import first_line
+from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
+from realtime_lrp.realtime.latest import Item
+from realtime_lrp.realtime.viewer.figures import answer_bars, legend_of, setting_rows
+from realtime_lrp.realtime.viewer.scaling import MapScaler
+from realtime_lrp.realtime.viewer.state import ViewerState
+from realtime_lrp.video.child_decoder import ChildDecoder
+from realtime_lrp.video.libraries import cv2
+from realtime_lrp.view.colormaps import default_colormap
+from realtime_lrp.view.overlay import Overlay, make_overlay
+
+BATCH = 8
+"""Pictures that are explained at once."""
+
+GATHER_S = 0.01
+"""How long a batch waits for a second picture."""
+
+ACTIVE_S = 2.0
+"""A visitor who has sent nothing for this long does not count."""
+
+IDLE_S = 0.2
+"""How often the thread looks whether it is to end."""
+
+DARKER = 0.7
+"""How dark the picture is under a map, where the window makes it grey: 0 not at all, 1 black."""
+
+NO_MAP = "no map at the moment"
+
+log = logging.getLogger(__name__)
+
+Answer = Callable[[bytes], None]
+"""Takes what a visitor gets; may be called from any thread."""
+
+
+@dataclass(eq=False)
+class Visitor:
+    """One visitor's camera.
+
+    Attributes:
+      answer: takes the visitor's maps.
+      scaler: scales them, as those of a window are.
+      number: how many pictures have come.
+      newest: `time.monotonic()` when the last one came.
+      harmful: a picture has ended the decoder: no further one is taken.
+    """
+
+    answer: Answer
+    scaler: MapScaler
+    number: int = 0
+    newest: float = -ACTIVE_S
+    harmful: bool = False
+    waiting: tuple[bytes, float] | None = field(default=None, repr=False)
+
+
+class Visitors:
+    """Explains the pictures of all visitors while it is entered.
+
+    Args:
+      relevance: has the engine; visitors' maps are made by the one that is in use.
+      state: returns the present state of the view: what is explained, and how it is drawn.
+    """
+
+    def __init__(self, relevance: RelevanceThread, state: Callable[[], ViewerState]):
+        self._relevance, self._state = relevance, state
+        self._decoder = ChildDecoder()
+        self._visitors: set[Visitor] = set()
+        self._turn: list[Visitor] = []
+        self._changed = threading.Condition()  # guards the visitors' pictures
+        self._ended = False
+        self._failing = ""
+        self._thread = threading.Thread(target=self._run, name="visitors", daemon=True)
+
+    def __enter__(self) -> Visitors:
+        self._relevance.others = self._batches
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with self._changed:
+            self._ended = True
+            self._changed.notify()
+        self._thread.join(2.0)
+
+    def join(self, answer: Answer) -> Visitor:
+        """A new visitor, whose maps `answer` takes; has to `leave`."""
+        visitor = Visitor(answer, MapScaler(self._state().config.overlay.average))
+        with self._changed:
+            self._visitors.add(visitor)
+        return visitor
+
+    def put(self, visitor: Visitor, jpeg: bytes) -> None:
+        """Takes a picture; one that still waits is forgotten, and its turn kept."""
+        with self._changed:
+            if visitor.harmful:
+                return
+            if visitor.waiting is None:
+                self._turn.append(visitor)
+            visitor.newest = time.monotonic()
+            visitor.waiting = jpeg, visitor.newest
+            self._changed.notify()
+
+    def leave(self, visitor: Visitor) -> None:
+        """Forgets a visitor."""
+        with self._changed:
+            self._visitors.discard(visitor)
+            visitor.waiting = None
+            if visitor in self._turn:
+                self._turn.remove(visitor)
+
+    def _batches(self) -> int:
+        """How many batches the visitors of the last seconds are: the view gets as much as one."""
+        now = time.monotonic()
+        with self._changed:
+            active = sum(now - visitor.newest < ACTIVE_S for visitor in self._visitors)
+        return -(-active // BATCH)
+
+    def _run(self) -> None:
+        """Explains batch after batch; the next one is decoded, the last one answered meanwhile."""
+        with ThreadPoolExecutor(1) as decoding, ThreadPoolExecutor(1) as answering:
+            answered: Future[None] | None = None
+            decoded = decoding.submit(self._next_frames)
+            while not self._ended:
+                frames = decoded.result()
+                decoded = decoding.submit(self._next_frames)
+                if frames:
+                    state = self._state()
+                    explained = self._explained(frames, state)
+                    if answered:
+                        answered.result()
+                    answered = answering.submit(_answer_all, explained, state)
+            decoded.result()
+        self._decoder.close()
+
+    def _next_frames(self) -> list[_Frame]:
+        """The decoded pictures of those who have waited longest; others are told why not."""
+        frames = []
+        for visitor, jpeg, received in self._next_batch():
+            crashes, picture = self._decoder.crashes, self._decoder.decode(jpeg)
+            visitor.harmful = self._decoder.crashes > crashes
+            if picture is None:
+                visitor.answer(_no_map("that picture cannot be decoded"))
+            elif self._relevance.engine is None:
+                visitor.answer(_no_map(self._relevance.doing))
+            else:
+                visitor.number += 1
+                frames.append((visitor, Item(picture, visitor.number, received)))
+        return frames
+
+    def _next_batch(self) -> list[tuple[Visitor, bytes, float]]:
+        """The pictures of those who have waited longest."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._turn or self._ended, IDLE_S)
+            if len(self._turn) == 1:
+                self._changed.wait(GATHER_S)
+            chosen, self._turn = self._turn[:BATCH], self._turn[BATCH:]
+            batch = [(visitor, *visitor.waiting) for visitor in chosen if visitor.waiting]
+            for visitor in chosen:
+                visitor.waiting = None
+            return batch
+
+    def _explained(
+        self, frames: list[_Frame], state: ViewerState
+    ) -> list[tuple[Visitor, ExplainedFrame | None]]:
+        """The pictures with their maps; None where they could not be computed."""
+        engine = self._relevance.engine
+        try:
+            if engine is None:
+                return [(visitor, None) for visitor, _ in frames]
+            targets = [engine.explainer.canonical(state.request.target)] * len(frames)
+            results = engine.explain([frame.value for _, frame in frames], targets)
+            self._failing = ""
+        except Exception as error:
+            if not self._failing:
+                log.error("explaining visitors' pictures failed: %s", first_line(error))
+            self._failing = first_line(error)
+            return [(visitor, None) for visitor, _ in frames]
+        return [
+            (visitor, ExplainedFrame(frame, frame.value, state.request, engine, result))
+            for (visitor, frame), result in zip(frames, results, strict=True)
+        ]
+
+
+_Frame = tuple[Visitor, Item[np.ndarray]]
+
+
+def _answer_all(explained: list[tuple[Visitor, ExplainedFrame | None]], state: ViewerState) -> None:
+    """Gives every visitor the map, or says that there is none."""
+    for visitor, one in explained:
+        try:
+            visitor.answer(_map_message(visitor, one, state) if one else _no_map(NO_MAP))
+        except Exception as error:
+            log.error("a visitor's map cannot be drawn: %s", first_line(error))
+
+
+def _map_message(visitor: Visitor, explained: ExplainedFrame, state: ViewerState) -> bytes:
+    """What the visitor gets: answers and legend as JSON, the map as PNG; see `join_message`."""
+    drawn = visitor.scaler(explained)
+    rows, columns = explained.picture.shape[:2]
+    blocks = [answer_bars(explained), setting_rows(explained, account=False)]
+    box, layer = (0.0, 0.0, 1.0, 1.0), b""
+    if drawn and state.look.style != "off":
+        panel = drawn.panels[0]
+        colormap = state.look.colormap or default_colormap(panel.signed)
+        overlay = make_overlay(panel.intensity, colormap, state.look.opacity, drawn.box)
+        x0, y0, x1, y1 = overlay.box
+        box, layer = (x0 / columns, y0 / rows, x1 / columns, y1 / rows), encode_layer(overlay)
+        if legend := legend_of(panel, state.look, explained):
+            blocks[-1] = (*blocks[-1], legend)
+    figures = [[entry_fields(one) for one in block] for block in blocks]
+    return join_message({"type": "map", "box": box, "blocks": figures}, layer)
+
+
+def encode_layer(overlay: Overlay) -> bytes:
+    """A PNG that a page draws over the region of the picture: the map on a darker ground."""
+    alpha = overlay.alpha
+    covers = 1 - (1 - alpha) * (1 - DARKER * overlay.tone)
+    colour = overlay.colour * (alpha / np.maximum(covers, np.float32(1e-6)))[..., None]
+    layer = np.dstack([colour[..., ::-1], 255 * covers])
+    pixels = np.rint(layer).astype(np.uint8)
+    return cv2.imencode(".png", pixels, [cv2.IMWRITE_PNG_COMPRESSION, 1])[1].tobytes()
+
+
+def join_message(fields: dict[str, object], picture: bytes) -> bytes:
+    """JSON and a picture as one message: the JSON's length in 4 bytes, the JSON, the picture."""
+    text = msgspec.json.encode(fields)
+    return len(text).to_bytes(4, "little") + text + picture
+
+
+def _no_map(reason: str) -> bytes:
+    return join_message({"type": "map", "reason": reason}, b"")

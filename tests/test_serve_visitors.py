@@ -1,0 +1,268 @@
+"""Visitors' own cameras: strangers' pictures are decoded apart, and maps are shared fairly."""
+
+import json
+import os
+import signal
+import threading
+import time
+from types import SimpleNamespace
+
+import cv2
+import numpy as np
+import pytest
+
+pytest.importorskip("uvicorn", reason="the extra serve is not installed")
+
+from served import Role, serving_pages
+from websockets.exceptions import ConnectionClosed
+
+from realtime_lrp import config
+from realtime_lrp.commands.serve import messages, visitors
+from realtime_lrp.commands.serve.visitors import Visitors, encode_layer
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.realtime.explaining import first_request
+from realtime_lrp.realtime.viewer.state import first_state
+from realtime_lrp.video.child_decoder import ChildDecoder
+from realtime_lrp.view.overlay import Overlay
+
+
+def jpeg(brightness, size=(48, 64)):
+    """A plain picture as a phone sends it."""
+    return cv2.imencode(".jpg", np.full((*size, 3), brightness, np.uint8))[1].tobytes()
+
+
+# --- Decoding
+
+
+@pytest.fixture(scope="module")
+def decoder():
+    """A decoder with its child."""
+    one = ChildDecoder()
+    yield one
+    one.close()
+
+
+def test_a_jpeg_of_a_stranger_is_decoded_in_a_child_process(decoder):
+    """The channels are RGB."""
+    picture = np.zeros((48, 64, 3), np.uint8)
+    picture[..., 2] = 250  # red, for OpenCV
+    decoded = decoder.decode(cv2.imencode(".jpg", picture)[1].tobytes())
+    assert decoded.shape == (48, 64, 3) and decoded.dtype == np.uint8
+    assert np.abs(decoded[24, 32].astype(int) - (250, 0, 0)).max() < 6
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"\xff\xd8", b"x" * 100, jpeg(9)[:300], jpeg(9)[2:], jpeg(9, (700, 700)),
+        cv2.imencode(".png", np.zeros((9, 9, 3), np.uint8))[1].tobytes(),
+    ],
+    ids=["nothing", "two bytes", "letters", "cut off", "headless", "too large", "png"],
+)  # fmt: skip
+def test_what_is_no_small_jpeg_is_refused(decoder, data):
+    """The child goes on; pixels are counted before they are decoded."""
+    before = decoder.crashes
+    decoded = decoder.decode(data)
+    assert decoded is None or (len(data) == 300 and decoded.shape == (48, 64, 3))
+    assert decoder.crashes == before
+
+
+def test_a_crash_of_the_decoder_costs_one_picture(decoder, caplog):
+    """The next one has a child of its own."""
+    assert decoder.decode(jpeg(50)) is not None
+    before, pid = decoder.crashes, decoder._child.pid
+    os.kill(pid, signal.SIGSEGV)
+    assert decoder.decode(jpeg(50)) is None
+    assert decoder.crashes == before + 1 and "SIGSEGV" in caplog.text
+    assert decoder.decode(jpeg(50)).mean() == pytest.approx(50, abs=2)
+    assert decoder._child.pid != pid
+
+
+def test_a_decoder_that_hangs_is_ended(decoder, monkeypatch):
+    """After a limit; nobody waits for ever."""
+    assert decoder.decode(jpeg(50)) is not None
+    os.kill(decoder._child.pid, signal.SIGSTOP)
+    monkeypatch.setattr("realtime_lrp.video.child_decoder.DECODING_S", 0.3)
+    assert decoder.decode(jpeg(50)) is None
+    monkeypatch.undo()
+    assert decoder.decode(jpeg(50)) is not None
+
+
+# --- Sharing
+
+
+class Counter:
+    """A visitor who sends the next picture, or several, when an answer comes."""
+
+    def __init__(self, shared, at_once=1):
+        self.answers, self._shared, self._at_once = [], shared, at_once
+        self.visitor = shared.join(self.take)
+
+    def take(self, answer):
+        """Takes an answer."""
+        self.answers.append(answer)
+        self.send()
+
+    def send(self):
+        """Sends as many pictures as it likes."""
+        for _ in range(self._at_once):
+            self._shared.put(self.visitor, jpeg(120))
+
+    @property
+    def last(self):
+        """The fields and the PNG of the last answer."""
+        length = int.from_bytes(self.answers[-1][:4], "little")
+        return json.loads(self.answers[-1][4 : 4 + length]), self.answers[-1][4 + length :]
+
+
+def until(condition, timeout_s=60):
+    """Waits for a condition."""
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "it never became true"
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def relevance(tiny_model):
+    """Stands for the relevance thread: the engine that is in use."""
+    words = {"--model": str(tiny_model), "--preprocess": "tf", "--target": "top1"}
+    chosen = config.load(options=words, command="serve").config
+    state = first_state(chosen, first_request(chosen))
+    return SimpleNamespace(engine=Engine(chosen, moving=True), doing="", state=state)
+
+
+def test_maps_are_shared_fairly_whatever_somebody_sends(relevance, monkeypatch):
+    """Ten visitors, one of whom sends fifty pictures for each answer; batches of four."""
+    monkeypatch.setattr(visitors, "BATCH", 4)
+    sizes = []
+    explain = relevance.engine.explain
+    monkeypatch.setattr(
+        relevance.engine, "explain", lambda p, t: sizes.append(len(p)) or explain(p, t)
+    )
+    with Visitors(relevance, lambda: relevance.state) as shared:
+        everybody = [Counter(shared, at_once=50 if n == 3 else 1) for n in range(10)]
+        for one in everybody:
+            one.send()
+        until(lambda: min(len(one.answers) for one in everybody) >= 20)
+        counts = [len(one.answers) for one in everybody]
+        assert len(shared._turn) <= 10 and relevance.others() == 3
+        for one in everybody:
+            shared.leave(one.visitor)
+        until(lambda: relevance.others() == 0)
+    assert max(counts) - min(counts) <= 3 and max(sizes) == 4
+
+
+def test_the_answer_has_the_map_and_what_the_network_says(relevance):
+    """Where the map lies is given in shares of the picture; its figures are those of the view."""
+    with Visitors(relevance, lambda: relevance.state) as shared:
+        one = Counter(shared, at_once=0)
+        shared.put(one.visitor, jpeg(120))
+        until(lambda: one.answers)
+        fields, png = one.last
+        assert fields["box"] == [8 / 64, 0, 56 / 64, 1]
+        assert [entry["kind"] for entry in fields["blocks"][0]] == ["bar"] * 4
+        assert cv2.imdecode(np.frombuffer(png, np.uint8), -1).shape == (32, 32, 4)
+        shared.put(one.visitor, b"no picture")
+        until(lambda: len(one.answers) == 2)
+        assert one.last[0]["reason"] == "that picture cannot be decoded"
+
+
+def test_who_ends_the_decoder_is_served_no_more(relevance):
+    """Others are, by the next decoder."""
+    with Visitors(relevance, lambda: relevance.state) as shared:
+        harmful, other = Counter(shared, at_once=0), Counter(shared, at_once=0)
+        shared.put(harmful.visitor, jpeg(120))
+        until(lambda: harmful.answers)
+        os.kill(shared._decoder._child.pid, signal.SIGKILL)
+        for _ in range(2):
+            shared.put(harmful.visitor, jpeg(120))
+            until(lambda: len(harmful.answers) == 2)
+        shared.put(other.visitor, jpeg(120))
+        until(lambda: other.answers)
+        assert other.last[1] and len(harmful.answers) == 2
+
+
+def test_a_network_that_fails_costs_maps_and_nothing_else(relevance, caplog):
+    """Everybody is told, the log has one line, and the next maps come."""
+    broken = SimpleNamespace(
+        explainer=relevance.engine.explainer,
+        explain=lambda *words: (_ for _ in ()).throw(RuntimeError("out of order")),
+    )
+    stand_in = SimpleNamespace(engine=broken, doing="")
+    with Visitors(stand_in, lambda: relevance.state) as shared:
+        one = Counter(shared, at_once=0)
+        for number in (1, 2):
+            shared.put(one.visitor, jpeg(120))
+            until(lambda: len(one.answers) == number)  # noqa: B023
+            assert one.last[0]["reason"] == "no map at the moment"
+        stand_in.engine = relevance.engine
+        shared.put(one.visitor, jpeg(120))
+        until(lambda: len(one.answers) == 3)
+        assert one.last[1]
+    assert caplog.text.count("out of order") == 1
+
+
+def test_the_layer_is_clear_where_there_is_no_relevance_and_the_map_where_it_is_strong():
+    """Around relevance the picture is darker."""
+    alpha = np.zeros((40, 40), np.float32)
+    alpha[18:22, 18:22] = 1
+    overlay = Overlay(np.full((40, 40, 3), (255, 128, 0), np.uint8), alpha, (0, 0, 40, 40))
+    layer = cv2.imdecode(np.frombuffer(encode_layer(overlay), np.uint8), -1)
+    assert layer[20, 20].tolist() == [0, 128, 255, 255]
+    assert layer[15, 20, :3].max() == 0 and layer[15, 20, 3] > layer[0, 0, 3]
+    plain = Overlay(overlay.colour, 0 * alpha, overlay.box)
+    assert not cv2.imdecode(np.frombuffer(encode_layer(plain), np.uint8), -1)[..., 3].any()
+
+
+# --- Through the server
+
+
+class Kept:
+    """Keeps what visitors send."""
+
+    def __init__(self):
+        self.pictures, self.joined, self.lock = [], 0, threading.Lock()
+
+    def join(self, answer):
+        """A visitor is his answer."""
+        self.joined += 1
+        return answer
+
+    def put(self, visitor, picture):
+        """Answers with the picture's length."""
+        self.pictures.append(picture)
+        visitor(len(picture).to_bytes(4, "little"))
+
+    def leave(self, visitor):
+        """Counts."""
+        self.joined -= 1
+
+
+def test_a_camera_may_be_used_by_who_only_watches():
+    """Its map goes to that visitor alone."""
+    kept = Kept()
+    with (
+        serving_pages(visitors=kept) as served,
+        served.socket(role=Role.WATCH) as phone,
+        served.socket() as other,
+    ):
+        phone.recv(timeout=5), other.recv(timeout=5)
+        phone.send(b"a picture")
+        assert phone.recv(timeout=5) == b"m\x09\x00\x00\x00"
+        with pytest.raises(TimeoutError):
+            other.recv(timeout=0.2)
+    assert kept.pictures == [b"a picture"] and kept.joined == 0
+
+
+def test_pictures_are_not_too_large_and_not_too_many():
+    """Who sends them is cut off."""
+    with serving_pages(visitors=Kept()) as served:
+        for data, code, count in ((b"x" * (messages.MOST_BYTES + 1), 1009, 1), (b"x", 1008, 2000)):
+            with served.socket() as phone, pytest.raises(ConnectionClosed) as closed:
+                for _ in range(count):
+                    phone.send(data)
+                while True:
+                    phone.recv(timeout=5)
+            assert closed.value.rcvd is None or closed.value.rcvd.code == code
+        assert served.get("/healthz")[0] == 200

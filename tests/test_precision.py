@@ -114,6 +114,22 @@ def test_auto_gives_the_contrasts_of_drawn_pictures(drawings):
             assert correlations(got.maps[name], expected.maps[name])[0] >= 0.999, (target, name)
 
 
+def test_contrasts_that_nearly_cancel_are_kept():
+    """A drawing whose classes share nearly all their relevance: 0.99999, where sums are exact."""
+    network = load_network("shapes")
+    rng = np.random.default_rng(3)
+    labels = [label for label in range(4) for _ in range(2)]
+    pictures = [draw_picture(rng, label, sizes=(0.35, 0.77)).pixels for label in labels]
+    x = network.prepare(np.stack(pictures[6:7]))
+    exact, fast = (
+        Explainer(network.model, precision=precision, target="0 - rest")
+        for precision in ("float32", "auto")
+    )
+    got, expected = fast(x, "3 - rest"), exact(x, "3 - rest")
+    assert fast.precision == "bfloat16" and np.any(got.relevance != expected.relevance)
+    assert correlations(got.relevance, expected.relevance)[0] > 0.9999
+
+
 def test_auto_is_float32_where_epsilon_does_not_end_the_network(rng):
     """Dense layers before a convolution, and networks without one."""
     x = keras.Input((8, 8, 3))

@@ -138,7 +138,7 @@ class Graph:
         """
         self._weight_dtype = dtype
         self._tensor_dtype = tf.float32 if dtype == tf.float16 else dtype
-        self._lowered = self._outputs_to_lower() - set(exact or ())
+        self._lowered = self._outputs_to_lower() - self._behind_only(set(exact or ()))
         if exact is not None:
             self._exact_steps = {number: self.nodes[number - 1].step for number in self._lowered}
         for node in self.nodes:
@@ -173,6 +173,18 @@ class Graph:
             if isinstance(node.step, Linear) or node.output in before:
                 before |= {node.output, *node.inputs}
         return behind & before
+
+    def _behind_only(self, layers: set[int]) -> set[int]:
+        """These layers with weights, and the tensors that come from no others.
+
+        What these hand down stays exact until another layer with weights takes it: near the output
+        both signs cancel, and the small rest would be lost in what is rounded.
+        """
+        found = set(layers)
+        for node in self.nodes:
+            if not isinstance(node.step, Linear) and found.issuperset(node.inputs):
+                found.add(node.output)
+        return found
 
     def _input_layers_before_max_pools(self) -> set[int]:
         """The output numbers of input layers that a max pool follows before other weights."""

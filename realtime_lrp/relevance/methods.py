@@ -201,7 +201,10 @@ class Explain:
         number = self.graph.differentiated()
         if self.baseline is None or number is None:
             return [None] * len(begins)
-        rise = tensors[number] - self.graph.forward(origin)[number]
+        end, start = (
+            tf.cast(one[number], tf.float32) for one in (tensors, self.graph.forward(origin))
+        )
+        rise = end - start
         return [tf.reduce_sum(begin * rise, -1) for begin in begins]
 
 

@@ -4,10 +4,14 @@ import media
 import pytest
 from faults import disk
 
-SMALL = {"stats": ["stats.json"], "maps": ["maps", "maps/out", "maps/out/maps_000000.npz"]}
+SMALL = {
+    "stats": ["stats.json"],
+    "npz": ["out.npz"],
+    "maps": ["maps", "maps/out", "maps/out/maps_000000.npz"],
+}
 """What fits into a nearly full disk."""
 
-FREE = {"full": 0, "nearly full": 4 << 10}
+FREE = {"full": 0, "nearly full": 8 << 10}
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from realtime_lrp.config import Config
-from realtime_lrp.errors import Error
+from realtime_lrp.errors import Error, OutputError
 from realtime_lrp.results.companions import Companions
 from realtime_lrp.results.resume import (
     Manifest,
@@ -115,16 +115,23 @@ class Task:
 
         Raises:
           OutputError: another process writes the film by now.
+          TransferError: the disk is full, so there is no room for the film either.
         """
         refuse_busy(self.target)
         manifest = read_manifest(self.target)
         if manifest is None or manifest.fingerprint != self._fingerprint:
-            self._write(Manifest(self._fingerprint, {}))
+            try:
+                write_manifest(self.target, Manifest(self._fingerprint, {}))
+            except OutputError as error:
+                self._warn(error)
 
     def note_finished(self, part: Path) -> None:
         """Writes the manifest; `part` is the complete film under its temporary name."""
         files = {"film": part, **self.companions.by_kind}
-        self._write(Manifest.of(self._fingerprint, files))
+        try:
+            write_manifest(self.target, Manifest.of(self._fingerprint, files))
+        except Error as error:
+            self._warn(error)
 
     def note_failed(self) -> None:
         """Removes a manifest without hashes: nothing is left of what was begun."""
@@ -132,11 +139,8 @@ class Task:
         if manifest and not manifest.digests:
             manifest_path(self.target).unlink(missing_ok=True)
 
-    def _write(self, manifest: Manifest) -> None:
-        try:
-            write_manifest(self.target, manifest)
-        except Error as error:
-            log.warning("--resume will not recognise %s: %s", self.target, error)
+    def _warn(self, error: Error) -> None:
+        log.warning("--resume will not recognise %s: %s", self.target, error)
 
     def _compare(self) -> None:
         manifest = read_manifest(self.target)

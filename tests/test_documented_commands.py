@@ -208,6 +208,8 @@ def workshop(tmp_path, tiny_model, monkeypatch):
     (tmp_path / "names.txt").write_text("tabby\ntiger cat\ncock\nhen\n")
     (tmp_path / "token").write_text("0123456789abcdef0123456789abcdef\n")
     (tmp_path / "token").chmod(0o600)
+    (tmp_path / "cert.pem").touch()
+    (tmp_path / "key.pem").touch()
     (tmp_path / "my.yaml").write_text("overlay: {opacity: 0.5}\n")
     (tmp_path / "found" / "settings.yaml").write_text("lrp: {composite: epsilon}\n")
     (tmp_path / "exhibit.yaml").write_text("model: {name: shapes}\n")

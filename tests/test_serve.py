@@ -217,7 +217,8 @@ def test_a_viewer_that_stops_costs_the_others_nothing(served):
 
 def test_nothing_is_encoded_for_nobody(served):
     """Who comes later does not get the picture that the last viewer left behind."""
-    assert not served.exchange.watched and not served.exchange.hungry
+    served.until(lambda: not served.exchange.watched)
+    assert not served.exchange.hungry
     served.publish(200)
     with served.socket() as viewer:
         served.until(lambda: served.exchange.hungry)

@@ -21,6 +21,7 @@ from program import start
 from served import TOKEN, serving_pages
 
 from realtime_lrp import config
+from realtime_lrp.commands.serve.certificate import own_context
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DESKTOP = {"viewport": {"width": 1280, "height": 800}}
@@ -287,6 +288,31 @@ def test_a_phone_explains_what_is_before_its_own_camera(page, visit):
     until(phone, lambda: np.abs(pixel(phone, 320, 240) - before).max() > 3)
     phone.tap("#camera")
     expect(phone.locator("#figures")).to_contain_text("from camera to screen")
+
+
+def test_the_code_on_the_page_leads_to_where_others_watch(page):
+    """A phone that reads it from the screen gets the address that stands there."""
+    page.click("#show-code")
+    picture = page.locator("#code-picture")
+    until(page, lambda: picture.evaluate("one => one.naturalWidth > 0"))
+    shown = cv2.imdecode(np.frombuffer(picture.screenshot(), np.uint8), 1)
+    assert cv2.QRCodeDetector().detectAndDecode(shown)[0] == page.get_attribute("#watch", "href")
+    page.keyboard.press("Escape")
+
+
+def test_the_page_works_over_https(visit):
+    """With the certificate that the machine makes, which a visitor has to accept."""
+    context, _ = own_context([])
+    with serving_pages(tls=context) as served:
+        address = f"https://127.0.0.1:{served.port}/?token={TOKEN}"
+        page = visit(address, ignore_https_errors=True, **PHONE)
+        until(page, lambda: served.exchange.hungry)
+        served.publish(200)
+        until(page, lambda: pixel(page, 5, 5).min() > 150)
+        assert page.evaluate("isSecureContext")
+        (cookie,) = page.context.cookies()
+        assert cookie["secure"] and cookie["httpOnly"] and cookie["sameSite"] == "Strict"
+        page.close()
 
 
 def test_why_there_is_no_camera_is_said(visit, address):

@@ -125,7 +125,10 @@ def live(
 @_viewer
 @DURATION
 @STATS
-@configured("--source", "--host", "--port", "--token-file", *EXPLAIN, "--follow")
+@configured(
+    "--source", "--host", "--port", "--token-file", "--https", "--cert", "--key", *EXPLAIN,
+    "--follow",
+)  # fmt: skip
 def serve(settings: config.Settings, duration: float | None, stats: Path | None) -> None:
     """Show the live view as a web page.
 

@@ -135,6 +135,10 @@ def _variable(name: str) -> str:
 
 def _key_option(name: str) -> Decorator:
     key = config.OPTIONS[name]
+    if name == "--https":
+        return click.option(
+            "--https/--no-https", _variable(name), default=None, help=config.describe(key)
+        )
     if name == "--mirror":
         return click.option(
             "--mirror/--no-mirror", _variable(name), default=None, help="swap left and right"

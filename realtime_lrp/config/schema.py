@@ -382,6 +382,17 @@ class Serve(_Section):
         description="file with the token that opens the page, 22 to 200 letters and digits; null: "
         "the environment variable REALTIME_LRP_TOKEN, else a new token at each start",
     )
+    https: bool = Field(
+        default=False,
+        description="true or false: HTTPS with a certificate that is made at each start, unless "
+        "serve.cert names one; phones give their camera only to pages over HTTPS",
+    )
+    cert: Text | None = Field(
+        default=None, description="certificate for HTTPS, with its chain (PEM); null: none"
+    )
+    key: Text | None = Field(
+        default=None, description="private key of serve.cert, without a password (PEM); null: none"
+    )
     names: list[Text] = Field(
         default=[],
         description="further names of this machine in addresses, such as that of a reverse proxy, "
@@ -438,6 +449,9 @@ OPTIONS = {
     "--host": "serve.host",
     "--port": "serve.port",
     "--token-file": "serve.token_file",
+    "--https": "serve.https",
+    "--cert": "serve.cert",
+    "--key": "serve.key",
 }
 """Command line options that set a key."""
 

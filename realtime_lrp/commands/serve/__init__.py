@@ -10,10 +10,11 @@
                                                                            server thread
 
 `run` connects the parts and runs the render loop. `exchange` is all that the two threads share.
-`server` is the web server with its limits, `app` what it answers, `guard` whom it answers, `tokens`
-who may do what. `messages` is what a page may send, `news` what it gets. `visitors` explains the
-pictures of visitors' own cameras, in a thread of its own. `page/` is the page itself. The viewer,
-its state and events, are those of the window: `realtime.viewer`.
+`server` is the web server with its limits, `certificate` its HTTPS, `app` what it answers, `guard`
+whom it answers, `tokens` who may do what, `qr` addresses for phones. `messages` is what a page may
+send, `news` what it gets. `visitors` explains the pictures of visitors' own cameras, in a thread of
+its own. `page/` is the page itself. The viewer, its state and events, are those of the window:
+`realtime.viewer`.
 
 There is one view. Whoever has the token controls it; the watch token, which the page of the former
 shows, lets others watch. Nothing here opens a file that a request names.

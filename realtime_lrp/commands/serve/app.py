@@ -24,6 +24,7 @@ from starlette.websockets import WebSocket
 from realtime_lrp.commands.serve.exchange import MOST_VIEWERS, Exchange, Viewer
 from realtime_lrp.commands.serve.guard import OPEN, refuse
 from realtime_lrp.commands.serve.messages import Shown, read_message
+from realtime_lrp.commands.serve.qr import svg
 from realtime_lrp.commands.serve.tokens import Role, Tokens
 from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.errors import first_line
@@ -98,6 +99,7 @@ class App:
                 *(Route(path, self._page) for path in PAGES),
                 Route(OPEN, self._health),
                 Route("/figures", self._answer_figures),
+                Route("/qr.svg", self._qr_code),
                 Route("/snapshot.png", self._picture_file),
                 Route("/snapshot.npz", self._data_file),
                 Route("/view.mjpg", Film(self._exchange)),
@@ -112,6 +114,14 @@ class App:
     async def _health(self, request: Request) -> Response:
         hangs = time.monotonic() - self._exchange.turned > HUNG_S
         return PlainTextResponse("hangs\n" if hangs else "ok\n", 503 if hangs else 200)
+
+    async def _qr_code(self, request: Request) -> Response:
+        """The QR code of the address that the page asks for: the page knows its own."""
+        try:
+            body = svg(request.query_params.get("address", ""))
+        except ValueError as error:
+            return PlainTextResponse(f"400: {error}\n", 400)
+        return Response(body, media_type="image/svg+xml")
 
     async def _answer_figures(self, request: Request) -> Response:
         try:

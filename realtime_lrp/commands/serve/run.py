@@ -5,6 +5,8 @@ Each turn makes events of what pages have sent, lets the view draw, and publishe
 
 import logging
 import socket
+import ssl
+import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +22,7 @@ from realtime_lrp.commands.serve.news import choices, news
 from realtime_lrp.commands.serve.tokens import Role, Tokens, read_token
 from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.config import Config, check_names
+from realtime_lrp.config.schema import Serve
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import Error, UnavailableError, first_line
 from realtime_lrp.realtime.capture import Capture
@@ -60,8 +63,9 @@ def run(config: Config, duration_s: float | None = None, stats: Path | None = No
 
     Raises:
       UsageError: a name that is not known.
-      ConfigError: the token cannot be used.
-      MissingInputError: there is no token file.
+      ConfigError: the token cannot be used, or certificate or key are missing.
+      MissingInputError: there is no token file, certificate or key.
+      DamagedInputError: certificate and key cannot be used.
       UnavailableError: the server cannot listen there or is not installed, or the source cannot be
         opened.
       OutputError: the figures cannot be written there.
@@ -72,7 +76,7 @@ def run(config: Config, duration_s: float | None = None, stats: Path | None = No
     check_names(config)
     if stats:
         check_output(stats, overwrite=True)
-    tokens = Tokens(read_token(config.serve.token_file))
+    tokens, tls = Tokens(read_token(config.serve.token_file)), _tls(web, config.serve)
     with stop_signals() as stopped, ExitStack() as stack:
         listening = stack.enter_context(web.server.listen(config.serve.host, config.serve.port))
         parts = Parts(config)
@@ -89,8 +93,8 @@ def run(config: Config, duration_s: float | None = None, stats: Path | None = No
         stack.enter_context(parts.capture)
         stack.enter_context(parts.relevance)
         stack.enter_context(parts.visitors)
-        server = stack.enter_context(web.server.Server(guard, listening))
-        print_lines([_address(config.serve.host, port, tokens)], secrets=True)
+        server = stack.enter_context(web.server.Server(guard, listening, tls))
+        _print_address(config.serve, port, tokens, web)
         while not stopped.is_set():
             server.check()
             parts.loop.turn()
@@ -106,13 +110,13 @@ def _server_modules() -> SimpleNamespace:
       UnavailableError: these are not installed.
     """
     try:
-        from realtime_lrp.commands.serve import app, guard, server
+        from realtime_lrp.commands.serve import app, certificate, guard, qr, server
     except ModuleNotFoundError as error:
         raise UnavailableError(
             f"The web page needs the library {error.name!r}, which is not installed. "
             'Run: pip install "realtime-lrp[serve]"'
         ) from None
-    return SimpleNamespace(app=app, guard=guard, server=server)
+    return SimpleNamespace(app=app, certificate=certificate, guard=guard, qr=qr, server=server)
 
 
 class Parts:
@@ -243,20 +247,49 @@ def canvas_size(view: View) -> tuple[int, int]:
     return max(1, round(scale * rows)), max(1, round(scale * columns))
 
 
-def _address(host: str, port: int, tokens: Tokens) -> str:
-    """The address to open, token included."""
-    shown = _own_address() if host in ("0.0.0.0", "::", "") else host
-    shown = f"[{shown}]" if ":" in shown else shown
-    if host not in ("localhost", "::1") and not host.startswith("127."):
-        log.warning(
-            "pictures and token go over the network unencrypted; on one that you do not trust, "
-            "use a reverse proxy with HTTPS"
-        )
-    return f"http://{shown}:{port}/?token={tokens[Role.CONTROL]}"
+def _tls(web: SimpleNamespace, serve: Serve) -> ssl.SSLContext | None:
+    """What the server speaks HTTPS with; None for HTTP.
+
+    Raises:
+      Error: what `context_of_files` raises.
+    """
+    if serve.cert or serve.key:
+        return web.certificate.context_of_files(serve.cert, serve.key)
+    if not serve.https:
+        if not _is_loopback(serve.host):
+            log.warning(
+                "pictures and token go over the network unencrypted, and phones do not give their "
+                "camera; see --https"
+            )
+        return None
+    context, fingerprint = web.certificate.own_context([*_addresses(serve), *serve.names])
+    log.warning(
+        "browsers will say that the connection is not private, because this machine made the "
+        "certificate itself: choose Advanced, then Proceed. Its SHA-256 fingerprint is %s",
+        fingerprint,
+    )
+    return context
 
 
-def _own_address() -> str:
-    """An address of this machine for others in its network."""
+def _print_address(serve: Serve, port: int, tokens: Tokens, web: SimpleNamespace) -> None:
+    """Prints the address to open; at a terminal also its QR code, if phones can reach it."""
+    host = _addresses(serve)[0]
+    host = f"[{host}]" if ":" in host else host
+    scheme = "https" if serve.https or serve.cert else "http"
+    address = f"{scheme}://{host}:{port}/?token={tokens[Role.CONTROL]}"
+    print_lines([address], secrets=True)
+    if sys.stdout.isatty() and not _is_loopback(serve.host):
+        print_lines(web.qr.lines(address), secrets=True)
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _addresses(serve: Serve) -> list[str]:
+    """The addresses that the server has: those of this machine in its networks, or the one."""
+    if serve.host not in ("0.0.0.0", "::", ""):
+        return [serve.host]
     up = {name for name, one in psutil.net_if_stats().items() if one.isup}
     addresses = [
         one.address
@@ -265,7 +298,7 @@ def _own_address() -> str:
         for one in ones
         if one.family == socket.AF_INET and not one.address.startswith("127.")
     ]
-    return addresses[0] if addresses else "127.0.0.1"
+    return addresses or ["127.0.0.1"]
 
 
 def _show_nowhere(picture: object) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import errno
 import logging
 import socket
+import ssl
 import threading
 from typing import Any
 
@@ -82,9 +83,10 @@ class Server:
     Args:
       app: the answers.
       listening: the socket, see `listen`; it is closed at the end.
+      tls: what it speaks HTTPS with; None for HTTP.
     """
 
-    def __init__(self, app: ASGIApp, listening: socket.socket):
+    def __init__(self, app: ASGIApp, listening: socket.socket, tls: ssl.SSLContext | None = None):
         for name in ("uvicorn", "uvicorn.error"):  # its lines hold addresses with tokens
             level = logging.WARNING if shows_tracebacks() else logging.CRITICAL
             logging.getLogger(name).setLevel(level)
@@ -96,6 +98,7 @@ class Server:
                 ws_ping_interval=PING_S, ws_ping_timeout=PING_S, ws_per_message_deflate=False,
                 limit_concurrency=MOST_CONNECTIONS, h11_max_incomplete_event_size=MOST_HEAD,
                 timeout_graceful_shutdown=int(ENDING_S),
+                ssl_context_factory=(lambda config, default: tls) if tls else None,
             )
         )  # fmt: skip
         self._thread = threading.Thread(target=self._run, name="server", daemon=True)

@@ -229,6 +229,10 @@ at("paint").addEventListener("click", () => {
   const painting = canvas.classList.toggle("painting");
   at("paint").setAttribute("aria-pressed", String(painting));
 });
+at("show-code").addEventListener("click", () => {
+  at("code-picture").src = `qr.svg?address=${encodeURIComponent(at("watch").href)}`;
+  at("code").showModal();
+});
 at("help").addEventListener("click", showHelp);
 at("fill").addEventListener("click", () => {
   if (document.fullscreenElement) document.exitFullscreen();
@@ -260,7 +264,7 @@ function showHelp() {
 // Keys
 
 document.addEventListener("keydown", (event) => {
-  if (!control || event.ctrlKey || event.altKey || event.metaKey || at("keys").open) return;
+  if (!control || event.ctrlKey || event.altKey || event.metaKey || at("keys").open || at("code").open) return;
   if (!at("keys-on").checked || takesKeys(event.target, event.key)) return;
   const key = KEY_NAMES[event.key] ?? (event.key.length === 1 ? event.key.toLowerCase() : event.key);
   if (OWN_KEYS[key]) {

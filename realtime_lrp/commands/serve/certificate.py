@@ -1,0 +1,108 @@
+"""HTTPS: certificates out of files, or one that this machine makes for itself."""
+
+import datetime
+import ipaddress
+import socket
+import ssl
+from collections.abc import Iterable
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from realtime_lrp.errors import ConfigError, DamagedInputError, MissingInputError
+from realtime_lrp.system.temporary import temporary_folder
+
+VALID = datetime.timedelta(days=90)
+"""How long our own certificate is valid; a new one is made at each start."""
+
+CLOCKS = datetime.timedelta(days=1)
+"""A phone's clock may be behind by this."""
+
+
+def context_of_files(cert: str | None, key: str | None) -> ssl.SSLContext:
+    """What the server speaks TLS with, out of two PEM files.
+
+    Raises:
+      ConfigError: one of them is not named.
+      MissingInputError: one of them cannot be read.
+      DamagedInputError: they cannot be used, or not together.
+    """
+    if cert is None or key is None:
+        raise ConfigError("--cert and --key belong together. Give both, or --https alone.")
+    for file in (cert, key):
+        try:
+            Path(file).open("rb").close()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise MissingInputError(f"{file!r} cannot be read ({reason}).") from None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(cert, key, password="")  # else it asks at the terminal
+    except (ssl.SSLError, OSError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise DamagedInputError(
+            f"The certificate {cert!r} cannot be used with the key {key!r} ({reason}). "
+            "Expected two PEM files that belong together, the key without a password."
+        ) from None
+    return context
+
+
+def own_context(addresses: Iterable[str]) -> tuple[ssl.SSLContext, str]:
+    """What the server speaks TLS with, without files, and the certificate's fingerprint.
+
+    Args:
+      addresses: numbers and names under which the server is reached.
+    """
+    certificate, key = make_certificate(addresses)
+    with temporary_folder() as folder:  # Python takes them from files alone
+        cert_file, key_file = Path(folder) / "cert.pem", Path(folder) / "key.pem"
+        cert_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        key_file.touch(mode=0o600)
+        key_file.write_bytes(key)
+        context = context_of_files(str(cert_file), str(key_file))
+    return context, certificate.fingerprint(hashes.SHA256()).hex(":").upper()
+
+
+def make_certificate(addresses: Iterable[str]) -> tuple[x509.Certificate, bytes]:
+    """A new certificate that vouches for itself, and its key as PEM.
+
+    Args:
+      addresses: what it is for.
+    """
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "realtime_lrp")])
+    now = datetime.datetime.now(datetime.UTC)
+    subjects = {"localhost", "127.0.0.1", "::1", socket.gethostname(), *addresses}
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - CLOCKS)
+        .not_valid_after(now + VALID)
+        .add_extension(x509.SubjectAlternativeName(_subjects(subjects)), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return certificate, pem
+
+
+def _subjects(addresses: Iterable[str]) -> list[x509.GeneralName]:
+    subjects: list[x509.GeneralName] = []
+    for address in sorted(addresses):
+        try:
+            subjects.append(x509.IPAddress(ipaddress.ip_address(address)))
+        except ValueError:
+            if address.isascii():
+                subjects.append(x509.DNSName(address))
+    return subjects

@@ -416,7 +416,7 @@ def test_curves_by_hand():
     order = (patches[:, None] + np.arange(32) // 2)[None]  # row by row, the first patch decides
     ranks = np.concatenate([order, order, (order + 156) % 256])  # it is the first, or the 157th
     found = meter.measure(ranks, np.arange(3))
-    at_once = [1, 0.75] + [0] * 15  # at 0, 1, 4, ... patches; a line joins those at 0 and at 4
+    at_once = [1] + [0] * 16  # at 0, 1, 4, ... patches
     np.testing.assert_allclose(found["deletion"][:, 0], at_once)
     np.testing.assert_allclose(found["insertion"][:, 0], 1 - np.array(at_once))
     np.testing.assert_allclose(found["deletion"][:, 1], 1 - np.array(at_once))

@@ -20,7 +20,7 @@ REPLACED = np.arange(GRID + 1) ** 2
 SURE = 8
 """Every `SURE`-th point is computed for every picture."""
 
-TOLERANCE = 0.02
+TOLERANCE = 0.005
 """Between two points a monotone curve lies in the box that they span. No point between them is
 computed where the area of this box is at most this share of the whole plot."""
 

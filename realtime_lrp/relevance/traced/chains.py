@@ -12,10 +12,12 @@ from realtime_lrp.relevance.steps import Activation, Deviation, Elementwise
 from realtime_lrp.relevance.traced.steps import kept_shape
 from realtime_lrp.relevance.traced.tracing import BATCH
 from realtime_lrp.relevance.traced.values import (
+    MIXES,
     CannotReadError,
     Chain,
     Constant,
     Held,
+    Turned,
     Value,
     compute_of,
 )
@@ -53,8 +55,14 @@ def chain_of(operation: tf.Operation, inputs: Sequence[Value]) -> Chain | None:
     return Chain(root, computed, operation, (*types, operation.type), constants)
 
 
-def as_chain(value: Held | Chain) -> Chain:
-    """A tensor of the graph as a chain without operations; a chain as it is."""
+def as_chain(value: Held | Chain | Turned) -> Chain:
+    """A tensor of the graph as a chain without operations; a chain as it is.
+
+    Raises:
+      CannotReadError: its first axis is not that of the pictures.
+    """
+    if isinstance(value, Turned):
+        raise CannotReadError(MIXES)
     return value if isinstance(value, Chain) else Chain(value, tf.identity)
 
 

@@ -43,6 +43,7 @@ from realtime_lrp.relevance.traced.values import (
     CannotReadError,
     Constant,
     Held,
+    Turned,
     Value,
 )
 
@@ -57,6 +58,13 @@ def elementwise(reader: Reader, operation: tf.Operation) -> list[Value]:
 
 def movement(reader: Reader, operation: tf.Operation) -> list[Value | None]:
     """Moves, repeats or picks entries; relevance goes to where they come from."""
+    (shape, *others), inputs = (one.shape for one in operation.outputs), operation.inputs
+    from_picture = [tensor for tensor in inputs if reader.constant(tensor) is None]
+    if not others and len(from_picture) == 1 and shape.rank and shape[0] % BATCH:
+        (tensor,) = from_picture
+        turned = reader.turned(tensor)
+        held = turned.held if turned else reader.held(tensor)
+        return [Turned(held, compute_with_constants(reader, operation))]
     return _operation(reader, operation, Movement)
 
 
@@ -70,7 +78,11 @@ def _operation(
 ) -> list[Value | None]:
     """A step for each output that something reads."""
     inputs = [tensor for tensor in operation.inputs if reader.constant(tensor) is None]
-    held = [reader.held(tensor) for tensor in inputs]
+    turned = [reader.turned(tensor) for tensor in inputs]
+    held = [
+        reader.held(tensor) if one is None else one.held
+        for tensor, one in zip(inputs, turned, strict=True)
+    ]
     outputs: list[Value | None] = []
     for index, output in enumerate(operation.outputs):
         if output.consumers() or len(operation.outputs) == 1:
@@ -102,11 +114,12 @@ def stop_gradient(reader: Reader, operation: tf.Operation) -> list[Value]:
     return [*reader.append(operation, [Stopped()], [reader.held(operation.inputs[0])])]
 
 
-def reshape(reader: Reader, operation: tf.Operation) -> list[Value]:
+def reshape(reader: Reader, operation: tf.Operation) -> list[Value | None]:
     """The same entries in another shape; nothing to do where only the batch is joined or split."""
-    held = reader.held(operation.inputs[0])
     shape = operation.outputs[0].shape
-    shapes_of(operation, [held])
+    if reader.turned(operation.inputs[0]) or shape[0] % BATCH:
+        return movement(reader, operation)
+    held = reader.held(operation.inputs[0])
     if kept_shape(held.shape) == kept_shape(shape):
         if len(operation.inputs[0].consumers()) == 1:
             reader.made.add(operation.outputs[0].name)
@@ -116,10 +129,11 @@ def reshape(reader: Reader, operation: tf.Operation) -> list[Value]:
 
 def transpose(reader: Reader, operation: tf.Operation) -> list[Value | None]:
     """Axes in another order."""
-    order = reader.constant(operation.inputs[1])
-    if order is None or order[0] != 0 or operation.inputs[0].shape[0] != BATCH:
+    tensor, axes = operation.inputs
+    order = reader.constant(axes)
+    if order is None or order[0] != 0 or tensor.shape[0] != BATCH or reader.turned(tensor):
         return movement(reader, operation)
-    held = reader.held(operation.inputs[0])
+    held = reader.held(tensor)
     return [*reader.append(operation, [Permute(order.numpy().tolist())], [held])]
 
 

@@ -16,9 +16,11 @@ from realtime_lrp.relevance.steps import Step
 from realtime_lrp.relevance.traced.chains import step_of
 from realtime_lrp.relevance.traced.tracing import Call, Trace
 from realtime_lrp.relevance.traced.values import (
+    MIXES,
     CannotReadError,
     Constant,
     Held,
+    Turned,
     Value,
     run,
 )
@@ -173,18 +175,26 @@ class Reader:
         """The tensor in the graph; a chain becomes a node.
 
         Raises:
-          CannotReadError: it is a constant, or holds no floating numbers.
+          CannotReadError: it is a constant, holds no floating numbers, or its first axis is not
+            that of the pictures.
         """
         value = self.values[tensor.name]
         if isinstance(value, Constant):
             raise CannotReadError("reads a constant where a tensor of the picture is expected")
         if isinstance(value, Held):
             return value
+        if isinstance(value, Turned):
+            raise CannotReadError(MIXES)
         if not tensor.dtype.is_floating:
             raise CannotReadError(f"reads {tensor.dtype.name} numbers that depend on the picture")
         (held,) = self.append(value.last, [step_of(value)], [value.root])
         self.values[tensor.name] = held
         return held
+
+    def turned(self, tensor: tf.Tensor) -> Turned | None:
+        """The tensor, if its first axis is not that of the pictures."""
+        value = self.values[tensor.name]
+        return value if isinstance(value, Turned) else None
 
     def append(
         self,

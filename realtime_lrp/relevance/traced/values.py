@@ -7,6 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+MIXES = "mixes the pictures of a batch"
+
 
 class CannotReadError(Exception):
     """An operation cannot be explained; the message says why, to follow its name."""
@@ -60,7 +62,22 @@ class Chain:
         return self.root.shape
 
 
-Value = Constant | Held | Chain
+@dataclass(frozen=True)
+class Turned:
+    """Moved entries of a tensor whose first axis is then not that of the pictures; not yet a node.
+
+    Queries, keys and values are often computed together and then moved to the front.
+
+    Attributes:
+      held: the tensor, pictures first.
+      move: the tensor, as it was traced -> its entries moved.
+    """
+
+    held: Held
+    move: Callable[[tf.Tensor], tf.Tensor]
+
+
+Value = Constant | Held | Chain | Turned
 
 
 def run(operation: tf.Operation, values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -74,7 +91,11 @@ def compute_of(operation: tf.Operation) -> Callable[..., Any]:
     if operation.type == "Const":
         value = tf.make_ndarray(operation.get_attr("value"))
         return lambda: tf.constant(value)
-    function = getattr(tf.raw_ops, operation.type)
+    if operation.type == "XlaDynamicUpdateSlice":
+        return _updated
+    function = getattr(tf.raw_ops, operation.type, None)
+    if function is None:
+        raise CannotReadError("is none of tf.raw_ops")
     described = operation.op_def
     from_inputs = {
         name
@@ -99,6 +120,14 @@ def compute_of(operation: tf.Operation) -> Callable[..., Any]:
         return function(**arguments, **fixed)
 
     return compute
+
+
+def _updated(values: tf.Tensor, update: tf.Tensor, begin: tf.Tensor) -> tf.Tensor:
+    """What `keras.ops.slice_update` computes of constants, as in Swin's masks."""
+    copy = values.numpy().copy()
+    places = zip(begin.numpy(), update.shape, strict=True)
+    copy[tuple(slice(first, first + size) for first, size in places)] = update.numpy()
+    return tf.constant(copy)
 
 
 def _python_names(names: Sequence[str], function: Callable[..., Any]) -> dict[str, str]:

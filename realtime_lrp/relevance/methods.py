@@ -383,8 +383,10 @@ def _last_maps(graph: Graph, tensors: Mapping[int, tf.Tensor], parts: Parts) -> 
     for node in graph.nodes:
         if isinstance(node.step, Reshape | Permute | GlobalPool) or spatial.isdisjoint(node.inputs):
             continue
+        if tensors[node.output].shape.rank != 4:
+            continue
         spatial.add(node.output)
-        _, rows, columns, *_ = tensors[node.output].shape
+        _, rows, columns, _ = tensors[node.output].shape
         passes_on = isinstance(node.step, Pool | Identity | ZeroPadding) or node.output in scoring
         if rows * columns > 1 and not passes_on and node.output in parts:
             found = node.output

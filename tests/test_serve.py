@@ -98,6 +98,16 @@ def test_without_the_token_all_but_healthz_answers_401(served, path, token):
     assert served.get("/healthz", token)[::2] == (200, b"ok\n")
 
 
+@pytest.mark.parametrize(
+    "query", ["&" * 500, "a=b&" * 300, "token", "token=", "=", "%", "token=%ff%fe", "?" * 900]
+)
+def test_queries_and_cookies_without_a_token_are_refused(served, query):
+    """However they look; with a cookie beside them they are let through."""
+    assert served.get(f"/?{query}", "")[0] == 401
+    assert served.get("/", "", Cookie=query + "; =; ;;a;" + "b=" * 50)[0] == 401
+    assert served.get(f"/?{query}")[0] == 200
+
+
 @pytest.mark.parametrize("path", NOT_THERE)
 def test_no_path_leads_to_a_file(served, path):
     """There is a route for each thing, and no other."""

@@ -7,6 +7,7 @@ number or a name of this machine (against DNS rebinding), `Origin` that of the p
 import ipaddress
 import socket
 from collections.abc import Iterable
+from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,6 +18,9 @@ from realtime_lrp.commands.serve.tokens import Role, Tokens
 
 OPEN = "/healthz"
 """The one path that needs no token."""
+
+MOST_FIELDS = 10
+"""Fields of a query, and tokens that are looked at."""
 
 WRONG_HOST = "403: this server does not answer under that name. Add it to serve.names.\n"
 WRONG_ORIGIN = "403: only the server's own page may ask for this.\n"
@@ -97,14 +101,15 @@ class Guard:
 
     def _role(self, scope: Scope, headers: Headers) -> Role | None:
         """The highest role of the tokens in address and cookies."""
-        query = scope.get("query_string", b"").decode("latin-1")
-        given = parse_qs(query, max_num_fields=10).get("token", []) if len(query) < 1000 else []
-        try:
-            cookies = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            cookies = SimpleCookie()
+        given: list[str] = []
+        with suppress(ValueError):  # too many fields
+            query = scope["query_string"].decode("latin-1")
+            given += parse_qs(query, max_num_fields=MOST_FIELDS).get("token", [])
+        cookies = SimpleCookie()
+        with suppress(CookieError):
+            cookies.load(headers.get("cookie", ""))
         given += [one.value for name, one in cookies.items() if name.startswith(self._cookie)]
-        roles = {self._tokens.role(token) for token in given[:10]}
+        roles = {self._tokens.role(token) for token in given[:MOST_FIELDS]}
         return next((role for role in Role if role in roles), None)
 
     def _cookie_for(self, scope: Scope, role: Role) -> str:

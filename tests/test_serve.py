@@ -1,10 +1,11 @@
-"""The web server: whom it answers, what it takes, and that no client costs the others anything."""
+"""The web server: access, messages, limits, and that no client costs the others anything."""
 
 import contextlib
 import json
 import re
 import socket
 import sys
+import threading
 import time
 from importlib.resources import files
 
@@ -12,6 +13,7 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
+import av
 import cv2
 import numpy as np
 from served import TOKEN, Role, picture_of, serving_pages
@@ -218,7 +220,7 @@ def test_a_viewer_that_stops_costs_the_others_nothing(served):
         picture_of(viewer)
         for brightness in range(2, 52):
             viewer.send('{"type": "shown"}')
-            served.until(lambda: served.exchange.hungry)
+            served.until(lambda: served.exchange.picture_wanted)
             served.publish(brightness)
             picture_of(viewer)
         with pytest.raises(TimeoutError):
@@ -228,10 +230,10 @@ def test_a_viewer_that_stops_costs_the_others_nothing(served):
 def test_nothing_is_encoded_for_nobody(served):
     """Who comes later does not get the picture that the last viewer left behind."""
     served.until(lambda: not served.exchange.watched)
-    assert not served.exchange.hungry
+    assert not served.exchange.picture_wanted
     served.publish(200)
     with served.socket() as viewer:
-        served.until(lambda: served.exchange.hungry)
+        served.until(lambda: served.exchange.picture_wanted)
         with pytest.raises(TimeoutError):
             picture = viewer.recv(timeout=0.2)
             while isinstance(picture, str):
@@ -239,21 +241,23 @@ def test_nothing_is_encoded_for_nobody(served):
     served.until(lambda: not served.exchange.watched)
 
 
-def test_mjpeg_has_the_same_pictures(served):
-    """Each as a part with its length; a picture that nobody replaces is shown at once."""
-    request = f"GET /view.mjpg?token={TOKEN} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
-    with socket.create_connection(("127.0.0.1", served.port), 10) as client:
-        client.sendall(request)
-        served.until(lambda: served.exchange.hungry)
-        served.publish(90)
-        data = b""
-        while data.count(b"--picture") < 2:
-            data += client.recv(65536)
-        head, jpeg = data.split(b"--picture\r\n", 1)[1].split(b"\r\n\r\n", 1)
-        assert b"multipart/x-mixed-replace" in data
-        length = int(re.search(rb"Content-Length: (\d+)", head)[1])
-        # the chunk's own length stands between; the picture begins in the same or the next chunk
-        assert jpeg.find(b"\xff\xd8") >= 0 and length > 100
+def test_other_programs_read_the_pictures_as_mjpeg(served):
+    """FFmpeg does, as OBS and players do; when it leaves nobody watches."""
+    address = f"http://127.0.0.1:{served.port}/view.mjpg?token={TOKEN}"
+    ended = threading.Event()
+
+    def publish():
+        while not ended.wait(0.02):
+            served.publish(90)
+
+    threading.Thread(target=publish, daemon=True).start()
+    try:
+        with av.open(address, timeout=20) as film:
+            for _, frame in zip(range(5), film.decode(video=0), strict=False):
+                picture = frame.to_ndarray(format="rgb24")
+    finally:
+        ended.set()
+    assert picture.shape == (48, 64, 3) and abs(int(picture.mean()) - 90) < 3
     served.until(lambda: not served.exchange.watched)
 
 
@@ -360,10 +364,18 @@ def test_who_sends_too_much_is_cut_off(served, text, code):
     assert len(served.messages) < 1500
 
 
+def film_of(served):
+    """A connection that gets the pictures as MJPEG."""
+    client = socket.create_connection(("127.0.0.1", served.port), 10)
+    request = f"GET /view.mjpg?token={TOKEN} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    client.sendall(request.encode())
+    return client
+
+
 def test_a_request_that_never_ends_is_cut_off(monkeypatch):
     """Half a head, a head without end, nothing at all; a viewer that watches stays."""
     monkeypatch.setattr(server, "REQUEST_S", 0.4)
-    with serving_pages() as served, served.socket() as viewer:
+    with serving_pages() as served, served.socket() as viewer, film_of(served) as film:
         viewer.recv(timeout=5)
         clients = [socket.create_connection(("127.0.0.1", served.port), 10) for _ in range(3)]
         clients[1].sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
@@ -373,6 +385,8 @@ def test_a_request_that_never_ends_is_cut_off(monkeypatch):
                 assert client.recv(10) == b""
         served.publish(3)
         assert picture_of(viewer)
+        while b"image/jpeg" not in film.recv(4096):
+            pass  # the film goes on, too
         with socket.create_connection(("127.0.0.1", served.port), 10) as client:
             client.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * 40_000)
             assert b" 400 " in client.recv(100)

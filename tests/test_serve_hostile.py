@@ -84,7 +84,7 @@ def test_hostile_clients_by_the_thousand_leave_nothing_behind(monkeypatch, caplo
             time.sleep(0.03)
         time.sleep(1.5)
         with served.socket() as viewer:
-            served.until(lambda: served.exchange.hungry)
+            served.until(lambda: served.exchange.picture_wanted)
             served.publish(9)
             assert picture_of(viewer)[:2] == b"\xff\xd8"
         served.until(lambda: not served.exchange.watched)

@@ -189,6 +189,12 @@ def test_patches_are_painted_with_the_mouse_and_removed(page):
     page.mouse.up()
     expect(page.locator("#uncover")).to_be_enabled()
     until(page, lambda: np.abs(stroke_colours(page) - before).max() > 8)
+    page.mouse.move(x - 60, y)
+    page.mouse.down(button="right")
+    page.mouse.move(x + 60, y, steps=9)
+    page.mouse.up(button="right")
+    expect(page.locator("#uncover")).to_be_disabled()
+    page.mouse.click(x, y)
     page.click("#uncover")
     expect(page.locator("#uncover")).to_be_disabled()
     page.click("#freeze")
@@ -306,7 +312,7 @@ def test_the_page_works_over_https(visit):
     with serving_pages(tls=context) as served:
         address = f"https://127.0.0.1:{served.port}/?token={TOKEN}"
         page = visit(address, ignore_https_errors=True, **PHONE)
-        until(page, lambda: served.exchange.hungry)
+        until(page, lambda: served.exchange.picture_wanted)
         served.publish(200)
         until(page, lambda: pixel(page, 5, 5).min() > 150)
         assert page.evaluate("isSecureContext")
@@ -350,10 +356,10 @@ def test_the_page_comes_back_when_the_server_does(visit):
     with serving_pages() as served:
         page = visit(f"http://127.0.0.1:{served.port}/?token={TOKEN}", **DESKTOP)
         port = served.port
-        until(page, lambda: served.exchange.hungry)
+        until(page, lambda: served.exchange.picture_wanted)
     expect(page.locator("#notice")).to_contain_text("Connection lost")
     with serving_pages(port) as served:
-        until(page, lambda: served.exchange.hungry)
+        until(page, lambda: served.exchange.picture_wanted)
         served.publish(200)
         until(page, lambda: pixel(page, 5, 5).min() > 150)
         expect(page.locator("#notice")).to_have_text("")

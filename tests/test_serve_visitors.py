@@ -1,4 +1,4 @@
-"""Visitors' own cameras: strangers' pictures are decoded apart, and maps are shared fairly."""
+"""Visitors' own cameras: untrusted pictures are decoded apart, and maps are shared fairly."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def decoder():
     one.close()
 
 
-def test_a_jpeg_of_a_stranger_is_decoded_in_a_child_process(decoder):
+def test_an_untrusted_jpeg_is_decoded_in_a_child_process(decoder):
     """The channels are RGB."""
     picture = np.zeros((48, 64, 3), np.uint8)
     picture[..., 2] = 250  # red, for OpenCV

@@ -1,4 +1,4 @@
-"""Decodes JPEGs of strangers in a child process: a crash or a hang there costs one picture.
+"""Decodes untrusted JPEGs in a child process: a crash or a hang there costs one picture.
 
 The child is `video.decode_pictures`. It is started when the first picture comes, and again after it
 has ended.
@@ -14,13 +14,13 @@ from realtime_lrp.system.child import Child
 from realtime_lrp.system.child_command import module_command
 
 MOST_PIXELS = 640 * 640
-"""Of a picture; checked before it is decoded."""
+"""Largest picture; checked before it is decoded."""
 
 DECODING_S = 3.0
-"""A child that takes longer hangs; this includes its start."""
+"""Maximum time for one picture; then the child is killed."""
 
 STARTING_S = 20.0
-"""The same for the first picture of a child."""
+"""The same for the first picture of a child, which has to start."""
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class ChildDecoder:
         """The picture, uint8 [H, W, 3] RGB; None if it cannot be decoded.
 
         Args:
-          jpeg: what a stranger has sent.
+          jpeg: from an untrusted sender.
         """
         limit_s = DECODING_S if self._child else STARTING_S
         if self._child is None:

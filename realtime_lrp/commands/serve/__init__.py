@@ -10,8 +10,8 @@
                                                                            server thread
 
 `run` connects the parts and runs the render loop. `exchange` is all that the two threads share.
-`server` is the web server with its limits, `certificate` its HTTPS, `app` what it answers, `guard`
-whom it answers, `tokens` who may do what, `qr` addresses for phones. `messages` is what a page may
+`server` is the web server with its limits, `certificate` its HTTPS, `app` the routes, `guard` the
+access checks, `tokens` who may do what, `qr` addresses for phones. `messages` is what a page may
 send, `news` what it gets. `visitors` explains the pictures of visitors' own cameras, in a thread of
 its own. `page/` is the page itself. The viewer, its state and events, are those of the window:
 `realtime.viewer`.

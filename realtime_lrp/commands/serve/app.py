@@ -199,11 +199,11 @@ class App:
 
     async def _receive(self, socket: WebSocket, viewer: Viewer, role: Role) -> None:
         """Takes the viewer's messages; ends the connection of who sends too many, or wrong ones."""
-        loop, allowance = asyncio.get_running_loop(), Allowance()
+        loop, limit = asyncio.get_running_loop(), RateLimit()
         visitor = self._visitors.join(lambda answer: _soon(loop, viewer.give_map, answer))
         try:
             while (raw := await socket.receive())["type"] != "websocket.disconnect":
-                if not allowance.take():
+                if not limit.take():
                     await socket.close(POLICY, "too many messages")
                     return
                 if picture := raw.get("bytes"):
@@ -220,14 +220,14 @@ class App:
             self._visitors.leave(visitor)
 
 
-class Allowance:
-    """How much a viewer may send."""
+class RateLimit:
+    """Limits how many messages a viewer sends."""
 
     def __init__(self) -> None:
         self._left, self._since = float(BURST), time.monotonic()
 
     def take(self) -> bool:
-        """Whether one more message is all right now."""
+        """Counts a message; returns whether it is within the limit."""
         now = time.monotonic()
         self._left = min(BURST, self._left + MESSAGES_PER_S * (now - self._since)) - 1
         self._since = now

@@ -119,7 +119,7 @@ class Exchange:
         return bool(self._viewers)
 
     @property
-    def hungry(self) -> bool:
+    def picture_wanted(self) -> bool:
         """Whether somebody waits for a picture newer than the newest one here."""
         newest = self.picture.number if self.picture else 0
         return any(viewer.waits(newest) for viewer in tuple(self._viewers))

@@ -1,4 +1,4 @@
-"""Whom the server answers: checks address, origin and token, and adds the headers of every answer.
+"""Access: checks host, origin and token of each request, and adds the headers of every answer.
 
 A page of another site must not reach this one through a visitor's browser: `Host` has to be a
 number or a name of this machine (against DNS rebinding), `Origin` that of the page itself.

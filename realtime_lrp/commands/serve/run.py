@@ -219,7 +219,7 @@ class Loop:
         if not exchange.watched:
             return
         new = self._encoded != self._drawn or exchange.picture is None
-        if new and exchange.hungry and view.frame and view.canvas is not None:
+        if new and exchange.picture_wanted and view.frame and view.canvas is not None:
             jpeg = encode_picture(".jpg", view.canvas, quality=QUALITY)
             exchange.publish(jpeg, view.frame.time)
             self._encoded = self._drawn

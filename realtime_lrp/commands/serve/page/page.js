@@ -6,6 +6,7 @@ import { connect } from "./link.js";
 const at = (id) => document.getElementById(id);
 const canvas = at("view");
 const METER_MS = 2000;
+const STROKE_MS = 15; // at least between two strokes: the server limits messages
 const PRESSED = { freeze: "frozen", tiled: "tiled" };
 const CHOSEN = ["method", "composite", "style", "opacity", "target"];
 const KEY_NAMES = {
@@ -233,6 +234,7 @@ at("show-code").addEventListener("click", () => {
   at("code-picture").src = `qr.svg?address=${encodeURIComponent(at("watch").href)}`;
   at("code").showModal();
 });
+at("fill").hidden = !document.fullscreenEnabled;
 at("help").addEventListener("click", showHelp);
 at("fill").addEventListener("click", () => {
   if (document.fullscreenElement) document.exitFullscreen();
@@ -285,7 +287,9 @@ function takesKeys(element, key) {
 
 // Painting
 
-let last = null;
+let last = null; // where the brush is, while it is down
+let strokeAt = 0;
+let covers = true;
 
 canvas.addEventListener("pointerdown", (event) => {
   if (!control || camera || (event.pointerType === "touch" && !canvas.classList.contains("painting"))) return;
@@ -294,17 +298,20 @@ canvas.addEventListener("pointerdown", (event) => {
   stroke(event, last);
 });
 canvas.addEventListener("pointermove", (event) => {
-  if (last) stroke(event, position(event));
+  if (last && performance.now() - strokeAt > STROKE_MS) stroke(event, position(event));
 });
-for (const name of ["pointerup", "pointercancel"]) {
-  canvas.addEventListener(name, () => { last = null; });
-}
+canvas.addEventListener("pointerup", (event) => {
+  if (last) stroke(event, position(event));
+  last = null;
+});
+canvas.addEventListener("pointercancel", () => { last = null; });
 canvas.addEventListener("contextmenu", (event) => event.preventDefault());
 
 function stroke(event, end) {
-  const buttons = event.buttons || 1;
-  send({ type: "stroke", start: last, end, cover: (buttons & 2) === 0 });
+  if (event.type === "pointerdown") covers = event.button !== 2;
+  send({ type: "stroke", start: last, end, cover: covers });
   last = end;
+  strokeAt = performance.now();
 }
 
 /** Column and row of the picture's canvas, which may be drawn larger or smaller, with margins. */

@@ -87,7 +87,7 @@ class Recorder:
         size: tuple[int, int],
         overwrite: bool = False,
         sidecar: bool = True,
-        provenance: Callable[[], Provenance] | None = None,
+        provenance: Callable[[], Provenance | None] | None = None,
     ):
         self._provenance = provenance
         self._files = _Files(target, overwrite, sidecar)

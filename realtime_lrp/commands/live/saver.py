@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from realtime_lrp.config import Config, Settings
+from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.errors import Error, OutputError
@@ -102,12 +103,11 @@ class Saver:
         if self._film:
             self._end_recording()
             return "recording ends"
-        if view.scene is None or view.explained is None:
+        if view.scene is None:
             return "there is no picture yet"
-        config = _config_of(view.state, view.explained)
-        provenance = partial(provenance_of, view.explained.engine, config, "live")
         try:
             film = self._free_name(".mp4")
+            provenance = partial(_provenance_of_view, view)
             self._recorder = Recorder(film, view.scene.size, provenance=provenance)
         except Error as error:
             return str(error)
@@ -216,6 +216,14 @@ def _saved(film: Path, recorder: Recorder) -> str:
     if not recorder.frames:
         return "no picture came: nothing is saved"
     return f"saved {film.name}, {recorder.seconds:.1f} s"
+
+
+def _provenance_of_view(view: View) -> Provenance | None:
+    """How the present view is made; None before the first map."""
+    if view.explained is None:
+        return None
+    config = _config_of(view.state, view.explained)
+    return provenance_of(view.explained.engine, config, "live")
 
 
 def _config_of(state: ViewerState, explained: ExplainedFrame) -> Config:

@@ -57,12 +57,13 @@ def test_image_and_inspect_name_the_layer_once(run, words, tmp_path):
 def test_relevance_that_overflows_blames_the_way_back_not_the_weights():
     """The scores are finite; the error names a layer and advises another composite."""
     model = keras.Sequential(
-        [keras.Input((1, 2, 1)), layers.Flatten(), layers.Dense(2, name="cancels"),
-         layers.Dense(2, activation="softmax")]
+        [keras.Input((1, 2, 1)), layers.Flatten(),
+         layers.Dense(2, activation="softmax", name="cancels")]
     )  # fmt: skip
-    model.get_layer("cancels").set_weights([np.array([[1.0, 1.0], [-1.0, 1.0]]), np.zeros(2)])
+    weights = [np.array([[100.0, 100.0], [-100.0, -100.0]]), np.full(2, 2e-38)]
+    model.get_layer("cancels").set_weights(weights)
     with pytest.raises(NotFiniteError) as refused:
-        Explainer(model, layers={"*": "epsilon(0)"})(np.ones((1, 1, 2, 1)))
+        Explainer(model, composite="epsilon", layers={"*": "epsilon(0)"})(np.ones((1, 1, 2, 1)))
     text = str(refused.value)
     assert "behind the layer 'cancels' (Dense)" in text and ADVICE in text
     assert "weights" not in text and "preprocess" not in text

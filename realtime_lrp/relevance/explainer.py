@@ -202,7 +202,7 @@ class Explainer:
             precision, plans, graph, fast, absorb_bias, keep, self._resolve(target).contrasts
         )
         self.precision = lowering.precision
-        self.exact_forward = lowering.precision == "float32" or lowering.exact is not None
+        self.exact_forward = lowering.precision == "float32" or lowering.exact_forward
         as_built = lower_precision(graph, folded, lowering)
         self._graph, self._as_built, self._also, self._xla = graph, as_built, tuple(also), xla
         options = MethodOptions(guided, samples, self._activations, start_of_path, keep)

@@ -49,6 +49,10 @@ class Node:
 
 _SCORES_STAY_SCORES = (Reshape, Elementwise, Concatenate, Pool, GlobalPool, Add)
 
+EXACT_POOLS = 2
+"""Up to so many max pools in a row the forward pass is not rounded to bfloat16. Others of several
+nearly equal entries would win, which moves relevance by several pixels."""
+
 BIASES = -1
 """The number under which `backward` keeps what biases took, [B] for each node."""
 
@@ -123,7 +127,9 @@ class Graph:
         """Replaces the node that computes the same tensor."""
         self.nodes[node.output - 1] = node
 
-    def compute_in(self, dtype: tf.DType, exact: Collection[int] | None = None) -> None:
+    def compute_in(
+        self, dtype: tf.DType, exact: Collection[int] = (), exact_forward: bool = False
+    ) -> None:
         """Makes layers with weights, and the steps between them, compute in another type.
 
         Steps before the first and after the last layer with weights stay in float32: the picture's
@@ -133,14 +139,17 @@ class Graph:
 
         Args:
           dtype: bfloat16, or float16 for the products alone, see `half.py`.
-          exact: None, or the output numbers of layers that stay in float32. The forward pass then
-            stays in float32 as well; only relevance and gradients are handed down in `dtype`.
+          exact: the output numbers of layers that stay in float32.
+          exact_forward: whether the whole forward pass stays in float32, and only relevance and
+            gradients are handed down in `dtype`.
         """
         self._weight_dtype = dtype
         self._tensor_dtype = tf.float32 if dtype == tf.float16 else dtype
-        self._lowered = self._outputs_to_lower() - self._behind_only(set(exact or ()))
-        if exact is not None:
-            self._exact_steps = {number: self.nodes[number - 1].step for number in self._lowered}
+        self._lowered = self._outputs_to_lower() - self._behind_only(set(exact))
+        forward = set(self._lowered)
+        if not exact_forward:
+            forward &= self._sensitive() if dtype == tf.bfloat16 else set()
+        self._exact_steps = {number: self.nodes[number - 1].step for number in forward}
         for node in self.nodes:
             self.replace(self._cast(node))
 
@@ -155,9 +164,11 @@ class Graph:
     def unfolded(self, nodes: Sequence[Node]) -> "Graph":
         """A copy of this graph with the nodes that `canonise` replaced."""
         graph = copy.copy(self)
-        graph.nodes = list(self.nodes)
+        graph.nodes, graph._exact_steps = list(self.nodes), dict(self._exact_steps)
         for node in nodes:
             graph.replace(self._cast(node))
+            if node.output in graph._exact_steps:
+                graph._exact_steps[node.output] = node.step
         return graph
 
     def _outputs_to_lower(self) -> set[int]:
@@ -186,6 +197,29 @@ class Graph:
                 found.add(node.output)
         return found
 
+    def _sensitive(self) -> set[int]:
+        """The tensors that rounding in the forward pass would change too much.
+
+        Input layers subtract what all pixels have in common: with pixels from 0 to 255, rounded to
+        bfloat16, correlations with float32 fell to 0.6 and below. And what lies up to the first max
+        pools, `EXACT_POOLS` in a row.
+        """
+        pools, found = {0: 0}, set()  # tensor -> how many max pools lie before it
+        behind: set[int] = set()  # tensors that depend on a layer with weights
+        for node in self.nodes:
+            pools[node.output] = max(pools[number] for number in node.inputs)
+            pools[node.output] += isinstance(node.step, MaxPool)
+            if isinstance(node.step, Linear) and behind.isdisjoint(node.inputs):
+                found.add(node.output)
+            if isinstance(node.step, Linear) or not behind.isdisjoint(node.inputs):
+                behind.add(node.output)
+        before: set[int] = set()
+        for node in reversed(self.nodes):
+            ends = isinstance(node.step, MaxPool) and pools[node.output] <= EXACT_POOLS
+            if ends or node.output in before:
+                before |= {node.output, *node.inputs}
+        return found | before
+
     def _input_layers_before_max_pools(self) -> set[int]:
         """The output numbers of input layers that a max pool follows before other weights."""
         origin: dict[int, set[int]] = {0: {0}}  # tensor -> the layers with weights right before it
@@ -212,7 +246,8 @@ class Graph:
             if node.output in tensors:
                 continue
             step = self._exact_steps.get(node.output, node.step)
-            dtype = tf.float32 if self._exact_steps else self._dtype(node.output)
+            exact = node.output in self._exact_steps
+            dtype = tf.float32 if exact else self._dtype(node.output)
             inputs = [tf.cast(tensors[n], dtype) for n in node.inputs]
             joining, rectifier = self._chain_to_rectifier(node) if joined else ([], "")
             if joining and self.kept.isdisjoint(one.output for one in (node, *joining[:-1])):
@@ -278,7 +313,7 @@ class Graph:
             if node.output not in parts:
                 continue  # a branch that the output does not use
             # A rounded input of a max pool could have another largest entry than its output has.
-            exact = self._exact_steps and isinstance(node.step, MaxPool)
+            exact = node.output in self._exact_steps and isinstance(node.step, MaxPool)
             dtype = tf.float32 if exact else self._dtype(node.output)
             inputs = [tf.cast(tensors[n], dtype) for n in node.inputs]
             output, arriving = (

@@ -3,14 +3,15 @@
 What rounding does to a map, measured on photos and drawings:
 
 - Rounded weights and activations change the probabilities by a percent and let other entries win in
-  max pools. Relevance that z+ distributes keeps its sign, and such a map changes by parts in a
-  thousand. So does that of epsilon behind the last convolution, where biases take their share: its
-  denominator is then the layer's own output, small only where little relevance arrives. Elsewhere,
-  and for one class against others, sums of both signs nearly cancel, and the rest is another map.
-- Rounding only what is handed down changes hardly anything, with three exceptions. Epsilon needs
-  the very sum of the forward pass as its denominator. Near the output, where classes or signs
-  cancel, the differences that remain are small against what is rounded. And in plain gradients of
-  deep networks, terms of both signs cancel in every layer.
+  max pools. Relevance that z+ distributes keeps its sign; such a map changes little where the input
+  layers and the first max pools are not rounded. Elsewhere, and for one class against others, sums
+  of both signs nearly cancel, and the rest is another map.
+- Epsilon divides by the sum of the forward pass, so both have to be the same. Behind the last
+  convolution, where biases take their share, it may follow a rounded network if it is not rounded
+  itself.
+- Rounding only what is handed down changes hardly anything, with two exceptions. Near the output,
+  where classes or signs cancel, the differences that remain are small against what is rounded. And
+  in plain gradients of deep networks, terms of both signs cancel in every layer.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -29,12 +30,14 @@ class Lowering:
 
     Attributes:
       precision: "float32", "bfloat16" or "float16".
-      exact: None where the forward pass computes in this precision too. Else it is float32, and
-        these are the output numbers of the layers that hand relevance down in float32 as well.
+      exact: the output numbers of layers that compute in float32, forward and back.
+      exact_forward: whether the whole forward pass is float32, and only relevance is handed down
+        in this precision.
     """
 
     precision: str
-    exact: frozenset[int] | None = None
+    exact: frozenset[int] = frozenset()
+    exact_forward: bool = False
 
 
 def choose_lowering(
@@ -58,13 +61,18 @@ def choose_lowering(
     if fast == "float32" or cancels:
         return Lowering("float32")
     if len(rules) == 1 and not contrasts and survives_rounding(rules[0], graph, absorb_bias):
-        return Lowering(fast)
+        exact = {
+            number
+            for number in layers_behind_convolutions(graph)
+            if isinstance(rules[0].get(number), Epsilon)
+        }
+        return Lowering(fast, frozenset(exact) if fast == "bfloat16" else frozenset())
     if fast != "bfloat16":
         return Lowering("float32")
     exact = layers_behind_convolutions(graph, with_last=True)
     exact |= {n for one in rules for n, rule in one.items() if isinstance(rule, Epsilon)}
     rounded = any(_convolves(node.step) and node.output not in exact for node in graph.nodes)
-    return Lowering(fast, frozenset(exact)) if rounded else Lowering("float32")
+    return Lowering(fast, frozenset(exact), True) if rounded else Lowering("float32")
 
 
 def survives_rounding(rules: Mapping[int, Rule], graph: Graph, absorb_bias: bool) -> bool:
@@ -134,10 +142,10 @@ def _convolves(step: object) -> bool:
 def lower_precision(graph: Graph, folded: Sequence[Node], lowering: Lowering) -> Graph:
     """Casts the weights of a graph; returns it as it was before batch norms were folded."""
     dtype = tf.as_dtype(lowering.precision)
-    if lowering.exact is not None:
+    if lowering.exact_forward:
         as_built = graph.unfolded(folded)
-        graph.compute_in(dtype, lowering.exact)
+        graph.compute_in(dtype, lowering.exact, exact_forward=True)
         return as_built
     if dtype != tf.float32:
-        graph.compute_in(dtype)
+        graph.compute_in(dtype, lowering.exact)
     return graph.unfolded(folded)

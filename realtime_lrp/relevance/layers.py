@@ -272,9 +272,8 @@ def _batch_normalisation(layer: keras.Layer, pool: str) -> list[Step]:
     return [Affine(scale, offset)]
 
 
-def _scale_and_offset(layer: keras.Layer) -> tuple[tf.Tensor | None, tf.Tensor | None]:
-    """Gamma and beta of a normalisation."""
-    both = (layer.gamma if layer.scale else None, layer.beta if layer.center else None)
+def _gamma_and_beta(layer: keras.Layer) -> tuple[tf.Tensor | None, tf.Tensor | None]:
+    both = (layer.gamma, layer.beta)
     gamma, beta = (None if one is None else _float32(layer, one) for one in both)
     return gamma, beta
 
@@ -283,13 +282,13 @@ def _layer_normalisation(layer: keras.Layer, pool: str) -> list[Step]:
     if layer.rms_scaling:
         raise UnsupportedLayerError(layer, "rms_scaling has no rule")
     axes = [layer.axis] if isinstance(layer.axis, int) else layer.axis
-    return [LayerNorm(axes, *_scale_and_offset(layer), layer.epsilon)]
+    return [LayerNorm(axes, *_gamma_and_beta(layer), layer.epsilon)]
 
 
 def _group_normalisation(layer: keras.Layer, pool: str) -> list[Step]:
     if layer.axis not in (-1, layer.input_spec.ndim - 1):
         raise UnsupportedLayerError(layer, "its channels come first, only channels last is known")
-    return [GroupNorm(layer.groups, *_scale_and_offset(layer), layer.epsilon)]
+    return [GroupNorm(layer.groups, *_gamma_and_beta(layer), layer.epsilon)]
 
 
 def _layer_scale(layer: keras.Layer, pool: str) -> list[Step]:

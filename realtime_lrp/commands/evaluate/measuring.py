@@ -76,13 +76,14 @@ class Evaluation:
         Raises:
           Error: the network cannot be explained in this way.
         """
-        explain, rng = compile_for_targets(self._explainer(name), 2), self._rng(name)
+        explainer, rng = self._explainer(name), self._rng(name)
+        explain = compile_for_targets(explainer, 2)
         measured, compared, flooded = [], [], 0
         for samples in _batches(np.arange(len(self.classes))):
-            maps, others, extra = self._map_pairs(explain, name, samples)
+            maps, others, extra = self._map_pairs(explain, name, _parts(samples, explainer))
+            flooded += extra
             measured.append(self._measure_maps(maps, others, samples, rng))
             compared.append(maps[: max(0, COMPARED - samples[0])])
-            flooded += extra
             on_part()
         values, curves = (_joined(each) for each in zip(*measured, strict=True))
         trained = np.concatenate(compared)
@@ -168,29 +169,40 @@ class Evaluation:
         return self._engine.variant(target="top1", **settings)
 
     def _map_pairs(
-        self, explain: ExplainTargets, name: str, samples: np.ndarray
+        self, explain: ExplainTargets, name: str, parts: Sequence[np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray, int]:
         """The maps of the class and of the other class of some samples.
+
+        Args:
+          explain: explains two targets.
+          name: of the row.
+          parts: the numbers of the samples, of each call.
 
         Returns:
           float32 [n, h, w] twice, and how many of them explain nothing because relevance grew too
           much.
         """
-        x = self._engine.network.prepare(self._samples.pictures[samples])
-        targets = [self.classes[samples], self._others[samples]]
-        scores, both = explain(x, targets)
+        found: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
         flooded = 0
-        if name in COMPOSITES or name == CONFIGURED:
-            for classes, relevance in zip(targets, both, strict=True):
-                magnitude = np.abs(relevance).sum((1, 2, 3), dtype=np.float64)
-                flooded += int((magnitude > FLOOD * scores[range(len(classes)), classes]).sum())
-        maps, others = (measures.supporting_relevance(relevance, name) for relevance in both)
-        return maps, others, flooded
+        for samples in parts:
+            x = self._engine.network.prepare(self._samples.pictures[samples])
+            targets = [self.classes[samples], self._others[samples]]
+            scores, both = explain(x, targets)
+            for maps, classes, relevance in zip(found, targets, both, strict=True):
+                maps.append(measures.supporting_relevance(relevance, name))
+                if name in COMPOSITES or name == CONFIGURED:
+                    magnitude = np.abs(relevance).sum((1, 2, 3), dtype=np.float64)
+                    flooded += int((magnitude > FLOOD * scores[range(len(classes)), classes]).sum())
+        return np.concatenate(found[0]), np.concatenate(found[1]), flooded
 
     def _maps(self, explainer: Explainer, name: str, samples: np.ndarray) -> np.ndarray:
         """The maps of the classes of some samples, float32 [n, h, w]; only the part that counts."""
-        x = self._engine.network.prepare(self._samples.pictures[samples])
-        return measures.supporting_relevance(explainer(x, self.classes[samples]).relevance, name)
+        maps = []
+        for few in _parts(samples, explainer):
+            x = self._engine.network.prepare(self._samples.pictures[few])
+            relevance = explainer(x, self.classes[few]).relevance
+            maps.append(measures.supporting_relevance(relevance, name))
+        return np.concatenate(maps)
 
 
 def quick_scores(engine: Engine) -> Callable[[np.ndarray], np.ndarray]:
@@ -235,6 +247,11 @@ def choose_classes(
 
 def _batches(array: np.ndarray) -> list[np.ndarray]:
     return np.split(array, range(BATCH, len(array), BATCH))
+
+
+def _parts(samples: np.ndarray, explainer: Explainer) -> list[np.ndarray]:
+    """The samples of each call: one by one if each has many copies, so that Ctrl-C ends soon."""
+    return np.split(samples, range(1, len(samples))) if explainer.passes else [samples]
 
 
 def _joined(parts: Sequence[Values]) -> dict[str, np.ndarray]:

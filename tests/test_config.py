@@ -72,6 +72,10 @@ def test_errors_have_the_exit_code_of_their_place(tmp_path):
         config.load(sets=("overlay.opacity=2",))
     with pytest.raises(ConfigError, match=r"section\.key=value"):
         config.load(sets=("nonsense",))
+    for empty in ("lrp.target=", "model.labels= "):
+        with pytest.raises(ConfigError, match=r"^--set: \S+: the value is empty; .* a variable of"):
+            config.load(sets=(empty,))
+    assert config.load(sets=("lrp.target=null",)).config.lrp.target == "all"
     with pytest.raises(MissingInputError):
         config.load(tmp_path / "none.yaml")
 

@@ -22,6 +22,7 @@ from realtime_lrp.config.problems import (
     Problem,
     as_error,
     in_order,
+    key_of,
     problems_of,
     schema_problem,
 )
@@ -31,6 +32,11 @@ from realtime_lrp.errors import ConfigError, Error, UsageError
 
 DEFAULT = "default"
 """The origin of a value that nobody set."""
+
+EMPTY_VALUE = (
+    "the value is empty; for the default leave the assignment out, or write null where the key "
+    "allows it; is a variable of the shell not set?"
+)
 
 log = logging.getLogger(__name__)
 
@@ -158,6 +164,9 @@ def _assign(tree: Tree, assignment: str) -> None:
     if not equals or len(path) < 2 or len(key) > MAX_LINE:
         message = f"expected section.key=value instead of {showable(key.strip())}"
         tree.problems.append(Problem("--set", message))
+        return
+    if not text.strip():
+        tree.problems.append(Problem("--set", f"{key_of(path)}: {EMPTY_VALUE}"))
         return
     value = read_text(text, lambda line: "--set", path)
     tree.problems += value.problems

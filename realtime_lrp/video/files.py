@@ -16,6 +16,8 @@ PICTURES = (
 """Endings of pictures that OpenCV's wheel reads."""
 MOST_REASONS = 8
 """How many reasons for skipped files are listed."""
+MOST_NAMED = 4
+"""How many inputs or outputs are named that collide."""
 PLURALS = {"folder": "folders", "link to nothing": "links to nothing"}
 VIDEOS = (".mp4", ".mkv", ".mov", ".avi", ".webm", ".m4v", ".mpg", ".mpeg", ".ts", ".wmv")
 
@@ -126,20 +128,39 @@ def outputs_for(
         raise UsageError(f"{output!r} has no known ending. Expected one of {', '.join(suffixes)}.")
     else:
         targets = [target]
-    for source, made in zip(inputs, targets, strict=True):
+    _refuse_collisions(inputs, targets)
+    for made in targets:
         if os.path.exists(made) and any(made.samefile(other) for other in inputs):
             raise OutputError(f"{str(made)!r} is an input. Choose another name or folder.")
-        other = inputs[targets.index(made)]
-        if other is not source:
-            raise _collision(other, source, made)
         check_output(made, overwrite)
     return targets
 
 
-def _collision(first: Path, second: Path, made: Path) -> OutputError:
-    if first == second:
-        return OutputError(f"{str(first)!r} is given twice. Give each input once.")
-    return OutputError(
-        f"{str(first)!r} and {str(second)!r} would both be written to {str(made)!r}. "
-        "Rename one of them, or write them into different folders."
-    )
+def _refuse_collisions(inputs: Sequence[Path], targets: Sequence[Path]) -> None:
+    """Refuses inputs that are given twice, and different ones with the same output; names all."""
+    if twice := [repr(str(path)) for path, count in Counter(inputs).items() if count > 1]:
+        verb = "is" if len(twice) == 1 else "are"
+        raise OutputError(f"{_listed(twice)} {verb} given twice. Give each input once.")
+    sources: dict[Path, list[str]] = {}
+    for source, made in zip(inputs, targets, strict=True):
+        sources.setdefault(made, []).append(repr(str(source)))
+    clashes = [
+        f"{_listed(names)} would {'both' if len(names) == 2 else 'all'} be written to {str(made)!r}"
+        for made, names in sources.items()
+        if len(names) > 1
+    ]
+    if clashes:
+        which = "one of them" if len(clashes) == 1 else "one of each"
+        raise OutputError(
+            f"{_listed(clashes, '; ')}. Rename {which}, or write them into different folders."
+        )
+
+
+def _listed(texts: Sequence[str], separator: str = ", ") -> str:
+    """The first `MOST_NAMED` texts, and how many more there are: "a, b and 3 more"."""
+    shown, more = texts[:MOST_NAMED], len(texts) - MOST_NAMED
+    if more > 0:
+        return f"{separator.join(shown)} and {more} more"
+    if separator != ", " or len(shown) < 2:
+        return separator.join(shown)
+    return f"{', '.join(shown[:-1])} and {shown[-1]}"

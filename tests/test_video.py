@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from fractions import Fraction
+from pathlib import Path
 
 import av
 import media
@@ -200,13 +201,44 @@ print("closed")
     assert done.stdout == "closed\n", done.stderr
 
 
-@pytest.mark.parametrize("content", [b"", b"just text\n" * 50, bytes(range(256)) * 20])
-def test_what_is_no_video_is_damaged_input(tmp_path, content):
-    """Empty, text and noise under a video's name."""
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", ": it is empty. "),
+        (b"just text\n" * 50, ": it is text. "),
+        (bytes(range(256)) * 20, ". Expected"),
+        (bytes(5000), ": it holds nothing but zeros. "),
+        (b"\0\0\0\x20ftypisom" + bytes(range(200)), "begins as MP4 or MOV, but ends early"),
+        (b"PK\x03\x04" + bytes(range(200)), ": it is a ZIP archive. "),
+    ],
+)
+def test_what_is_no_video_is_damaged_input(tmp_path, content, why):
+    """Empty, text, noise and other files under a video's name; the message says which."""
     path = tmp_path / "not.mp4"
     path.write_bytes(content)
-    with pytest.raises(DamagedInputError, match=r"not\.mp4"):
+    with pytest.raises(DamagedInputError, match=r"not\.mp4' is no video") as caught:
         VideoReader(path)
+    assert why in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("cut", "why"),
+    [
+        (slice(0), ": it is empty. "),
+        (slice(20), "begins as {}, but ends early. "),
+        (slice(2, None), ". Expected"),
+    ],
+)
+@pytest.mark.parametrize("name", ["PNG", "JPEG"])
+def test_what_is_no_picture_says_why(name, cut, why, tmp_path):
+    """Nothing in it, only its beginning, or without its beginning."""
+    whole = tmp_path / f"a.{name.lower()}"
+    write_picture(whole, np.zeros((20, 20, 3), np.uint8))
+    path = tmp_path / "not.png"
+    path.write_bytes(whole.read_bytes()[cut])
+    with pytest.raises(DamagedInputError, match="is no picture") as caught:
+        read_picture(path)
+    assert why.format(name) in str(caught.value)
 
 
 def test_missing_inputs_are_named(tmp_path):
@@ -253,6 +285,14 @@ def test_outputs_are_checked_before_any_work(tmp_path):
     twins = [source, tmp_path / "a.jpg"]
     with pytest.raises(OutputError, match=r"a\.png' and .*a\.jpg' would both be written to"):
         outputs_for(twins, str(folder), ".png", (".png",), False)
+    names = [f"{n}{suffix}" for n in range(6) for suffix in (".bmp", ".gif", ".jpg")]
+    with pytest.raises(OutputError) as caught:
+        outputs_for([Path("in") / name for name in names], str(folder), ".png", (".png",), False)
+    told = str(caught.value)
+    assert "'in/3.bmp', 'in/3.gif' and 'in/3.jpg' would all be written to" in told
+    assert "and 2 more. Rename one of each" in told and "in/4" not in told
+    with pytest.raises(OutputError, match=r"a\.png' and .*b\.png' are given twice"):
+        outputs_for(2 * [source, tmp_path / "b.png"], str(folder), ".png", (".png",), False)
     (folder / "a.png").touch()
     with pytest.raises(OutputError, match="--overwrite"):
         outputs_for([source], str(folder), ".png", (".png",), False)

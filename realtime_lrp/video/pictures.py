@@ -11,6 +11,7 @@ from realtime_lrp.errors import DamagedInputError, OutputError
 from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.system.quiet import captured_stderr
 from realtime_lrp.system.reading import read_limited
+from realtime_lrp.video.content import why_unreadable
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.xmp import description_in, xmp_packet
 
@@ -99,8 +100,8 @@ def _decode(path: Path, decode: Callable[[np.ndarray, int], Any]) -> Any:
         decoded = None
     if decoded is None:
         raise DamagedInputError(
-            f"{str(path)!r} is no picture that can be read. Expected for example PNG, JPEG, WebP, "
-            "AVIF, GIF, JPEG 2000, BMP or TIFF."
+            f"{str(path)!r} is no picture that can be read{why_unreadable(path, 'picture')}. "
+            "Expected for example PNG, JPEG, WebP, AVIF, GIF, JPEG 2000, BMP or TIFF."
         )
     if printed:
         log.warning("%s: %s", path, printed[0])

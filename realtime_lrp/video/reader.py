@@ -13,6 +13,7 @@ import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, MissingInputError
 from realtime_lrp.video.colour import Colour, colour_of, range_read
+from realtime_lrp.video.content import why_unreadable
 from realtime_lrp.video.deinterlace import Deinterlacer
 from realtime_lrp.video.ending import claimed_end
 from realtime_lrp.video.libraries import av
@@ -418,7 +419,8 @@ def _open(path: Path) -> "av.container.InputContainer":
         raise MissingInputError(f"{str(path)!r} cannot be read ({error.strerror}).") from None
     except (av.FFmpegError, ValueError, OSError):
         raise DamagedInputError(
-            f"{str(path)!r} is no video that can be read. Expected MP4, MOV, MKV, WebM or AVI."
+            f"{str(path)!r} is no video that can be read{why_unreadable(path, 'video')}. "
+            "Expected MP4, MOV, MKV, WebM or AVI."
         ) from None
 
 

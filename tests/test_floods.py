@@ -71,7 +71,7 @@ def test_relevance_that_overflows_blames_the_way_back_not_the_weights():
 
 def test_evaluate_marks_the_row():
     """With the count of maps and what to do."""
-    rows = [{"name": "zplus", "flooded": 0}, {"name": "epsilon", "flooded": 7}, {"name": "chance"}]
+    rows = [{"name": name, "n": {}, "flooded": n} for name, n in (("zplus", 0), ("epsilon", 7))]
     report = {"network": "n", "pictures": 9, "object": "o", "rows": rows}
     lines = table_lines(report)
     assert any(line.startswith("epsilon !") for line in lines)

@@ -52,10 +52,12 @@ def texts(node, code=None):
 
 @pytest.fixture(scope="module")
 def said():
-    """All that the program says: its texts and the English captions."""
+    """All that the program says: its texts, its web page's and the English captions."""
     found = [("\n".join((HOME / "assets" / "captions" / "en.yaml").read_text().splitlines()), None)]
     for file in (HOME / "realtime_lrp").rglob("*.py"):
         found += texts(ast.parse(file.read_text(encoding="utf-8")))
+    for file in (HOME / "realtime_lrp").rglob("*.js"):
+        found += [(text, None) for text in re.findall('"(.*?)"', file.read_text(encoding="utf-8"))]
     return found
 
 

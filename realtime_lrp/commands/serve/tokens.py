@@ -63,9 +63,9 @@ def read_token(file: str | None) -> str:
       ConfigError: others can read it, or it holds no token.
     """
     if file is not None:
-        return _checked(_read(Path(file)), f"The token in {file!r}")
+        return _checked(_read(Path(file)), repr(file))
     if given := os.environ.get(VARIABLE):
-        return _checked(given.strip(), f"The token in {VARIABLE}")
+        return _checked(given.strip(), VARIABLE)
     return secrets.token_urlsafe(24)
 
 
@@ -87,10 +87,10 @@ def _read(file: Path) -> str:
     return text
 
 
-def _checked(token: str, which: str) -> str:
+def _checked(token: str, source: str) -> str:
     if not _LEGAL.fullmatch(token):
         raise ConfigError(
-            f"{which} has {len(token)} characters or some that are not allowed. "
+            f"The token in {source} has {len(token)} characters or some that are not allowed. "
             f"Expected {LEAST} to {MOST} letters, digits, '-', '_', '.' or '~'."
         )
     return token

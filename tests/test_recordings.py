@@ -37,6 +37,7 @@ from realtime_lrp.commands.video.recode import Recoder
 from realtime_lrp.commands.video.recoding import check_video
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.results.resume import fingerprint
+from realtime_lrp.results.summary import Timeline
 from realtime_lrp.system.channel import Channel
 from realtime_lrp.video.colour import colour_of, range_read
 from realtime_lrp.video.reader import Span, VideoReader
@@ -369,6 +370,24 @@ def test_a_sidecar_names_the_layer_that_loses_relevance(run, tmp_path):
     assert code == 0 and all(abs(row["lost"]) > 0.01 * abs(row["started"]) for row in rows)
     assert {row["lost_in"] for row in rows} == {rows[0]["lost_in"]} != {None}
     assert f"does not close for 3 maps; most was lost in the layer {rows[0]['lost_in']!r}" in err
+
+
+@pytest.mark.parametrize(("jump", "label"), [(3, "seconds"), (600, "from 1.90 to 602.00 seconds")])
+def test_a_summary_draws_no_line_over_a_gap(jump, label):
+    """A jump in time cuts the curves; where it would take most of the axis, frames are counted."""
+    from matplotlib.figure import Figure
+
+    timeline = Timeline()
+    for number in range(40):
+        row = {"top5": [{"label": "cat", "probability": 0.5}], "relevance_sum": 0.1}
+        timeline.add(number / 10 + (jump if number >= 20 else 0), row)
+    probabilities, relevance = Figure().subplots(2, 1)
+    timeline.draw(probabilities, relevance)
+    for axes in (probabilities, relevance):
+        x, y = axes.lines[0].get_data()
+        assert np.flatnonzero(np.isnan(np.array(y, float))).tolist() == [20]
+        assert max(x) == (39 if jump > 60 else pytest.approx(6.9))
+    assert label in relevance.get_xlabel()
 
 
 def test_maps_come_in_chunks(tmp_path, monkeypatch):

@@ -13,7 +13,12 @@ COLUMNS = 4
 LABELS = 5
 """How many labels get a line: those with the highest probability anywhere."""
 
+GAP, GAP_S = 20, 2.0
+"""Frames are apart by a gap if more than `GAP` times the usual step and `GAP_S` lie between."""
+
 Figure = Any
+_Row = tuple[float, dict[str, float], float]
+"""Position on the axis, probability of each label, sum of relevance."""
 
 
 class Timeline:
@@ -31,7 +36,7 @@ class Timeline:
 
     def __init__(self, unit: str = "seconds", style: str = "-"):
         self._unit, self._style = unit, style
-        self._rows: list[tuple[float, dict[str, float], float]] = []
+        self._rows: list[_Row] = []
         self._step, self._count = 1, 0
 
     def add(self, at: float, row: Mapping[str, Any]) -> None:
@@ -45,13 +50,13 @@ class Timeline:
 
     def draw(self, probabilities: Figure, relevance: Figure) -> None:
         """Draws into two axes."""
-        positions = [at for at, _, _ in self._rows]
+        positions, rows, unit = self._positions()
         highest: dict[str, float] = {}
         for _, top, _ in self._rows:
             for label, share in top.items():
                 highest[label] = max(share, highest.get(label, 0.0))
         for label in sorted(highest, key=lambda name: highest[name], reverse=True)[:LABELS]:
-            shares = [top.get(label, np.nan) for _, top, _ in self._rows]
+            shares = [row[1].get(label, np.nan) if row else np.nan for row in rows]
             probabilities.plot(
                 positions, shares, self._style, label=label.replace("_", " "), linewidth=1.2
             )
@@ -62,17 +67,45 @@ class Timeline:
             text.set_parse_math(False)
         relevance.plot(
             positions,
-            [total for _, _, total in self._rows],
+            [row[2] if row else np.nan for row in rows],
             self._style,
             color="black",
             linewidth=1.0,
         )
-        relevance.set(ylabel="sum of relevance", xlabel=self._unit)
+        relevance.set(ylabel="sum of relevance", xlabel=unit)
         for axes in (probabilities, relevance):
             axes.margins(x=0.01)
             axes.grid(alpha=0.3)
             if self._style == "o":
                 axes.xaxis.get_major_locator().set_params(integer=True)
+
+    def _positions(self) -> tuple[list[float], list[_Row | None], str]:
+        """Where each row is drawn, with None in every gap in time; and the label of the axis.
+
+        If most of the axis would be gaps, the rows are drawn side by side instead.
+        """
+        times = [row[0] for row in self._rows]
+        steps = np.abs(np.diff(times))
+        usual = np.median(steps) if len(steps) else 0.0
+        gaps = steps > max(GAP_S, GAP * usual)
+        if self._style == "o" or not gaps.any():
+            return times, list(self._rows), self._unit
+        at, unit = times, self._unit
+        if steps[gaps].sum() > steps.sum() / 2:
+            at = [float(number * self._step) for number in range(len(times))]
+            first = int(gaps.argmax())
+            jumps = f"{gaps.sum()} gaps, the first" if gaps.sum() > 1 else "a gap"
+            where = f"{times[first]:.2f} to {times[first + 1]:.2f} {self._unit}"
+            unit = f"explained frames ({jumps} from {where})"
+        positions: list[float] = []
+        rows: list[_Row | None] = []
+        for number, row in enumerate(self._rows):
+            if number and gaps[number - 1]:
+                positions.append(at[number])
+                rows.append(None)
+            positions.append(at[number])
+            rows.append(row)
+        return positions, rows, unit
 
 
 def write_summary(

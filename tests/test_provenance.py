@@ -5,6 +5,7 @@ import hashlib
 import json
 import shutil
 import zipfile
+from dataclasses import replace
 from fractions import Fraction
 
 import cv2
@@ -20,7 +21,9 @@ from realtime_lrp.config.provenance import (
     read_provenance,
     recorded_settings,
 )
+from realtime_lrp.engine.device import cpu
 from realtime_lrp.engine.hashes import hashes, network_files
+from realtime_lrp.engine.precision_times import computes_bfloat16
 from realtime_lrp.errors import DamagedInputError, MissingInputError
 from realtime_lrp.results.provenance import find_provenance, provenance_of_file
 from realtime_lrp.video.pictures import read_description, write_picture
@@ -170,6 +173,28 @@ def test_a_video_says_it_in_film_sidecar_and_figures(run, tiny_model, tmp_path):
     assert made[0].settings["video.layout"] == "map" and made == [made[0]] * 3
     rows = (tmp_path / "o.jsonl").read_text().splitlines()
     assert len(rows) == 3 and ["provenance" in json.loads(row) for row in rows] == [1, 0, 0]
+
+
+def test_a_film_repeats_whether_or_not_numbers_are_written_beside_it(
+    run, tiny_model, tmp_path, monkeypatch
+):
+    """With them `auto` is float32, which the film records; where it was not, a warning says so."""
+    fast = "bfloat16" if computes_bfloat16() else "float32"
+    processor = replace(cpu(), fast_precision=fast)
+    monkeypatch.setattr("realtime_lrp.engine.engine.device", lambda: processor)
+    source = media.write_video(tmp_path / "in.mp4", media.numbered(3))
+    model = ["--model", tiny_model, "--preprocess", "none"]
+    exact, again, quick = (tmp_path / f"{name}.mp4" for name in ("exact", "again", "quick"))
+    assert run("video", source, "-o", exact, "--sidecar", *model)[0] == 0
+    assert find_provenance(exact).settings["lrp.precision"] == "float32"
+    assert run("video", source, "-o", again, "--config", exact)[::2] == (0, "")
+    assert again.read_bytes() == exact.read_bytes()
+    assert run("video", source, "-o", quick, *model)[0] == 0
+    assert "lrp.precision" not in find_provenance(quick).settings
+    words = [source, "-o", tmp_path / "b.mp4", "--sidecar", "--config", quick]
+    code, _, err = run("video", *words)
+    assert code == 0 and find_provenance(quick).precision == fast
+    assert (f"computed in {fast}; --sidecar" in err) == (fast != "float32")
 
 
 def test_show_prints_an_output_in_lines_and_a_folder_in_one_line_each(run, explained):

@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from realtime_lrp import config
-from realtime_lrp.cli.repeat import check_files, recorded_in
+from realtime_lrp.cli.repeat import check_files, recorded_in, warn_of_precision
 from realtime_lrp.errors import UsageError
 from realtime_lrp.system.program import set_verbosity
 
@@ -80,6 +80,8 @@ def configured(*names: str, load: Load = load_settings) -> Decorator:
                 tree = config.settings_tree(recorded.settings, config_file)
                 settings = load(tree, sets, options, command_name)
                 check_files(config_file, recorded, settings)
+                exact = any(map(given.get, ("sidecar", "maps")))
+                warn_of_precision(config_file, recorded, settings, exact)
             else:
                 settings = load(config_file, sets, options, command_name)
             try:

@@ -67,6 +67,25 @@ def check_files(file: str, recorded: Provenance, settings: config.Settings) -> N
             raise ConfigError(_changed(file, kind, then, now[kind], settings))
 
 
+def warn_of_precision(
+    file: str, recorded: Provenance, settings: config.Settings, exact: bool
+) -> None:
+    """Says that the numbers will differ where `auto` takes another precision than it took then.
+
+    Args:
+      file: the output that is repeated.
+      recorded: how it was made.
+      settings: the settings of this run.
+      exact: whether this run writes numbers, for which `auto` is float32.
+    """
+    if exact and settings.config.lrp.precision == "auto" and recorded.precision != "float32":
+        log.warning(
+            "%s was computed in %s; --sidecar and --maps compute in float32, so the output will "
+            "not be the same: leave them out to repeat it",
+            file, recorded.precision,
+        )  # fmt: skip
+
+
 def _changed(file: str, kind: str, then: str, now: str, settings: config.Settings) -> str:
     model = settings.config.model
     named = {"model": model.name, "weights": model.weights, "labels": model.labels}[kind]

@@ -84,11 +84,24 @@ def _check_options(options: VideoOptions) -> None:
         check_output(options.maps, overwrite=False)  # only the last folder of the path is made
 
 
+def _with_float32(config: Config) -> Config:
+    """The configuration with float32 for `auto`, so that the film says in what it was computed.
+
+    A repeat from the film computes in float32 then, also without the files beside it.
+    """
+    if config.lrp.precision != "auto":
+        return config
+    lrp = config.lrp.model_copy(update={"precision": "float32"})
+    return config.model_copy(update={"lrp": lrp})
+
+
 class _Batch:
     """Several files with one engine, which is loaded when it is first needed."""
 
     def __init__(self, config: Config, options: VideoOptions, progress: Progress):
-        self._config, self._options, self._progress = config, options, progress
+        self._exact = options.sidecar or options.maps is not None
+        self._config = _with_float32(config) if self._exact else config
+        self._options, self._progress = options, progress
         self._loaded: tuple[Engine, Stats] | None = None
 
     def run(self, tasks: Sequence[Task]) -> Iterator[str]:
@@ -160,9 +173,8 @@ class _Batch:
 
     def _engine(self) -> tuple[Engine, Stats]:
         if self._loaded is None:
-            exact = self._options.sidecar or self._options.maps
             begin_hashing(network_files(self._config))
-            engine = Engine(self._config, moving=not exact)
+            engine = Engine(self._config, moving=not self._exact)
             self._loaded = engine, Stats(engine.device, engine.precision)
         return self._loaded
 

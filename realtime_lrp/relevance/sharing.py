@@ -40,8 +40,16 @@ def negative(v: tf.Tensor) -> tf.Tensor:
 
 
 def transformed(layer: Linear, terms: Sequence[Term]) -> tf.Tensor:
-    """The sum over terms of transform(a', w') + b'."""
-    return functools.reduce(tf.add, [layer.transform(*term) for term in terms])
+    """The sum over terms of transform(a', w') + b'.
+
+    Biases are added at the end. TensorFlow 2.21 fuses depthwise + bias + depthwise into an
+    operation without a name, complains of it, and leaves the whole graph as it is.
+    """
+    if len(terms) == 1:
+        return layer.transform(*terms[0])
+    z = functools.reduce(tf.add, [layer.transform(a, w) for a, w, _ in terms])
+    biases = [b for *_, b in terms if b is not None]
+    return layer.finished(z, functools.reduce(tf.add, biases) if biases else None, "")
 
 
 def handed_back(layer: Linear, terms: Sequence[Term], s: tf.Tensor) -> tf.Tensor:

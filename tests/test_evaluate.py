@@ -148,6 +148,9 @@ def test_a_folder_for_a_paper(run, halves, with_boxes, quick, tmp_path):
     assert shape == (tall + 8, wide + 4, 3)
     code, _, err = run(*words)
     assert code == 73 and "--overwrite" in err
+    code, out, _ = run(*words, "--resume")
+    assert code == 0 and out == f"halves: finished before -> {tmp_path / 'paper'}\n"
+    assert run(*words, "--resume", "--seed", 1)[0] == 73
     assert run(*words, "--overwrite")[0] == 0
 
 
@@ -217,7 +220,7 @@ def test_a_long_evaluation_says_how_far_it_is(run, halves, with_boxes, quick, mo
     boxes = {"a.png": {"box": LEFT}, "b.jpg": {"box": LEFT}}
     words = (*with_boxes(boxes), "--model", halves, *quick)
     err = run("evaluate", *words)[2]
-    assert "evaluating: row 1 of 2 (zplus), 50 % after 0 min\n" in err
+    assert "evaluating: row 1 of 1 (zplus), 50 % after 0 min\n" in err
     assert "evaluating: " not in run("evaluate", *words, "-q")[2]
 
 
@@ -519,7 +522,7 @@ def test_an_interrupted_evaluation_goes_on(run, halves, with_boxes, cache, tmp_p
     monkeypatch.setattr(measuring.Evaluation, "measure", measure)
     code, _, err = run("evaluate", *words)
     assert code == 130
-    assert "1 of 3 rows are measured and kept. The same command with --resume goes on" in err
+    assert "1 of 2 rows are measured and kept. The same command with --resume goes on" in err
     code, _, err = run("evaluate", *words, "--seed", 1, "--resume")
     assert code == 2
     assert "has another seed, so it cannot go on" in err
@@ -551,7 +554,7 @@ def test_own_rules_are_a_row(run, halves, with_boxes, tmp_path):
     words = (*words, "--only", "configured,epsilon,zplus", "--composite", "zplus", "--json", file)
     assert run("evaluate", *words, "--set", "lrp.layers={Dense: epsilon}")[0] == 0
     rows = {row["name"]: row for row in json.loads(file.read_text())["rows"]}
-    assert list(rows) == ["zplus", "epsilon", "configured", "chance"]
+    assert list(rows) == ["configured", "epsilon", "zplus", "chance"]  # as --only has them
     assert rows["configured"]["mass"] == 1
 
 

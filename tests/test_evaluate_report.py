@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -16,6 +17,7 @@ from realtime_lrp.commands.evaluate.summary import summary
 from realtime_lrp.commands.evaluate.tables import latex_table
 from realtime_lrp.errors import OutputError
 from realtime_lrp.video.pictures import read_description
+from realtime_lrp.view.text import text_width
 
 PICTURES = 8
 STEPS = np.array([0, 4, 16, 256])
@@ -77,7 +79,40 @@ def test_metrics_have_the_names_of_the_literature(measurement):
     assert low == {"deletion", "last_layer", "all_layers", "other_class"}
     text = "\n".join(table_lines(report))
     assert "Insertion AUC, high is good: " in text
-    assert all(metric.name in text for metric in METRICS.values())
+    measured = METRICS.keys() - {"last_layer", "all_layers"}
+    assert all((METRICS[key].name in text) == (key in measured) for key in METRICS)
+    headings = next(line.split() for line in text.splitlines() if line.startswith(" "))
+    assert headings == ["point", "mass", "rank", "delete", "insert", "other"]
+
+
+def test_pictures_of_one_photo_are_counted_as_one(measurement):
+    """The table and its caption say so; a photo is known by its name without the ending."""
+    names = [
+        "owl.jpg", "owl: mirrored.jpg", "owl.jpg: great grey owl", "a.b.png", "a.b: 2.png",
+        "drawing 1", "drawing 2", "c.jpeg",
+    ]  # fmt: skip
+    measurement = replace(measurement, samples=names)
+    assert measurement.photos == ["owl"] * 3 + ["a.b"] * 2 + ["drawing 1", "drawing 2", "c"]
+    report = summary(measurement)
+    text = "\n".join(table_lines(report))
+    assert "net_1, 8 pictures of 5 photos; the object" in text
+    assert "2000 bootstrap resamples of the photos, pictures of one photo together" in text
+    caption = latex_table(report)
+    assert "8 pictures of 5 photos (other" in caption
+    assert "(2000 resamples of the photos, pictures of one photo together)" in caption
+
+
+def test_captions_of_examples_show_the_whole_name():
+    """Words stay whole where they fit; of a name that is far too long both ends are shown."""
+    size = 13
+    lines = sheet.caption_lines("worst: bottles: 90 degrees to the left.jpg", 147, size)
+    assert " ".join(lines) == "worst: bottles: 90 degrees to the left.jpg"
+    assert all(text_width(line, size) <= 147 for line in lines)
+    assert "".join(sheet.caption_lines("IMG_2024_01_31_235959_001.jpg", 147, size)) == (
+        "IMG_2024_01_31_235959_001.jpg"
+    )
+    lines = sheet.caption_lines("x" * 200 + "_0017.jpg", 147, size)
+    assert len(lines) == sheet.CAPTION_LINES and lines[-1].endswith("_0017.jpg")
 
 
 def test_the_latex_table(measurement):

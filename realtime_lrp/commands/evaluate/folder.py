@@ -13,13 +13,16 @@ import numpy as np
 
 from realtime_lrp.commands.evaluate.measured import Measurement
 from realtime_lrp.commands.evaluate.plots import curves_plot, save_plot, scatter_plot
+from realtime_lrp.commands.evaluate.summary import pictures_in_words
 from realtime_lrp.commands.evaluate.tables import latex_table, write_photos_csv
 from realtime_lrp.errors import OutputError
 from realtime_lrp.system.atomic import atomic_folder, check_folder
 from realtime_lrp.video.pictures import write_picture
 
+REPORT_FILE = "report.json"
+
 FILES = (
-    "report.json", "photos.csv", "table.tex", "curves.png", "curves.pdf", "scatter.png",
+    REPORT_FILE, "photos.csv", "table.tex", "curves.png", "curves.pdf", "scatter.png",
     "scatter.pdf", "examples.png",
 )  # fmt: skip
 
@@ -65,9 +68,9 @@ def write_report_folder(
       OutputError: the folder cannot be made.
       TransferError: a write failed.
     """
-    title = f"{report['network']}, {report['pictures']} pictures"
+    title = f"{report['network']}, {pictures_in_words(report)}"
     with atomic_folder(folder, overwrite, FILES) as part:
-        (part / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+        (part / REPORT_FILE).write_text(json.dumps(report, indent=1) + "\n")
         write_photos_csv(part / "photos.csv", measurement)
         (part / "table.tex").write_text(latex_table(report))
         save_plot(curves_plot(title, measurement), part / "curves", provenance)

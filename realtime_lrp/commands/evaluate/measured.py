@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from realtime_lrp.video.files import PICTURES
+
 CHANCE = "chance"
 """Name of the row of what noise would score."""
 
@@ -110,8 +112,12 @@ class Measurement:
 
 
 def photo_of(sample: str) -> str:
-    """The photo of a sample: its name up to a colon and a blank, as in "cat.jpg: tabby"."""
-    return sample.split(": ")[0]
+    """The photo of a sample: its name up to a colon and a blank, without the ending of a picture.
+
+    "owl.jpg", "owl.jpg: great grey owl" and "owl: mirrored.jpg" are all of the photo "owl".
+    """
+    photo = Path(sample.split(": ")[0])
+    return photo.stem if photo.suffix.lower() in PICTURES else photo.name
 
 
 def _group(arrays: Any, prefix: str) -> dict[str, np.ndarray]:

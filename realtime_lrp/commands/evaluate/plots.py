@@ -68,7 +68,7 @@ def curves_plot(title: str, measurement: Measurement) -> "Figure":
         axes.set_xticks([0, 0.5, 1])
         if number + columns >= len(rows):
             axes.tick_params(labelbottom=True)
-            axes.set_xlabel("share of patches replaced", fontsize=9)
+            axes.set_xlabel("share of patches changed", fontsize=9)
     for axes in panels[:, 0]:
         axes.set_ylabel("probability", fontsize=9)
     _legend_of_curves(figure)
@@ -87,8 +87,13 @@ def _legend_of_curves(figure: "Figure") -> None:
     from matplotlib.lines import Line2D
 
     lines = [
-        Line2D([], [], color=COLOURS["deletion"], label="deletion, low is good"),
-        Line2D([], [], color=COLOURS["insertion"], label="insertion, high is good"),
+        Line2D([], [], color=COLOURS["deletion"], label="deletion: patches blurred, low is good"),
+        Line2D(
+            [],
+            [],
+            color=COLOURS["insertion"],
+            label="insertion: patches restored, high is good",
+        ),
         Line2D([], [], color=GREY, ls="--", label="both in random order"),
     ]
     figure.legend(handles=lines, loc="outside lower center", ncols=3, fontsize=9, frameon=False)

@@ -23,9 +23,10 @@ class EvaluationProgress:
       what: one of them is, such as "row".
       items: how many there are.
       parts: how many parts each has.
+      further: how many items follow that are not counted in "row 2 of 5".
     """
 
-    def __init__(self, what: str, items: int, parts: int = 1):
+    def __init__(self, what: str, items: int, parts: int = 1, further: int = 0):
         console = Console(stderr=True)
         self._shown = console.is_terminal
         hidden = not (self._shown and log.isEnabledFor(logging.WARNING))
@@ -34,8 +35,8 @@ class EvaluationProgress:
             TextColumn("{task.percentage:.0f} %"), TimeElapsedColumn(),
             console=console, transient=True, disable=hidden,
         )  # fmt: skip
-        self._task = self._bar.add_task("", total=items * parts)
-        self._what, self._items, self._parts = what, items, parts
+        self._task = self._bar.add_task("", total=(items + further) * parts)
+        self._what, self._items, self._parts, self._further = what, items, parts, further
         self._done = self._part = 0
         self._reported = self._begun = time.monotonic()
 
@@ -66,11 +67,17 @@ class EvaluationProgress:
         self._bar.update(self._task, completed=parts)
         if not self._shown and now - self._reported >= PROGRESS_S:
             self._reported = now
+            all_parts = (self._items + self._further) * self._parts
             log.warning(
-                "evaluating: %s %d of %d (%s), %.0f %% after %.0f min",
-                self._what, self._done + 1, self._items, self._name,
-                100 * parts / (self._items * self._parts), (now - self._begun) / 60,
+                "evaluating: %s, %.0f %% after %.0f min",
+                self._position(), 100 * parts / all_parts, (now - self._begun) / 60,
             )  # fmt: skip
+
+    def _position(self) -> str:
+        """Which item it is: "row 2 of 5 (epsilon)"; the name alone of one that is not counted."""
+        if self._done >= self._items:
+            return self._name
+        return f"{self._what} {self._done + 1} of {self._items} ({self._name})"
 
 
 def with_progress(items: Sequence[T], what: str) -> Iterator[T]:

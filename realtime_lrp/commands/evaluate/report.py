@@ -8,30 +8,35 @@ from rich.console import Console
 from rich.table import Table
 
 from realtime_lrp.commands.evaluate.bootstrap import RESAMPLES
-from realtime_lrp.commands.evaluate.metrics import METRICS
-from realtime_lrp.commands.evaluate.summary import fewer_pictures
+from realtime_lrp.commands.evaluate.summary import (
+    fewer_pictures,
+    measured_metrics,
+    pictures_in_words,
+    resampled,
+)
 from realtime_lrp.relevance.account import CHOOSE_COMPOSITE, FLOOD
 
 
 def table_lines(report: Mapping[str, Any]) -> list[str]:
     """The report as plain text: the table and the explanation of its columns."""
+    metrics = measured_metrics(report)
     table = Table("", box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    for metric in METRICS.values():
+    for metric in metrics.values():
         table.add_column(metric.heading, justify="right")
     for row in report["rows"]:
         name = f"{row['name']} !" if row.get("flooded") else row["name"]
-        table.add_row(name, *(_cell(row, key) for key in METRICS))
+        table.add_row(name, *(_cell(row, key) for key in metrics))
     text = StringIO()
     Console(file=text, width=140).print(table)
     rows = [line.rstrip() for line in text.getvalue().splitlines()]
-    title = f"{report['network']}, {report['pictures']} pictures; the object: {report['object']}"
+    title = f"{report['network']}, {pictures_in_words(report)}; the object: {report['object']}"
     explanations = [
-        f"{m.heading:7} {m.name}, {m.direction} is good: {m.meaning}" for m in METRICS.values()
+        f"{m.heading:7} {m.name}, {m.direction} is good: {m.meaning}" for m in metrics.values()
     ]
     if fewer := fewer_pictures(report):
         explanations.append(f"n       pictures with a value, where not all: {'; '.join(fewer)}")
     explanations += [
-        f"±       half the 95 % interval, bootstrap over the pictures, {RESAMPLES} times",
+        f"±       half the 95 % interval, {RESAMPLES} bootstrap resamples of {resampled(report)}",
         "*       the best of a column, and what cannot be told from it on these pictures (95 %)",
     ]
     flooded = [f"{row['flooded']} of {row['name']}" for row in report["rows"] if row.get("flooded")]

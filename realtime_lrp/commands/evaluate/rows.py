@@ -14,7 +14,7 @@ def rows_to_measure(config: Config, only: str | None) -> list[str]:
 
     Args:
       config: has a row of its own where it has rules for particular layers.
-      only: names separated by commas; None for all.
+      only: names separated by commas, which gives the order; None for all.
 
     Raises:
       UsageError: there is no such row, or no name is given.
@@ -24,16 +24,17 @@ def rows_to_measure(config: Config, only: str | None) -> list[str]:
         known.append(CONFIGURED)
     if only is None:
         return known
-    chosen = {name.strip() for name in only.split(",")} - {""}
+    stripped = [name.strip() for name in only.split(",")]
+    chosen = list(dict.fromkeys(filter(None, stripped)))
     if not chosen:
         raise UsageError(f"--only names no row. Known: {', '.join(known)}.")
-    for name in sorted(chosen.difference(known)):
+    for name in [name for name in chosen if name not in known]:
         if name == CONFIGURED:
             raise UsageError(
                 "The row 'configured' is for rules of your own. Give some: --set lrp.layers=..."
             )
         raise unknown("row", name, known, names.panels().aliases)
-    return [name for name in known if name in chosen]
+    return chosen
 
 
 def measured_names() -> list[str]:

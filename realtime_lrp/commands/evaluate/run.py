@@ -13,7 +13,13 @@ import msgspec
 import numpy as np
 
 from realtime_lrp.commands.evaluate.curves import REPLACED
-from realtime_lrp.commands.evaluate.folder import FILES, check_report_folder, write_report_folder
+from realtime_lrp.commands.evaluate.finished import FINGERPRINT, fingerprint_in, fingerprint_of
+from realtime_lrp.commands.evaluate.folder import (
+    FILES,
+    REPORT_FILE,
+    check_report_folder,
+    write_report_folder,
+)
 from realtime_lrp.commands.evaluate.kept import KeptRows, facts_of
 from realtime_lrp.commands.evaluate.measured import CHANCE, MeasuredRow, Measurement
 from realtime_lrp.commands.evaluate.measuring import SHOWN, Evaluation
@@ -97,13 +103,22 @@ def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
       DamagedInputError: the photos or the boxes cannot be used.
       OutputError: a file cannot be written.
     """
+    may_be_finished = options.resume and any(map(fingerprint_in, _reports(options)))
+    if not may_be_finished:
+        _check_outputs(options)
     _check_options(options)
     names = rows_to_measure(config, options.only)
     engine, samples = _load(config, options)
     provenance = _provenance(engine)
     if options.search:
         return run_search(engine, samples, options, provenance)
-    kept = KeptRows(facts_of(engine, samples, options.seed, options.forgetting))
+    facts = facts_of(engine, samples, options.seed, options.forgetting)
+    fingerprint, kept = fingerprint_of(facts, names, config), KeptRows(facts)
+    if may_be_finished:
+        if not kept.names() and _is_finished(options, fingerprint):
+            target = options.output or options.json
+            return [f"{engine.network.name}: finished before -> {target}"]
+        _check_outputs(options)
     if options.resume:
         kept.check_resumable()
     evaluation = Evaluation(engine, samples, options.seed, options.forgetting)
@@ -111,7 +126,9 @@ def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
     if all(row.name == CHANCE for row in rows):
         raise DamagedInputError("No row could be measured. The lines above say why.")
     measurement = _measurement(engine, samples, evaluation, options.seed, rows)
-    report = {**summary(measurement), KEY: msgspec.to_builtins(provenance)}
+    report = {
+        **summary(measurement), FINGERPRINT: fingerprint, KEY: msgspec.to_builtins(provenance)
+    }  # fmt: skip
     description = provenance.as_json()
     if options.json:
         with atomic_file(options.json, options.overwrite) as part:
@@ -156,7 +173,7 @@ def _measure_rows(
 ) -> list[MeasuredRow]:
     """Measures the rows that are not kept, and keeps them; chance is the last."""
     rows: list[MeasuredRow] = []
-    with EvaluationProgress("row", len(names) + 1, evaluation.parts) as progress:
+    with EvaluationProgress("row", len(names), evaluation.parts, further=1) as progress:
         try:
             for name in (*names, CHANCE):
                 progress.begin(name)
@@ -168,7 +185,7 @@ def _measure_rows(
                     kept.save(row)
                 progress.end()
         except (KeyboardInterrupt, SystemExit):
-            _tell_how_to_go_on(kept, (*names, CHANCE))
+            _tell_how_to_go_on(kept, names)
             raise
     return rows
 
@@ -214,12 +231,29 @@ def _measurement(
     )
 
 
-def _check_options(options: EvaluateOptions) -> None:
+def _reports(options: EvaluateOptions) -> list[Path]:
+    """The JSON files that are asked for."""
+    in_folder = options.output / REPORT_FILE if options.output else None
+    return [*filter(None, (in_folder, options.json))]
+
+
+def _is_finished(options: EvaluateOptions, fingerprint: str) -> bool:
+    """Whether all files exist, and come from the same network, pictures and settings."""
+    files = [options.output / name for name in FILES] if options.output else []
+    files += [options.picture] if options.picture else []
+    same = all(fingerprint_in(report) == fingerprint for report in _reports(options))
+    return same and all(file.is_file() for file in files)
+
+
+def _check_outputs(options: EvaluateOptions) -> None:
     if options.output:
         names = SEARCH_FILES if options.search else FILES
         check_report_folder(options.output, options.overwrite, names)
     for target in filter(None, (options.json, options.picture)):
         check_output(target, options.overwrite)
+
+
+def _check_options(options: EvaluateOptions) -> None:
     if options.picture and options.picture.suffix.lower() not in (".png", ".jpg", ".jpeg"):
         raise UsageError(f"{str(options.picture)!r}: expected a name that ends in .png or .jpg.")
     if options.search and (options.json or options.picture):

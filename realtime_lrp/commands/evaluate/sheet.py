@@ -12,7 +12,7 @@ from realtime_lrp.relevance.strength import strength
 from realtime_lrp.video.region import resize
 from realtime_lrp.view.overlay import Painter, lay_over
 from realtime_lrp.view.sheet import contact_sheet
-from realtime_lrp.view.text import draw_lines, fitted, text_size
+from realtime_lrp.view.text import draw_lines, fitted, text_size, text_width, wrapped
 
 TILE = 160
 """Side of a picture on the sheet, in pixels."""
@@ -23,8 +23,11 @@ HEADING_ROWS, GAP = 56, 4
 ONE_BAND = 8
 """So many maps of a picture stand side by side; more in two bands."""
 
-CAPTION_ROWS = 390
+CAPTION_ROWS = 340
 """The height of a picture whose letters have the size of a caption."""
+
+CAPTION_LINES = 4
+"""A longer caption is cut."""
 
 EXAMPLES = 3
 """How many of the best and of the worst pictures are shown."""
@@ -112,14 +115,28 @@ def _overlaid(
     ]
 
 
+def caption_lines(caption: str, width: int, size: int) -> list[str]:
+    """A caption in lines of at most `width` pixels; long names break anywhere."""
+    lines = []
+    for line in wrapped(caption, width, size):
+        while text_width(line, size) > width:
+            fits = max(1, len(fitted(line, width, size)) - 1)  # without the ellipsis
+            lines.append(line[:fits])
+            line = line[fits:]
+        lines.append(line)
+    if len(lines) > CAPTION_LINES:  # names that begin alike differ at their ends
+        lines = [*lines[: CAPTION_LINES - 2], "…", lines[-1]]
+    return lines
+
+
 def _column(name: str, tiles: Sequence[np.ndarray], captions: Captions) -> np.ndarray:
     heading = np.zeros((HEADING_ROWS, TILE, 3), np.uint8)
-    lines = textwrap.wrap(name.replace("_", " "), 16)
+    lines = [line.replace("_ ", "_") for line in textwrap.wrap(name.replace("_", "_ "), 16)]
     draw_lines(heading, lines, (0, 0, TILE, 450), bottom=False)
     tiles = [tile.copy() for tile in tiles]
     for tile, caption in zip(tiles, captions.get(name, ()), strict=False):
         size = text_size(CAPTION_ROWS)
-        text = fitted(caption, TILE - size, size)
-        draw_lines(tile, [text], (0, TILE - CAPTION_ROWS, TILE, TILE), bottom=True)
+        lines = caption_lines(caption, TILE - size, size)
+        draw_lines(tile, lines, (0, TILE - CAPTION_ROWS, TILE, TILE), bottom=True)
     gap = np.full((GAP, TILE, 3), 255, np.uint8)
     return np.concatenate([heading, *(part for tile in tiles for part in (gap, tile))])

@@ -7,7 +7,7 @@ import numpy as np
 
 from realtime_lrp.commands.evaluate import bootstrap
 from realtime_lrp.commands.evaluate.measured import MeasuredRow, Measurement, Values
-from realtime_lrp.commands.evaluate.metrics import METRICS, described
+from realtime_lrp.commands.evaluate.metrics import METRICS, Metric, described
 
 
 def summary(measurement: Measurement) -> dict[str, Any]:
@@ -19,6 +19,7 @@ def summary(measurement: Measurement) -> dict[str, Any]:
         "network": measurement.network,
         "seed": measurement.seed,
         "pictures": len(measurement.samples),
+        "distinct_photos": len({*measurement.photos}),
         "object": measurement.object,
         "patches_taken": measurement.patches_taken.tolist(),
         "resamples": bootstrap.RESAMPLES,
@@ -31,6 +32,28 @@ def summary(measurement: Measurement) -> dict[str, Any]:
             "classes": list(measurement.classes),
             "values": {name: _listed(figures) for name, figures in values.items()},
         },
+    }
+
+
+def pictures_in_words(report: Mapping[str, Any]) -> str:
+    """How many pictures there are, and of how many photos if these are fewer."""
+    pictures, photos = report["pictures"], report["distinct_photos"]
+    return f"{pictures} pictures" + (f" of {photos} photos" if photos < pictures else "")
+
+
+def resampled(report: Mapping[str, Any]) -> str:
+    """What the bootstrap draws."""
+    if report["distinct_photos"] < report["pictures"]:
+        return "the photos, pictures of one photo together"
+    return "the pictures"
+
+
+def measured_metrics(report: Mapping[str, Any]) -> dict[str, Metric]:
+    """The metrics for which some row has a value, in the order of the columns."""
+    return {
+        key: metric
+        for key, metric in METRICS.items()
+        if any(row.get(key) is not None for row in report["rows"])
     }
 
 

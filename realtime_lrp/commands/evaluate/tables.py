@@ -10,7 +10,12 @@ import numpy as np
 from realtime_lrp.commands.evaluate.bootstrap import LEVEL, RESAMPLES
 from realtime_lrp.commands.evaluate.measured import Measurement
 from realtime_lrp.commands.evaluate.metrics import METRICS
-from realtime_lrp.commands.evaluate.summary import fewer_pictures
+from realtime_lrp.commands.evaluate.summary import (
+    fewer_pictures,
+    measured_metrics,
+    pictures_in_words,
+    resampled,
+)
 
 CSV_COLUMNS = ("photo", "class", "row", "figure", "value")
 
@@ -41,7 +46,7 @@ def latex_table(report: Mapping[str, Any]) -> str:
       report: what the JSON file holds.
     """
     *rows, chance = report["rows"]
-    shown = [key for key in METRICS if any(row.get(key) is not None for row in rows)]
+    shown = [*measured_metrics(report)]
     arrow = {True: r"$\uparrow$", False: r"$\downarrow$"}
     headings = [f"{METRICS[key].heading} {arrow[METRICS[key].high_is_good]}" for key in shown]
     lines = [
@@ -67,10 +72,10 @@ def _caption(report: Mapping[str, Any], shown: Sequence[str]) -> str:
     metrics = "; ".join(f"{METRICS[key].heading}: {_escaped(METRICS[key].name)}" for key in shown)
     fewer = "; ".join(fewer_pictures(report))
     return (
-        f"{_escaped(report['network'])}, {report['pictures']} pictures"
+        f"{_escaped(report['network'])}, {pictures_in_words(report)}"
         f"{f' ({fewer})' if fewer else ''}. "
         f"{metrics}. Mean $\\pm$ half the {LEVEL * 100:.0f}\\,\\% bootstrap interval "
-        f"({RESAMPLES} resamples of the pictures). Bold: the best of a column; $^*$: the "
+        f"({RESAMPLES} resamples of {resampled(report)}). Bold: the best of a column; $^*$: the "
         f"{LEVEL * 100:.0f}\\,\\% interval of its paired difference from the best includes 0."
     )
 

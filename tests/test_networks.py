@@ -185,3 +185,11 @@ def test_a_notebook_shows_a_network():
         assert text in html
     unbuilt = keras.Sequential([keras.layers.Dense(3)])
     assert "Dense" in Network("not built", unbuilt)._repr_html_()
+
+
+def test_a_network_describes_itself_in_a_line():
+    """However many labels it has."""
+    labels = [f"class {number}" for number in range(1000)]
+    network = Network("mine", None, preprocess="tf", labels=labels)
+    assert repr(network) == "<Network 'mine': preprocess 'tf', 1000 labels>"
+    assert repr(Network("other", None)) == "<Network 'other': preprocess 'none', no labels>"

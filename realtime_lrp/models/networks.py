@@ -104,6 +104,10 @@ class Network:
             back = np.linalg.inv(of_colours)
         return black, back.astype(np.float32)
 
+    def __repr__(self) -> str:
+        labels = f"{len(self.labels)} labels" if self.labels else "no labels"
+        return f"<Network {self.name!r}: preprocess {self.preprocess!r}, {labels}>"
+
     def _repr_html_(self) -> str:
         return network_html(self)
 

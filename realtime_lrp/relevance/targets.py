@@ -334,8 +334,15 @@ def target_text(target: str | int, labels: Sequence[str] | None) -> str:
 
 
 def target_words(target: str | int, labels: Sequence[str] | None) -> str:
-    """A target as people read it: "all classes", "the best", "star - rest"; arguments as above."""
-    words = {"all": "all classes", "top1": "the best"}
+    """A target as people read it: "all classes", "the most probable class", "star - rest".
+
+    Args:
+      target: as `TargetResolver.canonical` writes it.
+      labels: class names in order, or None.
+    """
+    words = {"all": "all classes", "top1": "the most probable class"}
+    if str(target) not in words and str(target).startswith("top"):
+        return f"the {str(target)[3:]} most probable classes"
     sides = str(target).split(" - ")
     return " - ".join(
         class_label(int(one), labels) if one.isdecimal() else words.get(one, one) for one in sides

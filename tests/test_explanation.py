@@ -12,6 +12,7 @@ from realtime_lrp import COLORMAPS, Explainer, Network
 from realtime_lrp.errors import UnavailableError, UsageError
 from realtime_lrp.notebook.figure import draw_maps
 from realtime_lrp.notebook.html import escaped
+from realtime_lrp.relevance.targets import target_words
 
 LABELS = ["<script>alert(1)</script>", "$x^2$", "moon & sun", "\N{CAT FACE}"]
 
@@ -132,6 +133,16 @@ def test_the_pictures_are_what_the_network_saw(explanation, network, pictures):
     several = of_model[0:1]
     object.__setattr__(several, "x", np.zeros((1, 4, 4, 5), np.float32))
     assert several.pictures.shape == (1, 4, 4, 3)
+
+
+def test_targets_are_told_in_words():
+    """Classes by name, the best ones as the most probable."""
+    labels = ["moon", "sun"]
+    told = [target_words(target, labels) for target in ("all", "top1", "top2", 1, "0 - rest")]
+    assert told == [
+        "all classes", "the most probable class", "the 2 most probable classes", "sun",
+        "moon - rest",
+    ]  # fmt: skip
 
 
 def test_a_plot_has_pictures_maps_scales_and_labels(explanation, pictures):

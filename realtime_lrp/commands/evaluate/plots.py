@@ -87,12 +87,12 @@ def _legend_of_curves(figure: "Figure") -> None:
     from matplotlib.lines import Line2D
 
     lines = [
-        Line2D([], [], color=COLOURS["deletion"], label="deletion: patches blurred, low is good"),
+        Line2D([], [], color=COLOURS["deletion"], label="deletion, low is good"),
         Line2D(
             [],
             [],
             color=COLOURS["insertion"],
-            label="insertion: patches restored, high is good",
+            label="insertion, high is good",
         ),
         Line2D([], [], color=GREY, ls="--", label="both in random order"),
     ]

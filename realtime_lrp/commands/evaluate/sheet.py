@@ -94,7 +94,7 @@ def map_sheet(
     }
     composites = [column for name, column in columns.items() if name in COMPOSITES]
     methods = [column for name, column in columns.items() if name not in COMPOSITES]
-    bands = [composites, methods] if len(columns) > ONE_BAND else [composites + methods]
+    bands = [composites, methods] if len(columns) > ONE_BAND else [[*columns.values()]]
     width = 1 + max(map(len, bands))
     tiles = []
     for band in filter(None, bands):

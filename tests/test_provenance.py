@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import cv2
 import media
+import msgspec
 import numpy as np
 import pytest
 
@@ -224,12 +225,19 @@ def test_a_file_that_is_no_output_does_not_hide_the_others(run, explained, pictu
     assert names == [str(explained / "a.png"), str(explained / "maps" / "a")]
 
 
+INVISIBLE = "\u202e\u2066\u200d\u2028\u2029\ufeff"
+"""Direction marks, joiners and separators."""
+
+
 def test_show_prints_nothing_but_text(run, example, tmp_path):
-    """Control characters of a hostile file do not reach the terminal."""
-    write_picture(tmp_path / "p.png", media.plain(), description=example.as_json())
+    """Control characters and direction marks of a hostile file do not reach the terminal."""
+    model = msgspec.structs.replace(example.model, name=example.model.name + "".join(INVISIBLE))
+    text = msgspec.structs.replace(example, model=model).as_json()
+    write_picture(tmp_path / "p.png", media.plain(), description=text)
     for words in ([tmp_path / "p.png"], [tmp_path], [tmp_path, "--json"]):
         code, out, _ = run("show", *words)
-        assert code == 0 and "\x1b" not in out and "a&<b>" in out
+        assert code == 0 and "a&<b>" in out
+        assert not {"\x1b", *INVISIBLE} & set(out)
     assert len(out.splitlines()) == 1
 
 

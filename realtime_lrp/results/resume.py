@@ -1,9 +1,11 @@
 """How `--resume` knows that an output is finished: by its manifest, in a hidden file beside it.
 
 A film has a manifest of its own, `.NAME.mp4.resume.json`: without hashes it says that the film was
-begun, with them that it is finished. Pictures in a folder share a `Journal`. A manifest is written
-when everything beside the output is in place, just before the output gets its name. So what has no
-manifest was not made by us, and is never replaced unasked.
+begun, with them that it is finished. It also holds the hash of a film that is overwritten: while
+the film has that hash, the overwriting is not finished, and files beside it may belong to either.
+Pictures in a folder share a `Journal`. A manifest is written when everything beside the output is
+in place, just before the output gets its name. So what has no manifest was not made by us, and is
+never replaced unasked.
 """
 
 import hashlib
@@ -73,22 +75,30 @@ def _sampled(file: Path) -> str:
     return digest.hexdigest()
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was made, and from what.
 
     Attributes:
       fingerprint: of source and settings, see `fingerprint`.
       digests: the hash of each file by what it is, for example "film"; see `digest_of`. Empty until
         the output is finished.
+      replaces: the hash of an older film of that name that is overwritten; "" if there is none.
     """
 
     fingerprint: str
     digests: dict[str, str]
+    replaces: str = ""
 
     @classmethod
-    def of(cls, fingerprint: str, files: Mapping[str, Path]) -> "Manifest":
+    def of(cls, fingerprint: str, files: Mapping[str, Path], replaces: str = "") -> "Manifest":
         """The manifest of complete files, whatever their present names."""
-        return cls(fingerprint, {kind: digest_of(path) for kind, path in files.items()})
+        digests = {kind: digest_of(path) for kind, path in files.items()}
+        return cls(fingerprint, digests, replaces)
+
+    def is_interrupted(self, film: Path) -> bool:
+        """Whether a film is still the one that a killed run was about to overwrite."""
+        digest = digest_of(film)
+        return digest != "" and digest == self.replaces != self.digests.get("film")
 
     def changed(self, wanted: Mapping[str, Path]) -> list[str]:
         """The names of wanted files that were not made, are gone, or have changed since."""

@@ -3,6 +3,7 @@
 import functools
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from realtime_lrp.errors import Error, OutputError
 from realtime_lrp.results.companions import Companions
 from realtime_lrp.results.resume import (
     Manifest,
+    digest_of,
     fingerprint,
     manifest_path,
     read_manifest,
@@ -82,6 +84,7 @@ class Task:
         self.replace = self.replace_companions = options.overwrite
         self.done = False
         self.refused: Error | None = None
+        self._previous: Manifest | None = None
         self._config, self._options = config, options
 
     @property
@@ -111,48 +114,68 @@ class Task:
             refuse_link(manifest_path(self.target))
 
     def note_begun(self) -> None:
-        """Writes a manifest without hashes, unless there is one of the same source and settings.
+        """Writes a manifest without hashes of the outputs, unless the present one is as good.
 
         Raises:
           OutputError: another process writes the film by now.
           TransferError: the disk is full, so there is no room for the film either.
         """
         refuse_busy(self.target)
-        manifest = read_manifest(self.target)
-        if manifest is None or manifest.fingerprint != self._fingerprint:
-            try:
-                write_manifest(self.target, Manifest(self._fingerprint, {}))
-            except OutputError as error:
-                self._warn(error)
+        manifest = self._previous = read_manifest(self.target)
+        replaced = digest_of(self.target)
+        if (
+            manifest
+            and manifest.fingerprint == self._fingerprint
+            and replaced in ("", manifest.digests.get("film"), manifest.replaces)
+        ):
+            return
+        try:
+            write_manifest(self.target, Manifest(self._fingerprint, {}, replaced))
+        except OutputError as error:
+            self._warn(error)
 
     def note_finished(self, part: Path) -> None:
         """Writes the manifest; `part` is the complete film under its temporary name."""
         files = {"film": part, **self.companions.by_kind}
+        manifest = Manifest.of(self._fingerprint, files, digest_of(self.target))
         try:
-            write_manifest(self.target, Manifest.of(self._fingerprint, files))
+            write_manifest(self.target, manifest)
         except Error as error:
             self._warn(error)
 
     def note_failed(self) -> None:
-        """Removes a manifest without hashes: nothing is left of what was begun."""
+        """Puts back the manifest of a film that was not replaced, removes that of a new one."""
         manifest = read_manifest(self.target)
-        if manifest and not manifest.digests:
+        if self._previous and self.target.exists():
+            with suppress(Error):
+                write_manifest(self.target, self._previous)
+        elif manifest and not manifest.digests:
             manifest_path(self.target).unlink(missing_ok=True)
 
     def _warn(self, error: Error) -> None:
         log.warning("--resume will not recognise %s: %s", self.target, error)
 
     def _compare(self) -> None:
+        """Decides whether a film that is there is finished, is made again, or is refused."""
         manifest = read_manifest(self.target)
-        if self.replace and (manifest is None or manifest.fingerprint != self._fingerprint):
+        same = manifest is not None and manifest.fingerprint == self._fingerprint
+        interrupted = manifest is not None and manifest.is_interrupted(self.target)
+        if self.replace and (interrupted or not same):
             return
-        if not self.replace:
-            film = {"film": self.target}
-            refuse_unknown(self.target, manifest, self._fingerprint, film)
+        if interrupted and not same:
+            raise OutputError(
+                f"An --overwrite of {str(self.target)!r} was interrupted; files beside it may be "
+                "of either run. Add --overwrite to make it with these settings, or resume with "
+                "those of the interrupted run."
+            )
+        if not self.replace and not interrupted:
+            refuse_unknown(self.target, manifest, self._fingerprint, {"film": self.target})
         changed = manifest.changed(self.outputs) if manifest else []
         self.replace = self.replace_companions = True
         self.done = not changed
-        if changed:
+        if interrupted:
+            log.warning("%s is made again: an --overwrite of it was interrupted", self.target)
+        elif changed:
             names = ", ".join(changed)
             log.warning("%s is made again: %s is missing or has changed", self.target, names)
 

@@ -609,7 +609,8 @@ def test_a_film_appears_after_all_that_stands_beside_it(monkeypatch, run, words,
 
 FAULTS = {
     "crash": ("os.kill(os.getpid(), signal.SIGSEGV)", 65, "makes the decoder crash (SIGSEGV)"),
-    "killed": ("os.kill(os.getpid(), signal.SIGKILL)", 69, "was killed (SIGKILL)"),
+    "killed": ("os.kill(os.getpid(), signal.SIGKILL)", 69, "(SIGKILL). The memory may have run"),
+    "stopped": ("os.kill(os.getpid(), signal.SIGTERM)", 69, "was killed (SIGTERM). Try again."),
     "ended": ("os._exit(1)", 70, "ended early (exit code 1)"),
     "memory": ("raise MemoryError", 69, "The memory does not suffice to decode"),
     "odd": ("raise ValueError('odd')", 65, "makes the decoder fail (ValueError: odd)"),
@@ -628,7 +629,9 @@ def test_whatever_a_process_does_costs_one_file(run, words, tmp_path, monkeypatc
     faults = "".join(f"def {name}():\n    {what}\n" for name, (what, *_) in FAULTS.items())
     scripted(monkeypatch, tmp_path, f"{FAULTY}\n{faults}")
     code, stdout, err = run("video", folder, "-o", out, *words, "--json", "-vv")
-    assert code == 70 and f"1 of 8 videos done, {len(FAULTS)} failed: see above" in err
+    assert (
+        code == 70 and f"1 of {len(FAULTS) + 1} videos done, {len(FAULTS)} failed: see above" in err
+    )
     events = {Path(row["file"]).stem: row for row in map(json.loads, stdout.splitlines())}
     for name, (what, exit_code, told) in FAULTS.items():
         assert told in err and events[name]["exit_code"] == exit_code, name

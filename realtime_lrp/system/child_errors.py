@@ -39,9 +39,11 @@ def death(file: str, ended: str) -> Error:
       ended: how it ended, see `Child.death`.
     """
     if ended in ENDED_FROM_OUTSIDE:
+        what_to_do = "Try again."
+        if ended == "SIGKILL":  # what Linux sends where the memory runs out
+            what_to_do = "The memory may have run out: close other programs and try again."
         return UnavailableError(
-            f"The process that decodes {file!r} was killed ({ended}), perhaps because the memory "
-            "did not suffice. Close other programs and try again."
+            f"The process that decodes {file!r} was killed ({ended}). {what_to_do}"
         )
     if ended.startswith("exit code"):  # whatever it raises is reported
         return InternalError(f"The process that decodes {file!r} ended early ({ended}).")

@@ -81,6 +81,27 @@ def tiny_model(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="session")
+def vanishing_model(tmp_path_factory):
+    """A saved network, 32 x 32, so small in its values that the stabiliser takes all relevance."""
+    import keras
+    from keras import layers
+
+    keras.utils.set_random_seed(3)
+    small = keras.initializers.RandomUniform(0, 1e-12)
+    model = keras.Sequential(
+        [
+            keras.Input((32, 32, 3)),
+            layers.Conv2D(4, 3, activation="relu", kernel_initializer=small, name="conv"),
+            layers.GlobalAveragePooling2D(),
+            layers.Dense(4, activation="softmax", name="answer"),
+        ]
+    )
+    path = tmp_path_factory.mktemp("vanishing") / "vanishing.keras"
+    model.save(path)
+    return path
+
+
 @pytest.fixture
 def temporary_folder(tmp_path, monkeypatch):
     """An empty folder for all temporary files; nothing may be left in it."""

@@ -81,6 +81,18 @@ def test_the_account_closes(explanation):
         assert abs(account.biases).max() > 0
 
 
+def test_a_map_that_lost_almost_everything_says_so(explanation, vanishing_model, pictures):
+    """In the account, over the plot and in notebooks; other maps say nothing of the kind."""
+    network = Network("v", keras.saving.load_model(vanishing_model), preprocess="none")
+    gone = Explainer(network, composite="zplus", also=["gradient"])(network.prepare(pictures[:2]))
+    assert gone.accounts["zplus"].vanished.tolist() == [True, True]
+    assert not any(one.vanished.any() for one in explanation.accounts.values())
+    assert "Almost nothing is left in zplus of picture 0, zplus of p" in gone._repr_html_()
+    assert "Almost nothing" not in explanation._repr_html_()
+    texts = [[axes.get_title() for axes in one.plot().axes] for one in (gone, explanation)]
+    assert ["almost nothing is left in zplus" in " ".join(one) for one in texts] == [True, False]
+
+
 def test_plain_results_say_what_the_arrays_say(explanation):
     """As JSON, and as a table with a row for each picture and map."""
     plain = json.loads(json.dumps(explanation.to_dict(top=2)))["pictures"]

@@ -2,6 +2,7 @@
 
 import errno
 import io
+import json
 import sys
 
 import cv2
@@ -40,6 +41,25 @@ def folders(tmp_path):
 def shown(folder):
     """Names of what is in a folder, without hidden files."""
     return sorted(path.name for path in folder.glob("[!.]*"))
+
+
+def test_maps_that_lost_almost_everything_are_named(run, folders, vanishing_model, tmp_path):
+    """In `image` by picture, layer and advice; `video` and `inspect` say the same, once."""
+    source, target = folders
+    model = ("--model", vanishing_model, "--preprocess", "none")
+    code, out, err = run("image", source, "-o", target, "--sidecar", *model)
+    rows = [json.loads(line) for line in (target / "pictures.jsonl").read_text().splitlines()]
+    assert code == 0 and out.count("(shows almost nothing: relevance was lost)") == 2
+    assert [row["lost_in"] for row in rows] == ["answer", "answer"]
+    left = "almost nothing is left in {}: less than 1% of the relevance that started reached"
+    most = "the layer 'answer' lost most (100%)"
+    assert err.count("almost nothing") == 1 and most in err
+    assert left.format("2 of 2 maps") in err and "choose another --composite" in err
+    film = media.recording(tmp_path / "in.mp4", count=3)
+    _, _, err = run("video", film, "-o", tmp_path / "out.mp4", *model)
+    assert left.format("3 of 3 maps") in err and most in err
+    _, _, err = run("inspect", source / "a.png", "--logdir", tmp_path / "runs", *model)
+    assert left.format("the map") in err and most in err
 
 
 FAULTY = """

@@ -369,7 +369,8 @@ def test_a_sidecar_names_the_layer_that_loses_relevance(run, tmp_path):
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert code == 0 and all(abs(row["lost"]) > 0.01 * abs(row["started"]) for row in rows)
     assert {row["lost_in"] for row in rows} == {rows[0]["lost_in"]} != {None}
-    assert f"does not close for 3 maps; most was lost in the layer {rows[0]['lost_in']!r}" in err
+    assert "of the relevance that started" in err and "3 of 3 maps" in err
+    assert f"; the layer {rows[0]['lost_in']!r}" in err
 
 
 @pytest.mark.parametrize(("jump", "label"), [(3, "seconds"), (600, "from 1.90 to 602.00 seconds")])

@@ -23,6 +23,15 @@ started: of LRP in float32; and in the faster types, and of integrated gradients
 ROUNDING = 1e-6
 """A smaller difference is rounding, however little started."""
 
+LOSS_EVERY = 100
+"""The layer that lost most is looked for in every hundredth map that lost relevance: the search
+costs as much as a map."""
+
+THE_MAP = "the map"
+"""How messages name the only map of a run."""
+
+INSPECT = "realtime-lrp inspect shows every layer"
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -66,6 +75,12 @@ def closes(engine: Engine, result: Result, index: int = 0) -> bool:
     )
 
 
+def has_vanished(engine: Engine, result: Result, index: int = 0) -> bool:
+    """Whether almost all of what started was lost, so that the map shows almost nothing of it."""
+    lost = not (closes(engine, result, index) or engine.explainer.differences[index])
+    return lost and result.maps[index].vanished
+
+
 def find_loss(engine: Engine, picture: np.ndarray, result: Result, index: int = 0) -> Loss:
     """Looks for the layer that loses most relevance; this costs as much as a map.
 
@@ -81,3 +96,85 @@ def find_loss(engine: Engine, picture: np.ndarray, result: Result, index: int = 
     flows = engine.layer_flows(picture, index, result.target)
     most = max(flows, key=lambda flow: abs(flow.lost[0]))
     return Loss(most.name, float(most.lost[0]) / started if started else 0.0)
+
+
+class Losses:
+    """Counts the first maps of pictures that lost relevance, and says where it went.
+
+    Args:
+      engine: computes the maps.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._maps = 0
+        self._incomplete, self._vanished = _Group(), _Group()
+
+    def add(self, picture: np.ndarray, result: Result) -> str | None:
+        """Adds a map; returns the layer that lost most, or None where the account closes.
+
+        Args:
+          picture: uint8 [h, w, 3], what the network saw.
+          result: its maps.
+        """
+        self._maps += 1
+        if closes(self._engine, result):
+            return None
+        one = result.maps[0]
+        vanished = has_vanished(self._engine, result)
+        group = self._vanished if vanished else self._incomplete
+        if group.count % LOSS_EVERY == 0:
+            group.loss = find_loss(self._engine, picture, result)
+        group.count += 1
+        share = one.lost / (one.started_magnitude or 1.0)
+        group.missing = max(group.missing, share, key=abs)
+        return group.loss.layer
+
+    @property
+    def notes(self) -> list[str]:
+        """A line about maps that show almost nothing and one about those that lack a part."""
+        notes = []
+        for group, vanished in ((self._vanished, True), (self._incomplete, False)):
+            if group.count:
+                maps = f"{group.count} of {self._maps} maps" if self._maps > 1 else THE_MAP
+                notes.append(loss_text(maps, group.loss, group.missing, vanished))
+        return notes
+
+
+@dataclass
+class _Group:
+    """Maps that lost relevance: how many, the largest share that is missing, and where it went."""
+
+    count: int = 0
+    missing: float = 0.0
+    loss: Loss = Loss(None, 0.0)
+
+
+def loss_text(maps: str, loss: Loss, missing: float, vanished: bool) -> str:
+    """Says what is missing from maps, in which layer it was lost, and what to do.
+
+    Args:
+      maps: which maps: "the map", "3 of 5 maps".
+      loss: where most was lost.
+      missing: how much is missing, at most, as a share of what started; below 0 it is too much.
+      vanished: whether almost everything is missing.
+    """
+    up_to = "" if maps == THE_MAP else "up to "
+    if loss.layer is None:
+        return (
+            f"the sum of {maps} is {up_to}{abs(missing):.0%} away from the difference of the "
+            "scores. Expected less: raise lrp.samples."
+        )
+    where = f"the layer {loss.layer!r} {'lost' if loss.share >= 0 else 'added'} most"
+    where += f" ({abs(loss.share):.0%})"
+    if vanished:
+        return (
+            f"almost nothing is left in {maps}: less than 1% of the relevance that started reached "
+            f"pixels and biases; {where}. The colours show that rest, enlarged. Check the weights "
+            f"and --preprocess, or choose another --composite; {INSPECT}."
+        )
+    kept = "is missing from" if missing >= 0 else "was added to"
+    return (
+        f"{up_to}{abs(missing):.0%} of the relevance that started {kept} {maps}; {where}. If that "
+        f"is too much, choose another --composite; {INSPECT}."
+    )

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from realtime_lrp.engine.tensorflow import tf
-from realtime_lrp.relevance.account import FLOOD
+from realtime_lrp.relevance.account import FLOOD, VANISHED
 from realtime_lrp.relevance.compiled import PipelineOutput
 from realtime_lrp.video.region import Region
 
@@ -52,6 +52,11 @@ class ResultMap:
     def flooded(self) -> bool:
         """Whether relevance grew so much on its way that the map explains nothing."""
         return self.magnitude > FLOOD * self.started_magnitude > 0
+
+    @property
+    def vanished(self) -> bool:
+        """Whether almost nothing of what started reached the pixels and biases."""
+        return self.magnitude + abs(self.taken_by_biases) < VANISHED * self.started_magnitude
 
 
 @dataclass(frozen=True)

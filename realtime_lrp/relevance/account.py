@@ -18,6 +18,9 @@ FLOOD = 1e3
 """A layer, or a whole network, that makes the sum of magnitudes larger by more than this factor
 computes a map that explains nothing."""
 
+VANISHED = 0.01
+"""Where pixels and biases received less than this share of what started, a map shows nothing."""
+
 CHOOSE_COMPOSITE = "choose another --composite, or leave lrp.absorb_bias at null"
 """What to do where relevance grows without limit on its way back."""
 

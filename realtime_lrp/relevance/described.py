@@ -79,6 +79,16 @@ def explanation_html(explanation: Explanation) -> str:
     if accounts:
         head = ("picture", "map", "started", "reached the pixels", "taken by biases", "lost")
         text += html.folded("account", html.table(head, accounts))
+    gone = [
+        f"{name} of picture {number}"
+        for name, account in shown.accounts.items()
+        for number in account.vanished.nonzero()[0].tolist()
+    ]
+    if gone:
+        text += html.remark(
+            f"Almost nothing is left in {', '.join(gone)}: less than 1 % of the relevance that "
+            "started reached pixels and biases. Explainer.layers tells in which layer it was lost."
+        )
     if len(explanation) > SHOWN:
         text += html.remark(f"The first {SHOWN} of {len(explanation)} pictures.")
     return text

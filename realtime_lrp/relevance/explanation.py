@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from realtime_lrp.errors import UnavailableError, UsageError
 from realtime_lrp.notebook import figure
+from realtime_lrp.relevance.account import VANISHED
 from realtime_lrp.relevance.described import explanation_html
 from realtime_lrp.relevance.strength import smoothed
 from realtime_lrp.relevance.targets import class_label, target_text, target_words
@@ -57,6 +58,12 @@ class Account:
     def lost(self) -> np.ndarray:
         """float32 [B], what neither the pixels nor biases received; below 0 it was gained."""
         return self.started - self.reached - self.biases
+
+    @property
+    def vanished(self) -> np.ndarray:
+        """Whether the pixels and biases received less than 1 % of what started: bool [B]."""
+        received: np.ndarray = np.abs(self.reached) + np.abs(self.biases)
+        return received < VANISHED * np.abs(self.started)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -226,7 +233,10 @@ class Explanation:
             )
         answers = [
             f"{best.label} {best.score:.3g}\nexplained: {target_words(target, self.labels)}"
-            for target, (best,) in zip(self.targets, self.top(1), strict=True)
+            + (f"\nalmost nothing is left in {', '.join(gone)}" if gone else "")
+            for target, (best,), gone in zip(
+                self.targets, self.top(1), self._vanished(), strict=True
+            )
         ]
         maps = {name: self._drawn(values) for name, values in self._all_maps().items()}
         return figure.draw_maps(shown, answers, maps, colormap)
@@ -239,6 +249,13 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         return explanation_html(self)
+
+    def _vanished(self) -> list[list[str]]:
+        """For each picture the names of the maps that show almost nothing of what started."""
+        return [
+            [name for name, account in self.accounts.items() if account.vanished[number]]
+            for number in range(len(self))
+        ]
 
     def _all_maps(self) -> Mapping[str, np.ndarray]:
         return {self.name: self.relevance, **self.maps}

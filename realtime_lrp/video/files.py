@@ -160,7 +160,7 @@ def _listed(texts: Sequence[str], separator: str = ", ") -> str:
     """The first `MOST_NAMED` texts, and how many more there are: "a, b and 3 more"."""
     shown, more = texts[:MOST_NAMED], len(texts) - MOST_NAMED
     if more > 0:
-        return f"{separator.join(shown)} and {more} more"
+        return f"{separator.join(shown)}{separator.rstrip(', ')} and {more} more"
     if separator != ", " or len(shown) < 2:
         return separator.join(shown)
     return f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -94,6 +94,7 @@ class Batch:
         if not self._finished:
             self.raise_worst()
         if self._job:
+            self._job.warn_of_losses()
             self._job.write_summary()
 
     def raise_worst(self) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.config import Config
+from realtime_lrp.engine.accounting import Losses, has_vanished
 from realtime_lrp.engine.colouring import colour, painter_for
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.hashes import begin_hashing, network_files
@@ -52,6 +53,7 @@ class Job:
         self._timeline = Timeline("pictures, in their order", "o")
         self._thumbnails: list[tuple[str, np.ndarray]] = []
         self._count = 0
+        self._losses = Losses(self._engine)
 
     def process(
         self,
@@ -73,6 +75,7 @@ class Job:
         """
         picture = mirrored(picture, self._config.input.mirror)
         (result,) = self._engine.explain([picture])
+        lost_in = self._losses.add(result.region.extract(picture), result)
         if not result.maps[0].scale:
             log.warning("%s: the map is zero everywhere; nothing is drawn", target.name)
         if target.suffix.lower() == ".npz":
@@ -82,12 +85,19 @@ class Job:
             description = self._provenance.as_json()
             write_picture(target, overlaid, self._overwrite, description, before_publishing)
         if self._companions.wanted:
-            self._add_to_companions(name, picture, result)
+            self._add_to_companions(name, picture, result, lost_in)
         best = score_list(top_scores(self._engine, result.scores, 3))
         note = passes_note(self._engine, result)
         if self._engine.is_flooded(result):
             note = "(explains nothing: relevance grew without limit)"
+        elif has_vanished(self._engine, result):
+            note = "(shows almost nothing: relevance was lost)"
         return f"{Path(name).name}: {best} -> {target} {note}".rstrip()
+
+    def warn_of_losses(self) -> None:
+        """Says how many maps lost relevance, where, and what to do."""
+        for note in self._losses.notes:
+            log.warning("%s", note)
 
     def write_summary(self) -> None:
         """Draws the picture of all results, if it is wanted."""
@@ -113,8 +123,11 @@ class Job:
     def _overlaid(self, picture: np.ndarray, result: Result) -> np.ndarray:
         return lay_over(picture, colour(painter_for(self._engine, 0.0), result))
 
-    def _add_to_companions(self, name: str, picture: np.ndarray, result: Result) -> None:
+    def _add_to_companions(
+        self, name: str, picture: np.ndarray, result: Result, lost_in: str | None
+    ) -> None:
         record = map_record(self._engine, self._config.lrp.target, result)
+        record["lost_in"] = lost_in
         self._companions.write({"file": name, **record})
         self._companions.keep(result, name)
         if self._companions.summary:

@@ -9,8 +9,14 @@ import re
 from pathlib import Path
 
 from realtime_lrp.commands.inspect.events import FILE_MARK, write_run
-from realtime_lrp.commands.inspect.table import flood_line, layer_table, max_pool_lines
+from realtime_lrp.commands.inspect.table import (
+    flood_line,
+    layer_table,
+    loss_line,
+    max_pool_lines,
+)
 from realtime_lrp.config import Config
+from realtime_lrp.engine.accounting import has_account
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.wording import score_list, top_scores
@@ -58,6 +64,8 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
         provenance = provenance_of(engine).as_json()
         write_run(part, records, x, explanation.relevance, conserving, provenance)
     if conserving and (line := flood_line(records, explanation.relevance)):
+        log.warning("%s", line)
+    if conserving and has_account(engine) and (line := loss_line(records, explanation.relevance)):
         log.warning("%s", line)
     best = score_list(top_scores(engine, explanation.scores[0], 3))
     return [

@@ -9,7 +9,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from realtime_lrp.relevance.account import FLOOD, flood_text
+from realtime_lrp.engine.accounting import THE_MAP, Loss, loss_text
+from realtime_lrp.relevance.account import FLOOD, VANISHED, flood_text
 from realtime_lrp.relevance.layer_records import LayerRecord
 
 MAX_POOLS = ("MaxPooling2D", "GlobalMaxPooling2D")
@@ -98,6 +99,21 @@ def flood_line(records: Sequence[LayerRecord], relevance: np.ndarray) -> str:
         return ""
     record = records[growths.index(largest)]
     return flood_text(grown, record.name, record.kind, largest)
+
+
+def loss_line(records: Sequence[LayerRecord], relevance: np.ndarray) -> str:
+    """Says that almost nothing of what started is left in the map, if that is so.
+
+    Args:
+      records: every layer, from the output to the input; they hand down relevance.
+      relevance: the map.
+    """
+    started = _magnitude(records[0].arrived)
+    taken = sum(abs(total(one.taken_by_biases)) for one in records)
+    if _magnitude(relevance) + taken >= VANISHED * started:
+        return ""
+    most = max(records, key=lambda one: abs(lost(one)))
+    return loss_text(THE_MAP, Loss(most.name, lost(most) / started), 1.0, vanished=True)
 
 
 def _magnitude(*tensors: np.ndarray) -> float:

@@ -17,7 +17,7 @@ from realtime_lrp.commands.video.finite_results import FiniteResults, drawable_m
 from realtime_lrp.commands.video.messages import KEPT_FREE, Job, PictureBatch, Report
 from realtime_lrp.commands.video.recoding import Recoding
 from realtime_lrp.config import Config
-from realtime_lrp.engine.accounting import Loss, closes, find_loss
+from realtime_lrp.engine.accounting import Losses
 from realtime_lrp.engine.colouring import colormap_for
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.provenance import provenance_of
@@ -40,10 +40,6 @@ BITS_A_PIXEL = 0.2
 
 LEAST_BYTES = 8
 """Fewest bytes that a frame takes in a recording."""
-
-LOSS_EVERY = 100
-"""The layer that lost most is looked for in every hundredth map that lost relevance: the search
-costs as much as a map."""
 
 
 @dataclass(frozen=True)
@@ -109,12 +105,7 @@ def overlay_file(
         job = _job(engine, config, source, film, part, opened, comment, description, span)
         report = _recode(engine, stats, records, progress, job)
         records.add_rest(report.times)
-        if records.loss:
-            note = (
-                f"the account of relevance does not close for {records.losses} maps; most was lost "
-                f"in the {records.loss.where} ({records.loss.share:.0%})"
-            )
-            report = msgspec.structs.replace(report, notes=(*report.notes, note))
+        report = msgspec.structs.replace(report, notes=(*report.notes, *records.losses.notes))
         if opened.summary:
             captioned = [(f"{seconds:.2f} s", picture) for seconds, picture in report.thumbnails]
             title = f"{source.name}: {settings}"
@@ -208,15 +199,13 @@ class _Records:
 
     Attributes:
       timeline: for the summary.
-      losses: how many maps the account does not close for.
-      loss: the layer that lost most relevance when it was last looked for, or None.
+      losses: the maps that lost relevance.
     """
 
     def __init__(self, engine: Engine, config: Config, opened: OpenCompanions) -> None:
         self._opened = opened
         self.timeline = Timeline()
-        self.losses = 0
-        self.loss: Loss | None = None
+        self.losses = Losses(engine)
         self._engine, self._target = engine, config.lrp.target
         self._stride, self._frame = config.video.stride, 0
         self._record: dict[str, Any] = {}
@@ -235,26 +224,21 @@ class _Records:
     def _add_frame(
         self, seconds: float, results: Iterator[tuple[np.ndarray, Result | None]]
     ) -> None:
-        if not self._opened.wanted:
-            return
         explained = self._frame % self._stride == 0
+        picture, result = next(results, (None, None)) if explained else (None, None)
+        lost_in = None
+        if picture is not None and result:
+            lost_in = self.losses.add(picture, result)
+        if not self._opened.wanted:
+            self._frame += 1
+            return
         if explained:
-            picture, result = next(results, (None, None))
             self._record = {"top5": [], "target": self._target, "relevance_sum": None}
-            if result and picture is not None:
+            if result:
                 self._record = map_record(self._engine, self._target, result)
-                self._record["lost_in"] = self._lost_in(picture, result)
+                self._record["lost_in"] = lost_in
                 self.timeline.add(seconds, self._record)
                 self._opened.keep(result, self._frame, seconds)
         frame = {"frame": self._frame, "time": round(seconds, 6), "explained": explained}
         self._opened.write(frame | self._record)
         self._frame += 1
-
-    def _lost_in(self, picture: np.ndarray, result: Result) -> str | None:
-        """The layer that lost most, where the account does not close."""
-        if closes(self._engine, result):
-            return None
-        if self.losses % LOSS_EVERY == 0:
-            self.loss = find_loss(self._engine, picture, result)
-        self.losses += 1
-        return self.loss.layer if self.loss else None

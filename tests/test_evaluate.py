@@ -403,18 +403,16 @@ def test_the_output_of_a_saturated_network_is_weakened(halves):
 
 
 def test_curves_by_hand():
-    """One patch decides: the curves jump where it is replaced, and few points are computed."""
+    """One patch decides: the curves jump where it is replaced."""
     pictures = np.zeros((3, 32, 32, 3), np.uint8)
     pictures[:, :4, :4] = 255  # its blur is another picture
-    computed = []
 
     def scores(batch):
-        computed.append(len(batch))
+        assert len(batch) <= curves.BATCH
         bright = batch[:, 0, 0, 0] == 255
         return np.stack([bright, ~bright], axis=1).astype(np.float32)
 
     meter = curves.CurveMeter(scores, pictures, np.array([0, 1, 0]))
-    computed.clear()
     patches = np.arange(32) // 2 * 16
     order = (patches[:, None] + np.arange(32) // 2)[None]  # row by row, the first patch decides
     ranks = np.concatenate([order, order, (order + 156) % 256])  # it is the first, or the 157th
@@ -426,7 +424,27 @@ def test_curves_by_hand():
     assert found["deletion"][:, 2].tolist() == [1] * 13 + [0] * 4  # 144 are replaced, then 169
     areas = curves.areas(found)
     assert areas["deletion"][2] == pytest.approx((144 + 169) / 2 / 256)
-    assert sum(computed) < 3 * 2 * 15 / 2
+
+
+def test_a_dip_between_points_counts():
+    """The probability falls and rises again while patches are blurred: every point is computed."""
+    pictures = np.zeros((40, 32, 32, 3), np.uint8)
+    pictures[:, ::2] = 255
+
+    def scores(batch):
+        blurred = ((batch == 128) | (batch == 127)).all(axis=-1).mean(axis=(1, 2)) * 256
+        probability = np.abs(blurred / 128 - 1).astype(np.float32)
+        return np.stack([probability, 1 - probability], axis=1)
+
+    meter = curves.CurveMeter(scores, pictures, np.zeros(40, int))
+    meter._blurred[:] = 128
+    meter._intact[:] = meter._gone[:] = 1
+    patches = np.arange(32) // 2 * 16
+    ranks = np.broadcast_to(patches[:, None] + np.arange(32) // 2, (40, 32, 32))
+    found = meter.measure(ranks, np.arange(40))
+    expected = np.abs(np.arange(17) ** 2 / 128 - 1)
+    for curve in found.values():
+        np.testing.assert_allclose(curve, np.repeat(expected[:, None], 40, axis=1), atol=1e-6)
 
 
 def test_scores_are_the_explainers(tmp_path, rng):

@@ -146,9 +146,8 @@ def test_parameter_randomisation(network, pictures, classes, maps):
     assert np.nanmean(found["first"]) < 0.9
 
 
-def test_deletion(network, pictures, classes, maps, monkeypatch):
+def test_deletion(network, pictures, classes, maps):
     """Region perturbation with our patches and our blur: the same probability at each point."""
-    monkeypatch.setattr(curves, "TOLERANCE", -1.0)  # no point is left out
     as_bytes = (pictures * 255).round().astype(np.uint8)
 
     def probabilities(batch):

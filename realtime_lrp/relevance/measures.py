@@ -152,7 +152,7 @@ def patch_ranks(maps: np.ndarray, grid: int, rng: np.random.Generator) -> np.nda
 
 
 def replace_patches(
-    pictures: np.ndarray, others: np.ndarray, ranks: np.ndarray, count: int
+    pictures: np.ndarray, others: np.ndarray, ranks: np.ndarray, count: int | np.ndarray
 ) -> np.ndarray:
     """Replaces the first `count` patches of the pictures by those of other pictures.
 
@@ -164,7 +164,7 @@ def replace_patches(
       pictures: [N, H, W, C].
       others: shaped like the pictures.
       ranks: int [N, H, W], see `patch_ranks`.
-      count: how many patches are replaced.
+      count: how many patches are replaced, of all pictures or int [N, 1, 1] of each.
     """
     return np.where((ranks < count)[..., None], others, pictures)
 

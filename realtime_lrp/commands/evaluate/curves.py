@@ -1,8 +1,4 @@
-"""Deletion and insertion: how the probability of a class changes as patches are replaced.
-
-Most of a curve is flat. So only a few of its points are computed for every picture, and those
-between two points only where the curve can still hide an area that counts.
-"""
+"""Deletion and insertion: how the probability of a class changes as patches are replaced."""
 
 from collections.abc import Callable, Mapping
 
@@ -16,13 +12,6 @@ GRID = 16
 
 REPLACED = np.arange(GRID + 1) ** 2
 """How many patches are replaced at each point of a curve; dense at the start."""
-
-SURE = 8
-"""Every `SURE`-th point is computed for every picture."""
-
-TOLERANCE = 0.005
-"""Between two points a monotone curve lies in the box that they span. No point between them is
-computed where the area of this box is at most this share of the whole plot."""
 
 BLUR_SHARE = 1 / 16
 """Deviation of the blur that replaces a patch, as a share of the picture's shorter side."""
@@ -63,60 +52,40 @@ class CurveMeter:
           ranks: int [n, h, w], see `measures.patch_ranks`.
           samples: int [n], the numbers of the pictures.
         """
-        begin, end = self._intact[samples], self._gone[samples]
-        between = np.full((len(REPLACED) - 2, len(samples)), np.nan)
-        deletion = np.concatenate([begin[None], between, end[None]])
-        curves = np.stack([deletion, deletion[::-1]])
-        gap = SURE
-        while gap:
-            wanted = np.zeros(curves.shape, bool)
-            if gap == SURE:
-                wanted[:, gap:-1:gap] = True
-            else:
-                wanted[:, gap :: 2 * gap] = _can_hide_area(curves, 2 * gap)
-            curves[wanted] = self._points(wanted, ranks, samples)
-            gap //= 2
-        _fill_gaps(curves)
-        return {"deletion": curves[0], "insertion": curves[1]}
+        intact, gone = self._intact[samples][None], self._gone[samples][None]
+        ends = self._pictures, self._blurred
+        deleting = self._points(*ends, ranks, samples)
+        inserting = self._points(*ends[::-1], ranks, samples)
+        return {
+            "deletion": np.concatenate([intact, deleting, gone]),
+            "insertion": np.concatenate([gone, inserting, intact]),
+        }
 
-    def _points(self, wanted: np.ndarray, ranks: np.ndarray, samples: np.ndarray) -> np.ndarray:
-        """The wanted points of both curves, in their order."""
-        jobs = np.argwhere(wanted)
-        found = [np.empty(0)]
-        for kind, point, column in (
-            batch.T for batch in np.split(jobs, range(BATCH, len(jobs), BATCH)) if len(batch)
-        ):
-            chosen, deleting = samples[column], (kind == 0)[:, None, None, None]
-            ends = self._pictures[chosen], self._blurred[chosen]
-            first, then = np.where(deleting, *ends), np.where(deleting, *ends[::-1])
-            count = REPLACED[point][:, None, None]
-            changed = measures.replace_patches(first, then, ranks[column], count)
+    def _points(
+        self, first: np.ndarray, then: np.ndarray, ranks: np.ndarray, samples: np.ndarray
+    ) -> Curve:
+        """The points of a curve from some pictures to others, without both ends."""
+        counts = REPLACED[1:-1]
+        point, column = np.indices((len(counts), len(samples))).reshape(2, -1)
+        found = []
+        for begin in range(0, len(point), BATCH):
+            few = slice(begin, begin + BATCH)
+            chosen, count = samples[column[few]], counts[point[few], None, None]
+            changed = measures.replace_patches(
+                first[chosen], then[chosen], ranks[column[few]], count
+            )
             found.append(self._probability(changed, chosen))
-        return np.concatenate(found)
+        return np.concatenate(found).reshape(len(counts), len(samples))
 
     def _probability(self, pictures: np.ndarray, samples: np.ndarray) -> np.ndarray:
         scores = [
             self._scores(batch) for batch in np.split(pictures, range(BATCH, len(pictures), BATCH))
         ]
-        return np.concatenate(scores)[np.arange(len(samples)), self._classes[samples]]
+        chosen = np.concatenate(scores)[np.arange(len(samples)), self._classes[samples]]
+        return chosen.astype(np.float64)
 
 
 def areas(curves: Mapping[str, Curve]) -> dict[str, np.ndarray]:
     """The area under each curve of each picture, as a share of the whole plot."""
     positions = REPLACED / REPLACED[-1]
     return {name: measures.area_under(positions, curve) for name, curve in curves.items()}
-
-
-def _can_hide_area(curves: np.ndarray, gap: int) -> np.ndarray:
-    """Whether a point is needed between those that lie `gap` apart: bool [2, points, N]."""
-    widths = np.diff(REPLACED[::gap] / REPLACED[-1])
-    heights = np.abs(np.diff(curves[:, ::gap], axis=1))  # NaN where an end is not computed either
-    return heights * widths[:, None] > TOLERANCE
-
-
-def _fill_gaps(curves: np.ndarray) -> None:
-    """Replaces NaN by what lies on the straight line between the points around it."""
-    for curve in curves:
-        for column in curve.T:
-            known = ~np.isnan(column)
-            column[~known] = np.interp(REPLACED[~known], REPLACED[known], column[known])

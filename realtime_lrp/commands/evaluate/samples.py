@@ -44,6 +44,8 @@ Corners = tuple[float, float, float, float]
 Label = StrictStr | StrictInt | None
 """A class by its name or index; None: the network's answer."""
 
+ORDINALS = ("first", "second", "third")
+
 NAMED = 5
 """How many of the files that are left out are named."""
 
@@ -74,6 +76,13 @@ class BoxEntry(BaseModel):
 
     box: Corners
     label: Label = None
+
+    @field_validator("label", mode="before")
+    @classmethod
+    def _check_label(cls, label: object) -> object:
+        if isinstance(label, bool) or not isinstance(label, str | int | None):
+            raise ValueError("expected a class name or index")
+        return label
 
     @field_validator("box")
     @classmethod
@@ -115,9 +124,9 @@ def read_boxes(path: Path, folder: Path) -> BoxesByFile:
         boxes = TypeAdapter(BoxesByFile).validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
-        location = ": ".join([str(path), *map(str, first["loc"])])
+        location = ": ".join([str(path), *_location(first["loc"])])
         raise DamagedInputError(
-            f"{location}: {first['msg']}.\n"
+            f"{location}: {first['msg'].removeprefix('Value error, ')}.\n"
             'Expected {"cat.jpg": {"box": [x0, y0, x1, y1], "label": "tabby"}}, label optional; '
             'several: {"cat.jpg": [{"box": [...]}, {"box": [...]}]}.'
         ) from None
@@ -125,6 +134,15 @@ def read_boxes(path: Path, folder: Path) -> BoxesByFile:
         if not (folder / name).is_file():
             raise MissingInputError(f"There is no photo {str(folder / name)!r}; {path} names it.")
     return boxes
+
+
+def _location(keys: Sequence[str | int]) -> list[str]:
+    """The photo, which of its boxes, and what of it, from the keys that lead there."""
+    number = keys[1] if len(keys) > 1 else None
+    if not isinstance(number, int):
+        return [str(key) for key in keys]
+    which = f"{ORDINALS[number]} box" if number < len(ORDINALS) else f"box number {number + 1}"
+    return [f"{keys[0]}, {which}", *map(str, keys[2:])]
 
 
 def known_labels(config: Config) -> list[str] | None:

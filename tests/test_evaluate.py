@@ -1,6 +1,11 @@
 """`evaluate`: its figures for networks whose maps are known, its files and its errors."""
 
+import io
 import json
+import os
+import shutil
+import time
+import zipfile
 
 import cv2
 import keras
@@ -28,7 +33,7 @@ from realtime_lrp.commands.evaluate.randomising import (
 )
 from realtime_lrp.commands.evaluate.samples import SEED_OFFSET, BoxEntry, Samples
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.models.drawing import CLASSES
 from realtime_lrp.models.drawing.batch import draw_batch
 from realtime_lrp.relevance.composites import COMPOSITES
@@ -351,14 +356,18 @@ def test_a_row_is_read_as_it_was_saved(tmp_path):
     """All arrays with their types, also empty ones."""
     row = MeasuredRow(
         "zplus",
-        {"mass": np.array([0.25, np.nan]), "last_layer": np.array([0.5])},
-        {"deletion": np.ones((3, 2))},
+        {
+            "deletion": np.array([0.5, 1]),
+            "insertion": np.array([0.25, np.nan]),
+            "last_layer": np.array([0.5]),
+        },
+        {"deletion": np.ones((3, 2)), "insertion": np.zeros((3, 2))},
         np.empty((0, 0)),
         2,
         np.ones((1, 4, 4), np.float32),
     )
     row.save(tmp_path / "row.npz")
-    again = MeasuredRow.load(tmp_path / "row.npz")
+    again = MeasuredRow.load(tmp_path / "row.npz", "zplus")
     assert (again.name, again.flooded) == ("zplus", 2)
     for kind in ("values", "curves"):
         assert getattr(again, kind).keys() == getattr(row, kind).keys()
@@ -548,6 +557,103 @@ def test_an_interrupted_evaluation_goes_on(run, halves, with_boxes, cache, tmp_p
     assert measured == ["zplus", "gradient", "gradient"]
     assert file.read_text() == expected
     assert not list(cache.glob("*/*"))
+
+
+@pytest.fixture
+def kept_rows(cache):
+    """A row that is kept, and what it depends on."""
+    facts = dict.fromkeys(kept.DIFFERENCES, "x")
+    rows = kept.KeptRows(facts)
+    values = {"deletion": np.zeros(2), "insertion": np.zeros(2)}
+    both = {"deletion": np.ones((3, 2)), "insertion": np.ones((3, 2))}
+    maps = np.ones((1, 4, 4), np.float32)
+    assert rows.save(MeasuredRow("zplus", values, both, np.empty((0, 0)), 0, maps))
+    return rows
+
+
+def damaged(content):
+    """Files that are no row, made of one."""
+    with zipfile.ZipFile(io.BytesIO(content)) as stored:
+        arrays = {name: stored.read(name) for name in stored.namelist()}
+
+    def changed(**others):
+        with io.BytesIO() as file:
+            with zipfile.ZipFile(file, "w") as stored:
+                for name, data in {**arrays, **others}.items():
+                    stored.writestr(name, data)
+            return file.getvalue()
+
+    def npy(value):
+        with io.BytesIO() as file:
+            np.save(file, value)
+            return file.getvalue()
+
+    yield from (b"", content[: len(content) // 2], content[:-1])
+    yield from (content.replace(b"\x00\x00\x80?", b"\x00\x00\x80@"), npy(np.zeros(3)))
+    for facts in (
+        "{",
+        "[]",
+        "{}",
+        '{"name": "epsilon", "flooded": 0}',
+        '{"name": "zplus", "x": 0}',
+    ):
+        yield changed(**{"facts.npy": npy(facts)})
+    yield changed(**{"facts.npy": b"\x93NUMPY"})
+    yield changed(**{"maps.npy": npy(np.zeros((4, 4)))})
+    yield changed(**{"curves.insertion.npy": npy(np.zeros((3, 5)))})
+    yield changed(**{"values.other.npy": npy(np.zeros(2))})
+
+
+def test_a_damaged_row_is_measured_anew(kept_rows, cache, caplog):
+    """However it is damaged; a line names the row."""
+    (file,) = cache.glob("*/zplus.npz")
+    content = file.read_bytes()
+    assert kept_rows.load("zplus").flooded == 0
+    assert kept_rows.load("epsilon") is None and not caplog.text
+    for bad in damaged(content):
+        assert bad != content
+        file.write_bytes(bad)
+        caplog.clear()
+        assert kept_rows.load("zplus") is None
+        assert "zplus is measured anew: its kept row is damaged (" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["", '{"netw', "[]", "null", '{"network": "x"}', '{"seed": 3}'])
+def test_damaged_facts_are_no_evaluation(kept_rows, cache, text):
+    """They do not end --resume with a traceback, and older ones are still told of."""
+    other = kept.KeptRows(dict.fromkeys(kept.DIFFERENCES, "y"))
+    (facts,) = cache.glob("*/evaluation.json")
+    whole = facts.read_text()
+    facts.write_text(text)
+    with pytest.raises(UsageError, match="no unfinished evaluation"):
+        other.check_resumable()
+    older = cache / "older" / "evaluation.json"
+    older.parent.mkdir()
+    older.write_text(whole)
+    os.utime(older, (0, time.time() - 60))
+    with pytest.raises(UsageError, match="another seed"):
+        other.check_resumable()
+    other.remove()
+    assert older.exists()
+
+
+def test_a_network_is_its_weights_and_its_layers(halves, cache):
+    """Equal weights with another activation are another network; a copy of the file is not."""
+    model = keras.models.load_model(halves)
+    model.layers[-1].activation = keras.activations.sigmoid
+    model.save(cache.parent / "sigmoid.keras")
+    shutil.copy(halves, cache.parent / "copy.keras")
+    few = Samples(np.zeros((1, 16, 16, 3), np.uint8), np.ones((1, 16, 16), bool), [0], ["a"], "")
+
+    def facts(path):
+        chosen = config.load(options={"--model": str(path)}, sets=("model.preprocess=none",))
+        return kept.facts_of(Engine(chosen.config, keep_model=True), few, 0, forgetting=False)
+
+    first, same, other = map(
+        facts, (halves, cache.parent / "copy.keras", cache.parent / "sigmoid.keras")
+    )
+    assert same == first
+    assert [key for key in first if first[key] != other[key]] == ["network"]
 
 
 def test_rows_that_cannot_be_kept_are_measured_all_the_same(run, halves, with_boxes, quick, cache):

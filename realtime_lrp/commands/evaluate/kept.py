@@ -8,21 +8,25 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 from platformdirs import user_cache_path
 
 from realtime_lrp import __version__
 from realtime_lrp.commands.evaluate.measured import MeasuredRow
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.hashes import hashes
 from realtime_lrp.engine.tensorflow import tf
-from realtime_lrp.errors import Error, UsageError
+from realtime_lrp.errors import DamagedInputError, Error, UsageError
 from realtime_lrp.system.atomic import atomic_file
+from realtime_lrp.system.reading import read_limited
 
 DIFFERENCES = {
-    "network": "another network or other weights",
+    "network": "another network",
     "pictures": "other pictures, boxes or labels",
     "seed": "another seed",
     "settings": "other settings",
@@ -34,6 +38,8 @@ FORGOTTEN_S = 30 * 24 * 3600
 """Seconds after which the rows of an unfinished evaluation are removed."""
 
 FACTS_FILE = "evaluation.json"
+
+MAX_FACTS_BYTES = 1 << 20
 
 log = logging.getLogger(__name__)
 
@@ -60,12 +66,13 @@ class KeptRows:
         return sorted(file.stem for file in files)
 
     def load(self, name: str) -> MeasuredRow | None:
-        """Reads a row; None if it is not kept or its file is damaged."""
-        if self._folder is None:
+        """Reads a row; None if it is not kept, or if its file is damaged, which is logged."""
+        if name not in self.names() or self._folder is None:
             return None
         try:
-            return MeasuredRow.load(self._folder / f"{name}.npz")
-        except (OSError, ValueError, KeyError, EOFError):
+            return MeasuredRow.load(self._folder / f"{name}.npz", name)
+        except DamagedInputError as error:
+            log.warning("%s is measured anew: its kept row is damaged (%s)", name, error)
             return None
 
     def save(self, row: MeasuredRow) -> bool:
@@ -74,7 +81,8 @@ class KeptRows:
             return False
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            (self._folder / FACTS_FILE).write_text(json.dumps(dict(self._facts)))
+            with atomic_file(self._folder / FACTS_FILE, overwrite=True) as part:
+                part.write_text(json.dumps(dict(self._facts)))
             with atomic_file(self._folder / f"{row.name}.npz", overwrite=True) as part:
                 row.save(part)
         except (OSError, Error) as error:
@@ -87,8 +95,8 @@ class KeptRows:
         if self._folder is None:
             return
         shutil.rmtree(self._folder, ignore_errors=True)
-        for file in self._folder.parent.glob(f"*/{FACTS_FILE}"):
-            if time.time() - file.stat().st_mtime > FORGOTTEN_S:
+        for file, changed in self._facts_files():
+            if time.time() - changed > FORGOTTEN_S:
                 shutil.rmtree(file.parent, ignore_errors=True)
 
     def check_resumable(self) -> None:
@@ -99,17 +107,34 @@ class KeptRows:
         """
         if self.names():
             return
-        others = self._folder.parent.glob(f"*/{FACTS_FILE}") if self._folder else ()
-        newest = max(others, key=lambda file: file.stat().st_mtime, default=None)
-        if newest is None:
+        others = ((_read_facts(file), changed) for file, changed in self._facts_files())
+        facts, changed = next((other for other in others if other[0]), (None, 0))
+        if facts is None:
             raise UsageError("There is no unfinished evaluation to go on with. Leave --resume out.")
-        facts = json.loads(newest.read_text())
         different = [told for key, told in DIFFERENCES.items() if facts[key] != self._facts[key]]
-        begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(newest.stat().st_mtime))
+        begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(changed))
         raise UsageError(
             f"The unfinished evaluation of {begun} has {' and '.join(different)}, so it cannot go "
             "on. Give what it was started with, or leave --resume out."
         )
+
+    def _facts_files(self) -> Iterator[tuple[Path, float]]:
+        """The facts of all evaluations on the disk with their times, the newest first."""
+        found = []
+        for file in self._folder.parent.glob(f"*/{FACTS_FILE}") if self._folder else ():
+            with suppress(OSError):  # another process may have removed it
+                found.append((file, file.stat().st_mtime))
+        yield from sorted(found, key=lambda one: one[1], reverse=True)
+
+
+def _read_facts(file: Path) -> Facts | None:
+    """Reads what an evaluation depended on; None if the file is damaged or of another version."""
+    try:
+        text = read_limited(file, MAX_FACTS_BYTES, "a JSON file")
+        facts = msgspec.json.decode(text, type=dict[str, str])
+    except (Error, msgspec.MsgspecError, UnicodeError):
+        return None
+    return facts if facts.keys() == DIFFERENCES.keys() else None
 
 
 def facts_of(engine: Engine, samples: Samples, seed: int, forgetting: bool) -> Facts:
@@ -121,7 +146,9 @@ def facts_of(engine: Engine, samples: Samples, seed: int, forgetting: bool) -> F
     pictures = hashlib.sha256(repr((samples.names, samples.labels)).encode())
     for array in (samples.pictures, samples.masks):
         pictures.update(array.tobytes())
-    network = hashlib.sha256(repr(engine.network.labels).encode())
+    files = hashes(engine.files)  # weights alone do not say how layers are connected
+    name = None if "model" in files else config.model.name.lower()
+    network = hashlib.sha256(repr((name, files, engine.network.labels)).encode())
     for weights in engine.model.get_weights():
         network.update(weights.tobytes())
     return {

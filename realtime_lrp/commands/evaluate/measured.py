@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from realtime_lrp.commands.evaluate.metrics import METRICS
+from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.video.files import PICTURES
 
 CHANCE = "chance"
@@ -65,20 +67,45 @@ class MeasuredRow:
             np.savez(stream, forgetting=self.forgetting, maps=self.maps, facts=facts, **arrays)
 
     @classmethod
-    def load(cls, file: Path) -> "MeasuredRow":
+    def load(cls, file: Path, name: str) -> "MeasuredRow":
         """Reads what `save` wrote.
 
+        Args:
+          file: an .npz file.
+          name: the row that is expected in it.
+
         Raises:
-          OSError, ValueError, KeyError: the file cannot be read or is not such a row.
+          DamagedInputError: the file cannot be read or is not this row.
         """
-        with np.load(file, allow_pickle=False) as arrays:
-            return cls(
-                **json.loads(str(arrays["facts"])),
-                values=_group(arrays, "values."),
-                curves=_group(arrays, "curves."),
-                forgetting=arrays["forgetting"],
-                maps=arrays["maps"],
-            )
+        try:
+            with np.load(file, allow_pickle=False) as arrays:
+                row = cls(
+                    **json.loads(str(arrays["facts"])),
+                    values=_group(arrays, "values."),
+                    curves=_group(arrays, "curves."),
+                    forgetting=arrays["forgetting"],
+                    maps=arrays["maps"],
+                )
+        except Exception as error:  # zipfile, zlib, numpy and json have many ways to say it
+            raise DamagedInputError(str(error) or type(error).__name__) from None
+        if row.name != name or not row._has_expected_arrays():
+            raise DamagedInputError("it holds something else")
+        return row
+
+    def _has_expected_arrays(self) -> bool:
+        curves = [self.curves.get(name, np.empty(0)) for name in ("deletion", "insertion")]
+        return (
+            isinstance(self.flooded, int)
+            and all(curve.dtype == np.float64 and curve.ndim == 2 for curve in curves)
+            and curves[0].shape == curves[1].shape
+            and {"deletion", "insertion"} <= self.values.keys() <= METRICS.keys()
+            and all(value.dtype == np.float64 and value.ndim == 1 for value in self.values.values())
+            and len(self.values["deletion"]) == curves[0].shape[1]
+            and self.forgetting.dtype == np.float64
+            and self.forgetting.ndim == 2
+            and self.maps.dtype == np.float32
+            and self.maps.ndim == 3
+        )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ import pytest
 
 from realtime_lrp import config
 from realtime_lrp.commands.evaluate import search, search_run, search_space
-from realtime_lrp.commands.evaluate.samples import Samples
+from realtime_lrp.commands.evaluate.measuring import Evaluation
+from realtime_lrp.commands.evaluate.samples import Samples, photos_without_boxes
 from realtime_lrp.commands.evaluate.search import GAIN, Tried, best_first
 from realtime_lrp.commands.evaluate.search_report import FOUND, search_lines, search_report
 from realtime_lrp.commands.evaluate.search_space import (
@@ -20,6 +21,7 @@ from realtime_lrp.commands.evaluate.search_space import (
     layer_groups,
     variants,
 )
+from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import UsageError
 from realtime_lrp.models.shapes import build_shapes
 from realtime_lrp.relevance.composites import COMPOSITES
@@ -193,7 +195,7 @@ def test_the_verdict_by_hand():
         FOUND: row([0.5, 0.6, 0.7, 0.8]), "behind": row([0.4, 0.5, 0.6, 0.7]),
         "ahead": row([0.6, 0.7, 0.8, 0.9]), "like": row([0.4, 0.7, 0.6, 0.9]),
     }  # fmt: skip
-    lines = search_lines(search_report(tried, ["a"], [*"bcde"], rows), tried[0].candidate)
+    lines = search_lines(search_report(tried, ["a"], [*"bcde"], rows, {}), tried[0].candidate)
     text = "\n".join(lines)
     assert "found beats behind: gain +0.1000 (95 % interval +0.1000 to +0.1000" in text
     assert text.count(", 4 pictures of 4 photos)") == 3
@@ -233,6 +235,35 @@ def test_the_command(run, folder_of_photos, tiny_model, tmp_path, monkeypatch):
     assert (tmp_path / "one" / "settings.yaml").read_text() in out
     assert run(*words, tmp_path / "one")[0] == 73
     assert run(*words, tmp_path / "two")[1] == out
+
+
+def test_the_settings_measure_what_was_reported(
+    run, folder_of_photos, tiny_model, tmp_path, monkeypatch
+):
+    """They hold what candidates were measured with, such as `keep`; without it figures differ."""
+    monkeypatch.setattr(search_run, "DEFAULTS", ())
+    words = ("evaluate", "--search", 1, "--images", folder_of_photos, "--model", tiny_model)
+    words = (*words, "--preprocess", "rescale", "--set", "lrp.keep=0.1", "-o", tmp_path / "out")
+    words = (*words, "--set", "lrp.absorb_bias=true", "--set", "lrp.target=top5")
+    assert run(*words)[0] == 0
+    report = json.loads((tmp_path / "out" / "search.json").read_text())
+    assert report["found"]["lrp"] == {
+        "method": "lrp", "composite": "zplus", "pool": "max", "layers": {},
+        "absorb_bias": True, "keep": 0.1,
+    }  # fmt: skip
+
+    def gains(settings):
+        options = {"--model": str(tiny_model), "--preprocess": "rescale"}
+        engine = Engine(config.load(settings, options=options).config, keep_model=True)
+        photos = photos_without_boxes(folder_of_photos, engine, None, 0)
+        _, to_report = search.halves(photos, 0)
+        explainer = engine.variant(target="top1")
+        found = Evaluation(engine, photos, 0, forgetting=False).faithfulness(explainer, to_report)
+        return found["insertion"] - found["deletion"]
+
+    expected = report["rows"][0]["values"]["gain"]
+    np.testing.assert_allclose(gains(str(tmp_path / "out" / "settings.yaml")), expected, atol=1e-6)
+    assert np.abs(gains(None) - expected).max() > 1e-5
 
 
 def test_ctrl_c_prints_the_best_so_far(run, folder_of_photos, tiny_model, monkeypatch):

@@ -29,6 +29,7 @@ def search_report(
     searched: Sequence[str],
     reported: Sequence[str],
     rows: Mapping[str, Values],
+    shared: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The result as plain data, for JSON.
 
@@ -37,12 +38,13 @@ def search_report(
       searched: the names of the pictures that it was made on.
       reported: the names of those that `rows` were measured on.
       rows: of what was found and of the defaults; empty where the search was interrupted.
+      shared: the other settings of the section `lrp` that all candidates were measured with.
     """
     photos = [photo_of(name) for name in reported]
     found = best_first(tried)[0].candidate
     return {
         "criterion": CRITERION,
-        "found": {"name": found.name, "lrp": found.settings()},
+        "found": {"name": found.name, "lrp": {**shared, **found.settings()}},
         "searched_on": list(searched),
         "reported_on": list(reported),
         "candidates": [

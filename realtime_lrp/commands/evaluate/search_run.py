@@ -89,7 +89,10 @@ def run_search(
     searched, reported = (
         [samples.names[index] for index in half] for half in (to_search, to_report)
     )
-    report = search_report(tried, searched, reported, rows)
+    shared = engine.config.lrp.model_dump(
+        mode="json", exclude_defaults=True, exclude={"target", "precision"}
+    )
+    report = search_report(tried, searched, reported, rows, shared)
     if options.output:
         with atomic_folder(options.output, options.overwrite, SEARCH_FILES) as part:
             write_search(part, {**report, KEY: msgspec.to_builtins(provenance)})

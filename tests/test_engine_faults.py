@@ -80,7 +80,7 @@ def test_a_batch_that_is_no_array_of_numbers_is_refused(x):
 
 
 def test_a_picture_is_refused_and_the_others_are_explained(run, overflowing_file, tmp_path):
-    """A single one ends with 65; of several it is skipped and named."""
+    """It ends with 65; of several it is named and the others are done."""
     bright = media.write_picture(tmp_path / "bright.png", media.plain((200, 9, 9)))
     dark = media.write_picture(tmp_path / "dark.png", media.plain((0, 0, 0)))
     (tmp_path / "out").mkdir()
@@ -88,8 +88,9 @@ def test_a_picture_is_refused_and_the_others_are_explained(run, overflowing_file
     assert (code, out) == (65, "") and "Inf in the layer 'second' (Conv2D)" in err
     assert len(err.splitlines()) == 1 and not (tmp_path / "one.png").exists()
     code, out, err = run("image", bright, dark, "-o", tmp_path / "out", *words(overflowing_file))
-    assert code == 0 and "dark.png: " in out and "bright.png is left out: " in err
-    assert [one.name for one in (tmp_path / "out").iterdir()] == ["dark.png"]
+    assert code == 65 and "dark.png: " in out and "Inf in the layer 'second'" in err
+    assert "1 of 2 pictures explained, 1 failed" in err
+    assert [one.name for one in (tmp_path / "out").glob("[!.]*")] == ["dark.png"]
 
 
 def test_frames_without_a_map_are_kept_and_counted(run, overflowing_file, tmp_path):

@@ -142,6 +142,23 @@ def test_every_composite_equals_its_naive_derivation_with_biases(name, rng):
     np.testing.assert_allclose(got, relevance, atol=1e-4 * np.abs(relevance).max())
 
 
+@pytest.mark.parametrize("rule", ["epsilon", "gamma", "alpha_beta", "zplus", "wsquare", "flat"])
+@pytest.mark.parametrize("composite", ["zplus", "epsilon"])
+def test_a_rule_for_a_layer_treats_biases_as_its_source_does(composite, rule):
+    """Whatever the composite is; absorb_bias decides for all."""
+    model = dense_model()
+    plain = naive.Layer(KERNEL, np.ones_like(KERNEL), BIAS, support=np.ones(3))
+    for absorb_bias in (None, False, True):
+        share = rule in ("epsilon", "gamma", "alpha_beta") if absorb_bias is None else absorb_bias
+        plain.absorbed = BIAS if share else 0.0
+        sign = np.sign(LOGITS) if rule in ("epsilon", "gamma") else 1
+        relevance = P * sign * (1, 0)
+        expected = getattr(naive, rule)(plain, A, relevance)
+        options = {"composite": composite, "layers": {"Dense": rule}, "absorb_bias": absorb_bias}
+        got = relevance_of(model, target=0, **options)
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-7)
+
+
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_the_account_of_every_composite_closes(precision, rng):
     """Pixels, biases and what each layer loses make what started, for a contrast of two classes."""

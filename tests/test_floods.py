@@ -13,7 +13,8 @@ from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance.composites import COMPOSITES
 
 GROWN = "the map explains nothing: relevance grew by a factor of "
-ADVICE = "choose another --composite, or leave lrp.absorb_bias at null"
+ADVICE = "choose another --composite, or other rules for its layers (lrp.layers)"
+NULL = "leave lrp.absorb_bias at null, or choose another --composite"
 WITHOUT_BIASES = ("--composite", "epsilon", "--set", "lrp.absorb_bias=false")
 
 
@@ -49,9 +50,9 @@ def test_image_and_inspect_name_the_layer_once(run, words, tmp_path):
     picture, options = words
     code, out, err = run("image", picture, "-o", tmp_path / "x.png", *options, *WITHOUT_BIASES)
     assert code == 0 and "(explains nothing: relevance grew without limit)" in out
-    assert err.count(GROWN) == 1 and ADVICE in err and "most in the layer 'mix" in err
+    assert err.count(GROWN) == 1 and NULL in err and "most in the layer 'mix" in err
     code, _, err = run("inspect", picture, "--logdir", tmp_path, *options, *WITHOUT_BIASES)
-    assert code == 0 and err.count(GROWN) == 1 and ADVICE in err
+    assert code == 0 and err.count(GROWN) == 1 and NULL in err
 
 
 def test_relevance_that_overflows_blames_the_way_back_not_the_weights():
@@ -72,8 +73,10 @@ def test_relevance_that_overflows_blames_the_way_back_not_the_weights():
 def test_evaluate_marks_the_row():
     """With the count of maps and what to do."""
     rows = [{"name": name, "n": {}, "flooded": n} for name, n in (("zplus", 0), ("epsilon", 7))]
-    report = {"network": "n", "pictures": 9, "object": "o", "rows": rows}
+    report = {"network": "n", "pictures": 9, "distinct_photos": 9, "object": "o", "rows": rows}
     lines = table_lines(report)
     assert any(line.startswith("epsilon !") for line in lines)
     assert not any(line.startswith("zplus !") for line in lines)
     assert "7 of epsilon" in lines[-1] and ADVICE in lines[-1]
+    report["provenance"] = {"settings": {"lrp.absorb_bias": False}}
+    assert NULL in table_lines(report)[-1]

@@ -83,7 +83,8 @@ class Lrp(_Section):
         default=None,
         description="true or false: biases absorb their share of the relevance, which then does "
         "not reach the pixels; null: as the composite was published (zplus and "
-        "excitation_backprop: false, all others: true)",
+        "excitation_backprop: false, all others: true), or a rule of lrp.layers (epsilon, gamma "
+        "and alpha_beta: true, all others: false)",
     )
     keep: float = Field(
         default=1.0,

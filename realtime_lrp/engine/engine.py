@@ -296,7 +296,8 @@ class Engine:
         flows = self.layer_flows(picture, index, result.target)
         most = max(flows, key=lambda flow: flow.growth[0])
         grown = result.maps[index].magnitude / result.maps[index].started_magnitude
-        return flood_text(grown, most.name, most.kind, float(most.growth[0]))
+        absorb_bias = self.config.lrp.absorb_bias
+        return flood_text(grown, most.name, most.kind, float(most.growth[0]), absorb_bias)
 
     def layer_flows(
         self, picture: np.ndarray, index: int = 0, target: str | int | None = None

@@ -21,9 +21,6 @@ computes a map that explains nothing."""
 VANISHED = 0.01
 """Where pixels and biases received less than this share of what started, a map shows nothing."""
 
-CHOOSE_COMPOSITE = "choose another --composite, or leave lrp.absorb_bias at null"
-"""What to do where relevance grows without limit on its way back."""
-
 
 @dataclass(frozen=True)
 class LayerFlow:
@@ -51,7 +48,20 @@ class LayerFlow:
         return self.arrived - self.handed_down - self.taken_by_biases
 
 
-def flood_text(growth: float, layer: str, kind: str, layer_growth: float) -> str:
+def flood_advice(absorb_bias: bool | None) -> str:
+    """What to do where relevance grows without limit on its way back.
+
+    Args:
+      absorb_bias: as the user set it.
+    """
+    if absorb_bias is False:
+        return "leave lrp.absorb_bias at null, or choose another --composite"
+    return "choose another --composite, or other rules for its layers (lrp.layers)"
+
+
+def flood_text(
+    growth: float, layer: str, kind: str, layer_growth: float, absorb_bias: bool | None
+) -> str:
     """Says that a map explains nothing, why, and what to do.
 
     Args:
@@ -59,11 +69,12 @@ def flood_text(growth: float, layer: str, kind: str, layer_growth: float) -> str
       layer: the layer where it grew most.
       kind: its Keras type.
       layer_growth: how many times larger it became there.
+      absorb_bias: as the user set it.
     """
     return (
         f"the map explains nothing: relevance grew by a factor of {growth:.1e} on its way, most in "
         f"the layer {layer!r} ({kind}, {layer_growth:.1e}). Expected at most {FLOOD:.0f}: "
-        f"{CHOOSE_COMPOSITE}."
+        f"{flood_advice(absorb_bias)}."
     )
 
 

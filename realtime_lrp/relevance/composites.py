@@ -58,14 +58,18 @@ class Composite:
 
     Attributes:
       rows: pairs of a condition and a rule. The last row has to apply to every layer.
-      absorb_bias: whether biases take a share of the relevance unless the user decides.
+      absorb_bias: whether biases take a share of the relevance in layers that follow `rows`, unless
+        the user decides.
       steps: pairs of a kind of step without weights and its rule, see `attention.py`. Any other
         step goes by its own `relevance`.
+      overrides: rows that the user puts before the others; each rule treats biases as its own
+        source does, see `Rule.absorbs_bias`.
     """
 
     rows: tuple[tuple[Condition, Rule], ...]
     absorb_bias: bool = True
     steps: tuple[tuple[type[Step], StepRule], ...] = ()
+    overrides: tuple[tuple[Condition, Rule], ...] = ()
 
     def rule(self, node: Node, context: LayerContext) -> Rule:
         """The rule for a layer.
@@ -77,7 +81,7 @@ class Composite:
         Raises:
           UsageError: no row applies.
         """
-        for applies, rule in self.rows:
+        for applies, rule in (*self.overrides, *self.rows):
             if applies(node, context):
                 return rule
         raise UsageError(f"The composite has no rule for layer {node.layer!r}.", "composite")
@@ -98,6 +102,32 @@ class Composite:
             if isinstance(node.step, Linear)
         }
 
+    def absorbing(
+        self,
+        graph: Graph,
+        contexts: Mapping[int, LayerContext],
+        absorb_bias: bool | None = None,
+    ) -> frozenset[int]:
+        """The output numbers of layers whose biases take a share of the relevance.
+
+        Args:
+          graph: the network.
+          contexts: as in `rules`.
+          absorb_bias: whether biases take a share in all layers; None means as in the sources of
+            the composite and of the rules in `overrides`.
+        """
+
+        def absorbs(node: Node) -> bool:
+            if absorb_bias is not None:
+                return absorb_bias
+            for applies, rule in self.overrides:
+                if applies(node, contexts[node.output]):
+                    return rule.absorbs_bias
+            return self.absorb_bias
+
+        with_weights = [node for node in graph.nodes if isinstance(node.step, Linear)]
+        return frozenset(node.output for node in with_weights if absorbs(node))
+
     def bind(
         self,
         graph: Graph,
@@ -109,16 +139,17 @@ class Composite:
         Args:
           graph: the network.
           contexts: as in `rules`.
-          absorb_bias: whether biases take a share; None means the composite's own choice.
+          absorb_bias: as in `absorbing`.
 
         Returns:
           Output number -> the function that runs for every picture, see `Rule.bind`.
         """
         rules = self.rules(graph, contexts)
-        absorb = self.absorb_bias if absorb_bias is None else absorb_bias
+        absorbing = self.absorbing(graph, contexts, absorb_bias)
         return {
             node.output: rules[node.output].bind(
-                node.step, replace(contexts[node.output], absorb_bias=absorb)
+                node.step,
+                replace(contexts[node.output], absorb_bias=node.output in absorbing),
             )
             for node in graph.nodes
             if isinstance(node.step, Linear)
@@ -129,7 +160,7 @@ class Composite:
 
         Args:
           graph: the network. The softmax of its scores is left out: relevance starts there.
-          absorb_bias: as in `bind`.
+          absorb_bias: whether constants take a share; None means the composite's own choice.
         """
         absorb = self.absorb_bias if absorb_bias is None else absorb_bias
         bound: dict[int, Back] = {}
@@ -215,7 +246,7 @@ def with_layers(composite: Composite, layers: Mapping[str, str | Rule], graph: G
                 + (f"Did you mean {close!r}?" if close else f"There are: {', '.join(names)}."),
                 "layers",
             )
-    return replace(composite, rows=(*rows, *composite.rows))
+    return replace(composite, overrides=(*rows, *composite.overrides))
 
 
 def _rule(rule: str | Rule) -> Rule:

@@ -187,7 +187,7 @@ class Explainer:
         self.stride = pixel_stride(graph)
         cam = None if grad_cam_layer is None else feature_maps(graph, supports, grad_cam_layer)
         graph.kept |= set() if cam is None else {cam}
-        plans = plan_maps(requests, composite, layers or {}, graph, contexts, cam)
+        plans = plan_maps(requests, composite, layers or {}, graph, contexts, absorb_bias, cam)
         self._rules = plans[0].rules
         self.rules_by_layer = layer_rules(graph, self._rules)
         self._keep_sign = [plan.keeps_sign for plan in plans]
@@ -199,7 +199,7 @@ class Explainer:
         self.set_target(target)
 
         lowering = choose_precision(
-            precision, plans, graph, fast, absorb_bias, keep, self._resolve(target).contrasts
+            precision, plans, graph, fast, keep, self._resolve(target).contrasts
         )
         self.precision = lowering.precision
         self.exact_forward = lowering.precision == "float32" or lowering.exact_forward
@@ -344,6 +344,7 @@ class Explainer:
             lambda index: self.layer_flows(x, index, target),
             self.follows_rules,
             self.precision != "float32",
+            self._arguments["absorb_bias"],
         )
 
     def compile_pipeline(

@@ -45,6 +45,7 @@ class MapPlan:
       composite: which rules it follows.
       rules: the rule of each layer with weights, by output number; empty where the method follows
         none.
+      absorbing: the output numbers of layers whose biases take a share of the relevance.
       keeps_sign: whether the map has no negative entry where the target has none.
       logits: the number of the tensor whose signs relevance starts with, or None.
       difference: whether the map adds up to a difference of scores.
@@ -53,6 +54,7 @@ class MapPlan:
     method: Method
     composite: Composite
     rules: Mapping[int, Rule]
+    absorbing: frozenset[int]
     keeps_sign: bool
     logits: int | None = None
     difference: bool = False
@@ -105,6 +107,7 @@ def plan_maps(
     layers: Mapping[str, str | Rule],
     graph: Graph,
     contexts: Mapping[int, LayerContext],
+    absorb_bias: bool | None = None,
     grad_cam: int | None = None,
 ) -> list[MapPlan]:
     """Decides which rule each layer follows in each map.
@@ -115,6 +118,7 @@ def plan_maps(
       layers: its rules for particular layers, see `with_layers`.
       graph: the canonised network.
       contexts: what is known about its layers with weights, by output number.
+      absorb_bias: see `Composite.absorbing`.
       grad_cam: the number of the feature maps for Grad-CAM; None means the last ones.
 
     Raises:
@@ -130,7 +134,8 @@ def plan_maps(
         positive = not method.signed or keeps_sign(rules, graph)
         difference = method.from_baseline and graph.differentiated() is not None
         logits = _signed_logits(rules, graph)
-        plans.append(MapPlan(method, followed, rules, positive, logits, difference))
+        absorbing = followed.absorbing(graph, contexts, absorb_bias)
+        plans.append(MapPlan(method, followed, rules, absorbing, positive, logits, difference))
     return plans
 
 
@@ -151,7 +156,6 @@ def choose_precision(
     plans: Sequence[MapPlan],
     graph: Graph,
     fast: str,
-    absorb_bias: bool | None,
     keep: float,
     contrasts: bool,
 ) -> Lowering:
@@ -162,15 +166,14 @@ def choose_precision(
       plans: the maps.
       graph: the canonised network.
       fast: the fastest precision of the device.
-      absorb_bias: as in `bind_maps`.
       keep: the share of entries that layers with weights pass on.
       contrasts: whether classes count against others.
     """
     if precision != "auto":
         return Lowering(precision)
-    absorb = plans[0].composite.absorb_bias if absorb_bias is None else absorb_bias
     cancels = keep < 1 or any(plan.method.cancels for plan in plans)
-    return choose_lowering([plan.rules for plan in plans], graph, fast, absorb, contrasts, cancels)
+    rules, absorbing = [plan.rules for plan in plans], plans[0].absorbing
+    return choose_lowering(rules, graph, fast, absorbing, contrasts, cancels)
 
 
 def bind_maps(
@@ -187,7 +190,7 @@ def bind_maps(
       graph: the network, its weights in the type in which they compute.
       contexts: what is known about its layers with weights, by output number.
       options: what the user chose about methods.
-      absorb_bias: see `Composite.bind`.
+      absorb_bias: see `Composite.absorbing`.
     """
     bound: dict[Composite, Mapping[int, Propagate]] = {}
     for plan in plans:

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import NotFiniteError
-from realtime_lrp.relevance.account import CHOOSE_COMPOSITE, LayerFlow
+from realtime_lrp.relevance.account import LayerFlow, flood_advice
 from realtime_lrp.relevance.checks import to_float32
 from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.targets import Targets, is_sequence
@@ -43,6 +43,7 @@ def find_not_finite(
     flows: Callable[[int], Iterable[LayerFlow]],
     follows_rules: Sequence[bool],
     half: bool,
+    absorb_bias: bool | None,
 ) -> NotFiniteError:
     """Finds the first layer that computes NaN or Inf, forwards or back; returns the error.
 
@@ -52,6 +53,7 @@ def find_not_finite(
       flows: index of a map -> the sums of relevance by layer, from the output to the input.
       follows_rules: whether each map follows rules.
       half: whether layers compute in half precision.
+      absorb_bias: as the user set it, see `Composite.absorbing`.
     """
     tensors = graph.forward(to_float32(x), joined=False)
     for node in graph.nodes:
@@ -66,7 +68,7 @@ def find_not_finite(
             )
     return NotFiniteError(
         f"The relevance of this picture is not finite{_where(flows, follows_rules)}, although the "
-        f"scores of {graph.name!r} are. Expected finite relevance: {CHOOSE_COMPOSITE}."
+        f"scores of {graph.name!r} are. Expected finite relevance: {flood_advice(absorb_bias)}."
     )
 
 

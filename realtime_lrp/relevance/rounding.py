@@ -44,7 +44,7 @@ def choose_lowering(
     rules: Sequence[Mapping[int, Rule]],
     graph: Graph,
     fast: str,
-    absorb_bias: bool,
+    absorbing: Collection[int],
     contrasts: bool,
     cancels: bool,
 ) -> Lowering:
@@ -54,13 +54,13 @@ def choose_lowering(
       rules: for each map the rule of each layer with weights; empty where a method has none.
       graph: the canonised network.
       fast: the fastest precision of the device.
-      absorb_bias: whether biases take a share of the relevance of the first map.
+      absorbing: the output numbers of layers whose biases take a share in the first map.
       contrasts: whether classes count against others.
       cancels: whether a map does not even survive rounding on the way back.
     """
     if fast == "float32" or cancels:
         return Lowering("float32")
-    if len(rules) == 1 and not contrasts and survives_rounding(rules[0], graph, absorb_bias):
+    if len(rules) == 1 and not contrasts and survives_rounding(rules[0], graph, absorbing):
         exact = {
             number
             for number in layers_behind_convolutions(graph)
@@ -75,15 +75,15 @@ def choose_lowering(
     return Lowering(fast, frozenset(exact), True) if rounded else Lowering("float32")
 
 
-def survives_rounding(rules: Mapping[int, Rule], graph: Graph, absorb_bias: bool) -> bool:
+def survives_rounding(rules: Mapping[int, Rule], graph: Graph, absorbing: Collection[int]) -> bool:
     """Whether a map of classes is the same if the whole network computes in half precision.
 
     Args:
       rules: the rule of each layer with weights, by output number; empty where a method has none.
       graph: the canonised network.
-      absorb_bias: whether biases take a share of the relevance.
+      absorbing: the output numbers of layers whose biases take a share of the relevance.
     """
-    head = layers_behind_convolutions(graph) if absorb_bias else set()
+    head = layers_behind_convolutions(graph).intersection(absorbing)
     epsilon = {number for number in head if isinstance(rules.get(number), Epsilon)}
     return keeps_sign(rules, graph, epsilon)
 

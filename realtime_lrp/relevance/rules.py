@@ -75,6 +75,8 @@ class Rule:
         input.
       signed_sum: whether the rule divides by a sum that has the sign of the output. If the last
         layer follows such a rule, relevance starts with the sign of the logit.
+      absorbs_bias: whether biases take a share where the rule is given to a layer by itself, as in
+        the paper that proposed it. Within a composite, `Composite.absorb_bias` decides.
 
     Raises:
       UsageError: a number is negative, infinite or NaN.
@@ -82,6 +84,7 @@ class Rule:
 
     keeps_sign = False
     signed_sum = False
+    absorbs_bias = True
 
     def __post_init__(self) -> None:
         check_rule_numbers(type(self).__name__, vars(self))
@@ -137,6 +140,7 @@ class ZPlus(Rule):
     """
 
     keeps_sign = True
+    absorbs_bias = False
 
     def bind(self, layer: Linear, context: LayerContext) -> Propagate:
         return _one_sign(layer, context, positive, negative, 1)
@@ -270,6 +274,7 @@ class ZPlusInput(Rule):
     """z+ at the input layer: a' = 1, w' = max(w, 0), so that pixel values do not bias the map."""
 
     keeps_sign = True
+    absorbs_bias = False
 
     def bind(self, layer: Linear, context: LayerContext) -> Propagate:
         bias = context.bias(layer, positive)
@@ -281,6 +286,7 @@ class WSquare(Rule):
     """w-square: a' = 1, w' = w^2 (Montavon et al. 2017, eq. 14)."""
 
     keeps_sign = True
+    absorbs_bias = False
 
     def bind(self, layer: Linear, context: LayerContext) -> Propagate:
         bias = context.bias(layer, tf.square)

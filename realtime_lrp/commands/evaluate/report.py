@@ -14,7 +14,8 @@ from realtime_lrp.commands.evaluate.summary import (
     pictures_in_words,
     resampled,
 )
-from realtime_lrp.relevance.account import CHOOSE_COMPOSITE, FLOOD
+from realtime_lrp.config.provenance import KEY
+from realtime_lrp.relevance.account import FLOOD, flood_advice
 
 
 def table_lines(report: Mapping[str, Any]) -> list[str]:
@@ -41,9 +42,11 @@ def table_lines(report: Mapping[str, Any]) -> list[str]:
     ]
     flooded = [f"{row['flooded']} of {row['name']}" for row in report["rows"] if row.get("flooded")]
     if flooded:
+        settings = report.get(KEY, {}).get("settings", {})
+        advice = flood_advice(settings.get("lrp.absorb_bias"))
         explanations.append(
             f"!       maps that explain nothing: relevance grew more than {FLOOD:.0f} times on its "
-            f"way: {', '.join(flooded)}; {CHOOSE_COMPOSITE}"
+            f"way: {', '.join(flooded)}; {advice}"
         )
     return [title, "", *rows, "", *explanations]
 

@@ -63,7 +63,8 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
         conserving = any(record.rule for record in records)  # otherwise gradients are handed down
         provenance = provenance_of(engine).as_json()
         write_run(part, records, x, explanation.relevance, conserving, provenance)
-    if conserving and (line := flood_line(records, explanation.relevance)):
+    absorb_bias = config.lrp.absorb_bias
+    if conserving and (line := flood_line(records, explanation.relevance, absorb_bias)):
         log.warning("%s", line)
     if conserving and has_account(engine) and (line := loss_line(records, explanation.relevance)):
         log.warning("%s", line)

@@ -85,12 +85,15 @@ def lost(record: LayerRecord) -> float:
     return total(record.arrived) - total(*record.handed_down) - total(record.taken_by_biases)
 
 
-def flood_line(records: Sequence[LayerRecord], relevance: np.ndarray) -> str:
+def flood_line(
+    records: Sequence[LayerRecord], relevance: np.ndarray, absorb_bias: bool | None
+) -> str:
     """Names the layer where relevance grows most, if a layer or the network makes it grow too much.
 
     Args:
       records: every layer, from the output to the input; they hand down relevance.
       relevance: the map.
+      absorb_bias: the setting.
     """
     growths = [_magnitude(*one.handed_down) / (_magnitude(one.arrived) or 1.0) for one in records]
     grown = _magnitude(relevance) / (_magnitude(records[0].arrived) or 1.0)
@@ -98,7 +101,7 @@ def flood_line(records: Sequence[LayerRecord], relevance: np.ndarray) -> str:
     if max(grown, largest) <= FLOOD:
         return ""
     record = records[growths.index(largest)]
-    return flood_text(grown, record.name, record.kind, largest)
+    return flood_text(grown, record.name, record.kind, largest, absorb_bias)
 
 
 def loss_line(records: Sequence[LayerRecord], relevance: np.ndarray) -> str:

@@ -97,6 +97,18 @@ def test_an_output_as_configuration_repeats_the_run(run, explained, picture, tmp
     assert again.read_bytes() == (explained / "a.png").read_bytes()
 
 
+@pytest.mark.parametrize("method", ["gradient", "excitation_backprop"])
+def test_a_method_without_a_composite_records_none(run, picture, tiny_model, tmp_path, method):
+    """So a repeat does not warn that the composite, which nobody gave, is not used."""
+    made = ("--model", tiny_model, "--preprocess", "none", "--method", method)
+    assert run("image", picture, "-o", tmp_path / "a.npz", *made)[0] == 0
+    assert "lrp.composite" not in provenance_of_file(tmp_path / "a.npz").settings
+    repeat = ("image", picture, "-o", tmp_path / "b.npz", "--config", tmp_path / "a.npz")
+    code, _, err = run(*repeat)
+    assert (code, err) == (0, "")
+    assert (tmp_path / "b.npz").read_bytes() == (tmp_path / "a.npz").read_bytes()
+
+
 def test_settings_of_an_output_are_told_and_overridden_as_those_of_a_file(run, explained):
     """`--set` and options win; what remains names the output as its origin."""
     output = explained / "a.png"

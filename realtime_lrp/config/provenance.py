@@ -132,15 +132,18 @@ def recorded_settings(config: Config, *further: str) -> dict[str, Any]:
       further: sections that count besides `SECTIONS`.
 
     Returns:
-      "section.key" -> what JSON can hold and `config.load` reads back.
+      "section.key" -> what JSON can hold and `config.load` reads back. The composite is left out
+      where the method follows none.
     """
     settings = {}
+    composite_is_used = config.lrp.method == "lrp"
     for section in (*SECTIONS, *further):
         for name, value in getattr(config, section):
             key = f"{section}.{name}"
             field = field_of(key)
             changed = field is None or value != field.default
             shapes = section != "live" or key in LIVE_KEYS
+            shapes = shapes and (composite_is_used or key != "lrp.composite")
             if shapes and (changed or key in COMMAND_KEYS):
                 settings[key] = "x".join(map(str, value)) if isinstance(value, tuple) else value
     return settings

@@ -66,13 +66,19 @@ def explainer_provenance(
 
 
 def _settings(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments that are not at their defaults by their keys; composite and target in any case."""
+    """Arguments that are not at their defaults by their keys; the target in any case.
+
+    So is the composite where the method is lrp; other methods do not use it.
+    """
     settings = {
         f"lrp.{name}": _plain(value)
         for name, value in arguments.items()
         if name in LRP and value is not None and _plain(value) != LRP[name].default
     }
-    settings["lrp.composite"] = _plain(arguments["composite"])
+    if arguments["method"] == "lrp":
+        settings["lrp.composite"] = _plain(arguments["composite"])
+    else:
+        settings.pop("lrp.composite", None)
     settings["lrp.target"] = arguments["target"]
     if size := arguments["size"]:
         settings["model.size"] = "x".join(map(str, size))

@@ -7,6 +7,7 @@ Nothing here imports TensorFlow or OpenCV: that keeps `--help` and completion fa
 """
 
 from realtime_lrp.config.check import check_names, wrong_names
+from realtime_lrp.config.keys import OPTIONS, describe, legal_keys, option_type
 from realtime_lrp.config.loading import Settings, load, settings_tree
 from realtime_lrp.config.names import legal_values
 from realtime_lrp.config.printing import as_yaml, json_schema, schema_line
@@ -19,14 +20,7 @@ from realtime_lrp.config.problems import (
     problems_of,
 )
 from realtime_lrp.config.reading import Tree, read_file
-from realtime_lrp.config.schema import (
-    ASSETS,
-    OPTIONS,
-    Config,
-    describe,
-    legal_keys,
-    option_type,
-)
+from realtime_lrp.config.schema import ASSETS, Config
 
 __all__ = [
     "ASSETS",

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from realtime_lrp.config.check import wrong_names
 from realtime_lrp.config.defaults import COMMAND_DEFAULTS, COMMAND_KEYS
+from realtime_lrp.config.keys import OPTIONS, legal_keys
 from realtime_lrp.config.messages import showable
 from realtime_lrp.config.problems import (
     MAX_LINE,
@@ -27,7 +28,7 @@ from realtime_lrp.config.problems import (
     schema_problem,
 )
 from realtime_lrp.config.reading import Tree, read_file, read_text
-from realtime_lrp.config.schema import OPTIONS, Config, legal_keys
+from realtime_lrp.config.schema import Config
 from realtime_lrp.errors import ConfigError, Error, UsageError
 
 DEFAULT = "default"

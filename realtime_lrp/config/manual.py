@@ -6,9 +6,10 @@ Run `python -m realtime_lrp.config.manual > docs/configuration.md` after a chang
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from realtime_lrp.config.keys import OPTIONS, SECTIONS, describe
 from realtime_lrp.config.messages import MAX_LETTERS
 from realtime_lrp.config.printing import to_yaml
-from realtime_lrp.config.schema import OPTIONS, SECTIONS, Config, describe
+from realtime_lrp.config.schema import Config
 from realtime_lrp.config.values import MAX_PIXELS
 
 _INTRODUCTION = f"""\

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from realtime_lrp.config.schema import choices, legal_keys
+from realtime_lrp.config.keys import choices, legal_keys
 from realtime_lrp.errors import UsageError, unknown
 
 

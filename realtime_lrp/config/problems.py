@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from realtime_lrp.config.keys import OPTIONS, field_of, legal_keys
 from realtime_lrp.config.messages import expectation, hide_secrets, printable
-from realtime_lrp.config.schema import OPTIONS, Config, field_of, legal_keys
+from realtime_lrp.config.schema import Config
 from realtime_lrp.errors import (
     ConfigError,
     Error,

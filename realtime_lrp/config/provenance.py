@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from realtime_lrp.config.defaults import COMMAND_KEYS
-from realtime_lrp.config.schema import Config, field_of
+from realtime_lrp.config.keys import field_of
+from realtime_lrp.config.schema import Config
 from realtime_lrp.errors import DamagedInputError
 
 FORMAT = 1

@@ -1,16 +1,14 @@
 """The schema of config.yaml: every key, default, unit and limit, once.
 
 After a change run the commands in CONTRIBUTING.md that generate config.yaml, the schema for editors
-and docs/configuration.md.
+and docs/configuration.md. `keys.py` looks up what is known about a key, and has the options of the
+command line.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
-from pydantic.fields import FieldInfo
 
 from realtime_lrp.config.values import (
     Address,
@@ -412,82 +410,3 @@ class Config(_Section):
     live: Live = Field(default_factory=Live)
     kiosk: Kiosk = Field(default_factory=Kiosk)
     serve: Serve = Field(default_factory=Serve)
-
-
-SECTIONS: dict[str, type[BaseModel]] = {name: type(section) for name, section in Config()}
-"""Name -> the class that has its keys."""
-
-_FIELDS = {
-    f"{section}.{key}": field
-    for section, kind in SECTIONS.items()
-    for key, field in kind.model_fields.items()
-}
-
-OPTIONS = {
-    "--model": "model.name",
-    "--weights": "model.weights",
-    "--labels": "model.labels",
-    "--preprocess": "model.preprocess",
-    "--size": "model.size",
-    "--method": "lrp.method",
-    "--composite": "lrp.composite",
-    "--target": "lrp.target",
-    "--pool": "lrp.pool",
-    "--precision": "lrp.precision",
-    "--mirror": "input.mirror",
-    "--map": "overlay.map",
-    "--colormap": "overlay.colormap",
-    "--opacity": "overlay.opacity",
-    "--follow": "overlay.follow",
-    "--layout": "video.layout",
-    "--stride": "video.stride",
-    "--batch": "video.batch",
-    "--codec": "video.codec",
-    "--quality": "video.quality",
-    "--audio": "video.audio",
-    "--source": "live.source",
-    "--display": "live.display",
-    "--host": "serve.host",
-    "--port": "serve.port",
-    "--token-file": "serve.token_file",
-    "--https": "serve.https",
-    "--cert": "serve.cert",
-    "--key": "serve.key",
-}
-"""Command line options that set a key."""
-
-
-def describe(key: str) -> str:
-    """The comment of a key "section.key": its meaning, unit and legal values."""
-    return _FIELDS[key].description or ""
-
-
-def option_type(key: str) -> type:
-    """The type of an option for a key: int or float if the key takes only numbers, else str."""
-    kinds = set(get_args(_FIELDS[key].annotation) or [_FIELDS[key].annotation]) - {type(None)}
-    return next(iter(kinds)) if kinds in ({int}, {float}) else str
-
-
-def choices(key: str) -> list[str]:
-    """The words of a key with fixed choices, true and false included; empty for other keys."""
-    return list(_choices(_FIELDS[key].annotation))
-
-
-def _choices(kind: Any) -> Iterator[str]:
-    if kind is bool:
-        yield from ("true", "false")
-    elif get_origin(kind) is Literal:
-        yield from get_args(kind)
-    elif get_origin(kind) in (Union, UnionType):
-        for one in get_args(kind):
-            yield from _choices(one)
-
-
-def field_of(key: str) -> FieldInfo | None:
-    """The field of a key "section.key", or None if there is no such key."""
-    return _FIELDS.get(key)
-
-
-def legal_keys() -> list[str]:
-    """Every key as "section.key", in the order of the file."""
-    return list(_FIELDS)

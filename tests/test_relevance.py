@@ -9,7 +9,7 @@ from keras import layers
 
 from realtime_lrp import Explainer
 from realtime_lrp.errors import DamagedInputError, UsageError
-from realtime_lrp.relevance.layers import UnsupportedLayerError
+from realtime_lrp.relevance.layer_weights import UnsupportedLayerError
 from realtime_lrp.relevance.pools import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
 
 

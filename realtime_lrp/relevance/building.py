@@ -17,7 +17,8 @@ import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError, UnavailableError
 from realtime_lrp.relevance.graph import Graph
-from realtime_lrp.relevance.layers import UnsupportedLayerError, has_row, steps_of
+from realtime_lrp.relevance.layer_weights import UnsupportedLayerError
+from realtime_lrp.relevance.layers import has_row, steps_of
 from realtime_lrp.relevance.steps import Step
 from realtime_lrp.relevance.traced.checking import check_nodes
 from realtime_lrp.relevance.traced.operations import OPERATIONS

@@ -14,15 +14,21 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.relevance.convolutions import (
     Convolution,
     DepthwiseConvolution,
     TransposedConvolution,
 )
+from realtime_lrp.relevance.layer_weights import (
+    UnsupportedLayerError,
+    bias_of,
+    check_channels_last,
+    float32_weights,
+    geometry_of,
+    weights_of,
+)
 from realtime_lrp.relevance.linear import Dense
 from realtime_lrp.relevance.normalisations import GroupNorm, LayerNorm
-from realtime_lrp.relevance.onednn import Geometry
 from realtime_lrp.relevance.pools import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
 from realtime_lrp.relevance.steps import (
     Activation,
@@ -40,21 +46,6 @@ from realtime_lrp.relevance.steps import (
     Upsample,
     ZeroPadding,
 )
-
-
-class UnsupportedLayerError(DamagedInputError):
-    """A layer of the model has no relevance rule."""
-
-    def __init__(
-        self, layer: keras.Layer, why: str = "", table: str = "LAYERS", file: str = "layers.py"
-    ) -> None:
-        reason = why or "relevance has no rule for this type"
-        super().__init__(
-            f"Layer {layer.name!r} ({type(layer).__name__}) cannot be explained: {reason}. "
-            f"Replace the layer in the model, or add a row to {table} in "
-            f"realtime_lrp/relevance/{file}."
-        )
-
 
 NONNEGATIVE = ("relu", "relu6", "sigmoid", "hard_sigmoid", "softmax", "softplus", "exponential")
 SIGNED = (
@@ -80,50 +71,24 @@ def _activation(layer: keras.Layer, function: Callable[..., tf.Tensor]) -> list[
     return [Activation(own, function, nonnegative=ACTIVATIONS[function])]
 
 
-def _channels_last(layer: keras.Layer) -> None:
-    if layer.data_format != "channels_last":
-        raise UnsupportedLayerError(layer, "its channels come first, only channels last is known")
-
-
-def _float32(layer: keras.Layer, variable: keras.Variable) -> tf.Tensor:
-    value = tf.convert_to_tensor(variable)
-    if not value.dtype.is_floating:
-        raise UnsupportedLayerError(layer, f"its weights are quantised ({value.dtype.name})")
-    return tf.cast(value, tf.float32)
-
-
-def _bias(layer: keras.Layer) -> tf.Tensor | None:
-    return None if layer.bias is None else _float32(layer, layer.bias)
-
-
-def _weights(layer: keras.Layer) -> tuple[tf.Tensor, tf.Tensor | None]:
-    return _float32(layer, layer.kernel), _bias(layer)
-
-
-def _geometry(layer: keras.Layer) -> Geometry:
-    _channels_last(layer)
-    padding = layer.padding.upper()
-    return Geometry(strides=layer.strides, padding=padding, dilations=layer.dilation_rate)
-
-
 def _convolution(layer: keras.Layer, pool: str) -> list[Step]:
     if layer.padding == "causal":
         raise UnsupportedLayerError(layer, "causal padding has no rule")
-    step = Convolution(*_weights(layer), **_geometry(layer), groups=layer.groups)
+    step = Convolution(*weights_of(layer), **geometry_of(layer), groups=layer.groups)
     return [step, *_activation(layer, layer.activation)]
 
 
 def _depthwise_convolution(layer: keras.Layer, pool: str) -> list[Step]:
-    step = DepthwiseConvolution(*_weights(layer), **_geometry(layer))
+    step = DepthwiseConvolution(*weights_of(layer), **geometry_of(layer))
     return [step, *_activation(layer, layer.activation)]
 
 
 def _separable_convolution(layer: keras.Layer, pool: str) -> list[Step]:
     depthwise = DepthwiseConvolution(
-        _float32(layer, layer.depthwise_kernel), None, **_geometry(layer)
+        float32_weights(layer, layer.depthwise_kernel), None, **geometry_of(layer)
     )
     pointwise = Convolution(
-        _float32(layer, layer.pointwise_kernel), _bias(layer), (1, 1), "VALID", (1, 1)
+        float32_weights(layer, layer.pointwise_kernel), bias_of(layer), (1, 1), "VALID", (1, 1)
     )
     return [depthwise, pointwise, *_activation(layer, layer.activation)]
 
@@ -134,22 +99,22 @@ def _transposed_convolution(layer: keras.Layer, pool: str) -> list[Step]:
 
     if layer.output_padding is not None:
         raise UnsupportedLayerError(layer, "output_padding has no rule")
-    step = TransposedConvolution(*_weights(layer), **_geometry(layer), size=size)
+    step = TransposedConvolution(*weights_of(layer), **geometry_of(layer), size=size)
     return [step, *_activation(layer, layer.activation)]
 
 
 def _dense(layer: keras.Layer, pool: str) -> list[Step]:
-    return [Dense(*_weights(layer)), *_activation(layer, layer.activation)]
+    return [Dense(*weights_of(layer)), *_activation(layer, layer.activation)]
 
 
 def _max_pool(layer: keras.Layer, pool: str) -> list[Step]:
-    _channels_last(layer)
+    check_channels_last(layer)
     share = pool == "average"
     return [MaxPool(layer.pool_size, layer.strides, layer.padding, share=share)]
 
 
 def _average_pool(layer: keras.Layer, pool: str) -> list[Step]:
-    _channels_last(layer)
+    check_channels_last(layer)
     return [AveragePool(layer.pool_size, layer.strides, layer.padding)]
 
 
@@ -158,17 +123,17 @@ def _flatten_pooled(layer: keras.Layer) -> list[Step]:
 
 
 def _global_max_pool(layer: keras.Layer, pool: str) -> list[Step]:
-    _channels_last(layer)
+    check_channels_last(layer)
     return [GlobalMaxPool(share=pool == "average"), *_flatten_pooled(layer)]
 
 
 def _global_average_pool(layer: keras.Layer, pool: str) -> list[Step]:
-    _channels_last(layer)
+    check_channels_last(layer)
     return [GlobalAveragePool(), *_flatten_pooled(layer)]
 
 
 def _flatten(layer: keras.Layer, pool: str) -> list[Step]:
-    _channels_last(layer)
+    check_channels_last(layer)
     return [Reshape([-1])]
 
 
@@ -177,12 +142,12 @@ def _reshape(layer: keras.Layer, pool: str) -> list[Step]:
 
 
 def _zero_padding(layer: keras.Layer, pool: str) -> list[Step]:
-    _channels_last(layer)
+    check_channels_last(layer)
     return [ZeroPadding(layer.padding)]
 
 
 def _cropping(layer: keras.Layer, pool: str) -> list[Step]:
-    _channels_last(layer)
+    check_channels_last(layer)
     return [Cropping(layer.cropping)]
 
 
@@ -191,7 +156,7 @@ def _permute(layer: keras.Layer, pool: str) -> list[Step]:
 
 
 def _upsampling(layer: keras.Layer, pool: str) -> list[Step]:
-    _channels_last(layer)
+    check_channels_last(layer)
     if layer.interpolation not in ("nearest", "bilinear"):
         raise UnsupportedLayerError(layer, f"interpolation {layer.interpolation!r} has no rule")
     return [Upsample(layer.size, layer.interpolation)]
@@ -249,7 +214,7 @@ def _leaky_relu(layer: keras.Layer, pool: str) -> list[Step]:
 
 
 def _prelu(layer: keras.Layer, pool: str) -> list[Step]:
-    slope = _float32(layer, layer.alpha)
+    slope = float32_weights(layer, layer.alpha)
     function = lambda a: tf.nn.relu(a) - slope * tf.nn.relu(-a)  # noqa: E731
     return [Activation("prelu", function, nonnegative=False)]
 
@@ -262,19 +227,22 @@ def _elu(layer: keras.Layer, pool: str) -> list[Step]:
 def _batch_normalisation(layer: keras.Layer, pool: str) -> list[Step]:
     if layer.axis not in (-1, layer.input_spec.ndim - 1):
         raise UnsupportedLayerError(layer, "its channels come first, only channels last is known")
-    mean, variance = _float32(layer, layer.moving_mean), _float32(layer, layer.moving_variance)
+    mean, variance = (
+        float32_weights(layer, layer.moving_mean),
+        float32_weights(layer, layer.moving_variance),
+    )
     scale = 1.0 / tf.sqrt(variance + layer.epsilon)
     if layer.scale:
-        scale *= _float32(layer, layer.gamma)
+        scale *= float32_weights(layer, layer.gamma)
     offset = -mean * scale
     if layer.center:
-        offset += _float32(layer, layer.beta)
+        offset += float32_weights(layer, layer.beta)
     return [Affine(scale, offset)]
 
 
 def _gamma_and_beta(layer: keras.Layer) -> tuple[tf.Tensor | None, tf.Tensor | None]:
     both = (layer.gamma, layer.beta)
-    gamma, beta = (None if one is None else _float32(layer, one) for one in both)
+    gamma, beta = (None if one is None else float32_weights(layer, one) for one in both)
     return gamma, beta
 
 
@@ -292,7 +260,7 @@ def _group_normalisation(layer: keras.Layer, pool: str) -> list[Step]:
 
 
 def _layer_scale(layer: keras.Layer, pool: str) -> list[Step]:
-    gamma = _float32(layer, layer.gamma)
+    gamma = float32_weights(layer, layer.gamma)
     return [Affine(gamma, tf.zeros_like(gamma))]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.relevance.graph import Node
-from realtime_lrp.relevance.layers import UnsupportedLayerError
+from realtime_lrp.relevance.layer_weights import UnsupportedLayerError
 from realtime_lrp.relevance.traced.tracing import Trace
 
 TOLERANCE = 1e-3

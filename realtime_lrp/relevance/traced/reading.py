@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from realtime_lrp.relevance.graph import Graph
-from realtime_lrp.relevance.layers import UnsupportedLayerError
+from realtime_lrp.relevance.layer_weights import UnsupportedLayerError
 from realtime_lrp.relevance.steps import Step
 from realtime_lrp.relevance.traced.chains import step_of
 from realtime_lrp.relevance.traced.tracing import Call, Trace

@@ -173,8 +173,9 @@ def loss_text(maps: str, loss: Loss, missing: float, vanished: bool) -> str:
             f"pixels and biases; {where}. The colours show that rest, enlarged. Check the weights "
             f"and --preprocess, or choose another --composite; {INSPECT}."
         )
-    kept = "is missing from" if missing >= 0 else "was added to"
-    return (
-        f"{up_to}{abs(missing):.0%} of the relevance that started {kept} {maps}; {where}. If that "
-        f"is too much, choose another --composite; {INSPECT}."
-    )
+    share = f"{up_to}{abs(missing):.0%}"
+    if missing >= 0:
+        what = f"{share} of the relevance that started is missing from {maps}"
+    else:
+        what = f"{share} of the relevance that started was added to {maps}"
+    return f"{what}; {where}. If that is too much, choose another --composite; {INSPECT}."

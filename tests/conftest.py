@@ -18,8 +18,11 @@ import pytest
 if "PYTEST_XDIST_WORKER" in os.environ:  # pytest does not hold back what TensorFlow prints there
     import realtime_lrp.engine.tensorflow  # noqa: F401
 
-# a shell without job control has its background jobs ignore Ctrl-C, and their children inherit it
+# a shell without job control has its background jobs ignore Ctrl-C, nohup has them ignore the
+# terminal's end, and their children inherit it
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 MOST_WORKERS = 4
 """Each takes up to 3 GB."""

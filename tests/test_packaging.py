@@ -82,7 +82,9 @@ def test_the_source_distribution_holds_what_the_readme_needs_and_makes_the_same_
     """Documents and tests; no cache, nothing hidden but what hatchling and pre-commit read."""
     with tarfile.open(built[1]) as archive:
         names = {name.removeprefix(f"{NAME}/") for name in archive.getnames()}
-        archive.extractall(tmp_path, filter="data")
+        archive.extractall(
+            tmp_path, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {})
+        )
     single = {
         "LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "config.yaml", "pyproject.toml",
         "uv.lock", "PKG-INFO", ".gitignore", ".pre-commit-config.yaml",

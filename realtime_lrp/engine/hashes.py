@@ -1,4 +1,4 @@
-"""SHA-256 of the files that a network is read from, computed in threads while it is loaded."""
+"""SHA-256 of the files that a network was read from, computed in threads."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ from realtime_lrp.config import Config
 from realtime_lrp.engine.accounting import Losses, has_vanished
 from realtime_lrp.engine.colouring import colour, painter_for
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.hashes import begin_hashing, network_files
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import best_label, passes_note, score_list, top_scores
@@ -46,7 +45,6 @@ class Job:
         self._config = config
         self._overwrite = overwrite
         self._companions = companions
-        begin_hashing(network_files(config))
         self._engine = Engine(config)
         self._provenance = provenance_of(self._engine)
         companions.describe(self._provenance)

@@ -1,12 +1,12 @@
-"""`evaluate`: checks the options, measures, and writes the table, the JSON file and the picture.
+"""`evaluate`: measures, and writes the table, the JSON file and the picture.
 
-The measuring is in measuring.py, the pictures with known objects in samples.py.
+The options are in options.py, the measuring in measuring.py, the pictures with known objects in
+samples.py.
 """
 
 import json
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -23,6 +23,11 @@ from realtime_lrp.commands.evaluate.folder import (
 from realtime_lrp.commands.evaluate.kept import KeptRows, facts_of
 from realtime_lrp.commands.evaluate.measured import CHANCE, MeasuredRow, Measurement
 from realtime_lrp.commands.evaluate.measuring import SHOWN, Evaluation
+from realtime_lrp.commands.evaluate.options import (
+    DRAWN_PICTURES,
+    EvaluateOptions,
+    check_options,
+)
 from realtime_lrp.commands.evaluate.progress import EvaluationProgress
 from realtime_lrp.commands.evaluate.report import table_lines
 from realtime_lrp.commands.evaluate.rows import rows_to_measure
@@ -35,7 +40,8 @@ from realtime_lrp.commands.evaluate.samples import (
     photos_without_boxes,
     read_boxes,
 )
-from realtime_lrp.commands.evaluate.search_run import SEARCH_FILES, run_search
+from realtime_lrp.commands.evaluate.search_report import SEARCH_FILES
+from realtime_lrp.commands.evaluate.search_run import run_search
 from realtime_lrp.commands.evaluate.sheet import best_and_worst, example_captions, map_sheet
 from realtime_lrp.commands.evaluate.summary import summary
 from realtime_lrp.config import Config
@@ -47,44 +53,6 @@ from realtime_lrp.system.atomic import atomic_file, check_output
 from realtime_lrp.video.pictures import write_picture
 
 log = logging.getLogger(__name__)
-
-DRAWN_PICTURES = 60
-"""How many pictures are drawn unless --count says otherwise: four of each symbol."""
-
-
-@dataclass(frozen=True)
-class EvaluateOptions:
-    """The command's own options.
-
-    Attributes:
-      images: a folder of photos; None for drawn pictures. Goes together with `boxes`.
-      boxes: the JSON file that says where the objects on the photos are, or None.
-      count: how many pictures are drawn; None for `DRAWN_PICTURES`.
-      photos: how many photos are taken, chosen at random; None for all.
-      seed: random seed of the drawn pictures, the chosen photos and the measures.
-      only: the rows to measure, separated by commas; None for all.
-      forgetting: whether maps are compared with those of randomised networks.
-      resume: whether rows that an interrupted run has measured are used.
-      output: the folder to write with figures, tables and plots, or None.
-      json: the JSON file to write, or None.
-      picture: the picture of all maps to write, or None.
-      overwrite: whether existing files may be replaced.
-      search: how many composites to try instead of measuring the known ones, or None.
-    """
-
-    images: Path | None = None
-    boxes: Path | None = None
-    count: int | None = None
-    photos: int | None = None
-    seed: int = 0
-    only: str | None = None
-    forgetting: bool = True
-    resume: bool = False
-    output: Path | None = None
-    json: Path | None = None
-    picture: Path | None = None
-    overwrite: bool = False
-    search: int | None = None
 
 
 def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
@@ -106,7 +74,7 @@ def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
     may_be_finished = options.resume and any(map(fingerprint_in, _reports(options)))
     if not may_be_finished:
         _check_outputs(options)
-    _check_options(options)
+    check_options(options)
     names = rows_to_measure(config, options.only)
     engine, samples = _load(config, options)
     provenance = _provenance(engine)
@@ -251,22 +219,6 @@ def _check_outputs(options: EvaluateOptions) -> None:
         check_report_folder(options.output, options.overwrite, names)
     for target in filter(None, (options.json, options.picture)):
         check_output(target, options.overwrite)
-
-
-def _check_options(options: EvaluateOptions) -> None:
-    if options.picture and options.picture.suffix.lower() not in (".png", ".jpg", ".jpeg"):
-        raise UsageError(f"{str(options.picture)!r}: expected a name that ends in .png or .jpg.")
-    if options.search and (options.json or options.picture):
-        raise UsageError("--search writes no --json or --picture. Give it a folder with -o.")
-    if options.search and (options.only or options.resume):
-        raise UsageError("--search has no rows: leave --only and --resume out.")
-    optional = options.search and not options.boxes  # it makes no difference where the object is
-    if (options.images is None) != (options.boxes is None) and not (optional and options.images):
-        raise UsageError("--images DIR and --boxes FILE.json belong together. Give both or none.")
-    if options.images and options.count:
-        raise UsageError("--count N is for drawn symbols. Choose among photos with --photos N.")
-    if options.photos and not options.images:
-        raise UsageError("--photos N goes with --images. For drawn symbols give --count N.")
 
 
 def _load(config: Config, options: EvaluateOptions) -> tuple[Engine, Samples]:

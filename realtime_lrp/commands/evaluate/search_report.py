@@ -23,6 +23,10 @@ CRITERION = (
 
 FIGURES = (GAIN, "insertion", "deletion")
 
+REPORT_FILE, SETTINGS_FILE = "search.json", "settings.yaml"
+SEARCH_FILES = (REPORT_FILE, SETTINGS_FILE)
+"""What `evaluate --search -o` writes into its folder."""
+
 
 def search_report(
     tried: Sequence[Tried],
@@ -143,6 +147,6 @@ def settings_yaml(report: Mapping[str, Any]) -> str:
 
 
 def write_search(folder: Path, report: Mapping[str, Any]) -> None:
-    """Writes search.json and settings.yaml into a folder that exists."""
-    (folder / "search.json").write_text(json.dumps(report, indent=1) + "\n")
-    (folder / "settings.yaml").write_text(settings_yaml(report))
+    """Writes the `SEARCH_FILES` into a folder that exists."""
+    (folder / REPORT_FILE).write_text(json.dumps(report, indent=1) + "\n")
+    (folder / SETTINGS_FILE).write_text(settings_yaml(report))

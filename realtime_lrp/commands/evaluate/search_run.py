@@ -2,12 +2,12 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from realtime_lrp.commands.evaluate.measured import Values
 from realtime_lrp.commands.evaluate.measuring import Evaluation
+from realtime_lrp.commands.evaluate.options import EvaluateOptions
 from realtime_lrp.commands.evaluate.progress import with_progress
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.commands.evaluate.search import (
@@ -19,6 +19,7 @@ from realtime_lrp.commands.evaluate.search import (
 )
 from realtime_lrp.commands.evaluate.search_report import (
     FOUND,
+    SEARCH_FILES,
     search_lines,
     search_report,
     write_search,
@@ -35,11 +36,6 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.system.atomic import atomic_folder
 
-if TYPE_CHECKING:
-    from realtime_lrp.commands.evaluate.run import EvaluateOptions
-
-SEARCH_FILES = ("search.json", "settings.yaml")
-
 LEAST_BROAD = 10
 """So many candidates are named or random before the others are variants; above 20, half of them."""
 
@@ -50,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 def run_search(
-    engine: Engine, samples: Samples, options: "EvaluateOptions", provenance: Provenance
+    engine: Engine, samples: Samples, options: EvaluateOptions, provenance: Provenance
 ) -> Iterator[str]:
     """Searches for the composite with the best insertion and deletion.
 
@@ -105,7 +101,7 @@ def _search_twice(
     engine: Engine,
     evaluation: Evaluation,
     samples: Sequence[int],
-    options: "EvaluateOptions",
+    options: EvaluateOptions,
     tried: list[Tried],
 ) -> None:
     """Tries named and random candidates, then variants of the best ones: `options.search` in all.

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from realtime_lrp.engine.overlay import overlay
     from realtime_lrp.errors import Error
     from realtime_lrp.models.networks import Network, load_network
+    from realtime_lrp.relevance.account import Account
     from realtime_lrp.relevance.composites import COMPOSITES, Composite
     from realtime_lrp.relevance.explainer import Explainer
-    from realtime_lrp.relevance.explanation import Account, Answer, Explanation
+    from realtime_lrp.relevance.explanation import Answer, Explanation
     from realtime_lrp.relevance.layer_records import LayerRecord
     from realtime_lrp.relevance.methods import METHODS
     from realtime_lrp.relevance.rules import (
@@ -50,9 +51,10 @@ _WHERE = {
     "realtime_lrp.models.networks": ("Network", "load_network"),
     "realtime_lrp.engine.fit": ("fit",),
     "realtime_lrp.engine.overlay": ("overlay",),
+    "realtime_lrp.relevance.account": ("Account",),
     "realtime_lrp.relevance.composites": ("COMPOSITES", "Composite"),
     "realtime_lrp.relevance.explainer": ("Explainer",),
-    "realtime_lrp.relevance.explanation": ("Account", "Answer", "Explanation"),
+    "realtime_lrp.relevance.explanation": ("Answer", "Explanation"),
     "realtime_lrp.relevance.layer_records": ("LayerRecord",),
     "realtime_lrp.relevance.methods": ("METHODS",),
     "realtime_lrp.relevance.rules": (

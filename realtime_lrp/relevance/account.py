@@ -48,6 +48,33 @@ class LayerFlow:
         return self.arrived - self.handed_down - self.taken_by_biases
 
 
+@dataclass(frozen=True)
+class Account:
+    """Where the relevance of each picture went: started = reached + biases + lost.
+
+    Attributes:
+      started: float32 [B], the relevance at the network's output; for integrated gradients by how
+        much the explained scores differ from those of the baseline.
+      reached: float32 [B], the sum of the map.
+      biases: float32 [B], what biases took.
+    """
+
+    started: np.ndarray
+    reached: np.ndarray
+    biases: np.ndarray
+
+    @property
+    def lost(self) -> np.ndarray:
+        """float32 [B], what neither the pixels nor biases received; below 0 it was gained."""
+        return self.started - self.reached - self.biases
+
+    @property
+    def vanished(self) -> np.ndarray:
+        """Whether the pixels and biases received less than 1 % of what started: bool [B]."""
+        received: np.ndarray = np.abs(self.reached) + np.abs(self.biases)
+        return received < VANISHED * np.abs(self.started)
+
+
 def flood_advice(absorb_bias: bool | None) -> str:
     """What to do where relevance grows without limit on its way back.
 

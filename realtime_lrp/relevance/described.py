@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from realtime_lrp.notebook import figure, html
-from realtime_lrp.relevance.targets import target_words
 
 if TYPE_CHECKING:
-    from realtime_lrp.relevance.explainer import Explainer
-    from realtime_lrp.relevance.explanation import Explanation
+    from matplotlib.figure import Figure
+
+    from realtime_lrp.relevance.account import Account
     from realtime_lrp.relevance.graph import Graph
     from realtime_lrp.relevance.rules import Rule
 
@@ -25,24 +25,35 @@ ACCOUNT = ("started", "relevance_sum", "taken_by_biases", "lost")
 
 
 def explainer_html(
-    explainer: Explainer, names: Sequence[str], target: str, graph: Graph, rules: Mapping[int, Rule]
+    graph: Graph,
+    rules: Mapping[int, Rule],
+    *,
+    maps: Sequence[str],
+    target: str,
+    shape: Sequence[int],
+    classes: int,
+    weights: int,
+    precision: str,
 ) -> str:
-    """The explainer as HTML.
+    """An explainer as HTML.
 
     Args:
-      explainer: what is shown.
-      names: the names of its maps.
-      target: what it explains.
       graph: its network, canonised.
       rules: the rule of each layer with weights, by output number; empty for methods without.
+      maps: the names of its maps.
+      target: what it explains.
+      shape: (H, W, C) of a picture.
+      classes: how many there are.
+      weights: how many its layers have.
+      precision: the type in which they compute.
     """
     about = {
-        "maps": ", ".join(names),
+        "maps": ", ".join(maps),
         "target": target,
-        "input": " x ".join(map(str, explainer.input_shape)),
-        "classes": explainer.classes,
-        "weights": f"{explainer.weights:,}",
-        "precision": explainer.precision,
+        "input": " x ".join(map(str, shape)),
+        "classes": classes,
+        "weights": f"{weights:,}",
+        "precision": precision,
     }
     text = html.facts(f"Explainer of {graph.name}", about)
     rows = [
@@ -54,34 +65,42 @@ def explainer_html(
     return text + (html.folded(f"{len(rows)} rules", table) if len(rows) > MANY else table)
 
 
-def explanation_html(explanation: Explanation) -> str:
-    """The first pictures of an explanation as HTML: maps, answers, account."""
-    if not len(explanation):
-        return html.escaped(explanation)
-    shown = explanation[:SHOWN]
-    about = shown.to_dict()["pictures"]
-    image = html.picture(figure.png_of(shown.plot()), repr(explanation))
+def explanation_html(
+    description: str,
+    plot: Figure,
+    explained: Sequence[str],
+    pictures: Sequence[Mapping[str, Any]],
+    accounts: Mapping[str, Account],
+    count: int,
+) -> str:
+    """The first pictures of an explanation as HTML: maps, answers, account.
+
+    Args:
+      description: the explanation in words.
+      plot: these pictures and their maps.
+      explained: the target of each.
+      pictures: what `Explanation.to_dict` has of each.
+      accounts: where their relevance went, by the name of the map.
+      count: how many pictures the explanation has.
+    """
     answers = [
-        (
-            number,
-            target_words(explanation.targets[number], explanation.labels),
-            ", ".join(f"{answer['label']} {answer['score']:.3g}" for answer in one["top"]),
-        )
-        for number, one in enumerate(about)
+        (number, target, ", ".join(f"{one['label']} {one['score']:.3g}" for one in about["top"]))
+        for number, (target, about) in enumerate(zip(explained, pictures, strict=True))
     ]
-    text = image + html.table(("picture", "explained", "answers"), answers)
-    accounts = [
+    text = html.picture(figure.png_of(plot), description)
+    text += html.table(("picture", "explained", "answers"), answers)
+    sums_of_maps = [
         (number, name, *(f"{sums[key]:.3g}" for key in ACCOUNT))
-        for number, one in enumerate(about)
+        for number, one in enumerate(pictures)
         for name, sums in one["maps"].items()
         if "started" in sums
     ]
-    if accounts:
+    if sums_of_maps:
         head = ("picture", "map", "started", "reached the pixels", "taken by biases", "lost")
-        text += html.folded("account", html.table(head, accounts))
+        text += html.folded("account", html.table(head, sums_of_maps))
     gone = [
         f"{name} of picture {number}"
-        for name, account in shown.accounts.items()
+        for name, account in accounts.items()
         for number in account.vanished.nonzero()[0].tolist()
     ]
     if gone:
@@ -89,6 +108,6 @@ def explanation_html(explanation: Explanation) -> str:
             f"Almost nothing is left in {', '.join(gone)}: less than 1 % of the relevance that "
             "started reached pixels and biases. Explainer.layers tells in which layer it was lost."
         )
-    if len(explanation) > SHOWN:
-        text += html.remark(f"The first {SHOWN} of {len(explanation)} pictures.")
+    if count > len(pictures):
+        text += html.remark(f"The first {len(pictures)} of {count} pictures.")
     return text

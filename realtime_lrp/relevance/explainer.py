@@ -413,7 +413,10 @@ class Explainer:
 
     def _repr_html_(self) -> str:
         target = target_words(self.target, self._resolve.labels)
-        return explainer_html(self, self._names, target, self._graph, self._rules)
+        return explainer_html(
+            self._graph, self._rules, maps=self._names, target=target, shape=self.input_shape,
+            classes=self.classes, weights=self.weights, precision=self.precision,
+        )  # fmt: skip
 
     def _compile(self, explain: Sequence[Explain], by_rules: bool) -> None:
         """Compiles the function of maps; the others are compiled at their first call."""

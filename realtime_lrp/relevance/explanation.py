@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UnavailableError, UsageError
-from realtime_lrp.notebook import figure
-from realtime_lrp.relevance.account import VANISHED
-from realtime_lrp.relevance.described import explanation_html
+from realtime_lrp.notebook import figure, html
+from realtime_lrp.relevance.account import Account
+from realtime_lrp.relevance.described import SHOWN, explanation_html
 from realtime_lrp.relevance.strength import smoothed
 from realtime_lrp.relevance.targets import class_label, target_text, target_words
 
@@ -37,33 +37,6 @@ class Answer(NamedTuple):
     label: str
     index: int  # type: ignore[assignment] # hides the method of tuples
     score: float
-
-
-@dataclass(frozen=True)
-class Account:
-    """Where the relevance of each picture went: started = reached + biases + lost.
-
-    Attributes:
-      started: float32 [B], the relevance at the network's output; for integrated gradients by how
-        much the explained scores differ from those of the baseline.
-      reached: float32 [B], the sum of the map.
-      biases: float32 [B], what biases took.
-    """
-
-    started: np.ndarray
-    reached: np.ndarray
-    biases: np.ndarray
-
-    @property
-    def lost(self) -> np.ndarray:
-        """float32 [B], what neither the pixels nor biases received; below 0 it was gained."""
-        return self.started - self.reached - self.biases
-
-    @property
-    def vanished(self) -> np.ndarray:
-        """Whether the pixels and biases received less than 1 % of what started: bool [B]."""
-        received: np.ndarray = np.abs(self.reached) + np.abs(self.biases)
-        return received < VANISHED * np.abs(self.started)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -248,7 +221,17 @@ class Explanation:
         return f"<Explanation of {pictures} by {', '.join(self._all_maps())}: {best}{more}>"
 
     def _repr_html_(self) -> str:
-        return explanation_html(self)
+        if not len(self):
+            return html.escaped(self)
+        shown = self[:SHOWN]
+        return explanation_html(
+            repr(self),
+            shown.plot(),
+            [target_words(target, self.labels) for target in shown.targets],
+            shown.to_dict()["pictures"],
+            shown.accounts,
+            len(self),
+        )
 
     def _vanished(self) -> list[list[str]]:
         """For each picture the names of the maps that show almost nothing of what started."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from realtime_lrp.models.preprocessing import PREPROCESSING
@@ -10,21 +11,25 @@ from realtime_lrp.notebook import html
 if TYPE_CHECKING:
     import keras
 
-    from realtime_lrp.models.networks import Network
 
-
-def network_html(network: Network) -> str:
-    """The network as HTML: input, preprocessing, labels, layers."""
-    model, labels = network.model, network.labels
+def network_html(
+    name: str,
+    model: keras.Model | None,
+    preprocess: str,
+    labels: Sequence[str] | None,
+    warning: str,
+    channels: int,
+) -> str:
+    """A network as HTML: input, preprocessing, labels, layers. The arguments are its attributes."""
     about = {
-        "input": _input_in_words(network),
-        "preprocess": f"{network.preprocess}: {PREPROCESSING[network.preprocess]}",
+        "input": _input_in_words(model, channels),
+        "preprocess": f"{preprocess}: {PREPROCESSING[preprocess]}",
         "classes": _dimensions(_attribute(model, "output_shape")),
         "weights": _weights(model),
         "labels": "not known" if labels is None else f"{len(labels)}: {_first(labels)}",
-        "warning": network.warning or None,
+        "warning": warning or None,
     }
-    text = html.facts(network.name, about)
+    text = html.facts(name, about)
     if labels:
         text += html.folded("all labels", html.table(("index", "label"), enumerate(labels)))
     if model is not None:
@@ -37,18 +42,18 @@ def network_html(network: Network) -> str:
     return text
 
 
-def _input_in_words(network: Network) -> str:
-    colours = {1: "luminance", 3: "RGB"}.get(network.channels, f"{network.channels} channels")
-    size = _dimensions(_attribute(network.model, "input_shape"))
+def _input_in_words(model: keras.Model | None, channels: int) -> str:
+    colours = {1: "luminance", 3: "RGB"}.get(channels, f"{channels} channels")
+    size = _dimensions(_attribute(model, "input_shape"))
     return f"{size} ({colours})" if size else colours
 
 
-def _first(labels: list[str], count: int = 6) -> str:
+def _first(labels: Sequence[str], count: int = 6) -> str:
     return ", ".join(labels[:count]) + (", ..." if len(labels) > count else "")
 
 
 def _attribute(thing: object, name: str) -> Any:
-    """An attribute, or None: Keras raises this or that for layers that were not called once."""
+    """An attribute, or None: Keras raises these errors for layers not called exactly once."""
     try:
         return getattr(thing, name)
     except (AttributeError, ValueError):

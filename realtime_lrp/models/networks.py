@@ -109,7 +109,9 @@ class Network:
         return f"<Network {self.name!r}: preprocess {self.preprocess!r}, {labels}>"
 
     def _repr_html_(self) -> str:
-        return network_html(self)
+        return network_html(
+            self.name, self.model, self.preprocess, self.labels, self.warning, self.channels
+        )
 
 
 def load_network(

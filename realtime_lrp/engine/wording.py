@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -76,7 +76,16 @@ def describe_target(
         return f"the best: {scores[0][0]}"
     if known := TARGETS.get(str(target)):
         return known
+    return name_classes(target, engine.explainer.classes, engine.label)
+
+
+def name_classes(target: str | int, classes: int, label: Callable[[int], str]) -> str:
+    """A target with class names in place of indices: "3 - 5" becomes "star - cup".
+
+    Args:
+      target: see `TargetResolver`.
+      classes: how many there are.
+      label: returns the name of a class.
+    """
     sides = [side.strip() for side in str(target).split(" - ")]
-    classes = engine.explainer.classes
-    named = [engine.label(int(s)) if s.isdecimal() and int(s) < classes else s for s in sides]
-    return " - ".join(named)
+    return " - ".join(label(int(s)) if s.isdecimal() and int(s) < classes else s for s in sides)

@@ -11,8 +11,9 @@ import numpy as np
 
 from realtime_lrp.commands.serve.messages import ACTIONS
 from realtime_lrp.config.names import COMPOSITES, METHODS
+from realtime_lrp.engine.wording import name_classes
 from realtime_lrp.realtime.explaining import RelevanceThread
-from realtime_lrp.realtime.viewer.actions import STYLES, TARGETS
+from realtime_lrp.realtime.viewer.actions import STYLES, targets_for
 from realtime_lrp.realtime.viewer.compose import passing_notice
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.view import keys
@@ -74,7 +75,7 @@ def choices(labels: tuple[str, ...]) -> bytes:
             "methods": METHODS.known(),
             "composites": COMPOSITES.known(),
             "styles": STYLES,
-            "targets": (*TARGETS[: 3 if len(labels) >= 5 else 2], *labels),
+            "targets": (*targets_for(len(labels)), *labels),
             "keys": _keys(),
         }
     )
@@ -96,13 +97,7 @@ def _target_text(view: View) -> str:
     target, answer = view.state.request.target, view.state.answer
     if answer is None:
         return str(target)
-    sides = str(target).split(" - ")
-    labels = answer.labels
-    known = (int(s) if s.isdecimal() and int(s) < len(labels) else None for s in sides)
-    named = (
-        side if index is None else labels[index] for side, index in zip(sides, known, strict=True)
-    )
-    return " - ".join(named)
+    return name_classes(target, len(answer.labels), answer.labels.__getitem__)
 
 
 def entry_fields(entry: Entry) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from realtime_lrp.config.names import COMPOSITES, METHODS
 from realtime_lrp.engine.wording import TARGETS as TARGETS_IN_WORDS
+from realtime_lrp.engine.wording import name_classes
 from realtime_lrp.realtime.explaining import is_auto_contrast
 from realtime_lrp.realtime.viewer.state import (
     ALL_FIGURES,
@@ -60,6 +61,11 @@ def oppose(state: ViewerState, other: int) -> ViewerState:
     return state if class_ == other else explain(state, f"{class_} - {other}")
 
 
+def targets_for(classes: int) -> tuple[str, ...]:
+    """The targets that are no single class: the five best only where there are so many classes."""
+    return TARGETS if classes >= 5 else TARGETS[:2]
+
+
 def announce_target(state: ViewerState, now: float) -> ViewerState:
     """The state with a notice that says what is explained."""
     target, answer = str(state.request.target), state.answer
@@ -67,8 +73,7 @@ def announce_target(state: ViewerState, now: float) -> ViewerState:
     if answer and target == "top1":
         text += f": {answer.labels[answer.best(1)[0]]}"
     elif answer:
-        sides = (answer.labels[int(s)] if s.isdecimal() else s for s in text.split(" - "))
-        text = " - ".join(sides)
+        text = name_classes(text, len(answer.labels), answer.labels.__getitem__)
     head = "locked" if isinstance(state.request.target, int) else "target"
     return state.with_notice(f"{head}: {text.replace('_', ' ')}", now)
 
@@ -133,8 +138,8 @@ def _probe(state: ViewerState, now: float) -> ViewerState:
 
 def _next_target(state: ViewerState, now: float) -> ViewerState:
     classes = len(state.answer.labels) if state.answer else 0
-    targets = TARGETS if classes >= 5 else TARGETS[:2]
-    return announce_target(explain(state, _next(targets, state.request.target, 1)), now)
+    target = _next(targets_for(classes), state.request.target, 1)
+    return announce_target(explain(state, target), now)
 
 
 def _lock(state: ViewerState, now: float) -> ViewerState:

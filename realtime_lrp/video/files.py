@@ -129,11 +129,18 @@ def outputs_for(
     else:
         targets = [target]
     _refuse_collisions(inputs, targets)
+    inputs_read = {_file_number(source) for source in inputs}
     for made in targets:
-        if os.path.exists(made) and any(made.samefile(other) for other in inputs):
+        if os.path.exists(made) and _file_number(made) in inputs_read:
             raise OutputError(f"{str(made)!r} is an input. Choose another name or folder.")
         check_output(made, overwrite)
     return targets
+
+
+def _file_number(path: Path) -> tuple[int, int]:
+    """What all names of a file have in common, through links too."""
+    found = path.stat()
+    return found.st_dev, found.st_ino
 
 
 def _refuse_collisions(inputs: Sequence[Path], targets: Sequence[Path]) -> None:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         ZPlusInput,
         rule_named,
     )
+    from realtime_lrp.system.version import __version__ as __version__
     from realtime_lrp.video.region import Region
     from realtime_lrp.video.source import Source
     from realtime_lrp.video.sources import open_source
@@ -61,6 +62,7 @@ _WHERE = {
         "RULES", "AlphaBeta", "Epsilon", "Flat", "Gamma", "Rule", "WSquare", "ZBox", "ZPlus",
         "ZPlusInput", "rule_named",
     ),
+    "realtime_lrp.system.version": ("__version__",),
     "realtime_lrp.video.region": ("Region",),
     "realtime_lrp.video.source": ("Source",),
     "realtime_lrp.video.sources": ("open_source",),
@@ -101,18 +103,14 @@ __all__ = [
     "rule_named",
 ]
 
-if TYPE_CHECKING:
-    __version__: str
-else:  # otherwise type checkers would accept any name
+if not TYPE_CHECKING:  # otherwise type checkers would accept any name
 
     def __getattr__(name):
-        """Imports a public name when it is first used, and looks the version up."""
+        """Imports a public name when it is first used."""
         if name in _MODULE:
             if _MODULE[name].startswith(_ROOMS_WITH_TENSORFLOW):
                 _import_tensorflow()
             return getattr(import_module(_MODULE[name]), name)
-        if name == "__version__":
-            return _version()
         raise AttributeError(f"module 'realtime_lrp' has no attribute {name!r}")
 
 
@@ -135,15 +133,6 @@ def _import_tensorflow() -> None:
         raise
     if printed:
         logging.getLogger(__name__).info("%s", "\n".join(printed))
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version  # slower than all of the above
-
-    try:
-        return version("realtime-lrp")
-    except PackageNotFoundError:  # run from a checkout, not installed
-        return "0+checkout"
 
 
 def __dir__() -> list[str]:

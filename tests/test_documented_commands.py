@@ -15,10 +15,11 @@ import click
 import pytest
 from media import plain, recording, write_picture
 
-from realtime_lrp import __version__, config
+from realtime_lrp import config
 from realtime_lrp.cli import cli
 from realtime_lrp.cli.repeat import recorded_in
 from realtime_lrp.config.provenance import ModelProvenance, Provenance
+from realtime_lrp.system.version import __version__
 from realtime_lrp.video import pictures
 
 HOME = Path(__file__).parents[1]

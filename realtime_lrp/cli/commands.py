@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from realtime_lrp import __version__, config
+from realtime_lrp import config
 from realtime_lrp.cli.options import (
     DURATION,
     EXPLAIN,
@@ -32,6 +32,7 @@ from realtime_lrp.cli.options import (
 )
 from realtime_lrp.errors import ConfigError, UsageError
 from realtime_lrp.system.program import print_lines
+from realtime_lrp.system.version import __version__
 
 
 @click.group(

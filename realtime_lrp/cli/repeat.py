@@ -4,9 +4,10 @@ import logging
 import os
 from pathlib import Path
 
-from realtime_lrp import __version__, config
+from realtime_lrp import config
 from realtime_lrp.config.provenance import DATA, FILMS, PICTURES, Provenance
 from realtime_lrp.errors import ConfigError, DamagedInputError
+from realtime_lrp.system.version import __version__
 
 SUFFIXES = (*PICTURES, *FILMS, *DATA)
 KEYS = {"model": "model.name", "weights": "model.weights", "labels": "model.labels"}

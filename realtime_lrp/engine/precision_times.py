@@ -15,10 +15,10 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-from realtime_lrp import __version__
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import Error
 from realtime_lrp.system.atomic import atomic_file
+from realtime_lrp.system.version import __version__
 
 CONVOLUTION = (28, 28, 256)
 """Rows, columns and channels, in and out, of the convolution that is timed; VGG16 has two."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import platform
 from typing import TYPE_CHECKING
 
-from realtime_lrp import __version__
 from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import ModelProvenance, Provenance, recorded_settings
 from realtime_lrp.engine.hashes import hashes
+from realtime_lrp.system.version import __version__
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine

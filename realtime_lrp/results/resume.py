@@ -18,10 +18,10 @@ from typing import Any
 
 import msgspec
 
-from realtime_lrp import __version__
 from realtime_lrp.config import Config
 from realtime_lrp.errors import MissingInputError, OutputError
 from realtime_lrp.system.atomic import atomic_file, refuse_link
+from realtime_lrp.system.version import __version__
 
 SAMPLE = 2**20
 """Bytes that are hashed at the start, in the middle and at the end of a file, with its size."""

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from realtime_lrp import __version__
 from realtime_lrp.commands.bench.live import measure_live
 from realtime_lrp.commands.bench.machine import measure_floor, measure_peak
 from realtime_lrp.commands.bench.maps import (
@@ -33,6 +32,7 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.system.atomic import atomic_file, check_output
+from realtime_lrp.system.version import __version__
 
 log = logging.getLogger(__name__)
 

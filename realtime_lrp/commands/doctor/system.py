@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from realtime_lrp import __version__, config
+from realtime_lrp import config
 from realtime_lrp.commands.doctor.rows import Check, Row
 from realtime_lrp.commands.kiosk.check import wrong_settings
 from realtime_lrp.config import KeyPath, Settings
 from realtime_lrp.system.quiet import ensure_temporary_folder
+from realtime_lrp.system.version import __version__
 
 LIBRARIES = {
     "TensorFlow": "tensorflow",

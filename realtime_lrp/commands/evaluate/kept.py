@@ -15,7 +15,6 @@ from pathlib import Path
 import msgspec
 from platformdirs import user_cache_path
 
-from realtime_lrp import __version__
 from realtime_lrp.commands.evaluate.measured import MeasuredRow
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.engine.engine import Engine
@@ -24,6 +23,7 @@ from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import DamagedInputError, Error, UsageError
 from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.system.reading import read_limited
+from realtime_lrp.system.version import __version__
 
 DIFFERENCES = {
     "network": "another network",

@@ -15,7 +15,6 @@ from typing import Any
 
 import psutil
 
-from realtime_lrp import __version__
 from realtime_lrp.commands.kiosk.loop import Kiosk
 from realtime_lrp.commands.kiosk.restarts import PARTS
 from realtime_lrp.config import Config
@@ -23,6 +22,7 @@ from realtime_lrp.errors import Error, first_line, masked
 from realtime_lrp.realtime.meter import Meter
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.system.atomic import atomic_file
+from realtime_lrp.system.version import __version__
 
 PERIOD_S = 5.0
 

@@ -13,7 +13,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
-from realtime_lrp import __version__, config
+from realtime_lrp import config
 from realtime_lrp.commands.kiosk.check import wrong_settings
 from realtime_lrp.commands.kiosk.folder import single_instance, state_folder
 from realtime_lrp.commands.kiosk.last_good import GoodCopy, restore
@@ -23,6 +23,7 @@ from realtime_lrp.config import Config, Settings
 from realtime_lrp.errors import Error, UsageError, masked
 from realtime_lrp.system import memory
 from realtime_lrp.system.plain_text import PlainFormatter
+from realtime_lrp.system.version import __version__
 from realtime_lrp.video.libraries import draw_in_one_thread
 from realtime_lrp.view.window.full_screen import FullScreen
 

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from realtime_lrp import __version__
 from realtime_lrp.commands.video.finite_results import FiniteResults, drawable_map
 from realtime_lrp.commands.video.messages import KEPT_FREE, Job, PictureBatch, Report
 from realtime_lrp.commands.video.recoding import Recoding
@@ -30,6 +29,7 @@ from realtime_lrp.results.records import map_record
 from realtime_lrp.results.summary import Timeline, write_summary
 from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.system.progress import Progress
+from realtime_lrp.system.version import __version__
 from realtime_lrp.video.reader import Span
 from realtime_lrp.view.colormaps import colormap_named
 from realtime_lrp.view.overlay import SMOOTHING

@@ -16,7 +16,6 @@ from contextlib import ExitStack, suppress
 
 import numpy as np
 
-from realtime_lrp import __version__
 from realtime_lrp.commands.video.messages import (
     KEPT_FREE,
     TO_CHILD,
@@ -33,6 +32,7 @@ from realtime_lrp.commands.video.messages import (
 from realtime_lrp.errors import DamagedInputError, TransferError
 from realtime_lrp.system.channel import Channel, Failed
 from realtime_lrp.system.child import parent_channel
+from realtime_lrp.system.version import __version__
 from realtime_lrp.video.libraries import av
 from realtime_lrp.video.reader import TimedFrame, VideoReader
 from realtime_lrp.video.region import Region, region_of, resize

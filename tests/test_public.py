@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 
 import cv2
@@ -33,7 +34,7 @@ def test_people_and_type_checkers_are_offered_the_same():
     """The names of `__all__`, those that are imported lazily, those that type checkers see."""
     lazily = {module: set(names) for module, names in realtime_lrp._WHERE.items()}
     assert for_type_checkers() == lazily
-    assert sorted(NAMES) == sorted(name for names in lazily.values() for name in names)
+    assert sorted([*NAMES, "__version__"]) == sorted(chain.from_iterable(lazily.values()))
     assert (PACKAGE / "py.typed").is_file()
 
 

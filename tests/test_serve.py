@@ -20,7 +20,7 @@ from served import TOKEN, Role, picture_of, serving_pages
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from realtime_lrp.commands import serve
-from realtime_lrp.commands.serve import app, exchange, guard, messages, server
+from realtime_lrp.commands.serve import app, exchange, messages, server
 from realtime_lrp.commands.serve.messages import ACTIONS, event_of, read_message
 from realtime_lrp.commands.serve.tokens import Tokens, read_token
 from realtime_lrp.errors import ConfigError, MissingInputError
@@ -284,7 +284,10 @@ def test_keys_do_what_they_do_in_the_window_but_for_those_of_a_window(key):
     event = event_of(messages.Key(key), None)
     left_out = messages.PAGE_ACTIONS
     assert (event is None) == (keys.ACTIONS[key] in left_out)
-    assert event is None or event.key == key
+    if key in keys.COMPOSITE_KEYS:
+        assert event.composite == keys.COMPOSITE_KEYS[key]
+    else:
+        assert event is None or event.action == keys.ACTIONS[key]
     assert event_of(messages.Action("quit"), None) is None
     assert {"freeze", "panels", "uncover"} <= ACTIONS and not ACTIONS & left_out
 
@@ -418,8 +421,9 @@ def test_a_port_in_use_is_an_error_that_says_so(run, tiny_model):
 def test_without_the_extra_the_message_names_it(run, tiny_model, monkeypatch):
     """The exit code is that of things that are missing."""
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    for name, module in (("app", app), ("guard", guard), ("server", server)):
-        monkeypatch.delitem(sys.modules, module.__name__)
-        monkeypatch.delattr(serve, name)
-    code, _, told = run("serve", "--model", tiny_model)
-    assert code == 69 and 'pip install "realtime-lrp[serve]"' in told
+    for module in ("app", "guard", "server", "web_page"):
+        monkeypatch.delitem(sys.modules, f"{serve.__name__}.{module}", raising=False)
+        monkeypatch.delattr(serve, module, raising=False)
+    for words in (["serve"], ["live", "--serve", "--display", "none"]):
+        code, _, told = run(*words, "--model", tiny_model)
+        assert code == 69 and 'pip install "realtime-lrp[serve]"' in told

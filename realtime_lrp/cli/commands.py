@@ -21,6 +21,7 @@ from realtime_lrp.cli.options import (
     MAPS,
     OUTPUT,
     OVERWRITE,
+    PAGE,
     PATH,
     RESUME,
     SECONDS,
@@ -104,32 +105,49 @@ def demo(
 @STATS
 @click.option("--record", type=PATH, metavar="FILE", help="record what is shown (.mp4, .mov, .mkv)")
 @OVERWRITE
-@configured("--source", *EXPLAIN, "--follow", "--display")
+@click.option(
+    "--serve", "with_page", is_flag=True, help="also show it as a web page, as serve does"
+)
+@configured("--source", *EXPLAIN, "--follow", "--display", *PAGE)
 def live(
     settings: config.Settings,
     duration: float | None,
     stats: Path | None,
     record: Path | None,
     overwrite: bool,
+    with_page: bool,
 ) -> None:
     """Show a camera, stream or file with the relevance over it.
 
     It runs until q is pressed in the window, Ctrl-C, or --duration; a file starts again at its end.
-    Press h in the window to see all keys.
+    Press h in the window to see all keys. With --serve the web page shows and controls the same
+    view; its address is printed.
     """
-    from realtime_lrp.commands.live.run import run
+    if with_page:
+        from realtime_lrp.commands.serve.run import run_with_window as run
+    else:
+        _refuse(settings, PAGE, "belongs to the web page. Add --serve, or leave it out.")
+        from realtime_lrp.commands.live.run import run
 
     print_lines(run(settings.config, duration, stats, record, overwrite))
+
+
+def _refuse(settings: config.Settings, options: tuple[str, ...], why: str) -> None:
+    """Refuses options that would have no effect.
+
+    Raises:
+      UsageError: one of them is given.
+    """
+    for name in options:
+        if settings.origins[config.OPTIONS[name]] == name:
+            raise UsageError(f"{name} {why}")
 
 
 @cli.command()
 @_viewer
 @DURATION
 @STATS
-@configured(
-    "--source", "--host", "--port", "--token-file", "--https", "--cert", "--key", *EXPLAIN,
-    "--follow",
-)  # fmt: skip
+@configured("--source", *PAGE, *EXPLAIN, "--follow")
 def serve(settings: config.Settings, duration: float | None, stats: Path | None) -> None:
     """Show the live view as a web page.
 

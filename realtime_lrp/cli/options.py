@@ -19,6 +19,9 @@ EXPLAIN = (
 )  # fmt: skip
 """The options of every command that explains pictures."""
 
+PAGE = "--host", "--port", "--token-file", "--https", "--cert", "--key"
+"""The options of the web page."""
+
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]

@@ -8,10 +8,12 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from realtime_lrp.commands.live.opening import Opening
+from realtime_lrp.commands.live.remote import Remote, RemoteTurns
 from realtime_lrp.commands.live.saver import Saver
 from realtime_lrp.commands.live.sources import Mirror, SourceControl, SourceList
 from realtime_lrp.config import Config, check_names
@@ -22,6 +24,7 @@ from realtime_lrp.realtime.explaining import RelevanceThread, first_request
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer.events import (
     ChoiceRefused,
+    Event,
     KeyPressed,
     MouseMoved,
     NoticeGiven,
@@ -42,7 +45,8 @@ def run(
     stats: Path | None = None,
     record: Path | None = None,
     overwrite: bool = False,
-    window: type = Window,
+    window: type | None = Window,
+    remote: Remote | None = None,
 ) -> list[str]:
     """Runs until `q`, Esc twice, the window's X, SIGINT, SIGTERM or the end of the duration.
 
@@ -52,7 +56,8 @@ def run(
       stats: the file that gets the figures, or None.
       record: the film that gets what is shown, or None.
       overwrite: whether the film may replace a file.
-      window: the class of the window, `Window` or one like it.
+      window: the class of the window, `Window` or one like it; None: no window.
+      remote: where the view is shown and controlled besides, or None.
 
     Returns:
       A line for each file that was saved, and one of figures if there was a map.
@@ -66,7 +71,7 @@ def run(
     memory.limit_kept_memory()
     draw_in_one_thread()
     check_names(config)
-    windowed = config.live.display == "window"
+    windowed = window is not None and config.live.display == "window"
     if windowed and window is Window:
         require_display()
     _check_outputs(stats, record)
@@ -74,27 +79,36 @@ def run(
     figures, state = Stats("", "", reconnects=0), first_state(config, first_request(config))
     sources, mirror = SourceList(config), Mirror(state.mirror)
     capture = Capture(sources.opener(), mirror)
-    relevance = RelevanceThread(config, capture.frames, state.request, figures, windowed)
+    patient = windowed or remote is not None
+    relevance = RelevanceThread(config, capture.frames, state.request, figures, patient)
     report = partial(_report, figures, relevance, stats)
     with stop_signals() as stopped, ExitStack() as stack:
         stack.callback(report)  # last, when all parts have ended
         stack.callback(saver.finish)
         stack.enter_context(capture)
-        shown = window() if windowed else None
+        shown = window() if window and windowed else None
         opening = Opening(config, shown)
         stack.enter_context(relevance)
         if shown:
             stack.enter_context(shown)  # last, so that it is closed first
         if not opening.wait(stopped, capture, relevance):
             stopped.set()
-        view = View(
-            state, capture, relevance, figures,
-            shown.show if shown else _show_nowhere, shown and (lambda: shown.size), saver.status,
+        size = shown and (lambda: shown.size)
+        only_remote = remote is not None and not windowed and record is None
+        if remote and only_remote:
+            size = lambda: remote.canvas_size(view)  # noqa: E731
+        view: View = View(
+            state, capture, relevance, figures, shown.show if shown else _show_nowhere,
+            size, saver.status, figures_in_picture=not only_remote,
         )  # fmt: skip
         finish = partial(_finish, view, capture, relevance, saver)
         if shown:
             shown.on_lost = lambda: (finish(), report())
-        loop = Loop(view, capture, relevance, saver, sources, mirror, shown)
+        turns = None
+        if remote and not stopped.is_set():
+            now = partial(figures_now, figures, capture, relevance)
+            turns = stack.enter_context(remote.opened(view, capture, relevance, now))
+        loop = Loop(view, capture, relevance, saver, sources, mirror, shown, turns)
         try:
             while not stopped.is_set() and loop.turn():
                 if duration_s is not None and figures.seconds() >= duration_s:
@@ -122,11 +136,23 @@ def _report(figures: Stats, relevance: RelevanceThread, stats: Path | None) -> N
     Raises:
       OutputError: they cannot be written.
     """
+    _note_engine(figures, relevance)
+    if stats and (engine := relevance.engine):
+        figures.write(stats, live=True, provenance=provenance_of(engine, None, "live"))
+
+
+def figures_now(figures: Stats, capture: Capture, relevance: RelevanceThread) -> dict[str, Any]:
+    """The figures until now; for the render loop's thread."""
+    figures.frames_captured, figures.reconnects = capture.frames.count, capture.reconnects
+    _note_engine(figures, relevance)
+    return figures.as_dict(live=True)
+
+
+def _note_engine(figures: Stats, relevance: RelevanceThread) -> None:
+    """Notes in the figures what computed the maps."""
     if engine := relevance.engine:
         figures.device, figures.precision = engine.device, engine.precision
         figures.traces = engine.explainer.traces
-        if stats:
-            figures.write(stats, live=True, provenance=provenance_of(engine, None, "live"))
 
 
 class Loop:
@@ -140,6 +166,7 @@ class Loop:
       sources: the sources to go through.
       mirror: mirrors what is captured.
       window: where keys and mouse come from, or None.
+      remote: where further events come from, and the view goes; or None.
     """
 
     def __init__(
@@ -151,11 +178,12 @@ class Loop:
         sources: SourceList,
         mirror: Mirror,
         window: Window | None,
+        remote: RemoteTurns | None = None,
     ):
         self._view, self._capture, self._relevance = view, capture, relevance
         self._saver, self._mirror = saver, mirror
         self._source_control = SourceControl(capture, sources, view.send)
-        self._window = window
+        self._window, self._remote = window, remote
         self._due: list[Command | SeekTo | LoopFiles] = []
 
     def turn(self) -> bool:
@@ -164,10 +192,11 @@ class Loop:
         Raises:
           Error: capture or relevance thread cannot go on.
         """
-        view, windowed = self._view, self._window is not None
+        view, remote = self._view, self._remote
         self._capture.check()
-        self._relevance.check(patient=windowed)
+        self._relevance.check(patient=self._window is not None or remote is not None)
         self.handle_events(self._window.events() if self._window else ())
+        self.handle_remote(remote.events() if remote else ())
         if view.state.ended or (self._window and self._window.closed):
             return False  # showing a picture would open the window again
         canvas = view.step()
@@ -178,16 +207,23 @@ class Loop:
         cache = self._relevance.engine_cache
         if refused := cache and cache.refused():
             view.send(ChoiceRefused(*refused, self._relevance.choice))
+        if remote:
+            remote.publish(drawn=canvas is not None)
         return True
 
     def handle_events(self, events: Iterable[str | Mouse]) -> None:
         """Sends keys and mouse to the state, then carries out the commands."""
+        self.handle_remote(
+            MouseMoved(event.x, event.y, event.button) if isinstance(event, Mouse)
+            else KeyPressed(event)
+            for event in events
+        )  # fmt: skip
+
+    def handle_remote(self, events: Iterable[Event]) -> None:
+        """Sends events to the state, then carries out the commands."""
         view = self._view
         for event in events:
-            if isinstance(event, Mouse):
-                self._due += view.send(MouseMoved(event.x, event.y, event.button))
-            else:
-                self._due += view.send(KeyPressed(event))
+            self._due += view.send(event)
         self._mirror.on = view.state.mirror
         if view.scene:  # nothing can be saved before something is shown
             due, self._due = self._due, []

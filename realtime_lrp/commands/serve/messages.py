@@ -99,8 +99,10 @@ def event_of(message: Message, relevance: RelevanceThread) -> events.Event | Non
 
 def _event(message: Message, relevance: RelevanceThread) -> events.Event | None:
     match message:
-        case Key(key) if key in keys.COMPOSITE_KEYS or keys.ACTIONS.get(key) in ACTIONS:
-            return events.KeyPressed(key)
+        case Key(key) if key in keys.COMPOSITE_KEYS:
+            return events.CompositeChosen(keys.COMPOSITE_KEYS[key])
+        case Key(key) if keys.ACTIONS.get(key) in ACTIONS:  # not typed into a list of the window
+            return events.ActionChosen(keys.ACTIONS[key])
         case Action(action) if action in ACTIONS:
             return events.ActionChosen(action)
         case Choice():

@@ -71,6 +71,7 @@ class View:
       frame: the one that is shown, or None.
       columns: the figures.
       rates: what they are made of.
+      figures_in_picture: as given.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class View:
         self._show = show
         self._size = size
         self._status = status
-        self._figures_in_picture = figures_in_picture
+        self.figures_in_picture = figures_in_picture
         self._artist = Artist()
         self._scale_maps = MapScaler(state.config.overlay.average)
         self._maps: ExplainedPicture | None = None
@@ -218,7 +219,7 @@ class View:
         self.scene = scene = compose(
             state, frame, explained, self._maps, self.columns, self._capture.trouble, size
         )
-        if not self._figures_in_picture:
+        if not self.figures_in_picture:
             self.scene = scene = replace(scene, left=(), right=(), with_figures=False)
         self.explained, self.has_map = explained, bool(explained) and scene.explained is self._maps
         self.canvas = self._artist.draw(scene)

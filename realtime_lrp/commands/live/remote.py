@@ -1,0 +1,51 @@
+"""What the live viewer asks of a second place that shows it and controls it, such as a web page."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from realtime_lrp.realtime.capture import Capture
+from realtime_lrp.realtime.explaining import RelevanceThread
+from realtime_lrp.realtime.viewer.events import Event
+from realtime_lrp.realtime.viewer.view import View
+
+
+class RemoteTurns(Protocol):
+    """Its part of the render loop's turns."""
+
+    def events(self) -> list[Event]:
+        """What happened there since the last turn.
+
+        Raises:
+          Error: it has ended, and the viewer cannot be used without it.
+        """
+
+    def publish(self, drawn: bool) -> None:
+        """Shows the view there.
+
+        Args:
+          drawn: whether the view was drawn again in this turn.
+        """
+
+
+class Remote(Protocol):
+    """Where the view is shown and controlled besides the window, or instead of it."""
+
+    def canvas_size(self, view: View) -> tuple[int, int]:
+        """Rows and columns of the canvas where no window decides them."""
+
+    def opened(
+        self,
+        view: View,
+        capture: Capture,
+        relevance: RelevanceThread,
+        figures: Callable[[], dict[str, Any]],
+    ) -> AbstractContextManager[RemoteTurns]:
+        """Shows a view while the context lasts.
+
+        Args:
+          view: holds the state and draws it.
+          capture: says what is wrong with the source.
+          relevance: the maps.
+          figures: returns the figures until now; for the render loop's thread.
+        """

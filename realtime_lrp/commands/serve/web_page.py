@@ -1,0 +1,222 @@
+"""The page as the live viewer uses it: the server's start and end, its side of the render loop."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from realtime_lrp.commands.live.saver import snapshot_of
+from realtime_lrp.commands.serve.addresses import address_of, print_address, tls_of
+from realtime_lrp.commands.serve.app import App
+from realtime_lrp.commands.serve.exchange import Exchange
+from realtime_lrp.commands.serve.guard import Guard
+from realtime_lrp.commands.serve.messages import event_of
+from realtime_lrp.commands.serve.news import choices, news
+from realtime_lrp.commands.serve.server import Server, listen
+from realtime_lrp.commands.serve.tokens import Role, Tokens, read_token
+from realtime_lrp.commands.serve.visitors import Visitors
+from realtime_lrp.config.schema import Serve
+from realtime_lrp.errors import UnavailableError
+from realtime_lrp.realtime.capture import Capture
+from realtime_lrp.realtime.explaining import RelevanceThread
+from realtime_lrp.realtime.viewer.events import Event, NoticeGiven, Painted
+from realtime_lrp.realtime.viewer.view import View
+from realtime_lrp.system.geometry import Box
+from realtime_lrp.video.pictures import encode_picture
+from realtime_lrp.view.scene import Artist
+
+LARGEST = 720, 1280
+"""Rows and columns of the largest picture that is sent; several maps side by side have this size"""
+
+QUALITY = 80
+"""Of the JPEGs."""
+
+NEWS_S = 0.2
+"""How often pages get news, at most: faster figures cannot be read."""
+
+ENDED = "the web page has ended; start again for a new one"
+
+log = logging.getLogger(__name__)
+
+
+class WebPage:
+    """Listens from the start on; answers while a view is shown.
+
+    Args:
+      serve: the settings.
+      required: whether the viewer is to end when the server does.
+
+    Raises:
+      ConfigError: the token cannot be used, or certificate or key are missing.
+      MissingInputError: there is no token file, certificate or key.
+      DamagedInputError: certificate and key cannot be used.
+      UnavailableError: the server cannot listen there.
+    """
+
+    def __init__(self, serve: Serve, required: bool):
+        self._serve, self._required = serve, required
+        self._tokens, self._tls = Tokens(read_token(serve.token_file)), tls_of(serve)
+        self._listening = listen(serve.host, serve.port)
+
+    def __enter__(self) -> "WebPage":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._listening.close()
+
+    def canvas_size(self, view: View) -> tuple[int, int]:
+        """Rows and columns of what is sent: those of the picture, if that is not too large."""
+        return canvas_size(view)
+
+    @contextmanager
+    def opened(
+        self,
+        view: View,
+        capture: Capture,
+        relevance: RelevanceThread,
+        figures: Callable[[], dict[str, Any]],
+    ) -> Iterator["PageTurns"]:
+        """Shows a view while the context lasts; see `Remote`. Prints the address."""
+        exchange, visitors = Exchange(), Visitors(relevance, lambda: view.state)
+        app = App(exchange, self._tokens, figures, lambda: snapshot_of(view), visitors)
+        port = self._listening.getsockname()[1]
+        guard = Guard(app.routes(), self._tokens, self._serve.names, port)
+        with visitors, Server(guard, self._listening, self._tls) as server:
+            print_address(
+                address_of(self._serve, port, self._tokens[Role.CONTROL]), self._serve.host
+            )
+            yield PageTurns(view, capture, relevance, exchange, server, self._required)
+
+
+class PageTurns:
+    """The page's side of the render loop: makes events of what pages sent, publishes the view.
+
+    Args:
+      view: holds the state and draws it.
+      capture: says what is wrong with the source.
+      relevance: knows the classes of the network.
+      exchange: what the server gets.
+      server: the server.
+      required: whether the viewer is to end when the server does.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        capture: Capture,
+        relevance: RelevanceThread,
+        exchange: Exchange,
+        server: Server,
+        required: bool,
+    ):
+        self._view, self._capture, self._relevance = view, capture, relevance
+        self._exchange, self._server, self._required = exchange, server, required
+        self._artist = Artist()
+        self._boxes: tuple[Box, ...] = ()
+        self._drawn, self._encoded = 0, 0
+        self._news_due = 0.0
+        self._ended = False
+
+    def events(self) -> list[Event]:
+        """What pages sent since the last turn.
+
+        Raises:
+          UnavailableError: the server has ended, and the viewer cannot be used without it.
+        """
+        self._exchange.turned = time.monotonic()
+        found = [event_of(message, self._relevance) for message in self._exchange.messages()]
+        return [*self._end_of_server(), *(self._on_canvas(event) for event in found if event)]
+
+    def publish(self, drawn: bool) -> None:
+        """Encodes what was drawn if somebody waits for it, and renews the news.
+
+        Args:
+          drawn: whether the view was drawn again in this turn.
+        """
+        view, exchange, now = self._view, self._exchange, time.monotonic()
+        self._drawn += drawn
+        exchange.run_jobs()
+        if not exchange.watched:
+            return
+        new = self._encoded != self._drawn or exchange.picture is None
+        if (
+            new
+            and exchange.picture_wanted
+            and view.frame
+            and (canvas := self._canvas()) is not None
+        ):
+            exchange.publish(encode_picture(".jpg", canvas, quality=QUALITY), view.frame.time)
+            self._encoded = self._drawn
+        if now >= self._news_due:
+            self._news_due = now + NEWS_S
+            exchange.publish_news(news(view, self._relevance, self._capture.trouble, now))
+            answer = view.state.answer
+            if answer and not exchange.labels:
+                exchange.labels = choices(answer.labels)
+
+    def _end_of_server(self) -> list[Event]:
+        """A notice, once, when the server has ended."""
+        try:
+            self._server.check()
+        except UnavailableError:
+            if self._required:
+                raise
+            if not self._ended:
+                self._ended = True
+                log.error(ENDED)
+                return [NoticeGiven(ENDED)]
+        return []
+
+    def _canvas(self) -> np.ndarray | None:
+        """The picture for the page, which draws the figures itself."""
+        view = self._view
+        if not view.figures_in_picture or view.scene is None:
+            return view.canvas
+        scene = replace(view.scene, size=canvas_size(view), left=(), right=(), with_figures=False)
+        self._boxes = scene.arrangement.pictures
+        return self._artist.draw(scene)
+
+    def _on_canvas(self, event: Event) -> Event:
+        """A stroke over the page's picture as one over the canvas of the view."""
+        if not isinstance(event, Painted) or not self._view.figures_in_picture:
+            return event
+        index = nearest_box(self._boxes, event.start)
+        if index is None or len(self._boxes) != len(self._view.state.pictures):
+            return event
+        own, other = self._boxes[index], self._view.state.pictures[index]
+        ends = (moved(point, own, other) for point in (event.start, event.end))
+        start, end = ends
+        return Painted(start, end, event.cover, time=event.time)
+
+
+def nearest_box(boxes: tuple[Box, ...], point: tuple[int, int]) -> int | None:
+    """The index of the box that a point is in, or nearest to; None if there is no box."""
+
+    def distance(index: int) -> float:
+        x0, y0, x1, y1 = boxes[index]
+        x, y = point
+        return max(x0 - x, 0, x - x1) ** 2 + max(y0 - y, 0, y - y1) ** 2
+
+    return min(range(len(boxes)), key=distance, default=None)
+
+
+def moved(point: tuple[int, int], source: Box, target: Box) -> tuple[int, int]:
+    """A point of a box at the same position of another box."""
+    (x, y), (x0, y0, x1, y1), (left, top, right, bottom) = point, source, target
+    return (
+        round(left + (x - x0) * (right - left) / (x1 - x0)),
+        round(top + (y - y0) * (bottom - top) / (y1 - y0)),
+    )
+
+
+def canvas_size(view: View) -> tuple[int, int]:
+    """Rows and columns of what is sent: those of the picture, if that is not too large."""
+    if view.frame is None or view.state.tiled:
+        return LARGEST
+    rows, columns = view.frame.value.shape[:2]
+    scale = min(1.0, LARGEST[0] / rows, LARGEST[1] / columns)
+    return max(1, round(scale * rows)), max(1, round(scale * columns))

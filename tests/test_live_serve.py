@@ -1,0 +1,142 @@
+"""Window and web page at once: one state, whoever changes it; the page never ends the window."""
+
+import json
+import socket
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+pytest.importorskip("uvicorn", reason="the extra serve is not installed")
+
+import cv2
+from program import opened_window, start, xdotool
+from served import picture_of
+from test_viewer_window import Scripted
+from websockets.sync.client import connect
+
+from realtime_lrp import config
+from realtime_lrp.commands.serve import run as serve
+from realtime_lrp.commands.serve import server
+from realtime_lrp.commands.serve.web_page import moved, nearest_box
+
+CLIP = config.ASSETS / "demo.mp4"
+
+
+class Client:
+    """What a page has: the news, and what it sends."""
+
+    def __init__(self, socket):
+        self.socket = socket
+
+    def send(self, **message):
+        """Sends a message."""
+        self.socket.send(json.dumps(message))
+
+    def until(self, condition):
+        """Reads until news fit, confirming pictures."""
+        while not condition(news := self.news()):
+            pass
+        return news
+
+    def news(self):
+        """The next news."""
+        while True:
+            got = self.socket.recv(timeout=20)
+            if isinstance(got, bytes):
+                self.send(type="shown")
+            elif (news := json.loads(got))["type"] == "news":
+                return news
+
+
+@contextmanager
+def visit(address):
+    """A client at an address."""
+    base, token = address.split("/?token=")
+    with connect(base.replace("http", "ws") + f"/ws?token={token}") as socket:
+        yield Client(socket)
+
+
+def test_a_key_in_the_window_and_a_click_on_the_page_change_the_same_view(display, tmp_path):
+    """Each shows what the other did; q in the window ends both."""
+    stats = tmp_path / "stats.json"
+    words = ("live", "--serve", "--port", 0, "--source", CLIP, "--model", "shapes")
+    with start(*words, "--stats", stats, DISPLAY=display) as process:
+        address = process.stdout.readline().strip()
+        window = opened_window(display, process)
+        xdotool(display, "windowfocus", "--sync", window)
+        with visit(address) as client:
+            client.until(lambda news: news["maps"] > 0)
+            assert cv2.imdecode(np.frombuffer(picture_of(client.socket), np.uint8), 1).shape == (
+                480, 640, 3,
+            )  # fmt: skip
+            client.send(type="shown")
+            client.send(type="choice", composite="epsilon")
+            client.until(lambda news: news["composite"] == "epsilon")
+            xdotool(display, "key", "space")
+            client.until(lambda news: news["frozen"])
+            xdotool(display, "key", "l")  # a list: the page does not type into it
+            client.send(type="key", key="space")
+            client.until(lambda news: not news["frozen"])
+            client.send(type="action", action="quit")
+            client.send(type="stroke", start=[320, 240], end=[330, 250])
+            client.until(lambda news: news["covered"])
+        xdotool(display, "key", "Escape")
+        xdotool(display, "key", "q")
+        assert process.wait(20) == 0, process.stderr.read()
+    figures = json.loads(stats.read_text())
+    assert figures["frames_shown"] > 0 and figures["maps"] > 0
+    host, port = address.split("/")[2].split(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), timeout=5)
+
+
+def test_the_window_goes_on_when_the_server_has_ended(monkeypatch, caplog):
+    """A line in the window and in the log; pictures keep coming."""
+    monkeypatch.setattr(server.uvicorn.Server, "serve", lambda *_: 1 / 0)
+
+    def script(window):
+        yield from window.pictures(30)
+        yield "q"
+
+    window = Scripted(script)
+    options = {"--source": "synthetic", "--model": "shapes", "--port": 0}
+    chosen = config.load(options=options, command="live").config
+    serve.run_with_window(chosen, window=lambda: window)
+    assert len(window.shown) >= 30
+    assert "the web page has ended" in caplog.text
+
+
+def test_a_port_that_is_in_use_is_said_before_a_window_opens(run):
+    """Options of the page without the page are refused."""
+    taken = socket.create_server(("127.0.0.1", 0))
+    port = taken.getsockname()[1]
+    with taken:
+        words = ("--display", "none", "--source", "synthetic", "--model", "shapes")
+        code, out, told = run("live", "--serve", "--port", port, *words)
+    assert (code, out) == (69, "") and f"Port {port} of 127.0.0.1 is in use" in told
+    for words in (("--port", port), ("--https",), ("--host", "0.0.0.0"), ("--cert", "c.pem")):
+        code, _, told = run("live", *words, "--source", "synthetic")
+        assert code == 2 and f"{words[0]} belongs to the web page. Add --serve" in told
+
+
+def test_without_a_window_there_is_the_page_alone(run, tmp_path):
+    """The address is printed; a film is recorded as ever."""
+    film = tmp_path / "film.mp4"
+    words = ("--serve", "--port", 0, "--display", "none", "--model", "shapes")
+    code, out, _ = run("live", *words, "--source", CLIP, "--record", film, "--duration", 0.5)
+    assert code == 0 and out.startswith("http://127.0.0.1:") and film.exists()
+
+
+def test_a_stroke_on_the_page_covers_the_same_part_of_the_picture():
+    """Whatever the sizes of the two canvases, and also where it leaves the picture."""
+    page, window = (0, 0, 640, 480), (320, 0, 1280, 720)
+    assert [moved(point, page, window) for point in ((0, 0), (640, 480), (320, 120))] == [
+        (320, 0), (1280, 720), (800, 180),
+    ]  # fmt: skip
+    assert moved((-64, 480), page, window) == (224, 720)
+    boxes = (0, 0, 10, 10), (20, 0, 30, 10)
+    assert [nearest_box(boxes, point) for point in ((5, 5), (25, 5), (16, 5), (12, 5))] == [
+        0, 1, 1, 0,
+    ]  # fmt: skip
+    assert nearest_box((), (1, 1)) is None

@@ -131,6 +131,50 @@ def test_a_stop_that_took_effect_is_not_raised_again():
     assert lines[-2:] == ["cleans up", "cleaned up"]
 
 
+LATE = """
+import atexit, os, sys
+from realtime_lrp.cli import cli, process
+from realtime_lrp.system import program
+
+def hit():
+    os.kill(os.getpid(), {number})
+    for _ in range(1000):  # the handler runs between these steps
+        pass
+
+class Late:
+    def __del__(self, hit=hit):
+        hit()
+
+@cli.command()
+def work():
+    program.remove_temporary_folders = hit
+    atexit.register(hit)
+    sys.late = Late()  # deleted when the interpreter has restored the handlers of signals
+    sys.exit(3)
+
+sys.argv = ["realtime-lrp", "work"]
+process()
+"""
+
+
+@pytest.mark.parametrize("number", CODES)
+def test_a_signal_after_the_work_changes_nothing(number):
+    """It comes three times: after the command, at exit, and in the interpreter's last steps."""
+    code = LATE.format(number=int(number))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
+
+
+@pytest.mark.parametrize("number", CODES)
+def test_a_signal_while_the_message_of_an_error_is_printed_has_its_code(number):
+    """No traceback, and no message after it."""
+    code = LATE.format(number=int(number)).replace(
+        "sys.exit(3)", "program.write_error = lambda text: hit(); raise program.InternalError('no')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (CODES[number], "", "")
+
+
 def test_an_exception_that_is_no_stop_is_reported_as_ever():
     """The hook takes away nothing else."""
     code = (

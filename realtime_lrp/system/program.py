@@ -6,6 +6,7 @@ The codes are those of sysexits, see `errors`; tests/test_modes.py asserts each 
 import errno
 import logging
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -19,7 +20,7 @@ import click
 from realtime_lrp.errors import Error, InternalError
 from realtime_lrp.system.plain_text import PlainFormatter, plain
 from realtime_lrp.system.quiet import write_error
-from realtime_lrp.system.signals import discarded_stop, raise_on_signals
+from realtime_lrp.system.signals import discarded_stop, ignore_stops, raise_on_signals
 from realtime_lrp.system.temporary import remove_temporary_folders
 
 NAME = "realtime-lrp"
@@ -71,10 +72,17 @@ def end_process(main: Callable[[], None]) -> NoReturn:
     A thread that still computes would abort the interpreter on its way down, with another exit
     code; so would a stream that cannot be flushed. In both cases the process ends without cleaning
     up the interpreter. Temporary folders are removed before, also those of other threads.
+
+    A signal that comes after `main` changes nothing, and one in its last steps has its exit code.
     """
     code = 0
     try:
-        main()
+        try:
+            main()
+        finally:
+            ignore_stops()
+    except KeyboardInterrupt:  # while `main` printed its message or returned
+        code = 128 + signal.SIGINT
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     remove_temporary_folders()

@@ -16,6 +16,12 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
+_NUMBERS = [
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP")
+    if hasattr(signal, name)  # Windows has no SIGHUP
+]
+
 AGAIN_S = 0.05
 """Seconds until a stop that Python discarded is raised again."""
 
@@ -70,11 +76,20 @@ def raise_on_signals() -> None:
 
     A signal that is ignored stays so: `nohup` ignores SIGHUP, shells SIGINT for background jobs.
     """
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)  # Windows has no SIGHUP
-        if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+    for number in _NUMBERS:
+        if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _stops.stop)
     _stops.install()
+
+
+def ignore_stops() -> None:
+    """From now on SIGINT, SIGTERM and SIGHUP do nothing: the work is done, the process ends.
+
+    While the interpreter shuts down it restores the default of every signal that is not ignored,
+    and the process would be killed by the signal instead of ending with its exit code.
+    """
+    for number in _NUMBERS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def discarded_stop() -> int | None:

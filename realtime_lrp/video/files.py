@@ -137,9 +137,12 @@ def outputs_for(
     return targets
 
 
-def _file_number(path: Path) -> tuple[int, int]:
-    """What all names of a file have in common, through links too."""
-    found = path.stat()
+def _file_number(path: Path) -> tuple[int, int] | None:
+    """What all names of a file have in common, through links too; None if it is gone."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
     return found.st_dev, found.st_ino
 
 

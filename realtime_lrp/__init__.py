@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from realtime_lrp.models.networks import Network, load_network
     from realtime_lrp.relevance.account import Account
     from realtime_lrp.relevance.composites import COMPOSITES, Composite
+    from realtime_lrp.relevance.concepts import Concepts
     from realtime_lrp.relevance.explainer import Explainer
     from realtime_lrp.relevance.explanation import Answer, Explanation
     from realtime_lrp.relevance.layer_records import LayerRecord
@@ -54,6 +55,7 @@ _WHERE = {
     "realtime_lrp.engine.overlay": ("overlay",),
     "realtime_lrp.relevance.account": ("Account",),
     "realtime_lrp.relevance.composites": ("COMPOSITES", "Composite"),
+    "realtime_lrp.relevance.concepts": ("Concepts",),
     "realtime_lrp.relevance.explainer": ("Explainer",),
     "realtime_lrp.relevance.explanation": ("Answer", "Explanation"),
     "realtime_lrp.relevance.layer_records": ("LayerRecord",),
@@ -81,6 +83,7 @@ __all__ = [
     "Answer",
     "Colormap",
     "Composite",
+    "Concepts",
     "Epsilon",
     "Error",
     "Explainer",

@@ -87,7 +87,8 @@ def test_what_tensorflow_prints_at_its_start_stays_away():
 def documented(thing):
     """A class or function and its public functions, each with its docstring."""
     yield thing.__name__, thing, inspect.getdoc(thing) or ""
-    for name, one in vars(thing).items() if inspect.isclass(thing) else ():
+    bases = reversed(inspect.getmro(thing)) if inspect.isclass(thing) else ()
+    for name, one in {name: one for base in bases for name, one in vars(base).items()}.items():
         function = getattr(one, "__func__", one)
         if not name.startswith("_") and inspect.isfunction(function):
             yield f"{thing.__name__}.{name}", function, inspect.getdoc(getattr(thing, name)) or ""

@@ -207,7 +207,7 @@ class _Builder:
         layer, arguments = node.operation, node.arguments
         name = prefix + layer.name
         if isinstance(layer, keras.Model) and is_functional(layer):
-            return self.walk(layer, inputs, f"{name}/")
+            return self._whole(name, self.walk(layer, inputs, f"{name}/"))
         _require_finite(layer)
         try:
             steps = steps_of(layer, self.pool, arguments.args)
@@ -259,12 +259,18 @@ class _Builder:
         for number, tensor in zip(outputs, traced.outputs, strict=True):
             if number is not None:
                 self.shapes[number] = tuple(tensor.shape)
+        return self._whole(name, outputs)
+
+    def _whole(self, name: str, outputs: list[int | None]) -> list[int | None]:
+        """Notes the output of a nested model or a traced layer; returns all outputs."""
+        if outputs[0] is not None:
+            self.graph.wholes.setdefault(name, outputs[0])
         return outputs
 
     def _append_inner(self, layer: keras.Layer, numbers: list[int], name: str) -> list[int | None]:
         """Appends a call of a layer inside a traced one, which `_stays`."""
         if isinstance(layer, keras.Model):
-            return self.walk(layer, numbers, f"{name}/")
+            return self._whole(name, self.walk(layer, numbers, f"{name}/"))
         steps = steps_of(layer, self.pool)
         return [self.graph.append(name, type(layer).__name__, steps, tuple(numbers))]
 

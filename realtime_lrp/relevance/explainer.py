@@ -17,7 +17,7 @@ from tensorflow.types.experimental import PolymorphicFunction
 
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance import checks, export
-from realtime_lrp.relevance.account import LayerFlow, flows_function, layer_flows
+from realtime_lrp.relevance.account import flows_function
 from realtime_lrp.relevance.batches import activation_bytes, pictures_at_once, run_in_parts
 from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.canonise import canonise, end_in_scores
@@ -34,6 +34,7 @@ from realtime_lrp.relevance.compiled import (
     signature_of,
 )
 from realtime_lrp.relevance.composites import Composite, composite_named
+from realtime_lrp.relevance.concepts import ConceptMaps
 from realtime_lrp.relevance.described import explainer_html
 from realtime_lrp.relevance.explanation import Explanation, explanation_of
 from realtime_lrp.relevance.graph import Graph
@@ -44,7 +45,7 @@ from realtime_lrp.relevance.layer_contexts import (
     layer_contexts,
     pixel_stride,
 )
-from realtime_lrp.relevance.layer_records import LayerRecord, layer_records
+from realtime_lrp.relevance.layer_views import LayerViews
 from realtime_lrp.relevance.map_plans import (
     bind_maps,
     choose_precision,
@@ -69,7 +70,7 @@ if TYPE_CHECKING:
     from realtime_lrp.models.networks import Network
 
 
-class Explainer:
+class Explainer(LayerViews):
     """Explains the answers of a Keras model: layer-wise relevance propagation and gradient methods.
 
     The model's weights are copied when the explainer is built; training the model further does not
@@ -194,6 +195,7 @@ class Explainer:
         self.follows_rules = tuple(bool(plan.rules) for plan in plans)
         self.differences = tuple(plan.difference for plan in plans)
         self._activations = activation_bytes(supports)
+        shapes = {number: tuple(one.shape) for number, one in supports.items()}
         of_methods = [plan.method.samples for plan in plans if plan.method.perturb]
         self.passes = sum(samples or one for one in of_methods)
         self.set_target(target)
@@ -208,6 +210,7 @@ class Explainer:
         options = MethodOptions(guided, samples, self._activations, start_of_path, keep)
         explain = bind_maps(plans, graph, contexts, options, absorb_bias)
         self._compile(explain, any(plan.rules for plan in plans))
+        self._concepts = ConceptMaps(graph, explain[0], shapes, self.classes, xla)
 
     def __call__(self, x: np.ndarray | tf.Tensor, target: Targets | None = None) -> Explanation:
         """Explains a batch.
@@ -288,48 +291,6 @@ class Explainer:
     def map_graph(self) -> tf.Graph:
         """The operations of a map, as they were traced."""
         return self._run.graph
-
-    def layers(self, x: np.ndarray | tf.Tensor, target: Targets | None = None) -> list[LayerRecord]:
-        """What every layer computed and handed down, from the output to the input.
-
-        SmoothGrad and integrated gradients show the gradient at the picture itself. Branches that
-        the output does not use are left out.
-
-        Args:
-          x: float32 [B, H, W, C], already preprocessed.
-          target: as in a call.
-        """
-        tensors = self._layers(*self._pairs(self.check_batch(x), target))
-        return layer_records(self._graph, self._rules, tensors)
-
-    def relevance_sums(
-        self, x: np.ndarray | tf.Tensor, target: Targets | None = None
-    ) -> dict[str, np.ndarray]:
-        """The sum of relevance that each layer hands down to its inputs, from output to input.
-
-        Args:
-          x: float32 [B, H, W, C], already preprocessed.
-          target: as in a call.
-
-        Returns:
-          Layer name -> float64 [B].
-        """
-        return {record.name: record.sums() for record in self.layers(x, target)}
-
-    def layer_flows(
-        self, x: np.ndarray | tf.Tensor, index: int = 0, target: Targets | None = None
-    ) -> list[LayerFlow]:
-        """Sums of relevance layer by layer, from the output to the input.
-
-        The function that computes them is compiled at the first call.
-
-        Args:
-          x: float32 [B, H, W, C], already preprocessed.
-          index: of which map: 0 is the own one, followed by those of `also`.
-          target: as in a call.
-        """
-        flows = self._flows[index](*self._pairs(x, target))
-        return layer_flows(self._graph, flows.numpy())
 
     def not_finite(self, x: tf.Tensor, target: Targets | None = None) -> NotFiniteError:
         """Finds the first layer that computes NaN or Inf, forwards or back; returns the error.
@@ -433,14 +394,3 @@ class Explainer:
         self._flows = [Lazy(flows_function(graph, method), signature) for method in explain]
         self._layers = Lazy(layers_function(graph, self._as_built, explain[0]), signature)
         self._scores = Lazy(scores_function(graph), signature[:1])
-
-    def _target(self, target: Targets | None, pictures: int) -> tuple[tf.Tensor, ...]:
-        """The tensors of a `Target`, of which each has one row or one for each picture."""
-        if target is None:
-            return self._default
-        return self._resolve.for_batch(target, pictures).tensors()
-
-    def _pairs(self, x: np.ndarray | tf.Tensor, target: Targets | None) -> tuple[tf.Tensor, ...]:
-        """Pictures and the tensors of their targets; one picture is repeated for each target."""
-        batch, tensors = checks.to_float32(x), self._target(target, len(x))
-        return tf.repeat(batch, max(1, len(tensors[0]) // len(batch)), axis=0), *tensors

@@ -92,6 +92,7 @@ class Graph:
       input_shape: (rows, columns, channels) of a picture, None where the model leaves them open.
       output_shape: the shape of the output without the batch.
       kept: the numbers of tensors that have to be computed without the ReLU behind them.
+      wholes: nested model, or layer that was traced -> the number of its (first) output.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -100,6 +101,7 @@ class Graph:
     input_shape: tuple[int | None, ...] = ()
     output_shape: tuple[int | None, ...] = ()
     kept: set[int] = field(default_factory=set)
+    wholes: dict[str, int] = field(default_factory=dict)
     _lowered: set[int] = field(default_factory=set)
     _exact_steps: dict[int, Step] = field(default_factory=dict)
     _weight_dtype: tf.DType = tf.float32
@@ -118,6 +120,10 @@ class Graph:
     def producer(self, number: int) -> Node | None:
         """The node that computes a tensor; None for the model's input."""
         return self.nodes[number - 1] if number else None
+
+    def outputs(self) -> dict[str, int]:
+        """Layer -> the number of its output, after its activation."""
+        return self.wholes | {node.layer: node.output for node in self.nodes}
 
     def readers(self, number: int) -> list[Node]:
         """The nodes that read a tensor."""
@@ -296,22 +302,32 @@ class Graph:
         forward = tf.function(self.forward, autograph=False).get_concrete_function(picture)
         return sum(math.prod(one.shape) for one in forward.structured_outputs.values())
 
-    def backward(self, tensors: Mapping[int, tf.Tensor], begin: tf.Tensor, back: Back) -> Parts:
-        """Passes relevance or a gradient back from the output to the input.
+    def backward(
+        self,
+        tensors: Mapping[int, tf.Tensor],
+        begin: tf.Tensor,
+        back: Back,
+        start: int | None = None,
+        end: int = 0,
+    ) -> Parts:
+        """Passes relevance or a gradient back from one tensor to another one.
 
         Args:
           tensors: what `forward` returned.
-          begin: what arrives at the output.
+          begin: what arrives at the tensor `start`.
           back: computes what a node hands down to its inputs.
+          start: the number of a tensor; None means the output.
+          end: the number of a tensor before it. What passes it by is not followed.
 
         Returns:
-          What arrives at each tensor, from the output to the input, and at `BIASES`. Tensors at
-          which nothing arrives are left out, except the network's input.
+          What arrives at each tensor, from `start` to `end`, and at `BIASES`. Tensors at which
+          nothing arrives are left out, except the network's input.
         """
-        parts: Parts = defaultdict(list, {self.output: [Part(begin)]})
-        for node in reversed(self.nodes):
+        start = self.output if start is None else start
+        parts: Parts = defaultdict(list, {start: [Part(begin)]})
+        for node in reversed(self.behind(end)):
             if node.output not in parts:
-                continue  # a branch that the output does not use
+                continue  # a branch that `start` does not use
             # A rounded input of a max pool could have another largest entry than its output has.
             exact = node.output in self._exact_steps and isinstance(node.step, MaxPool)
             dtype = tf.float32 if exact else self._dtype(node.output)
@@ -326,6 +342,15 @@ class Graph:
                     continue
                 parts[number].append(Part(tf.cast(part, self._dtype(number)), node, position))
         return parts
+
+    def behind(self, number: int) -> list[Node]:
+        """The nodes that depend on a tensor, in the order of the forward pass."""
+        found, nodes = {number}, []
+        for node in self.nodes:
+            if not found.isdisjoint(node.inputs):
+                found.add(node.output)
+                nodes.append(node)
+        return nodes
 
     def nonnegative(self) -> set[int]:
         """The numbers of tensors that can never hold a negative entry."""

@@ -179,9 +179,7 @@ class Explain:
     ) -> list[MethodResult]:
         """As a call, for each of several targets; perturbed pictures go forward once for all."""
         method, graph = self.method, self.graph
-        begins = [method.start(tensors[graph.output], *target) for target in targets]
-        if self.logits is not None:
-            begins = [with_signs_of(tensors[self.logits], begin) for begin in begins]
+        begins = [self.start(tensors, *target) for target in targets]
         parts = [graph.backward(tensors, begin, self.back) for begin in begins]
         if not method.perturb:
             return [MethodResult(method.finish(graph, x, tensors, one), one) for one in parts]
@@ -193,6 +191,11 @@ class Explain:
         maps = [method.finish(graph, x - origin, tensors, one) for one in arrived]
         differences = self._differences(tensors, origin, begins)
         return list(map(MethodResult, maps, parts, differences))
+
+    def start(self, tensors: Mapping[int, tf.Tensor], *target: tf.Tensor) -> tf.Tensor:
+        """What starts at the output for a target, float32 [B, classes]."""
+        begin = self.method.start(tensors[self.graph.output], *target)
+        return begin if self.logits is None else with_signs_of(tensors[self.logits], begin)
 
     def _differences(
         self, tensors: Mapping[int, tf.Tensor], origin: tf.Tensor, begins: Sequence[tf.Tensor]

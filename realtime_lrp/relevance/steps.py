@@ -345,13 +345,16 @@ class Product(Step):
     def forward(self, *inputs: tf.Tensor) -> tf.Tensor:
         return functools.reduce(tf.multiply, _aligned(inputs))
 
-    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
+    def gated(self, inputs: Tensors, output: tf.Tensor) -> list[bool]:
+        """Which inputs receive relevance: those that are gated, or all where none is a gate."""
         gated = [
             position not in self.gates and a.shape[1:] == output.shape[1:]
             for position, a in enumerate(inputs)
         ]
-        if not any(gated):
-            gated = [True] * len(inputs)
+        return gated if any(gated) else [True] * len(inputs)
+
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
+        gated = self.gated(inputs, output)
         part = relevance / sum(gated)
         return [
             _shaped_like(a, part) if takes else tf.zeros_like(a)

@@ -1,0 +1,164 @@
+"""The part of the explainer that looks inside the network: layers, sums and channels."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from realtime_lrp.errors import NotFiniteError
+from realtime_lrp.relevance import checks
+from realtime_lrp.relevance.account import LayerFlow, layer_flows
+from realtime_lrp.relevance.compiled import Lazy
+from realtime_lrp.relevance.concepts import ConceptMaps, Concepts
+from realtime_lrp.relevance.graph import Graph
+from realtime_lrp.relevance.layer_records import LayerRecord, layer_records
+from realtime_lrp.relevance.not_finite import first_not_finite, one_pair
+from realtime_lrp.relevance.rules import Rule
+from realtime_lrp.relevance.targets import TargetResolver, Targets
+
+
+class LayerViews:
+    """What an `Explainer` tells about layers and channels; it sets the attributes."""
+
+    check_batch: checks.BatchCheck
+    _graph: Graph
+    _rules: Mapping[int, Rule]
+    _flows: Sequence[Lazy]
+    _layers: Lazy
+    _concepts: ConceptMaps
+    _default: tuple[tf.Tensor, ...]
+    _resolve: TargetResolver
+
+    def pictures_at_once(self) -> int:
+        """How many pictures of a batch are explained together, as the free memory allows now."""
+        raise NotImplementedError
+
+    def not_finite(self, x: tf.Tensor, target: Targets | None = None) -> NotFiniteError:
+        """The error for pictures x whose scores or maps are not finite."""
+        raise NotImplementedError
+
+    def layers(self, x: np.ndarray | tf.Tensor, target: Targets | None = None) -> list[LayerRecord]:
+        """What every layer computed and handed down, from the output to the input.
+
+        SmoothGrad and integrated gradients show the gradient at the picture itself. Branches that
+        the output does not use are left out.
+
+        Args:
+          x: float32 [B, H, W, C], already preprocessed.
+          target: as in a call.
+        """
+        tensors = self._layers(*self._pairs(self.check_batch(x), target))
+        return layer_records(self._graph, self._rules, tensors)
+
+    def relevance_sums(
+        self, x: np.ndarray | tf.Tensor, target: Targets | None = None
+    ) -> dict[str, np.ndarray]:
+        """The sum of relevance that each layer hands down to its inputs, from output to input.
+
+        Args:
+          x: float32 [B, H, W, C], already preprocessed.
+          target: as in a call.
+
+        Returns:
+          Layer name -> float64 [B].
+        """
+        return {record.name: record.sums() for record in self.layers(x, target)}
+
+    def layer_flows(
+        self, x: np.ndarray | tf.Tensor, index: int = 0, target: Targets | None = None
+    ) -> list[LayerFlow]:
+        """Sums of relevance layer by layer, from the output to the input.
+
+        The function that computes them is compiled at the first call.
+
+        Args:
+          x: float32 [B, H, W, C], already preprocessed.
+          index: of which map: 0 is the own one, followed by those of `also`.
+          target: as in a call.
+        """
+        flows = self._flows[index](*self._pairs(x, target))
+        return layer_flows(self._graph, flows.numpy())
+
+    def concepts(
+        self,
+        x: np.ndarray | tf.Tensor,
+        layer: str,
+        top: int = 4,
+        target: Targets | None = None,
+        *,
+        channels: Sequence[int] | None = None,
+    ) -> Concepts:
+        """The channels of a layer with the most relevance, each with its map.
+
+        Concept relevance propagation (Achtibat et al. 2023): relevance at the layer's output is
+        kept in one channel alone and handed down from there. Over all channels the shares add up to
+        the relevance at the layer, and the maps to the map of what passes through it. The first
+        call for a layer and a `top` compiles a function; further targets and pictures do not.
+
+        Args:
+          x: float32 [B, H, W, C], already preprocessed.
+          layer: the layer's name, as `layers` gives it. Its channels are the last axis of its
+            output: units of a dense layer, features of tokens.
+          top: how many channels, those with the largest shares of each picture.
+          target: as in a call.
+          channels: these instead, in this order.
+
+        Raises:
+          UsageError: the method is not LRP, there is no such layer or channel, relevance does not
+            reach the layer, or it computes the scores.
+          NotFiniteError: the network computes NaN or Inf.
+        """
+        pictures, *tensors = self._pairs(self.check_batch(x), target)
+        found = self._concepts.concepts(
+            pictures, tensors, layer, top, channels, self.pictures_at_once()
+        )
+        self._check_finite(x, target, found.scores, found.by_channel, found.maps)
+        return found
+
+    def conditional(
+        self,
+        x: np.ndarray | tf.Tensor,
+        conditions: Mapping[str, Sequence[int]],
+        target: Targets | None = None,
+    ) -> np.ndarray:
+        """The map of the relevance that passes through chosen channels of one layer or several.
+
+        Relevance goes from layer to layer; at the output of each it is kept in the chosen channels
+        and set to 0 in the others. What passes a layer by, as in a residual connection, is left
+        out. With one channel of one layer it is the map of `concepts`.
+
+        Args:
+          x: float32 [B, H, W, C], already preprocessed.
+          conditions: layer -> channels, in any order: {"block5_conv3": [3, 17], "fc1": [0]}.
+          target: as in a call.
+
+        Returns:
+          float32 [B, H, W, C].
+
+        Raises:
+          UsageError: as `concepts`; no conditions; or a layer lies beside another one.
+          NotFiniteError: the network computes NaN or Inf.
+        """
+        pictures, *tensors = self._pairs(self.check_batch(x), target)
+        scores, maps = self._concepts.conditional(
+            pictures, tensors, conditions, self.pictures_at_once()
+        )
+        self._check_finite(x, target, scores, maps)
+        return maps
+
+    def _check_finite(
+        self, x: np.ndarray | tf.Tensor, target: Targets | None, *arrays: np.ndarray
+    ) -> None:
+        if (bad := first_not_finite(arrays)) is not None:
+            raise self.not_finite(*one_pair(x, target, bad))
+
+    def _target(self, target: Targets | None, pictures: int) -> tuple[tf.Tensor, ...]:
+        """The tensors of a `Target`, of which each has one row or one for each picture."""
+        if target is None:
+            return self._default
+        return self._resolve.for_batch(target, pictures).tensors()
+
+    def _pairs(self, x: np.ndarray | tf.Tensor, target: Targets | None) -> tuple[tf.Tensor, ...]:
+        """Pictures and the tensors of their targets; one picture is repeated for each target."""
+        batch, tensors = checks.to_float32(x), self._target(target, len(x))
+        return tf.repeat(batch, max(1, len(tensors[0]) // len(batch)), axis=0), *tensors

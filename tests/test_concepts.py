@@ -1,0 +1,250 @@
+"""Maps of single channels: by hand, against matrices, and their sums."""
+
+import keras
+import naive
+import numpy as np
+import pytest
+from keras import layers
+
+from realtime_lrp import Explainer, load_network
+from realtime_lrp.errors import NotFiniteError, UsageError
+from realtime_lrp.relevance import concepts as module
+
+COMPOSITES = ["zplus", "epsilon_plus_flat", "epsilon_alpha2_beta1", "epsilon_gamma_box"]
+
+
+def largest_difference(a, b) -> float:
+    """The largest difference as a share of the largest entry."""
+    return float(np.abs(np.asarray(a) - b).max() / np.abs(b).max())
+
+
+def network(filters=20):
+    """Two convolutions, a pool, two dense layers, with biases."""
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential(
+        [
+            keras.Input((8, 8, 3)),
+            layers.Conv2D(6, 3, padding="same", activation="relu", name="conv1"),
+            layers.MaxPooling2D(name="pool"),
+            layers.Conv2D(filters, 3, activation="relu", name="conv2"),
+            layers.Flatten(name="flatten"),
+            layers.Dense(7, activation="relu", name="fc"),
+            layers.Dense(5, activation="softmax", name="predictions"),
+        ]
+    )
+    for one in model.layers:
+        if one.weights:
+            kernel, bias = one.get_weights()
+            one.set_weights([kernel, np.linspace(-0.1, 0.3, len(bias))])
+    return model
+
+
+@pytest.fixture(scope="module")
+def explainer():
+    return Explainer(network(), composite="epsilon_plus_flat", labels=list("abcde"))
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    return np.random.default_rng(7).normal(size=(3, 8, 8, 3)).astype("float32")
+
+
+def test_two_neurons_by_hand():
+    """Input (1, 2), hidden = (3, 4), output 10; the second neuron has 8 of it, the first 2."""
+    model = keras.Sequential(
+        [
+            keras.Input((1, 2, 1)),
+            layers.Flatten(),
+            layers.Dense(3, activation="relu", name="hidden", use_bias=False),
+            layers.Dense(1, name="score", use_bias=False),
+        ]
+    )
+    model.layers[-2].set_weights([np.array([[1.0, 2, -1], [1, 1, 0]])])
+    model.layers[-1].set_weights([np.array([[2 / 3], [2], [9]])])
+    x = np.array([1.0, 2], np.float32).reshape(1, 1, 2, 1)
+    found = Explainer(model, composite="epsilon").concepts(x, "hidden", 2)
+    np.testing.assert_array_equal(found.channels, [[1, 0]])
+    np.testing.assert_allclose(found.shares, [[8, 2]], rtol=1e-5)
+    np.testing.assert_allclose(found.by_channel, [[2, 8, 0]], atol=1e-5)
+    np.testing.assert_allclose(found.maps[0, :, 0, :, 0], [[4, 4], [2 / 3, 4 / 3]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("composite", COMPOSITES)
+def test_all_channels_add_up(composite, pictures):
+    """Shares to the relevance at the layer, maps to the whole map, also in several runs."""
+    explainer = Explainer(network(), composite=composite, low=-5, high=5)
+    whole = explainer(pictures, target="top1").relevance
+    at_layers = {one.name: one.arrived for one in explainer.layers(pictures, "top1")}
+    for layer, count in {"conv1": 6, "conv2": 20, "fc": 7}.items():
+        found = explainer.concepts(pictures, layer, count, "top1")
+        arrived = at_layers[layer].reshape(3, -1, count).sum(1)
+        assert largest_difference(found.by_channel, arrived) < 1e-5
+        assert largest_difference(found.shares.sum(1), arrived.sum(1)) < 1e-4
+        assert largest_difference(found.maps.sum(1), whole) < 1e-4
+        assert (np.sort(found.channels, 1) == np.arange(count)).all()
+        assert (np.diff(np.abs(found.shares)) <= 0).all()
+        assert (
+            largest_difference(found.shares, np.take_along_axis(arrived, found.channels, 1)) < 1e-5
+        )
+
+
+def residual(rng):
+    """A block with a branch and a skip connection; a gate; logits."""
+    x = keras.Input((6, 6, 2))
+    h = layers.Conv2D(5, 3, padding="same", activation="relu", name="stem")(x)
+    branch = layers.Conv2D(5, 3, padding="same", use_bias=False, name="branch")(h)
+    skip = layers.Conv2D(5, 1, name="skip")(h)
+    a = layers.ReLU(name="joined")(layers.Add(name="add")([branch, skip]))
+    gate = layers.Dense(5, activation="sigmoid", name="gate")(layers.GlobalAveragePooling2D()(a))
+    a = layers.Multiply(name="gated")([a, layers.Reshape((1, 1, 5))(gate)])
+    layers.Conv2D(3, 1, name="unused")(h)
+    model = keras.Model(x, layers.Dense(4, name="logits")(layers.GlobalAveragePooling2D()(a)))
+    for weight in model.weights:
+        weight.assign(rng.normal(0.1, 0.4, size=weight.shape))
+    return model
+
+
+def test_channels_of_a_residual_network(rng):
+    """Relevance of several readers adds up; what goes around a layer is in none of its channels."""
+    explainer = Explainer(residual(rng), composite="epsilon")
+    x = rng.normal(size=(2, 6, 6, 2)).astype("float32")
+    whole = explainer(x, 1).relevance
+    names = ("stem", "branch", "skip", "joined")
+    parts = {name: explainer.concepts(x, name, 5, 1).maps.sum(1) for name in names}
+    assert largest_difference(parts["stem"], whole) < 1e-4
+    assert largest_difference(parts["joined"], whole) < 1e-4
+    assert largest_difference(parts["branch"] + parts["skip"], whole) < 1e-4
+    assert largest_difference(parts["branch"], whole) > 0.1
+    every = {"joined": range(5), "branch": range(5)}
+    assert largest_difference(explainer.conditional(x, every, 1), parts["branch"]) < 1e-5
+    for layer, words in {
+        "gate": "No relevance reaches the layer 'gate'",
+        "softmax": "'softmax' computes the scores",
+        "brunch": "Did you mean 'branch'?",
+    }.items():
+        with pytest.raises(UsageError, match=words):
+            explainer.concepts(x, layer, 1)
+    with pytest.raises(UsageError, match="passes it by"):
+        explainer.conditional(x, {"branch": [0], "skip": [0]})
+
+
+def test_conditions_equal_the_naive_derivation(explainer, pictures):
+    """Channels of two layers, by matrices: relevance outside of them is set to 0."""
+    conditions = {"conv1": [1, 4], "fc": [0, 1, 2, 5]}
+    got = explainer.conditional(pictures, conditions, ["a", 2, "top1"])
+    weights = [one.get_weights() for one in network().layers if one.weights]
+    scores = explainer.scores(pictures)
+    for picture, target, p, relevance in zip(pictures, (0, 2, None), scores, got, strict=True):
+        start = np.eye(5)[p.argmax() if target is None else target] * p
+        assert largest_difference(relevance, naively(weights, picture, start, conditions)) < 1e-4
+
+
+def naively(weights, x, start, conditions):
+    """One picture of `network` under epsilon_plus_flat."""
+    (k1, b1), (k2, b2), (w3, b3), (w4, b4) = [[w.astype("float64") for w in two] for two in weights]
+    one, shape1 = naive.convolution_matrix(k1, x.shape, padding="same")
+    a1 = np.maximum(x.ravel() @ one + np.tile(b1, 64), 0).reshape(shape1)
+    pooled = a1.reshape(4, 2, 4, 2, 6).max((1, 3))
+    two, _ = naive.convolution_matrix(k2, pooled.shape)
+    a2 = np.maximum(pooled.ravel() @ two + np.tile(b2, 4), 0)
+    a3 = np.maximum(a2 @ w3 + b3, 0)
+    start = start * np.where(a3 @ w4 + b4 < 0, -1, 1)
+    r = naive.epsilon(naive.Layer(w4, absorbed=b4), a3, start)
+    r = r * np.isin(np.arange(7), conditions["fc"])
+    r = naive.epsilon(naive.Layer(w3, absorbed=b3), a2, r)
+    r = naive.zplus(naive.Layer(two, absorbed=np.tile(b2, 4)), pooled.ravel(), r)
+    r = naive.max_pool(a1, r.reshape(pooled.shape), (2, 2), (2, 2), "valid", share=False)
+    r = r * np.isin(np.arange(6), conditions["conv1"])
+    connected = naive.convolution_matrix(np.ones_like(k1), x.shape, padding="same")[0]
+    layer = naive.Layer(one, connected=connected, support=np.ones(x.size))
+    return naive.flat(layer, x.ravel(), r.ravel()).reshape(x.shape)
+
+
+def test_a_condition_on_one_channel_is_its_concept(explainer, pictures):
+    """And one on several channels is the sum; chosen channels come in their order."""
+    chosen = [4, 0, 4]
+    found = explainer.concepts(pictures, "conv2", channels=chosen)
+    np.testing.assert_array_equal(found.channels, [chosen] * 3)
+    np.testing.assert_array_equal(found.maps[:, 0], found.maps[:, 2])
+    alone = explainer.conditional(pictures, {"conv2": [4]})
+    assert largest_difference(found.maps[:, 0], alone) < 1e-5
+    both = explainer.conditional(pictures, {"conv2": [0, 4]})
+    assert largest_difference(found.maps[:, :2].sum(1), both) < 1e-5
+
+
+def test_targets_and_pictures_never_retrace(explainer, pictures, monkeypatch):
+    """One function for a layer and a number of channels; each target has its own channels."""
+    traced = []
+    real = module._each_alone
+    monkeypatch.setattr(module, "_each_alone", lambda *given: traced.append(1) or real(*given))
+    for target in ("all", "top1", 3, "b", "a - c", "a - rest", ["all", "b", 2]):
+        found = explainer.concepts(pictures, "fc", 3, target)
+    several = explainer.concepts(pictures[:1], "fc", 3, ["b", "a", "all", 2])
+    explainer.concepts(pictures, "fc", channels=[2, 1, 0])
+    assert len(traced) == 1 and several.maps.shape == (4, 3, 8, 8, 3)
+    for number, target in enumerate(["all", "b", 2]):
+        one = explainer.concepts(pictures[number : number + 1], "fc", 3, target)
+        np.testing.assert_array_equal(one.channels[0], found.channels[number])
+        assert largest_difference(one.maps[0], found.maps[number]) < 1e-5
+    assert explainer.traces == 1
+
+
+def test_bfloat16_adds_up(rng):
+    """The embedded network, on a drawn picture's worth of noise: to 2 % of the largest entry."""
+    network = load_network("shapes")
+    explainer = Explainer(network, composite="epsilon_plus_flat", precision="bfloat16")
+    x = network.prepare(rng.integers(0, 256, (2, 128, 128, 3), np.uint8))
+    found = explainer.concepts(x, "block5_conv2", explainer.layers(x)[-1].output.shape[-1], "top1")
+    assert largest_difference(found.maps.sum(1), explainer(x, "top1").relevance) < 0.02
+
+
+BAD = {
+    "layer": ({"layer": "conv9"}, "There is no layer 'conv9'"),
+    "no text": ({"layer": 3}, "Expected the name of a layer. Received 3"),
+    "scores": ({"layer": "predictions"}, "Choose a layer before it: conv2, flatten, fc"),
+    "no channel": ({"top": 0}, "from 1 to 7, the channels of 'fc'. Received 0"),
+    "too many": ({"top": 8}, "from 1 to 7, the channels of 'fc'. Received 8"),
+    "half": ({"top": 2.5}, "Received 2.5"),
+    "empty": ({"channels": []}, r"each from 0 to 6. Received \[\]"),
+    "negative": ({"channels": [-1]}, r"Received \[-1\]"),
+    "ragged": ({"channels": [[1], [2, 3]]}, "Expected a list of channels"),
+    "name": ({"channels": ["whiskers"]}, "Expected a list of channels"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_concepts_are_refused(explainer, pictures, name):
+    """Each message says what was expected."""
+    arguments, words = BAD[name]
+    with pytest.raises(UsageError, match=words):
+        explainer.concepts(pictures, **{"layer": "fc", **arguments})
+
+
+@pytest.mark.parametrize(
+    "conditions", [{}, ["fc"], {"fc": 3}, {"fc": [7]}, {"fc": []}, {"conv9": [1]}]
+)
+def test_bad_conditions_are_refused(explainer, pictures, conditions):
+    """No conditions, or such that name no channels."""
+    with pytest.raises(UsageError, match=r"Expected|There is no layer"):
+        explainer.conditional(pictures, conditions)
+
+
+def test_other_methods_have_no_concepts(pictures):
+    """The message says which method has."""
+    with pytest.raises(UsageError, match='method="lrp"'):
+        Explainer(network(), method="excitation_backprop").concepts(pictures, "fc")
+
+
+def test_numbers_that_are_not_finite_are_refused(pictures):
+    """As in a call."""
+    model = network()
+    kernel, bias = model.get_layer("fc").get_weights()
+    model.get_layer("fc").set_weights([kernel * 1e30, bias])
+    model.layers[-1].set_weights([np.full((7, 5), 1e30), np.zeros(5)])
+    explainer = Explainer(model)
+    for call in (
+        lambda: explainer.concepts(pictures, "conv1"),
+        lambda: explainer.conditional(pictures, {"conv1": [1]}),
+    ):
+        with pytest.raises(NotFiniteError):
+            call()

@@ -169,3 +169,10 @@ def test_without_bias_shares_only_the_class_token_takes_relevance():
     assert taking == ["tokens/ConcatV2"]
     product = next(one for one in records if one.name == "attention0/Einsum:2")
     assert not product.handed_down[0].any() and product.handed_down[1].all()
+
+
+def test_composites_for_transformers_are_unsuited_for_other_networks(shallow, tiny_model):
+    """They are `epsilon` on a network of convolutions; on a transformer they differ from it."""
+    assert shallow.unsuited == set()
+    network = Explainer(keras.models.load_model(tiny_model))
+    assert network.unsuited == {"attnlrp", "cp_lrp"}

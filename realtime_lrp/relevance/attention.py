@@ -10,6 +10,7 @@ from typing import cast
 
 import tensorflow as tf
 
+from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.normalisations import Normalisation
 from realtime_lrp.relevance.steps import Add, Softmax, Step, Tensors, stabilise, sum_of_each
 from realtime_lrp.relevance.traced.steps import MatrixProduct, Offset, WeightedSum
@@ -107,3 +108,9 @@ ATTNLRP: tuple[tuple[type[Step], StepRule], ...] = (
     *CP_LRP,
 )
 """The same for `attnlrp`."""
+
+
+def differ_from_epsilon(graph: Graph) -> bool:
+    """Whether a network has steps for which these rules differ from those of `epsilon`."""
+    kinds = (Normalisation, Offset, MatrixProduct)
+    return any(isinstance(node.step, kinds) for node in graph.nodes)

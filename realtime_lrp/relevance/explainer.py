@@ -33,7 +33,7 @@ from realtime_lrp.relevance.compiled import (
     scores_function,
     signature_of,
 )
-from realtime_lrp.relevance.composites import Composite, composite_named
+from realtime_lrp.relevance.composites import Composite, composite_named, unsuited
 from realtime_lrp.relevance.concepts import ConceptMaps
 from realtime_lrp.relevance.described import explainer_html
 from realtime_lrp.relevance.explanation import Explanation, explanation_of
@@ -130,6 +130,7 @@ class Explainer(LayerViews):
       rules_by_layer: layer -> the rule that the map follows there, as `rule_named` reads it.
       differences: whether the map, and each of `also`, adds up to a difference of scores, as
         integrated gradients do.
+      unsuited: the names of composites that this network has no use for.
       flops: floating point operations of the layers with weights in one forward pass of a picture.
       weights: the number of weights of these layers, without biases.
 
@@ -174,6 +175,7 @@ class Explainer(LayerViews):
         self.classes = checks.count_classes(graph)
         end_in_scores(graph, self.classes)
         folded = canonise(graph)
+        self.unsuited = unsuited(graph)
         if guided is not None:
             guided_rectifiers(graph, guided)  # refuses patterns that match nothing
         checks.check_labels(labels, self.classes, graph)

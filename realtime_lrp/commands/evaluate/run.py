@@ -77,6 +77,8 @@ def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
     check_options(options)
     names = rows_to_measure(config, options.only)
     engine, samples = _load(config, options)
+    if options.only is None:
+        names = [name for name in names if name not in engine.explainer.unsuited]
     provenance = _provenance(engine)
     if options.search:
         return run_search(engine, samples, options, provenance)

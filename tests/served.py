@@ -37,14 +37,15 @@ class Served:
     Attributes:
       exchange: what it serves.
       messages: what clients have sent.
+      visitors: takes the pictures of visitors' cameras.
     """
 
     def __init__(self, port, names=(), token=TOKEN, visitors=None, tls=None):
         self.exchange, self.tokens, self.messages = Exchange(), Tokens(token), []
         listening = listen("127.0.0.1", port)
         self.port = listening.getsockname()[1]
-        app = App(self.exchange, self.tokens, lambda: {"maps": 7}, lambda: None,
-                  visitors or NoVisitors())  # fmt: skip
+        self.visitors = visitors or NoVisitors()
+        app = App(self.exchange, self.tokens, lambda: {"maps": 7}, lambda: None, self.visitors)
         self.server = Server(Guard(app.routes(), self.tokens, names, self.port), listening, tls)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._turn, daemon=True)

@@ -22,6 +22,7 @@ from served import TOKEN, serving_pages
 
 from realtime_lrp import config
 from realtime_lrp.commands.serve.certificate import own_context
+from realtime_lrp.commands.serve.visitors import join_message
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DESKTOP = {"viewport": {"width": 1280, "height": 800}}
@@ -300,6 +301,47 @@ def test_a_phone_explains_what_is_before_its_own_camera(page, visit):
     until(phone, lambda: np.abs(pixel(phone, 320, 240) - before).max() > 3)
     phone.tap("#camera")
     expect(phone.locator("#figures")).to_contain_text("from camera to screen")
+
+
+class Numbers:
+    """Answers each visitor's pictures with their numbers; it can be told to wait."""
+
+    def __init__(self):
+        self.count, self.waits = 0, False
+
+    def join(self, answer):
+        """A visitor who has sent nothing yet."""
+        return [0, answer]
+
+    def put(self, visitor, jpeg):
+        """Takes a picture."""
+        self.count += 1
+        visitor[0] += 1
+        if not self.waits:
+            fields = {"type": "map", "number": visitor[0], "reason": f"no map {visitor[0]}"}
+            visitor[1](join_message(fields, b""))
+
+    def leave(self, visitor):
+        """Forgets nothing."""
+
+
+def test_a_camera_goes_on_when_answers_stop_and_when_the_server_is_started_again(visit):
+    """A picture that gets no answer is replaced by a newer one; a new server gets a first one."""
+    with serving_pages(visitors=Numbers()) as served:
+        numbers, port = served.visitors, served.port
+        phone = visit(f"http://127.0.0.1:{port}/?token={TOKEN}", **PHONE)
+        phone.tap("#camera")
+        until(phone, lambda: numbers.count > 5)
+        numbers.waits = True
+        phone.wait_for_timeout(100)
+        before = numbers.count
+        until(phone, lambda: numbers.count > before + 1)
+        numbers.waits = False
+        until(phone, lambda: numbers.count > before + 9)
+    with serving_pages(port, visitors=Numbers()) as served:
+        until(phone, lambda: served.visitors.count > 5)
+        expect(phone.locator("#camera-notice")).to_contain_text("no map")
+    phone.close()
 
 
 def test_the_code_on_the_page_leads_to_where_others_watch(page):

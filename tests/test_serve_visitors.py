@@ -146,7 +146,7 @@ def test_maps_are_shared_fairly_whatever_somebody_sends(relevance, monkeypatch):
             one.send()
         until(lambda: min(len(one.answers) for one in everybody) >= 20)
         counts = [len(one.answers) for one in everybody]
-        assert len(shared._turn) <= 10 and relevance.others() == 3
+        assert len(shared._turn) <= 10 and relevance.others() == 2
         for one in everybody:
             shared.leave(one.visitor)
         until(lambda: relevance.others() == 0)
@@ -166,6 +166,40 @@ def test_the_answer_has_the_map_and_what_the_network_says(relevance):
         shared.put(one.visitor, b"no picture")
         until(lambda: len(one.answers) == 2)
         assert one.last[0]["reason"] == "that picture cannot be decoded"
+
+
+def test_an_answer_says_which_picture_it_is_for(relevance):
+    """A picture that waits is replaced by the next one; the page reads the age of its map from it.
+
+    A map that cannot be drawn is answered, too.
+    """
+    with Visitors(relevance, lambda: relevance.state) as shared:
+        one = Counter(shared, at_once=0)
+        with shared._changed:  # a lock that its owner may take again: nothing is taken meanwhile
+            for _ in range(5):
+                shared.put(one.visitor, jpeg(120))
+        until(lambda: one.answers)
+        assert [one.last[0]["number"], len(one.answers)] == [5, 1]
+        one.visitor.scaler = None
+        shared.put(one.visitor, jpeg(120))
+        until(lambda: len(one.answers) == 2)
+        assert one.last == ({"type": "map", "number": 6, "reason": visitors.NO_MAP}, b"")
+
+
+def test_a_slow_network_gets_small_batches(relevance, monkeypatch):
+    """So that maps are not old before they are made; nobody watches the view, which gets less."""
+    monkeypatch.setattr(visitors, "BATCH_S", 1e-6)
+    sizes, explain = [], relevance.engine.explain
+    monkeypatch.setattr(
+        relevance.engine, "explain", lambda p, t: sizes.append(len(p)) or explain(p, t)
+    )
+    with Visitors(relevance, lambda: relevance.state, lambda: False) as shared:
+        everybody = [Counter(shared) for _ in range(5)]
+        for one in everybody:
+            one.send()
+        until(lambda: min(len(one.answers) for one in everybody) >= 3)
+        assert relevance.others() == visitors.UNWATCHED
+    assert max(sizes) == 1
 
 
 def test_who_ends_the_decoder_is_served_no_more(relevance):

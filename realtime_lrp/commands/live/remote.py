@@ -20,6 +20,9 @@ class RemoteTurns(Protocol):
           Error: it has ended, and the viewer cannot be used without it.
         """
 
+    def wants_picture(self) -> bool:
+        """Whether the view is to be drawn again for it. Asked where nothing else shows the view."""
+
     def publish(self, drawn: bool) -> None:
         """Shows the view there.
 

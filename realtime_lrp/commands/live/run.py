@@ -4,6 +4,7 @@ Each turn makes events of keys and mouse, carries out the commands in the state,
 and makes events of what the other parts report.
 """
 
+import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
@@ -37,6 +38,9 @@ from realtime_lrp.system.signals import stop_signals
 from realtime_lrp.video.libraries import draw_in_one_thread
 from realtime_lrp.view.window.display import require_display
 from realtime_lrp.view.window.window import Mouse, Window
+
+PAUSE_S = 0.005
+"""Pause of the render loop while nobody waits for a picture."""
 
 
 def run(
@@ -108,7 +112,7 @@ def run(
         if remote and not stopped.is_set():
             now = partial(figures_now, figures, capture, relevance)
             turns = stack.enter_context(remote.opened(view, capture, relevance, now))
-        loop = Loop(view, capture, relevance, saver, sources, mirror, shown, turns)
+        loop = Loop(view, capture, relevance, saver, sources, mirror, shown, turns, only_remote)
         try:
             while not stopped.is_set() and loop.turn():
                 if duration_s is not None and figures.seconds() >= duration_s:
@@ -167,6 +171,7 @@ class Loop:
       mirror: mirrors what is captured.
       window: where keys and mouse come from, or None.
       remote: where further events come from, and the view goes; or None.
+      only_remote: whether the view goes nowhere else. Then it is drawn only if it is wanted there.
     """
 
     def __init__(
@@ -179,7 +184,9 @@ class Loop:
         mirror: Mirror,
         window: Window | None,
         remote: RemoteTurns | None = None,
+        only_remote: bool = False,
     ):
+        self._only_remote = only_remote
         self._view, self._capture, self._relevance = view, capture, relevance
         self._saver, self._mirror = saver, mirror
         self._source_control = SourceControl(capture, sources, view.send)
@@ -199,7 +206,7 @@ class Loop:
         self.handle_remote(remote.events() if remote else ())
         if view.state.ended or (self._window and self._window.closed):
             return False  # showing a picture would open the window again
-        canvas = view.step()
+        canvas = self._drawn()
         if canvas is not None and view.frame and view.explained:
             self._saver.record(canvas, view.frame, view.explained)
         if news := self._saver.news():
@@ -210,6 +217,13 @@ class Loop:
         if remote:
             remote.publish(drawn=canvas is not None)
         return True
+
+    def _drawn(self) -> np.ndarray | None:
+        """The view, if it changed and somebody sees it."""
+        if self._only_remote and self._remote and not self._remote.wants_picture():
+            time.sleep(PAUSE_S)
+            return None
+        return self._view.step()
 
     def handle_events(self, events: Iterable[str | Mouse]) -> None:
         """Sends keys and mouse to the state, then carries out the commands."""

@@ -211,7 +211,7 @@ class App:
                     continue
                 message = read_message(raw.get("text") or "")
                 if isinstance(message, Shown):
-                    viewer.confirm()
+                    self._exchange.confirm(viewer)
                 elif role is Role.CONTROL:
                     self._exchange.put(message)
         except ValueError:
@@ -276,7 +276,7 @@ class Film:
                 part = head % len(picture.jpeg) + picture.jpeg + b"\r\n" + between
                 body = {"type": "http.response.body", "body": part, "more_body": True}
                 await _in_time(send(body))
-                viewer.confirm()
+                self._exchange.confirm(viewer)
 
 
 def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[bytes], None], answer: bytes) -> None:

@@ -20,6 +20,9 @@ MOST_VIEWERS = 40
 MOST_MESSAGES = 1000
 """Messages that wait for the render loop; further ones push out the oldest."""
 
+WATCHED_S = 2.0
+"""So long after the last picture was on a screen the view counts as watched."""
+
 T = TypeVar("T")
 
 
@@ -61,7 +64,7 @@ class Viewer:
         self._wake.set()
 
     def confirm(self) -> None:
-        """What was sent last is on the screen."""
+        """What was sent last is on the screen. For `Exchange.confirm`."""
         if self._sent:
             self.latency_ms = 1000 * (time.monotonic() - self._sent.captured)
         self._sent = None
@@ -99,12 +102,13 @@ class Exchange:
       news: the newest figures and settings, JSON.
       labels: what the page needs to know once, JSON; b"" until the network is loaded.
       turned: `time.monotonic()` when the render loop last took its turn.
+      confirmed: `time.monotonic()` when a picture of the view was last on somebody's screen.
     """
 
     def __init__(self) -> None:
         self.picture: Picture | None = None
         self.news = self.labels = b""
-        self.turned = time.monotonic()
+        self.turned = self.confirmed = time.monotonic()
         self._viewers: set[Viewer] = set()
         self._messages: deque[Message] = deque(maxlen=MOST_MESSAGES)
         self._jobs: deque[tuple[Callable[[], Any], Future]] = deque(maxlen=MOST_VIEWERS)
@@ -117,6 +121,11 @@ class Exchange:
     def watched(self) -> bool:
         """Whether anybody watches."""
         return bool(self._viewers)
+
+    @property
+    def view_watched(self) -> bool:
+        """Whether the view is on a screen: visitors with their own camera do not see it."""
+        return self.watched and time.monotonic() - self.confirmed < WATCHED_S
 
     @property
     def picture_wanted(self) -> bool:
@@ -165,8 +174,8 @@ class Exchange:
         """A new viewer, who has to `leave`; None if there are too many."""
         if len(self._viewers) >= MOST_VIEWERS:
             return None
-        if not self._viewers:
-            self.picture = None  # it is as old as the last viewer
+        if not self.view_watched:
+            self.picture = None  # it is as old as the last look at the view
         self._loop = asyncio.get_running_loop()
         viewer = Viewer()
         self._viewers.add(viewer)
@@ -175,6 +184,11 @@ class Exchange:
     def leave(self, viewer: Viewer) -> None:
         """Forgets a viewer."""
         self._viewers.discard(viewer)
+
+    def confirm(self, viewer: Viewer) -> None:
+        """The picture that a viewer got last is on the screen."""
+        self.confirmed = time.monotonic()
+        viewer.confirm()
 
     def put(self, message: Message) -> None:
         """Hands a message to the render loop."""

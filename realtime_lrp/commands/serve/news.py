@@ -3,7 +3,6 @@
 Figures are the same rows, bars and legends as those of the window; the page draws them as text.
 """
 
-import dataclasses
 from typing import Any
 
 import msgspec
@@ -102,7 +101,7 @@ def _target_text(view: View) -> str:
 
 def entry_fields(entry: Entry) -> dict[str, Any]:
     """An entry of the figures as the page draws it."""
-    fields = {"kind": type(entry).__name__.lower(), **dataclasses.asdict(entry)}
+    fields = {"kind": type(entry).__name__.lower(), **vars(entry)}
     if isinstance(entry, Bar):
         return fields | {"share": float(entry.share), "percent": percent(entry.share)}
     if isinstance(entry, Legend):

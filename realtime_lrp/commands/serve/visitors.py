@@ -28,8 +28,17 @@ from realtime_lrp.video.libraries import cv2
 from realtime_lrp.view.colormaps import default_colormap
 from realtime_lrp.view.overlay import Overlay, make_overlay
 
-BATCH = 8
-"""Pictures that are explained at once."""
+BATCH = 16
+"""Pictures that are explained at once, at most."""
+
+BATCH_S = 0.3
+"""About how long a batch may take: with a slow network batches are smaller, and maps less old."""
+
+EQUAL = 8
+"""So many visitors count as much as the view."""
+
+UNWATCHED = 4
+"""If nobody watches the view, its share is divided by this."""
 
 GATHER_S = 0.01
 """How long a batch waits for a second picture."""
@@ -42,6 +51,9 @@ IDLE_S = 0.2
 
 DARKER = 0.7
 """How dark the picture is under a map, where the window makes it grey: 0 not at all, 1 black."""
+
+PNG = (cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE)
+"""Of the maps: the quickest way, and smaller than with fast compression."""
 
 NO_MAP = "no map at the moment"
 
@@ -58,9 +70,10 @@ class Visitor:
     Attributes:
       answer: takes the visitor's maps.
       scaler: scales them, as those of a window are.
-      number: how many pictures have come.
+      number: how many pictures have come; the answer to the first has number 1.
       newest: `time.monotonic()` when the last one came.
       harmful: a picture has ended the decoder: no further one is taken.
+      waiting: the picture that waits for its turn, or None.
     """
 
     answer: Answer
@@ -68,7 +81,7 @@ class Visitor:
     number: int = 0
     newest: float = -ACTIVE_S
     harmful: bool = False
-    waiting: tuple[bytes, float] | None = field(default=None, repr=False)
+    waiting: Item[bytes] | None = field(default=None, repr=False)
 
 
 class Visitors:
@@ -77,20 +90,27 @@ class Visitors:
     Args:
       relevance: has the engine; visitors' maps are made by the one that is in use.
       state: returns the present state of the view: what is explained, and how it is drawn.
+      view_watched: returns whether anybody watches the view.
     """
 
-    def __init__(self, relevance: RelevanceThread, state: Callable[[], ViewerState]):
-        self._relevance, self._state = relevance, state
+    def __init__(
+        self,
+        relevance: RelevanceThread,
+        state: Callable[[], ViewerState],
+        view_watched: Callable[[], bool] = lambda: True,
+    ):
+        self._relevance, self._state, self._view_watched = relevance, state, view_watched
         self._decoder = ChildDecoder()
         self._visitors: set[Visitor] = set()
         self._turn: list[Visitor] = []
         self._changed = threading.Condition()  # guards the visitors' pictures
         self._ended = False
         self._failing = ""
+        self._batch = 1  # pictures of the next one
         self._thread = threading.Thread(target=self._run, name="visitors", daemon=True)
 
     def __enter__(self) -> Visitors:
-        self._relevance.others = self._batches
+        self._relevance.others = self._weight
         self._thread.start()
         return self
 
@@ -115,7 +135,8 @@ class Visitors:
             if visitor.waiting is None:
                 self._turn.append(visitor)
             visitor.newest = time.monotonic()
-            visitor.waiting = jpeg, visitor.newest
+            visitor.number += 1
+            visitor.waiting = Item(jpeg, visitor.number, visitor.newest)
             self._changed.notify()
 
     def leave(self, visitor: Visitor) -> None:
@@ -126,12 +147,12 @@ class Visitors:
             if visitor in self._turn:
                 self._turn.remove(visitor)
 
-    def _batches(self) -> int:
-        """How many batches the visitors of the last seconds are: the view gets as much as one."""
+    def _weight(self) -> int:
+        """How many times as much time as the view the visitors of the last seconds get."""
         now = time.monotonic()
         with self._changed:
             active = sum(now - visitor.newest < ACTIVE_S for visitor in self._visitors)
-        return -(-active // BATCH)
+        return -(-active // EQUAL) * (1 if self._view_watched() else UNWATCHED)
 
     def _run(self) -> None:
         """Explains batch after batch; the next one is decoded, the last one answered meanwhile."""
@@ -153,38 +174,35 @@ class Visitors:
     def _next_frames(self) -> list[_Frame]:
         """The decoded pictures of those who have waited longest; others are told why not."""
         frames = []
-        for visitor, jpeg, received in self._next_batch():
-            crashes, picture = self._decoder.crashes, self._decoder.decode(jpeg)
+        for visitor, jpeg in self._next_batch():
+            crashes, picture = self._decoder.crashes, self._decoder.decode(jpeg.value)
             visitor.harmful = self._decoder.crashes > crashes
             if picture is None:
-                visitor.answer(_no_map("that picture cannot be decoded"))
+                visitor.answer(_no_map(jpeg.number, "that picture cannot be decoded"))
             elif self._relevance.engine is None:
-                visitor.answer(_no_map(self._relevance.doing))
+                visitor.answer(_no_map(jpeg.number, self._relevance.doing))
             else:
-                visitor.number += 1
-                frames.append((visitor, Item(picture, visitor.number, received)))
+                frames.append((visitor, Item(picture, jpeg.number, jpeg.time)))
         return frames
 
-    def _next_batch(self) -> list[tuple[Visitor, bytes, float]]:
+    def _next_batch(self) -> list[tuple[Visitor, Item[bytes]]]:
         """The pictures of those who have waited longest."""
         with self._changed:
             self._changed.wait_for(lambda: self._turn or self._ended, IDLE_S)
             if len(self._turn) == 1:
                 self._changed.wait(GATHER_S)
-            chosen, self._turn = self._turn[:BATCH], self._turn[BATCH:]
-            batch = [(visitor, *visitor.waiting) for visitor in chosen if visitor.waiting]
+            chosen, self._turn = self._turn[: self._batch], self._turn[self._batch :]
+            batch = [(visitor, visitor.waiting) for visitor in chosen if visitor.waiting]
             for visitor in chosen:
                 visitor.waiting = None
             return batch
 
-    def _explained(
-        self, frames: list[_Frame], state: ViewerState
-    ) -> list[tuple[Visitor, ExplainedFrame | None]]:
+    def _explained(self, frames: list[_Frame], state: ViewerState) -> list[_Explained]:
         """The pictures with their maps; None where they could not be computed."""
-        engine = self._relevance.engine
+        engine, started = self._relevance.engine, time.monotonic()
         try:
             if engine is None:
-                return [(visitor, None) for visitor, _ in frames]
+                return [(*frame, None) for frame in frames]
             targets = [engine.explainer.canonical(state.request.target)] * len(frames)
             results = engine.explain([frame.value for _, frame in frames], targets)
             self._failing = ""
@@ -192,23 +210,29 @@ class Visitors:
             if not self._failing:
                 log.error("explaining visitors' pictures failed: %s", first_line(error))
             self._failing = first_line(error)
-            return [(visitor, None) for visitor, _ in frames]
+            return [(*frame, None) for frame in frames]
+        each_s = (time.monotonic() - started) / len(frames)
+        self._batch = max(1, min(BATCH, round(BATCH_S / max(each_s, 1e-6))))
         return [
-            (visitor, ExplainedFrame(frame, frame.value, state.request, engine, result))
+            (visitor, frame, ExplainedFrame(frame, frame.value, state.request, engine, result))
             for (visitor, frame), result in zip(frames, results, strict=True)
         ]
 
 
 _Frame = tuple[Visitor, Item[np.ndarray]]
+_Explained = tuple[Visitor, Item[np.ndarray], ExplainedFrame | None]
 
 
-def _answer_all(explained: list[tuple[Visitor, ExplainedFrame | None]], state: ViewerState) -> None:
+def _answer_all(explained: list[_Explained], state: ViewerState) -> None:
     """Gives every visitor the map, or says that there is none."""
-    for visitor, one in explained:
+    for visitor, frame, one in explained:
+        message = _no_map(frame.number, NO_MAP)
         try:
-            visitor.answer(_map_message(visitor, one, state) if one else _no_map(NO_MAP))
+            if one:
+                message = _map_message(visitor, one, state)
         except Exception as error:
             log.error("a visitor's map cannot be drawn: %s", first_line(error))
+        visitor.answer(message)
 
 
 def _map_message(visitor: Visitor, explained: ExplainedFrame, state: ViewerState) -> bytes:
@@ -226,7 +250,8 @@ def _map_message(visitor: Visitor, explained: ExplainedFrame, state: ViewerState
         if legend := legend_of(panel, state.look, explained):
             blocks[-1] = (*blocks[-1], legend)
     figures = [[entry_fields(one) for one in block] for block in blocks]
-    return join_message({"type": "map", "box": box, "blocks": figures}, layer)
+    number = explained.frame.number
+    return join_message({"type": "map", "number": number, "box": box, "blocks": figures}, layer)
 
 
 def encode_layer(overlay: Overlay) -> bytes:
@@ -236,7 +261,7 @@ def encode_layer(overlay: Overlay) -> bytes:
     colour = overlay.colour * (alpha / np.maximum(covers, np.float32(1e-6)))[..., None]
     layer = np.dstack([colour[..., ::-1], 255 * covers])
     pixels = np.rint(layer).astype(np.uint8)
-    return cv2.imencode(".png", pixels, [cv2.IMWRITE_PNG_COMPRESSION, 1])[1].tobytes()
+    return cv2.imencode(".png", pixels, PNG)[1].tobytes()
 
 
 def join_message(fields: dict[str, object], picture: bytes) -> bytes:
@@ -245,5 +270,5 @@ def join_message(fields: dict[str, object], picture: bytes) -> bytes:
     return len(text).to_bytes(4, "little") + text + picture
 
 
-def _no_map(reason: str) -> bytes:
-    return join_message({"type": "map", "reason": reason}, b"")
+def _no_map(number: int, reason: str) -> bytes:
+    return join_message({"type": "map", "number": number, "reason": reason}, b"")

@@ -38,6 +38,9 @@ QUALITY = 80
 NEWS_S = 0.2
 """How often pages get news, at most: faster figures cannot be read."""
 
+UNWATCHED_NEWS_S = 1.0
+"""The same while nobody watches the view, but visitors use their own cameras."""
+
 ENDED = "the web page has ended; start again for a new one"
 
 log = logging.getLogger(__name__)
@@ -81,7 +84,8 @@ class WebPage:
         figures: Callable[[], dict[str, Any]],
     ) -> Iterator["PageTurns"]:
         """Shows a view while the context lasts; see `Remote`. Prints the address."""
-        exchange, visitors = Exchange(), Visitors(relevance, lambda: view.state)
+        exchange = Exchange()
+        visitors = Visitors(relevance, lambda: view.state, lambda: exchange.view_watched)
         app = App(exchange, self._tokens, figures, lambda: snapshot_of(view), visitors)
         port = self._listening.getsockname()[1]
         guard = Guard(app.routes(), self._tokens, self._serve.names, port)
@@ -129,7 +133,13 @@ class PageTurns:
         """
         self._exchange.turned = time.monotonic()
         found = [event_of(message, self._relevance) for message in self._exchange.messages()]
+        if found:
+            self._news_due = 0.0
         return [*self._end_of_server(), *(self._on_canvas(event) for event in found if event)]
+
+    def wants_picture(self) -> bool:
+        """Whether somebody waits for a picture, or the news are due."""
+        return self._exchange.picture_wanted or time.monotonic() >= self._news_due
 
     def publish(self, drawn: bool) -> None:
         """Encodes what was drawn if somebody waits for it, and renews the news.
@@ -140,8 +150,6 @@ class PageTurns:
         view, exchange, now = self._view, self._exchange, time.monotonic()
         self._drawn += drawn
         exchange.run_jobs()
-        if not exchange.watched:
-            return
         new = self._encoded != self._drawn or exchange.picture is None
         if (
             new
@@ -152,7 +160,9 @@ class PageTurns:
             exchange.publish(encode_picture(".jpg", canvas, quality=QUALITY), view.frame.time)
             self._encoded = self._drawn
         if now >= self._news_due:
-            self._news_due = now + NEWS_S
+            self._news_due = now + (NEWS_S if exchange.view_watched else UNWATCHED_NEWS_S)
+            if not exchange.watched:
+                return
             exchange.publish_news(news(view, self._relevance, self._capture.trouble, now))
             answer = view.state.answer
             if answer and not exchange.labels:

@@ -3,8 +3,8 @@
 
 const LONGER_SIDE = 320;
 const QUALITY = 0.8;
-const ANSWER_MS = 10000;
-const OLD_MS = 5000;
+const RENEW_MS = 1000; // a picture that waits longer for its turn is replaced
+const OLD_MS = 5000; // a map is shown no longer than this, if no other one comes
 
 /**
  * Shows the camera on a canvas until the returned camera is stopped.
@@ -12,8 +12,9 @@ const OLD_MS = 5000;
  * @param {HTMLCanvasElement} canvas where video and map go
  * @param {(picture: ArrayBuffer) => boolean} sendPicture false where there is no connection
  * @param {() => void} ended called if the camera goes by itself
- * @returns {Promise<{take: Function, stop: Function, age: () => number}>} `take` takes a map,
- *          `age` is the age of the one that is shown, in milliseconds
+ * @returns {Promise<{take: Function, restart: Function, stop: Function, age: () => number}>} `take`
+ *          takes a map, `restart` is to be called when the connection is a new one, `age` is the age
+ *          of the map in milliseconds
  */
 export async function openCamera(canvas, sendPicture, ended) {
   const stream = await navigator.mediaDevices.getUserMedia({
@@ -27,18 +28,22 @@ export async function openCamera(canvas, sendPicture, ended) {
   const context = canvas.getContext("2d", { alpha: false });
   const small = document.createElement("canvas");
   let stopped = false;
-  let sentAt = -Infinity; // of the picture that has no answer yet
-  let map = null; // {picture, box, at}
+  let sent = new Map(); // number of a picture -> when it was taken
+  let count = 0; // pictures that this connection has sent
+  let sentAt = -Infinity; // when the last one was taken
+  let map = null; // {picture, box, at, until}
 
   async function sendNext() {
     const scale = Math.min(1, LONGER_SIDE / Math.max(video.videoWidth, video.videoHeight));
     small.width = Math.max(1, Math.round(scale * video.videoWidth));
     small.height = Math.max(1, Math.round(scale * video.videoHeight));
     small.getContext("2d").drawImage(video, 0, 0, small.width, small.height);
-    const at = performance.now();
-    sentAt = at;
+    const connection = sent;
+    sentAt = performance.now();
+    const at = sentAt;
     const blob = await new Promise((done) => small.toBlob(done, "image/jpeg", QUALITY));
-    if (!stopped && !(blob && sendPicture(await blob.arrayBuffer()))) sentAt = -Infinity;
+    const jpeg = await blob?.arrayBuffer();
+    if (jpeg && !stopped && connection === sent && sendPicture(jpeg)) sent.set(++count, at);
   }
 
   function draw() {
@@ -50,21 +55,28 @@ export async function openCamera(canvas, sendPicture, ended) {
     }
     context.drawImage(video, 0, 0, canvas.width, canvas.height);
     const now = performance.now();
-    if (map && now - map.at < OLD_MS) {
+    if (map && now < map.until) {
       const [x0, y0, x1, y1] = map.box;
       context.drawImage(map.picture, x0 * width, y0 * height, (x1 - x0) * width, (y1 - y0) * height);
     }
-    if (width && now - sentAt > ANSWER_MS) sendNext();
+    if (width && now - sentAt > RENEW_MS) sendNext();
     requestAnimationFrame(draw);
   }
 
   async function take(fields, png) {
-    const at = sentAt;
+    const at = sent.get(fields.number);
+    for (const number of sent.keys()) if (number <= fields.number) sent.delete(number);
+    if (!sent.size) sendNext(); // else a newer picture waits there already
     const picture = png.byteLength ? await createImageBitmap(new Blob([png])) : null;
     if (stopped) return;
     map?.picture.close();
-    map = picture && { picture, box: fields.box, at };
-    sendNext();
+    map = picture && { picture, box: fields.box, at, until: performance.now() + OLD_MS };
+  }
+
+  function restart() {
+    sent = new Map();
+    count = 0;
+    sentAt = -Infinity;
   }
 
   function stop() {
@@ -75,7 +87,7 @@ export async function openCamera(canvas, sendPicture, ended) {
 
   stream.getVideoTracks()[0].addEventListener("ended", ended);
   requestAnimationFrame(draw);
-  return { take, stop, age: () => (map ? performance.now() - map.at : 0) };
+  return { take, restart, stop, age: () => (map ? performance.now() - map.at : 0) };
 }
 
 /** A sentence that says why there is no camera. */

@@ -30,6 +30,7 @@ const { send, sendPicture, hold } = connect(canvas, {
 
 function onRole(role) {
   control = role.control;
+  camera?.restart();
   at("controls").hidden = !control;
   document.body.classList.toggle("watching", !control);
   if (role.watch) {

@@ -311,10 +311,11 @@ def test_config_checks_names(run, words, code):
 
 
 def test_models_lists_every_name(run):
-    """One line each."""
+    """One line each, and one for each other form that --model takes."""
     code, out, _ = run("models")
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()] == list(NETWORKS)
+    names = [line.split()[0] for line in out.splitlines()]
+    assert names == [*NETWORKS, "FILE.keras", "hub:NAME", "hub:FOLDER"]
 
 
 @pytest.mark.parametrize("style", ["grey", "rgb"])

@@ -7,10 +7,18 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from realtime_lrp.config.names import COLORMAPS, COMPOSITES, METHODS, MODELS, check_rule, panels
+from realtime_lrp.config.names import (
+    COLORMAPS,
+    COMPOSITES,
+    HUB,
+    METHODS,
+    MODELS,
+    check_rule,
+    panels,
+)
 from realtime_lrp.config.problems import KeyPath, errors_of
 from realtime_lrp.config.schema import Config
-from realtime_lrp.errors import Error, MissingInputError, UnavailableError, unknown
+from realtime_lrp.errors import Error, MissingInputError, UnavailableError, UsageError, unknown
 
 
 def check_names(config: Config) -> None:
@@ -51,17 +59,36 @@ def wrong_names(config: Config) -> Iterator[tuple[KeyPath, Error]]:
 def check_model_name(name: str) -> None:
     """Raises an error for a name that is neither a network (in any case) nor a file.
 
+    Of a preset of KerasHub only the folder is checked: the names are not known here.
+
     Raises:
       UsageError: there is no such network.
-      MissingInputError: there is no such file.
+      MissingInputError: there is no such file, or no such folder of a preset.
     """
     known = MODELS.known()
+    if name.startswith(HUB):
+        _check_preset(name.removeprefix(HUB))
+        return
     if name.lower() in known:
         return
     if not (Path(name).suffix or os.sep in name):
-        raise unknown(MODELS.kind, name, [*known, "FILE.keras"])
+        raise unknown(MODELS.kind, name, [*known, "FILE.keras", "hub:NAME"])
     if not os.path.isfile(name):
         raise MissingInputError(f"There is no model file {name!r}. Expected a .keras file.")
+
+
+def _check_preset(preset: str) -> None:
+    if not preset.strip():
+        raise UsageError(
+            "Expected the name or the folder of a preset of KerasHub after hub:, such as "
+            "hub:vit_base_patch16_224_imagenet.",
+            MODELS.kind,
+        )
+    if os.sep in preset and "://" not in preset and not os.path.isdir(preset):
+        raise MissingInputError(
+            f"There is no folder {preset!r}. Expected one that classifier.save_to_preset(folder) "
+            "of KerasHub has written."
+        )
 
 
 def _check_weights(name: str) -> None:

@@ -120,6 +120,9 @@ MODELS = Names(
     ("realtime_lrp.models.names", "NETWORKS"),
 )
 
+HUB = "hub:"
+"""How the names of KerasHub's presets begin: hub:NAME or hub:FOLDER."""
+
 COLORMAPS = Names(
     "colormap",
     ("fire", "hot", "gray", "bwr", "coldnhot", "icefire"),

@@ -50,7 +50,9 @@ def load(config: Config, keep_model: bool) -> tuple[Network, Graph]:
 def load_configured(config: Config) -> Network:
     """Loads the configured network with its Keras model; raises what `load` raises."""
     wanted = config.model
-    return load_network(wanted.name, wanted.weights, wanted.labels, wanted.preprocess)
+    return load_network(
+        wanted.name, wanted.weights, wanted.labels, wanted.preprocess, size=wanted.size
+    )
 
 
 def build_explainer(

@@ -23,7 +23,7 @@ def network_html(
     """A network as HTML: input, preprocessing, labels, layers. The arguments are its attributes."""
     about = {
         "input": _input_in_words(model, channels),
-        "preprocess": f"{preprocess}: {PREPROCESSING[preprocess]}",
+        "preprocess": f"{preprocess}: {PREPROCESSING.get(preprocess, 'scaled as its preset says')}",
         "classes": _dimensions(_attribute(model, "output_shape")),
         "weights": _weights(model),
         "labels": "not known" if labels is None else f"{len(labels)}: {_first(labels)}",

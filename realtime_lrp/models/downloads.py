@@ -68,7 +68,7 @@ def fetch(download: Download) -> Path:
     except (OSError, ValueError) as error:  # the errors of requests are OSErrors
         raise UnavailableError(
             f"{path.name} is missing or damaged, and {download.url} could not be downloaded "
-            f"({_reason(error)})."
+            f"({reason(error)})."
         ) from error
     return path
 
@@ -126,9 +126,9 @@ class _ProgressLog:
         """Called at the end."""
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     """What went wrong: the innermost of the errors that requests and urllib3 wrap."""
     inner = getattr(error, "reason", None) or next(iter(error.args), None)
     if isinstance(inner, BaseException):
-        return _reason(inner)
+        return reason(inner)
     return inner if isinstance(inner, str) else first_line(error)

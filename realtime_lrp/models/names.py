@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from realtime_lrp.config import ASSETS
+from realtime_lrp.config.names import HUB
 from realtime_lrp.models.downloads import Download
 from realtime_lrp.models.loaded import Loaded
 
@@ -85,9 +86,18 @@ NETWORKS: dict[str, Named] = {
 
 
 def model_files(name: str, weights: str | None, labels: str | None) -> dict[str, Path]:
-    """The files that `load_network` reads for these arguments: "model", "weights", "labels"."""
+    """The files that `load_network` reads for these arguments: "model", "weights", "labels".
+
+    Of presets of KerasHub also "head", the weights of the classifier's last layers.
+    """
     named = NETWORKS.get(name.lower())
     files: dict[str, Path | None] = {"model": named.file if named else Path(name)}
+    if name.startswith(HUB):
+        from realtime_lrp.models.hub import preset_files
+
+        files = dict(preset_files(name.removeprefix(HUB)))
+        if weights is not None:
+            files = {"model": files.get("model")}
     if weights not in (None, "imagenet", "random"):
         files["weights"] = Path(weights)
     elif named and named.download and weights != "random":

@@ -10,13 +10,14 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.config.check import check_model_name
+from realtime_lrp.config.names import HUB
 from realtime_lrp.errors import DamagedInputError, UsageError, unknown
 from realtime_lrp.models.described import network_html
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import read_labels
 from realtime_lrp.models.loaded import Loaded
 from realtime_lrp.models.names import NETWORKS
-from realtime_lrp.models.preprocessing import COLOUR_ONLY, PREPROCESSING, preprocess
+from realtime_lrp.models.preprocessing import COLOUR_ONLY, PREPROCESSING, Scaling, preprocess
 from realtime_lrp.models.untrusted.loading import load_model
 
 NO_PREPROCESSING = "no --preprocess given, so the answers may be nonsense"
@@ -41,11 +42,12 @@ class Network:
       name: the name shown on the screen.
       model: the Keras model, or None after an explainer has taken its weights.
       preprocess: how pictures are prepared: "caffe" (BGR minus ImageNet's mean), "tf" (-1 to 1),
-        "torch" (0 to 1, minus the mean, divided by the deviation), "rescale" (0 to 1) or "none" (0
-        to 255).
+        "torch" (0 to 1, minus the mean, divided by the deviation), "rescale" (0 to 1), "none" (0
+        to 255) or, of networks with a `scaling`, "preset".
       labels: class names in the order of the outputs, or None if they are not known.
       warning: why the answers may be wrong, or "".
       channels: channels of its input; 0 means to ask the model.
+      scaling: how the preset of KerasHub that it comes from prepares pictures, or None.
 
     Raises:
       UsageError: there is no such preprocessing.
@@ -57,9 +59,10 @@ class Network:
     labels: list[str] | None = None
     warning: str = ""
     channels: int = 0
+    scaling: Scaling | None = None
 
     def __post_init__(self) -> None:
-        if self.preprocess not in PREPROCESSING:
+        if self.preprocess not in PREPROCESSING and self.scaling is None:
             raise unknown("preprocess", self.preprocess, PREPROCESSING)
         object.__setattr__(self, "channels", self.channels or _channels(self.model))
 
@@ -75,6 +78,8 @@ class Network:
                 f"The model {self.name!r} reads {self.channels} channels, which no picture has. "
                 "Prepare its input yourself, and give the model alone: Explainer(network.model)."
             )
+        if self.scaling is not None:
+            return self.scaling(pictures)
         if self.channels == 1 and self.preprocess in COLOUR_ONLY:
             raise UsageError(
                 f"preprocess={self.preprocess!r} is for colours. The model {self.name!r} reads "
@@ -119,14 +124,19 @@ def load_network(
     weights: str | None = None,
     labels: str | None = None,
     preprocess: str | None = None,
+    *,
+    size: tuple[int, int] | None = None,
 ) -> Network:
     """Loads a network. An argument that is None leaves the network's own.
 
     Args:
-      name: a name in `NETWORKS`, upper or lower case, or the path of a .keras file.
+      name: a name in `NETWORKS`, upper or lower case, the path of a .keras file, or an image
+        classifier of KerasHub: "hub:NAME" for a preset, "hub:FOLDER" for one that was saved with
+        `save_to_preset`.
       weights: "imagenet", "random" or the path of a file.
       labels: the path of a file of class names.
       preprocess: a way to prepare pictures, see `Network`.
+      size: (H, W) of the input of a preset without a fixed one.
 
     Raises:
       UsageError: there is no such network or preprocessing, or it has no such weights.
@@ -140,14 +150,17 @@ def load_network(
         name = name.lower()
         loaded = NETWORKS[name].load(weights, given_labels)
     else:
-        loaded = _from_file(Path(name), weights, preprocess)
-        name = Path(name).stem
+        loaded = _from_elsewhere(name, weights, size)
+        if preprocess is None:
+            loaded = _with_warning(loaded, Path(name).name)
+        name = Path(name.removeprefix(HUB)).stem
     return Network(
         name,
         loaded.model,
         preprocess or loaded.preprocess,
         given_labels or loaded.labels,
         loaded.warning,
+        scaling=None if preprocess else loaded.scaling,
     )
 
 
@@ -158,26 +171,31 @@ def _channels(model: keras.Model | None) -> int:
     return shape[3] if len(shape) == 4 else 3
 
 
-def _from_file(path: Path, weights: str | None, preprocess: str | None) -> Loaded:
-    if path.suffix != ".keras":
+def _from_elsewhere(name: str, weights: str | None, size: tuple[int, int] | None) -> Loaded:
+    """A network that comes from a file, or from KerasHub."""
+    if name.startswith(HUB):
+        from realtime_lrp.models.hub import load_preset  # KerasHub may not be installed
+
+        return load_preset(name.removeprefix(HUB), weights, size)
+    if Path(name).suffix != ".keras":
         raise DamagedInputError(
-            f"{str(path)!r} is not a .keras file. Save the model with "
+            f"{name!r} is not a .keras file. Save the model with "
             "model.save('name.keras'), or give a weights file with --weights."
         )
-    model = load_model(path)
-    warning = ""
-    if preprocess is None and not _has_own_preprocessing(model):
-        warning = NO_PREPROCESSING
-        log.warning(
-            "%s: %s: the network gets RGB values from 0 to 255. Give the one that it was trained "
-            "with: --preprocess %s",
-            path.name,
-            warning,
-            "|".join(PREPROCESSING),
-        )
-    return Loaded(with_weights(model, weights), warning=warning)
+    return Loaded(with_weights(load_model(Path(name)), weights))
 
 
-def _has_own_preprocessing(model: keras.Model) -> bool:
+def _with_warning(loaded: Loaded, name: str) -> Loaded:
+    """The network with a warning if nothing says how its pictures are prepared."""
     types = (keras.layers.Rescaling, keras.layers.Normalization)
-    return any(isinstance(layer, types) for layer in model.layers[:3])
+    itself = any(isinstance(layer, types) for layer in loaded.model.layers[:3])
+    if loaded.scaling is not None or itself:
+        return loaded
+    log.warning(
+        "%s: %s: the network gets RGB values from 0 to 255. Give the one that it was trained "
+        "with: --preprocess %s",
+        name,
+        NO_PREPROCESSING,
+        "|".join(PREPROCESSING),
+    )
+    return loaded._replace(warning=NO_PREPROCESSING)

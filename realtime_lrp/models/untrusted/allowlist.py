@@ -11,6 +11,7 @@ writes around layers: models, initialisers, constants.
 """
 
 import math
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -186,7 +187,10 @@ def _is_allowed(part: dict[str, Any], class_name: str | None, module: str | None
 def _is_registered_layer(name: Any) -> bool:
     """Whether Python code in this process has registered a layer by this name; no file can."""
     layer = keras.saving.get_registered_object(name) if isinstance(name, str) else None
-    return isinstance(layer, type) and issubclass(layer, keras.Layer)
+    if not (isinstance(layer, type) and issubclass(layer, keras.Layer)):
+        return False
+    hub = sys.modules.get("keras_hub")  # its tokenizers read files that their arguments name
+    return hub is None or not issubclass(layer, hub.tokenizers.Tokenizer)
 
 
 def _refusal(file: str, class_name: str | None, module: str | None, name: str | None) -> str:

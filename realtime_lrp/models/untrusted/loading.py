@@ -53,9 +53,9 @@ def load_model(path: Path) -> keras.Model:
     """
     name = repr(str(path))
     problem = f"{name} is not a Keras model that can be loaded"
-    with _naming_the_file(name, problem, _EXPECTED_MODEL), _open_archive(path) as archive:
+    with naming_the_file(name, problem, _EXPECTED_MODEL), _open_archive(path) as archive:
         description = _read_member(archive, DESCRIPTION, MAX_DESCRIPTION_BYTES)
-        described = _without_training(json.loads(description))
+        described = without_training(json.loads(description))
         check_description(described, name)
         with _unpacked_weights(archive, name) as weights:
             model = build_within_memory(
@@ -76,7 +76,7 @@ def load_weights(model: keras.Model, path: Path) -> None:
     """
     name = repr(str(path))
     problem = f"The weights {name} do not fit the network or are damaged"
-    with _naming_the_file(name, problem, _EXPECTED_WEIGHTS):
+    with naming_the_file(name, problem, _EXPECTED_WEIGHTS):
         if path.suffix == ".h5":
             check_weights(path, model, name)
             _fill(model, path)
@@ -89,8 +89,18 @@ def load_weights(model: keras.Model, path: Path) -> None:
 
 
 @contextmanager
-def _naming_the_file(name: str, problem: str, expected: str) -> Iterator[None]:
-    """Turns every error inside into one of ours that names the file."""
+def naming_the_file(name: str, problem: str, expected: str) -> Iterator[None]:
+    """Turns every error inside into one of ours that names the file.
+
+    Args:
+      name: the file's name in messages.
+      problem: the beginning of the message about a damaged file.
+      expected: a sentence about what was expected.
+
+    Raises:
+      DamagedInputError: for an error that is not one of ours.
+      UnavailableError: for memory that ran out.
+    """
     try:
         yield
     except Error:
@@ -124,18 +134,18 @@ def _version_hint(archive: zipfile.ZipFile) -> str:
     return f"it was written by Keras {str(written)[:20]!r}, this is Keras {keras.__version__}: "
 
 
-def _without_training(part: Any) -> Any:
-    """The description without optimisers, losses and metrics, which are never needed here.
+def without_training(part: Any) -> Any:
+    """The description of a model without optimisers, losses and metrics, which are not needed here.
 
     Without LoRA either: the kernels in a file have its matrices merged in.
     """
     if isinstance(part, dict):
         return {
-            key: _without_training(value)
+            key: without_training(value)
             for key, value in part.items()
             if key not in ("compile_config", "lora_rank", "lora_alpha")
         }
-    return [_without_training(value) for value in part] if isinstance(part, list) else part
+    return [without_training(value) for value in part] if isinstance(part, list) else part
 
 
 @contextmanager

@@ -1,0 +1,238 @@
+"""Image classifiers of KerasHub: built-in presets by name, and folders that KerasHub has saved.
+
+Downloading and caching are KerasHub's own work. What comes back is checked in
+`untrusted/presets.py`. Import this file only when such a network is loaded: KerasHub takes a
+second.
+"""
+
+import importlib
+import logging
+import os
+import re
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from realtime_lrp.errors import (
+    DamagedInputError,
+    UnavailableError,
+    UsageError,
+    first_line,
+)
+from realtime_lrp.models.downloads import reason
+from realtime_lrp.models.included import with_weights
+from realtime_lrp.models.labels import imagenet_labels
+from realtime_lrp.models.loaded import Loaded
+from realtime_lrp.models.preprocessing import Scaling
+from realtime_lrp.models.untrusted.presets import (
+    BACKBONE_WEIGHTS,
+    CONFIG,
+    HEAD_WEIGHTS,
+    TASK,
+    PresetFiles,
+    build_classifier,
+    describe_classifier,
+)
+from realtime_lrp.system.quiet import captured_stderr
+
+KAGGLE = "kaggle://"
+"""How the addresses of presets on Kaggle begin."""
+
+_ADDRESS = re.compile(KAGGLE + r"[\w.-]+/[\w.-]+/keras/[\w.-]+(/[0-9]+)?")
+
+IMAGENET_CLASSES = 1000
+
+TOLERANCE = 1e-5
+"""Largest difference between our input and that of the preset's converter, relative to its largest
+value."""
+
+log = logging.getLogger(__name__)
+
+
+def load_preset(preset: str, weights: str | None, size: tuple[int, int] | None) -> Loaded:
+    """Loads an image classifier of KerasHub.
+
+    Args:
+      preset: the name of a built-in preset, an address kaggle://..., or a folder.
+      weights: "random", the path of a file, or None for the preset's own.
+      size: (H, W) of the input of a classifier without a fixed one; None means the size for which
+        the preset prepares pictures.
+
+    Raises:
+      UsageError: there is no such preset, or it has no such weights.
+      MissingInputError: there is no such folder.
+      DamagedInputError: the preset is damaged, or no image classifier.
+      UnavailableError: KerasHub is not installed, or the preset cannot be downloaded.
+    """
+    hub = _keras_hub()
+    source, about = _source(preset, hub)
+    task = _file(source, TASK, preset)
+    described = describe_classifier(PresetFiles(preset, task), hub)
+    _fix_size(described, size)
+    files = PresetFiles(preset, task)
+    if weights is None:
+        files = files._replace(
+            backbone=_file(source, BACKBONE_WEIGHTS, preset),
+            head=_file(source, HEAD_WEIGHTS, preset),
+        )
+    model = build_classifier(described, files)
+    scaling = _scaling(model, preset)
+    if weights not in (None, "random"):
+        model = with_weights(model, weights)
+    labels = None
+    if re.search("imagenet|in1k", about, re.IGNORECASE) and model.num_classes == IMAGENET_CLASSES:
+        labels = imagenet_labels(download=weights != "random")
+    return Loaded(model, "none" if scaling is None else "preset", labels, scaling=scaling)
+
+
+def preset_files(preset: str) -> dict[str, Path]:
+    """The files of a preset that is on this machine: "model", "weights" and "head"."""
+    kinds = {"model": TASK, "weights": BACKBONE_WEIGHTS, "head": HEAD_WEIGHTS}
+    try:
+        source, _ = _source(preset, _keras_hub())
+    except (UsageError, UnavailableError):
+        return {}
+    found = {kind: _cached(source, file) for kind, file in kinds.items()}
+    return {kind: path for kind, path in found.items() if path}
+
+
+def _keras_hub() -> ModuleType:
+    os.environ.setdefault("KAGGLEHUB_VERBOSITY", "warning")  # it logs to standard output
+    try:
+        with captured_stderr():
+            return importlib.import_module("keras_hub")
+    except ImportError as error:
+        raise UnavailableError(
+            f"Presets need KerasHub ({first_line(error)}): pip install 'realtime-lrp[hub]'"
+        ) from error
+
+
+def _source(preset: str, hub: ModuleType) -> tuple[str, str]:
+    """Where a preset is, an address or a folder, and what its name says about its classes.
+
+    Raises:
+      UsageError: there is no such preset.
+    """
+    known = hub.models.Backbone.presets
+    if preset in known:
+        if preset not in hub.models.ImageClassifier.presets:
+            raise UsageError(
+                f"The preset {preset!r} of KerasHub is no image classifier.\nExpected a "
+                "classifier of pictures, such as hub:vit_base_patch16_224_imagenet.",
+                "model",
+            )
+        entry = known[preset]
+        return entry["kaggle_handle"], f"{preset} {entry['metadata'].get('description')}"
+    if _ADDRESS.fullmatch(preset):
+        return preset, preset
+    if os.path.isdir(preset):
+        return os.path.abspath(preset), Path(preset).resolve().name
+    names = list(hub.models.ImageClassifier.presets)
+    within = [name for name in names if preset.lower() in name]
+    near = within[:3] or get_close_matches(preset.lower(), names, n=3, cutoff=0.5)
+    hint = (
+        f"Did you mean {', '.join(near)}?"
+        if near
+        else "Expected a name such as vit_base_patch16_224_imagenet, an address "
+        "kaggle://OWNER/MODEL/keras/VARIATION, or a folder."
+    )
+    raise UsageError(f"There is no preset {preset[:80]!r} in KerasHub. {hint}", "model")
+
+
+def _file(source: str, name: str, preset: str) -> Path:
+    """A file of a preset, which KerasHub downloads where it has not done so before.
+
+    Raises:
+      DamagedInputError: the preset has no such file.
+      UnavailableError: it cannot be downloaded.
+    """
+    if not source.startswith(KAGGLE):
+        if not Path(source, name).is_file():
+            raise _lacks(name, preset, is_preset=Path(source, CONFIG).is_file())
+        return Path(source, name)
+    from keras_hub.src.utils.preset_utils import get_file
+
+    if name == BACKBONE_WEIGHTS and _cached(source, name) is None:
+        log.warning("Downloading the weights of %s once, from Kaggle", preset)
+    try:
+        return Path(get_file(source, name))
+    except FileNotFoundError:
+        raise _lacks(name, preset, is_preset=True) from None
+    except Exception as error:  # requests, kagglehub and KerasHub raise anything
+        raise UnavailableError(
+            f"The preset {preset!r} could not be downloaded from Kaggle ({reason(error)}).\n"
+            "Connect to the internet once, or give a folder: --model hub:FOLDER."
+        ) from error
+
+
+def _lacks(name: str, preset: str, is_preset: bool) -> DamagedInputError:
+    """The error for a file that a preset does not have."""
+    expected = "Expected a folder that classifier.save_to_preset(folder) of KerasHub has written."
+    if not is_preset:
+        return DamagedInputError(f"{preset!r} is no preset of KerasHub. {expected}")
+    if name == TASK:
+        return DamagedInputError(
+            f"The preset {preset!r} has no classifier head ({TASK} is missing): it is a backbone "
+            "alone.\nExpected a classifier of pictures, such as "
+            "hub:vit_base_patch16_224_imagenet."
+        )
+    return DamagedInputError(f"The preset {preset!r} has no file {name}. {expected}")
+
+
+def _cached(source: str, name: str) -> Path | None:
+    """The file of a preset if it is on this machine."""
+    path = Path(source, name)
+    if source.startswith(KAGGLE):
+        import kagglehub.cache
+        import kagglehub.handle
+
+        try:
+            handle = kagglehub.handle.parse_model_handle(source.removeprefix(KAGGLE))
+            found = kagglehub.cache.Cache().load_from_cache(handle, name)
+        except ValueError:  # no version in the handle, or none at all
+            found = None
+        return Path(found) if found else None
+    return path if path.is_file() else None
+
+
+def _fix_size(described: dict[str, Any], size: tuple[int, int] | None) -> None:
+    """Gives a backbone without a fixed input size the one for which pictures are prepared."""
+    try:
+        backbone = described["config"]["backbone"]["config"]
+        key = next(one for one in ("image_shape", "input_shape") if one in backbone)
+        rows, columns, channels = backbone[key]
+        if size is None:
+            converter = described["config"]["preprocessor"]["config"]["image_converter"]
+            size = tuple(converter["config"]["image_size"])
+    except (KeyError, StopIteration, TypeError, ValueError):
+        return  # the explainer asks for the size
+    if (rows, columns) == (None, None):
+        backbone[key] = [*size, channels]
+
+
+def _scaling(model: Any, preset: str) -> Scaling | None:
+    """How the preset prepares pictures; None where it does not say.
+
+    Raises:
+      DamagedInputError: its converter does more than to resize, multiply and add.
+    """
+    converter = getattr(model.preprocessor, "image_converter", None)
+    if converter is None:
+        return None
+    channels = model.input_shape[-1]
+    scaling = Scaling.of(converter.scale, converter.offset, channels)
+    size = converter.image_size or (8, 8)
+    noise = np.random.default_rng(0).integers(0, 256, (1, *size, channels)).astype(np.float32)
+    expected = tf.cast(converter(noise), tf.float32).numpy()
+    ours = noise * scaling.scale + scaling.offset
+    largest = np.abs(expected).max()
+    if ours.shape != expected.shape or np.abs(ours - expected).max() > TOLERANCE * largest:
+        raise DamagedInputError(
+            f"The preset {preset!r} prepares pictures in a way that is not known here. Load it in "
+            "Python, and give Explainer(model) the pictures that its converter prepares."
+        )
+    return scaling

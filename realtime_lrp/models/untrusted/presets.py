@@ -1,0 +1,209 @@
+"""Builds an image classifier from the files of a KerasHub preset, which may come from an attacker.
+
+A preset is a folder: `task.json` describes the classifier with its preprocessing, two HDF5 files
+hold the weights of backbone and head. They are checked as a .keras file is, in the same order: the
+description (allowlist.py, and the kinds of classes of KerasHub below), memory, the weights. The
+preset's tokenizers, which read further files, are never built.
+"""
+
+import json
+import math
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import keras
+
+from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.models.size import build_within_memory
+from realtime_lrp.models.untrusted.allowlist import check_description
+from realtime_lrp.models.untrusted.hdf5_check import stored_weights
+from realtime_lrp.models.untrusted.loading import (
+    MAX_DESCRIPTION_BYTES,
+    naming_the_file,
+    without_training,
+)
+from realtime_lrp.models.weight_memory import assigned_without_copies, initialise_with_zeros
+from realtime_lrp.system.reading import read_limited
+
+TASK, BACKBONE_WEIGHTS, HEAD_WEIGHTS = "task.json", "model.weights.h5", "task.weights.h5"
+"""The files of a preset that are read."""
+
+CONFIG = "config.json"
+"""A file that every preset has; it describes the backbone. It is read for messages only."""
+
+PACKAGE = "keras_hub>"
+"""How the names begin under which KerasHub registers its classes with Keras."""
+
+MAX_NUMBER = 2**17
+"""The largest number in a description. Sizes of pictures and numbers of channels are far smaller,
+numbers of classes reach 21 843."""
+
+MAX_REPEATS = 1000
+"""The most layers or blocks that one entry of a description may ask for."""
+
+_REPEATS = re.compile("num_(layers|blocks|repeats|stages)|depths?$")
+_EXPECTED = "Expected what classifier.save_to_preset(folder) of KerasHub writes."
+_FLOATS = ("float16", "bfloat16", "float32", "float64", "mixed_float16", "mixed_bfloat16")
+
+
+class PresetFiles(NamedTuple):
+    """The files of a preset on this machine.
+
+    Attributes:
+      name: the preset's name in messages.
+      task: describes the classifier.
+      backbone: weights of the backbone; None for random weights.
+      head: weights of the head; None for random weights.
+    """
+
+    name: str
+    task: Path
+    backbone: Path | None = None
+    head: Path | None = None
+
+
+def describe_classifier(files: PresetFiles, hub: ModuleType) -> dict[str, Any]:
+    """The checked description of a classifier, with every layer in float32.
+
+    Args:
+      files: of the preset.
+      hub: the package keras_hub.
+
+    Raises:
+      MissingInputError: the description cannot be read.
+      DamagedInputError: it is damaged, too large, names a class that is not allowed, or describes
+        no image classifier.
+    """
+    shown = repr(files.name)
+    data = read_limited(files.task, MAX_DESCRIPTION_BYTES, "the description of a preset")
+    with naming_the_file(shown, f"The preset {shown} cannot be read", _EXPECTED):
+        described = without_training(json.loads(data))
+        if not isinstance(described, dict) or not isinstance(described.get("config"), dict):
+            raise DamagedInputError(f"The preset {shown} describes no model. {_EXPECTED}")
+        _refuse_other_tasks(described, hub, shown)
+        _require_floats(described, shown)
+        _check_classes(described, hub, shown)
+        check_description(described, f"The preset {shown}")
+        _check_numbers(described, "", shown)
+    described["config"]["compile"] = False  # an optimiser has variables of its own
+    return described
+
+
+def build_classifier(described: dict[str, Any], files: PresetFiles) -> keras.Model:
+    """Builds a classifier that `describe_classifier` has checked, and fills it.
+
+    Args:
+      described: its description.
+      files: of the preset; without weights the model gets random ones, always the same.
+
+    Raises:
+      DamagedInputError: the description or the weights are damaged, or do not fit each other.
+      UnavailableError: there is too little memory for it.
+    """
+    shown = repr(files.name)
+    with naming_the_file(shown, f"The preset {shown} cannot be loaded", _EXPECTED):
+        keras.utils.set_random_seed(0)
+        model = build_within_memory(
+            lambda: _deserialise(described), shown, lambda one: _check_weights(one, files, shown)
+        )
+        with assigned_without_copies(model.weights), warnings.catch_warnings(action="ignore"):
+            if files.backbone:
+                model.backbone.load_weights(str(files.backbone))
+            if files.head:
+                model.load_task_weights(str(files.head))
+    return model
+
+
+def _deserialise(described: dict[str, Any]) -> keras.Model:
+    with warnings.catch_warnings(action="ignore"):
+        return keras.saving.deserialize_keras_object(described, safe_mode=True)
+
+
+def _check_weights(model: keras.Model, files: PresetFiles, shown: str) -> None:
+    """Refuses weights that are unsafe to read or fewer than the model has."""
+    if not files.backbone or not files.head:
+        return
+    of_backbone = {id(weight) for weight in model.backbone.weights}
+    of_head = [weight for weight in model.weights if id(weight) not in of_backbone]
+    for path, weights in ((files.backbone, model.backbone.weights), (files.head, of_head)):
+        needed = sum(math.prod(weight.shape) for weight in weights)
+        stored = stored_weights(path, f"{path.name} of the preset {shown}").values
+        if needed > stored:
+            raise DamagedInputError(
+                f"{path.name} of the preset {shown} holds {stored:,} values, the network has "
+                f"{needed:,}. {_EXPECTED}"
+            )
+    initialise_with_zeros(model.weights)
+
+
+def _refuse_other_tasks(described: dict[str, Any], hub: ModuleType, shown: str) -> None:
+    name = described.get("registered_name")
+    found = keras.saving.get_registered_object(name) if isinstance(name, str) else None
+    if not (isinstance(found, type) and issubclass(found, hub.models.ImageClassifier)):
+        raise DamagedInputError(
+            f"The preset {shown} is no image classifier of KerasHub, but "
+            f"{str(described.get('class_name'))[:100]!r}.\nExpected a classifier of pictures, "
+            "such as hub:vit_base_patch16_224_imagenet."
+        )
+
+
+def _check_classes(described: dict[str, Any], hub: ModuleType, shown: str) -> None:
+    """Refuses classes of KerasHub that do not belong in an image classifier."""
+    allowed = (
+        hub.models.ImageClassifier, hub.models.Backbone,
+        hub.models.ImageClassifierPreprocessor, hub.layers.ImageConverter,
+    )  # fmt: skip
+    for part in _parts(described):
+        name = part.get("registered_name")
+        if not isinstance(name, str) or not name.startswith(PACKAGE):
+            continue
+        found = keras.saving.get_registered_object(name)
+        if not (isinstance(found, type) and issubclass(found, allowed)):
+            raise DamagedInputError(
+                f"The preset {shown} names {name[:100]!r}, which does not belong in an image "
+                f"classifier. {_EXPECTED}"
+            )
+
+
+def _require_floats(described: dict[str, Any], shown: str) -> None:
+    """Makes every layer float32, as KerasHub does; refuses quantised layers."""
+    for part in _parts(described):
+        if "Policy" not in str(part.get("class_name")):
+            continue
+        config = part.get("config")
+        if not isinstance(config, dict) or config.get("name") not in _FLOATS:
+            raise DamagedInputError(
+                f"The preset {shown} is quantised. Expected a preset with floating point weights."
+            )
+        part |= {"class_name": "DTypePolicy", "config": {"name": "float32"}}
+
+
+def _check_numbers(part: Any, key: str, shown: str) -> None:
+    """Refuses numbers of layers, or sizes, that no network has: building it would not end."""
+    if isinstance(part, dict):
+        for name, value in part.items():
+            _check_numbers(value, str(name), shown)
+    elif isinstance(part, list):
+        if len(part) > MAX_REPEATS:
+            raise DamagedInputError(f"The preset {shown} has {len(part):,} entries in {key[:100]}.")
+        for value in part:
+            _check_numbers(value, key, shown)
+    elif isinstance(part, int | float):
+        most = MAX_REPEATS if _REPEATS.search(key) else MAX_NUMBER
+        if not abs(part) <= most:
+            raise DamagedInputError(
+                f"The preset {shown} has {key[:100]} {part:.6g}. Expected at most {most:,}."
+            )
+
+
+def _parts(part: Any) -> Iterator[dict[str, Any]]:
+    """Every object in a description."""
+    if isinstance(part, dict):
+        yield part
+    for value in part.values() if isinstance(part, dict) else part:
+        if isinstance(value, dict | list):
+            yield from _parts(value)

@@ -1,0 +1,283 @@
+"""`--model hub:...`: image classifiers of KerasHub, by name and from folders that it has saved."""
+
+import json
+import logging
+import shutil
+import sys
+
+import keras
+import media
+import numpy as np
+import pytest
+from model_files import archived, check_in_this_process, members
+
+from realtime_lrp import Explainer, load_network
+from realtime_lrp.errors import DamagedInputError, MissingInputError, UnavailableError, UsageError
+from realtime_lrp.models import hub
+from realtime_lrp.models.names import model_files
+from realtime_lrp.models.untrusted.loading import load_model
+from realtime_lrp.models.untrusted.presets import BACKBONE_WEIGHTS, HEAD_WEIGHTS, TASK
+
+keras_hub = pytest.importorskip("keras_hub")
+
+SCALE, OFFSET = [0.017, 0.0175, 0.0174], [-2.1, -2.0, -1.8]
+
+
+def save(folder, family, backbone, classes, **options):
+    """Saves a classifier of a family of KerasHub, with random weights."""
+    models, layers = keras_hub.models, keras_hub.layers
+    converter = getattr(layers, f"{family}ImageConverter")(
+        image_size=(32, 32), scale=SCALE, offset=OFFSET
+    )
+    preprocessor = getattr(models, f"{family}ImageClassifierPreprocessor")(converter)
+    classifier = getattr(models, f"{family}ImageClassifier")(
+        backbone, classes, preprocessor=preprocessor, **options
+    )
+    classifier.save_to_preset(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def convolutional(tmp_path_factory):
+    """A preset whose backbone leaves the input size open; ImageNet's classes by name and number."""
+    keras.utils.set_random_seed(1)
+    backbone = keras_hub.models.VGGBackbone([1], [4], image_shape=(None, None, 3))
+    folder = tmp_path_factory.mktemp("preset") / "tiny_imagenet"
+    return save(folder, "VGG", backbone, 1000, pooling="avg", pooling_dim=4)
+
+
+@pytest.fixture(scope="module")
+def transformer(tmp_path_factory):
+    """A preset of a small vision transformer with five classes."""
+    keras.utils.set_random_seed(1)
+    backbone = keras_hub.models.ViTBackbone(
+        image_shape=(32, 32, 3), patch_size=8, num_layers=1, num_heads=2, hidden_dim=16, mlp_dim=16
+    )
+    return save(tmp_path_factory.mktemp("preset") / "vit", "ViT", backbone, 5)
+
+
+@pytest.fixture
+def changed(transformer, tmp_path, monkeypatch):
+    """A function that writes the transformer's preset with another description; its address."""
+    check_in_this_process(monkeypatch)
+
+    def write(change):
+        folder = tmp_path / "changed"
+        shutil.copytree(transformer, folder)
+        described = json.loads((folder / TASK).read_text())
+        described = change(described["config"]["backbone"]["config"], described) or described
+        (folder / TASK).write_text(json.dumps(described))
+        return f"hub:{folder}"
+
+    return write
+
+
+def test_a_saved_classifier_answers_as_in_keras_hub(transformer, rng, monkeypatch):
+    """Its input is that of the preset's converter to 1e-5, and its map adds up."""
+    check_in_this_process(monkeypatch)
+    network = load_network(f"hub:{transformer}")
+    classifier = keras_hub.models.ImageClassifier.from_preset(str(transformer))
+    pictures = rng.integers(0, 256, (2, 32, 32, 3), np.uint8)
+    x = network.prepare(pictures).numpy()
+    expected = np.asarray(classifier.preprocessor.image_converter(pictures))
+    np.testing.assert_allclose(x, expected, atol=1e-5)
+    np.testing.assert_allclose(network.model(x), classifier(expected), atol=1e-5)
+    assert (network.name, network.preprocess, network.labels) == ("vit", "preset", None)
+    offset, matrix = network.colours()
+    np.testing.assert_allclose((x - offset) @ matrix, pictures, atol=1e-3)
+    explanation = Explainer(network, composite="cp_lrp", target="top1")(x)
+    (account,) = explanation.accounts.values()
+    np.testing.assert_allclose(account.started, account.reached + account.biases, rtol=1e-3)
+
+
+def test_random_weights_need_the_description_alone(convolutional, tmp_path):
+    """They are always the same; an open input size is that of the preset or the user's."""
+    shutil.copy(convolutional / TASK, tmp_path)
+    first = load_network(f"hub:{tmp_path}", "random").model
+    second = load_network(f"hub:{tmp_path}", "random", size=(40, 48)).model
+    np.testing.assert_array_equal(first.get_weights()[0], second.get_weights()[0])
+    assert np.abs(first.get_weights()[0]).max() > 0.01
+    assert first.input_shape == (None, 32, 32, 3)
+    assert second.input_shape == (None, 40, 48, 3)
+
+
+def test_a_preset_by_name_is_what_keras_hub_downloads(convolutional, monkeypatch, tmp_path):
+    """It gets ImageNet's labels, of which its description speaks; its files are hashed."""
+    from keras_hub.src.utils import preset_utils
+
+    check_in_this_process(monkeypatch)
+    name, asked = "vgg_16_imagenet", []
+
+    def get_file(address, file):
+        asked.append((address.split("/")[2:6], file))
+        return str(convolutional / file)
+
+    monkeypatch.setattr(preset_utils, "get_file", get_file)
+    monkeypatch.setattr(hub, "imagenet_labels", lambda download: list(map(str, range(1000))))
+    network = load_network(f"hub:{name}")
+    of_vgg = ["keras", "vgg", "keras", name]
+    assert asked == [(of_vgg, TASK), (of_vgg, BACKBONE_WEIGHTS), (of_vgg, HEAD_WEIGHTS)]
+    assert (network.name, len(network.labels)) == (name, 1000)
+    files = model_files(f"hub:{convolutional}", None, None)
+    assert {kind: path.name for kind, path in files.items()} == {
+        "model": TASK, "weights": BACKBONE_WEIGHTS, "head": HEAD_WEIGHTS,
+    }  # fmt: skip
+    assert list(model_files(f"hub:{convolutional}", "random", None)) == ["model"]
+    monkeypatch.setenv("KAGGLEHUB_CACHE", str(tmp_path))
+    assert model_files(f"hub:{name}", None, None) == {}
+
+
+def test_without_a_connection_the_message_says_what_to_do(monkeypatch, tmp_path):
+    """Two lines; nothing was cached."""
+    from keras_hub.src.utils import preset_utils
+
+    def get_file(address, file):
+        raise ConnectionError("no route")
+
+    monkeypatch.setenv("KAGGLEHUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(preset_utils, "get_file", get_file)
+    with pytest.raises(UnavailableError, match="no route") as raised:
+        load_network("hub:vgg_16_imagenet")
+    assert len(str(raised.value).splitlines()) == 2
+    assert "hub:FOLDER" in str(raised.value)
+
+
+def test_without_keras_hub_the_message_says_how_to_install_it(monkeypatch):
+    """As with the other extras."""
+    monkeypatch.setitem(sys.modules, "keras_hub", None)
+    with pytest.raises(UnavailableError, match=r"pip install 'realtime-lrp\[hub\]'"):
+        load_network("hub:vgg_16_imagenet")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "expected"),
+    [
+        ("hub:", UsageError, "after hub:"),
+        ("hub:vit_base_patch16_224_imagnet", UsageError, "Did you mean vit_base_patch16_224_im"),
+        ("hub:deit", UsageError, "Did you mean deit_base_distilled"),
+        ("hub:nothing at all", UsageError, "Expected a name such as"),
+        ("hub:hf://keras/vit", UsageError, "There is no preset"),
+        ("hub:kaggle://keras/vit", UsageError, "kaggle://OWNER/MODEL/keras/VARIATION"),
+        ("hub:bert_base_en", UsageError, "no image classifier"),
+        ("hub:./none", MissingInputError, "There is no folder './none'"),
+    ],
+)
+def test_what_is_no_preset_is_refused(name, kind, expected):
+    """With the nearest names, or with what is expected."""
+    with pytest.raises(kind) as raised:
+        load_network(name)
+    assert expected in str(raised.value)
+    assert len(str(raised.value).splitlines()) <= 2
+
+
+def test_a_folder_without_a_classifier_is_refused(transformer, tmp_path):
+    """A backbone alone, any other folder, and weights that a preset does not have."""
+    with pytest.raises(DamagedInputError, match=r"is no preset of KerasHub"):
+        load_network(f"hub:{tmp_path}")
+    shutil.copy(transformer / "config.json", tmp_path)
+    with pytest.raises(DamagedInputError, match="has no classifier head"):
+        load_network(f"hub:{tmp_path}")
+    shutil.copy(transformer / TASK, tmp_path)
+    with pytest.raises(DamagedInputError, match=r"has no file model\.weights\.h5"):
+        load_network(f"hub:{tmp_path}")
+    with pytest.raises(UsageError, match="has no imagenet weights"):
+        load_network(f"hub:{transformer}", "imagenet")
+
+
+LAMBDA = {"class_name": "__lambda__", "config": {"value": "4wEA"}}
+
+
+TOKENIZER = {
+    "module": "keras_hub.tokenizers",
+    "class_name": "WordPieceTokenizer",
+    "config": {"vocabulary": "/etc/passwd"},
+    "registered_name": "keras_hub>WordPieceTokenizer",
+}
+
+
+def _other_task(backbone, described):
+    described["registered_name"] = "keras_hub>BertTextClassifier"
+    described["class_name"] = "BertTextClassifier"
+
+
+HOSTILE = {
+    "code": (lambda b, d: b.update(activation=LAMBDA), "Lambda code, which is never run"),
+    "a tokenizer, which reads files": (
+        lambda b, d: b.update(x=TOKENIZER), "does not belong in an image classifier"),
+    "another class": (
+        lambda b, d: b.update(x={"module": "os", "class_name": "system", "config": {}}),
+        "needs code that is not in Keras",
+    ),
+    "another task": (_other_task, "is no image classifier of KerasHub, but 'BertTextClassifier'"),
+    "endless layers": (lambda b, d: b.update(num_layers=10**9), "Expected at most 1,000"),
+    "a huge size": (lambda b, d: b.update(mlp_dim=10**9), "Expected at most 131,072"),
+    "infinity": (lambda b, d: b.update(mlp_dim=float("inf")), "Expected at most"),
+    "many entries": (lambda b, d: b.update(depths=[1] * 2000), "2,000 entries"),
+    "quantised": (
+        lambda b, d: b.update(dtype={"class_name": "QuantizedDTypePolicy", "config": {}}),
+        "is quantised",
+    ),
+    "a list": (lambda b, d: [1], "describes no model"),
+    "no backbone": (lambda b, d: d["config"].update(backbone=3), "cannot be loaded"),
+    "larger than its weights": (
+        lambda b, d: d["config"].update(num_classes=50), "holds 87 values, the network has 850",
+    ),
+    "other shapes": (lambda b, d: b.update(mlp_dim=8), "cannot be loaded"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_preset_is_refused(changed, case):
+    """Before anything of it is built; the message has at most two lines."""
+    change, expected = HOSTILE[case]
+    with pytest.raises(DamagedInputError) as raised:
+        load_network(changed(change))
+    assert expected in str(raised.value)
+    assert len(str(raised.value).splitlines()) <= 2
+
+
+def test_damaged_files_of_a_preset_are_refused(changed):
+    """Text that is no JSON, weights that are no HDF5."""
+    address = changed(lambda backbone, described: None)
+    folder = hub.Path(address.removeprefix("hub:"))
+    (folder / HEAD_WEIGHTS).write_bytes(b"no HDF5")
+    with pytest.raises(DamagedInputError, match=r"task.weights.h5 of the preset .* is damaged"):
+        load_network(address)
+    (folder / TASK).write_bytes(b"{")
+    with pytest.raises(DamagedInputError, match="cannot be read"):
+        load_network(address)
+
+
+def test_a_model_file_cannot_name_what_reads_files(tmp_path):
+    """Importing KerasHub registers its tokenizers with Keras."""
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    described = keras.saving.serialize_keras_object(model)
+    described["config"]["layers"].append(TOKENIZER)
+    model.save(tmp_path / "a.keras")
+    parts = members(tmp_path / "a.keras") | {"config.json": json.dumps(described)}
+    with pytest.raises(DamagedInputError, match="needs code that is not in Keras"):
+        load_model(archived(tmp_path / "b.keras", parts))
+
+
+def test_a_preset_without_preprocessing_warns(changed, caplog):
+    """It gets what any file gets that does not say."""
+    with caplog.at_level(logging.WARNING):
+        network = load_network(changed(lambda b, d: d["config"].update(preprocessor=None)))
+    assert (network.preprocess, network.scaling) == ("none", None)
+    assert "no --preprocess given" in network.warning
+    assert "no --preprocess given" in caplog.text
+
+
+def test_the_command_line_takes_presets(run, convolutional, tmp_path, monkeypatch):
+    """With its labels and the hashes of its files."""
+    check_in_this_process(monkeypatch)
+    monkeypatch.setattr(hub, "imagenet_labels", lambda download: [f"n{n}" for n in range(1000)])
+    media.write_picture(tmp_path / "a.png", media.plain())
+    words = ("image", tmp_path / "a.png", "-o", tmp_path / "b.png")
+    code, out, err = run(*words, "--model", f"hub:{convolutional}")
+    assert code == 0, err
+    assert "a.png: n" in out
+    code, out, err = run("show", tmp_path / "b.png")
+    assert code == 0, err
+    assert "preset" in out
+    assert "head" in out

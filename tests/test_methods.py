@@ -274,6 +274,23 @@ def test_smoothgrad_is_the_mean_gradient_under_noise(rng):
         assert largest_difference(relevance, expected) < 1e-5
 
 
+@pytest.mark.parametrize("keep", [1.0, 0.3])
+def test_copies_of_a_picture_that_several_layers_read_are_averaged(keep, rng):
+    """Behind padding, two convolutions and a skip read it: the mean of each copy's own gradient."""
+    x = keras.Input((6, 6, 3))
+    padded = layers.ZeroPadding2D(1)(x)
+    branches = [layers.Conv2D(4, 3, activation="elu")(one) for one in (padded, padded, x)]
+    h = layers.Concatenate()([layers.Flatten()(one) for one in (*branches, layers.ReLU()(x))])
+    model = keras.Model(x, layers.Dense(3, activation="softmax")(h))
+    picture = rng.normal(size=(2, 6, 6, 3)).astype("float32")
+    options = {"target": 1, "keep": keep}
+    got = Explainer(model, "integrated_gradients", samples=3, **options)(picture).relevance
+    gradient = Explainer(model, "gradient", **options)
+    middles = np.array([1, 3, 5]) / 6
+    parts = [2 * u / 3 * gradient((u**2 * picture).astype("float32")).relevance for u in middles]
+    assert largest_difference(got, picture * sum(parts)) < 1e-5
+
+
 @pytest.mark.parametrize("method", ["lrp", "gradient", "smoothgrad"])
 def test_several_targets_of_a_batch_are_explained_as_one_by_one(method, rng):
     """A class for each picture, twice."""

@@ -24,6 +24,7 @@ from realtime_lrp.relevance.steps import (
     Reshape,
     Step,
     Tensors,
+    ZeroPadding,
 )
 
 
@@ -325,7 +326,21 @@ class Graph:
         """
         start = self.output if start is None else start
         parts: Parts = defaultdict(list, {start: [Part(begin)]})
-        for node in reversed(self.behind(end)):
+        self.hand_down(parts, self.behind(end), tensors, back)
+        return parts
+
+    def hand_down(
+        self, parts: Parts, nodes: Sequence[Node], tensors: Mapping[int, tf.Tensor], back: Back
+    ) -> None:
+        """Passes what has arrived back through some of the nodes.
+
+        Args:
+          parts: what has arrived; what these nodes hand down is added.
+          nodes: in the order of the forward pass.
+          tensors: what `forward` returned.
+          back: see `backward`.
+        """
+        for node in reversed(nodes):
             if node.output not in parts:
                 continue  # a branch that `start` does not use
             # A rounded input of a max pool could have another largest entry than its output has.
@@ -341,7 +356,19 @@ class Graph:
                 if part is None:
                     continue
                 parts[number].append(Part(tf.cast(part, self._dtype(number)), node, position))
-        return parts
+
+    def first_linear(self) -> list[Node]:
+        """The first layers with weights, and padding before them.
+
+        Their derivative is the same for every picture, so that gradients of several pictures may
+        be averaged before they pass.
+        """
+        before, found = {0}, []
+        for node in self.nodes:
+            if isinstance(node.step, Linear | ZeroPadding) and before.issuperset(node.inputs):
+                found.append(node)
+                before |= set() if isinstance(node.step, Linear) else {node.output}
+        return found
 
     def behind(self, number: int) -> list[Node]:
         """The nodes that depend on a tensor, in the order of the forward pass."""

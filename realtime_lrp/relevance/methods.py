@@ -139,6 +139,7 @@ class Method:
             chunk=chunk_size(samples, options.activations),
             baseline=options.baseline if self.from_baseline else None,
             logits=context.logits,
+            keeps_all=options.keep >= 1,
         )
 
 
@@ -154,6 +155,7 @@ class Explain:
       chunk: how many of them at once.
       baseline: pictures -> where the paths of integrated gradients begin; None for other methods.
       logits: see `MethodContext`.
+      keeps_all: whether layers with weights pass on all that arrives, see `MethodOptions.keep`.
     """
 
     method: Method
@@ -163,6 +165,7 @@ class Explain:
     chunk: int
     baseline: Baseline | None
     logits: int | None
+    keeps_all: bool
 
     def __call__(
         self, x: tf.Tensor, tensors: Mapping[int, tf.Tensor], *target: tf.Tensor
@@ -185,8 +188,9 @@ class Explain:
             return [MethodResult(method.finish(graph, x, tensors, one), one) for one in parts]
         origin = self.baseline(x) if self.baseline else tf.zeros_like(x)
         means = mean_gradients(
-            graph, self.back, method.perturb, x, origin, begins, self.samples, self.chunk
-        )
+            graph, self.back, method.perturb, x, origin, tensors, begins, self.samples, self.chunk,
+            graph.first_linear() if self.keeps_all else [],
+        )  # fmt: skip
         arrived = [{0: [Part(mean)]} for mean in means]
         maps = [method.finish(graph, x - origin, tensors, one) for one in arrived]
         differences = self._differences(tensors, origin, begins)

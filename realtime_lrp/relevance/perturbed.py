@@ -4,13 +4,14 @@ The copies are explained in chunks of one size, so that any number of them needs
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError, unknown
-from realtime_lrp.relevance.graph import Back, Graph, total
+from realtime_lrp.relevance.graph import Back, Graph, Node, Part, Parts, total
 
 NOISE = 0.1
 """Standard deviation of SmoothGrad's noise, relative to the picture's range."""
@@ -50,9 +51,11 @@ def mean_gradients(
     perturb: Perturb,
     x: tf.Tensor,
     origin: tf.Tensor,
+    tensors: Mapping[int, tf.Tensor],
     begins: Sequence[tf.Tensor],
     samples: int,
     chunk: int,
+    linear: Sequence[Node],
 ) -> list[tf.Tensor]:
     """The means of what arrives at the copies of each picture, shaped like x, for each beginning.
 
@@ -62,33 +65,51 @@ def mean_gradients(
       perturb: makes the copies.
       x: [B, H, W, C].
       origin: the baseline of each picture, shaped like x.
+      tensors: what `graph.forward` made of x.
       begins: what starts at the output, for all copies of a picture, float32 [B, classes] each.
         The copies go forward once for all of them.
       samples: how many copies each picture has.
       chunk: how many are explained at once.
+      linear: `graph.first_linear()`: they pass the mean of all copies back, which is quicker than
+        the gradient of each. Empty where `back` is not linear there.
     """
+    others = [node for node in graph.behind(0) if node not in linear]
+    ends = [0, *(node.output for node in linear)]
+    shapes = [tensors[number].shape[1:] for number in ends]
 
     def of_chunk(
         picture: tf.Tensor, origin: tf.Tensor, begins: Sequence[tf.Tensor], first: tf.Tensor
-    ) -> tf.Tensor:
+    ) -> list[tf.Tensor]:
         numbers = first + tf.range(chunk)
         copies, weights = perturb(
             picture[None], origin[None], tf.minimum(numbers, samples - 1), samples
         )
-        weights = tf.where(numbers < samples, weights, 0.0)[:, None, None, None]
-        tensors = graph.forward(copies)
-        starts = [tf.repeat(begin[None], chunk, axis=0) for begin in begins]
-        gradients = [total(graph.backward(tensors, start, back)[0]) for start in starts]
-        return tf.stack([tf.reduce_sum(weights * one, axis=0) for one in gradients])
+        weights = tf.where(numbers < samples, weights, 0.0)
+        forward = graph.forward(copies)
+        means = []
+        for begin in begins:
+            parts = _arriving({graph.output: tf.repeat(begin[None], chunk, axis=0)})
+            graph.hand_down(parts, others, forward, back)
+            arrived = [
+                tf.cast(total(parts[end]), tf.float32) if parts[end] else None for end in ends
+            ]
+            means += [
+                tf.zeros(shape) if one is None else tf.tensordot(weights, one, 1)
+                for one, shape in zip(arrived, shapes, strict=True)
+            ]
+        return means
 
-    def of_picture(inputs: tuple[tf.Tensor, ...]) -> tf.Tensor:
+    def of_picture(inputs: tuple[tf.Tensor, ...]) -> list[tf.Tensor]:
         picture, start, *begins = inputs
         if chunk >= samples:
             return of_chunk(picture, start, begins, tf.constant(0))
         _, means = tf.while_loop(
             lambda first, means: first < samples,
-            lambda first, means: (first + chunk, means + of_chunk(picture, start, begins, first)),
-            (tf.constant(0), tf.zeros([len(begins), *x.shape[1:]])),
+            lambda first, means: (
+                first + chunk,
+                list(map(tf.add, means, of_chunk(picture, start, begins, first))),
+            ),
+            (tf.constant(0), [tf.zeros(shape) for _ in begins for shape in shapes]),
             parallel_iterations=1,  # otherwise several chunks are in memory at once
         )
         return means
@@ -96,10 +117,20 @@ def mean_gradients(
     means = tf.map_fn(
         of_picture,
         (x, origin, *begins),
-        fn_output_signature=tf.TensorSpec([len(begins), *x.shape[1:]], x.dtype),
+        fn_output_signature=[tf.TensorSpec(shape, tf.float32) for _ in begins for shape in shapes],
         parallel_iterations=1,
     )
-    return tf.unstack(means, axis=1)
+    found = []
+    for position in range(0, len(means), len(ends)):
+        parts = _arriving(dict(zip(ends, means[position:], strict=False)))
+        graph.hand_down(parts, linear, tensors, back)
+        found.append(total(parts[0]))
+    return found
+
+
+def _arriving(tensors: Mapping[int, tf.Tensor]) -> Parts:
+    """What arrives at tensors, by their numbers."""
+    return defaultdict(list, {number: [Part(tensor)] for number, tensor in tensors.items()})
 
 
 def noisy(

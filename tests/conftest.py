@@ -6,12 +6,14 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import realtime_lrp.video.libraries  # isort: skip
+import forks
 import numpy as np
 import pytest
 
@@ -54,6 +56,32 @@ def _same_log_level() -> Iterator[None]:
     level = logging.root.level
     yield
     logging.root.setLevel(level)
+
+
+@pytest.fixture(scope="session")
+def _stem() -> Iterator[forks.Stem | None]:
+    """What forks this package's child processes, for all tests of this process."""
+    if not hasattr(subprocess, "_fork_exec") or not sys.platform.startswith("linux"):
+        yield None
+        return
+    stem = forks.Stem()
+    yield stem
+    stem.close()
+
+
+@pytest.fixture(autouse=True)
+def _forked_children(request: pytest.FixtureRequest, _stem: forks.Stem | None) -> Iterator[None]:
+    """Child processes of this package are forked, unless the test asks for `new_processes`."""
+    if _stem is None or "new_processes" in request.fixturenames:
+        yield
+        return
+    with forks.forking(_stem):
+        yield
+
+
+@pytest.fixture
+def new_processes() -> None:
+    """Child processes are begun as they are for users."""
 
 
 @pytest.fixture

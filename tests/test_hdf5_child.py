@@ -12,6 +12,8 @@ from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.untrusted import hdf5_check
 from realtime_lrp.models.untrusted.loading import load_weights
 
+pytestmark = pytest.mark.usefixtures("new_processes")
+
 
 @pytest.mark.parametrize("suffix", [".weights.h5", ".h5"])
 def test_the_child_reports_what_the_function_returns(tmp_path, suffix):

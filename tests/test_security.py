@@ -28,6 +28,8 @@ from realtime_lrp.video.child_source import ChildSource
 from realtime_lrp.video.files import outputs_for
 from realtime_lrp.video.sources import open_source
 
+pytestmark = pytest.mark.usefixtures("new_processes")
+
 PACKAGE = Path(__file__).parents[1] / "realtime_lrp"
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -1,0 +1,168 @@
+"""Starts the package's child processes as forks of one process that has imported their libraries.
+
+Importing OpenCV, PyAV and HDF5 takes 0.15 to 0.25 s of CPU, in more than 500 child processes. Here
+one process, the stem, imports them once and forks. The child is an ordinary process of its own: a
+child of the process that starts it, with its own pipes, limits, signals and exit code.
+
+Python's `subprocess` does the rest as always. Only the call that begins a process is replaced, for
+command lines of `module_command`. A test of that beginning asks for the fixture `new_processes`.
+"""
+
+import ctypes
+import fcntl
+import gc
+import importlib
+import json
+import os
+import resource
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import warnings
+from contextlib import contextmanager
+
+PR_SET_CHILD_SUBREAPER = 36
+MODULES = [
+    "realtime_lrp.commands.video.recode", "realtime_lrp.models.untrusted.hdf5_check",
+    "realtime_lrp.video.decode_pictures", "realtime_lrp.video.film_tags",
+    "realtime_lrp.video.picture_child", "realtime_lrp.video.read_source",
+]  # fmt: skip
+"""What child processes run; each is imported with its libraries, and run anew in the child."""
+LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
+
+
+class Stem:
+    """The process that forks, and the socket to it."""
+
+    def __init__(self):
+        from realtime_lrp.system.child_command import module_command
+
+        self._prefix = [os.fsencode(word) for word in module_command("")[:-1]]
+        self._inherited = inherited(os.environ)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-P", __file__, str(theirs.fileno())]
+            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+        self._socket, self._lock = ours, threading.Lock()
+        self._prctl = ctypes.CDLL(None).prctl
+
+    def suits(self, command, environment):
+        """Whether a new process would begin with the same as the stem."""
+        count = len(self._prefix)
+        return (
+            [os.fsencode(word) for word in command[:count]] == self._prefix
+            and os.fsdecode(command[count]) in MODULES
+            and inherited(environment) == self._inherited
+        )
+
+    def fork(self, files, **request):
+        """The number of a new process, which has open: here -> there, and nothing else."""
+        with self._lock:
+            # the process between the stem and the new one ends; that makes the new one our child
+            self._prctl(PR_SET_CHILD_SUBREAPER, 1)
+            try:
+                data = json.dumps({**request, "files": [there for _, there in files]}).encode()
+                socket.send_fds(self._socket, [data], [here for here, _ in files])
+                return int(self._socket.recv(100))
+            finally:
+                self._prctl(PR_SET_CHILD_SUBREAPER, 0)
+
+    def close(self):
+        """Ends it."""
+        self._socket.close()
+        self._process.wait(20)
+
+
+def inherited(environment):
+    """What changes how Python begins: its variables, limits, and Ctrl-C that is ignored."""
+    variables = {name: value for name, value in environment.items() if name.startswith("PYTHON")}
+    limits = [resource.getrlimit(limit) for limit in LIMITS]
+    return variables, limits, signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+
+
+@contextmanager
+def forking(stem):
+    """Child processes of this package are forked meanwhile."""
+    start = subprocess._fork_exec
+
+    def fork_or_start(command, executables, close_fds, kept, folder, variables, *rest):
+        stdin, _, _, stdout, _, stderr, _, errors = rest[:8]
+        restore_signals, new_session, group = rest[8:11]
+        environment = dict(os.environ)
+        if variables is not None:
+            environment = dict(os.fsdecode(line).split("=", 1) for line in variables)
+        special = not (close_fds and restore_signals) or group != -1 or rest[15] is not None
+        if special or not stem.suits(command, environment):
+            return start(command, executables, close_fds, kept, folder, variables, *rest)
+        files = [(number, number) for number in kept if number != errors]
+        standard = enumerate((stdin, stdout, stderr))
+        files += [(default if number == -1 else number, default) for default, number in standard]
+        return stem.fork(
+            files,
+            command=[os.fsdecode(word) for word in command[len(stem._prefix) :]],
+            folder=os.fspath(folder or os.getcwd()),
+            environment=environment,
+            new_session=bool(new_session),
+        )
+
+    subprocess._fork_exec = fork_or_start
+    try:
+        yield
+    finally:
+        subprocess._fork_exec = start
+
+
+def serve(number):
+    """The stem: forks for each request. Returns, in the new process, what it is to do."""
+    requests = socket.socket(fileno=number)
+    for name in MODULES:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    while True:
+        data, files, _, _ = socket.recv_fds(requests, 1 << 20, 64)
+        if not data:
+            sys.exit(0)
+        read, write = os.pipe()
+        between = os.fork()
+        if not between:
+            child = os.fork()
+            if not child:
+                os.close(read), os.close(write), requests.close()
+                return json.loads(data), files
+            os.write(write, str(child).encode())
+            os._exit(0)
+        os.close(write)
+        os.waitpid(between, 0)
+        requests.send(os.read(read, 100))
+        for opened in (read, *files):
+            os.close(opened)
+
+
+def begin(request, files):
+    """Gives this process what a new one would begin with, and runs the module."""
+    if request["new_session"]:
+        os.setsid()
+    above = 1 + max(request["files"])
+    moved = [fcntl.fcntl(number, fcntl.F_DUPFD, above) for number in files]
+    for here, there in zip(moved, request["files"], strict=True):
+        os.dup2(here, there)
+    kept = sorted({0, 1, 2, *request["files"]})
+    for low, high in zip(kept, [*kept[1:], 4096], strict=True):
+        os.closerange(low + 1, high)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    tempfile.tempdir = None
+    warnings.filterwarnings("ignore", ".*found in sys.modules", RuntimeWarning)
+    sys.argv = request["command"]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.path.dirname(os.path.dirname(__file__)))
+    begin(*serve(int(sys.argv[1])))

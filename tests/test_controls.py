@@ -286,7 +286,7 @@ with Capture(sources.opener(), mirror) as capture, Window() as window:
     relevance = RelevanceThread(chosen, capture.frames, request, stats)  # is never started
     show, size, first = window.show, lambda: window.size, first_state(chosen, request)
     view = View(first, capture, relevance, stats, show, size)
-    loop = Loop(view, capture, relevance, saver, sources, mirror, window)
+    loop = Loop(view, capture, saver, sources, mirror, window)
     said, end = None, time.monotonic() + 60
     while loop.turn() and time.monotonic() < end:
         frozen, timeline = view.state.frozen is not None, view.state.timeline

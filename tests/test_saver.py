@@ -31,6 +31,9 @@ def test_a_snapshot_has_the_configuration_of_its_maps(tmp_path):
         result=engine.explain([picture])[0],
     )
     state = first_state(chosen, replace(request, choice=wanted, target="3"))
+    network = SimpleNamespace(
+        scene=SimpleNamespace(picture=picture), explained=explained, has_map=True
+    )
     view = SimpleNamespace(
         state=replace(
             state,
@@ -39,10 +42,8 @@ def test_a_snapshot_has_the_configuration_of_its_maps(tmp_path):
             panels=("gradient",),
             look=replace(state.look, opacity=0.25),
         ),
-        scene=SimpleNamespace(picture=picture),
+        networks=[network],
         canvas=picture,
-        explained=explained,
-        has_map=True,
     )
     saver = Saver(chosen, None, False)
     assert saver.snapshot(view).startswith("saving ")

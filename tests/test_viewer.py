@@ -18,8 +18,8 @@ from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
 from realtime_lrp.realtime.viewer import compose, figures, view
 from realtime_lrp.realtime.viewer.compose import passing_notice
+from realtime_lrp.realtime.viewer.network_view import OLD_MAP_S
 from realtime_lrp.realtime.viewer.scaling import MapScaler
-from realtime_lrp.realtime.viewer.view import OLD_MAP_S
 from realtime_lrp.video.region import Region
 from realtime_lrp.view import keys, menus
 from realtime_lrp.view.blocks import draw_blocks
@@ -541,7 +541,7 @@ def named_values(scene):
 def passing(viewer):
     """The lines for the screen alone, after a step."""
     viewer.view.step()
-    return viewer.view._passing()
+    return viewer.view._passing()[0]
 
 
 def test_what_is_prepared_is_said_in_words():

@@ -12,8 +12,9 @@ from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.meter import Waiting
+from realtime_lrp.realtime.networks import network_names
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.realtime.viewer.events import KeyPressed, MouseMoved
+from realtime_lrp.realtime.viewer.events import KeyPressed, MouseMoved, TargetChosen
 from realtime_lrp.realtime.viewer.state import Answer, first_state
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.relevance.targets import TargetResolver
@@ -62,7 +63,10 @@ class Viewer:
       told: what the capture was told: ("pause", True), ("step",), ("skip", 1).
     """
 
-    def __init__(self, captured_before=0, size=None, figures=False, average=None, **options):
+    def __init__(
+        self, captured_before=0, size=None, figures=False, average=None, also=(), **options
+    ):
+        options |= {"--also-model": list(also)} if also else {}
         chosen = config.load(options=options, command="live").config
         if average is not None:
             overlay = chosen.overlay.model_copy(update={"average": average})
@@ -78,16 +82,17 @@ class Viewer:
         self.window = SimpleNamespace(full=False, heard=[], closed=False)
         self.window.events = lambda: [self.window.heard.pop(0) for _ in list(self.window.heard)]
         self.window.fill_screen = lambda on: setattr(self.window, "full", on)
+        self.further = [ScriptedRelevance(Slot(), state.request) for _ in also]
+        for name, thread in zip(network_names(chosen)[1:], self.further, strict=True):
+            thread.config, self.stats.further[name] = chosen, Stats("CPU", "float32")
         self.view = View(
             state, self.capture, self.relevance, self.stats, self.shown.append,
-            size and (lambda: size),
+            size and (lambda: size), further=self.further,
         )  # fmt: skip
         if not figures:
             self.press("i", "i")
         saver = SimpleNamespace(record=lambda *_: None, news=lambda: "")
-        self.loop = Loop(
-            self.view, self.capture, self.relevance, saver, [], Mirror(False), self.window
-        )
+        self.loop = Loop(self.view, self.capture, saver, [], Mirror(False), self.window)
 
     @property
     def state(self):
@@ -106,6 +111,11 @@ class Viewer:
             event = MouseMoved(key.x, key.y, key.button) if mouse else KeyPressed(key)
             for command in self.view.send(event):
                 self.loop.perform(command)
+
+    def state_target(self, target):
+        """Another target is chosen and drawn."""
+        self.view.send(TargetChosen(target))
+        self.view.step()
 
     def frame(self, picture, source=""):
         """A new frame comes and is shown."""

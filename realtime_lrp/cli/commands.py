@@ -108,7 +108,7 @@ def demo(
 @click.option(
     "--serve", "with_page", is_flag=True, help="also show it as a web page, as serve does"
 )
-@configured("--source", *EXPLAIN, "--follow", "--display", *PAGE)
+@configured("--source", *EXPLAIN, "--also-model", "--follow", "--display", *PAGE)
 def live(
     settings: config.Settings,
     duration: float | None,
@@ -147,7 +147,7 @@ def _refuse(settings: config.Settings, options: tuple[str, ...], why: str) -> No
 @_viewer
 @DURATION
 @STATS
-@configured("--source", *PAGE, *EXPLAIN, "--follow")
+@configured("--source", *PAGE, *EXPLAIN, "--also-model", "--follow")
 def serve(settings: config.Settings, duration: float | None, stats: Path | None) -> None:
     """Show the live view as a web page.
 

@@ -22,6 +22,8 @@ EXPLAIN = (
 PAGE = "--host", "--port", "--token-file", "--https", "--cert", "--key"
 """The options of the web page."""
 
+_MAY_BE_FILES = ("--model", "--also-model", "--weights", "--labels", "--source")
+
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
@@ -148,7 +150,14 @@ def _key_option(name: str) -> Decorator:
         return click.option(
             "--mirror/--no-mirror", _variable(name), default=None, help="swap left and right"
         )
-    complete = _complete_names(key, files=name in ("--model", "--weights", "--labels", "--source"))
+    complete = _complete_names(key, files=name in _MAY_BE_FILES)
+    if name == "--also-model":
+        return click.option(
+            name, _variable(name), multiple=True, metavar="NAME", shell_complete=complete,
+            callback=lambda context, option, given: list(given) or None,
+            help="explain the same pictures with this network too, in its own part of the window; "
+            "up to 3 times",
+        )  # fmt: skip
     return click.option(
         name, _variable(name), type=config.option_type(key), shell_complete=complete,
         help=config.describe(key).replace("null: ", "default: "),

@@ -22,8 +22,8 @@ SHEET_PICTURES = 12
 
 def in_window(config: Config, duration_s: float | None) -> list[str]:
     """Plays the clip in a loop in a window; returns what `live` returns."""
-    source = config.live.model_copy(update={"source": str(CLIP)})
-    return run_live(config.model_copy(update={"live": source}), duration_s)
+    live = config.live.model_copy(update={"source": str(CLIP), "also_models": []})
+    return run_live(config.model_copy(update={"live": live}), duration_s)
 
 
 def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:

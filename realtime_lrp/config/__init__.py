@@ -6,7 +6,7 @@ legal names. `reading` reads YAML, `check` looks whether names and files exist, 
 Nothing here imports TensorFlow or OpenCV: that keeps `--help` and completion fast.
 """
 
-from realtime_lrp.config.check import check_names, wrong_names
+from realtime_lrp.config.check import check_also_models, check_names, wrong_names
 from realtime_lrp.config.keys import OPTIONS, describe, legal_keys, option_type
 from realtime_lrp.config.loading import Settings, load, settings_tree
 from realtime_lrp.config.names import legal_values
@@ -32,6 +32,7 @@ __all__ = [
     "Tree",
     "as_error",
     "as_yaml",
+    "check_also_models",
     "check_names",
     "describe",
     "errors_of",

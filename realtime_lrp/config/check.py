@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from realtime_lrp.config.model_section import Model
 from realtime_lrp.config.names import (
     COLORMAPS,
     COMPOSITES,
@@ -38,12 +39,10 @@ def wrong_names(config: Config) -> Iterator[tuple[KeyPath, Error]]:
 
     A class name as target is not checked: that needs the network.
     """
-    model, lrp = config.model, config.lrp
-    yield from errors_of(("model", "name"), check_model_name, model.name)
-    if model.weights not in (None, "", "imagenet", "random"):
-        yield from errors_of(("model", "weights"), _check_weights, model.weights)
-    if model.labels:
-        yield from errors_of(("model", "labels"), _check_labels, model.labels)
+    lrp = config.lrp
+    yield from _wrong_names_of_model(("model",), config.model)
+    for number, other in enumerate(config.live.also_models):
+        yield from _wrong_names_of_model(("live", "also_models", number), other)
     yield from errors_of(("lrp", "method"), METHODS.check, lrp.method)
     yield from errors_of(("lrp", "composite"), COMPOSITES.check, lrp.composite)
     for pattern, rule in lrp.layers.items():
@@ -54,6 +53,33 @@ def wrong_names(config: Config) -> Iterator[tuple[KeyPath, Error]]:
     for number, name in enumerate(config.live.panels):
         yield from errors_of(("live", "panels", number), legal_panels.check, name)
     yield from errors_of(("live", "folder"), _check_folder, config.live.folder)
+
+
+def _wrong_names_of_model(path: KeyPath, model: Model) -> Iterator[tuple[KeyPath, Error]]:
+    yield from errors_of((*path, "name"), check_model_name, model.name)
+    if model.weights not in (None, "", "imagenet", "random"):
+        yield from errors_of((*path, "weights"), _check_weights, model.weights)
+    if model.labels:
+        yield from errors_of((*path, "labels"), _check_labels, model.labels)
+
+
+def check_also_models(config: Config) -> None:
+    """Refuses to explain with a network twice.
+
+    Raises:
+      UsageError: two networks have the same name, or file, and the same weights.
+    """
+    present: list[tuple[str, str | None]] = []
+    for model in (config.model, *config.live.also_models):
+        known = model.name.lower() in MODELS.known()
+        identity = model.name.lower() if known else os.path.realpath(model.name), model.weights
+        if identity in present:
+            raise UsageError(
+                f"--also-model {model.name}: it is shown already. Expected another network, or the "
+                "same with other weights.",
+                "further model",
+            )
+        present.append(identity)
 
 
 def check_model_name(name: str) -> None:

@@ -27,6 +27,7 @@ OPTIONS = {
     "--labels": "model.labels",
     "--preprocess": "model.preprocess",
     "--size": "model.size",
+    "--also-model": "live.also_models",
     "--method": "lrp.method",
     "--composite": "lrp.composite",
     "--target": "lrp.target",

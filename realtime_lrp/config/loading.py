@@ -42,7 +42,8 @@ EMPTY_VALUE = (
 log = logging.getLogger(__name__)
 
 _KEY_OF_SUBJECT = {
-    "model": "model.name", "weights": "model.weights", "method": "lrp.method",
+    "model": "model.name", "further model": "live.also_models",
+    "weights": "model.weights", "method": "lrp.method",
     "composite": "lrp.composite", "class": "lrp.target", "colormap": "overlay.colormap",
     "size": "model.size", "layers": "lrp.layers", "rule": "lrp.layers", "guided": "lrp.guided",
     "codec": "video.codec", "panel": "live.panels", "exit key": "kiosk.exit_key",

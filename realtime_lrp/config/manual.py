@@ -62,7 +62,7 @@ def _limits(value: Mapping[str, Any]) -> str:
             least = part.get("minimum", f"above {part.get('exclusiveMinimum', '')}")
             return f"{least} to {part['maximum']}"
         if "maxItems" in part:
-            return f"{part['minItems']} to {part['maxItems']} entries"
+            return f"{part.get('minItems', 0)} to {part['maxItems']} entries"
     return ""
 
 

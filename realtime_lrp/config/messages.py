@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from annotated_types import Ge, Gt, Le, MaxLen
+from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 from pydantic.fields import FieldInfo
 
 from realtime_lrp.errors import masked, nearest
@@ -97,7 +97,8 @@ def _limits(kind: str, field: FieldInfo | None) -> str:
         return ""
     limits = {type(limit): limit for limit in field.metadata}
     if kind in ("too_short", "too_long"):
-        return f"expected 1 to {limits[MaxLen].max_length} entries"
+        least = "1 to" if MinLen in limits else "at most"
+        return f"expected {least} {limits[MaxLen].max_length} entries"
     if Le not in limits:
         return ""
     noun = "number" if "float" in str(field.annotation) else "whole number"

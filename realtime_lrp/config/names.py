@@ -246,6 +246,7 @@ def legal_values(key: str) -> list[str]:
     """
     among_others = {
         "model.name": MODELS.known(),
+        "live.also_models": MODELS.known(),
         "model.weights": ["imagenet", "random"],
         "lrp.target": ["all", "top1", "top5"],
         "live.source": SOURCES.known(),

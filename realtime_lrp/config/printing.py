@@ -13,6 +13,7 @@ from realtime_lrp.config.defaults import COMMAND_KEYS
 from realtime_lrp.config.keys import SECTIONS, describe
 from realtime_lrp.config.loading import DEFAULT, Settings
 from realtime_lrp.config.messages import hide_secrets
+from realtime_lrp.config.model_section import as_setting
 from realtime_lrp.config.names import names_of_keys
 from realtime_lrp.config.reading import FLOAT, INTEGER
 from realtime_lrp.config.schema import ASSETS, Config
@@ -100,8 +101,8 @@ def _yaml_lines(settings: Settings) -> Iterator[str]:
     yield "# realtime_lrp: every setting with its default, unit and legal values.\n"
     for section, kind in SECTIONS.items():
         yield f"\n{section}:  # {kind.__doc__}\n"
-        for key, value in getattr(settings.config, section):
-            name = f"{section}.{key}"
+        for key, present in getattr(settings.config, section):
+            name, value = f"{section}.{key}", as_setting(present)
             shown, origin = _without_secrets(value, name), settings.origins.get(name, "")
             # a default that depends on the command must not become a setting of the file
             hidden = "# " if name in COMMAND_KEYS and origin == DEFAULT else ""
@@ -122,10 +123,8 @@ def _without_secrets(value: Any, key: str) -> Any:
 
 def to_yaml(value: Any) -> str:
     """A value in one line of YAML."""
-    if isinstance(value, tuple):
-        value = "x".join(map(str, value))
     text = yaml.dump(
-        [value],
+        [as_setting(value)],
         Dumper=_Dumper,
         default_flow_style=True,
         allow_unicode=True,

@@ -10,6 +10,7 @@ import msgspec
 
 from realtime_lrp.config.defaults import COMMAND_KEYS
 from realtime_lrp.config.keys import field_of
+from realtime_lrp.config.model_section import as_setting
 from realtime_lrp.config.schema import Config
 from realtime_lrp.errors import DamagedInputError
 
@@ -33,7 +34,9 @@ DATA = (".npz", ".jsonl")
 SECTIONS = ("model", "lrp", "input", "overlay")
 """The sections of the configuration that shape every output."""
 
-LIVE_KEYS = ("live.panels", "live.figures", "live.text", "live.text_size")
+LIVE_KEYS = (
+    "live.panels", "live.also_models", "live.figures", "live.text", "live.text_size",
+)  # fmt: skip
 """What shapes the live view. Addresses of cameras and folders of this machine are not recorded."""
 
 
@@ -146,5 +149,5 @@ def recorded_settings(config: Config, *further: str) -> dict[str, Any]:
             shapes = section != "live" or key in LIVE_KEYS
             shapes = shapes and (composite_is_used or key != "lrp.composite")
             if shapes and (changed or key in COMMAND_KEYS):
-                settings[key] = "x".join(map(str, value)) if isinstance(value, tuple) else value
+                settings[key] = as_setting(value)
     return settings

@@ -8,8 +8,9 @@ command line.
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
+from realtime_lrp.config.model_section import AlsoModels, Model, Section
 from realtime_lrp.config.values import (
     Address,
     Batch,
@@ -18,7 +19,6 @@ from realtime_lrp.config.values import (
     Hours,
     Pin,
     Rules,
-    Size,
     Target,
     Text,
 )
@@ -28,35 +28,7 @@ if not ASSETS.is_dir():  # a checkout that is run without being installed
     ASSETS = Path(__file__).parents[2] / "assets"
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Model(_Section):
-    """Which network is explained."""
-
-    name: Text = Field(
-        default="vgg16",
-        description="shapes, vgg16, vgg19, a model file FILE.keras, or hub:NAME, an image "
-        "classifier of KerasHub; default: vgg16; in demo, kiosk and evaluate: shapes",
-    )
-    weights: Text | None = Field(
-        default=None, description="imagenet, random or a weights file; null: the network's own"
-    )
-    labels: Text | None = Field(
-        default=None,
-        description="file of class names (JSON, or one name per line); null: the network's own",
-    )
-    preprocess: Literal["caffe", "tf", "torch", "rescale", "none"] | None = Field(
-        default=None, description="caffe, tf, torch, rescale or none; null: the network's own"
-    )
-    size: Size = Field(
-        default=None,
-        description="input size in pixels, N or HEIGHTxWIDTH, for a network without a fixed one",
-    )
-
-
-class Lrp(_Section):
+class Lrp(Section):
     """What is computed."""
 
     method: Text = Field(
@@ -131,7 +103,7 @@ class Lrp(_Section):
     )
 
 
-class Input(_Section):
+class Input(Section):
     """What the network sees of a picture."""
 
     fit: Literal["crop", "squash", "letterbox"] = Field(
@@ -144,7 +116,7 @@ class Input(_Section):
     )
 
 
-class Overlay(_Section):
+class Overlay(Section):
     """How relevance is drawn."""
 
     map: Literal["grey", "rgb"] = Field(
@@ -175,7 +147,7 @@ class Overlay(_Section):
     )
 
 
-class Video(_Section):
+class Video(Section):
     """Recordings."""
 
     layout: Literal["overlay", "side-by-side", "map", "original+map"] = Field(
@@ -213,7 +185,7 @@ class Video(_Section):
         return value
 
 
-class Live(_Section):
+class Live(Section):
     """The live viewer."""
 
     source: Address = Field(
@@ -245,6 +217,13 @@ class Live(_Section):
         description="methods or composites whose maps are shown beside the main one (key p), all "
         "from one forward pass",
     )
+    also_models: AlsoModels = Field(
+        default=[],
+        max_length=3,
+        description="up to 3 further networks that explain the same pictures, each in its own "
+        "part of the window: names as of model.name, or keys of the section model, such as [vgg16, "
+        "{name: my.keras, labels: my.txt, preprocess: torch}]",
+    )
     figures: list[Literal["answer", "rates", "setting"]] | None = Field(
         default=None,
         description="what is shown beside the picture at the start: answer, rates, setting; null: "
@@ -269,7 +248,7 @@ class Live(_Section):
     display: Literal["window", "none"] = Field(default="window", description="window or none")
 
 
-class Kiosk(_Section):
+class Kiosk(Section):
     """The exhibit; its camera and display are set in the section live."""
 
     languages: list[Text] = Field(
@@ -365,7 +344,7 @@ class Kiosk(_Section):
     )
 
 
-class Serve(_Section):
+class Serve(Section):
     """The web page."""
 
     host: Text = Field(
@@ -399,7 +378,7 @@ class Serve(_Section):
     )
 
 
-class Config(_Section):
+class Config(Section):
     """Every setting."""
 
     model: Model = Field(default_factory=Model)

@@ -21,7 +21,7 @@ import numpy as np
 from realtime_lrp.config import Config
 from realtime_lrp.engine.accounting import Loss, closes, find_loss, has_account
 from realtime_lrp.engine.wording import top_scores
-from realtime_lrp.errors import NotFiniteError, first_line
+from realtime_lrp.errors import Error, NotFiniteError, first_line
 from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
 from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
 from realtime_lrp.realtime.latest import Item, Slot
@@ -182,9 +182,11 @@ class RelevanceThread:
       stats: counts maps.
       changeable: whether other engines will be requested; the Keras model is kept for them.
       engine: explains the first request; None loads the network.
+      after: another network, which is loaded before this one.
 
     Attributes:
       maps: the slot with the newest explained frame.
+      config: the effective configuration.
       engine: explained last; None while the first is loaded.
       request: the present request; set it to change what is explained.
       choice: which engine that is.
@@ -203,14 +205,16 @@ class RelevanceThread:
         stats: Stats,
         changeable: bool = False,
         engine: Engine | None = None,
+        after: RelevanceThread | None = None,
     ):
         self.maps: Slot[ExplainedFrame] = Slot()
         self.engine = engine
         self._failures = 0
         self.engine_cache: EngineCache | None = None
         self.request, self.choice = request, request.choice
-        self._config = config
+        self.config = config
         self._changeable = changeable
+        self._after = after
         self._frames = frames
         self._stats = stats
         self._error: Exception | None = None
@@ -264,12 +268,19 @@ class RelevanceThread:
     def doing(self) -> str:
         """Why there are no maps, or ""."""
         if self.engine_cache is None:
-            return f"loading {Path(self._config.model.name).name}"
+            return f"loading {Path(self.config.model.name).name}"
         return self.failing
 
     def _run(self) -> None:
         try:
+            while self._after and not self._after.engine:
+                if self._stop.wait(IDLE_S):
+                    return
             self._explain_frames()
+        except Error as error:
+            if self._after:  # of several networks the user is told which one it was
+                error.args = (f"{self.config.model.name}: {error}",)
+            self._error = error
         except Exception as error:
             self._error = error
 
@@ -279,10 +290,10 @@ class RelevanceThread:
         first = self.request.choice
         memory.free_all_cycles()  # such as the network of an earlier try
         engine = self.engine or Engine(
-            self._config, moving=True, keep_model=self._changeable,
+            self.config, moving=True, keep_model=self._changeable,
             also=first.also,
         )  # fmt: skip
-        engine_cache = self.engine_cache = EngineCache(self._config, engine, first)
+        engine_cache = self.engine_cache = EngineCache(self.config, engine, first)
         engine_cache.start()
         self.engine = engine
         self._number = self._frames.count

@@ -14,6 +14,9 @@ import numpy as np
 from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.system.atomic import atomic_file
 
+OF_A_NETWORK = ("maps", "maps_per_s", "map_ms", "map_age_ms", "traces", "device", "precision")
+"""The figures of a further network."""
+
 KEPT = 10_000
 """p50 and p99 are computed from this many of the latest durations."""
 
@@ -29,6 +32,7 @@ class Stats:
     Attributes:
       map_ms, frame_age_ms, map_age_ms: milliseconds.
       first_map: `time.monotonic()` of the first map, or None before it.
+      further: the figures of further networks, by their names.
     """
 
     device: str
@@ -43,6 +47,7 @@ class Stats:
     frame_age_ms: deque[float] = field(default_factory=_durations)
     map_age_ms: deque[float] = field(default_factory=_durations)
     first_map: float | None = None
+    further: dict[str, "Stats"] = field(default_factory=dict)
     _shown_before: int = field(default=0, init=False)
     _maps_before: int = field(default=0, init=False)
 
@@ -86,13 +91,24 @@ class Stats:
             f"{self.precision} on {self.device}"
         )
 
+    def summaries(self) -> list[str]:
+        """The summary, and a line for each further network."""
+        return [
+            self.summary(),
+            *(
+                f"{name}: {one.maps} maps ({one.maps_per_s() or 0.0:.1f} a second), "
+                f"{one.precision} on {one.device}"
+                for name, one in self.further.items()
+            ),
+        ]
+
     def as_dict(self, live: bool) -> dict[str, Any]:
-        """The figures by name.
+        """The figures by name; those of further networks only where there are any.
 
         Args:
           live: whether the command has a live view; else its figures are None.
         """
-        return {
+        figures: dict[str, Any] = {
             "frames_captured": self.frames_captured,
             "frames_shown": self.frames_shown,
             "frames_dropped": self.frames_dropped,
@@ -107,6 +123,12 @@ class Stats:
             "device": self.device,
             "precision": self.precision,
         }
+        if self.further:
+            figures["also_models"] = {
+                name: {key: one.as_dict(live)[key] for key in OF_A_NETWORK}
+                for name, one in self.further.items()
+            }
+        return figures
 
     def write(self, path: Path, live: bool, provenance: Provenance) -> None:
         """Writes the figures as JSON, and how the maps were made.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ class Snapshot:
       names: the method or composite of each map.
       computed: how the maps were computed, anything that JSON can hold.
       settings: the configuration that gives this view.
+      further: what further networks explain in the same view; the second network is number 2.
     """
 
     canvas: np.ndarray
@@ -50,6 +51,7 @@ class Snapshot:
     names: Sequence[str]
     computed: Mapping[str, Any]
     settings: Settings
+    further: Mapping[int, Snapshot] = field(default_factory=dict)
 
 
 def save_snapshot(png: Path, snapshot: Snapshot) -> None:
@@ -57,7 +59,8 @@ def save_snapshot(png: Path, snapshot: Snapshot) -> None:
 
     The .npz holds what `image` writes into one (see `raw_map_arrays`), the `further` maps float32
     [n, h, w, C], the `names` of all maps, `picture`, `explained_picture` (empty where it is the
-    same), `asked` (how the maps were computed, JSON) and `config` (YAML).
+    same), `asked` (how the maps were computed, JSON) and `config` (YAML). What differs for further
+    networks is there for each of them, the second one's with `_2` at the end of its name.
 
     Args:
       png: the picture to write; neither file may exist.
@@ -88,13 +91,23 @@ def _provenance(snapshot: Snapshot) -> Provenance:
 
 
 def _arrays(snapshot: Snapshot) -> dict[str, Any]:
+    arrays = {
+        **_arrays_of_network(snapshot),
+        "picture": snapshot.picture,
+        "config": as_yaml(snapshot.settings),
+    }
+    for number, one in snapshot.further.items():
+        own = _arrays_of_network(one)
+        arrays |= {f"{name}_{number}": value for name, value in own.items()}
+    return arrays
+
+
+def _arrays_of_network(snapshot: Snapshot) -> dict[str, Any]:
     result, explained = snapshot.result, snapshot.explained_picture
     return {
         **raw_map_arrays(snapshot.engine, snapshot.target, result, _provenance(snapshot)),
         "further": np.array([one.relevance for one in result.maps[1:]]),
         "names": np.array(snapshot.names),
-        "picture": snapshot.picture,
         "explained_picture": np.zeros(0) if explained is None else explained,
         "asked": json.dumps(snapshot.computed),
-        "config": as_yaml(snapshot.settings),
     }

@@ -47,6 +47,39 @@ class Arrangement:
     notices: Box
     marks: Box
 
+    def moved_down(self, rows: int) -> "Arrangement":
+        """The same boxes so many rows further down."""
+        return Arrangement(
+            _moved(self.pictures, 0, rows),
+            _moved(self.figures, 0, rows),
+            *_moved((self.notices, self.marks), 0, rows),
+        )
+
+
+def split(size: tuple[int, int], shape: Sequence[int], count: int, gap: int) -> tuple[Box, ...]:
+    """Equal parts of a canvas in which pictures are as large as possible.
+
+    Where that makes no difference they stand side by side.
+
+    Args:
+      size: rows and columns of the canvas.
+      shape: rows and columns of the pictures, then anything.
+      count: how many parts.
+      gap: columns or rows between two parts.
+    """
+
+    def grid(across: int) -> tuple[Box, ...]:
+        down = -(-count // across)
+        height, width = ((size[0] + gap) // down - gap, (size[1] + gap) // across - gap)
+        corners = ((n % across * (width + gap), n // across * (height + gap)) for n in range(count))
+        return tuple((x, y, x + max(width, 1), y + max(height, 1)) for x, y in corners)
+
+    def picture_width(boxes: Sequence[Box]) -> int:
+        x0, _, x1, _ = fitted_box(shape, boxes[0])
+        return x1 - x0
+
+    return max(map(grid, range(count, 0, -1)), key=picture_width)
+
 
 def arrange(
     size: tuple[int, int],

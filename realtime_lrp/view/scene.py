@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.system.geometry import Box
-from realtime_lrp.view.arrangement import Arrangement, arrange, scaled_box
+from realtime_lrp.view.arrangement import CAPTION, Arrangement, arrange, scaled_box
 from realtime_lrp.view.blocks import blocks_end, draw_blocks, draw_legend
 from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.colormaps import default_colormap
@@ -90,6 +90,7 @@ class Scene:
       text_size: see `hud.TEXT_SIZES`.
       awaited: the names of further panels that are being prepared; their tiles are empty.
       patches: what the faithfulness probe flips, or None; outlined on the first picture.
+      network: the name that stands above the map where there are several networks, or "".
     """
 
     size: tuple[int, int]
@@ -105,6 +106,7 @@ class Scene:
     text_size: str = "medium"
     awaited: tuple[str, ...] = ()
     patches: Patches | None = None
+    network: str = ""
 
     @property
     def panels(self) -> tuple[Panel, ...]:
@@ -120,10 +122,16 @@ class Scene:
     def arrangement(self) -> Arrangement:
         """Where everything stands on the canvas."""
         region = self.explained.box if self.explained else None
+        panels = len(self.panels) + len(self.awaited)
+        above = round(CAPTION * self.letters) if self.network and not panels else 0
         return arrange(
-            self.size, self.picture.shape, region, len(self.panels) + len(self.awaited),
+            (self.size[0] - above, self.size[1]), self.picture.shape, region, panels,
             self.with_figures, self.letters,
-        )  # fmt: skip
+        ).moved_down(above)  # fmt: skip
+
+    def caption(self, panel: Panel | None) -> str:
+        """The name of a panel: "shapes:zplus" where there are several networks."""
+        return ":".join(filter(None, (self.network, panel.name if panel else "")))
 
     def figures(self) -> list[tuple[tuple[Block, ...], Box]]:
         """The blocks of each area for figures, and that area."""
@@ -231,9 +239,12 @@ class Artist:
         draw, boxes = self.decals.draw, scene.arrangement.pictures
         if scene.panels:
             awaited = (f"preparing {name}" for name in scene.awaited)
-            captions = ("picture", *(panel.name for panel in scene.panels), *awaited)
+            captions = ("picture", *map(scene.caption, scene.panels), *awaited)
             for name, box in zip(captions, boxes, strict=True):
                 draw(canvas, _draw_caption, name, box, scene.letters)
+        elif scene.network:
+            name = scene.caption(scene.explained.panels[0] if scene.explained else None)
+            draw(canvas, _draw_caption, name, boxes[0], scene.letters)
         for legend, box in zip(scene.legends, boxes[1:], strict=False):
             if legend:
                 draw(canvas, _draw_legend, legend, box, scene.letters)

@@ -31,7 +31,8 @@ class Opening:
     """
 
     def __init__(self, config: Config, window: Window | None):
-        self._title = f"Loading {Path(config.model.name).name}"
+        names = (Path(one.name).name for one in (config.model, *config.live.also_models))
+        self._title = f"Loading {', '.join(names)}"
         self._text = f"Source: {masked(config.live.source)}"
         self._window = window
         self._left, self._escape_until = False, 0.0
@@ -56,22 +57,23 @@ class Opening:
         self._window.show(canvas)
         self._ended()  # the window draws while it is asked for events
 
-    def wait(self, stopped: Event, capture: Capture, relevance: RelevanceThread) -> bool:
+    def wait(self, stopped: Event, capture: Capture, *threads: RelevanceThread) -> bool:
         """Waits for the first frame; returns False if the program is to end.
 
         Args:
           stopped: set by signals.
           capture: where the frame comes from.
-          relevance: loads the network meanwhile.
+          threads: load a network each, meanwhile.
 
         Raises:
-          Error: the source cannot be opened, or without a window the network cannot be loaded.
+          Error: the source cannot be opened, or without a window a network cannot be loaded.
         """
         while not capture.frames.count:
             if stopped.wait(POLL_S) or self._ended():
                 return False
             capture.check()
-            relevance.check(patient=self._window is not None)
+            for thread in threads:
+                thread.check(patient=self._window is not None)
             self.show(capture.trouble)
         return not stopped.is_set()
 

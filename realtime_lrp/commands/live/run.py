@@ -5,7 +5,7 @@ and makes events of what the other parts report.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -22,9 +22,9 @@ from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import Error, UsageError, first_line
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request
+from realtime_lrp.realtime.networks import further_threads
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer.events import (
-    ChoiceRefused,
     Event,
     KeyPressed,
     MouseMoved,
@@ -85,17 +85,20 @@ def run(
     capture = Capture(sources.opener(), mirror)
     patient = windowed or remote is not None
     relevance = RelevanceThread(config, capture.frames, state.request, figures, patient)
-    report = partial(_report, figures, relevance, stats)
+    further = further_threads(config, capture.frames, figures, patient, relevance)
+    threads = [relevance, *further]
+    report = partial(_report, figures, threads, stats)
     with stop_signals() as stopped, ExitStack() as stack:
         stack.callback(report)  # last, when all parts have ended
         stack.callback(saver.finish)
         stack.enter_context(capture)
         shown = window() if window and windowed else None
         opening = Opening(config, shown)
-        stack.enter_context(relevance)
+        for thread in threads:
+            stack.enter_context(thread)
         if shown:
             stack.enter_context(shown)  # last, so that it is closed first
-        if not opening.wait(stopped, capture, relevance):
+        if not opening.wait(stopped, capture, *threads):
             stopped.set()
         size = shown and (lambda: shown.size)
         only_remote = remote is not None and not windowed and record is None
@@ -103,16 +106,16 @@ def run(
             size = lambda: remote.canvas_size(view)  # noqa: E731
         view: View = View(
             state, capture, relevance, figures, shown.show if shown else _show_nowhere,
-            size, saver.status, figures_in_picture=not only_remote,
+            size, saver.status, figures_in_picture=not only_remote, further=further,
         )  # fmt: skip
-        finish = partial(_finish, view, capture, relevance, saver)
+        finish = partial(_finish, view, capture, threads, saver)
         if shown:
             shown.on_lost = lambda: (finish(), report())
         turns = None
         if remote and not stopped.is_set():
-            now = partial(figures_now, figures, capture, relevance)
+            now = partial(figures_now, figures, capture, threads)
             turns = stack.enter_context(remote.opened(view, capture, relevance, now))
-        loop = Loop(view, capture, relevance, saver, sources, mirror, shown, turns, only_remote)
+        loop = Loop(view, capture, saver, sources, mirror, shown, turns, only_remote)
         try:
             while not stopped.is_set() and loop.turn():
                 if duration_s is not None and figures.seconds() >= duration_s:
@@ -123,40 +126,44 @@ def run(
             finish()
     if saver.failure:
         raise saver.failure
-    return [*saver.finish(), *([figures.summary()] if relevance.engine else ())]
+    return [*saver.finish(), *(figures.summaries() if relevance.engine else ())]
 
 
-def _finish(view: View, capture: Capture, relevance: RelevanceThread, saver: Saver) -> None:
+def _finish(view: View, capture: Capture, threads: Sequence[RelevanceThread], saver: Saver) -> None:
     """Ends all parts and completes what is recorded."""
     view.finish()
-    for part in (capture, relevance):
-        part.end()
+    capture.end()
+    for thread in threads:
+        thread.end()
     saver.finish()
 
 
-def _report(figures: Stats, relevance: RelevanceThread, stats: Path | None) -> None:
+def _report(figures: Stats, threads: Sequence[RelevanceThread], stats: Path | None) -> None:
     """Completes the figures and writes them; without an engine there are none.
 
     Raises:
       OutputError: they cannot be written.
     """
-    _note_engine(figures, relevance)
-    if stats and (engine := relevance.engine):
+    _note_engines(figures, threads)
+    if stats and (engine := threads[0].engine):
         figures.write(stats, live=True, provenance=provenance_of(engine, None, "live"))
 
 
-def figures_now(figures: Stats, capture: Capture, relevance: RelevanceThread) -> dict[str, Any]:
+def figures_now(
+    figures: Stats, capture: Capture, threads: Sequence[RelevanceThread]
+) -> dict[str, Any]:
     """The figures until now; for the render loop's thread."""
     figures.frames_captured, figures.reconnects = capture.frames.count, capture.reconnects
-    _note_engine(figures, relevance)
+    _note_engines(figures, threads)
     return figures.as_dict(live=True)
 
 
-def _note_engine(figures: Stats, relevance: RelevanceThread) -> None:
-    """Notes in the figures what computed the maps."""
-    if engine := relevance.engine:
-        figures.device, figures.precision = engine.device, engine.precision
-        figures.traces = engine.explainer.traces
+def _note_engines(figures: Stats, threads: Sequence[RelevanceThread]) -> None:
+    """Notes in the figures of each network what computed its maps."""
+    for of_one, thread in zip((figures, *figures.further.values()), threads, strict=True):
+        if engine := thread.engine:
+            of_one.device, of_one.precision = engine.device, engine.precision
+            of_one.traces = engine.explainer.traces
 
 
 class Loop:
@@ -165,7 +172,6 @@ class Loop:
     Args:
       view: holds the state and draws it.
       capture: is paused, stepped and switched to other sources.
-      relevance: says which engines could not be prepared.
       saver: records and saves snapshots.
       sources: the sources to go through.
       mirror: mirrors what is captured.
@@ -178,7 +184,6 @@ class Loop:
         self,
         view: View,
         capture: Capture,
-        relevance: RelevanceThread,
         saver: Saver,
         sources: SourceList,
         mirror: Mirror,
@@ -187,7 +192,7 @@ class Loop:
         only_remote: bool = False,
     ):
         self._only_remote = only_remote
-        self._view, self._capture, self._relevance = view, capture, relevance
+        self._view, self._capture = view, capture
         self._saver, self._mirror = saver, mirror
         self._source_control = SourceControl(capture, sources, view.send)
         self._window, self._remote = window, remote
@@ -197,11 +202,11 @@ class Loop:
         """One turn; False when the viewer is to end.
 
         Raises:
-          Error: capture or relevance thread cannot go on.
+          Error: capture or a relevance thread cannot go on.
         """
         view, remote = self._view, self._remote
         self._capture.check()
-        self._relevance.check(patient=self._window is not None or remote is not None)
+        view.check(patient=self._window is not None or remote is not None)
         self.handle_events(self._window.events() if self._window else ())
         self.handle_remote(remote.events() if remote else ())
         if view.state.ended or (self._window and self._window.closed):
@@ -211,9 +216,7 @@ class Loop:
             self._saver.record(canvas, view.frame, view.explained)
         if news := self._saver.news():
             view.send(NoticeGiven(news))
-        cache = self._relevance.engine_cache
-        if refused := cache and cache.refused():
-            view.send(ChoiceRefused(*refused, self._relevance.choice))
+        view.note_refusals()
         if remote:
             remote.publish(drawn=canvas is not None)
         return True

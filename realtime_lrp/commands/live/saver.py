@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.errors import Error, OutputError
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.latest import Item
+from realtime_lrp.realtime.viewer.network_view import NetworkView
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.results.records import map_record
@@ -103,12 +105,12 @@ class Saver:
         if self._film:
             self._end_recording()
             return "recording ends"
-        if view.scene is None:
+        if view.canvas is None:
             return "there is no picture yet"
         try:
             film = self._free_name(".mp4")
             provenance = partial(_provenance_of_view, view)
-            self._recorder = Recorder(film, view.scene.size, provenance=provenance)
+            self._recorder = Recorder(film, view.canvas.shape[:2], provenance=provenance)
         except Error as error:
             return str(error)
         self._film = film
@@ -246,13 +248,27 @@ def _config_of(state: ViewerState, explained: ExplainedFrame) -> Config:
 
 
 def snapshot_of(view: View) -> Snapshot | None:
-    """What the view shows with the data behind it; None if it shows no map."""
-    if not view.has_map or view.scene is None or view.canvas is None or view.explained is None:
+    """What the view shows with the data behind it; None if the first network has no map."""
+    first = _snapshot_of_network(view, view.networks[0])
+    if first is None:
         return None
-    picture, explained = view.scene.picture, view.explained
-    engine, result = explained.engine, explained.result
+    further = {}
+    for number, network in enumerate(view.networks[1:], 2):
+        if own := _snapshot_of_network(view, network):
+            alone = own.settings.config.live.model_copy(update={"also_models": []})
+            config = own.settings.config.model_copy(update={"live": alone})
+            further[number] = replace(own, settings=Settings(config, {}))
+    return replace(first, further=further)
+
+
+def _snapshot_of_network(view: View, network: NetworkView) -> Snapshot | None:
+    """What is shown of one network; None if it has no map."""
+    explained, scene, canvas = network.explained, network.scene, view.canvas
+    if not network.has_map or scene is None or canvas is None or explained is None:
+        return None
+    picture, engine, result = scene.picture, explained.engine, explained.result
     return Snapshot(
-        canvas=view.canvas,
+        canvas=canvas,
         picture=picture,
         explained_picture=None if explained.picture is picture else explained.picture,
         engine=engine,

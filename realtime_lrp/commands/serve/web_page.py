@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,10 +26,10 @@ from realtime_lrp.realtime.viewer.events import Event, NoticeGiven, Painted
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.pictures import encode_picture
-from realtime_lrp.view.scene import Artist
+from realtime_lrp.view.split import SplitArtist
 
 LARGEST = 720, 1280
-"""Rows and columns of the largest picture that is sent; several maps side by side have this size"""
+"""Rows and columns of the largest picture that is sent; maps side by side have this size."""
 
 QUALITY = 80
 """Of the JPEGs."""
@@ -119,7 +118,7 @@ class PageTurns:
     ):
         self._view, self._capture, self._relevance = view, capture, relevance
         self._exchange, self._server, self._required = exchange, server, required
-        self._artist = Artist()
+        self._artist = SplitArtist(len(view.networks))
         self._boxes: tuple[Box, ...] = ()
         self._drawn, self._encoded = 0, 0
         self._news_due = 0.0
@@ -184,10 +183,10 @@ class PageTurns:
     def _canvas(self) -> np.ndarray | None:
         """The picture for the page, which draws the figures itself."""
         view = self._view
-        if not view.figures_in_picture or view.scene is None:
+        if not view.figures_in_picture or view.split is None:
             return view.canvas
-        scene = replace(view.scene, size=canvas_size(view), left=(), right=(), with_figures=False)
-        self._boxes = scene.arrangement.pictures
+        scene = view.split.pictures_alone(canvas_size(view))
+        self._boxes = scene.pictures
         return self._artist.draw(scene)
 
     def _on_canvas(self, event: Event) -> Event:
@@ -225,7 +224,7 @@ def moved(point: tuple[int, int], source: Box, target: Box) -> tuple[int, int]:
 
 def canvas_size(view: View) -> tuple[int, int]:
     """Rows and columns of what is sent: those of the picture, if that is not too large."""
-    if view.frame is None or view.state.tiled:
+    if view.frame is None or view.state.tiled or len(view.networks) > 1:
         return LARGEST
     rows, columns = view.frame.value.shape[:2]
     scale = min(1.0, LARGEST[0] / rows, LARGEST[1] / columns)

@@ -23,7 +23,8 @@ from realtime_lrp.view.menus import draw_class_list
 from realtime_lrp.view.notices import draw_marks, draw_notice
 from realtime_lrp.view.panel_list import draw_panel_list
 from realtime_lrp.view.patches import Patches
-from realtime_lrp.view.scene import Artist, ExplainedPicture, Scene
+from realtime_lrp.view.scene import ExplainedPicture, Scene
+from realtime_lrp.view.split import SplitArtist, SplitScene
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,9 @@ def compose(
     columns: Columns,
     trouble: str = "",
     size: tuple[int, int] | None = None,
+    network: str = "",
 ) -> Scene:
-    """The scene to draw.
+    """The scene of a network.
 
     Args:
       state: what the user wants to see.
@@ -54,6 +56,7 @@ def compose(
       columns: the figures.
       trouble: what is wrong with the source, or "".
       size: rows and columns of the canvas; None is those of the picture.
+      network: its name where there are several, or "".
     """
     own = explained is not None and explained.frame.number == frame.number
     if explained and (
@@ -80,6 +83,7 @@ def compose(
         text_size=state.text_size,
         awaited=_awaited(state, drawn),
         patches=_flipped_patches(state, explained),
+        network=network,
     )
 
 
@@ -143,11 +147,11 @@ def _preparing(choice: EngineChoice, shown: Sequence[str]) -> str:
 
 def draw_over(
     canvas: np.ndarray,
-    artist: Artist,
-    scene: Scene,
+    artist: SplitArtist,
+    scene: SplitScene,
     state: ViewerState,
     status: str,
-    passing: str,
+    passing: Sequence[str],
     now: float,
 ) -> np.ndarray:
     """What the screen shows: the canvas, or a copy with help, menus, controls and notices over it.
@@ -158,25 +162,28 @@ def draw_over(
       scene: what it was drawn of.
       state: says which menus are open.
       status: a mark for the recording that runs, or "".
-      passing: lines that pass, or ""; they give way to the notice of the scene.
+      passing: for each network lines that pass, or ""; they give way to the notice of its scene.
       now: `time.monotonic()`.
     """
     if state.helping:
-        canvas = artist.draw(replace(scene, left=(), right=(), notice=""))
+        canvas = artist.draw(scene.without_figures())
         artist.decals.draw(canvas, draw_help, state.help_page, state.text_size)
         return canvas
     frozen = "frozen" if status else "frozen: f goes on"
     marks = status if not state.frozen or state.list_froze else f"{status}   {frozen}".strip()
-    notice = "" if scene.notice else passing
+    pairs = zip(passing, scene.scenes, strict=True)
+    notices = ["" if one.notice else text for text, one in pairs]
     moving = now < state.pointer.until or state.pointer.holds
-    if notice or marks or state.listing or moving:
+    if any(notices) or marks or state.listing or moving:
         canvas, controls = artist.copy(canvas), state.controls(now)
         rows = controls.area[1] if controls else scene.size[0]
-        if notice:
-            area = scene.notice_area(notice, rows)
-            artist.decals.draw(canvas, draw_notice, notice, area, scene.letters)
+        for number, notice in enumerate(notices):
+            if notice:
+                area = scene.notice_area(number, notice, rows)
+                letters = scene.scenes[number].letters
+                artist.decals.draw(canvas, draw_notice, notice, area, letters)
         if marks:
-            box = _moved_above(scene.arrangement.marks, rows)
+            box = _moved_above(scene.marks, rows)
             artist.decals.draw(canvas, draw_marks, marks, box, scene.letters)
         _draw_pointer(canvas, state, bool(status), now)
         if state.class_list:

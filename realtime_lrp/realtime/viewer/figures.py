@@ -66,8 +66,12 @@ def figure_columns(
     drawn: ExplainedPicture | None,
     rates: Rates,
     source: str,
+    *,
+    problem: str = "",
+    refusal: str = "",
+    further: bool = False,
 ) -> Columns:
-    """The figures that the state asks for.
+    """The figures of a network that the state asks for.
 
     Args:
       state: says which figures are shown.
@@ -75,44 +79,58 @@ def figure_columns(
       drawn: its maps, ready for drawing.
       rates: as they are now.
       source: the source in words, or "".
+      problem: why the target has no map, or "".
+      refusal: why the maps are another method's than the chosen one, or "".
+      further: whether there is a first network, which has the figures that all have in common.
     """
     left: list[Block] = []
     right: list[Block] = []
     legends: tuple[Legend | None, ...] = ()
     shown = state.shown_figures
     if explained and drawn:
-        legends = tuple(legend_of(panel, state.look, explained) for panel in drawn.panels)
+        if not problem:
+            legends = tuple(legend_of(panel, state.look, explained) for panel in drawn.panels)
         if "answer" in shown:
             right.append(answer_bars(explained, state.presenting))
         if "setting" in shown:
-            right.append(setting_rows(explained, account="rates" in shown))
+            right.append(setting_rows(explained, "rates" in shown, problem))
         if right:
-            right[-1] = (*right[-1], *_below(state, explained, legends[0]))
-        if state.request.probe:
+            right[-1] = (*right[-1], *_below(state, explained, legends[:1], problem))
+        if refusal and state.with_figures:
+            right.append((Paragraph("", refusal),))
+        if state.request.probe and not further:
             right.append(probe_rows(explained))
         if state.about:
             left += _descriptions(explained.names if state.tiled else explained.names[:1])
     if "rates" in shown:
-        left.append(rate_rows(rates, state, source or "...", explained))
+        left.append(
+            further_rate_rows(rates, explained)
+            if further
+            else rate_rows(rates, state, source or "...", explained)
+        )
     return Columns(tuple(left), tuple(right), legends)
 
 
-def _below(state: ViewerState, explained: ExplainedFrame, legend: Legend | None) -> Block:
+def _below(
+    state: ViewerState,
+    explained: ExplainedFrame,
+    legends: Sequence[Legend | None],
+    problem: str,
+) -> Block:
     """What stands below the setting, or below the bars of the presenter view.
 
     The legend of a map over the picture; the presenter view has its method and target above it.
     Where a map is zero, or nearly, a sentence.
     """
     entries: list[Entry] = []
-    setting = "setting" in state.shown_figures
+    setting, legend = "setting" in state.shown_figures, legends[0] if legends else None
     if state.presenting and not setting:
-        target = describe_target(explained.engine, explained.request.target, explained.scores)
-        entries.append(Row(explained.engine.name, target.replace("_", " ")))
+        entries.append(Row(explained.engine.name, _target_text(explained, problem)))
         if legend and " - " in str(explained.request.target):
             legend = replace(legend, scale=PRESENTED_SCALE)
     if legend and not state.tiled and (setting or state.presenting):
         entries.append(legend)
-    empty = empty_maps(explained)[: None if state.tiled else 1]
+    empty = [] if problem else empty_maps(explained)[: None if state.tiled else 1]
     return (*entries, *(Paragraph(text, "") for text in dict.fromkeys(filter(None, empty))))
 
 
@@ -156,6 +174,15 @@ def rate_rows(
         Row("age of picture", _milliseconds(rates.picture_ms)),
         Row("age of map", _milliseconds(rates.map_ms)),
         Row("slowest part", "..." if rates.map_ms is None else rates.limit()),
+    )
+
+
+def further_rate_rows(rates: Rates, explained: ExplainedFrame | None) -> Block:
+    """The rates that a further network has of its own."""
+    return (
+        Row("runs in", explained.engine.computed if explained else "..."),
+        Row("maps", f"{rates.maps.rate():.1f} /s"),
+        Row("age of map", _milliseconds(rates.map_ms)),
     )
 
 
@@ -208,24 +235,31 @@ def probe_rows(explained: ExplainedFrame) -> Block:
     )
 
 
-def setting_rows(explained: ExplainedFrame, account: bool) -> Block:
+def setting_rows(explained: ExplainedFrame, account: bool, problem: str = "") -> Block:
     """What explains the answer, and whether any relevance is lost.
 
     Args:
       explained: the newest explanation.
       account: whether the account of relevance is shown even if nothing is lost.
+      problem: why the target has no map, or "".
     """
     engine = explained.engine
     model, lrp = engine.config.model, engine.config.lrp
-    target = describe_target(engine, explained.request.target, explained.scores)
+    account = not problem and (account or not all(explained.conserved))
     rows = [
         Row("network", engine.network.name),
         Row("LRP" if lrp.method == "lrp" else "method", engine.name),
         Row("weights", "random", warn=True) if model.weights == "random" else None,
-        Row("target", target.replace("_", " ")),
-        *(_sum_rows(explained) if account or not all(explained.conserved) else ()),
+        Row("target", _target_text(explained, problem), warn=bool(problem)),
+        *(_sum_rows(explained) if account else ()),
     ]
     return tuple(row for row in rows if row)
+
+
+def _target_text(explained: ExplainedFrame, problem: str) -> str:
+    """The target in words, or why it has no map."""
+    target = describe_target(explained.engine, explained.request.target, explained.scores)
+    return problem or target.replace("_", " ")
 
 
 def _sum_rows(explained: ExplainedFrame) -> list[Row]:

@@ -1,15 +1,12 @@
-"""The step of the render loop: picks the newest frame and map, draws them, keeps the account.
+"""The step of the render loop: picks the newest frame and maps, draws them, keeps the account.
 
 A frame counts once: as shown when it is drawn for the first time, as dropped when a later one was.
 Runs on the main thread. It sends events to the state; the state alone decides what is shown.
 """
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,34 +14,22 @@ from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.meter import Waiting
+from realtime_lrp.realtime.networks import network_names
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer import events
-from realtime_lrp.realtime.viewer.compose import (
-    Columns,
-    compose,
-    draw_over,
-    passing_notice,
-)
-from realtime_lrp.realtime.viewer.figures import Rates, figure_columns
+from realtime_lrp.realtime.viewer.compose import Columns, draw_over
+from realtime_lrp.realtime.viewer.figures import Rates
 from realtime_lrp.realtime.viewer.handle import handle
-from realtime_lrp.realtime.viewer.scaling import MapScaler
-from realtime_lrp.realtime.viewer.state import Answer, Command, LoopFiles, SeekTo, ViewerState
-from realtime_lrp.view.scene import Artist, ExplainedPicture, Scene
-
-if TYPE_CHECKING:
-    from realtime_lrp.engine.engine import Engine
+from realtime_lrp.realtime.viewer.network_view import FIGURES_S, FurtherView, NetworkView
+from realtime_lrp.realtime.viewer.state import Command, LoopFiles, SeekTo, ViewerState
+from realtime_lrp.view.scene import Scene
+from realtime_lrp.view.split import SplitArtist, SplitScene, boxes_of
 
 POLL_S = 0.01
 """Maximum wait for a frame, before keys and mouse are read again."""
 
 SOON_S = 0.05
 """How long a new map or figure waits for the next frame, to be drawn with it."""
-
-OLD_MAP_S = 0.3
-"""How long a map may be another method's than the chosen one until a notice says so."""
-
-FIGURES_S = 0.25
-"""How often the figures change, at most: faster ones cannot be read."""
 
 
 class View:
@@ -62,15 +47,13 @@ class View:
       status: returns a mark for the recording that runs, or "".
       figures_in_picture: whether the figures are drawn on the canvas; else whoever shows it shows
         the `columns`, too.
+      further: where the maps of further networks come from, see `further_threads`.
 
     Attributes:
       state: changes with each event.
-      scene, canvas: what was drawn last, without menus; None before.
-      explained: the frame whose maps and figures were drawn last; None before the first map.
-      has_map: whether its map was drawn: not on the picture of another file or size.
+      networks: what is shown of each network, the first one first.
+      split, canvas: what was drawn last, without menus; None before.
       frame: the one that is shown, or None.
-      columns: the figures.
-      rates: what they are made of.
       figures_in_picture: as given.
     """
 
@@ -84,13 +67,11 @@ class View:
         size: Callable[[], tuple[int, int]] | None = None,
         status: Callable[[], str] = lambda: "",
         figures_in_picture: bool = True,
+        further: Sequence[RelevanceThread] = (),
     ):
         self.state = state
-        self.scene: Scene | None = None
+        self.split: SplitScene | None = None
         self.canvas: np.ndarray | None = None
-        self.explained: ExplainedFrame | None = None
-        self.has_map = False
-        self._newest_explained: ExplainedFrame | None = None
         self.frame: Item[np.ndarray] | None = None
         self._capture = capture
         self._relevance = relevance
@@ -99,20 +80,49 @@ class View:
         self._size = size
         self._status = status
         self.figures_in_picture = figures_in_picture
-        self._artist = Artist()
-        self._scale_maps = MapScaler(state.config.overlay.average)
-        self._maps: ExplainedPicture | None = None
-        self._labels: tuple[Engine, tuple[str, ...]] | None = None
-        self._answer: tuple[ExplainedFrame, Answer] | None = None
+        average, names = state.config.overlay.average, network_names(state.config)
+        first = NetworkView(relevance, stats, average, names[0] if further else "")
+        self._first = first
+        self._further = [
+            FurtherView(thread, stats.further[name], average, name, first)
+            for thread, name in zip(further, names[1:], strict=False)
+        ]
+        self.networks: list[NetworkView] = [first, *self._further]
+        self._artist = SplitArtist(len(self.networks))
         self._first_number = capture.frames.count
         self._version = 0  # counts the changes of the state that can be seen
         self._moves = 0  # counts those of the mouse that change nothing else
         self._drawn: tuple[object, object] = None, None
         self._drawn_at = 0.0
-        self.rates, self._waiting = Rates(), Waiting()
-        self.columns = Columns()
-        self._columns_key: tuple[object, ...] = ()
-        self._old_since: float | None = None
+        self._waiting = Waiting()
+
+    @property
+    def scene(self) -> Scene | None:
+        """What was drawn last of the first network; None before."""
+        return self._first.scene
+
+    @property
+    def explained(self) -> ExplainedFrame | None:
+        """The frame whose maps and figures were drawn last; None before the first map."""
+        return self._first.explained
+
+    @property
+    def has_map(self) -> bool:
+        """Whether its map was drawn: not on the picture of another file or size."""
+        return self._first.has_map
+
+    @property
+    def columns(self) -> Columns:
+        """The figures, those of further networks below those of the first one."""
+        columns = [network.columns for network in self.networks]
+        left = (block for one in columns for block in one.left)
+        right = (block for one in columns for block in one.right)
+        return Columns(tuple(left), tuple(right), columns[0].legends)
+
+    @property
+    def rates(self) -> Rates:
+        """What the figures of the first network are made of."""
+        return self._first.rates
 
     def send(self, event: events.Event) -> tuple[Command | SeekTo | LoopFiles, ...]:
         """Changes the state; returns the commands that the caller is to carry out."""
@@ -132,14 +142,17 @@ class View:
         """
         before = self.frame.number if self.frame else self._first_number
         with self._waiting:
-            fresh, self._newest_explained = self._newest(before)
-        self._maps = self._scale_maps(self._newest_explained, self.state.paired)
+            fresh, newest = self._newest(before)
+        self._first.take(newest, self.state.paired)
+        for network in self._further:
+            network.follow(self.state)
+            item = network.relevance.maps.newest()
+            network.take(item.value if item else None, self.state.paired)
         frame, frozen = fresh or self.frame, self.state.frozen
         if frozen and frame and frozen.number == frame.number:
             frame = frozen  # it may have been mirrored
         self.frame = frame
         self._measure()
-        self._note_old_map()
         at_once, soon = self._appearance()
         waited = time.monotonic() - self._drawn_at > SOON_S
         changed = at_once != self._drawn[0] or (waited and soon != self._drawn[1])
@@ -150,6 +163,17 @@ class View:
         if fresh:
             self._count(frame, fresh.number - before - 1)
         return self.canvas
+
+    def check(self, patient: bool) -> None:
+        """Raises what ended a relevance thread; see `RelevanceThread.check`."""
+        for network in self.networks:
+            network.relevance.check(patient=patient)
+
+    def note_refusals(self) -> None:
+        """Makes events of engines that could not be prepared."""
+        for network in self.networks:
+            if event := network.refused():
+                self.send(event)
 
     def finish(self) -> None:
         """Closes the account: frames captured and not drawn until now were dropped."""
@@ -197,94 +221,57 @@ class View:
     def _measure(self) -> None:
         self.rates.captured.reached(self._capture.frames.count)
         self.rates.shown.reached(self._stats.frames_shown)
-        self.rates.maps.reached(self._relevance.maps.count)
         self.rates.drawing_waits.reached(self._waiting.seconds)
-        self.rates.network_waits.reached(self._relevance.waiting.seconds)
+        for network in self.networks:
+            network.measure()
 
     def _appearance(self) -> tuple[object, object]:
         """What a drawing depends on: what is drawn at once, and what waits for the next frame."""
         number, size = self.frame and self.frame.number, self._size and self._size()
-        lines = self._capture.trouble, self._passing(), self._status()
+        lines = self._capture.trouble, *self._passing(), self._status()
         now = time.monotonic()
         resting = now >= self.state.pointer.until
         at_once = number, self._version, lines, size, resting
-        return at_once, (self._newest_explained, now // FIGURES_S, self._moves)
+        newest = [network.newest for network in self.networks]
+        return at_once, (newest, now // FIGURES_S, self._moves)
 
     def _draw(self, frame: Item[np.ndarray]) -> None:
         size = self._size() if self._size else frame.value.shape[:2]
         if size != self.state.size:
             self.send(events.CanvasResized(size))
-        state, explained = self.state, self._newest_explained
-        self._update_columns(frame, explained)
-        self.scene = scene = compose(
-            state, frame, explained, self._maps, self.columns, self._capture.trouble, size
-        )
-        if not self.figures_in_picture:
-            self.scene = scene = replace(scene, left=(), right=(), with_figures=False)
-        self.explained, self.has_map = explained, bool(explained) and scene.explained is self._maps
-        self.canvas = self._artist.draw(scene)
-        answer = self._answer_of(explained) if explained else None
-        pictures, timeline = scene.arrangement.pictures, self._capture.timeline
-        self._set(handle(state, events.FrameDrawn(frame, answer, pictures, timeline)))
+        self.split = split = self._scenes(frame, size)
+        self.canvas = self._artist.draw(split)
+        answer, timeline = self._first.answer(), self._capture.timeline
+        drawn = events.FrameDrawn(frame, answer, split.pictures, timeline)
+        self._set(handle(self.state, drawn))
         status, passing, now = self._status(), self._passing(), time.monotonic()
-        self._show(draw_over(self.canvas, self._artist, scene, self.state, status, passing, now))
+        self._show(draw_over(self.canvas, self._artist, split, self.state, status, passing, now))
 
-    def _answer_of(self, explained: ExplainedFrame) -> Answer:
-        if self._answer is None or self._answer[0] is not explained:
-            engine, target = explained.engine, explained.request.target
-            scores, canonical = explained.result.scores, engine.explainer.canonical(target)
-            labels, warning = self._labels_of(engine, len(scores)), engine.network.warning
-            answer = Answer(scores, labels, target, canonical, warning)
-            self._answer = explained, answer
-        return self._answer[1]
+    def _scenes(self, frame: Item[np.ndarray], size: tuple[int, int]) -> SplitScene:
+        """What is drawn of each network."""
+        state, trouble = self.state, self._capture.trouble
+        boxes = boxes_of(size, frame.value.shape, len(self.networks), state.text_size)
+        scenes = []
+        for network, (x0, y0, x1, y1) in zip(self.networks, boxes, strict=True):
+            network.prepare(state, self._version, frame, self._capture.described)
+            scene = network.compose(state, frame, trouble, (y1 - y0, x1 - x0))
+            if not self.figures_in_picture:
+                scene = network.scene = replace(scene, left=(), right=(), with_figures=False)
+            scenes.append(scene)
+        return SplitScene(size, tuple(scenes), boxes)
 
-    def _labels_of(self, engine: Engine, classes: int) -> tuple[str, ...]:
-        if self._labels is None or self._labels[0] is not engine:
-            self._labels = engine, tuple(map(engine.label, range(classes)))
-        return self._labels[1]
-
-    def _passing(self) -> str:
-        now, shown = (
-            time.monotonic(),
-            self._newest_explained.names if self._newest_explained else (),
-        )
-        old = self._old_since is not None and now - self._old_since > OLD_MAP_S
-        return passing_notice(self.state, now, self._relevance.doing, shown, old)
-
-    def _note_old_map(self) -> None:
-        """Notes since when the map shown is not of the chosen engine."""
-        explained, relevance = self._newest_explained, self._relevance
-        own = explained is None or explained.engine is relevance.engine
-        if own and relevance.choice == self.state.request.choice:
-            self._old_since = None
-        elif self._old_since is None:
-            self._old_since = time.monotonic()
-
-    def _update_columns(self, frame: Item[np.ndarray], explained: ExplainedFrame | None) -> None:
-        """Renews the figures a few times a second at most, but at once where other things change.
-
-        These are the state, and what the map explains and how: figures, legends and sentences are
-        always of the map that is drawn.
-        """
-        now = time.monotonic()
-        explains = explained and (explained.engine, explained.request, explained.frame.source)
-        key = (now // FIGURES_S, explains, self._version)
-        if key == self._columns_key:
-            return
-        self._columns_key = key
-        self.rates.picture_ms = 1000 * (now - frame.time)
-        self.rates.map_ms = 1000 * (now - explained.frame.time) if explained else None
-        self.columns = figure_columns(
-            self.state, explained, self._maps, self.rates, self._capture.described
-        )
+    def _passing(self) -> tuple[str, ...]:
+        """For each network the lines for the screen alone."""
+        return tuple(network.passing(self.state) for network in self.networks)
 
     def _count(self, frame: Item[np.ndarray], dropped: int) -> None:
         now = time.monotonic()
         self._stats.frames_shown += 1
         self._drop(dropped)
         self._stats.frame_age_ms.append(1000 * (now - frame.time))
-        if self._newest_explained:
-            self._stats.map_age_ms.append(1000 * (now - self._newest_explained.frame.time))
+        for network in self.networks:
+            if network.newest:
+                network.stats.map_age_ms.append(1000 * (now - network.newest.frame.time))
 
     def _drop(self, frames: int) -> None:
         self.rates.dropped += frames

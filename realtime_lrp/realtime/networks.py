@@ -1,0 +1,120 @@
+"""Several networks that explain the same pictures: a relevance thread for each.
+
+They load one after the other, the first one first. What the user asks for holds for all of them, in
+the words of each: classes go by name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from realtime_lrp.config import Config, check_also_models
+from realtime_lrp.config.model_section import Model
+from realtime_lrp.config.names import HUB, MODELS
+from realtime_lrp.errors import UsageError
+from realtime_lrp.realtime.engine_cache import ANY_CONTRAST
+from realtime_lrp.realtime.explaining import MapRequest, RelevanceThread
+from realtime_lrp.realtime.latest import Slot
+from realtime_lrp.realtime.stats import Stats
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
+
+TOP = re.compile(r"top(\d+)")
+
+
+def network_names(config: Config) -> tuple[str, ...]:
+    """What each network is called on the screen; a number follows a name that is there already."""
+    names: list[str] = []
+    for model in (config.model, *config.live.also_models):
+        known = model.name.lower() in MODELS.known()
+        name = model.name.lower() if known else Path(model.name.removeprefix(HUB)).stem
+        same = sum(one == name or one.startswith(f"{name} ") for one in names)
+        names.append(f"{name} {same + 1}" if same else name)
+    return tuple(names)
+
+
+def further_threads(
+    config: Config, frames: Slot[np.ndarray], stats: Stats, changeable: bool, first: RelevanceThread
+) -> list[RelevanceThread]:
+    """The relevance threads of `live.also_models`; they are not started.
+
+    Args:
+      config: the effective configuration.
+      frames: the slot with the newest frame.
+      stats: those of the first network; gets those of the others.
+      changeable: as for `RelevanceThread`.
+      first: the thread of the first network.
+
+    Raises:
+      UsageError: a network is there twice.
+    """
+    check_also_models(config)
+    names, threads = network_names(config), [first]
+    for name, model in zip(names[1:], config.live.also_models, strict=True):
+        own, of_own = config_of(config, model), Stats("", "")
+        thread = RelevanceThread(
+            own, frames, request_for(own, first.request, "all"), of_own, changeable,
+            after=threads[-1],
+        )  # fmt: skip
+        stats.further[name] = of_own
+        threads.append(thread)
+    return threads[1:]
+
+
+def config_of(config: Config, model: Model) -> Config:
+    """The configuration of a further network; its target is always set by a request."""
+    contrast = " - " in config.lrp.target
+    lrp = {"target": ANY_CONTRAST if contrast else "all"}
+    return config.model_copy(
+        update={
+            "model": Model(**dict(model)),
+            "lrp": config.lrp.model_copy(update=lrp),
+            "live": config.live.model_copy(update={"also_models": []}),
+        }
+    )
+
+
+def request_for(own: Config, request: MapRequest, target: str | int) -> MapRequest:
+    """What a further network is asked for: what the first is, but for probes.
+
+    Args:
+      own: the configuration of the further network. One with random weights keeps them.
+      request: of the first network.
+      target: what the further network explains.
+    """
+    random = own.model.weights == "random" or request.choice.random
+    choice = replace(request.choice, random=random)
+    return replace(request, choice=choice, target=target, probe=False)
+
+
+def target_for(target: str | int, first: Engine | None, other: Engine | None) -> str | int:
+    """A target of the first network in the words of another one: its classes by name.
+
+    "all" as long as one of the networks is not loaded.
+
+    Raises:
+      UsageError: the other network has no such class.
+    """
+    if first is None or other is None:
+        return "all"
+    canonical = str(first.explainer.canonical(target))
+    if top := TOP.fullmatch(canonical):
+        return f"top{min(int(top[1]), other.explainer.classes)}"
+    same = first.network.labels == other.network.labels
+    sides: list[str] = []
+    missing: list[str] = []
+    for side in canonical.split(" - "):
+        name = first.label(int(side)) if side.isdecimal() and not same else side
+        try:
+            sides.append(str(other.explainer.canonical(name)) if side.isdecimal() else side)
+        except UsageError:
+            missing.append(name.replace("_", " "))
+    if missing:
+        raise UsageError(f"no class {' or '.join(missing)}")
+    return int(sides[0]) if sides[0].isdecimal() and len(sides) == 1 else " - ".join(sides)

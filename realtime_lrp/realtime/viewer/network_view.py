@@ -1,0 +1,234 @@
+"""What the view knows of one network: its newest maps, its figures, its part of the canvas."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from realtime_lrp.errors import UsageError
+from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
+from realtime_lrp.realtime.latest import Item
+from realtime_lrp.realtime.networks import request_for, target_for
+from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.realtime.viewer.compose import Columns, compose, passing_notice
+from realtime_lrp.realtime.viewer.events import ChoiceRefused, Event, NoticeGiven
+from realtime_lrp.realtime.viewer.figures import Rates, figure_columns
+from realtime_lrp.realtime.viewer.scaling import MapScaler
+from realtime_lrp.realtime.viewer.state import Answer, Notice, ViewerState
+from realtime_lrp.view.scene import ExplainedPicture, Scene
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
+
+OLD_MAP_S = 0.3
+"""How long a map may be another method's than the chosen one until a notice says so."""
+
+FIGURES_S = 0.25
+"""How often the figures change, at most: faster ones cannot be read."""
+
+
+class NetworkView:
+    """The newest maps and the figures of one network.
+
+    Args:
+      relevance: where its maps come from.
+      stats: gets the ages of its maps.
+      average: see `overlay.average` of the configuration.
+      name: what it is called where there are several networks, else "".
+
+    Attributes:
+      newest: the newest explained frame; None before the first map.
+      explained: the one that was drawn last.
+      has_map: whether its map was drawn: not on the picture of another file or size.
+      maps: those of `newest`, ready for drawing.
+      scene: what was drawn last; None before.
+      columns: the figures.
+      rates: what they are made of.
+      problem: why it cannot explain the target, or "".
+      refusal: why it cannot explain by the requested method, or "".
+      further: whether it is not the first network.
+    """
+
+    further = False
+
+    def __init__(self, relevance: RelevanceThread, stats: Stats, average: float, name: str = ""):
+        self.relevance, self.stats, self.name = relevance, stats, name
+        self.newest: ExplainedFrame | None = None
+        self.explained: ExplainedFrame | None = None
+        self.has_map = False
+        self.maps: ExplainedPicture | None = None
+        self.scene: Scene | None = None
+        self.columns, self.rates = Columns(), Rates()
+        self.problem = self.refusal = ""
+        self._scale_maps = MapScaler(average)
+        self._labels: tuple[Engine, tuple[str, ...]] | None = None
+        self._answer: tuple[ExplainedFrame, Answer] | None = None
+        self._columns_key: tuple[object, ...] = ()
+        self._old_since: float | None = None
+
+    def take(self, newest: ExplainedFrame | None, paired: bool) -> None:
+        """Makes the newest maps ready for drawing.
+
+        Args:
+          newest: the newest explained frame, or None.
+          paired: whether only pictures with their own map are shown.
+        """
+        self.newest, self.maps = newest, self._scale_maps(newest, paired)
+
+    def measure(self) -> None:
+        """Notes how many maps there are, how long the thread has waited, whether they are old."""
+        self._note_old_map()
+        self.rates.maps.reached(self.relevance.maps.count)
+        self.rates.network_waits.reached(self.relevance.waiting.seconds)
+
+    def _note_old_map(self) -> None:
+        """Notes since when the map shown is not of the chosen engine."""
+        explained, relevance = self.newest, self.relevance
+        own = explained is None or explained.engine is relevance.engine
+        if own and relevance.choice == relevance.request.choice:
+            self._old_since = None
+        elif self._old_since is None:
+            self._old_since = time.monotonic()
+
+    def passing(self, state: ViewerState) -> str:
+        """The lines about it for the screen alone."""
+        now, shown = time.monotonic(), self.newest.names if self.newest else ()
+        old = self._old_since is not None and now - self._old_since > OLD_MAP_S
+        return passing_notice(state, now, self.relevance.doing, shown, old)
+
+    def prepare(
+        self, state: ViewerState, version: int, frame: Item[np.ndarray], source: str
+    ) -> None:
+        """Renews the figures a few times a second at most, but at once where other things change.
+
+        These are the state, and what the map explains and how: figures, legends and sentences are
+        always of the map that is drawn.
+
+        Args:
+          state: says which figures are shown.
+          version: changes with the state.
+          frame: the frame that is shown.
+          source: the source in words, or "".
+        """
+        now, explained = time.monotonic(), self.newest
+        explains = explained and (explained.engine, explained.request, explained.frame.source)
+        key = (now // FIGURES_S, explains, version, self.problem, self.refusal)
+        if key == self._columns_key:
+            return
+        self._columns_key = key
+        self.rates.picture_ms = 1000 * (now - frame.time)
+        self.rates.map_ms = 1000 * (now - explained.frame.time) if explained else None
+        self.columns = figure_columns(
+            state, explained, self.maps, self.rates, source,
+            problem=self.problem, refusal=self.refusal, further=self.further,
+        )  # fmt: skip
+
+    def compose(
+        self, state: ViewerState, frame: Item[np.ndarray], trouble: str, size: tuple[int, int]
+    ) -> Scene:
+        """The scene to draw; it is kept in `scene`.
+
+        Args:
+          state: what the user wants to see.
+          frame: the frame to show.
+          trouble: what is wrong with the source, or "".
+          size: rows and columns of its part of the canvas.
+        """
+        self.scene = compose(
+            state, frame, self.newest, self.maps, self.columns, trouble, size, self.name
+        )
+        self.explained = self.newest
+        self.has_map = bool(self.newest) and self.scene.explained is self.maps
+        return self.scene
+
+    def refused(self) -> Event | None:
+        """What the state is told if an engine could not be prepared."""
+        cache = self.relevance.engine_cache
+        refused = cache and cache.refused()
+        return ChoiceRefused(*refused, self.relevance.choice) if refused else None
+
+    def answer(self) -> Answer | None:
+        """The network's newest answer; None before the first map."""
+        explained = self.explained
+        if explained is None:
+            return None
+        if self._answer is None or self._answer[0] is not explained:
+            engine, target = explained.engine, explained.request.target
+            scores, canonical = explained.result.scores, engine.explainer.canonical(target)
+            labels, warning = self._labels_of(engine, len(scores)), engine.network.warning
+            self._answer = explained, Answer(scores, labels, target, canonical, warning)
+        return self._answer[1]
+
+    def _labels_of(self, engine: Engine, classes: int) -> tuple[str, ...]:
+        if self._labels is None or self._labels[0] is not engine:
+            self._labels = engine, tuple(map(engine.label, range(classes)))
+        return self._labels[1]
+
+
+class FurtherView(NetworkView):
+    """A network beside the first one, which follows what is asked of the first.
+
+    Args:
+      relevance: where its maps come from.
+      stats: gets the ages of its maps.
+      average: see `overlay.average` of the configuration.
+      name: what it is called.
+      first: the first network.
+
+    """
+
+    further = True
+
+    def __init__(
+        self, relevance: RelevanceThread, stats: Stats, average: float, name: str,
+        first: NetworkView,
+    ):  # fmt: skip
+        super().__init__(relevance, stats, average, name)
+        self._first = first
+        self._followed: tuple[object, ...] = ()
+        self.rates.captured, self.rates.shown = first.rates.captured, first.rates.shown
+
+    def follow(self, state: ViewerState) -> None:
+        """Requests what the state asks for, in the words of this network."""
+        engines = self._first.relevance.engine, self.relevance.engine
+        wanted = state.request, *engines
+        if wanted == self._followed:
+            return
+        self._followed, relevance, self.problem = wanted, self.relevance, ""
+        try:
+            target = target_for(state.request.target, *engines)
+        except UsageError as error:
+            target, self.problem = "top1", str(error)
+        request = request_for(relevance.config, state.request, target)
+        if request.choice != relevance.request.choice:
+            self.refusal = ""
+        relevance.request = request
+
+    def refused(self) -> Event | None:
+        """As of the first network, but what is chosen stays: others can explain by it."""
+        event = super().refused()
+        if not isinstance(event, ChoiceRefused):
+            return None
+        self.refusal = event.reason if event.choice else ""
+        return NoticeGiven(f"{self.name}: {event.reason}")
+
+    def passing(self, state: ViewerState) -> str:
+        """The lines about this network alone: what the user is told stands at the first one."""
+        if self.refusal and self.newest and not self.relevance.doing:
+            return ""  # the figures say why its map is another one's
+        return super().passing(replace(state, notice=Notice()))
+
+    def compose(
+        self, state: ViewerState, frame: Item[np.ndarray], trouble: str, size: tuple[int, int]
+    ) -> Scene:
+        """As of the first network; without a map if it has no such class."""
+        if self.problem:
+            state = replace(state, look=replace(state.look, style="off"))
+        if state.paired and self.newest:
+            frame = self.newest.frame  # each network shows pictures at its own pace
+        scene = super().compose(state, frame, "", size)
+        self.has_map = self.has_map and not self.problem
+        return scene

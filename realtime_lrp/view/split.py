@@ -1,0 +1,121 @@
+"""A canvas that several networks share: each has a scene of its own in a part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from realtime_lrp.system.geometry import Box
+from realtime_lrp.view.arrangement import GAP, split
+from realtime_lrp.view.buffers import Buffers
+from realtime_lrp.view.decals import Decals
+from realtime_lrp.view.hud import figure_size
+from realtime_lrp.view.scene import BACKGROUND, Artist, Scene
+
+
+@dataclass(frozen=True)
+class SplitScene:
+    """The scenes of a canvas.
+
+    Attributes:
+      size: rows and columns of the canvas.
+      scenes: one for each network; a scene that stands alone fills the canvas.
+      boxes: where each stands.
+    """
+
+    size: tuple[int, int]
+    scenes: tuple[Scene, ...]
+    boxes: tuple[Box, ...]
+
+    @property
+    def letters(self) -> int:
+        """The height of the letters of menus, in pixels."""
+        return figure_size(*self.size, self.scenes[0].text_size)
+
+    @property
+    def pictures(self) -> tuple[Box, ...]:
+        """Where the picture stands on the canvas, in every scene."""
+        return tuple(
+            _moved(picture, box)
+            for scene, box in zip(self.scenes, self.boxes, strict=True)
+            for picture in scene.arrangement.pictures
+        )
+
+    @property
+    def marks(self) -> Box:
+        """The line for what lasts: frozen, recording."""
+        return _moved(self.scenes[-1].arrangement.marks, self.boxes[-1])
+
+    def notice_area(self, number: int, text: str, rows: int) -> Box:
+        """Where a notice about one of the networks stands; of these rows of the canvas alone."""
+        box = self.boxes[number]
+        return _moved(self.scenes[number].notice_area(text, rows - box[1]), box)
+
+    def pictures_alone(self, size: tuple[int, int]) -> SplitScene:
+        """The same on a canvas of another size, without room for figures."""
+        shape, text_size = self.scenes[0].picture.shape, self.scenes[0].text_size
+        boxes = boxes_of(size, shape, len(self.scenes), text_size)
+        scenes = (
+            replace(scene, size=(y1 - y0, x1 - x0), left=(), right=(), with_figures=False)
+            for scene, (x0, y0, x1, y1) in zip(self.scenes, boxes, strict=True)
+        )
+        return SplitScene(size, tuple(scenes), boxes)
+
+    def without_figures(self) -> SplitScene:
+        """The same without figures and notices."""
+        bare = (replace(scene, left=(), right=(), notice="") for scene in self.scenes)
+        return replace(self, scenes=tuple(bare))
+
+
+def boxes_of(
+    size: tuple[int, int], shape: Sequence[int], count: int, text_size: str
+) -> tuple[Box, ...]:
+    """Where the scenes of so many networks stand on a canvas.
+
+    Args:
+      size: rows and columns of the canvas.
+      shape: rows and columns of the picture, then anything.
+      count: how many networks.
+      text_size: see `hud.TEXT_SIZES`.
+    """
+    return split(size, shape, count, round(GAP * figure_size(*size, text_size)))
+
+
+class SplitArtist:
+    """Draws split canvases; an `Artist` for each scene.
+
+    Args:
+      count: how many scenes.
+
+    Attributes:
+      decals: draws text and boxes over the whole canvas.
+    """
+
+    def __init__(self, count: int):
+        self._artists = [Artist() for _ in range(count)]
+        self._buffers, self.decals = Buffers(), Decals()
+
+    def draw(self, scene: SplitScene) -> np.ndarray:
+        """The canvas, uint8 [*size, 3] RGB. Its memory is used again when nobody holds it."""
+        drawn = [artist.draw(one) for artist, one in zip(self._artists, scene.scenes, strict=True)]
+        if len(drawn) == 1:
+            return drawn[0]
+        canvas = self._buffers.get((*scene.size, 3))
+        canvas.fill(BACKGROUND)
+        for part, (x0, y0, x1, y1) in zip(drawn, scene.boxes, strict=True):
+            canvas[y0:y1, x0:x1] = part
+        return canvas
+
+    def copy(self, canvas: np.ndarray) -> np.ndarray:
+        """A copy of a canvas."""
+        copied = self._buffers.get(canvas.shape)
+        np.copyto(copied, canvas)
+        return copied
+
+
+def _moved(box: Box, by: Box) -> Box:
+    """A box of a part of the canvas as a box of the canvas."""
+    x, y = by[:2]
+    return box[0] + x, box[1] + y, box[2] + x, box[3] + y

@@ -1,0 +1,283 @@
+"""Several networks side by side: what each explains, what is drawn of each, what is refused."""
+
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from test_live_relevance import Running
+from viewer import Viewer, engine_of, explained_frame
+
+from realtime_lrp import config
+from realtime_lrp.errors import ConfigError, UsageError
+from realtime_lrp.realtime.explaining import first_request
+from realtime_lrp.realtime.latest import Slot
+from realtime_lrp.realtime.networks import (
+    config_of,
+    further_threads,
+    network_names,
+    request_for,
+    target_for,
+)
+from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.view.split import boxes_of
+
+HEART, MUG = ("heart", "star", "cup"), ("mug", "cup", "crane", "crane")
+
+
+def settings(*assignments, **options):
+    """A configuration of `live`, shapes by default."""
+    options = {"--model": "shapes", **options}
+    return config.load(sets=assignments, options=options, command="live").config
+
+
+def test_entries_are_names_or_keys_and_are_printed_as_they_were_written():
+    """Printed and read again they give the same configuration."""
+    text = "[vgg16, {name: vgg19, weights: random, size: 64}]"
+    loaded = config.load(sets=(f"live.also_models={text}",), command="live")
+    first, second = loaded.config.live.also_models
+    assert (first.name, first.weights, first.size) == ("vgg16", None, None)
+    assert (second.name, second.weights, second.size) == ("vgg19", "random", (64, 64))
+    (line,) = [one for one in config.as_yaml(loaded).splitlines() if "also_models:" in one]
+    assert "also_models: [vgg16, {name: vgg19, weights: random, size: 64x64}]" in line
+    again = config.load(sets=("live." + line.split("  #")[0].strip().replace(": ", "=", 1),))
+    assert again.config.live.also_models == loaded.config.live.also_models
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("[{weights: random}]", "expected the name of a network"),
+        ("[{name: vgg16, colour: red}]", "the keys are name, weights"),
+        ("[{name: vgg16, preprocess: red}]", "expected caffe, tf"),
+        ("[nix]", "There is no model 'nix'"),
+        ("[3]", "expected the name of a network"),
+        ("vgg16", "expected a list"),
+        ("[vgg16, vgg19, shapes, {name: vgg16, weights: random}]", "expected at most 3 entries"),
+    ],
+)
+def test_wrong_entries_are_refused(text, part):
+    """With what was expected."""
+    with pytest.raises((ConfigError, UsageError), match=part.replace("(", r"\(")):
+        settings(f"live.also_models={text}")
+
+
+def test_a_network_is_there_only_once_but_may_have_other_weights():
+    """Names that are the same get a number."""
+    twice = settings(**{"--also-model": ["Shapes"]})
+    with pytest.raises(UsageError, match="shown already"):
+        further_threads(twice, Slot(), Stats("", ""), True, thread_of(twice))
+    other = settings("live.also_models=[{name: shapes, weights: random}, vgg16]")
+    assert network_names(other) == ("shapes", "shapes 2", "vgg16")
+    figures = Stats("", "")
+    first, second = further_threads(other, Slot(), figures, True, thread_of(other))
+    assert list(figures.further) == ["shapes 2", "vgg16"]
+    assert first.request.choice.random and not second.request.choice.random
+    assert second.doing == "loading vgg16"
+
+
+def thread_of(chosen):
+    """What `further_threads` asks of the first network's thread."""
+    return SimpleNamespace(request=first_request(chosen), engine=None)
+
+
+def test_a_further_network_has_its_own_model_and_no_target_of_its_own():
+    """A class that it does not have must not keep it from being loaded."""
+    chosen = settings(**{"--target": "star", "--also-model": ["vgg16"]})
+    own = config_of(chosen, chosen.live.also_models[0])
+    assert (own.model.name, own.lrp.target, own.live.also_models) == ("vgg16", "all", [])
+    contrast = settings(**{"--target": "star - cup"})
+    assert config_of(contrast, chosen.model).lrp.target == "0 - rest"
+
+
+def test_random_weights_by_key_hold_for_all_networks_and_those_at_the_start_stay():
+    """The probe belongs to the first network."""
+    chosen = settings()
+    request = replace(first_request(chosen), probe=True)
+    toggled = replace(request, choice=replace(request.choice, random=True))
+    scrambled = settings(**{"--weights": "random"})
+    for own, asked, expected in (
+        (chosen, request, False), (chosen, toggled, True), (scrambled, request, True),
+    ):  # fmt: skip
+        made = request_for(own, asked, "top1")
+        assert (made.choice.random, made.target, made.probe) == (expected, "top1", False)
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [("all", "all"), ("top1", "top1"), ("cup", 1), (2, 1), ("cup - rest", "1 - rest")],
+)
+def test_targets_name_the_same_class_in_each_network(target, expected):
+    """Indices differ."""
+    assert target_for(target, engine_of(HEART), engine_of(MUG)) == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "missing"), [("star", "star"), ("cup - heart", "heart"), (0, "heart")]
+)
+def test_classes_that_the_other_network_does_not_have_are_named(target, missing):
+    """A name that occurs twice is none either."""
+    with pytest.raises(UsageError, match=f"^no class {missing}$"):
+        target_for(target, engine_of(HEART), engine_of(MUG))
+    with pytest.raises(UsageError, match="no class crane"):
+        target_for("crane", engine_of(("crane", "cup")), engine_of(MUG))
+
+
+def test_targets_go_by_index_where_both_networks_have_the_same_classes():
+    """Also where they have no names; and while a network is loaded there is no class."""
+    nameless = engine_of(("class 0", "class 1"))
+    nameless.network.labels = None
+    assert target_for("1 - 0", nameless, nameless) == "1 - 0"
+    assert target_for("top4", engine_of(MUG), engine_of(HEART)) == "top3"
+    assert target_for("star", None, engine_of(MUG)) == "all"
+
+
+@pytest.mark.parametrize(
+    ("size", "shape", "count", "expected"),
+    [
+        ((720, 1280), (480, 640), 2, (1, 2)),
+        ((480, 640), (480, 640), 2, (1, 2)),
+        ((1280, 720), (480, 640), 2, (2, 1)),
+        ((720, 1280), (360, 640), 2, (1, 2)),
+        ((720, 1280), (480, 640), 4, (2, 2)),
+        ((720, 1280), (480, 640), 1, (1, 1)),
+    ],
+)
+def test_networks_share_the_canvas_so_that_pictures_are_large(size, shape, count, expected):
+    """Rows and columns of the grid; equal parts that do not overlap, inside the canvas."""
+    boxes = boxes_of(size, shape, count, "medium")
+    assert (len({y0 for _, y0, _, _ in boxes}), len({x0 for x0, *_ in boxes})) == expected
+    assert len({(x1 - x0, y1 - y0) for x0, y0, x1, y1 in boxes}) == 1
+    covered = np.zeros(size, int)
+    for x0, y0, x1, y1 in boxes:
+        covered[y0:y1, x0:x1] += 1
+        assert x0 >= 0 and y0 >= 0 and x1 <= size[1] and y1 <= size[0]
+    assert covered.max() == 1 and covered.mean() > 0.9
+
+
+class Both(Viewer):
+    """A viewer with two networks: the second one's maps are scripted as well."""
+
+    def __init__(self, **options):
+        options |= {"--model": "shapes"}
+        super().__init__(size=(360, 640), also=("vgg16",), **options)
+        self.second = self.further[0]
+
+    def explain(self, frame, thread, labels, value, name="shapes"):
+        """A network has explained a frame."""
+        engine = engine_of(labels)
+        engine.network.name = name
+        thread.engine = engine
+        explained = explained_frame(
+            frame, np.full((8, 8), value), (0, 0, 160, 120), scores=np.linspace(1, 0, len(labels)),
+            engine=engine, request=thread.request,
+        )  # fmt: skip
+        thread.maps.put(explained, time.monotonic())
+        self.view.step()
+
+
+def texts(blocks):
+    """Name and value of every row of figures."""
+    return {one.name: one.value for block in blocks for one in block if hasattr(one, "value")}
+
+
+def test_each_network_has_its_part_with_its_own_answer_and_map():
+    """The pictures are the same, the maps are not."""
+    viewer = Both(figures=True)
+    frame = viewer.frame(np.full((120, 160, 3), 90, np.uint8))
+    viewer.explain(frame, viewer.relevance, HEART, 1.0)
+    viewer.explain(frame, viewer.second, MUG, 0.0, "vgg16")
+    viewer.press("k")  # draws at once
+    viewer.view.step()
+    first, second = viewer.view.split.scenes
+    assert texts(first.right)["network"] == "shapes" and texts(second.right)["network"] == "vgg16"
+    assert first.caption(first.explained.panels[0]) == "shapes:epsilon_plus_flat"
+    assert second.caption(second.explained.panels[0]) == "vgg16:epsilon_plus_flat"
+    pictures = viewer.state.pictures
+    assert len(pictures) == 2
+    left, right = (viewer.view.canvas[y0:y1, x0:x1] for x0, y0, x1, y1 in pictures)
+    assert left.shape == right.shape
+    assert abs(left.astype(int) - right).mean() > 10
+
+
+def test_the_second_network_is_asked_for_what_the_first_is_in_its_own_words():
+    """Method, picture and patches are the same, classes go by name."""
+    viewer = Both()
+    frame = viewer.frame(np.full((120, 160, 3), 90, np.uint8))
+    viewer.explain(frame, viewer.relevance, HEART, 1.0)
+    viewer.explain(frame, viewer.second, MUG, 0.0)
+    viewer.press("b", "f")
+    viewer.view.step()
+    assert viewer.second.request.choice == viewer.request.choice
+    assert viewer.second.request.frame is viewer.request.frame is not None
+    viewer.state_target(2)
+    assert (viewer.request.target, viewer.second.request.target) == (2, 1)
+
+
+def test_a_class_that_the_second_network_does_not_have_is_said_in_its_part():
+    """Its answers go on, no map of another class is drawn."""
+    viewer = Both(figures=True)
+    frame = viewer.frame(np.full((120, 160, 3), 90, np.uint8))
+    viewer.explain(frame, viewer.relevance, HEART, 1.0)
+    viewer.explain(frame, viewer.second, MUG, 1.0)
+    viewer.state_target(1)
+    viewer.view.step()
+    second = viewer.view.split.scenes[1]
+    assert texts(second.right)["target"] == "no class star"
+    x0, y0, x1, y1 = viewer.state.pictures[1]
+    assert (viewer.view.canvas[y0 + 5 : y1 - 5, x0 + 5 : x1 - 5] == 90).all()
+    viewer.state_target(2)
+    viewer.view.step()
+    assert viewer.view.split.scenes[1].look.style == "heat"
+
+
+def test_a_method_that_the_second_network_refuses_stays_with_the_first():
+    """The second one says why its map is another method's."""
+    viewer = Both(figures=True)
+    frame = viewer.frame(np.full((120, 160, 3), 90, np.uint8))
+    viewer.explain(frame, viewer.relevance, HEART, 1.0)
+    viewer.explain(frame, viewer.second, MUG, 1.0)
+    viewer.press("b")
+    viewer.view.step()
+    choice = viewer.request.choice
+    cache = SimpleNamespace(refused=lambda: (choice, "not for this network"), preparing=None)
+    viewer.second.engine_cache = cache
+    viewer.view.note_refusals()
+    viewer.view.step()
+    assert viewer.request.choice == choice
+    assert viewer.state.notice.text == "vgg16: not for this network"
+    right = viewer.view.split.scenes[1].right
+    assert "not for this network" in [
+        one.text for block in right for one in block if hasattr(one, "text")
+    ]
+
+
+def test_several_networks_load_one_after_the_other_and_explain_at_their_own_pace(frames):
+    """Each with one trace; both explain the same picture, and each has its own figures."""
+    chosen = settings(
+        "live.also_models=[{name: shapes, weights: random}]", **{"--precision": "float32"}
+    )
+    with Running(chosen) as first:
+        figures = first.stats
+        (second,) = further_threads(chosen, first.slot, figures, True, first.thread)
+        with second:
+            first.wait(lambda: second.engine)
+            explained = first.explain(frames[0])
+            first.wait(lambda: second.maps.count)
+            second.check()
+            other = second.maps.newest().value
+    assert other.frame.number == explained.frame.number
+    assert other.engine.config.model.weights == "random"
+    assert abs(other.result.relevance - explained.result.relevance).max() > 0
+    assert explained.engine.explainer.traces == other.engine.explainer.traces == 1
+    assert figures.maps == 1 == figures.further["shapes 2"].maps
+    assert set(figures.as_dict(live=True)["also_models"]["shapes 2"]) == {
+        "maps", "maps_per_s", "map_ms", "map_age_ms", "traces", "device", "precision",
+    }  # fmt: skip
+
+
+@pytest.fixture
+def frames():
+    """A picture."""
+    return [np.random.default_rng(0).integers(0, 255, (120, 160, 3), np.uint8)]

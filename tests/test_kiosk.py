@@ -16,7 +16,7 @@ from faults.server import MjpegServer
 from program import opened_window, screenshot, start, xdotool
 
 from realtime_lrp.commands.kiosk.lock import hash_pin
-from realtime_lrp.view.exhibit import ACCENT, BACKGROUND
+from realtime_lrp.view.elements import ACCENT, BACKGROUND
 
 
 class OpenFiles:

@@ -38,7 +38,8 @@ from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.video.pictures import write_picture
-from realtime_lrp.view.exhibit import ACCENT, Page
+from realtime_lrp.view.elements import ACCENT
+from realtime_lrp.view.exhibit import Page
 from realtime_lrp.view.window.window import Mouse
 
 LABELS = ["heart", "star", "nothing"]

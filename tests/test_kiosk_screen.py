@@ -11,16 +11,12 @@ from realtime_lrp.commands.kiosk.pages import PageBuilder
 from realtime_lrp.commands.kiosk.restarts import Fault
 from realtime_lrp.commands.kiosk.screen import DRIFT, ScreenArtist, ScreenContent, canvas_size
 from realtime_lrp.commands.kiosk.visitor import PRIVACY_S, VisitorChoices
-from realtime_lrp.view import exhibit as exhibit_module
+from realtime_lrp.view import elements as elements_module
+from realtime_lrp.view.elements import ACCENT, BACKGROUND, EDGE, Bar, TextBlock
 from realtime_lrp.view.exhibit import (
-    ACCENT,
-    BACKGROUND,
-    EDGE,
-    Bar,
     Page,
     PageArtist,
     ScreenLayout,
-    TextBlock,
     draw_card,
     layout_of,
     visible_part,
@@ -87,7 +83,7 @@ def test_every_page_fits(exhibit, size, swapped, monkeypatch):
         assert text_width(text, letters) <= width, text
         return text
 
-    monkeypatch.setattr(exhibit_module, "fitted", uncut)
+    monkeypatch.setattr(elements_module, "fitted", uncut)
     layout = layout_of(size, swapped, margin=round(DRIFT * min(size)))
     assert (layout.bottom is not None) == (swapped and size[0] > size[1])
     canvas, artist = np.zeros((*size, 3), np.uint8), PageArtist()

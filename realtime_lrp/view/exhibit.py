@@ -4,97 +4,45 @@ Positions depend on the canvas only, so that a touch finds what was drawn. All b
 y1 in pixels of the canvas, which is uint8 [H, W, 3] RGB.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cv2
 import numpy as np
 
 from realtime_lrp.system.geometry import Box
-from realtime_lrp.view.hud import Legend, draw_colours
-from realtime_lrp.view.text import WHITE, darken, draw_text, fitted, text_width, wrapped
-
-BACKGROUND = (16, 20, 28)
-SOFT = (188, 196, 208)
-ACCENT = (255, 214, 90)
-EDGE = (70, 78, 92)
+from realtime_lrp.view.elements import (
+    ACCENT,
+    BACKGROUND,
+    EDGE,
+    MIN_FONT,
+    Code,
+    Element,
+    Gap,
+    TextBlock,
+    draw_element,
+    element_height,
+    fitting_font,
+    total_height,
+)
+from realtime_lrp.view.text import darken
 
 PAGE_WIDTH, PAGE_HEIGHT = 0.36, 0.42
 """The page's share of a wide screen's width, and of a tall screen's height."""
 
+PAGE_HEIGHT_WITH_CODE = 0.5
+"""The latter where the page has a QR code."""
+
 BUTTONS_HEIGHT = 0.09
 """On a tall screen, the buttons' share of its height where the page stands above the picture."""
-
-MIN_FONT = 9
-"""Pixels of the smallest letters."""
 
 BOTTOM_SIZE, MAX_BOTTOM = 0.7, 0.3
 """Size of the bottom elements' letters as a share of the page's, and their share of its height."""
 
-LINE_HEIGHT = 1.35
-"""Height of a line as a multiple of the font size."""
+MAX_BOTTOM_WITH_CODE = 0.45
+"""The same with a QR code among them."""
 
 CARD_SHADE = 0.3
 """Brightness of the screen behind a card."""
-
-
-@dataclass(frozen=True)
-class TextBlock:
-    """A text, wrapped into lines.
-
-    Attributes:
-      text: what it says.
-      scale: font size as a multiple of the page's.
-      colour: RGB.
-      one_line: shrink the letters instead of wrapping.
-    """
-
-    text: str
-    scale: float = 1.0
-    colour: tuple[int, int, int] = WHITE
-    one_line: bool = False
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A horizontal bar.
-
-    Attributes:
-      value: 0 to 1.
-      colour: RGB.
-    """
-
-    value: float
-    colour: tuple[int, int, int] = ACCENT
-
-
-@dataclass(frozen=True)
-class Buttons:
-    """A row of buttons, wrapped into several rows if needed.
-
-    Attributes:
-      names: reported when a button is touched.
-      texts: shown on the buttons.
-      chosen: name of the highlighted button, or "".
-    """
-
-    names: tuple[str, ...]
-    texts: tuple[str, ...]
-    chosen: str = ""
-
-
-@dataclass(frozen=True)
-class Gap:
-    """Empty space.
-
-    Attributes:
-      scale: its height as a multiple of the page's font size.
-    """
-
-    scale: float
-
-
-Element = TextBlock | Bar | Legend | Buttons | Gap
 
 
 @dataclass(frozen=True)
@@ -108,6 +56,11 @@ class Page:
 
     top: tuple[Element, ...]
     bottom: tuple[Element, ...] = ()
+
+    @property
+    def codes(self) -> tuple[Code, ...]:
+        """The QR codes among the bottom elements."""
+        return tuple(one for one in self.bottom if isinstance(one, Code))
 
 
 @dataclass(frozen=True)
@@ -127,7 +80,11 @@ class ScreenLayout:
 
 
 def layout_of(
-    size: tuple[int, int], swapped: bool, margin: int = 0, shift: tuple[int, int] = (0, 0)
+    size: tuple[int, int],
+    swapped: bool,
+    margin: int = 0,
+    shift: tuple[int, int] = (0, 0),
+    with_code: bool = False,
 ) -> ScreenLayout:
     """Where picture and page are.
 
@@ -136,10 +93,12 @@ def layout_of(
       swapped: whether the page comes first, against burn-in.
       margin: pixels kept free around the page's elements: the largest shift.
       shift: pixels, across and down, by which the edge between the two and the elements are moved.
+      with_code: whether the page has a QR code.
     """
     rows, columns = size
     if rows > columns:
-        return _tall_layout(size, swapped, margin, shift)
+        height = PAGE_HEIGHT_WITH_CODE if with_code else PAGE_HEIGHT
+        return _tall_layout(size, swapped, margin, shift, height)
     edge = round(columns * (PAGE_WIDTH if swapped else 1 - PAGE_WIDTH)) + shift[0]
     first, second = (0, 0, edge, rows), (edge, 0, columns, rows)
     picture, page = (second, first) if swapped else (first, second)
@@ -150,15 +109,15 @@ def layout_of(
 
 
 def _tall_layout(
-    size: tuple[int, int], swapped: bool, margin: int, shift: tuple[int, int]
+    size: tuple[int, int], swapped: bool, margin: int, shift: tuple[int, int], height: float
 ) -> ScreenLayout:
     """`layout_of` for a canvas with more rows than columns; buttons are always at its foot."""
     (rows, columns), (dx, dy) = size, shift
     if not swapped:
-        edge = round(rows * (1 - PAGE_HEIGHT)) + dy
+        edge = round(rows * (1 - height)) + dy
         text = _inset((dx, edge, columns + dx, rows + dy), margin)
         return ScreenLayout((0, 0, columns, edge), text)
-    edge = round(rows * (PAGE_HEIGHT - BUTTONS_HEIGHT)) + dy
+    edge = round(rows * (height - BUTTONS_HEIGHT)) + dy
     foot = round(rows * (1 - BUTTONS_HEIGHT)) + dy
     return ScreenLayout(
         picture=(0, edge, columns, foot),
@@ -191,8 +150,8 @@ class PageArtist:
         if layout.bottom is None:
             self.buttons = self._page.draw(canvas, layout.text, page, font)
         else:
-            self._page.draw(canvas, layout.text, Page(page.top), font)
-            foot = Page((), page.bottom)
+            self._page.draw(canvas, layout.text, Page(page.top, page.codes), font)
+            foot = Page((), tuple(one for one in page.bottom if one not in page.codes))
             self.buttons = self._foot.draw(canvas, layout.bottom, foot, font)
 
 
@@ -233,7 +192,7 @@ def draw_card(canvas: np.ndarray, title: str, text: str, shift: tuple[int, int] 
     width = min(round(columns * 0.84), 26 * font)
     while True:
         inner = width - 2 * font
-        height = sum(_height(element, inner, font) for element in elements) + 2 * font
+        height = sum(element_height(element, inner, font) for element in elements) + 2 * font
         if height <= 0.84 * rows or font == MIN_FONT:
             break
         font -= 1
@@ -242,8 +201,8 @@ def draw_card(canvas: np.ndarray, title: str, text: str, shift: tuple[int, int] 
     cv2.rectangle(canvas, (x, y), (x + width, y + height), EDGE, max(1, font // 12))
     y += font
     for element in elements:
-        _draw(canvas, element, x + font, y, inner, font, {})
-        y += _height(element, inner, font)
+        draw_element(canvas, element, x + font, y, inner, font, {})
+        y += element_height(element, inner, font)
 
 
 def draw_hold(canvas: np.ndarray, share: float) -> None:
@@ -280,139 +239,18 @@ def _draw_page(canvas: np.ndarray, page: Page, font: int) -> dict[str, Box]:
     """
     rows, columns = canvas.shape[:2]
     width, room = columns - 2 * font, rows - 2 * font
-    most = round(MAX_BOTTOM * room) if page.top else room
-    bottom_font = _fitting_font(page.bottom, round(BOTTOM_SIZE * font), width, most)
-    bottom = _heights(page.bottom, width, bottom_font)
+    share = MAX_BOTTOM_WITH_CODE if page.codes else MAX_BOTTOM
+    most = round(share * room) if page.top else room
+    bottom_font = fitting_font(page.bottom, round(BOTTOM_SIZE * font), width, most)
+    bottom = total_height(page.bottom, width, bottom_font)
     if page.bottom:
         room -= bottom + font
-    top_font = _fitting_font(page.top, font, width, room)
+    top_font = fitting_font(page.top, font, width, room)
     buttons: dict[str, Box] = {}
     for elements, y, size in (
         (page.top, font, top_font), (page.bottom, rows - font - bottom, bottom_font),
     ):  # fmt: skip
         for element in elements:
-            _draw(canvas, element, font, y, width, size, buttons)
-            y += _height(element, width, size)
+            draw_element(canvas, element, font, y, width, size, buttons)
+            y += element_height(element, width, size)
     return buttons
-
-
-def _fitting_font(elements: Sequence[Element], font: int, width: int, room: int) -> int:
-    """The largest font up to `font` with which elements are not higher than `room`."""
-    font = max(MIN_FONT, font)
-    while font > MIN_FONT and _heights(elements, width, font) > room:
-        font -= 1
-    return font
-
-
-def _heights(elements: Sequence[Element], width: int, font: int) -> int:
-    return sum(_height(element, width, font) for element in elements)
-
-
-def _lines(block: TextBlock, width: int, font: int) -> tuple[int, list[str]]:
-    """Font size and lines of a text."""
-    size = max(MIN_FONT, round(block.scale * font))
-    while True:
-        lines = [block.text] if block.one_line else wrapped(block.text, width, size)
-        if size == MIN_FONT or all(text_width(line, size) <= width for line in lines):
-            return size, [fitted(line, width, size) for line in lines]
-        size -= 1
-
-
-def _height(element: Element, width: int, font: int) -> int:
-    """Pixels that an element needs."""
-    match element:
-        case TextBlock():
-            size, lines = _lines(element, width, font)
-            return round(LINE_HEIGHT * size * len(lines))
-        case Buttons():
-            return len(_button_rows(element, width, font)) * _button_height(font)
-        case Gap():
-            return round(font * element.scale)
-        case Bar():
-            return round(font * 0.9)
-        case Legend():
-            return round(font * 1.9)
-
-
-def _draw(
-    canvas: np.ndarray,
-    element: Element,
-    x: int,
-    y: int,
-    width: int,
-    font: int,
-    buttons: dict[str, Box],
-) -> None:
-    """Draws an element at x, y; adds its buttons to `buttons`."""
-    match element:
-        case TextBlock():
-            size, lines = _lines(element, width, font)
-            for number, line in enumerate(lines):
-                baseline = y + round((LINE_HEIGHT * number + 1) * size)
-                draw_text(canvas, line, (x, baseline), size, element.colour)
-        case Bar():
-            _draw_bar(canvas, element, x, y, width, font)
-        case Legend():
-            _draw_legend(canvas, element, x, y, width, font)
-        case Buttons():
-            _draw_buttons(canvas, element, x, y, width, font, buttons)
-
-
-def _draw_bar(canvas: np.ndarray, bar: Bar, x: int, y: int, width: int, font: int) -> None:
-    end, bottom = x + round(width * min(max(bar.value, 0.0), 1.0)), y + max(3, font // 3)
-    cv2.rectangle(canvas, (x, y), (x + width, bottom), EDGE, -1)
-    if end > x:
-        cv2.rectangle(canvas, (x, y), (end, bottom), bar.colour, -1)
-
-
-def _draw_legend(canvas: np.ndarray, legend: Legend, x: int, y: int, width: int, font: int) -> None:
-    thickness, size = max(4, font // 2), max(MIN_FONT, round(0.75 * font))
-    draw_colours(canvas, legend.colormap, x, y, width, thickness)
-    baseline = y + thickness + round(1.2 * size)
-    draw_text(canvas, legend.low, (x, baseline), size, SOFT)
-    right = x + width - text_width(legend.high, size)
-    draw_text(canvas, legend.high, (right, baseline), size, SOFT)
-
-
-def _button_font(font: int) -> int:
-    return max(MIN_FONT, round(0.72 * font))
-
-
-def _button_height(font: int) -> int:
-    return round(2.0 * font)
-
-
-def _button_rows(buttons: Buttons, width: int, font: int) -> list[list[tuple[str, str, int]]]:
-    """Name, text and width of each button, row by row."""
-    size = _button_font(font)
-    rows: list[list[tuple[str, str, int]]] = [[]]
-    for name, text in zip(buttons.names, buttons.texts, strict=True):
-        button_width = text_width(text, size) + round(1.1 * font)
-        if rows[-1] and sum(used for _, _, used in rows[-1]) + button_width > width:
-            rows.append([])
-        rows[-1].append((name, text, button_width))
-    return rows
-
-
-def _draw_buttons(
-    canvas: np.ndarray,
-    buttons: Buttons,
-    x: int,
-    y: int,
-    width: int,
-    font: int,
-    boxes: dict[str, Box],
-) -> None:
-    size, height = _button_font(font), _button_height(font)
-    gap = max(2, font // 5)
-    for number, row in enumerate(_button_rows(buttons, width, font)):
-        left, top = x, y + number * height
-        for name, text, button_width in row:
-            boxes[name] = left, top, left + button_width, top + height
-            frame = (left, top + gap), (left + button_width - gap, top + height - gap)
-            chosen = name == buttons.chosen
-            cv2.rectangle(canvas, *frame, WHITE if chosen else EDGE, -1 if chosen else 1)
-            text_x = left + (button_width - gap - text_width(text, size)) // 2
-            baseline = top + (height + round(0.7 * size)) // 2
-            draw_text(canvas, text, (text_x, baseline), size, BACKGROUND if chosen else SOFT)
-            left += button_width

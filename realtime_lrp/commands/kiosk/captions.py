@@ -144,6 +144,23 @@ class Privacy(_Section):
     text: Text
 
 
+class Phone(_Section):
+    """The texts for visitors' phones: on the screen, then on the phone."""
+
+    invite: Text
+    warning: Text
+    showing: Text
+    privacy: Text
+    start: Text
+    live: Text
+    waiting: TextWithSeconds
+    resting: Text
+    full: Text
+    over: Text
+    refused: Text
+    lost: Text
+
+
 class Leave(_Section):
     """The texts of the PIN pad."""
 
@@ -177,6 +194,7 @@ class _CaptionFile(_Section):
     cards: Cards
     closed: Closed
     privacy: Privacy
+    phone: Phone | None = None
     leave: Leave
     labels: dict[str, Text]
 
@@ -218,6 +236,14 @@ def wrong_captions(chosen: config.Config) -> Iterator[tuple[KeyPath, Error]]:
     for where, result in _load_each(chosen.kiosk.languages, folder_of(chosen)):
         if isinstance(result, Error):
             yield where, result
+        elif chosen.kiosk.phones and result.phone is None:
+            yield (
+                where,
+                ConfigError(
+                    f"the captions {result.code!r} have no section 'phone', which kiosk.phones "
+                    "needs; copy it from en.yaml"
+                ),
+            )
 
 
 def folder_of(chosen: config.Config) -> Path | None:

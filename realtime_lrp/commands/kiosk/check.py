@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from realtime_lrp.commands.kiosk.captions import wrong_captions
 from realtime_lrp.config import Config, KeyPath, errors_of, wrong_names
 from realtime_lrp.config.names import KEYS
-from realtime_lrp.errors import Error
+from realtime_lrp.errors import ConfigError, Error
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
 
 
@@ -22,6 +22,8 @@ def wrong_in_kiosk(config: Config) -> Iterator[tuple[KeyPath, Error]]:
     """Yields what is wrong in the section `kiosk`: where it stands, and the error."""
     yield from errors_of(("kiosk", "exit_key"), KEYS.check, config.kiosk.exit_key)
     yield from wrong_captions(config)
+    if bool(config.kiosk.phone_cert) != bool(config.kiosk.phone_key):
+        yield ("kiosk", "phone_cert"), ConfigError("expected phone_cert and phone_key, or neither")
     for number, clip in enumerate(config.kiosk.clips):
         where = ("kiosk", "clips", number)
         yield from errors_of(where, inputs_of, [clip], PICTURES + VIDEOS, "clip")

@@ -1,13 +1,23 @@
 """The text of each state, as pages that `view.exhibit` draws."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from realtime_lrp.commands.kiosk.answer import Answer
 from realtime_lrp.commands.kiosk.captions import Captions, opening_text, with_seconds
 from realtime_lrp.commands.kiosk.screen import ClosedCard
-from realtime_lrp.view.exhibit import ACCENT, SOFT, Bar, Buttons, Element, Gap, Page, TextBlock
+from realtime_lrp.view.elements import (
+    ACCENT,
+    SOFT,
+    Bar,
+    Buttons,
+    Code,
+    Element,
+    Gap,
+    TextBlock,
+)
+from realtime_lrp.view.exhibit import Page
 from realtime_lrp.view.hud import Legend
 from realtime_lrp.view.text import WHITE
 
@@ -112,6 +122,25 @@ class PageBuilder:
             Bar(round(remaining_s / total_s, 2)),
         )  # fmt: skip
         return Page(top, self._footer(language))
+
+    def with_code(
+        self, page: Page, language: int, rows: tuple[bytes, ...], warns: bool, showing: bool
+    ) -> Page:
+        """A page with the QR code for phones above its buttons.
+
+        Args:
+          page: without it.
+          language: index of the captions.
+          rows: the code.
+          warns: whether phones will warn of the page.
+          showing: whether the picture on the screen is a phone's.
+        """
+        phone = self.captions[language].phone
+        if phone is None:
+            return page
+        text = phone.showing if showing else phone.invite
+        note = phone.warning if warns and not showing else ""
+        return replace(page, bottom=(Code(rows, text, note), *page.bottom))
 
     def closed(self, language: int, opens: datetime | None, now: datetime) -> ClosedCard:
         """The card outside the opening hours.

@@ -13,8 +13,8 @@ from realtime_lrp.commands.kiosk.lock import ExitLock
 from realtime_lrp.commands.kiosk.restarts import Fault
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.buffers import Buffers
+from realtime_lrp.view.elements import BACKGROUND
 from realtime_lrp.view.exhibit import (
-    BACKGROUND,
     Page,
     PageArtist,
     draw_card,
@@ -50,6 +50,7 @@ class ScreenContent:
       fault: whose card is laid over both, or None.
       privacy: whether the privacy card is shown.
       swapped: whether page and picture change sides.
+      phones: whether visitors can show the picture of their phone.
     """
 
     picture: np.ndarray | None
@@ -58,6 +59,7 @@ class ScreenContent:
     fault: Fault | None = None
     privacy: bool = False
     swapped: bool = False
+    phones: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,12 +127,16 @@ class ScreenArtist:
         fill(canvas, BACKGROUND)
         size = canvas.shape[:2]
         margin = round(DRIFT * min(size))
-        layout = layout_of(size, content.swapped, margin, _drift(now, margin))
+        with_code = bool(content.page.codes)
+        layout = layout_of(size, content.swapped, margin, _drift(now, margin), with_code)
         if content.picture is not None:
             self._draw_picture(canvas, layout.picture, content.picture, content.explained)
         self._pages.draw(canvas, layout, content.page)
         if content.privacy:
-            draw_card(canvas, captions.privacy.title, captions.privacy.text)
+            text = captions.privacy.text
+            if content.phones and captions.phone:
+                text = f"{text} {captions.phone.privacy}"
+            draw_card(canvas, captions.privacy.title, text)
         elif content.fault:
             card = getattr(captions.cards, content.fault.card)
             text = with_seconds(card.text, content.fault.remaining_s)

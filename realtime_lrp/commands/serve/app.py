@@ -25,6 +25,7 @@ from realtime_lrp.commands.serve.exchange import MOST_VIEWERS, Exchange, Viewer
 from realtime_lrp.commands.serve.guard import OPEN, refuse
 from realtime_lrp.commands.serve.messages import Shown, read_message
 from realtime_lrp.commands.serve.qr import svg
+from realtime_lrp.commands.serve.rate_limit import RateLimit
 from realtime_lrp.commands.serve.tokens import Role, Tokens
 from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.errors import first_line
@@ -47,9 +48,6 @@ HUNG_S = 15.0
 
 SENDING_S = 30.0
 """A viewer that takes nothing for this long is gone."""
-
-MESSAGES_PER_S, BURST = 100.0, 300
-"""Messages that a viewer may send: each second, and at once."""
 
 LATENCY = struct.Struct("<I")
 """Before the JPEG of the view: the viewer's latency, in tenths of a millisecond."""
@@ -218,20 +216,6 @@ class App:
             await socket.close(POLICY, "that is no message of this page")
         finally:
             self._visitors.leave(visitor)
-
-
-class RateLimit:
-    """Limits how many messages a viewer sends."""
-
-    def __init__(self) -> None:
-        self._left, self._since = float(BURST), time.monotonic()
-
-    def take(self) -> bool:
-        """Counts a message; returns whether it is within the limit."""
-        now = time.monotonic()
-        self._left = min(BURST, self._left + MESSAGES_PER_S * (now - self._since)) - 1
-        self._since = now
-        return self._left >= 0
 
 
 class Film:

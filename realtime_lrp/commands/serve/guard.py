@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from realtime_lrp.commands.serve.tokens import Role, Tokens
+from realtime_lrp.commands.serve.tokens import RenewedTokens, Role, Tokens
 
 OPEN = "/healthz"
 """The one path that needs no token."""
@@ -24,8 +24,8 @@ MOST_FIELDS = 10
 
 WRONG_HOST = "403: this server does not answer under that name. Add it to serve.names.\n"
 WRONG_ORIGIN = "403: only the server's own page may ask for this.\n"
-NO_TOKEN = (
-    "401: the token is missing or out of date. "
+NO_TOKEN = "401: the token is missing or out of date. "
+OPEN_PRINTED = (
     "Open the address that realtime-lrp serve printed, with all that follows the question mark.\n"
 )
 
@@ -52,10 +52,18 @@ class Guard:
       tokens: of the roles.
       names: further names of this machine.
       port: on which the server listens; cookies are shared by all servers of a machine.
+      advice: how to get a token.
     """
 
-    def __init__(self, app: ASGIApp, tokens: Tokens, names: Iterable[str], port: int):
-        self._app, self._tokens = app, tokens
+    def __init__(
+        self,
+        app: ASGIApp,
+        tokens: Tokens | RenewedTokens,
+        names: Iterable[str],
+        port: int,
+        advice: str = OPEN_PRINTED,
+    ):
+        self._app, self._tokens, self._no_token = app, tokens, NO_TOKEN + advice
         here = socket.gethostname().lower()
         self._names = {"localhost", here, f"{here.split('.')[0]}.local"}
         self._further = {name.lower().rstrip(".") for name in names}
@@ -69,11 +77,11 @@ class Guard:
             await refuse(scope, send, 403, WRONG_ORIGIN)
         elif scope["path"] == OPEN:
             await self._app(scope, receive, with_headers(send))
-        elif (role := self._role(scope, headers)) is None:
-            await refuse(scope, send, 401, NO_TOKEN)
+        elif (found := self._role(scope, headers)) is None:
+            await refuse(scope, send, 401, self._no_token)
         else:
-            scope["role"] = role
-            await self._app(scope, receive, with_headers(send, self._cookie_for(scope, role)))
+            scope["role"] = found[0]
+            await self._app(scope, receive, with_headers(send, self._cookie_for(scope, *found)))
 
     def _is_own_host(self, hosts: list[str]) -> bool:
         """Whether the address is a number or a name of this machine, not any name that leads here.
@@ -99,8 +107,8 @@ class Guard:
         own = address == headers["host"].lower() or hostname(address) in self._further
         return len(origins) == 1 and own
 
-    def _role(self, scope: Scope, headers: Headers) -> Role | None:
-        """The highest role of the tokens in address and cookies."""
+    def _role(self, scope: Scope, headers: Headers) -> tuple[Role, str] | None:
+        """The highest role of the tokens in address and cookies, and its token."""
         given: list[str] = []
         with suppress(ValueError):  # too many fields
             query = scope["query_string"].decode("latin-1")
@@ -109,16 +117,16 @@ class Guard:
         with suppress(CookieError):
             cookies.load(headers.get("cookie", ""))
         given += [one.value for name, one in cookies.items() if name.startswith(self._cookie)]
-        roles = {self._tokens.role(token) for token in given[:MOST_FIELDS]}
-        return next((role for role in Role if role in roles), None)
+        tokens = {self._tokens.role(token): token for token in given[:MOST_FIELDS]}
+        return next(((role, tokens[role]) for role in Role if role in tokens), None)
 
-    def _cookie_for(self, scope: Scope, role: Role) -> str:
+    def _cookie_for(self, scope: Scope, role: Role, token: str) -> str:
         """The cookie that lets the page load what belongs to it; only for requests of pages."""
         if scope["type"] != "http":
             return ""
         secure = "; Secure" if scope["scheme"] == "https" else ""
         name = f"{self._cookie}_{role.value}"
-        return f"{name}={self._tokens[role]}; HttpOnly; SameSite=Strict{secure}"
+        return f"{name}={token}; HttpOnly; SameSite=Strict{secure}"
 
 
 def hostname(address: str) -> str:

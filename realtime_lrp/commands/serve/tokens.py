@@ -1,4 +1,7 @@
-"""The tokens: one lets control the view, another one, made from it, lets watch."""
+"""The tokens: one lets control the view, another one, made from it, lets watch.
+
+The exhibit has tokens of its own, which are renewed: `RenewedTokens`.
+"""
 
 import hashlib
 import hmac
@@ -25,6 +28,8 @@ class Role(Enum):
 
     CONTROL = "control"
     WATCH = "watch"
+    PHONE = "phone"
+    """Show a phone's picture on the exhibit's screen, and nothing else."""
 
 
 class Tokens:
@@ -44,12 +49,46 @@ class Tokens:
 
     def role(self, given: str) -> Role | None:
         """The role of a token, None of a wrong one. Takes as long for every token."""
-        right = [
-            role
-            for role, token in self._tokens.items()
-            if hmac.compare_digest(token.encode(), given.encode(errors="replace"))
-        ]
+        right = [role for role, token in self._tokens.items() if _same(token, given)]
         return right[0] if right else None
+
+
+class RenewedTokens:
+    """Tokens that let phones show their picture; each holds for one to two periods.
+
+    Args:
+      period_s: seconds until there is a new one; the one before it holds as long again.
+      now: the time.
+    """
+
+    def __init__(self, period_s: float, now: float):
+        self._period_s, self._renewed_at = period_s, now
+        self._tokens: tuple[str, ...] = (_new(),)
+
+    @property
+    def newest(self) -> str:
+        """The token to give away."""
+        return self._tokens[0]
+
+    def renew(self, now: float) -> None:
+        """Makes a new one if it is time."""
+        if now - self._renewed_at >= self._period_s:
+            late = now - self._renewed_at >= 2 * self._period_s
+            self._renewed_at = now
+            self._tokens = (_new(),) if late else (_new(), self._tokens[0])
+
+    def role(self, given: str) -> Role | None:
+        """The role of a token, None of a wrong one. Takes as long for every token."""
+        found = [_same(token, given) for token in self._tokens]
+        return Role.PHONE if any(found) else None
+
+
+def _new() -> str:
+    return secrets.token_urlsafe(18)
+
+
+def _same(token: str, given: str) -> bool:
+    return hmac.compare_digest(token.encode(), given.encode(errors="replace"))
 
 
 def read_token(file: str | None) -> str:

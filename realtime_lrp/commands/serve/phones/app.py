@@ -1,0 +1,148 @@
+"""What phones get: the page, and a WebSocket that takes their pictures while it is their turn."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route, Router, WebSocketRoute
+from starlette.types import ASGIApp
+from starlette.websockets import WebSocket
+
+from realtime_lrp.commands.serve.guard import OPEN
+from realtime_lrp.commands.serve.phones.turns import Phone, Status, Turns
+from realtime_lrp.commands.serve.rate_limit import RateLimit
+
+PAGES = {
+    "/": ("phone.html", "text/html"),
+    "/phone.css": ("phone.css", "text/css"),
+    "/phone.js": ("phone.js", "text/javascript"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+"""Path -> file in `page/` and its type."""
+
+MOST_SOCKETS = 40
+"""Phones that are connected at the same time, at most."""
+
+LONGEST_S = 900.0
+"""A connection ends after this long: then the code has to be scanned again."""
+
+STATUS_S, SENDING_S = 0.25, 10.0
+"""How often a phone is told where it stands if that has changed, and how long it may take that."""
+
+JOIN = "join"
+"""What a phone sends to get into the line."""
+
+TRY_AGAIN, POLICY, NORMAL = 1013, 1008, 1000
+"""Why a WebSocket is closed."""
+
+
+class PhoneApp:
+    """The answers.
+
+    Args:
+      turns: whose phone is shown.
+      texts: language -> the texts of the page; the first language is the default.
+    """
+
+    def __init__(self, turns: Turns, texts: Mapping[str, Mapping[str, str]]):
+        self._turns, self._texts = turns, texts
+        self._sockets = 0
+        folder = files("realtime_lrp.commands.serve") / "page"
+        self._pages = {
+            path: ((folder / name).read_bytes(), kind) for path, (name, kind) in PAGES.items()
+        }
+
+    def routes(self) -> ASGIApp:
+        """The application."""
+        return Router(
+            redirect_slashes=False,
+            routes=[
+                *(Route(path, self._page) for path in PAGES),
+                Route(OPEN, self._health),
+                WebSocketRoute("/ws", self._socket),
+            ],
+        )
+
+    async def _page(self, request: Request) -> Response:
+        body, kind = self._pages[request.scope["path"]]
+        return Response(body, media_type=kind)
+
+    async def _health(self, request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def _socket(self, socket: WebSocket) -> None:
+        """One phone, from the handshake to the end."""
+        await socket.accept()
+        if self._sockets >= MOST_SOCKETS:
+            await socket.close(TRY_AGAIN)
+            return
+        self._sockets += 1
+        phone = Phone()
+        tasks = [
+            asyncio.create_task(self._send(socket, phone)),
+            asyncio.create_task(self._receive(socket, phone)),
+        ]
+        try:
+            await asyncio.wait(tasks, timeout=LONGEST_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._sockets -= 1
+            self._turns.leave(phone)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            with suppress(RuntimeError):  # it is closed
+                await socket.close(NORMAL)
+
+    async def _send(self, socket: WebSocket, phone: Phone) -> None:
+        """Sends the texts, then where the phone stands, whenever that changes."""
+        language = best_language(socket.headers.get("accept-language", ""), list(self._texts))
+        texts = {"type": "texts", "language": language, **self._texts[language]}
+        await _send_json(socket, texts)
+        told: Status | None = None
+        while True:
+            status = self._turns.status(phone)
+            if status != told:
+                told = status
+                await _send_json(socket, {"type": "status", **msgspec.to_builtins(status)})
+            await asyncio.sleep(STATUS_S)
+
+    async def _receive(self, socket: WebSocket, phone: Phone) -> None:
+        """Takes pictures; ends the connection of who sends too many, or something else."""
+        limit = RateLimit()
+        while (raw := await socket.receive())["type"] != "websocket.disconnect":
+            if picture := raw.get("bytes"):
+                self._turns.put(phone, picture)
+            elif raw.get("text") == JOIN:
+                if not self._turns.join(phone):
+                    await _send_json(socket, {"type": "status", "state": "full", "seconds": 0})
+            else:
+                await socket.close(POLICY, "that is no message of this page")
+                return
+            if not limit.take():
+                await socket.close(POLICY, "too many messages")
+                return
+
+
+async def _send_json(socket: WebSocket, message: dict[str, Any]) -> None:
+    """Sends a message.
+
+    Raises:
+      TimeoutError: the phone takes nothing.
+    """
+    text = msgspec.json.encode(message).decode()
+    await asyncio.wait_for(socket.send_text(text), SENDING_S)
+
+
+def best_language(wanted: str, known: Sequence[str]) -> str:
+    """The first language of an `Accept-Language` header that is known, else the first known one."""
+    for entry in wanted[:200].split(","):
+        code = entry.split(";")[0].strip().lower()
+        for language in known:
+            if code and code.split("-")[0] == language.lower().split("-")[0]:
+                return language
+    return known[0]

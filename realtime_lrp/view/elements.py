@@ -1,0 +1,251 @@
+"""The elements of the exhibit's pages: texts, bars, buttons, QR codes, and how they are drawn.
+
+A canvas is uint8 [H, W, 3] RGB; font sizes and positions are pixels of it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from realtime_lrp.system.geometry import Box
+from realtime_lrp.view.hud import Legend, draw_colours
+from realtime_lrp.view.text import WHITE, draw_text, fitted, text_width, wrapped
+
+BACKGROUND = (16, 20, 28)
+SOFT = (188, 196, 208)
+ACCENT = (255, 214, 90)
+EDGE = (70, 78, 92)
+
+MIN_FONT = 9
+"""Pixels of the smallest letters."""
+
+LINE_HEIGHT = 1.35
+"""Height of a line as a multiple of the font size."""
+
+CODE_SIDE, QUIET = 9.0, 4
+"""Side of a QR code as a multiple of the font size; modules of the white edge around it."""
+
+
+@dataclass(frozen=True)
+class TextBlock:
+    """A text, wrapped into lines.
+
+    Attributes:
+      text: what it says.
+      scale: font size as a multiple of the page's.
+      colour: RGB.
+      one_line: shrink the letters instead of wrapping.
+    """
+
+    text: str
+    scale: float = 1.0
+    colour: tuple[int, int, int] = WHITE
+    one_line: bool = False
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A horizontal bar.
+
+    Attributes:
+      value: 0 to 1.
+      colour: RGB.
+    """
+
+    value: float
+    colour: tuple[int, int, int] = ACCENT
+
+
+@dataclass(frozen=True)
+class Buttons:
+    """A row of buttons, wrapped into several rows if needed.
+
+    Attributes:
+      names: reported when a button is touched.
+      texts: shown on the buttons.
+      chosen: name of the highlighted button, or "".
+    """
+
+    names: tuple[str, ...]
+    texts: tuple[str, ...]
+    chosen: str = ""
+
+
+@dataclass(frozen=True)
+class Code:
+    """A QR code with a text beside it.
+
+    Attributes:
+      rows: its modules: 1 for black, 0 for white.
+      text: what it is for.
+      note: a further text in smaller letters, or "".
+    """
+
+    rows: tuple[bytes, ...]
+    text: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Empty space.
+
+    Attributes:
+      scale: its height as a multiple of the page's font size.
+    """
+
+    scale: float
+
+
+Element = TextBlock | Bar | Legend | Buttons | Code | Gap
+
+
+def fitting_font(elements: Sequence[Element], font: int, width: int, room: int) -> int:
+    """The largest font up to `font` with which elements are not higher than `room`."""
+    font = max(MIN_FONT, font)
+    while font > MIN_FONT and total_height(elements, width, font) > room:
+        font -= 1
+    return font
+
+
+def total_height(elements: Sequence[Element], width: int, font: int) -> int:
+    """Pixels that elements need, one below the other."""
+    return sum(element_height(element, width, font) for element in elements)
+
+
+def _lines(block: TextBlock, width: int, font: int) -> tuple[int, list[str]]:
+    """Font size and lines of a text."""
+    size = max(MIN_FONT, round(block.scale * font))
+    while True:
+        lines = [block.text] if block.one_line else wrapped(block.text, width, size)
+        if size == MIN_FONT or all(text_width(line, size) <= width for line in lines):
+            return size, [fitted(line, width, size) for line in lines]
+        size -= 1
+
+
+def element_height(element: Element, width: int, font: int) -> int:
+    """Pixels that an element needs."""
+    match element:
+        case TextBlock():
+            size, lines = _lines(element, width, font)
+            return round(LINE_HEIGHT * size * len(lines))
+        case Buttons():
+            return len(_button_rows(element, width, font)) * _button_height(font)
+        case Gap():
+            return round(font * element.scale)
+        case Bar():
+            return round(font * 0.9)
+        case Legend():
+            return round(font * 1.9)
+        case Code():
+            return _code_side(element, font) + font
+
+
+def draw_element(
+    canvas: np.ndarray,
+    element: Element,
+    x: int,
+    y: int,
+    width: int,
+    font: int,
+    buttons: dict[str, Box],
+) -> None:
+    """Draws an element at x, y; adds its buttons to `buttons`."""
+    match element:
+        case TextBlock():
+            size, lines = _lines(element, width, font)
+            for number, line in enumerate(lines):
+                baseline = y + round((LINE_HEIGHT * number + 1) * size)
+                draw_text(canvas, line, (x, baseline), size, element.colour)
+        case Bar():
+            _draw_bar(canvas, element, x, y, width, font)
+        case Legend():
+            _draw_legend(canvas, element, x, y, width, font)
+        case Buttons():
+            _draw_buttons(canvas, element, x, y, width, font, buttons)
+        case Code():
+            _draw_code(canvas, element, x, y, width, font)
+
+
+def _draw_bar(canvas: np.ndarray, bar: Bar, x: int, y: int, width: int, font: int) -> None:
+    end, bottom = x + round(width * min(max(bar.value, 0.0), 1.0)), y + max(3, font // 3)
+    cv2.rectangle(canvas, (x, y), (x + width, bottom), EDGE, -1)
+    if end > x:
+        cv2.rectangle(canvas, (x, y), (end, bottom), bar.colour, -1)
+
+
+def _draw_legend(canvas: np.ndarray, legend: Legend, x: int, y: int, width: int, font: int) -> None:
+    thickness, size = max(4, font // 2), max(MIN_FONT, round(0.75 * font))
+    draw_colours(canvas, legend.colormap, x, y, width, thickness)
+    baseline = y + thickness + round(1.2 * size)
+    draw_text(canvas, legend.low, (x, baseline), size, SOFT)
+    right = x + width - text_width(legend.high, size)
+    draw_text(canvas, legend.high, (right, baseline), size, SOFT)
+
+
+def _code_side(code: Code, font: int) -> int:
+    """Pixels of a QR code's side, edge included; every module has the same whole number."""
+    modules = len(code.rows) + 2 * QUIET
+    return modules * max(2, round(CODE_SIDE * font / modules))
+
+
+def _draw_code(canvas: np.ndarray, code: Code, x: int, y: int, width: int, font: int) -> None:
+    side, count = _code_side(code, font), len(code.rows)
+    pixels = side // (count + 2 * QUIET)
+    rows = np.frombuffer(b"".join(code.rows), np.uint8).reshape(count, count)
+    dark = np.pad(rows, QUIET).repeat(pixels, 0).repeat(pixels, 1)
+    canvas[y : y + side, x : x + side][dark == 0] = WHITE
+    canvas[y : y + side, x : x + side][dark == 1] = 0
+    left, room = x + side + font, width - side - font
+    blocks = [TextBlock(code.text, 1.0, ACCENT)]
+    blocks += [TextBlock(code.note, 0.72, SOFT)] if code.note else []
+    letters = fitting_font(blocks, round(1.3 * font), room, side)
+    for block in blocks:
+        draw_element(canvas, block, left, y, room, letters, {})
+        y += element_height(block, room, letters)
+
+
+def _button_font(font: int) -> int:
+    return max(MIN_FONT, round(0.72 * font))
+
+
+def _button_height(font: int) -> int:
+    return round(2.0 * font)
+
+
+def _button_rows(buttons: Buttons, width: int, font: int) -> list[list[tuple[str, str, int]]]:
+    """Name, text and width of each button, row by row."""
+    size = _button_font(font)
+    rows: list[list[tuple[str, str, int]]] = [[]]
+    for name, text in zip(buttons.names, buttons.texts, strict=True):
+        button_width = text_width(text, size) + round(1.1 * font)
+        if rows[-1] and sum(used for _, _, used in rows[-1]) + button_width > width:
+            rows.append([])
+        rows[-1].append((name, text, button_width))
+    return rows
+
+
+def _draw_buttons(
+    canvas: np.ndarray,
+    buttons: Buttons,
+    x: int,
+    y: int,
+    width: int,
+    font: int,
+    boxes: dict[str, Box],
+) -> None:
+    size, height = _button_font(font), _button_height(font)
+    gap = max(2, font // 5)
+    for number, row in enumerate(_button_rows(buttons, width, font)):
+        left, top = x, y + number * height
+        for name, text, button_width in row:
+            boxes[name] = left, top, left + button_width, top + height
+            frame = (left, top + gap), (left + button_width - gap, top + height - gap)
+            chosen = name == buttons.chosen
+            cv2.rectangle(canvas, *frame, WHITE if chosen else EDGE, -1 if chosen else 1)
+            text_x = left + (button_width - gap - text_width(text, size)) // 2
+            baseline = top + (height + round(0.7 * size)) // 2
+            draw_text(canvas, text, (text_x, baseline), size, BACKGROUND if chosen else SOFT)
+            left += button_width

@@ -75,13 +75,18 @@ def _forked_children(request: pytest.FixtureRequest, _stem: forks.Stem | None) -
     if _stem is None or "new_processes" in request.fixturenames:
         yield
         return
-    with forks.forking(_stem):
+    with forks.forking(_stem, scripts="forked_scripts" in request.fixturenames):
         yield
 
 
 @pytest.fixture
 def new_processes() -> None:
     """Child processes are begun as they are for users."""
+
+
+@pytest.fixture
+def forked_scripts() -> None:
+    """What a test runs with `python -c` is forked too: it has the command line imported."""
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ MODULES = [
     "realtime_lrp.video.picture_child", "realtime_lrp.video.read_source",
 ]  # fmt: skip
 """What child processes run; each is imported with its libraries, and run anew in the child."""
+FOR_SCRIPTS = ["realtime_lrp.cli", "realtime_lrp.view.window.display"]
 LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
 
 
@@ -41,7 +42,7 @@ class Stem:
     def __init__(self):
         from realtime_lrp.system.child_command import module_command
 
-        self._prefix = [os.fsencode(word) for word in module_command("")[:-1]]
+        self._prefix = module_command("")[:-1]
         self._inherited = inherited(os.environ)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -50,14 +51,14 @@ class Stem:
         self._socket, self._lock = ours, threading.Lock()
         self._prctl = ctypes.CDLL(None).prctl
 
-    def suits(self, command, environment):
-        """Whether a new process would begin with the same as the stem."""
-        count = len(self._prefix)
-        return (
-            [os.fsencode(word) for word in command[:count]] == self._prefix
-            and os.fsdecode(command[count]) in MODULES
-            and inherited(environment) == self._inherited
-        )
+    def words(self, command, environment, scripts):
+        """What a fork is to run for a command line; None if it needs a process of its own."""
+        command, count = [os.fsdecode(word) for word in command], len(self._prefix)
+        if inherited(environment) != self._inherited:
+            return None
+        if command[:count] == self._prefix and command[count] in MODULES:
+            return command[count:]
+        return command[1:] if scripts and command[:2] == [sys.executable, "-c"] else None
 
     def fork(self, files, **request):
         """The number of a new process, which has open: here -> there, and nothing else."""
@@ -85,8 +86,8 @@ def inherited(environment):
 
 
 @contextmanager
-def forking(stem):
-    """Child processes of this package are forked meanwhile."""
+def forking(stem, scripts):
+    """Child processes of this package are forked meanwhile, with `scripts` also `python -c`."""
     start = subprocess._fork_exec
 
     def fork_or_start(command, executables, close_fds, kept, folder, variables, *rest):
@@ -96,14 +97,15 @@ def forking(stem):
         if variables is not None:
             environment = dict(os.fsdecode(line).split("=", 1) for line in variables)
         special = not (close_fds and restore_signals) or group != -1 or rest[15] is not None
-        if special or not stem.suits(command, environment):
+        words = None if special else stem.words(command, environment, scripts)
+        if words is None:
             return start(command, executables, close_fds, kept, folder, variables, *rest)
         files = [(number, number) for number in kept if number != errors]
         standard = enumerate((stdin, stdout, stderr))
         files += [(default if number == -1 else number, default) for default, number in standard]
         return stem.fork(
             files,
-            command=[os.fsdecode(word) for word in command[len(stem._prefix) :]],
+            words=words,
             folder=os.fspath(folder or os.getcwd()),
             environment=environment,
             new_session=bool(new_session),
@@ -119,7 +121,7 @@ def forking(stem):
 def serve(number):
     """The stem: forks for each request. Returns, in the new process, what it is to do."""
     requests = socket.socket(fileno=number)
-    for name in MODULES:
+    for name in (*MODULES, *FOR_SCRIPTS):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
@@ -154,13 +156,22 @@ def begin(request, files):
     kept = sorted({0, 1, 2, *request["files"]})
     for low, high in zip(kept, [*kept[1:], 4096], strict=True):
         os.closerange(low + 1, high)
+    sys.stdin, sys.stdout, sys.stderr = (  # for what 0, 1 and 2 are now
+        os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False),
+        os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False),
+    )  # fmt: skip
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
     tempfile.tempdir = None
     warnings.filterwarnings("ignore", ".*found in sys.modules", RuntimeWarning)
-    sys.argv = request["command"]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    first, *others = request["words"]
+    if first == "-c":
+        sys.argv = [first, *others[1:]]
+        exec(others[0], {"__name__": "__main__"})
+    else:
+        sys.argv = [first, *others]
+        runpy.run_module(first, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

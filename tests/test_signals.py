@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("forked_scripts")
+
 SCRIPT = """
 import ctypes, gc, os, signal, sys, time, weakref
 from realtime_lrp.cli import cli, process

@@ -284,6 +284,7 @@ def test_the_same_seed_gives_the_same_figures(run, halves, with_boxes, one_row, 
     assert json.loads(third)["seed"] == 6
 
 
+@pytest.mark.release
 def test_the_embedded_network(run, one_row, tmp_path):
     """Golden ranges over 15 symbols; z+ points well but hardly depends on the class."""
     file = tmp_path / "r.json"

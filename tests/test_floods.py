@@ -19,12 +19,6 @@ WITHOUT_BIASES = ("--composite", "epsilon", "--set", "lrp.absorb_bias=false")
 
 
 @pytest.fixture(scope="module")
-def deep():
-    """A residual network of 16 blocks."""
-    return deep_residual()
-
-
-@pytest.fixture(scope="module")
 def words(tmp_path_factory):
     """A file of nine such blocks and a picture of noise: the options and the picture."""
     folder = tmp_path_factory.mktemp("deep")
@@ -35,8 +29,10 @@ def words(tmp_path_factory):
     return folder / "noise.png", options
 
 
-def test_a_deep_residual_network_stays_within_its_answer(deep, rng):
+@pytest.mark.parametrize("blocks", [5, pytest.param(16, marks=pytest.mark.release)])
+def test_a_deep_residual_network_stays_within_its_answer(blocks, rng):
     """The sum of magnitudes is at most 1000 times the score, in every composite."""
+    deep = deep_residual(blocks)
     x = rng.uniform(-1, 1, (2, 16, 16, 3)).astype("float32")
     explanation = Explainer(deep, also=list(COMPOSITES), target="top1", low=-1, high=1)(x)
     assert len(explanation.maps) == len(COMPOSITES)

@@ -30,11 +30,11 @@ def settings(model, source, **more):
 
 
 def test_the_picture_keeps_its_rate_while_maps_come_at_their_own(monkeypatch, tmp_path):
-    """VGG16 with random weights beside a real 30 fps stream; each frame counts once."""
+    """A method of many passes beside a real 30 fps stream; each frame counts once."""
     monkeypatch.setattr(capture, "STALLED_S", 15.0)  # the server here shares our interpreter
     with MjpegServer(fps=30, size=(480, 640)) as server:
-        words = {"--weights": "random", "--precision": "float32"}
-        chosen = settings("vgg16", server.url, **words)
+        words = {"--precision": "float32", "--method": "integrated_gradients"}
+        chosen = settings("shapes", server.url, **words)
         live.run(chosen, duration_s=3, stats=tmp_path / "s.json")
         sent = server.sent
     figures = json.loads((tmp_path / "s.json").read_text())

@@ -325,27 +325,29 @@ def test_many_methods_cost_one_forward_pass():
     assert operations_in(together, *convolutions) == 2 + 1 + 2 + backward
 
 
-def test_maps_made_together_equal_maps_made_alone(rng):
-    """Every method and composite, together and alone, in one trace."""
-    model, x = branched(), rng.uniform(0, 255, size=(2, 12, 12, 3)).astype("float32")
-    names = [*METHODS, *COMPOSITES]
-    box = {"low": 0.0, "high": 255.0}
-    together = Explainer(model, also=names, target="top1", samples=4, **box)
-    maps = together(x).maps
-    assert list(maps) == names and together.traces == 1
-    for name in names:
-        kind = {"method": name} if name in METHODS else {"composite": name}
-        alone = Explainer(model, target="top1", samples=4, **kind, **box)(x).relevance
-        assert largest_difference(maps[name], alone) < 1e-4, name
+NAMES = [*METHODS, *COMPOSITES]
 
 
-@pytest.mark.parametrize("name", [*METHODS, *COMPOSITES])
-def test_compiled_equals_eager_and_batched(name, rng):
-    """The same numbers op by op, in one compiled function, and for pictures one by one."""
+@pytest.fixture(scope="module")
+def together():
+    """A network, three pictures, and the maps of every method and composite from one explainer."""
+    keras.utils.set_random_seed(5)
+    model = branched()
+    x = np.random.default_rng(20).uniform(0, 255, size=(3, 12, 12, 3)).astype("float32")
+    explainer = Explainer(model, also=NAMES, target="top1", samples=3, low=0.0, high=255.0)
+    maps = explainer(x).maps
+    assert list(maps) == NAMES and explainer.traces == 1
+    return model, x, maps
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_compiled_equals_eager_and_batched(name, together):
+    """The same numbers from an explainer of all maps, op by op, and for pictures one by one."""
+    model, x, maps = together
     kind = {"method": name} if name in METHODS else {"composite": name}
-    explainer = Explainer(branched(), target="top1", samples=3, low=0, high=255, **kind)
-    x = rng.uniform(0, 255, size=(3, 12, 12, 3)).astype("float32")
+    explainer = Explainer(model, target="top1", samples=3, low=0, high=255, **kind)
     compiled = explainer(x).relevance
+    assert largest_difference(maps[name], compiled) < 1e-4
     tf.config.run_functions_eagerly(True)
     try:
         _, (eager,), _ = explainer._explain(tf.constant(x), *explainer._default)

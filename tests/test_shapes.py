@@ -1,6 +1,7 @@
 """The embedded network `shapes`: its file, its answers, its maps, the script that measures it."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import keras
@@ -11,7 +12,7 @@ from clip import render_clip
 from make_assets import explain, naming, pointing
 
 from realtime_lrp.models.drawing import CLASSES, NOTHING
-from realtime_lrp.models.drawing.batch import draw_batch
+from realtime_lrp.models.drawing.batch import Batch, draw_batch
 from realtime_lrp.models.shapes import SIZE, build_shapes
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.strength import FULL, strength
@@ -48,18 +49,23 @@ def test_the_network_is_the_one_that_is_built(model):
     assert model.output_shape == (None, len(CLASSES))
 
 
-def test_it_names_fresh_pictures(model):
+@pytest.fixture(scope="module")
+def fresh() -> Batch:
+    """Pictures that were not trained with."""
+    return draw_batch((FRESH,), 640)
+
+
+def test_it_names_fresh_pictures(model, fresh):
     """At least 97 % of 640 new pictures, and 90 % of each class."""
-    batch = draw_batch((FRESH,), 640)
-    figures = naming(model.predict(batch.pixels, batch_size=64, verbose=0), batch.labels)
+    figures = naming(model.predict(fresh.pixels, batch_size=64, verbose=0), fresh.labels)
     assert figures["accuracy"] >= 0.97
     assert min(figures["accuracy_of_class"].values()) >= 0.9, "about 50 pictures of each class"
 
 
 @pytest.mark.parametrize("target", ["all", "top1"])
-def test_the_largest_relevance_is_on_the_symbol(explainer, target):
+def test_the_largest_relevance_is_on_the_symbol(explainer, fresh, target):
     """On at least 95 % of 160 pictures."""
-    batch = draw_batch((FRESH + 1,), 160)
+    batch = Batch(*(getattr(fresh, field.name)[:160] for field in fields(Batch)))
     _, maps = explain(explainer, batch.pixels, target)
     assert pointing(maps, batch)["peak_on_ink"] >= 0.95
 

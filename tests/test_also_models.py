@@ -10,10 +10,14 @@ from test_live_relevance import Running
 from viewer import Viewer, engine_of, explained_frame
 
 from realtime_lrp import config
+from realtime_lrp.commands.live.saver import snapshot_of
 from realtime_lrp.errors import ConfigError, UsageError
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.networks import (
+    LONGEST_REST,
+    STEP,
+    Deference,
     config_of,
     further_threads,
     network_names,
@@ -251,6 +255,39 @@ def test_a_method_that_the_second_network_refuses_stays_with_the_first():
     assert "not for this network" in [
         one.text for block in right for one in block if hasattr(one, "text")
     ]
+
+
+def test_a_further_network_rests_while_the_first_does_not_keep_up():
+    """Longer and longer, up to a limit; and less again when it does."""
+    first, frames = SimpleNamespace(maps=SimpleNamespace(count=0)), SimpleNamespace(count=0)
+    rest = Deference(first, frames)
+    rests = []
+    for maps in (10, 10, *[3] * 8, *[10] * 8):
+        first.maps.count += maps
+        frames.count += 10
+        rests.append(rest())
+    assert rests[:4] == [0, 0, STEP, 2 * STEP]
+    assert rests[9] == LONGEST_REST
+    assert rests[-8:] == sorted(rests[-8:], reverse=True) and rests[-1] == 0
+
+
+def test_a_snapshot_has_the_arrays_of_every_network_that_shows_a_map():
+    """Each with its own network and target; the view's configuration has all of them."""
+    viewer = Both()
+    frame = viewer.frame(np.full((120, 160, 3), 90, np.uint8))
+    viewer.explain(frame, viewer.relevance, HEART, 1.0)
+    assert snapshot_of(viewer.view).further == {}
+    viewer.explain(frame, viewer.second, MUG, 1.0, "vgg16")
+    viewer.press("k")
+    viewer.view.step()
+    snapshot = snapshot_of(viewer.view)
+    assert list(snapshot.further) == [2]
+    assert len(snapshot.result.scores) == 3 and len(snapshot.further[2].result.scores) == 4
+    assert [one.name for one in snapshot.settings.config.live.also_models] == ["vgg16"]
+    assert snapshot.further[2].settings.config.live.also_models == []
+    viewer.state_target(1)
+    viewer.view.step()
+    assert snapshot_of(viewer.view).further == {}
 
 
 def test_several_networks_load_one_after_the_other_and_explain_at_their_own_pace(frames):

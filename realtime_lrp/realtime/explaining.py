@@ -40,6 +40,9 @@ STOP_S = 2.0
 IDLE_S = 0.1
 """Maximum wait for a frame before the request is read again."""
 
+REST_S = 2.0
+"""How long the thread leaves the processor to others after a map, at most."""
+
 RETRY_S = 1.0
 """Pause after a failure; then the newest frame is tried."""
 
@@ -194,7 +197,7 @@ class RelevanceThread:
       waiting: how long the thread has waited for frames.
       engine_cache: prepares other engines; None while the first is loaded.
       others: returns how many others compute at the moment; each is left as much time as this
-        thread takes itself. An engine that is prepared is one more.
+        thread takes itself, up to `REST_S`. An engine that is prepared is one more.
     """
 
     def __init__(
@@ -224,7 +227,7 @@ class RelevanceThread:
         self._number = 0
         self._last: tuple[int, MapRequest, Engine] | None = None
         self.failing, self.waiting = "", Waiting()
-        self.others: Callable[[], int] = lambda: 0
+        self.others: Callable[[], float] = lambda: 0
         self._aimed: tuple[Explainer, str | int] | None = None
         self._probed: _Probed | None = None
         self._loss: tuple[float, Engine, Loss] | None = None
@@ -363,7 +366,7 @@ class RelevanceThread:
         self.maps.put(explained, started.frame.time)
         preparing = bool(self.engine_cache and self.engine_cache.preparing)
         if others := preparing + self.others():
-            self._stop.wait(others * seconds)
+            self._stop.wait(min(others * seconds, REST_S))
 
     def _explained(self, started: _InFlight, result: Result) -> ExplainedFrame:
         engine, region, frame = started.engine, result.region, started.frame

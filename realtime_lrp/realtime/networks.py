@@ -25,6 +25,12 @@ from realtime_lrp.realtime.stats import Stats
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
+KEPT_UP = 0.8
+"""The first network keeps up if it explains at least this share of the frames."""
+
+LONGEST_REST, STEP = 3.0, 0.5
+"""The longest rest, in multiples of the time that a map took, and by how much it changes."""
+
 TOP = re.compile(r"top(\d+)")
 
 
@@ -62,9 +68,37 @@ def further_threads(
             own, frames, request_for(own, first.request, "all"), of_own, changeable,
             after=threads[-1],
         )  # fmt: skip
+        thread.others = Deference(first, frames)
         stats.further[name] = of_own
         threads.append(thread)
     return threads[1:]
+
+
+class Deference:
+    """How much time a further network leaves to the first one; asked after each of its maps.
+
+    All networks compute with the same threads of TensorFlow, which take one operation after the
+    other: a large network would make the maps of a small one several times slower. It rests longer
+    after each map as long as the first network does not keep up with the frames.
+
+    Args:
+      first: the thread of the first network.
+      frames: the slot with the newest frame.
+    """
+
+    def __init__(self, first: RelevanceThread, frames: Slot[np.ndarray]):
+        self._first, self._frames = first, frames
+        self._before = 0, 0
+        self._rest = 0.0
+
+    def __call__(self) -> float:
+        """How long the network is to rest, in multiples of the time that its map took."""
+        now = self._first.maps.count, self._frames.count
+        maps, frames = (new - old for new, old in zip(now, self._before, strict=True))
+        self._before = now
+        step = -STEP if maps >= KEPT_UP * frames else STEP
+        self._rest = min(max(self._rest + step, 0.0), LONGEST_REST)
+        return self._rest
 
 
 def config_of(config: Config, model: Model) -> Config:

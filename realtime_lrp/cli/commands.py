@@ -26,6 +26,7 @@ from realtime_lrp.cli.options import (
     RESUME,
     SECONDS,
     STATS,
+    VIRTUAL_CAMERA,
     ConfigFile,
     Group,
     complete_files,
@@ -108,6 +109,7 @@ def demo(
 @click.option(
     "--serve", "with_page", is_flag=True, help="also show it as a web page, as serve does"
 )
+@VIRTUAL_CAMERA
 @configured("--source", *EXPLAIN, "--also-model", "--follow", "--display", *PAGE)
 def live(
     settings: config.Settings,
@@ -116,6 +118,7 @@ def live(
     record: Path | None,
     overwrite: bool,
     with_page: bool,
+    virtual_camera: bool,
 ) -> None:
     """Show a camera, stream or file with the relevance over it.
 
@@ -123,13 +126,16 @@ def live(
     Press h in the window to see all keys. With --serve the web page shows and controls the same
     view; its address is printed.
     """
+    run: Callable[..., list[str]]
     if with_page:
         from realtime_lrp.commands.serve.run import run_with_window as run
     else:
         _refuse(settings, PAGE, "belongs to the web page. Add --serve, or leave it out.")
         from realtime_lrp.commands.live.run import run
 
-    print_lines(run(settings.config, duration, stats, record, overwrite))
+    print_lines(
+        run(settings.config, duration, stats, record, overwrite, virtual_camera=virtual_camera)
+    )
 
 
 def _refuse(settings: config.Settings, options: tuple[str, ...], why: str) -> None:
@@ -147,8 +153,11 @@ def _refuse(settings: config.Settings, options: tuple[str, ...], why: str) -> No
 @_viewer
 @DURATION
 @STATS
+@VIRTUAL_CAMERA
 @configured("--source", *PAGE, *EXPLAIN, "--also-model", "--follow")
-def serve(settings: config.Settings, duration: float | None, stats: Path | None) -> None:
+def serve(
+    settings: config.Settings, duration: float | None, stats: Path | None, virtual_camera: bool
+) -> None:
     """Show the live view as a web page.
 
     It prints the address to open. Whoever opens it controls the view; the page gives another
@@ -156,7 +165,7 @@ def serve(settings: config.Settings, duration: float | None, stats: Path | None)
     """
     from realtime_lrp.commands.serve.run import run
 
-    print_lines(run(settings.config, duration, stats))
+    print_lines(run(settings.config, duration, stats, virtual_camera))
 
 
 def _hash_pin(context: click.Context, option: click.Parameter, asked: bool) -> None:

@@ -26,7 +26,7 @@ import numpy as np
 from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.errors import Error, OutputError, TransferError, UsageError, first_line
 from realtime_lrp.system.atomic import check_output, part_path, publish, refuse_link, stale_parts
-from realtime_lrp.video.libraries import cv2
+from realtime_lrp.video.pictures import fitted
 from realtime_lrp.video.writer import CONTAINERS, VideoWriter, verify
 
 log = logging.getLogger(__name__)
@@ -215,7 +215,7 @@ class Recorder:
                 self.dropped += 1
             return False
         key, shown = pts >= self._next_key, min(step, SECOND)
-        writer.write(_fitted(put.picture, self._size), pts, shown, key=key)
+        writer.write(fitted(put.picture, self._size), pts, shown, key=key)
         if key:
             self._next_key = pts + SECOND
         self._last, self.seconds = pts, (pts + shown) / SECOND
@@ -347,19 +347,3 @@ def _report_stale_parts(target: Path) -> None:
 
 def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or first_line(error)
-
-
-def _fitted(picture: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """The whole picture scaled to a size, with black borders if its proportions differ."""
-    rows, columns = picture.shape[:2]
-    if (rows, columns) == size:
-        return picture
-    scale = min(size[0] / rows, size[1] / columns)
-    height, width = (max(1, round(side * scale)) for side in (rows, columns))
-    how = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
-    top, left = (size[0] - height) // 2, (size[1] - width) // 2
-    fitted = np.zeros((*size, 3), np.uint8)
-    fitted[top : top + height, left : left + width] = cv2.resize(
-        picture, (width, height), interpolation=how
-    )
-    return fitted

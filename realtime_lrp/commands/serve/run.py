@@ -9,13 +9,19 @@ from realtime_lrp.view.window.display import require_display
 from realtime_lrp.view.window.window import Window
 
 
-def run(config: Config, duration_s: float | None = None, stats: Path | None = None) -> list[str]:
+def run(
+    config: Config,
+    duration_s: float | None = None,
+    stats: Path | None = None,
+    virtual_camera: bool = False,
+) -> list[str]:
     """Serves the page until SIGINT, SIGTERM or the end of the duration.
 
     Args:
       config: the effective configuration.
       duration_s: seconds from the first map, or None.
       stats: the file that gets the figures, or None.
+      virtual_camera: whether other programs get the view as the picture of a camera.
 
     Returns:
       A line of figures if there was a map.
@@ -29,7 +35,9 @@ def run(config: Config, duration_s: float | None = None, stats: Path | None = No
     """
     page = _page_class()
     with page(config.serve, required=True) as remote:
-        return run_live(config, duration_s, stats, window=None, remote=remote)
+        return run_live(
+            config, duration_s, stats, window=None, remote=remote, virtual_camera=virtual_camera
+        )
 
 
 def run_with_window(
@@ -39,6 +47,7 @@ def run_with_window(
     record: Path | None = None,
     overwrite: bool = False,
     window: type = Window,
+    virtual_camera: bool = False,
 ) -> list[str]:
     """Runs the live viewer with a window and the page: see `live.run.run`.
 
@@ -51,7 +60,9 @@ def run_with_window(
     if config.live.display == "window" and window is Window:
         require_display()
     with page(config.serve, required=False) as remote:
-        return run_live(config, duration_s, stats, record, overwrite, window, remote)
+        return run_live(
+            config, duration_s, stats, record, overwrite, window, remote, virtual_camera
+        )
 
 
 def _page_class() -> type:

@@ -245,8 +245,9 @@ def test_nothing_is_encoded_for_nobody(served):
 def test_the_view_is_drawn_for_who_waits_for_it(served, monkeypatch):
     """While nobody does, as with visitors' own cameras, it is drawn for the news alone."""
     monkeypatch.setattr(web_page, "news", lambda *words: b"{}")
-    view = SimpleNamespace(state=SimpleNamespace(answer=None), frame=None)
     offered, part = served.exchange, SimpleNamespace(trouble="")
+    state = SimpleNamespace(answer=None)
+    view = SimpleNamespace(state=state, frame=None, networks=(part,))
     turns = web_page.PageTurns(view, part, part, offered, None, required=True)
     served.publish(0)
     with served.socket() as visitor:
@@ -327,6 +328,11 @@ def test_choices_are_events_of_the_viewer_and_wrong_ones_are_notices():
     wrong = event_of(messages.Choice(composite="epsilom"), None)
     assert isinstance(wrong, events.NoticeGiven) and "'epsilon'" in wrong.text
     assert event_of(messages.Choice(style="loud"), None) is None
+    panels = event_of(messages.Panels(("grad_cam", "epsilon", "epsilon")), None)
+    assert panels.panels == ("epsilon", "grad_cam")
+    wrong = event_of(messages.Panels(("lrp",)), None)
+    assert isinstance(wrong, events.NoticeGiven) and "method or composite" in wrong.text
+    assert event_of(messages.Seek(0.25), None).share == 0.25
     stroke = event_of(messages.Stroke((1, 2), (3, 4), False), None)
     assert (stroke.start, stroke.end, stroke.cover) == ((1, 2), (3, 4), False)
 
@@ -335,7 +341,8 @@ WRONG = (
     "", "{", "[]", "null", "{}", '{"type": "quit"}', '{"type": "key"}', '{"type": "key", "key": 3}',
     '{"type": "key", "key": ""}', '{"type": "choice", "opacity": 1.5}',
     '{"type": "choice", "opacity": NaN}', '{"type": "choice", "opacity": 1e999}',
-    '{"type": "stroke", "start": [0, 0], "end": [0, 99999999]}',
+    '{"type": "stroke", "start": [0, 0], "end": [0, 99999999]}', '{"type": "seek", "share": 2}',
+    '{"type": "panels", "names": [' + '"a",' * 40 + '"a"]}',
     '{"type": "stroke", "start": [0, 0, 0], "end": [0, 0]}', '{"type": "shown"', "\x00",
     '{"type": "choice", "target": "' + "x" * 300 + '"}', "[" * 3000,
 )  # fmt: skip

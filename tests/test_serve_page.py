@@ -8,6 +8,7 @@ import signal
 import time
 import urllib.request
 
+import av
 import cv2
 import numpy as np
 import pytest
@@ -277,14 +278,76 @@ def test_on_a_phone_everything_is_within_reach_of_a_thumb(visit, address):
     phone.tap("#paint")
 
 
+def test_the_bar_seeks_in_a_film_that_stands_still_or_runs(page):
+    """By keys and pointer as any slider; a frozen film shows its picture there."""
+    expect(page.locator("#film-length")).to_have_text("0:10")
+    expect(page.locator("#loop[aria-pressed=true]")).to_have_count(1)
+    page.click("#freeze")
+    pressed(page, "freeze").to_have_count(1)
+    before = pixel(page, 300, 300)
+    page.locator("#seek").fill("0.8")
+    expect(page.locator("#film-position")).to_have_text("0:08")
+    until(page, lambda: np.abs(pixel(page, 300, 300) - before).max() > 3)
+    page.click("#loop")
+    expect(page.locator("#loop[aria-pressed=false]")).to_have_count(1)
+    page.click("#loop")
+    page.click("#freeze")
+    pressed(page, "freeze").to_have_count(0)
+
+
+def test_maps_are_chosen_that_stand_side_by_side(page):
+    """The main one is always there; with none of the others it stands alone."""
+    page.click("#choose-panels")
+    names = page.locator("#panels")
+    expect(names.get_by_label("epsilon_plus_flat", exact=False)).to_be_disabled()
+    chosen = page.locator("#panel-names input:checked:enabled")
+    while chosen.count():
+        chosen.first.uncheck()
+    page.locator("#panel-names input[value=gradient]").check()
+    page.click("#panels button[value=show]")
+    pressed(page, "tiled").to_have_count(1)
+    until(page, lambda: size(page) == [1280, 720])
+    page.click("#choose-panels")
+    expect(chosen).to_have_count(1)
+    page.locator("#panel-names input[value=gradient]").uncheck()
+    page.click("#panels button[value=show]")
+    pressed(page, "tiled").to_have_count(0)
+    until(page, lambda: size(page) == [640, 480])
+
+
+def test_a_row_of_the_list_does_what_its_key_does(page):
+    """So that a phone can do what has no button."""
+    page.click("#help")
+    page.locator(".key").filter(has_text="size of text").click()
+    expect(page.locator("#notice")).to_contain_text("text: large")
+    expect(page.locator("html")).to_have_attribute("data-text", "large")
+    for _ in range(2):
+        page.keyboard.press(",")
+    expect(page.locator("html")).to_have_attribute("data-text", "medium")
+
+
+def test_a_film_is_recorded_in_the_browser(page):
+    """It is downloaded when the recording ends; FFmpeg reads it."""
+    page.keyboard.press("r")
+    pressed(page, "record").to_have_count(1)
+    page.wait_for_timeout(1500)
+    with page.expect_download() as downloaded:
+        page.click("#record")
+    with av.open(downloaded.value.path()) as film:
+        frames = [frame.to_ndarray(format="rgb24") for frame in film.decode(video=0)]
+    assert len(frames) > 3 and frames[-1].shape == (480, 640, 3) and frames[-1].std() > 20
+    pressed(page, "record").to_have_count(0)
+
+
 @pytest.mark.parametrize("options", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_the_page_is_accessible(visit, address, options):
     """By axe: names, contrast, roles, order; also the list of keys."""
     page = visit(address, **options)
     ready(page)
-    for opened in (False, True):
-        if opened:
-            page.click("#help")
+    for button in ("", "#help", "#choose-panels"):
+        page.keyboard.press("Escape")
+        if button:
+            page.click(button)
         found = Axe().run(page).response["violations"]
         assert [(one["id"], [node["html"] for node in one["nodes"]]) for one in found] == []
 

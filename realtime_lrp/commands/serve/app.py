@@ -31,17 +31,16 @@ from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.errors import first_line
 from realtime_lrp.results.snapshot import Snapshot, encode_view, write_data
 
+SCRIPTS = ("page", "link", "camera", "figures", "painting", "recording")
+
 PAGES = {
     "/": ("index.html", "text/html"),
     "/page.css": ("page.css", "text/css"),
-    "/page.js": ("page.js", "text/javascript"),
-    "/link.js": ("link.js", "text/javascript"),
-    "/camera.js": ("camera.js", "text/javascript"),
+    **{f"/{name}.js": (f"{name}.js", "text/javascript") for name in SCRIPTS},
     "/icon.svg": ("icon.svg", "image/svg+xml"),
-    "/view": ("view.html", "text/html"),
-    "/view.js": ("view.js", "text/javascript"),
+    "/view": ("index.html", "text/html"),
 }
-"""Path -> file in `page/` and its type."""
+"""Path -> file in `page/` and its type. The page knows its path: `/view` is the picture alone."""
 
 HUNG_S = 15.0
 """A render loop that takes no turn for this long hangs."""

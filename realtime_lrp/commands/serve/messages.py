@@ -10,10 +10,10 @@ import msgspec
 from msgspec import Meta
 
 from realtime_lrp.config.names import COMPOSITES, METHODS
-from realtime_lrp.errors import Error, UsageError
+from realtime_lrp.errors import Error, UsageError, unknown
 from realtime_lrp.realtime.explaining import RelevanceThread
 from realtime_lrp.realtime.viewer import events
-from realtime_lrp.realtime.viewer.actions import STYLES
+from realtime_lrp.realtime.viewer.actions import STYLES, panel_names
 from realtime_lrp.view import keys
 
 PAGE_ACTIONS = frozenset(
@@ -23,6 +23,9 @@ PAGE_ACTIONS = frozenset(
 
 ACTIONS = frozenset(keys.ACTIONS.values()) - PAGE_ACTIONS - {"composite"}
 """Actions that a page may ask for."""
+
+MOST_PANELS = 40
+"""Maps side by side, at most."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Position = Annotated[int, Meta(ge=-10_000, le=10_000)]
@@ -62,7 +65,19 @@ class Stroke(msgspec.Struct, tag="stroke", frozen=True):
     cover: bool = True
 
 
-Message = Shown | Key | Action | Choice | Stroke
+class Panels(msgspec.Struct, tag="panels", frozen=True):
+    """These methods and composites stand side by side with the main one."""
+
+    names: Annotated[tuple[Name, ...], Meta(max_length=MOST_PANELS)]
+
+
+class Seek(msgspec.Struct, tag="seek", frozen=True):
+    """The film goes on after this share of it."""
+
+    share: Annotated[float, Meta(ge=0, le=1)]
+
+
+Message = Shown | Key | Action | Choice | Stroke | Panels | Seek
 
 MOST_TEXT = 4096
 """Maximum size of a message."""
@@ -109,6 +124,10 @@ def _event(message: Message, relevance: RelevanceThread) -> events.Event | None:
             return _choice(message, relevance)
         case Stroke(start, end, cover):
             return events.Painted(start, end, cover)
+        case Panels(names):
+            return _panels(names)
+        case Seek(share):
+            return events.Sought(share)
     return None
 
 
@@ -129,6 +148,14 @@ def _choice(choice: Choice, relevance: RelevanceThread) -> events.Event | None:
     if choice.style in STYLES:
         return events.StyleChosen(choice.style)
     return None if choice.opacity is None else events.OpacityChosen(choice.opacity)
+
+
+def _panels(names: tuple[str, ...]) -> events.Event:
+    known = panel_names()
+    for name in names:
+        if name not in known:
+            raise unknown("method or composite", name, known)
+    return events.PanelsChosen(tuple(name for name in known if name in names))
 
 
 def _target(text: str, relevance: RelevanceThread) -> events.Event:

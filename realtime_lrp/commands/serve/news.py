@@ -9,11 +9,13 @@ import msgspec
 import numpy as np
 
 from realtime_lrp.commands.serve.messages import ACTIONS
+from realtime_lrp.config.about import ABOUT
 from realtime_lrp.config.names import COMPOSITES, METHODS
 from realtime_lrp.engine.wording import name_classes
 from realtime_lrp.realtime.explaining import RelevanceThread
-from realtime_lrp.realtime.viewer.actions import STYLES, targets_for
+from realtime_lrp.realtime.viewer.actions import STYLES, panel_names, targets_for
 from realtime_lrp.realtime.viewer.compose import passing_notice
+from realtime_lrp.realtime.viewer.pointing import progress
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.view import keys
 from realtime_lrp.view.colormaps import colormap_named
@@ -22,8 +24,8 @@ from realtime_lrp.view.hud import Bar, Entry, Legend, percent
 STOPS = 16
 """Colours of a legend."""
 
-OWN_KEYS = {"s": "snapshot: download the view", "l": "choose a class", "z": "full screen",
-            "h ? F1": "this help"}  # fmt: skip
+OWN_KEYS = {"s": "snapshot: download the view", "r": "record a film, stop and download it",
+            "l": "choose a class", "z": "full screen", "h ? F1": "this help"}  # fmt: skip
 """Keys of `PAGE_ACTIONS`, as the page has them."""
 
 
@@ -49,6 +51,10 @@ def news(view: View, relevance: RelevanceThread, trouble: str, now: float) -> by
             "opacity": round(state.look.opacity, 2),
             "style": state.look.style,
             "tiled": state.tiled,
+            "panels": state.panels,
+            "main": choice.name,
+            "timeline": _timeline_fields(view),
+            "text_size": state.text_size,
             "frozen": state.frozen is not None,
             "covered": state.mask is not None,
             "presenting": state.presenting,
@@ -74,20 +80,24 @@ def choices(labels: tuple[str, ...]) -> bytes:
             "methods": METHODS.known(),
             "composites": COMPOSITES.known(),
             "styles": STYLES,
+            "panels": [(name, ABOUT.get(name, "")) for name in panel_names()],
             "targets": (*targets_for(len(labels)), *labels),
             "keys": _keys(),
         }
     )
 
 
-def _keys() -> list[tuple[str, list[tuple[str, str]]]]:
-    """The keys that the page has, with what they do, by heading."""
+def _keys() -> list[tuple[str, list[tuple[str, str, str]]]]:
+    """The keys that the page has by heading: in words, what they do, the first one's name."""
     groups = [
-        (heading, [(keys.key_text(one.keys), one.meaning) for one in bindings
+        (heading, [(keys.key_text(one.keys), one.meaning, one.keys[0]) for one in bindings
                    if one.action in ACTIONS or one.action == "composite"])
         for heading, bindings in keys.BINDINGS.items()
     ]  # fmt: skip
-    own = [(keys.key_text(names.split()), meaning) for names, meaning in OWN_KEYS.items()]
+    own = [
+        (keys.key_text(names.split()), meaning, names.split()[0])
+        for names, meaning in OWN_KEYS.items()
+    ]
     return [("The page", own), *((heading, rows) for heading, rows in groups if rows)]
 
 
@@ -97,6 +107,12 @@ def _target_text(view: View) -> str:
     if answer is None:
         return str(target)
     return name_classes(target, len(answer.labels), answer.labels.__getitem__)
+
+
+def _timeline_fields(view: View) -> dict[str, Any] | None:
+    """Where the film is; None for sources without an end."""
+    timeline = view.state.timeline
+    return None if timeline is None else vars(progress(timeline))
 
 
 def entry_fields(entry: Entry) -> dict[str, Any]:

@@ -100,10 +100,14 @@ def _panels(state: ViewerState, now: float) -> ViewerState:
 
 
 def _choose_panels(state: ViewerState, now: float) -> ViewerState:
-    names = (*COMPOSITES.known(), *(name for name in METHODS.known() if name != "lrp"))
     chosen = frozenset(state.panels)
-    panel_list = PanelList(names, state.request.choice.name, chosen)
+    panel_list = PanelList(panel_names(), state.request.choice.name, chosen)
     return replace(_held(state, now), panel_list=panel_list)
+
+
+def panel_names() -> tuple[str, ...]:
+    """The composites and methods whose maps can stand side by side."""
+    return (*COMPOSITES.known(), *(name for name in METHODS.known() if name != "lrp"))
 
 
 def _held(state: ViewerState, now: float) -> ViewerState:

@@ -77,6 +77,28 @@ class TargetChosen(Event):
 
 
 @dataclass(frozen=True, eq=False)
+class PanelsChosen(Event):
+    """These maps stand side by side with the main one; none: the main one alone.
+
+    Attributes:
+      panels: methods and composites.
+    """
+
+    panels: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Sought(Event):
+    """The film goes on from here.
+
+    Attributes:
+      share: of the film, 0 to 1.
+    """
+
+    share: float
+
+
+@dataclass(frozen=True, eq=False)
 class MouseMoved(Event):
     """The mouse moved over the canvas, or a button of it went down or up.
 

@@ -18,7 +18,7 @@ from realtime_lrp.realtime.viewer.actions import (
     set_style,
     show_panels,
 )
-from realtime_lrp.realtime.viewer.pointing import move_mouse, paint_on_canvas
+from realtime_lrp.realtime.viewer.pointing import move_mouse, paint_on_canvas, seek
 from realtime_lrp.realtime.viewer.state import WARNING_S, Notice, ViewerState
 from realtime_lrp.view import keys
 from realtime_lrp.view.menus import ClassList
@@ -26,7 +26,8 @@ from realtime_lrp.view.panel_list import PanelList
 
 INPUTS = (
     events.KeyPressed, events.ActionChosen, events.CompositeChosen, events.MethodChosen,
-    events.TargetChosen, events.OpacityChosen, events.StyleChosen, events.Painted,
+    events.TargetChosen, events.OpacityChosen, events.StyleChosen, events.PanelsChosen,
+    events.Sought, events.Painted,
 )  # fmt: skip
 """What the user does, apart from the mouse."""
 
@@ -114,6 +115,14 @@ def _target_chosen(state: ViewerState, event: events.TargetChosen) -> ViewerStat
     return announce_target(explain(state, event.target), event.time)
 
 
+def _panels_chosen(state: ViewerState, event: events.PanelsChosen) -> ViewerState:
+    return show_panels(state, event.panels)
+
+
+def _sought(state: ViewerState, event: events.Sought) -> ViewerState:
+    return seek(state, event.share)
+
+
 def _painted(state: ViewerState, event: events.Painted) -> ViewerState:
     return paint_on_canvas(state, event.start, event.end, event.cover)
 
@@ -189,6 +198,8 @@ _HANDLERS: dict[type[events.Event], Callable[[ViewerState, Any], ViewerState]] =
     events.TargetChosen: _target_chosen,
     events.OpacityChosen: _opacity_chosen,
     events.StyleChosen: _style_chosen,
+    events.PanelsChosen: _panels_chosen,
+    events.Sought: _sought,
     events.MouseMoved: _mouse_moved,
     events.Painted: _painted,
     events.FrameDrawn: _frame_drawn,

@@ -187,11 +187,25 @@ def _pixel(shape: tuple[int, ...], box: Box, position: tuple[int, int]) -> tuple
 
 
 def _seek(state: ViewerState, now: float) -> ViewerState:
-    """Seeks the position of the bar at the pointer. A frozen film shows its picture there."""
-    controls, timeline = state.controls(now), state.timeline
-    if not (controls and controls.track and timeline):
+    """Seeks the position of the bar at the pointer."""
+    controls = state.controls(now)
+    if not (controls and controls.track):
         return state
-    position = _position_at(timeline, controls.track, state.pointer.x)
+    track = controls.track
+    return seek(state, (state.pointer.x - track[0]) / max(1, track[2] - 1 - track[0]))
+
+
+def seek(state: ViewerState, share: float) -> ViewerState:
+    """Lets a film go on from somewhere else; a frozen one shows its picture there.
+
+    Args:
+      state: before.
+      share: of the film; below 0 is its start, above 1 its end.
+    """
+    timeline = state.timeline
+    if timeline is None:
+        return state
+    position = _position_at(timeline, min(max(0.0, share), 1.0))
     if position == timeline.position:
         return state
     frozen = state.frozen is not None
@@ -200,9 +214,8 @@ def _seek(state: ViewerState, now: float) -> ViewerState:
     return state.with_command(SeekTo(position))
 
 
-def _position_at(timeline: Timeline, track: Box, x: int) -> float:
-    """The position of a timeline at a column of the canvas, which may lie beside the track."""
-    share = min(max(0.0, (x - track[0]) / max(1, track[2] - 1 - track[0])), 1.0)
+def _position_at(timeline: Timeline, share: float) -> float:
+    """The position after this share of a timeline."""
     if timeline.unit == "files":
         return round(share * (timeline.length - 1))
     return share * timeline.length

@@ -1,12 +1,16 @@
 // The controls, the figures and the keys. The state is the server's: controls send a message and
 // then show what the news say.
 import { openCamera, whyNoCamera } from "./camera.js";
+import { made, showBlocks } from "./figures.js";
 import { connect } from "./link.js";
+import { paintOn } from "./painting.js";
+import { canRecord, record } from "./recording.js";
 
 const at = (id) => document.getElementById(id);
 const canvas = at("view");
 const METER_MS = 2000;
-const STROKE_MS = 15; // at least between two strokes: the server limits messages
+const SEEK_MS = 100; // at least between two positions, while the bar is dragged
+const SEEK_SHOWN_MS = 1000; // so long the bar stays where it was put
 const PRESSED = { freeze: "frozen", tiled: "tiled" };
 const CHOSEN = ["method", "composite", "style", "opacity", "target"];
 const KEY_NAMES = {
@@ -15,21 +19,26 @@ const KEY_NAMES = {
   F6: "F6",
 };
 const OWN_KEYS = {
-  s: () => at("snapshot").click(), z: () => at("fill").click(),
+  s: () => at("snapshot").click(), r: () => at("record").click(), z: () => at("fill").click(),
   l: () => at("target").focus(), h: showHelp, "?": showHelp, F1: showHelp,
 };
 
-let control = false;
+const bare = location.pathname.endsWith("/view"); // the picture alone, for OBS and projectors
 const shownAt = [];
-
+let control = false;
 let camera = null; // this device's own, while it is used
+let panels = []; // the maps side by side
+let main = ""; // the map that is always there
+let stopRecording = null; // while a film is recorded; returns null
+let seekAt = 0;
+document.body.classList.toggle("bare", bare);
 
 const { send, sendPicture, hold } = connect(canvas, {
   role: onRole, choices: onChoices, news: onNews, map: onMap, lost, shown,
 });
 
 function onRole(role) {
-  control = role.control;
+  control = role.control && !bare;
   camera?.restart();
   at("controls").hidden = !control;
   document.body.classList.toggle("watching", !control);
@@ -48,10 +57,20 @@ function onChoices(choices) {
   at("targets").replaceChildren(...choices.targets.map((name) => made("option", { value: name })));
   at("key-table").replaceChildren(...choices.keys.flatMap(([heading, rows]) => [
     made("h3", { textContent: heading }),
-    made("dl", {}, rows.flatMap(([keys, meaning]) => [
-      made("dt", { textContent: keys }), made("dd", { textContent: meaning }),
-    ])),
+    ...rows.map(([keys, meaning, key]) => made("button", {
+      type: "button", className: "key", onclick: () => chooseRow(key),
+    }, [made("kbd", { textContent: keys }), made("span", { textContent: meaning })])),
   ]));
+  at("panel-names").replaceChildren(...choices.panels.map(([name, about]) => made("label", {}, [
+    made("input", { type: "checkbox", value: name }), made("strong", { textContent: name }),
+    made("span", { textContent: about }),
+  ])));
+}
+
+/** Does what the key of a row of the list does. */
+function chooseRow(key) {
+  at("keys").close();
+  press(key);
 }
 
 function fillSelect(select, names) {
@@ -69,65 +88,28 @@ function onNews(news) {
     at(id).setAttribute("aria-pressed", String(news[key]));
   }
   at("uncover").disabled = !news.covered;
+  ({ panels, main } = news);
+  showFilm(news.timeline);
+  document.documentElement.dataset.text = news.text_size;
   at("answers").classList.toggle("presenting", news.presenting);
   at("notice").textContent = [news.trouble, news.notice].filter(Boolean).join("\n");
   if (!camera) {
-    show(at("answers"), [...news.right, ...news.left]);
+    showBlocks(at("answers"), [...news.right, ...news.left]);
     at("figures").dataset.maps = news.maps;
   }
   showFigures();
 }
 
-let drawnBlocks = "";
-let blocksBefore = 0;
-
-/**
- * Draws the blocks of figures, if they have changed. Rows come and go: the height stays that of the
- * most rows, so that what stands below does not jump under a finger.
- */
-function show(element, blocks) {
-  const text = JSON.stringify(blocks);
-  if (text === drawnBlocks) return;
-  drawnBlocks = text;
-  if (blocks.length !== blocksBefore) element.style.minHeight = "";
-  blocksBefore = blocks.length;
-  element.replaceChildren(...blocks.map((block) => made("div", { className: "block" },
-    block.map((entry) => ENTRIES[entry.kind](entry)))));
-  element.style.minHeight = `${element.offsetHeight}px`;
-}
-
-const ENTRIES = {
-  row: ({ name, value, warn }) => made("p", { className: warn ? "row warn" : "row" }, [
-    made("span", { textContent: name }), made("span", { textContent: value }),
-  ]),
-  bar: ({ name, share, percent, before, scale }) => {
-    const track = made("span", { className: "track" }, [made("span", { className: "fill" })]);
-    track.firstChild.style.width = `${100 * share}%`;
-    if (before !== null) {
-      const mark = made("span", { className: "before" });
-      mark.style.left = `${100 * before}%`;
-      track.append(mark);
-    }
-    return made("div", { className: scale > 1 ? "bar first" : "bar" }, [
-      made("span", { textContent: name }), made("span", { textContent: percent }), track,
-    ]);
-  },
-  legend: ({ low, high, colours }) => {
-    const colour = made("span", { className: "colours" });
-    colour.style.background = `linear-gradient(to right, ${colours.join(", ")})`;
-    return made("p", { className: "legend" }, [
-      made("span", { textContent: low }), colour, made("span", { textContent: high }),
-    ]);
-  },
-  paragraph: ({ head, text }) => made("p", {}, [
-    made("strong", { textContent: head }), ` ${text}`,
-  ]),
-};
-
-function made(tag, properties, children = []) {
-  const element = Object.assign(document.createElement(tag), properties);
-  element.append(...children);
-  return element;
+/** Where the film is; null for a camera. */
+function showFilm(timeline) {
+  at("film").hidden = !timeline || camera !== null;
+  if (!timeline) return;
+  at("film-position").textContent = timeline.position;
+  at("film-length").textContent = timeline.length;
+  at("loop").setAttribute("aria-pressed", String(timeline.loops));
+  at("seek").setAttribute("aria-valuetext", `${timeline.position} of ${timeline.length}`);
+  if (performance.now() - seekAt > SEEK_SHOWN_MS) at("seek").value = timeline.share;
+  at("seek").disabled = at("loop").disabled = !control;
 }
 
 // Figures
@@ -206,7 +188,7 @@ function changeCamera() {
 function onMap(fields, png) {
   if (!camera) return;
   at("camera-notice").textContent = fields.reason ?? "";
-  if (fields.blocks) show(at("answers"), fields.blocks);
+  if (fields.blocks) showBlocks(at("answers"), fields.blocks);
   if (png.byteLength) shownAt.push(performance.now());
   camera.take(fields, png);
 }
@@ -221,7 +203,8 @@ for (const id of CHOSEN) {
   });
 }
 at("target").addEventListener("focus", () => at("target").select());
-for (const [id, action] of Object.entries({ freeze: "freeze", tiled: "panels", uncover: "uncover" })) {
+const BUTTONS = { freeze: "freeze", tiled: "panels", uncover: "uncover", loop: "loop" };
+for (const [id, action] of Object.entries(BUTTONS)) {
   at(id).addEventListener("click", () => send({ type: "action", action }));
 }
 for (const [id, file] of Object.entries({ snapshot: "snapshot.png", data: "snapshot.npz" })) {
@@ -235,11 +218,40 @@ at("show-code").addEventListener("click", () => {
   at("code-picture").src = `qr.svg?address=${encodeURIComponent(at("watch").href)}`;
   at("code").showModal();
 });
+at("seek").addEventListener("input", () => {
+  if (performance.now() - seekAt < SEEK_MS) return;
+  seekAt = performance.now();
+  send({ type: "seek", share: Number(at("seek").value) });
+});
+at("seek").addEventListener("change", () => {
+  seekAt = performance.now();
+  send({ type: "seek", share: Number(at("seek").value) });
+});
+at("choose-panels").addEventListener("click", () => {
+  for (const box of at("panel-names").querySelectorAll("input")) {
+    box.disabled = box.value === main;
+    box.checked = box.disabled || panels.includes(box.value);
+  }
+  at("panels").returnValue = "";
+  at("panels").showModal();
+});
+at("panels").addEventListener("close", () => {
+  if (at("panels").returnValue !== "show") return;
+  const chosen = at("panel-names").querySelectorAll("input:checked:enabled");
+  send({ type: "panels", names: [...chosen].map((box) => box.value) });
+});
+at("record").hidden = !canRecord;
+at("record").addEventListener("click", () => {
+  stopRecording = stopRecording ? stopRecording() : record(canvas, save);
+  at("record").setAttribute("aria-pressed", String(stopRecording !== null));
+  at("record").textContent = stopRecording ? "Stop recording" : "Record";
+});
+paintOn(canvas, () => control && !camera, send);
 at("fill").hidden = !document.fullscreenEnabled;
 at("help").addEventListener("click", showHelp);
 at("fill").addEventListener("click", () => {
   if (document.fullscreenElement) document.exitFullscreen();
-  else at("stage").requestFullscreen?.().catch(() => {});
+  else document.querySelector("main").requestFullscreen?.().catch(() => {});
 });
 
 /** Saves a file of the server; says why where there is none. */
@@ -251,12 +263,17 @@ async function download(file) {
       return;
     }
     const name = /filename="([\w.-]+)"/.exec(answer.headers.get("Content-Disposition"))[1];
-    const address = URL.createObjectURL(await answer.blob());
-    made("a", { href: address, download: name }).click();
-    setTimeout(() => URL.revokeObjectURL(address), 10000);
+    save(await answer.blob(), name);
   } catch {
     at("notice").textContent = "The snapshot did not arrive. Try again.";
   }
+}
+
+/** Downloads a file that is here already. */
+function save(file, name) {
+  const address = URL.createObjectURL(file);
+  made("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 10000);
 }
 
 function showHelp() {
@@ -267,62 +284,24 @@ function showHelp() {
 // Keys
 
 document.addEventListener("keydown", (event) => {
-  if (!control || event.ctrlKey || event.altKey || event.metaKey || at("keys").open || at("code").open) return;
+  if (!control || event.ctrlKey || event.altKey || event.metaKey || document.querySelector("dialog[open]")) return;
   if (!at("keys-on").checked || takesKeys(event.target, event.key)) return;
   const key = KEY_NAMES[event.key] ?? (event.key.length === 1 ? event.key.toLowerCase() : event.key);
-  if (OWN_KEYS[key]) {
-    OWN_KEYS[key]();
-  } else if (KEY_NAMES[event.key] || event.key.length === 1) {
-    send({ type: "key", key });
-  } else {
-    return;
-  }
+  if (!OWN_KEYS[key] && !KEY_NAMES[event.key] && event.key.length !== 1) return;
+  press(key);
   event.preventDefault();
 });
+
+/** Does what a key does, by its name in the server's list. */
+function press(key) {
+  if (OWN_KEYS[key]) OWN_KEYS[key]();
+  else send({ type: "key", key });
+}
 
 /** Whether a key is for the element that has the focus. */
 function takesKeys(element, key) {
   if (element.matches("input, select, textarea")) return true;
   return element.matches("button, a, [href]") && (key === " " || key === "Enter");
-}
-
-// Painting
-
-let last = null; // where the brush is, while it is down
-let strokeAt = 0;
-let covers = true;
-
-canvas.addEventListener("pointerdown", (event) => {
-  if (!control || camera || (event.pointerType === "touch" && !canvas.classList.contains("painting"))) return;
-  last = position(event);
-  canvas.setPointerCapture(event.pointerId);
-  stroke(event, last);
-});
-canvas.addEventListener("pointermove", (event) => {
-  if (last && performance.now() - strokeAt > STROKE_MS) stroke(event, position(event));
-});
-canvas.addEventListener("pointerup", (event) => {
-  if (last) stroke(event, position(event));
-  last = null;
-});
-canvas.addEventListener("pointercancel", () => { last = null; });
-canvas.addEventListener("contextmenu", (event) => event.preventDefault());
-
-function stroke(event, end) {
-  if (event.type === "pointerdown") covers = event.button !== 2;
-  send({ type: "stroke", start: last, end, cover: covers });
-  last = end;
-  strokeAt = performance.now();
-}
-
-/** Column and row of the picture's canvas, which may be drawn larger or smaller, with margins. */
-function position(event) {
-  const { left, top, width, height } = canvas.getBoundingClientRect();
-  const scale = Math.min(width / canvas.width, height / canvas.height);
-  const x = (event.clientX - left - (width - scale * canvas.width) / 2) / scale;
-  const y = (event.clientY - top - (height - scale * canvas.height) / 2) / scale;
-  const limited = (value) => Math.round(Math.min(Math.max(value, -9999), 9999));
-  return [limited(x), limited(y)];
 }
 
 // The token is in a cookie by now: whoever sees the screen need not read it.

@@ -1,0 +1,57 @@
+// The figures beside the picture: the server's rows, bars and legends as elements.
+
+let drawnBlocks = "";
+let blocksBefore = 0;
+
+/**
+ * Draws the blocks of figures, if they have changed. Rows come and go: the height stays that of the
+ * most rows, so that what stands below does not jump under a finger.
+ *
+ * @param {HTMLElement} element where they go
+ * @param {object[][]} blocks entries as `news.py` makes them
+ */
+export function showBlocks(element, blocks) {
+  const text = JSON.stringify(blocks);
+  if (text === drawnBlocks) return;
+  drawnBlocks = text;
+  if (blocks.length !== blocksBefore) element.style.minHeight = "";
+  blocksBefore = blocks.length;
+  element.replaceChildren(...blocks.map((block) => made("div", { className: "block" },
+    block.map((entry) => ENTRIES[entry.kind](entry)))));
+  element.style.minHeight = `${element.offsetHeight}px`;
+}
+
+const ENTRIES = {
+  row: ({ name, value, warn }) => made("p", { className: warn ? "row warn" : "row" }, [
+    made("span", { textContent: name }), made("span", { textContent: value }),
+  ]),
+  bar: ({ name, share, percent, before, scale }) => {
+    const track = made("span", { className: "track" }, [made("span", { className: "fill" })]);
+    track.firstChild.style.width = `${100 * share}%`;
+    if (before !== null) {
+      const mark = made("span", { className: "before" });
+      mark.style.left = `${100 * before}%`;
+      track.append(mark);
+    }
+    return made("div", { className: scale > 1 ? "bar first" : "bar" }, [
+      made("span", { textContent: name }), made("span", { textContent: percent }), track,
+    ]);
+  },
+  legend: ({ low, high, colours }) => {
+    const colour = made("span", { className: "colours" });
+    colour.style.background = `linear-gradient(to right, ${colours.join(", ")})`;
+    return made("p", { className: "legend" }, [
+      made("span", { textContent: low }), colour, made("span", { textContent: high }),
+    ]);
+  },
+  paragraph: ({ head, text }) => made("p", {}, [
+    made("strong", { textContent: head }), ` ${text}`,
+  ]),
+};
+
+/** An element with properties and children. */
+export function made(tag, properties, children = []) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+}

@@ -1,0 +1,49 @@
+// Painting patches on the picture, with mouse or finger.
+
+const STROKE_MS = 15; // at least between two strokes: the server limits messages
+
+/**
+ * Sends a stroke for each movement while the brush is down.
+ *
+ * @param {HTMLCanvasElement} canvas the picture; of class `painting` if fingers paint, too
+ * @param {() => boolean} allowed whether strokes are sent at the moment
+ * @param {(message: object) => void} send sends a message
+ */
+export function paintOn(canvas, allowed, send) {
+  let last = null; // where the brush is, while it is down
+  let strokeAt = 0;
+  let covers = true;
+
+  canvas.addEventListener("pointerdown", (event) => {
+    if (!allowed() || (event.pointerType === "touch" && !canvas.classList.contains("painting"))) return;
+    last = position(event);
+    canvas.setPointerCapture(event.pointerId);
+    stroke(event, last);
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    if (last && performance.now() - strokeAt > STROKE_MS) stroke(event, position(event));
+  });
+  canvas.addEventListener("pointerup", (event) => {
+    if (last) stroke(event, position(event));
+    last = null;
+  });
+  canvas.addEventListener("pointercancel", () => { last = null; });
+  canvas.addEventListener("contextmenu", (event) => event.preventDefault());
+
+  function stroke(event, end) {
+    if (event.type === "pointerdown") covers = event.button !== 2;
+    send({ type: "stroke", start: last, end, cover: covers });
+    last = end;
+    strokeAt = performance.now();
+  }
+
+  /** Column and row of the picture's canvas, which may be drawn larger or smaller, with margins. */
+  function position(event) {
+    const { left, top, width, height } = canvas.getBoundingClientRect();
+    const scale = Math.min(width / canvas.width, height / canvas.height);
+    const x = (event.clientX - left - (width - scale * canvas.width) / 2) / scale;
+    const y = (event.clientY - top - (height - scale * canvas.height) / 2) / scale;
+    const limited = (value) => Math.round(Math.min(Math.max(value, -9999), 9999));
+    return [limited(x), limited(y)];
+  }
+}

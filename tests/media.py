@@ -1,6 +1,7 @@
 """Media that the tests make for themselves, with PyAV and OpenCV."""
 
 from fractions import Fraction
+from itertools import islice
 
 import cv2  # isort: skip
 import av  # isort: skip
@@ -41,6 +42,18 @@ def write_video(
             frame.time_base = Fraction(1, 90000)
             container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
+    return path
+
+
+def slowed(source, path, factor=5):
+    """The first 60 frames of a recording, each shown so many times as long: less to compute."""
+    with av.open(source) as original, av.open(path, "w") as container:
+        stream = container.add_stream_from_template(original.streams.video[0])
+        for packet in islice((one for one in original.demux(video=0) if one.size), 60):
+            packet.pts, packet.dts = packet.pts * factor, packet.dts * factor
+            packet.duration *= factor
+            packet.stream = stream
+            container.mux(packet)
     return path
 
 

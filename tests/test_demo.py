@@ -1,9 +1,7 @@
 """`demo`: its files, and what its clip shows."""
 
 import socket
-from itertools import islice
 
-import av
 import cv2
 import media
 import numpy as np
@@ -17,16 +15,6 @@ from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.video.reader import VideoReader
 
 
-def beginning_of_clip(path):
-    """The first two seconds of the clip."""
-    with av.open(CLIP) as clip, av.open(path, "w") as cut:
-        stream = cut.add_stream_from_template(clip.streams.video[0])
-        for packet in islice((p for p in clip.demux(video=0) if p.size), 60):
-            packet.stream = stream
-            cut.mux(packet)
-    return path
-
-
 @pytest.mark.parametrize("frames", [60, pytest.param(300, marks=pytest.mark.release)])
 def test_the_demo_writes_a_video_and_a_contact_sheet_without_a_network(
     frames, run, tmp_path, tmp_path_factory, monkeypatch
@@ -34,7 +22,7 @@ def test_the_demo_writes_a_video_and_a_contact_sheet_without_a_network(
     """Without display, camera or download: every frame of the clip."""
     clip = CLIP
     if frames < 300:
-        clip = beginning_of_clip(tmp_path_factory.mktemp("clip") / "demo.mp4")
+        clip = media.slowed(CLIP, tmp_path_factory.mktemp("clip") / "demo.mp4", 1)
         monkeypatch.setattr(demo, "CLIP", clip)
 
     def no_network(*words):

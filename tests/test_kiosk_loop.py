@@ -540,7 +540,22 @@ def test_a_wrong_configuration_is_refused_at_the_start(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_path):
+@pytest.fixture
+def same_engine(monkeypatch):
+    """Exhibits with the same settings explain with the same engine, which is built once."""
+    from realtime_lrp.engine import engine
+
+    build, built = engine.Engine, {}
+
+    def engine_for(config, **options):
+        name = (config.model.model_dump_json(), config.lrp.model_dump_json(), str(options))
+        built[name] = built.get(name) or build(config, **options)
+        return built[name]
+
+    monkeypatch.setattr(engine, "Engine", engine_for)
+
+
+def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_path, same_engine):
     """If the file worked before: reported on stderr and in the health file; others are refused."""
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
     captions = tmp_path / "captions"
@@ -591,7 +606,7 @@ def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_pat
     assert run("kiosk", "--config", file, "--print-unit")[0] == 78
 
 
-def test_the_last_good_configuration_uses_the_same_window(monkeypatch, tmp_path):
+def test_the_last_good_configuration_uses_the_same_window(monkeypatch, tmp_path, same_engine):
     """An error that only the network finds is reported with its line; the window stays open."""
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
     file, done = tmp_path / "exhibit.yaml", []

@@ -10,6 +10,7 @@ import urllib.request
 
 import av
 import cv2
+import media
 import numpy as np
 import pytest
 
@@ -40,8 +41,9 @@ pytestmark = pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed"
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     """The program as a user starts it, on the included clip; the address that it prints."""
-    stats = tmp_path_factory.mktemp("serve") / "stats.json"
-    words = ("--source", config.ASSETS / "demo.mp4", "--model", "shapes", "--target", "top1")
+    folder = tmp_path_factory.mktemp("serve")
+    stats, clip = folder / "stats.json", media.slowed(config.ASSETS / "demo.mp4", folder / "c.mp4")
+    words = ("--source", clip, "--model", "shapes", "--target", "top1")
     with start("serve", *words, "--port", "0", "--stats", stats, DISPLAY="") as process:
         yield process.stdout.readline().strip()
         process.send_signal(signal.SIGINT)
@@ -60,7 +62,7 @@ def browser(tmp_path_factory):
     clip = cv2.VideoCapture(str(config.ASSETS / "demo.mp4"))
     film.write_bytes(b"".join(cv2.imencode(".jpg", clip.read()[1])[1] for _ in range(90)))
     camera = "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"
-    words = [*camera, f"--use-file-for-fake-video-capture={film}"]
+    words = [*camera, "--disable-gpu", f"--use-file-for-fake-video-capture={film}"]
     if not os.geteuid():
         words.append("--no-sandbox")
     with sync_playwright() as playwright:

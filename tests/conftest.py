@@ -44,6 +44,21 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return workers
 
 
+LONGEST = (
+    "video_faults", "recordings", "serve_page", "methods", "viewer_window", "kiosk_loop", "resume",
+    "live_relevance", "evaluate", "layers", "security", "relevance", "speed", "precision", "floods",
+    "biases", "full_screen", "engine_faults", "doctor", "modes", "capture", "sources", "live",
+    "companions", "provenance", "shapes", "hardware", "many_pictures", "export", "demo", "controls",
+)  # fmt: skip
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begins with the files that take longest: a file runs in one process, and none ends alone."""
+    order = {f"test_{name}": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
+
 def pytest_collection_finish() -> None:
     """What is imported by now is looked through for garbage no more: that took an eighth of all."""
     gc.collect()
@@ -115,6 +130,14 @@ def tiny_model(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "tiny.keras"
     model.save(path)
     return path
+
+
+@pytest.fixture
+def words(tiny_model, tmp_path):
+    """Options for the tiny network and its labels."""
+    labels = tmp_path / "labels.txt"
+    labels.write_text("red\ngreen\nblue\nother\n")
+    return ("--model", tiny_model, "--preprocess", "none", "--labels", labels)
 
 
 @pytest.fixture(scope="session")

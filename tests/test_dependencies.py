@@ -65,8 +65,9 @@ def test_known_faults_are_below_the_bounds(name):
 SMOKE = (
     "test_modes.py", "test_inspect.py", "test_networks.py", "test_model_files.py",
     "test_weight_files.py", "test_hdf5_child.py", "test_downloads.py", "test_config.py",
-    "test_relevance.py", "test_layers.py", "test_recordings.py", "test_recorder.py",
-    "test_sources.py", "test_view.py", "test_captions.py",
+    "test_relevance.py", "test_layers.py", "test_recordings.py", "test_companions.py",
+    "test_resume.py", "test_video_faults.py", "test_recorder.py", "test_sources.py", "test_view.py",
+    "test_captions.py",
 )  # fmt: skip
 
 

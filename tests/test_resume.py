@@ -1,0 +1,216 @@
+"""`video --resume` and `--overwrite`: what is made again, what is kept, what is refused."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import av
+import media
+import pytest
+from films import films_in
+
+from realtime_lrp import config
+from realtime_lrp.results.resume import fingerprint
+
+
+def test_resume_skips_what_is_finished_and_only_that(run, words, tmp_path):
+    """Recognised by the source's content and the settings, not by its name."""
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir(), out.mkdir()
+    for name, count in (("a.mp4", 4), ("b.mp4", 5)):
+        media.recording(folder / name, count=count, metadata={"comment": "mine", "title": "T"})
+    command = ("video", folder, "-o", out, *words, "--resume")
+    code, stdout, _ = run(*command)
+    assert code == 0 and stdout.count("frames ->") == 2
+    with av.open(out / "a.mp4") as container:
+        assert container.metadata["title"] == "T"
+        assert container.metadata["comment"].startswith("mine\nrealtime_lrp")
+    made = {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    code, stdout, _ = run(*command)
+    assert code == 0 and stdout.count("finished before") == 2
+    assert {path: path.stat().st_mtime_ns for path in out.iterdir()} == made
+    code, _, err = run(*command, "--opacity", 0.1)
+    assert code == 73 and "other settings" in err and "--overwrite" in err
+    shutil.copy(folder / "b.mp4", folder / "a.mp4")
+    code, stdout, err = run(*command)
+    assert code == 73 and "b.mp4: finished before" in stdout, "the other file is done"
+    assert "a.mp4' was made from another source" in err and "1 of 2 videos done" in err
+    code, stdout, _ = run(*command, "--overwrite")
+    assert code == 0 and "a.mp4: 5 frames" in stdout and "b.mp4: finished before" in stdout
+    code, stdout, err = run(*command, "--sidecar")  # the same settings, but something is missing
+    assert code == 0 and stdout.count("frames ->") == 2
+    assert "a.mp4 is made again: a.jsonl is missing or has changed" in err
+    assert (out / "a.jsonl").exists()
+
+
+def test_outputs_that_exist_are_told_before_any_work(run, words, tmp_path):
+    """Folders of raw maps here: exit code 73, and how many more there are."""
+    for name in ("a.mp4", "b.mp4"):
+        media.recording(tmp_path / name, count=2)
+        (tmp_path / "maps" / name[0]).mkdir(parents=True)
+    (tmp_path / "out").mkdir()
+    inputs = (tmp_path / "a.mp4", tmp_path / "b.mp4")
+    code, out, err = run(
+        "video", *inputs, "-o", tmp_path / "out", *words, "--maps", tmp_path / "maps"
+    )
+    assert (code, out) == (73, "") and "maps/a' exists" in err
+    assert "(1 more cannot be made either.)" in err and films_in(tmp_path / "out") == []
+
+
+def test_resume_makes_again_what_is_not_known_to_be_whole(run, words, tmp_path):
+    """What is gone, or was left by a killed run, is made again."""
+    source, target = media.recording(tmp_path / "in.mp4", count=3), tmp_path / "out.mp4"
+    command = ("video", source, "-o", target, *words, "--sidecar", "--maps", tmp_path / "maps")
+    command = (*command, "--resume")
+    assert run(*command)[0] == 0
+    manifest = tmp_path / ".out.mp4.resume.json"
+    film, sidecar = target.read_bytes(), tmp_path / "out.jsonl"
+    chunk = tmp_path / "maps" / "out" / "maps_000000.npz"
+    for spoil, told in [
+        (lambda: sidecar.write_text(sidecar.read_text().replace("1", "2")), "out.jsonl is missing"),
+        (lambda: os.truncate(chunk, 100), "out is missing or has changed"),
+        (lambda: shutil.rmtree(tmp_path / "maps" / "out"), "out is missing or has changed"),
+    ]:
+        spoil()
+        code, out, err = run(*command)
+        assert code == 0 and "3 frames" in out and f"out.mp4 is made again: {told}" in err, err
+        code, out, err = run(*command)
+        assert (code, err) == (0, "") and "finished before" in out
+    for begun in (False, True):  # killed just before the film got its name, or earlier
+        target.unlink()
+        known = json.loads(manifest.read_text())
+        manifest.write_text(json.dumps({**known, "digests": {}} if begun else known))
+        assert run(*command)[0] == 0 and target.read_bytes() == film
+
+
+@pytest.mark.parametrize("manifest", [None, "{"], ids=["no manifest", "a damaged one"])
+def test_resume_replaces_no_film_that_it_does_not_know(run, words, tmp_path, manifest):
+    """It may be the user's own; --overwrite replaces it."""
+    source, target = media.recording(tmp_path / "in.mp4", count=3), tmp_path / "out.mp4"
+    target.write_bytes(b"precious")
+    if manifest:
+        (tmp_path / ".out.mp4.resume.json").write_text(manifest)
+    command = ("video", source, "-o", target, *words, "--resume")
+    code, _, err = run(*command)
+    assert code == 73 and "out.mp4' exists. Add --overwrite" in err
+    assert target.read_bytes() == b"precious"
+    assert run(*command, "--overwrite")[0] == 0
+    code, out, _ = run(*command)
+    assert code == 0 and "finished before" in out
+
+
+def test_resume_replaces_nothing_of_the_users(run, words, tmp_path):
+    """Not a film that was edited, nor what lies beside a film that was never begun."""
+    source, target = media.recording(tmp_path / "in.mp4", count=3), tmp_path / "out.mp4"
+    command = ("video", source, "-o", target, *words, "--resume", "--sidecar")
+    sidecar = tmp_path / "out.jsonl"
+    sidecar.write_text("precious")
+    code, _, err = run(*command)
+    assert code == 73 and "out.jsonl" in err and sidecar.read_text() == "precious"
+    sidecar.unlink()
+    assert run(*command)[0] == 0
+    target.write_bytes(b"edited")
+    code, _, err = run(*command)
+    assert code == 73 and "has changed since it was made. Add --overwrite" in err
+    assert target.read_bytes() == b"edited"
+
+
+def test_an_interrupted_overwriting_is_told_and_goes_on(run, words, tmp_path):
+    """A begun manifest that names the film that is there; a failed run puts the old one back."""
+    source, target = media.recording(tmp_path / "in.mp4", count=3), tmp_path / "out.mp4"
+    command = ("video", source, "-o", target, *words, "--sidecar")
+    manifest = tmp_path / ".out.mp4.resume.json"
+    assert run(*command, "--target", 0)[0] == 0
+    old, known = target.read_bytes(), manifest.read_bytes()
+    assert run(*command, "--target", 1, "--overwrite", "--start", 99)[0] != 0
+    assert (target.read_bytes(), manifest.read_bytes()) == (old, known)
+    assert run(*command, "--target", 1, "--overwrite")[0] == 0
+    new = target.read_bytes()
+    for part in ("digests", ""):  # killed before, or just before the film got its name
+        target.write_bytes(old)
+        state = json.loads(manifest.read_text())
+        manifest.write_text(json.dumps({**state, part: {}} if part else state))
+        code, _, err = run(*command, "--target", 0, "--resume")
+        assert code == 73 and "An --overwrite of" in err and "was interrupted" in err, err
+        assert target.read_bytes() == old
+        code, _, err = run(*command, "--target", 1, "--resume")
+        assert code == 0 and "an --overwrite of it was interrupted" in err, err
+        assert target.read_bytes() == new
+
+
+def test_two_jobs_do_not_write_one_film(run, words, tmp_path):
+    """The second one is refused while the first runs."""
+    source, target = media.recording(tmp_path / "in.mp4", count=3), tmp_path / "out.mp4"
+    other = subprocess.Popen(["sleep", "60"])
+    (tmp_path / f"out.mp4.{other.pid}.part").touch()
+    command = ("video", source, "-o", target, *words, "--resume")
+    code, _, err = run(*command)
+    assert code == 73 and "is being written by another process" in err
+    other.kill(), other.wait()
+    assert run(*command)[0] == 0
+
+
+def test_a_film_appears_after_all_that_stands_beside_it(monkeypatch, run, words, tmp_path):
+    """Sidecar, maps and summary, then the manifest, the film last."""
+    source, target = media.recording(tmp_path / "in.mp4", count=3), tmp_path / "out.mp4"
+    beside = ("--sidecar", "--summary", "--maps", tmp_path)
+    command = ("video", source, "-o", target, *words, *beside, "--overwrite")
+    assert run(*command)[0] == 0
+    placed, replace = [], os.replace
+
+    def noted(part, name):
+        placed.append(Path(name).name)
+        replace(part, name)
+
+    monkeypatch.setattr(os, "replace", noted)
+    assert run(*command)[0] == 0
+    assert placed[-2:] == [".out.mp4.resume.json", "out.mp4"]
+    assert sorted(placed[:-2]) == ["out.jsonl", "out.summary.png"]
+
+
+def test_what_a_killed_run_left_is_named(run, words, tmp_path):
+    """The part of a process that has ended is reported; that of a running one is not."""
+    source = media.recording(tmp_path / "in.mp4", count=2)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    for number in (gone.pid, os.getpid()):
+        (tmp_path / f"out.mp4.{number}.part").touch()
+    code, _, err = run("video", source, "-o", tmp_path / "out.mp4", *words)
+    assert code == 0
+    assert f"out.mp4.{gone.pid}.part was left" in err and f".{os.getpid()}.part was left" not in err
+
+
+def test_what_only_the_live_view_reads_does_not_make_another_film(tmp_path):
+    """A film stays finished when the viewer's settings change; opacity makes another one."""
+    from realtime_lrp.config import load
+    from realtime_lrp.results.resume import fingerprint
+
+    source = media.recording(tmp_path / "in.mp4", count=3)
+    mark = lambda *sets: fingerprint(source, load(sets=sets).config, {})  # noqa: E731
+    live = ("overlay.follow=hold", "overlay.style=contour", "overlay.average=0.5")
+    assert mark(*live) == mark() != mark("overlay.opacity=0.5")
+
+
+@pytest.mark.parametrize(
+    ("setting", "counts"),
+    [
+        ("model.preprocess=none", True),
+        ("lrp.target=red", True),
+        ("input.fit=squash", True),
+        ("input.mirror=true", True),
+        ("overlay.opacity=0.1", True),
+        ("video.quality=30", True),
+        ("video.batch=3", False),
+        ("overlay.average=0.5", False),
+        ("live.camera_fps=15", False),
+    ],
+)
+def test_a_setting_counts_for_resume_where_it_shapes_the_film(tmp_path, setting, counts):
+    """Each such section of the configuration, and nothing that only the live view shows."""
+    source = media.recording(tmp_path / "in.mp4", count=2)
+    before = fingerprint(source, config.load(command="video").config, {})
+    after = fingerprint(source, config.load(sets=(setting,), command="video").config, {})
+    assert (after != before) == counts

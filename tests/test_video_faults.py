@@ -1,0 +1,382 @@
+"""`video` where something goes wrong: damaged input, processes that fail, kills, full disks."""
+
+import io
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import namedtuple
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import media
+import numpy as np
+import program
+import pytest
+from faults.clock import until
+from films import films_in
+from worker import FakeParent, job_for, recode
+
+from realtime_lrp import config
+from realtime_lrp.commands.video import recode as recode_module
+from realtime_lrp.commands.video import recoding
+from realtime_lrp.commands.video.messages import (
+    FROM_CHILD,
+    TO_CHILD,
+    Answer,
+    DrawableMap,
+    PictureBatch,
+)
+from realtime_lrp.commands.video.recode import Recoder
+from realtime_lrp.commands.video.recoding import check_video
+from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.system.channel import Channel
+
+FAULTS = {
+    "crash": ("os.kill(os.getpid(), signal.SIGSEGV)", 65, "makes the decoder crash (SIGSEGV)"),
+    "killed": ("os.kill(os.getpid(), signal.SIGKILL)", 69, "(SIGKILL). The memory may have run"),
+    "stopped": ("os.kill(os.getpid(), signal.SIGTERM)", 69, "was killed (SIGTERM). Try again."),
+    "ended": ("os._exit(1)", 70, "ended early (exit code 1)"),
+    "memory": ("raise MemoryError", 69, "The memory does not suffice to decode"),
+    "odd": ("raise ValueError('odd')", 65, "makes the decoder fail (ValueError: odd)"),
+    "bug": ("raise TypeError('odd')", 70, "unexpected TypeError: odd\nThis is a bug"),
+    "disk": ("raise OSError(5, 'Input/output error')", 65, "to its end (Input/output error)"),
+}
+"""Name of a recording -> what its process does, exit code, what the message says."""
+
+
+def test_whatever_a_process_does_costs_one_file(run, words, tmp_path, monkeypatch):
+    """Each is named with its reason, -vv shows where it was raised, and the last file is made."""
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir(), out.mkdir()
+    for name in (*FAULTS, "whole"):
+        media.recording(folder / f"{name}.mp4", count=2)
+    faults = "".join(f"def {name}():\n    {what}\n" for name, (what, *_) in FAULTS.items())
+    scripted(monkeypatch, tmp_path, f"{FAULTY}\n{faults}")
+    code, stdout, err = run("video", folder, "-o", out, *words, "--json", "-vv")
+    assert (
+        code == 70 and f"1 of {len(FAULTS) + 1} videos done, {len(FAULTS)} failed: see above" in err
+    )
+    events = {Path(row["file"]).stem: row for row in map(json.loads, stdout.splitlines())}
+    for name, (what, exit_code, told) in FAULTS.items():
+        assert told in err and events[name]["exit_code"] == exit_code, name
+        assert f"{name}.mp4" in err and (f"in {name}\n" in err) == what.startswith("raise"), name
+    assert films_in(out) == ["whole.mp4"]
+
+
+def test_times_that_jump_cost_one_file(run, words, tmp_path):
+    """By 25000 s, which MP4 cannot hold and Matroska can; one flipped bit of a time is enough."""
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir(), out.mkdir()
+    pts = [number * 9000 + (25000 * 90000 if number > 3 else 0) for number in range(6)]
+    jump = media.recording(folder / "jump.ts", pts=pts, base=Fraction(1, 90000))
+    media.recording(folder / "next.mp4", count=2)
+    code, _, err = run("video", folder, "-o", out, *words)
+    assert code == 65 and "jump.ts: The times of the frames jump by 25000 s" in err, err
+    assert films_in(out) == ["next.mp4"]
+    code, _, err = run("video", jump, "-o", tmp_path / "long.mkv", *words)
+    assert code == 0, err
+    assert media.times_of(tmp_path / "long.mkv")[-1] == pytest.approx(25001.9, abs=1.5)
+    code, _, err = run("video", jump, "-o", tmp_path / "short.mp4", *words, "--end", 0.4)
+    assert code == 0 and len(media.times_of(tmp_path / "short.mp4")) == 4, err
+
+
+def test_a_file_that_cannot_be_done_does_not_end_the_batch(run, words, tmp_path, monkeypatch):
+    """Frames too small to encode: the others are made, the exit code says what failed."""
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir(), out.mkdir()
+    media.recording(folder / "a.mkv", codec="ffv1", pixels="bgr0", size=(1, 1), count=2)
+    media.recording(folder / "b.mp4", count=2)
+    code, stdout, err = run("video", folder, "-o", out, *words, "--codec", "hevc")
+    assert code == 73 and "1 x 1 pixels" in err, err and "b.mp4: 2 frames" in stdout
+    assert films_in(out) == ["b.mp4"]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_batches_in_flight_do_not_wait_for_each_other(count, tiny_model, tmp_path, monkeypatch):
+    """Two, as on a GPU; signs of life between the batches change nothing."""
+    from realtime_lrp.commands.video.overlay import Film, overlay_file
+    from realtime_lrp.engine.engine import Engine
+    from realtime_lrp.realtime.stats import Stats
+
+    chosen = config.load(options={"--model": str(tiny_model), "--batch": "3"}).config
+    engine = Engine(chosen, moving=True)
+    engine.in_flight = count
+    monkeypatch.setattr(recoding, "STALLED_S", 10.0)
+    source = media.recording(tmp_path / "in.mp4", count=31)
+    for number in range(4):
+        film = Film(tmp_path / f"{number}.mp4")
+        report = overlay_file(engine, chosen, source, film, Stats("CPU", "float32"))
+        assert report.frames == 31
+
+
+def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
+    """It removes its unfinished file."""
+    source = media.recording(tmp_path / "in.mp4", count=100)
+    part = tmp_path / "out.mp4.1.part"
+    process = subprocess.Popen(
+        recoding.child_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    channel = Channel(process.stdout, process.stdin, FROM_CHILD)
+    channel.send(job_for(source, part, container=".mp4"))
+    while not isinstance(message := channel.receive(), PictureBatch):
+        pass
+    answer = Answer((DrawableMap(np.ones((32, 32), np.int8), 1.0, "x"),) * len(message.pictures))
+    channel.send(answer)
+    sent = io.BytesIO()
+    Channel(sent, sent, TO_CHILD).send(answer)
+    process.stdin.write(sent.getvalue()[:-20])
+    process.stdin.flush()
+    process.stdin.close()
+    process.stdout.close()
+    assert process.wait(10) == 1
+    assert not part.exists()
+
+
+def scripted(monkeypatch, tmp_path, code):
+    """Makes the decoding process run some lines first."""
+    script = tmp_path / "process.py"
+    script.write_text(f"from realtime_lrp.commands.video import recode\n{code}\nrecode.main()")
+    monkeypatch.setattr(recoding, "child_command", lambda: [sys.executable, str(script)])
+
+
+FAULTY = """
+import os, signal, time
+from realtime_lrp.video import reader
+frames = reader.VideoReader._items
+def faulty(self, sound):
+    globals().get(self._path.stem, int)()
+    return frames(self, sound)
+reader.VideoReader._items = faulty
+"""
+
+
+def test_a_decoder_that_hangs_takes_no_other_file_with_it(run, words, tmp_path, monkeypatch):
+    """It is named, the batch goes on, nothing half-written stays."""
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir(), out.mkdir()
+    for name in ("hangs.mp4", "whole.mp4"):
+        media.recording(folder / name)
+    scripted(monkeypatch, tmp_path, FAULTY + "def hangs():\n    time.sleep(60)")
+    # the start of the process takes a second or two
+    monkeypatch.setattr(recoding, "STALLED_S", 5.0)
+    code, _, err = run("video", folder, "-o", out, *words)
+    assert code == 65 and "hangs.mp4' makes the decoder hang" in err, err
+    assert films_in(out) == ["whole.mp4"]
+
+
+def test_limits_on_size_and_streams(tmp_path):
+    """A picture beyond the limit and a file of many streams are refused with a message."""
+    many = tmp_path / "many.mkv"
+    with av.open(many, "w") as container:
+        streams = [container.add_stream("ffv1", rate=30) for _ in range(17)]
+        for stream in streams:
+            stream.height, stream.width, stream.pix_fmt = 48, 64, "bgr0"
+        for stream in streams:
+            frame = av.VideoFrame.from_ndarray(media.plain(), format="rgb24")
+            container.mux([*stream.encode(frame.reformat(format="bgr0")), *stream.encode(None)])
+    with pytest.raises(DamagedInputError, match="17 streams"):
+        check_video(many)
+    wide = tmp_path / "wide.mkv"
+    with av.open(wide, "w") as container:
+        stream = container.add_stream("ffv1", rate=30)
+        stream.height, stream.width, stream.pix_fmt = 4096, 16400, "gray"
+        container.mux(stream.encode(av.VideoFrame(16400, 4096, "gray")))
+        container.mux(stream.encode(None))
+    with pytest.raises(DamagedInputError, match="16400 x 4096"):
+        check_video(wide)
+
+
+def test_damaged_packets_are_counted(tmp_path, rng):
+    """What decodes is written, the rest is reported; the remaining frames keep their times."""
+    noise = [rng.integers(0, 256, (96, 128, 3), np.uint8) for _ in range(30)]
+    source = media.write_video(tmp_path / "in.mp4", noise, g="5")
+    whole = media.times_of(source)
+    media.damage(source, rng)
+    report = recode(source, tmp_path / "out.mp4")
+    times = media.times_of(tmp_path / "out.mp4")
+    assert len(times) > 20 and len(times) + report.bad_packets <= 31
+    assert set(np.round(times, 4)) <= set(np.round(whole, 4))
+    assert report.frames == len(times)
+
+
+def test_a_recording_that_ends_early_says_so(run, words, tmp_path):
+    """Cut off in its second half: fewer frames than it claims to have, nothing undecodable."""
+    source = media.recording(tmp_path / "in.mp4", count=60, options={"movflags": ""})
+    with (
+        av.open(tmp_path / "front.mp4", "w", options={"movflags": "faststart"}) as container,
+        av.open(source) as original,
+    ):
+        stream = container.add_stream_from_template(original.streams.video[0])
+        for packet in original.demux(video=0):
+            if packet.size:
+                packet.stream = stream
+                container.mux(packet)
+    data = (tmp_path / "front.mp4").read_bytes()
+    (tmp_path / "cut.mp4").write_bytes(data[: len(data) * 7 // 10])
+    code, _, err = run("video", tmp_path / "cut.mp4", "-o", tmp_path / "out.mp4", *words)
+    frames = len(media.times_of(tmp_path / "out.mp4"))
+    assert code == 0 and 5 < frames < 55
+    assert f"ended early: {frames} of about 60 frames" in err
+
+
+def test_one_damaged_file_is_an_event_too(run, words, tmp_path):
+    """With --json, and the exit code of damaged input."""
+    (tmp_path / "in.mp4").write_text("no video")
+    code, out, _ = run("video", tmp_path / "in.mp4", "-o", tmp_path / "o.mp4", *words, "--json")
+    assert code == 65
+    (event,) = [json.loads(line) for line in out.splitlines()]
+    assert event["event"] == "failed" and "no video" in event["error"]
+
+
+def valid_or_absent(target, count):
+    """Whether there is no target, or a complete one."""
+    return not target.exists() or len(media.times_of(target)) == count
+
+
+def killed(tmp_path, words, moments):
+    """Kills the program this many seconds after its start, with None in the middle of the work."""
+    source = media.recording(tmp_path / "in.mp4", count=200, size=(240, 320), sound="aac")
+    for number, moment in enumerate(moments):
+        target = tmp_path / f"{number}.mp4"
+        beside = ("--sidecar", "--maps", tmp_path / "maps")
+        with program.start("video", source, "-o", target, *words, *beside) as process:
+            if moment is None:
+                until(lambda: any(p.stat().st_size for p in tmp_path.glob("0.mp4.*.part")))
+            else:
+                time.sleep(moment)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        assert valid_or_absent(target, 200), moment
+    deadline = time.monotonic() + 10
+    while (left := list(tmp_path.rglob("*.part"))) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == []
+
+
+def test_killed_it_leaves_no_target_or_a_whole_one(words, tmp_path):
+    """SIGKILL while it works."""
+    killed(tmp_path, words, [None])
+
+
+@pytest.mark.release
+def test_killed_at_twenty_moments(words, tmp_path):
+    """SIGKILL at 20 random moments around the work."""
+    chance = random.Random(1)
+    killed(tmp_path, words, [chance.uniform(2.0, 6.0) for _ in range(20)])
+
+
+def test_interrupted_it_keeps_what_is_finished(words, tmp_path):
+    """Ctrl-C: exit code 130, the first file is whole, nothing is left of the second."""
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir(), out.mkdir()
+    media.recording(folder / "a.mp4", count=5)
+    media.recording(folder / "b.mp4", count=40)
+    slow = ("--method", "integrated_gradients", "--set", "lrp.samples=1000")
+    with program.start("video", folder, "-o", out, *words, *slow) as process:
+        until(lambda: list(out.glob("b.mp4*.part")))
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert "interrupted: 1 of 2 videos done" in err and "Traceback" not in err
+    assert films_in(out) == ["a.mp4"]
+    assert valid_or_absent(out / "a.mp4", 5)
+
+
+@pytest.mark.release
+def test_two_jobs_to_one_target(words, tmp_path):
+    """One of them wins, the other says that the target exists; nothing is half-written."""
+    source = media.recording(tmp_path / "in.mp4", count=60, size=(240, 320))
+    target = tmp_path / "out.mp4"
+    with (
+        program.start("video", source, "-o", target, *words) as one,
+        program.start("video", source, "-o", target, *words) as other,
+    ):
+        errors = [process.communicate(timeout=60)[1] for process in (one, other)]
+    assert sorted([one.returncode, other.returncode]) == [0, 73]
+    assert "--overwrite" in "".join(errors)
+    assert len(media.times_of(target)) == 60
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".mp4", ".mp4", ".txt"]
+
+
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+from realtime_lrp.cli import main
+main()
+"""
+
+
+def test_a_full_disk_leaves_nothing_broken(words, tmp_path, rng):
+    """A write limit instead of a full disk: exit code 74, nothing left, the source untouched."""
+    noise = [rng.integers(0, 256, (240, 320, 3), np.uint8) for _ in range(40)]
+    source = media.write_video(tmp_path / "in.mkv", noise)
+    command = [sys.executable, "-c", LIMITED, "video", source, "-o", tmp_path / "out.mp4", *words]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=100)
+    assert done.returncode == 74, done.stderr
+    assert "Writing" in done.stderr and "Traceback" not in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.mkv", "labels.txt"]
+
+
+Usage = namedtuple("Usage", "total used free")
+
+
+def test_room_on_the_disk_is_checked_before_and_during(run, words, tmp_path, monkeypatch):
+    """A film that cannot fit is not begun; a disk that fills up ends it; both exit with 74."""
+    source = media.recording(tmp_path / "in.mp4", count=100)
+    target = tmp_path / "out.mp4"
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda path: Usage(1, 1, 1 << 20))
+        code, _, err = run("video", source, "-o", target, *words)
+    assert code == 74 and "1 MiB are free" in err
+    fills = "import shutil\nclass U: free = 0\nshutil.disk_usage = lambda path: U"
+    scripted(monkeypatch, tmp_path, fills)
+    code, _, err = run("video", source, "-o", target, *words)
+    assert code == 74 and "is full" in err
+    assert sorted(path.name for path in tmp_path.glob("*.mp4*")) == ["in.mp4"]
+
+
+def test_frames_that_wait_for_maps_are_bounded(run, words, tmp_path, monkeypatch):
+    """Room for three frames: large pictures and a long stride do not lock up."""
+    source = media.recording(tmp_path / "in.mp4", count=25, sound="aac")
+    room = 3 * 48 * 64 * 3
+    scripted(monkeypatch, tmp_path, f"recode.MOST_BYTES = {room}")
+    monkeypatch.setattr(recoding, "STALLED_S", 10.0)
+    for stride in (1, 4):
+        target = tmp_path / f"{stride}.mp4"
+        code, _, err = run("video", source, "-o", target, *words, "--stride", stride)
+        assert (code, err) == (0, "")
+        assert media.frame_times(target) == media.frame_times(source)
+    assert recode_module.MOST_BYTES == 2**30
+
+
+def test_a_worker_decodes_no_further_ahead_than_there_is_room(tmp_path, monkeypatch):
+    """Room for three frames: the fourth is decoded once the first is written."""
+
+    class Waiting(FakeParent):
+        def send(self, message):
+            self.sent.append(message)
+
+    def decoded():
+        return sum(
+            len(message.times) for message in parent.sent if isinstance(message, PictureBatch)
+        )
+
+    source = media.recording(tmp_path / "in.mp4", count=25)
+    monkeypatch.setattr(recode_module, "MOST_BYTES", 3 * 48 * 64 * 3)
+    parent = Waiting()
+    recoder = Recoder(job_for(source, tmp_path / "out.mp4"), parent, parent.maps)
+    worker = threading.Thread(target=recoder.run, daemon=True)
+    worker.start()
+    until(lambda: decoded() == 3)
+    time.sleep(0.3)
+    assert decoded() == 3
+    for _ in range(25):
+        parent.maps.put(parent.map)
+    worker.join(30)
+    assert not worker.is_alive() and len(media.frame_times(tmp_path / "out.mp4")) == 25

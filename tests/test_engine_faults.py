@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from faults.networks import Bounded, Failing, overflowing
 from keras import layers
+from tables import METHODS_OF_ALL
 
 from realtime_lrp import Explainer, config
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine.device import Device
 from realtime_lrp.errors import DamagedInputError, NotFiniteError, UnavailableError, UsageError
 from realtime_lrp.relevance.composites import COMPOSITES
-from realtime_lrp.relevance.methods import METHODS
 
 WAYS = [
     *({"composite": name} for name in COMPOSITES),
-    *({"method": name} for name in METHODS if name != "lrp"),
+    *({"method": name} for name in METHODS_OF_ALL if name != "lrp"),
 ]
 
 

@@ -12,6 +12,7 @@ import keras
 import media
 import numpy as np
 import pytest
+from tables import METHODS_OF_ALL
 
 from realtime_lrp import config
 from realtime_lrp.commands.evaluate import (
@@ -37,7 +38,6 @@ from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.models.drawing import CLASSES
 from realtime_lrp.models.drawing.batch import draw_batch
 from realtime_lrp.relevance.composites import COMPOSITES
-from realtime_lrp.relevance.methods import METHODS
 
 FIGURES = [*METRICS]
 
@@ -255,7 +255,7 @@ def test_every_composite_and_method_is_a_row(run, tiny_model, with_boxes, tmp_pa
     assert (code, err) == (0, "realtime-lrp: left out, without boxes: 1 (b.jpg)\n")
     rows = by_name(file)
     composites = [name for name in COMPOSITES if name not in ("attnlrp", "cp_lrp")]
-    assert list(rows) == [*composites, *(m for m in METHODS if m != "lrp"), "chance"]
+    assert list(rows) == [*composites, *METHODS_OF_ALL[1:], "chance"]
     for name, row in rows.items():
         assert any(line.split()[:1] == [name] for line in out.splitlines())
         for figure in FIGURES:
@@ -264,8 +264,8 @@ def test_every_composite_and_method_is_a_row(run, tiny_model, with_boxes, tmp_pa
             assert value is None or -likeness <= value <= 1, (name, figure)
             assert likeness or value is not None
         assert len(row["deletion_curve"]) == len(curves.REPLACED)
-    width = 1 + max(len(composites), len(METHODS) - 1)
-    bands = 1 + (len(METHODS) > 1)
+    width = 1 + max(len(composites), len(METHODS_OF_ALL) - 1)
+    bands = 2
     tall = 56 + 2 * (4 + sheet.TILE)
     assert cv2.imread(str(picture)).shape == (bands * (tall + 4) + 4, width * 164 + 4, 3)
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from tables import METHODS_OF_ALL
 
 from realtime_lrp import Explainer
 from realtime_lrp.models.drawing.batch import draw_batch
 from realtime_lrp.relevance.composites import COMPOSITES
-from realtime_lrp.relevance.methods import METHODS
 
 GOLDEN = Path(__file__).with_name("golden.json")
 SHAPES = Path(__file__).parents[1] / "assets" / "shapes.keras"
@@ -27,7 +27,7 @@ def outcomes():
 
 def measured() -> dict:
     """Map -> for the top class of two drawn pictures: its magnitude, and the share in each cell."""
-    names = [*COMPOSITES, *METHODS]
+    names = [*COMPOSITES, *METHODS_OF_ALL]
     model = keras.models.load_model(SHAPES, compile=False)
     explainer = Explainer(model, target="top1", also=names, low=0, high=255)
     explanation = explainer(draw_batch((31415,), 2).pixels.astype("float32"))
@@ -53,7 +53,7 @@ def test_the_scores_are_golden(outcomes):
     np.testing.assert_allclose(outcomes["scores"], golden["scores"], atol=1e-4)
 
 
-@pytest.mark.parametrize("name", [*COMPOSITES, *METHODS])
+@pytest.mark.parametrize("name", [*COMPOSITES, *METHODS_OF_ALL])
 def test_every_map_is_golden(name, outcomes):
     """Its magnitude and distribution over the picture, tolerant of other processors' float32."""
     now, then = outcomes["maps"][name], json.loads(GOLDEN.read_text())["maps"][name]

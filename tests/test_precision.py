@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers
+from tables import METHODS_OF_ALL
 from test_relevance import branched, largest_difference, vgg_like
 
 from realtime_lrp import Explainer, load_network
@@ -16,7 +17,6 @@ from realtime_lrp.models.drawing import draw_picture
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.half import InHalf
 from realtime_lrp.relevance.layers import steps_of
-from realtime_lrp.relevance.methods import METHODS
 
 STEADY = {
     "zplus": 0.995, "epsilon_plus_flat": 0.995, "excitation_backprop": 0.99, "grad_cam": 0.99,
@@ -45,7 +45,7 @@ each_network = pytest.mark.parametrize(
 @each_network
 def test_bfloat16_gives_the_maps_of_float32(build, rng):
     """Every composite and method runs in one trace; those without cancelling sums agree."""
-    model, names = build(), [*COMPOSITES, *METHODS]
+    model, names = build(), [*COMPOSITES, *METHODS_OF_ALL]
     x = rng.uniform(0, 255, size=(4, *model.input_shape[1:])).astype("float32")
     options = {"also": names, "target": "top1", "low": 0, "high": 255, "samples": 3}
     exact, fast = (Explainer(model, precision=p, **options) for p in ("float32", "bfloat16"))
@@ -171,7 +171,7 @@ def test_auto_is_float32_where_epsilon_does_not_end_the_network(rng):
 def test_float16_gives_the_maps_of_float32(build, rng):
     """Only products are rounded, to eleven bits, so that most maps with both signs agree too."""
     model = build()
-    names = [name for name in (*COMPOSITES, *METHODS) if name not in NOISY]
+    names = [name for name in (*COMPOSITES, *METHODS_OF_ALL) if name not in NOISY]
     x = rng.uniform(0, 255, size=(4, *model.input_shape[1:])).astype("float32")
     options = {"also": names, "target": "top1", "low": 0, "high": 255}
     exact, fast = (Explainer(model, precision=p, **options) for p in ("float32", "float16"))
@@ -226,7 +226,7 @@ def test_activations_beyond_float16_are_explained(rng):
 def test_xla_gives_the_maps_of_the_plain_graph(build, rng):
     """For batches of two sizes. SmoothGrad is left out: XLA draws other noise."""
     model = build()
-    names = [name for name in (*COMPOSITES, *METHODS) if name != "smoothgrad"]
+    names = [name for name in (*COMPOSITES, *METHODS_OF_ALL) if name != "smoothgrad"]
     x = rng.uniform(0, 255, size=(3, *model.input_shape[1:])).astype("float32")
     options = {"also": names, "target": "top1", "low": 0, "high": 255, "samples": 3}
     plain, compiled = (Explainer(model, xla=xla, **options) for xla in (False, True))

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers
+from tables import METHODS_OF_ALL
 from test_relevance import largest_difference
 
 from realtime_lrp import Explainer
 from realtime_lrp.relevance import onednn
 from realtime_lrp.relevance.layers import steps_of
-from realtime_lrp.relevance.methods import METHODS
 
 
 @pytest.fixture(autouse=True)
@@ -91,13 +91,13 @@ def test_a_relu_computed_with_its_layer_changes_no_map(ceilings, rng, monkeypatc
     """Every method, compared with an explainer that uses public operations only."""
     model = rectified(*ceilings)
     x = rng.normal(size=(2, 12, 12, 3)).astype("float32") * 8
-    options = {"also": list(METHODS), "target": "top1", "samples": 3}
+    options = {"also": METHODS_OF_ALL, "target": "top1", "samples": 3}
     fast = Explainer(model, **options)(x)
     np.testing.assert_allclose(fast.scores, model.predict_on_batch(x), atol=1e-6)
     monkeypatch.setattr("realtime_lrp.relevance.graph.RECTIFIERS", {})
     monkeypatch.setattr(onednn, "usable", lambda a, kernel: False)
     plain = Explainer(model, **options)(x)
-    for name in METHODS:
+    for name in METHODS_OF_ALL:
         assert largest_difference(fast.maps[name], plain.maps[name]) < 1e-5, name
 
 

@@ -502,7 +502,7 @@ def test_a_class_against_another_is_named_on_both_sides():
 def test_the_old_map_is_marked_until_the_first_one_of_the_chosen_method():
     """After a moment; also when its engine is ready and its first map is still computed."""
     viewer = seen(Viewer())
-    viewer.press("n", "n", "n")
+    viewer.press(*"nnnnn")
     viewer.relevance.engine = engine_of(("heart", "star", "cup"), name="gradient")
     assert passing(viewer) == "method: gradient"
     time.sleep(OLD_MAP_S + 0.05)

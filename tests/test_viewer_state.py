@@ -270,18 +270,22 @@ def test_the_help_is_turned_page_by_page():
 
 
 def test_all_methods_colour_maps_and_targets_come_round():
-    """Each once, deconvnet last, then the first again; from five classes on also the five best."""
+    """All that suit the network: each once, attention last; from five classes on the five best."""
     state, walked = started(), []
     for _ in METHODS:
         state = pressed(state, "b")
         walked.append(state.request.choice.method)
     assert set(walked) == set(METHODS) == set(METHOD_ORDER)
-    assert walked[0] == "guided_backprop" and walked[-2:] == ["deconvnet", "lrp"]
+    assert walked[0] == "guided_backprop" and walked[-2:] == ["attention", "lrp"]
     state, walked = started(), []
     for _ in range(7):
         state = pressed(state, "k")
         walked.append(state.look.colormap)
     assert walked == ["bwr", "coldnhot", "fire", "gray", "hot", "icefire", None]
+    cnn = replace(answer(), unsuited=frozenset(("attention", "attention_rollout", "cp_lrp")))
+    state = handle(started(), events.FrameDrawn(FRAME, cnn))
+    assert pressed(state, "n").request.choice.method == "deconvnet"
+    assert set(COMPOSITES) - set(pressed(state, "Tab").panel_list.names) == {"cp_lrp"}
     wide = handle(started(), events.FrameDrawn(FRAME, answer(**WIDE)))
     assert pressed(wide, "t t").request.target == "top5"
     assert pressed(wide, "t t d v").request.target == "1 - 4"

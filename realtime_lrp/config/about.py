@@ -39,6 +39,10 @@ ABOUT = {
     "and still not what the answer is made of.",
     "integrated_gradients": "How the answer grows on the way from an empty picture to this one; "
     "slow, noisy, and another empty picture gives another map.",
+    "attention": "For transformers: the patches that the last layer attends to; the same map for "
+    "every class, and it says nothing about the layers before.",
+    "attention_rollout": "For transformers: the patches that reach the answer by attention through "
+    "all layers; the same map for every class, coarse, often with light on everything.",
 }
 """Name -> sentence."""
 

@@ -51,14 +51,15 @@ METHODS = Names(
     "method",
     (
         "lrp", "gradient", "input_x_gradient", "guided_backprop", "deconvnet",
-        "excitation_backprop", "grad_cam", "smoothgrad", "integrated_gradients",
+        "excitation_backprop", "grad_cam", "smoothgrad", "integrated_gradients", "attention",
+        "attention_rollout",
     ),
     ("realtime_lrp.relevance.methods", "METHODS"),
     {
         "input_t_gradient": "input_x_gradient", "inputxgrad": "input_x_gradient",
         "integrads": "integrated_gradients", "ig": "integrated_gradients",
         "gradcam": "grad_cam", "guided_gradient": "guided_backprop", "deconv": "deconvnet",
-        "saliency": "gradient",
+        "saliency": "gradient", "rollout": "attention_rollout", "raw_attention": "attention",
     },
 )  # fmt: skip
 

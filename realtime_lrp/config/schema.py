@@ -34,7 +34,8 @@ class Lrp(Section):
     method: Text = Field(
         default="lrp",
         description="lrp, gradient, input_x_gradient, guided_backprop, deconvnet, "
-        "excitation_backprop, grad_cam, smoothgrad or integrated_gradients",
+        "excitation_backprop, grad_cam, smoothgrad or integrated_gradients, and attention or "
+        "attention_rollout for transformers",
     )
     composite: Text = Field(
         default="zplus",

@@ -264,9 +264,3 @@ def layer_matcher(pattern: str) -> Callable[[Node], bool]:
         return any(fnmatchcase(name, pattern) for name in (node.layer, without_call, node.kind))
 
     return matches
-
-
-def unsuited(graph: Graph) -> frozenset[str]:
-    """The names of composites for transformers, where they would give what `epsilon` gives."""
-    without = () if attention.differ_from_epsilon(graph) else ("attnlrp", "cp_lrp")
-    return frozenset(without)

@@ -18,6 +18,7 @@ from tensorflow.types.experimental import PolymorphicFunction
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance import checks, export
 from realtime_lrp.relevance.account import flows_function
+from realtime_lrp.relevance.attention_maps import unsuited
 from realtime_lrp.relevance.batches import activation_bytes, pictures_at_once, run_in_parts
 from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.canonise import canonise, end_in_scores
@@ -33,7 +34,7 @@ from realtime_lrp.relevance.compiled import (
     scores_function,
     signature_of,
 )
-from realtime_lrp.relevance.composites import Composite, composite_named, unsuited
+from realtime_lrp.relevance.composites import Composite, composite_named
 from realtime_lrp.relevance.concepts import ConceptMaps
 from realtime_lrp.relevance.described import explainer_html
 from realtime_lrp.relevance.explanation import Explanation, explanation_of
@@ -130,7 +131,7 @@ class Explainer(LayerViews):
       rules_by_layer: layer -> the rule that the map follows there, as `rule_named` reads it.
       differences: whether the map, and each of `also`, adds up to a difference of scores, as
         integrated gradients do.
-      unsuited: the names of composites that this network has no use for.
+      unsuited: the names of methods and composites for transformers, if this network is none.
       flops: floating point operations of the layers with weights in one forward pass of a picture.
       weights: the number of weights of these layers, without biases.
 
@@ -175,13 +176,13 @@ class Explainer(LayerViews):
         self.classes = checks.count_classes(graph)
         end_in_scores(graph, self.classes)
         folded = canonise(graph)
-        self.unsuited = unsuited(graph)
         if guided is not None:
             guided_rectifiers(graph, guided)  # refuses patterns that match nothing
         checks.check_labels(labels, self.classes, graph)
         self._resolve = TargetResolver(self.classes, labels)
 
         supports = compute_supports(graph, self.input_shape)
+        self.unsuited = unsuited(graph, supports)
         box = checks.input_box(low, high, self.input_shape)
         self.check_batch = checks.BatchCheck(self.input_shape, box)
         start_of_path = baseline_named(baseline, box)

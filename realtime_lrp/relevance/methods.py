@@ -13,6 +13,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
+from realtime_lrp.relevance import attention_maps
 from realtime_lrp.relevance.composites import EXCITATION, Composite, layer_matcher
 from realtime_lrp.relevance.graph import Back, Graph, Node, Part, Parts, total
 from realtime_lrp.relevance.linear import Linear
@@ -280,6 +281,17 @@ def _gradient(context: MethodContext) -> Back:
     return back
 
 
+def _to_last_attention(context: MethodContext) -> Back:
+    """The gradient down to the last layer's attention weights."""
+    weights, plain = attention_maps.attention_weights(context.graph), _gradient(context)
+    last = max(weights, default=context.graph.output)
+
+    def back(node: Node, inputs: Tensors, output: tf.Tensor, gradient: tf.Tensor) -> Tensors:
+        return plain(node, inputs, output, gradient) if node.output > last else []
+
+    return back
+
+
 def _through_relus(masked: bool) -> Callable[[MethodContext], Back]:
     """The gradient, which passes ReLUs only where it is positive.
 
@@ -423,6 +435,12 @@ METHODS: dict[str, Method] = {
         samples=50,
         from_baseline=True,
         cancels=True,
+    ),
+    "attention": Method(
+        start_of_gradient, _to_last_attention, attention_maps.last_layer, signed=False
+    ),
+    "attention_rollout": Method(
+        start_of_gradient, _to_last_attention, attention_maps.rollout, signed=False
     ),
 }
 """Name in configuration and documentation -> method."""

@@ -3,6 +3,7 @@
 Figures are the same rows, bars and legends as those of the window; the page draws them as text.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -68,19 +69,20 @@ def news(view: View, relevance: RelevanceThread, trouble: str, now: float) -> by
     )
 
 
-def choices(labels: tuple[str, ...]) -> bytes:
+def choices(labels: tuple[str, ...], unsuited: Collection[str] = ()) -> bytes:
     """What the page offers; it does not change.
 
     Args:
       labels: the classes of the network.
+      unsuited: the methods and composites that it has no use for.
     """
     return msgspec.json.encode(
         {
             "type": "choices",
-            "methods": METHODS.known(),
-            "composites": COMPOSITES.known(),
+            "methods": [name for name in METHODS.known() if name not in unsuited],
+            "composites": [name for name in COMPOSITES.known() if name not in unsuited],
             "styles": STYLES,
-            "panels": [(name, ABOUT.get(name, "")) for name in panel_names()],
+            "panels": [(name, ABOUT.get(name, "")) for name in panel_names(unsuited)],
             "targets": (*targets_for(len(labels)), *labels),
             "keys": _keys(),
         }

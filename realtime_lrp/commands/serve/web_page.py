@@ -165,7 +165,7 @@ class PageTurns:
             exchange.publish_news(news(view, self._relevance, self._capture.trouble, now))
             answer = view.state.answer
             if answer and not exchange.labels:
-                exchange.labels = choices(answer.labels)
+                exchange.labels = choices(answer.labels, answer.unsuited)
 
     def _end_of_server(self) -> list[Event]:
         """A notice, once, when the server has ended."""

@@ -1,6 +1,6 @@
 """What each action does to the state; the keys of actions are in `view.keys`. Pure functions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -34,7 +34,8 @@ NO_MAP = "there is no map yet"
 TARGETS = ("all", "top1", "top5")
 METHOD_ORDER = (
     "lrp", "guided_backprop", "grad_cam", "smoothgrad", "excitation_backprop",
-    "integrated_gradients", "gradient", "input_x_gradient", "deconvnet",
+    "integrated_gradients", "gradient", "input_x_gradient", "deconvnet", "attention_rollout",
+    "attention",
 )  # fmt: skip
 """The order in which a key goes through the methods: what an audience understands first. Methods
 that a program added come last."""
@@ -82,10 +83,15 @@ def announce_target(state: ViewerState, now: float) -> ViewerState:
 
 
 def _next_method(state: ViewerState, now: float, by: int = 1) -> ViewerState:
-    known = METHODS.known()
+    known = [name for name in METHODS.known() if name not in _unsuited(state)]
     order = [*(name for name in METHOD_ORDER if name in known), *known]
     method = _next(tuple(dict.fromkeys(order)), state.request.choice.method, by)
     return choose_method(state, method, now)
+
+
+def _unsuited(state: ViewerState) -> Collection[str]:
+    """The methods and composites that the network has no use for."""
+    return state.answer.unsuited if state.answer else ()
 
 
 def choose_method(state: ViewerState, method: str, now: float) -> ViewerState:
@@ -101,13 +107,15 @@ def _panels(state: ViewerState, now: float) -> ViewerState:
 
 def _choose_panels(state: ViewerState, now: float) -> ViewerState:
     chosen = frozenset(state.panels)
-    panel_list = PanelList(panel_names(), state.request.choice.name, chosen)
+    names = panel_names(_unsuited(state))
+    panel_list = PanelList(names, state.request.choice.name, chosen)
     return replace(_held(state, now), panel_list=panel_list)
 
 
-def panel_names() -> tuple[str, ...]:
-    """The composites and methods whose maps can stand side by side."""
-    return (*COMPOSITES.known(), *(name for name in METHODS.known() if name != "lrp"))
+def panel_names(unsuited: Collection[str] = ()) -> tuple[str, ...]:
+    """The composites and methods whose maps can stand side by side, without those unsuited."""
+    known = (*COMPOSITES.known(), *METHODS.known())
+    return tuple(name for name in known if name != "lrp" and name not in unsuited)
 
 
 def _held(state: ViewerState, now: float) -> ViewerState:

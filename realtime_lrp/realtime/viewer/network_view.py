@@ -159,7 +159,8 @@ class NetworkView:
             engine, target = explained.engine, explained.request.target
             scores, canonical = explained.result.scores, engine.explainer.canonical(target)
             labels, warning = self._labels_of(engine, len(scores)), engine.network.warning
-            self._answer = explained, Answer(scores, labels, target, canonical, warning)
+            unsuited = engine.explainer.unsuited
+            self._answer = explained, Answer(scores, labels, target, canonical, warning, unsuited)
         return self._answer[1]
 
     def _labels_of(self, engine: Engine, classes: int) -> tuple[str, ...]:

@@ -113,6 +113,7 @@ class Answer:
       asked: the target as it was asked for.
       target: the same target, class names replaced by indices.
       warning: why all answers of the network may be wrong, or "".
+      unsuited: the methods and composites that the network has no use for.
     """
 
     scores: np.ndarray
@@ -120,6 +121,7 @@ class Answer:
     asked: str | int
     target: str | int
     warning: str = ""
+    unsuited: frozenset[str] = frozenset()
 
     def best(self, count: int) -> list[int]:
         """The indices of the best classes, best first."""

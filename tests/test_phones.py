@@ -317,6 +317,24 @@ def test_a_picture_that_ends_the_decoder_costs_its_phone_the_turn(opened, monkey
             assert opened.part.showing
 
 
+def test_connections_that_ended_leave_no_traceback(monkeypatch, caplog):
+    """Also over TLS, where a transport that was closed forgets what it belonged to."""
+    from realtime_lrp.commands.serve import server
+
+    monkeypatch.setattr(server, "REQUEST_S", 0.3)
+    with part() as made:
+        until(lambda: made.code is not None)
+        port = int(made.described.split(":")[-1])
+        found = SimpleNamespace(port=port, token=made._server._tokens.newest)
+        for harm in ("x", b"x" * 200_000):
+            with phone(found) as one, pytest.raises(ConnectionClosed):
+                one.send(harm)
+                while True:
+                    one.recv(timeout=10)
+        time.sleep(0.5)
+    assert "Exception" not in caplog.text
+
+
 def test_a_port_in_use_leaves_the_exhibit_without_phones_until_it_is_free(monkeypatch, caplog):
     """The health file and the log say why, once."""
     monkeypatch.setattr(phones, "RETRY_S", 0.05)

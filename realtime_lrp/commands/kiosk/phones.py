@@ -38,7 +38,9 @@ IDLE_S = 60.0
 
 MISSING = 'phones need libraries that are not installed: pip install "realtime-lrp[serve]"'
 
-PAGE_TEXTS = ("start", "live", "waiting", "resting", "full", "over", "refused", "lost", "privacy")
+PAGE_TEXTS = (
+    "invite", "start", "live", "waiting", "resting", "full", "over", "refused", "lost", "privacy",
+)  # fmt: skip
 """The captions that the phones' page shows."""
 
 log = logging.getLogger(__name__)

@@ -140,6 +140,8 @@ class _Http(H11Protocol):
         super().connection_lost(exc)
 
     def _cut_off(self) -> None:
+        if self.transport.is_closing():  # as a WebSocket; over TLS it forgets its protocol then
+            return
         upgraded = self.transport.get_protocol() is not self
         if not upgraded and not (self.scope and self.scope.get("streams")):
             self.transport.abort()

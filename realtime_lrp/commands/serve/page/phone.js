@@ -32,6 +32,7 @@ socket.onclose = () => {
 function show(message) {
   texts = message;
   document.documentElement.lang = message.language;
+  at("title").textContent = message.invite;
   at("start").textContent = message.start;
   at("privacy").textContent = message.privacy;
   at("start").hidden = false;

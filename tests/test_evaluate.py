@@ -428,34 +428,57 @@ def test_curves_by_hand():
     order = (patches[:, None] + np.arange(32) // 2)[None]  # row by row, the first patch decides
     ranks = np.concatenate([order, order, (order + 156) % 256])  # it is the first, or the 157th
     found = meter.measure(ranks, np.arange(3))
-    at_once = [1] + [0] * 16  # at 0, 1, 4, ... patches
+    at_once = [1] + [0] * 10  # at 0, 3, 10, ... patches
     np.testing.assert_allclose(found["deletion"][:, 0], at_once)
     np.testing.assert_allclose(found["insertion"][:, 0], 1 - np.array(at_once))
     np.testing.assert_allclose(found["deletion"][:, 1], 1 - np.array(at_once))
-    assert found["deletion"][:, 2].tolist() == [1] * 13 + [0] * 4  # 144 are replaced, then 169
+    assert found["deletion"][:, 2].tolist() == [1] * 8 + [0] * 3  # 125 are replaced, then 164
     areas = curves.areas(found)
-    assert areas["deletion"][2] == pytest.approx((144 + 169) / 2 / 256)
+    assert areas["deletion"][2] == pytest.approx(144 / 256, abs=0.05)
+    assert areas["insertion"][2] == pytest.approx(1 - 144 / 256, abs=0.05)
 
 
-def test_a_dip_between_points_counts():
+def test_a_dip_between_points_counts(monkeypatch):
     """The probability falls and rises again while patches are blurred: every point is computed."""
     pictures = np.zeros((40, 32, 32, 3), np.uint8)
     pictures[:, ::2] = 255
+    monkeypatch.setattr(curves.cv2, "GaussianBlur", lambda one, *_: np.full_like(one, 128))
 
     def scores(batch):
-        blurred = ((batch == 128) | (batch == 127)).all(axis=-1).mean(axis=(1, 2)) * 256
+        blurred = (batch == 128).all(axis=-1).mean(axis=(1, 2)) * 256
         probability = np.abs(blurred / 128 - 1).astype(np.float32)
         return np.stack([probability, 1 - probability], axis=1)
 
     meter = curves.CurveMeter(scores, pictures, np.zeros(40, int))
-    meter._blurred[:] = 128
-    meter._intact[:] = meter._gone[:] = 1
     patches = np.arange(32) // 2 * 16
     ranks = np.broadcast_to(patches[:, None] + np.arange(32) // 2, (40, 32, 32))
     found = meter.measure(ranks, np.arange(40))
-    expected = np.abs(np.arange(17) ** 2 / 128 - 1)
+    expected = np.abs(np.array([0, 3, 10, 23, 41, 64, 92, 125, 164, 207, 256]) / 128 - 1)
     for curve in found.values():
         np.testing.assert_allclose(curve, np.repeat(expected[:, None], 40, axis=1), atol=1e-6)
+
+
+def test_equal_pictures_are_computed_once(rng):
+    """The ends of all curves are shared, and whole curves of equal and of opposite orders."""
+    pictures = rng.integers(0, 256, (3, 32, 32, 3), np.uint8)
+    computed = []
+
+    def scores(batch):
+        computed.append(len(batch))
+        share = batch.mean(axis=(1, 2, 3)) / 255
+        return np.stack([share, 1 - share], axis=1).astype(np.float32)
+
+    meter = curves.CurveMeter(scores, pictures, np.zeros(3, int))
+    patches = np.arange(32) // 2 * 16
+    ranks = np.stack([patches[:, None] + np.arange(32) // 2] * 2)
+    first = meter.measure(ranks, np.array([0, 2]))
+    assert sum(computed) == 2 * (2 + 2 * 9)
+    again = meter.measure(ranks[:1], np.array([2]))
+    assert sum(computed) == 2 * (2 + 2 * 9)
+    np.testing.assert_array_equal(again["insertion"][:, 0], first["insertion"][:, 1])
+    meter.measure(ranks[:1], np.array([1]))
+    meter.measure(rng.permutation(256)[ranks[:1]], np.array([1]))
+    assert sum(computed) == 2 * (2 + 2 * 9) + 2 + 4 * 9
 
 
 def test_scores_are_the_explainers(tmp_path, rng):

@@ -174,53 +174,55 @@ def test_a_map_that_is_the_same_everywhere_gives_a_random_order():
     np.testing.assert_allclose(turns.mean(axis=0), 1.5, atol=0.1)
 
 
-def test_exchanged_patches(rng):
-    """None at first, all at the end; deleting from one picture is inserting into the other."""
-    pictures, others = rng.integers(0, 256, (2, 3, 8, 8, 3), np.uint8)
-    turns = measures.patch_ranks(rng.random((3, 8, 8)), 4, rng)
-    np.testing.assert_array_equal(measures.replace_patches(pictures, others, turns, 0), pictures)
-    np.testing.assert_array_equal(measures.replace_patches(pictures, others, turns, 16), others)
-    for count in range(17):
-        deleted = measures.replace_patches(pictures, others, turns, count)
-        inserted = measures.replace_patches(others, pictures, turns, count)
-        assert (deleted == others)[turns < count].all()
-        assert (inserted == pictures)[turns < count].all()
-        assert (turns < count).sum() == 3 * count * 4
+@pytest.mark.parametrize(
+    "values",
+    [
+        lambda share: 0.3 + 0.5 * np.sqrt(share),  # a straight line over the square root
+        lambda share: 1 + 0 * share,
+        lambda share: np.exp(-12 * share),
+        lambda share: 1 / (1 + np.exp(20 * (share - 0.3))),
+    ],
+)
+def test_the_area_under_a_curve(values):
+    """Eleven points give what a polygon through 10000 gives."""
+    positions = (np.arange(11) / 10) ** 2
+    weights = measures.area_weights(positions)
+    fine = np.linspace(0, 1, 10001)
+    expected = np.trapezoid(values(fine), fine)
+    assert weights @ values(positions) == pytest.approx(expected, abs=3e-4)
+    assert weights.min() > 0
+    assert weights.sum() == pytest.approx(1)
 
 
-def test_the_area_under_a_curve_by_hand():
-    """Uneven steps: 1/4 * 0.9 + 3/4 * 0.4."""
-    assert measures.area_under(np.array([0, 0.25, 1]), np.array([1.0, 0.8, 0.0])) == pytest.approx(
-        0.25 * 0.9 + 0.75 * 0.4
-    )
-
-
-def test_a_random_order_of_a_linear_score_falls_in_a_straight_line(rng):
-    """The mean brightness of white pictures that turn black: area 1/2, and straight."""
-    white, black = np.full((50, 16, 16, 1), 1.0), np.zeros((50, 16, 16, 1))
-    turns = measures.patch_ranks(np.zeros((50, 16, 16)), 8, rng)
-    counts = np.arange(65)
-    curve = np.array([measures.replace_patches(white, black, turns, n).mean() for n in counts])
-    np.testing.assert_allclose(curve, 1 - counts / 64)
-    assert measures.area_under(counts / 64, curve) == pytest.approx(0.5)
-
-
-def test_the_right_order_deletes_faster_and_inserts_faster_than_chance(rng):
-    """A score that looks at one corner only, asked of the map that shows this corner."""
-    pictures, blank = np.ones((20, 16, 16, 1)), np.zeros((20, 16, 16, 1))
-    corner = np.zeros((20, 16, 16))
-    corner[:, :4, :4] = 1
-    counts = np.arange(65)
-    areas = {}
-    for name, maps in (("map", corner), ("chance", np.zeros_like(corner))):
-        turns = measures.patch_ranks(maps, 8, rng)
-        for way, ends in (("deletion", (pictures, blank)), ("insertion", (blank, pictures))):
-            steps = [measures.replace_patches(*ends, turns, n)[:, :4, :4].mean() for n in counts]
-            areas[name, way] = measures.area_under(counts / 64, np.array(steps))
-    assert areas["map", "deletion"] == pytest.approx(2 / 64)
-    assert areas["map", "insertion"] == pytest.approx(1 - 2 / 64)
-    assert areas["chance", "deletion"] == pytest.approx(0.5, abs=0.1)
-    assert areas["chance", "insertion"] == pytest.approx(0.5, abs=0.1)
+def test_area_weights_by_a_spline_of_each_point():
+    """Second derivatives from the equations of a natural spline, integrated in small steps."""
+    positions = np.array([0, 0.05, 0.2, 0.7, 1])
+    roots = np.sqrt(positions)
+    fine = np.linspace(0, 1, 200001)
+    for point, weight in enumerate(measures.area_weights(positions)):
+        unit = np.eye(5)[point]
+        cubic = np.zeros((16, 16))  # four pieces a + b t + c t^2 + d t^3, t from the piece's start
+        right, row = np.zeros(16), 0
+        for piece, step in enumerate(np.diff(roots)):
+            begin, after = 4 * piece, 4 * piece + 4
+            powers = step ** np.arange(4)
+            cubic[row, begin] = 1
+            cubic[row + 1, begin:after] = powers
+            right[row : row + 2] = unit[piece : piece + 2]
+            row += 2
+            if piece < 3:
+                cubic[row, begin:after] = np.arange(4) * np.append(0, powers[:3])
+                cubic[row, after + 1] = -1
+                cubic[row + 1, begin:after] = [0, 0, 2, 6 * step]
+                cubic[row + 1, after + 2] = -2
+                row += 2
+        cubic[row, 2] = 1
+        cubic[row + 1, 14:] = 2, 6 * np.diff(roots)[-1]
+        pieces = np.linalg.solve(cubic, right).reshape(4, 4)
+        which = np.clip(np.searchsorted(roots, np.sqrt(fine), "right") - 1, 0, 3)
+        t = np.sqrt(fine) - roots[which]
+        curve = (pieces[which] * t[:, None] ** np.arange(4)).sum(axis=1)
+        assert weight == pytest.approx(np.trapezoid(curve, fine), abs=1e-6)
 
 
 @pytest.mark.parametrize(

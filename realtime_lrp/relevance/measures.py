@@ -151,31 +151,35 @@ def patch_ranks(maps: np.ndarray, grid: int, rng: np.random.Generator) -> np.nda
     return ranks[:, patch]
 
 
-def replace_patches(
-    pictures: np.ndarray, others: np.ndarray, ranks: np.ndarray, count: int | np.ndarray
-) -> np.ndarray:
-    """Replaces the first `count` patches of the pictures by those of other pictures.
+def area_weights(positions: np.ndarray) -> np.ndarray:
+    """Weights w of the points of a curve, so that w @ values is the area under it.
 
-    With a baseline as the others this is a step of deletion, with the two swapped a step of
-    insertion (Petsiuk et al. 2018, "RISE"; pixel flipping by Samek et al. 2017, "Evaluating the
-    visualization of what a deep neural network has learned").
+    The curve is the natural cubic spline through the points over the square roots of their
+    positions: curves that change most at the start are smooth there, so that few points suffice.
 
     Args:
-      pictures: [N, H, W, C].
-      others: shaped like the pictures.
-      ranks: int [N, H, W], see `patch_ranks`.
-      count: how many patches are replaced, of all pictures or int [N, 1, 1] of each.
-    """
-    return np.where((ranks < count)[..., None], others, pictures)
-
-
-def area_under(positions: np.ndarray, curves: np.ndarray) -> np.ndarray:
-    """The areas under curves [steps, ...] over ascending positions [steps]: trapezoidal rule.
+      positions: float [points], ascending from 0 to 1, at least two.
 
     Returns:
-      float64 [...].
+      float64 [points], their sum is 1.
     """
-    return np.trapezoid(np.asarray(curves, np.float64), positions, axis=0)
+    roots = np.sqrt(positions)
+    steps, count = np.diff(roots), len(roots)
+    system, right = np.eye(count), np.zeros((count, count))
+    for i in range(1, count - 1):
+        before, after = steps[i - 1 : i + 1]
+        system[i, i - 1 : i + 2] = before, 2 * (before + after), after
+        right[i, i - 1 : i + 2] = 6 / before, -6 / before - 6 / after, 6 / after
+    bends = np.linalg.solve(system, right)  # second derivatives, as sums of the points' values
+    nodes, shares = np.polynomial.legendre.leggauss(3)  # exact up to degree 5; here it is 4
+    weights = np.zeros(count)
+    for i, step in enumerate(steps):
+        end = (nodes + 1) / 2  # how far the nodes are from point i to point i + 1
+        width = shares * step * (roots[i] + end * step)
+        for point, near in ((i, 1 - end), (i + 1, end)):
+            weights[point] += width @ near
+            weights += width @ (near**3 - near) * step**2 / 6 * bends[point]
+    return weights
 
 
 def _flat(maps: np.ndarray) -> np.ndarray:

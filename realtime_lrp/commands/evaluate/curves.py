@@ -1,5 +1,6 @@
 """Deletion and insertion: how the probability of a class changes as patches are replaced."""
 
+import hashlib
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -10,8 +11,14 @@ from realtime_lrp.video.libraries import cv2
 GRID = 16
 """Patches per row and per column."""
 
-REPLACED = np.arange(GRID + 1) ** 2
+STEPS = 10
+"""Steps of a curve; docs/evaluation.md says how exact the areas are."""
+
+REPLACED = np.rint(GRID**2 * (np.arange(STEPS + 1) / STEPS) ** 2).astype(int)
 """How many patches are replaced at each point of a curve; dense at the start."""
+
+AREA_WEIGHTS = measures.area_weights(REPLACED / REPLACED[-1])
+"""What each point of a curve contributes to the area; the same for every row and picture."""
 
 BLUR_SHARE = 1 / 16
 """Deviation of the blur that replaces a patch, as a share of the picture's shorter side."""
@@ -21,9 +28,15 @@ BATCH = 32
 Curve = np.ndarray
 """float64 [points, N], the probability of each picture's class at each entry of `REPLACED`."""
 
+_Key = tuple[int, bytes]
+"""A picture by its number, and the hash of where it is blurred."""
+
 
 class CurveMeter:
     """Measures curves of the same pictures for any order of patches.
+
+    A picture whose same patches are blurred again, for another map or on the other curve, is not
+    computed again.
 
     Args:
       scores: uint8 [n, h, w, 3] -> float32 [n, classes], n up to `BATCH`.
@@ -40,10 +53,7 @@ class CurveMeter:
         self._scores, self._pictures, self._classes = scores, pictures, classes
         deviation = min(pictures.shape[1:3]) * BLUR_SHARE
         self._blurred = np.stack([cv2.GaussianBlur(one, (0, 0), deviation) for one in pictures])
-        everything = np.arange(len(pictures))
-        self._intact, self._gone = (
-            self._probability(ends, everything) for ends in (self._pictures, self._blurred)
-        )
+        self._known: dict[_Key, float] = {}
 
     def measure(self, ranks: np.ndarray, samples: np.ndarray) -> dict[str, Curve]:
         """The curves "deletion" and "insertion" of some pictures.
@@ -52,40 +62,43 @@ class CurveMeter:
           ranks: int [n, h, w], see `measures.patch_ranks`.
           samples: int [n], the numbers of the pictures.
         """
-        intact, gone = self._intact[samples][None], self._gone[samples][None]
-        ends = self._pictures, self._blurred
-        deleting = self._points(*ends, ranks, samples)
-        inserting = self._points(*ends[::-1], ranks, samples)
         return {
-            "deletion": np.concatenate([intact, deleting, gone]),
-            "insertion": np.concatenate([gone, inserting, intact]),
+            "deletion": self._curve(lambda index, count: ranks[index] < count, samples),
+            "insertion": self._curve(lambda index, count: ranks[index] >= count, samples),
         }
 
-    def _points(
-        self, first: np.ndarray, then: np.ndarray, ranks: np.ndarray, samples: np.ndarray
-    ) -> Curve:
-        """The points of a curve from some pictures to others, without both ends."""
-        counts = REPLACED[1:-1]
-        point, column = np.indices((len(counts), len(samples))).reshape(2, -1)
-        found = []
-        for begin in range(0, len(point), BATCH):
-            few = slice(begin, begin + BATCH)
-            chosen, count = samples[column[few]], counts[point[few], None, None]
-            changed = measures.replace_patches(
-                first[chosen], then[chosen], ranks[column[few]], count
-            )
-            found.append(self._probability(changed, chosen))
-        return np.concatenate(found).reshape(len(counts), len(samples))
+    def _curve(self, blurred: Callable[[int, int], np.ndarray], samples: np.ndarray) -> Curve:
+        """Measures one curve of each sample.
 
-    def _probability(self, pictures: np.ndarray, samples: np.ndarray) -> np.ndarray:
-        scores = [
-            self._scores(batch) for batch in np.split(pictures, range(BATCH, len(pictures), BATCH))
-        ]
-        chosen = np.concatenate(scores)[np.arange(len(samples)), self._classes[samples]]
-        return chosen.astype(np.float64)
+        Args:
+          blurred: (position in `samples`, entry of `REPLACED`) -> bool [h, w], where it is blurred.
+          samples: as in `measure`.
+        """
+        keys: list[_Key] = []
+        waiting: dict[_Key, np.ndarray] = {}
+        for count in REPLACED:
+            for index, sample in enumerate(samples):
+                mask = blurred(index, count)
+                keys.append((int(sample), hashlib.sha256(np.packbits(mask).tobytes()).digest()))
+                if keys[-1] not in self._known:
+                    waiting[keys[-1]] = mask
+                if len(waiting) == BATCH:
+                    self._compute(waiting)
+        self._compute(waiting)
+        return np.array([self._known[key] for key in keys]).reshape(len(REPLACED), len(samples))
+
+    def _compute(self, masks: dict[_Key, np.ndarray]) -> None:
+        """Computes the probabilities of pictures that are blurred in places; empties `masks`."""
+        if not masks:
+            return
+        samples = np.array([sample for sample, _ in masks])
+        where = np.stack([*masks.values()])[..., None]
+        scores = self._scores(np.where(where, self._blurred[samples], self._pictures[samples]))
+        probabilities = scores[np.arange(len(samples)), self._classes[samples]]
+        self._known.update(zip(masks, map(float, probabilities), strict=True))
+        masks.clear()
 
 
 def areas(curves: Mapping[str, Curve]) -> dict[str, np.ndarray]:
     """The area under each curve of each picture, as a share of the whole plot."""
-    positions = REPLACED / REPLACED[-1]
-    return {name: measures.area_under(positions, curve) for name, curve in curves.items()}
+    return {name: AREA_WEIGHTS @ curve for name, curve in curves.items()}

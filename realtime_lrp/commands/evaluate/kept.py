@@ -34,6 +34,9 @@ DIFFERENCES = {
 }
 """What the values of rows depend on -> how a difference is told."""
 
+METRICS_VERSION = 2
+"""Raise it where a change of the code changes the values of rows."""
+
 FORGOTTEN_S = 30 * 24 * 3600
 """Seconds after which the rows of an unfinished evaluation are removed."""
 
@@ -156,7 +159,7 @@ def facts_of(engine: Engine, samples: Samples, seed: int, forgetting: bool) -> F
         "pictures": pictures.hexdigest(),
         "seed": str(seed),
         "settings": json.dumps(settings, sort_keys=True),
-        "version": f"{__version__}, TensorFlow {tf.__version__}",
+        "version": f"{__version__}, TensorFlow {tf.__version__}, metrics {METRICS_VERSION}",
     }
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from realtime_lrp.config import Config
 from realtime_lrp.engine.accounting import Loss, closes, find_loss, has_account
 from realtime_lrp.engine.wording import top_scores
-from realtime_lrp.errors import Error, NotFiniteError, first_line
+from realtime_lrp.errors import Error, NotFiniteError, UsageError, first_line
 from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
 from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
 from realtime_lrp.realtime.latest import Item, Slot
@@ -281,9 +281,7 @@ class RelevanceThread:
                     return
             self._explain_frames()
         except Error as error:
-            if self._after:  # of several networks the user is told which one it was
-                error.args = (f"{self.config.model.name}: {error}",)
-            self._error = error
+            self._error = _named(error, self.config.model.name) if self._after else error
         except Exception as error:
             self._error = error
 
@@ -410,6 +408,15 @@ class RelevanceThread:
             float(result.scores[class_]),
             engine.scores,
         )
+
+
+def _named(error: Error, network: str) -> Error:
+    """An error whose message names the network, because there are several."""
+    if isinstance(error, UsageError):
+        error.about = None  # it is no setting of the first network
+    if network not in str(error):
+        error.args = (f"{network}: {error}",)
+    return error
 
 
 def first_request(config: Config) -> MapRequest:

@@ -67,6 +67,7 @@ def figure_columns(
     rates: Rates,
     source: str,
     *,
+    name: str = "",
     problem: str = "",
     refusal: str = "",
     further: bool = False,
@@ -79,6 +80,7 @@ def figure_columns(
       drawn: its maps, ready for drawing.
       rates: as they are now.
       source: the source in words, or "".
+      name: what the network is called where there are several.
       problem: why the target has no map, or "".
       refusal: why the maps are another method's than the chosen one, or "".
       further: whether there is a first network, which has the figures that all have in common.
@@ -93,7 +95,7 @@ def figure_columns(
         if "answer" in shown:
             right.append(answer_bars(explained, state.presenting))
         if "setting" in shown:
-            right.append(setting_rows(explained, "rates" in shown, problem))
+            right.append(setting_rows(explained, "rates" in shown, name, problem))
         if right:
             right[-1] = (*right[-1], *_below(state, explained, legends[:1], problem))
         if refusal and state.with_figures:
@@ -235,19 +237,22 @@ def probe_rows(explained: ExplainedFrame) -> Block:
     )
 
 
-def setting_rows(explained: ExplainedFrame, account: bool, problem: str = "") -> Block:
+def setting_rows(
+    explained: ExplainedFrame, account: bool, name: str = "", problem: str = ""
+) -> Block:
     """What explains the answer, and whether any relevance is lost.
 
     Args:
       explained: the newest explanation.
       account: whether the account of relevance is shown even if nothing is lost.
+      name: what the network is called where there are several.
       problem: why the target has no map, or "".
     """
     engine = explained.engine
     model, lrp = engine.config.model, engine.config.lrp
     account = not problem and (account or not all(explained.conserved))
     rows = [
-        Row("network", engine.network.name),
+        Row("network", name or engine.network.name),
         Row("LRP" if lrp.method == "lrp" else "method", engine.name),
         Row("weights", "random", warn=True) if model.weights == "random" else None,
         Row("target", _target_text(explained, problem), warn=bool(problem)),

@@ -123,7 +123,7 @@ class NetworkView:
         self.rates.map_ms = 1000 * (now - explained.frame.time) if explained else None
         self.columns = figure_columns(
             state, explained, self.maps, self.rates, source,
-            problem=self.problem, refusal=self.refusal, further=self.further,
+            name=self.name, problem=self.problem, refusal=self.refusal, further=self.further,
         )  # fmt: skip
 
     def compose(

@@ -110,7 +110,7 @@ def film_viewer(folder: Path) -> None:
 
 
 def photograph_viewer(folder: Path) -> None:
-    """Photographs the live viewer on a picture of `demo.mp4` into `live_views.jpg`."""
+    """Photographs the live viewer on a picture of `demo.mp4`: `live_views.jpg`, ..."""
     import screens
 
     screens.photograph_viewer(folder)

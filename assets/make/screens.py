@@ -43,6 +43,9 @@ VIEWS = (
 )  # fmt: skip
 """Keys of the photographs of the live viewer, each with its second. Maps need some seconds."""
 
+NETWORKS = ((10.0, "t"), (20.0, PHOTO), (20.1, "q"))
+"""The same of two networks side by side: each explains its best answer."""
+
 VIEWS_FRAME = 110
 """The picture of the clip that they show: a heart."""
 
@@ -169,7 +172,20 @@ def film_viewer(folder: Path) -> None:
 
 
 def photograph_viewer(folder: Path) -> None:
-    """Photographs views of the live viewer into `live_views.jpg`; needs `demo.mp4`."""
+    """Photographs the live viewer; needs `demo.mp4`.
+
+    Its views go into `live_views.jpg`, two networks side by side into `live_networks.jpg`.
+    """
+    photos = _photographs(folder, VIEWS)
+    _write_jpeg(folder / "live_views.jpg", contact_sheet(photos, columns=2))
+    (both,) = _photographs(folder, NETWORKS, "live.also_models=[{name: shapes, weights: random}]")
+    _write_jpeg(folder / "live_networks.jpg", both)
+
+
+def _photographs(
+    folder: Path, script: Sequence[tuple[float, str | Mouse]], *assignments: str
+) -> list[np.ndarray]:
+    """The canvases of the live viewer at every key `PHOTO` of a script."""
     with VideoReader(folder / "demo.mp4") as reader:
         picture = next(frame.picture for n, frame in enumerate(reader) if n == VIEWS_FRAME)
     photos: list[np.ndarray] = []
@@ -185,9 +201,9 @@ def photograph_viewer(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as shown:
         write_picture(Path(shown) / "heart.png", picture)
         options = {"--model": "shapes", "--source": shown}
-        settings = config.load(options=options, command="live").config
-        run_live(settings, window=lambda: Camera(VIEW_SIZE, VIEWS, SETTLING_S))
-    _write_jpeg(folder / "live_views.jpg", contact_sheet(photos, columns=2))
+        settings = config.load(sets=assignments, options=options, command="live").config
+        run_live(settings, window=lambda: Camera(VIEW_SIZE, script, SETTLING_S))
+    return photos
 
 
 def photograph_exhibit(folder: Path) -> None:

@@ -185,14 +185,18 @@ def test_a_failing_check_leaves_the_others(fault, rows, tmp_path, temporary_fold
     assert {row.advice for row in found if row.mark == "warning"} == {group.advice}
 
 
-@pytest.mark.parametrize("group", [doctor.MEDIA, doctor.NETWORK], ids=lambda group: group.name)
+SYSTEM = ("libGL.so.1: cannot open", "install the system package that contains libGL.so")
+DAMAGED = ("it is damaged", "pip install --force-reinstall opencv-python")
+
+
 @pytest.mark.parametrize(
-    ("words", "advice"),
+    ("group", "words", "advice"),
     [
-        ("libGL.so.1: cannot open", "install the system package that contains libGL.so"),
-        ("it is damaged", "pip install --force-reinstall opencv-python"),
+        (doctor.MEDIA, *SYSTEM), (doctor.MEDIA, *DAMAGED), (doctor.NETWORK, *SYSTEM),
+        pytest.param(doctor.NETWORK, *DAMAGED, marks=pytest.mark.release),
     ],
-)
+    ids=["media, system", "media, damaged", "network, system", "network, damaged"],
+)  # fmt: skip
 def test_a_library_that_cannot_be_loaded_is_one_row(group, words, advice, tmp_path, monkeypatch):
     """Whatever needs OpenCV says why it does not load, and what to install."""
     (tmp_path / "cv2.py").write_text(f"raise ImportError({words!r})")

@@ -1,6 +1,7 @@
 """The table of faults names tests that are there; the examples in Python run."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import media
@@ -12,6 +13,7 @@ TABLE = (DOCS / "faults.md").read_text().split("## What was tried")[0]
 ROWS = [line for line in TABLE.splitlines() if re.match(r"\| (?!fault|-)", line)]
 
 
+@cache
 def defined():
     """Name of each test -> whether it is one of the long ones."""
     found = {}

@@ -72,14 +72,13 @@ def browser(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def visit(browser):
+def open_page(browser):
     """Opens pages; none may complain, or ask another server for anything."""
-    contexts, faults = [], []
+    faults = []
 
     def open_page(address, **options):
         context = browser.new_context(**options)
         context.set_default_timeout(LONG_MS)
-        contexts.append(context)
         page, host = context.new_page(), address.split("/")[2]
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("console", lambda said: said.type == "error" and faults.append(said.text))
@@ -89,7 +88,7 @@ def visit(browser):
 
     expect.set_options(timeout=LONG_MS)
     yield open_page
-    for context in contexts:
+    for context in browser.contexts:
         context.close()
     expected = "ERR_CONNECTION_REFUSED", "Authentication failed", "401 (Unauthorized)"
     assert [fault for fault in faults if not any(text in fault for text in expected)] == []
@@ -100,10 +99,25 @@ def is_own(url, host):
     return url.startswith("blob:") or url.split("/")[2] == host
 
 
+@pytest.fixture
+def visit(open_page):
+    """Opens pages that are closed after the test."""
+    contexts = []
+
+    def open_for_test(address, **options):
+        page = open_page(address, **options)
+        contexts.append(page.context)
+        return page
+
+    yield open_for_test
+    for context in contexts:
+        context.close()
+
+
 @pytest.fixture(scope="module")
-def page(visit, address):
+def page(open_page, address):
     """The page of who controls, with its first map; each test leaves the view as it was."""
-    opened = visit(address, **DESKTOP)
+    opened = open_page(address, **DESKTOP)
     ready(opened)
     return opened
 

@@ -315,7 +315,7 @@ def test_models_lists_every_name(run):
     code, out, _ = run("models")
     assert code == 0
     names = [line.split()[0] for line in out.splitlines()]
-    assert names == [*NETWORKS, "FILE.keras", "hub:NAME", "hub:FOLDER"]
+    assert names == [*NETWORKS, "FILE.keras", "FOLDER", "hub:NAME", "hub:FOLDER"]
 
 
 @pytest.mark.parametrize("style", ["grey", "rgb"])

@@ -4,6 +4,7 @@ from realtime_lrp.models.names import NETWORKS
 
 OTHERS = {
     "FILE.keras": "a file that model.save('name.keras') wrote",
+    "FOLDER": "a SavedModel, as model.export(folder) writes it",
     "hub:NAME": "an image classifier of KerasHub, such as hub:vit_base_patch16_224_imagenet",
     "hub:FOLDER": "one that classifier.save_to_preset(folder) of KerasHub wrote",
 }

@@ -19,7 +19,13 @@ from realtime_lrp.config.names import (
 )
 from realtime_lrp.config.problems import KeyPath, errors_of
 from realtime_lrp.config.schema import Config
-from realtime_lrp.errors import Error, MissingInputError, UnavailableError, UsageError, unknown
+from realtime_lrp.errors import (
+    Error,
+    MissingInputError,
+    UnavailableError,
+    UsageError,
+    unknown,
+)
 
 
 def check_names(config: Config) -> None:
@@ -97,10 +103,15 @@ def check_model_name(name: str) -> None:
         return
     if name.lower() in known:
         return
+    if os.path.isdir(name):
+        _check_saved_model(name)
+        return
     if not (Path(name).suffix or os.sep in name):
-        raise unknown(MODELS.kind, name, [*known, "FILE.keras", "hub:NAME"])
+        raise unknown(MODELS.kind, name, [*known, "FILE.keras", "FOLDER", "hub:NAME"])
     if not os.path.isfile(name):
-        raise MissingInputError(f"There is no model file {name!r}. Expected a .keras file.")
+        raise MissingInputError(
+            f"There is no model file {name!r}. Expected a .keras file or a SavedModel."
+        )
 
 
 def _check_preset(preset: str) -> None:
@@ -114,6 +125,18 @@ def _check_preset(preset: str) -> None:
         raise MissingInputError(
             f"There is no folder {preset!r}. Expected one that classifier.save_to_preset(folder) "
             "of KerasHub has written."
+        )
+
+
+def _check_saved_model(folder: str) -> None:
+    """Refuses a preset of KerasHub without hub:; the files are checked when they are loaded."""
+    graph, about = (os.path.join(folder, name) for name in ("saved_model.pb", "metadata.json"))
+    if os.path.isfile(about) and not os.path.isfile(graph):
+        prefix = "" if os.sep in folder else f".{os.sep}"
+        raise UsageError(
+            f"{folder!r} is no SavedModel. If it is a preset of KerasHub: --model "
+            f"{HUB}{prefix}{folder}",
+            MODELS.kind,
         )
 
 

@@ -17,6 +17,7 @@ class Loaded(NamedTuple):
         "preset" for `scaling`.
       labels: class names in order, or None if they are not known.
       warning: why the answers may be wrong, or "".
+      prepares_itself: whether the model takes pictures from 0 to 255.
       scaling: how the preset of the model prepares pictures, or None.
     """
 
@@ -24,4 +25,5 @@ class Loaded(NamedTuple):
     preprocess: str = "none"
     labels: list[str] | None = None
     warning: str = ""
+    prepares_itself: bool = False
     scaling: "Scaling | None" = None

@@ -92,6 +92,9 @@ def model_files(name: str, weights: str | None, labels: str | None) -> dict[str,
     """
     named = NETWORKS.get(name.lower())
     files: dict[str, Path | None] = {"model": named.file if named else Path(name)}
+    if not named and Path(name).is_dir():
+        variables = Path(name, "variables", "variables.data-00000-of-00001")
+        files = {"model": Path(name, "saved_model.pb"), "weights": variables}
     if name.startswith(HUB):
         from realtime_lrp.models.hub import preset_files
 

@@ -18,6 +18,7 @@ from realtime_lrp.models.labels import read_labels
 from realtime_lrp.models.loaded import Loaded
 from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.models.preprocessing import COLOUR_ONLY, PREPROCESSING, Scaling, preprocess
+from realtime_lrp.models.saved_models import load_saved_model
 from realtime_lrp.models.untrusted.loading import load_model
 
 NO_PREPROCESSING = "no --preprocess given, so the answers may be nonsense"
@@ -130,13 +131,13 @@ def load_network(
     """Loads a network. An argument that is None leaves the network's own.
 
     Args:
-      name: a name in `NETWORKS`, upper or lower case, the path of a .keras file, or an image
-        classifier of KerasHub: "hub:NAME" for a preset, "hub:FOLDER" for one that was saved with
-        `save_to_preset`.
+      name: a name in `NETWORKS`, upper or lower case, the path of a .keras file, the folder of a
+        SavedModel, or an image classifier of KerasHub: "hub:NAME" for a preset, "hub:FOLDER" for
+        one that was saved with `save_to_preset`.
       weights: "imagenet", "random" or the path of a file.
       labels: the path of a file of class names.
       preprocess: a way to prepare pictures, see `Network`.
-      size: (H, W) of the input of a preset without a fixed one.
+      size: (H, W) of the input of a preset or SavedModel without a fixed one.
 
     Raises:
       UsageError: there is no such network or preprocessing, or it has no such weights.
@@ -152,8 +153,9 @@ def load_network(
     else:
         loaded = _from_elsewhere(name, weights, size)
         if preprocess is None:
-            loaded = _with_warning(loaded, Path(name).name)
-        name = Path(name.removeprefix(HUB)).stem
+            loaded = _with_warning(loaded, Path(name.removeprefix(HUB)).resolve().name)
+        path = Path(name.removeprefix(HUB)).resolve()
+        name = path.name if path.is_dir() else path.stem
     return Network(
         name,
         loaded.model,
@@ -177,6 +179,8 @@ def _from_elsewhere(name: str, weights: str | None, size: tuple[int, int] | None
         from realtime_lrp.models.hub import load_preset  # KerasHub may not be installed
 
         return load_preset(name.removeprefix(HUB), weights, size)
+    if Path(name).is_dir():
+        return load_saved_model(Path(name), weights, size)
     if Path(name).suffix != ".keras":
         raise DamagedInputError(
             f"{name!r} is not a .keras file. Save the model with "
@@ -188,7 +192,9 @@ def _from_elsewhere(name: str, weights: str | None, size: tuple[int, int] | None
 def _with_warning(loaded: Loaded, name: str) -> Loaded:
     """The network with a warning if nothing says how its pictures are prepared."""
     types = (keras.layers.Rescaling, keras.layers.Normalization)
-    itself = any(isinstance(layer, types) for layer in loaded.model.layers[:3])
+    itself = loaded.prepares_itself or any(
+        isinstance(layer, types) for layer in loaded.model.layers[:3]
+    )
     if loaded.scaling is not None or itself:
         return loaded
     log.warning(

@@ -142,11 +142,15 @@ class _Called:
         try:
             types = [one.dtype for one in self.tensors]
             specs = list(zip(shapes, types, strict=True))
-            return trace(self.compute, specs, list(inner), lambda layer: _stays(layer, pool))
+            traced = trace(self.compute, specs, list(inner), lambda layer: _stays(layer, pool))
         except Exception as error:  # whatever a layer of the user's raises
             raise UnsupportedLayerError(
                 self.layer, f"it has no rule of its own, and cannot be traced ({_reason(error)})"
             ) from error
+        if place := getattr(self.layer, "operation_place", None):
+            names = [operation.name for operation in traced.graph.get_operations()]
+            traced.places = {name: place(name) for name in names}
+        return traced
 
 
 def _reason(error: Exception) -> str:

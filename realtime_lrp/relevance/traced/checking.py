@@ -44,7 +44,7 @@ def check_nodes(
       UnsupportedLayerError: they differ, or one picture of a batch changes the outputs of another.
     """
     pictures = [_noise(tensor, 2) for tensor in traced.inputs]
-    others = [tf.concat([one[:1], -one[1:]], 0) for one in pictures]
+    others = [tf.concat([one[:1], _other(one[1:])], 0) for one in pictures]
     expected = [
         right
         for right, number in zip(tf.nest.flatten(compute(*pictures)), outputs, strict=True)
@@ -70,6 +70,11 @@ def _noise(tensor: tf.Tensor, pictures: int) -> tf.Tensor:
     if not tensor.dtype.is_floating:
         noise = np.abs(100 * noise)
     return tf.cast(noise, tensor.dtype)
+
+
+def _other(pictures: tf.Tensor) -> tf.Tensor:
+    """Pictures that have little in common with these."""
+    return tf.zeros_like(pictures) if pictures.dtype.is_unsigned else -pictures
 
 
 def _run(

@@ -197,7 +197,8 @@ def _offset(
     held = reader.held(tensor)
     if factors[position] == 1 and tuple(operation.outputs[0].shape) == held.shape:
         constant = tf.cast(constants[1 - position], tf.float32) * factors[1 - position]
-        if _fold_bias(reader, tensor, held, of_any_batch(constant, held.shape)):
+        offset = of_any_batch(constant, held.shape)
+        if _fold(reader, operation, held, tf.ones_like(offset), offset):
             return [held]
     return _operation(reader, operation, Offset)
 
@@ -209,9 +210,20 @@ def bias_add(reader: Reader, operation: tf.Operation) -> Sequence[Value | None]:
     return addition((1, 1))(reader, operation)
 
 
-def _fold_bias(reader: Reader, tensor: tf.Tensor, held: Held, constant: tf.Tensor) -> bool:
-    """Makes a constant the bias of the layer with weights that computes a tensor, if it can."""
+def _fold(
+    reader: Reader, operation: tf.Operation, held: Held, scale: tf.Tensor, offset: tf.Tensor
+) -> bool:
+    """Makes constants part of the layer with weights that an operation reads, if it can.
+
+    Args:
+      reader: knows the graph.
+      operation: multiplies or adds one constant for each channel.
+      held: the tensor of the graph that it reads.
+      scale: by what each channel is multiplied.
+      offset: what is added to it then, of the same shape.
+    """
     graph = reader.graph
+    (tensor,) = (one for one in operation.inputs if reader.constant(one) is None)
     if len(tensor.consumers()) > 1 or tensor.name not in reader.made or graph.readers(held.number):
         return False
     node = graph.producer(held.number)
@@ -221,17 +233,26 @@ def _fold_bias(reader: Reader, tensor: tf.Tensor, held: Held, constant: tf.Tenso
         node = before if alone else None
     if node is None or not isinstance(node.step, Linear):
         return False
-    sizes = [size for size in constant.shape if size != 1]
+    sizes = [size for size in offset.shape if size != 1]
     channels = [size for size in held.shape[1:] if size != 1]
     if np.prod(sizes) != node.step.outputs or sizes != channels[len(channels) - len(sizes) :]:
         return False
-    ones = tf.ones([node.step.outputs])
-    graph.replace(replace(node, step=node.step.then(ones, tf.reshape(constant, [-1]))))
+    step = node.step.then(tf.reshape(scale, [-1]), tf.reshape(offset, [-1]))
+    graph.replace(replace(node, step=step))
+    reader.made.add(operation.outputs[0].name)
     return True
 
 
 def product(reader: Reader, operation: tf.Operation) -> Sequence[Value | None]:
     """A product of two tensors, entry by entry."""
+    constants = [reader.constant(tensor) for tensor in operation.inputs]
+    scale = next((one for one in constants if one is not None), None)
+    if scale is not None and scale.shape.num_elements() > 1 and scale.dtype.is_floating:
+        value = reader.inputs(operation)[0 if constants[0] is None else 1]
+        if isinstance(value, Held) and tuple(operation.outputs[0].shape) == value.shape:
+            factors = of_any_batch(scale, value.shape)
+            if _fold(reader, operation, value, factors, tf.zeros_like(factors)):
+                return [value]
     chain = chain_of(operation, reader.inputs(operation))
     if chain is not None:
         return [chain]

@@ -1,0 +1,133 @@
+"""Makes a Keras model of a SavedModel: one layer that computes the graph of its signature."""
+
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from realtime_lrp.errors import DamagedInputError, UsageError, first_line
+from realtime_lrp.models.loaded import Loaded
+from realtime_lrp.models.size import refuse_beyond_memory
+from realtime_lrp.models.untrusted.saved_model import SavedGraph, read_saved_model
+
+log = logging.getLogger(__name__)
+
+
+def load_saved_model(folder: Path, weights: str | None, size: tuple[int, int] | None) -> Loaded:
+    """Loads a SavedModel whose operations are all on the list of those that compute.
+
+    Args:
+      folder: holds `saved_model.pb` and `variables`.
+      weights: has to be None: the folder holds its own.
+      size: (H, W) of the input, for a signature that leaves them open.
+
+    Raises:
+      UsageError: weights are given, or the size is missing or another one.
+      MissingInputError: a file is missing.
+      DamagedInputError: the folder is damaged, or is no network from a picture to one vector.
+      UnavailableError: there is too little memory for it.
+    """
+    shown = repr(str(folder))
+    if weights is not None:
+        raise UsageError(
+            f"The SavedModel {shown} has its own weights. Leave --weights out.", "weights"
+        )
+    saved = read_saved_model(folder)
+    shape = _picture_shape(saved, size, shown)
+    entries = sum(value.nbytes for value in saved.variables.values())
+    refuse_beyond_memory(entries, shown)
+    name = re.sub(r"[^\w.-]", "_", folder.resolve().name) or "saved_model"
+    pictures = keras.Input(shape, dtype=saved.input_type.name, name="pictures")
+    try:
+        scores = SavedOperations(saved, name=name)(pictures)
+    except Exception as error:  # what the shapes and types of a damaged graph lead to
+        raise DamagedInputError(
+            f"The SavedModel {shown} cannot compute pictures of {shape[0]} x {shape[1]} "
+            f"({_reason(error)}). Expected a network that its signature describes."
+        ) from error
+    model = keras.Model(pictures, scores, name=name)
+    return Loaded(model, prepares_itself=saved.input_type.is_integer)
+
+
+def _picture_shape(
+    saved: SavedGraph, size: tuple[int, int] | None, shown: str
+) -> tuple[int, int, int]:
+    """(H, W, C) of its pictures.
+
+    Raises:
+      UsageError: the size is missing or contradicts the signature.
+      DamagedInputError: the signature takes something else than pictures.
+    """
+    shape = saved.input_shape
+    number = saved.input_type.is_floating or saved.input_type == tf.uint8
+    if len(shape) != 4 or shape[3] not in (1, 3) or not number:
+        listed = " x ".join("any" if one is None else str(one) for one in shape)
+        raise DamagedInputError(
+            f"The SavedModel {shown} reads {saved.input_type.name} [{listed or 'any'}]. Expected "
+            "pictures, float32 or uint8 [batch, height, width, 3 or 1]."
+        )
+    if shape[0] not in (None, 1) or shape[0] == 1:
+        raise DamagedInputError(
+            f"The SavedModel {shown} takes {shape[0]} pictures at a time. Expected a signature for "
+            "batches of any size: save it again with None as the size of the batch."
+        )
+    rows, columns = shape[1] or (size and size[0]), shape[2] or (size and size[1])
+    if not rows or not columns:
+        raise UsageError(
+            f"The SavedModel {shown} has no fixed input size. Say which, for example --size 224.",
+            "size",
+        )
+    return rows, columns, shape[3]
+
+
+class SavedOperations(keras.layers.Layer):
+    """The operations between the pictures and the output of a SavedModel.
+
+    Args:
+      saved: what was read.
+      name: the layer's name.
+    """
+
+    def __init__(self, saved: SavedGraph, name: str) -> None:
+        super().__init__(name=name, dtype="float32", autocast=False)
+        self._saved = saved
+        self._held = {
+            key: self.add_weight(
+                shape=value.shape, dtype=value.dtype.name, trainable=False,
+                name=key.replace("/", "_"), initializer=lambda *_, value=value, **__: value,
+            )
+            for key, value in saved.variables.items()
+        }  # fmt: skip
+        self._compiled = tf.function(self._import, autograph=False)
+
+    def call(self, pictures: tf.Tensor) -> tf.Tensor:
+        """The output for a batch."""
+        if tf.executing_eagerly():
+            return self._compiled(pictures)
+        return self._import(pictures)
+
+    def _import(self, pictures: tf.Tensor) -> tf.Tensor:
+        saved = self._saved
+        values: dict[str, Any] = {
+            f"{key}:0": tf.convert_to_tensor(weight) for key, weight in self._held.items()
+        }
+        values[f"{saved.input}:0"] = pictures
+        output = saved.output if ":" in saved.output else f"{saved.output}:0"
+        (scores,) = tf.graph_util.import_graph_def(
+            saved.graph, input_map=values, return_elements=[output], name=""
+        )
+        return scores
+
+    def operation_place(self, name: str) -> str:
+        """Where an operation stands in the network, such as "block1/conv", by its name."""
+        parts = name.removeprefix(f"{self.name}/").split("/")[:-1]
+        return "/".join(parts)
+
+
+def _reason(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines()]
+    lines = [line for line in lines if line and not line.startswith("Exception encountered")]
+    return re.sub(r"\x1b\[\d*m", "", lines[0])[:200] if lines else first_line(error)

@@ -1,0 +1,453 @@
+"""Reads the graph of a SavedModel, which may come from an attacker, as data.
+
+TensorFlow's own loader is not used: it runs what the folder asks it to. Here the functions behind
+one signature are joined into one flat graph, which may hold only operations that compute
+(`operations.py`) and reads of the variables that the checkpoint holds. What does not lead to the
+explained output is left out. Nothing is run before all of it is checked.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow.core.framework import graph_pb2, node_def_pb2
+from tensorflow.core.protobuf import saved_model_pb2, trackable_object_graph_pb2
+from tensorflow.python.framework import op_def_registry
+
+from realtime_lrp.errors import DamagedInputError, first_line
+from realtime_lrp.models.untrusted.operations import CALLS, COMPUTING, DROPPED
+from realtime_lrp.system.reading import read_limited
+
+FILE = "saved_model.pb"
+
+MAX_FILE_BYTES = 512 << 20
+"""Of `saved_model.pb`, which holds the graph and its constants; weights lie in other files."""
+
+MAX_NODES = 200_000
+MAX_DEPTH = 50
+"""How deep functions may call each other. Keras writes 3."""
+
+MAX_EXPANSION = 100
+"""How many times larger than the file constants may be; zeros are written as one number."""
+
+SMALL_BYTES = 256 << 20
+"""Constants up to this size are accepted in any file."""
+
+DEFAULT_SIGNATURE = "serving_default"
+
+_EXPECTED = "Expected what model.export(folder) of Keras or tf.saved_model.save writes."
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
+@dataclass(frozen=True)
+class SavedGraph:
+    """The flat graph between the input and one output of a signature.
+
+    Attributes:
+      graph: its operations; nothing else leads to the output.
+      input: the name of the operation that stands for the pictures.
+      input_shape: of the pictures with the batch, None where it is open.
+      input_type: the type of the pictures.
+      output: the name of the tensor that is the output.
+      variables: name of an operation that stands for a variable -> its value.
+    """
+
+    graph: graph_pb2.GraphDef
+    input: str
+    input_shape: tuple[int | None, ...]
+    input_type: tf.DType
+    output: str
+    variables: dict[str, np.ndarray]
+
+
+def read_saved_model(folder: Path) -> SavedGraph:
+    """Reads and checks the graph behind the signature of a SavedModel, and its variables.
+
+    Raises:
+      MissingInputError: a file cannot be read.
+      DamagedInputError: the folder is damaged, has no signature from one picture to one vector, or
+        an operation that is not allowed.
+    """
+    shown = repr(str(folder))
+    if not (folder / FILE).is_file():
+        raise DamagedInputError(f"{shown} is no SavedModel: it holds no {FILE}. {_EXPECTED}")
+    data = read_limited(folder / FILE, MAX_FILE_BYTES, "a SavedModel")
+    model = saved_model_pb2.SavedModel()
+    try:
+        model.ParseFromString(data)
+    except DecodeError as error:
+        raise DamagedInputError(f"{shown} is no SavedModel ({FILE} is damaged). {_EXPECTED}") from (
+            error
+        )
+    saved = _served(model, shown)
+    signature = _signature(saved, shown)
+    try:
+        graph = _Flat(saved, shown).of(signature)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise DamagedInputError(
+            f"The SavedModel {shown} is damaged ({first_line(error)}). {_EXPECTED}"
+        ) from error
+    _check_constants(graph.nodes, max(SMALL_BYTES, MAX_EXPANSION * len(data)), shown)
+    variables = _read_variables(folder, saved, graph.variables, shown)
+    info = saved.signature_def[signature.name].inputs[signature.input]
+    return SavedGraph(
+        graph_pb2.GraphDef(node=graph.nodes, versions=saved.graph_def.versions),
+        graph.input,
+        tuple(None if one.size < 0 else one.size for one in info.tensor_shape.dim),
+        tf.as_dtype(info.dtype),
+        graph.output,
+        variables,
+    )
+
+
+@dataclass(frozen=True)
+class _Signature:
+    """A signature of one input, and which of its outputs is explained."""
+
+    name: str
+    function: str
+    input: str
+    output: int
+    bound: tuple[int, ...]
+
+
+def _served(model: Any, shown: str) -> Any:
+    """The graph with the tag "serve", or the only one."""
+    graphs = [one for one in model.meta_graphs if "serve" in one.meta_info_def.tags]
+    graphs = graphs or list(model.meta_graphs)
+    if len(graphs) != 1:
+        raise DamagedInputError(f"{shown} is no SavedModel: it holds {len(graphs)} graphs.")
+    if not graphs[0].object_graph_def.nodes:
+        raise DamagedInputError(
+            f"The SavedModel {shown} was written for TensorFlow 1. Expected one of TensorFlow 2: "
+            "load it there and save it with tf.saved_model.save."
+        )
+    return graphs[0]
+
+
+def _signature(saved: Any, shown: str) -> _Signature:
+    """The signature `DEFAULT_SIGNATURE`, or the only one; its only output that is a vector."""
+    functions = _functions_of_signatures(saved)
+    names = [name for name in functions if name in saved.signature_def]
+    name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in names else names[0] if names else ""
+    if not name or (name != DEFAULT_SIGNATURE and len(names) > 1):
+        has = f"the signatures {', '.join(map(repr, names))}" if names else "no signature"
+        raise DamagedInputError(
+            f"The SavedModel {shown} has {has}. Expected {DEFAULT_SIGNATURE!r}, or a single one.\n"
+            "Save it with model.export(folder), or tf.saved_model.save(model, folder, signatures=)."
+        )
+    described = saved.signature_def[name]
+    if len(described.inputs) != 1:
+        inputs = ", ".join(map(repr, described.inputs)) or "none"
+        raise DamagedInputError(
+            f"The signature {name!r} of the SavedModel {shown} has the inputs {inputs}. Expected "
+            "one: pictures."
+        )
+    outputs = dict(described.outputs)
+    if len(outputs) > 1:
+        vectors = {key: one for key, one in outputs.items() if len(one.tensor_shape.dim) == 2}
+        if len(vectors) != 1:
+            raise DamagedInputError(
+                f"The signature {name!r} of the SavedModel {shown} has the outputs "
+                f"{', '.join(map(repr, sorted(outputs)))}. Expected a single one that is one "
+                "vector for each picture.\nSave it with a signature that returns only the classes."
+            )
+        outputs = vectors
+    (output,) = outputs.values()
+    position = output.name.rpartition(":")[2]
+    function = functions[name]
+    return _Signature(
+        name,
+        function,
+        next(iter(described.inputs)),
+        int(position) if position.isdecimal() else 0,
+        tuple(saved.object_graph_def.concrete_functions[function].bound_inputs),
+    )
+
+
+def _functions_of_signatures(saved: Any) -> dict[str, str]:
+    """Name of a signature -> its function; empty where the objects do not say."""
+    nodes = saved.object_graph_def.nodes
+    root = {child.local_name: child.node_id for child in nodes[0].children}
+    if not 0 < root.get("signatures", 0) < len(nodes):
+        return {}
+    children = nodes[root["signatures"]].children
+    return {
+        child.local_name: nodes[child.node_id].bare_concrete_function.concrete_function_name
+        for child in children
+        if 0 < child.node_id < len(nodes)
+        and nodes[child.node_id].WhichOneof("kind") == "bare_concrete_function"
+    }
+
+
+@dataclass
+class _Flat:
+    """Joins the functions of a SavedModel into a flat graph.
+
+    Attributes:
+      saved: the SavedModel's graph.
+      shown: its folder in messages.
+      nodes: the operations, once they are known to be needed.
+      variables: name of an operation that stands for a variable -> the variable's object.
+      input: the name of the operation that stands for the pictures.
+      output: the name of the output.
+    """
+
+    saved: Any
+    shown: str
+    nodes: list[node_def_pb2.NodeDef] = field(default_factory=list)
+    variables: dict[str, int] = field(default_factory=dict)
+    input: str = "pictures"
+    output: str = ""
+    _count: int = 0
+    _names: set[str] = field(default_factory=set)
+
+    def of(self, signature: _Signature) -> "_Flat":
+        """Makes the flat graph of a signature."""
+        self._library = {one.signature.name: one for one in self.saved.graph_def.library.function}
+        arguments = len(self._library[signature.function].signature.input_arg)
+        if arguments != len(signature.bound) + 1:
+            raise ValueError(f"its function has {arguments} arguments")
+        placeholder = self._add("Placeholder", self.input, [])
+        self.input = placeholder.name
+        placeholder.attr["dtype"].type = (
+            self._library[signature.function].signature.input_arg[0].type
+        )
+        read = [self.input, *map(self._captured, signature.bound)]
+        outputs = self._inline(signature.function, read, 0)
+        self.output = outputs[signature.output]
+        self._prune()
+        for node in self.nodes:
+            if node.op not in COMPUTING and node.op != "Placeholder":
+                raise self._refusal(node)
+        return self
+
+    def _captured(self, number: int) -> str:
+        """A variable or constant that a function reads besides its arguments."""
+        found = self.saved.object_graph_def.nodes[number]
+        kind = found.WhichOneof("kind")
+        if kind == "variable":
+            node = self._add("Placeholder", found.variable.name or "variable", [])
+            node.attr["dtype"].type = found.variable.dtype
+            self.variables[node.name] = number
+            return node.name
+        if kind == "constant":
+            name = found.constant.operation
+            (held,) = (one for one in self.saved.graph_def.node if one.name == name)
+            node = self._add("Const", name, [])
+            node.attr["value"].CopyFrom(held.attr["value"])
+            node.attr["dtype"].CopyFrom(held.attr["dtype"])
+            return node.name
+        raise DamagedInputError(
+            f"The SavedModel {self.shown} needs a file or a table ({kind}). Expected a network of "
+            "variables and operations alone."
+        )
+
+    def _inline(self, name: str, arguments: Sequence[str], depth: int) -> list[str]:
+        """Adds the operations of a function; returns the names of its outputs."""
+        if depth > MAX_DEPTH:
+            raise ValueError("its functions call themselves")
+        function = self._library[name]
+        names = [one.name for one in function.signature.input_arg]
+        known = dict(zip(names, arguments, strict=True))
+        for node in _in_order(function.node_def, names):
+            inputs = [known[_tensor(one)] for one in node.input if not one.startswith("^")]
+            if node.op in CALLS:
+                outputs = self._inline(node.attr["f"].func.name, inputs, depth + 1)
+            elif node.op == "Identity" and node.attr["T"].type == tf.resource.as_datatype_enum:
+                outputs = inputs
+            elif node.op not in COMPUTING and _has_effects(node):
+                raise self._refusal(node)
+            else:
+                outputs = self._copied(node, inputs)
+            known |= dict(zip(_output_names(node), outputs, strict=False))
+        return [known[_tensor(function.ret[one.name])] for one in function.signature.output_arg]
+
+    def _copied(self, node: node_def_pb2.NodeDef, inputs: Sequence[str]) -> list[str]:
+        """Adds an operation of a function; returns the names of its outputs."""
+        if node.op == "ReadVariableOp":
+            added = self._add("Identity", node.name, inputs)
+            added.attr["T"].CopyFrom(node.attr["dtype"])
+            return [added.name]
+        added = self._add(node.op, node.name, inputs)
+        for key, value in node.attr.items():
+            if not key.startswith("_"):
+                added.attr[key].CopyFrom(value)
+        others = (f"{added.name}:{index}" for index in range(1, len(_output_names(node))))
+        return [added.name, *others]
+
+    def _add(self, kind: str, name: str, inputs: Sequence[str]) -> node_def_pb2.NodeDef:
+        """Adds an operation, under a name that no other one has."""
+        self._count += 1
+        if self._count > MAX_NODES:
+            raise ValueError(f"it has more than {MAX_NODES:,} operations")
+        unique, number = name, 1
+        while unique.lower() in self._names:
+            unique, number = f"{name}_{number}", number + 1
+        self._names.add(unique.lower())
+        node = node_def_pb2.NodeDef(op=kind, name=unique, input=inputs)
+        self.nodes.append(node)
+        return node
+
+    def _prune(self) -> None:
+        """Leaves out what the output does not depend on."""
+        by_name = {node.name: node for node in self.nodes}
+        needed, left = set(), [self.output.partition(":")[0]]
+        while left:
+            name = left.pop()
+            if name not in needed:
+                needed.add(name)
+                left += [one.partition(":")[0] for one in by_name[name].input]
+        if self.input not in needed:
+            raise DamagedInputError(
+                f"The output of the SavedModel {self.shown} does not depend on its pictures."
+            )
+        self.nodes = [node for node in self.nodes if node.name in needed]
+        self.variables = {name: number for name, number in self.variables.items() if name in needed}
+
+    def _refusal(self, node: node_def_pb2.NodeDef) -> DamagedInputError:
+        return DamagedInputError(
+            f"The SavedModel {self.shown} uses the operation {node.op[:100]} "
+            f"({node.name[:200]!r}), which has no rule or does more than to compute.\n"
+            "Expected a network of operations that only compute; nothing of it was run."
+        )
+
+
+def _has_effects(node: node_def_pb2.NodeDef) -> bool:
+    """Whether an operation may do more than to compute."""
+    if node.op in DROPPED:
+        return False
+    described = op_def_registry.get(node.op)
+    return described is None or described.is_stateful
+
+
+def _output_names(node: node_def_pb2.NodeDef) -> list[str]:
+    """What a function calls the outputs of an operation, "node:output:0", without the ":0"."""
+    names = []
+    for one in op_def_registry.get(node.op).output_arg:
+        count = 1
+        if one.number_attr:
+            count = node.attr[one.number_attr].i
+        elif one.type_list_attr:
+            count = len(node.attr[one.type_list_attr].list.type)
+        if count > MAX_NODES:
+            raise ValueError(f"{node.name[:100]!r} has {count:,} outputs")
+        names += [_tensor(f"{node.name}:{one.name}:{index}") for index in range(count)]
+    return names
+
+
+def _tensor(name: str) -> str:
+    """A name of a tensor without the ":0" of first outputs."""
+    return name.removesuffix(":0")
+
+
+def _in_order(nodes: Sequence[Any], arguments: Sequence[str]) -> list[Any]:
+    """Operations after those that they read; a function may list them in any order.
+
+    Args:
+      nodes: those of a function.
+      arguments: the names of its arguments.
+    """
+    by_name = {node.name: node for node in nodes}
+    done: dict[str, bool] = {}
+    ordered: list[Any] = []
+    for first in nodes:
+        stack = [first]
+        while stack:
+            node = stack[-1]
+            if done.get(node.name):
+                stack.pop()
+                continue
+            begun = node.name in done
+            done[node.name] = begun
+            if begun:
+                ordered.append(stack.pop())
+                continue
+            for one in node.input:
+                name = one.removeprefix("^").partition(":")[0]
+                if name in arguments:
+                    continue
+                before = by_name[name]
+                if before.name not in done:
+                    stack.append(before)
+                elif not done[before.name]:
+                    raise ValueError("its operations depend on themselves")
+    return ordered
+
+
+def _check_constants(nodes: Sequence[Any], limit: int, shown: str) -> None:
+    """Refuses constants that take far more memory than the file."""
+    claimed = 0
+    for node in nodes:
+        if node.op == "Const":
+            tensor = node.attr["value"].tensor
+            size = tf.as_dtype(tensor.dtype).size or 1
+            claimed += math.prod(one.size for one in tensor.tensor_shape.dim) * size
+    if claimed > limit:
+        raise DamagedInputError(
+            f"The constants of the SavedModel {shown} claim {claimed:,} bytes. Expected at most "
+            f"{limit:,}."
+        )
+
+
+def _read_variables(
+    folder: Path, saved: Any, wanted: dict[str, int], shown: str
+) -> dict[str, np.ndarray]:
+    """The values of variables, by the names of the operations that stand for them."""
+    if not wanted:
+        return {}
+    held = sum(path.stat().st_size for path in folder.glob("variables/variables.data-*"))
+    nodes = saved.object_graph_def.nodes
+    claimed = sum(_bytes(nodes[number].variable) for number in set(wanted.values()))
+    if claimed > held:
+        raise DamagedInputError(
+            f"The variables of the SavedModel {shown} claim {claimed:,} bytes, its files hold "
+            f"{held:,}. {_EXPECTED}"
+        )
+    try:
+        reader = tf.train.load_checkpoint(str(folder / "variables" / "variables"))
+        described = trackable_object_graph_pb2.TrackableObjectGraph()
+        described.ParseFromString(reader.get_tensor(_OBJECT_GRAPH))
+        keys = _checkpoint_keys(nodes, described.nodes)
+        shapes = reader.get_variable_to_shape_map()
+        values = {}
+        for name, number in wanted.items():
+            shape = [one.size for one in nodes[number].variable.shape.dim]
+            if shapes[keys[number]] != shape:
+                raise ValueError(f"{nodes[number].variable.name} has another shape")
+            values[name] = reader.get_tensor(keys[number])
+    except (tf.errors.OpError, DecodeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise DamagedInputError(
+            f"The variables of the SavedModel {shown} are damaged or missing "
+            f"({first_line(error)}). {_EXPECTED}"
+        ) from error
+    return values
+
+
+def _bytes(variable: Any) -> int:
+    sizes = [one.size for one in variable.shape.dim]
+    if any(size < 0 for size in sizes):
+        raise DamagedInputError(f"The variable {variable.name[:100]!r} has no fixed shape.")
+    return math.prod(sizes) * (tf.as_dtype(variable.dtype).size or 1)
+
+
+def _checkpoint_keys(objects: Sequence[Any], stored: Sequence[Any]) -> dict[int, str]:
+    """Number of a variable -> its key in the checkpoint, by the same path from the root in both."""
+    keys: dict[int, str] = {}
+    seen, left = {0}, [(0, 0)]
+    while left:
+        number, there = left.pop()
+        for attribute in stored[there].attributes:
+            if attribute.name == "VARIABLE_VALUE":
+                keys[number] = attribute.checkpoint_key
+        children = {child.local_name: child.node_id for child in stored[there].children}
+        for child in objects[number].children:
+            if child.local_name in children and child.node_id not in seen:
+                seen.add(child.node_id)
+                left.append((child.node_id, children[child.local_name]))
+    return keys

@@ -1,0 +1,338 @@
+"""`--model FOLDER`: SavedModels are read as data, and only operations that compute are run."""
+
+import keras
+import media
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+from tensorflow.core.protobuf import saved_model_pb2
+
+from realtime_lrp import Explainer, load_network
+from realtime_lrp.errors import DamagedInputError, MissingInputError, UsageError
+from realtime_lrp.models.names import model_files
+from realtime_lrp.models.untrusted import saved_model
+from realtime_lrp.models.untrusted.operations import CALLS, DROPPED, OF_CONSTANTS, ROWS
+from realtime_lrp.relevance.traced.operations import OPERATIONS
+
+PICTURES = tf.TensorSpec([None, 8, 8, 3], tf.float32)
+SIDE_FILE = "side-effect.txt"
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A convolutional network with batch norms, and the folder to which Keras exports it."""
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential(
+        [
+            keras.Input((8, 8, 3)),
+            layers.Conv2D(4, 3, padding="same", use_bias=False),
+            layers.BatchNormalization(
+                beta_initializer="random_normal", moving_mean_initializer="random_normal"
+            ),
+            layers.ReLU(),
+            layers.DepthwiseConv2D(3, activation="relu", bias_initializer="random_normal"),
+            layers.Dropout(0.5),
+            layers.Flatten(),
+            layers.Dense(3, activation="softmax"),
+        ],
+        name="net",
+    )
+    folder = tmp_path_factory.mktemp("saved") / "net"
+    model.export(str(folder), verbose=False)
+    return model, folder
+
+
+class Computed(tf.Module):
+    """A module of one variable, to be saved with any function."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = tf.Variable(tf.reshape(tf.range(12.0), [3, 4]) - 5)
+
+    def vector(self, x):
+        """One vector for each picture."""
+        return tf.reduce_mean(x, [1, 2]) @ self.weights
+
+
+def saved(folder, compute, *specs, **signatures):
+    """Saves a function (module, x) under the default signature; returns the folder."""
+    module = Computed()
+
+    def signature(compute, specs):
+        return tf.function(lambda *x: compute(module, *x), input_signature=specs)
+
+    functions = {
+        name: signature(*pair)
+        for name, pair in {"serving_default": (compute, specs or (PICTURES,)), **signatures}.items()
+        if pair[0]
+    }
+    tf.saved_model.save(module, str(folder), signatures=functions)
+    return str(folder)
+
+
+def test_an_exported_network_is_explained_as_in_keras(exported, rng):
+    """Scores, gradients and relevance, its batch norms folded; layers keep their names."""
+    model, folder = exported
+    x = rng.normal(size=(2, 8, 8, 3)).astype(np.float32)
+    network = load_network(str(folder), preprocess="none")
+    for options in ({"method": "gradient"}, {"composite": "epsilon_plus"}):
+        explainer = Explainer(network, target=1, **options)
+        ours, expected = explainer(x), Explainer(model, target=1, **options)(x)
+        np.testing.assert_allclose(ours.scores, expected.scores, atol=1e-6)
+        largest = np.abs(expected.relevance).max()
+        np.testing.assert_allclose(ours.relevance, expected.relevance, atol=1e-4 * largest)
+    assert [name.split("/")[2] for name in explainer.rules_by_layer] == [
+        "conv2d_1", "depthwise_conv2d_1", "dense_1",
+    ]  # fmt: skip
+    files = model_files(str(folder), None, None)
+    assert all(path.is_file() for path in files.values()), files
+    assert list(files) == ["model", "weights"]
+
+
+def test_bytes_are_taken_as_they_are(tmp_path, caplog):
+    """The network prepares pictures itself; an open size is the user's."""
+    folder = saved(
+        tmp_path / "bytes",
+        lambda module, x: module.vector(tf.cast(x, tf.float32) / 255),
+        tf.TensorSpec([None, None, None, 3], tf.uint8),
+    )
+    with pytest.raises(UsageError, match="--size"):
+        load_network(folder)
+    network = load_network(folder, size=(4, 6))
+    assert network.model.input_shape == (None, 4, 6, 3)
+    assert (network.name, network.warning, caplog.text) == ("bytes", "", "")
+    x = np.full((1, 4, 6, 3), (255, 0, 51), np.float32)
+    logits = np.array([1, 0, 0.2]) @ (np.arange(12.0).reshape(3, 4) - 5)
+    explanation = Explainer(network, method="gradient", target=3)(x)
+    np.testing.assert_allclose(
+        explanation.scores[0], np.exp(logits) / np.exp(logits).sum(), rtol=1e-5
+    )
+    expected = np.array([-2, 2, 6]) / (255 * 24)
+    np.testing.assert_allclose(explanation.relevance[0, 0, 0], expected, rtol=1e-4)
+
+
+def test_the_signature_and_the_output_follow_rules(tmp_path):
+    """The default one or the only one; the only output that is a vector; what is unused is cut."""
+    folder = saved(
+        tmp_path / "a",
+        lambda m, x: {"z": tf.sort(x), "a": m.vector(x)},
+        other=(lambda m, x: m.vector(x) * 2, (PICTURES,)),
+    )
+    x = np.ones((1, 8, 8, 3), np.float32)
+    weights = np.arange(12.0).reshape(3, 4) - 5
+    np.testing.assert_allclose(load_network(folder).model(x)[0], weights.sum(0))
+    only = saved(tmp_path / "b", None, mine=(lambda m, x: m.vector(x) * 2, (PICTURES,)))
+    np.testing.assert_allclose(load_network(only).model(x)[0], 2 * weights.sum(0))
+
+
+def _writes(module, x):
+    tf.io.write_file(SIDE_FILE, "written")
+    return module.vector(x)
+
+
+def _python(module, x):
+    def write(values):
+        open(SIDE_FILE, "w").close()
+        return values
+
+    return module.vector(tf.ensure_shape(tf.py_function(write, [x], tf.float32), x.shape))
+
+
+def _reads(module, x):
+    return module.vector(x + tf.cast(tf.strings.length(tf.io.read_file("/etc/passwd")), tf.float32))
+
+
+def _prints(module, x):
+    tf.print("hello")
+    return module.vector(x)
+
+
+def _loops(module, x):
+    return module.vector(
+        tf.while_loop(lambda n, y: n < 3, lambda n, y: (n + 1, y * 2), [tf.constant(0), x])[1]
+    )
+
+
+REFUSED = {
+    "a file that is written": (_writes, "the operation WriteFile"),
+    "a file that is read": (_reads, "the operation ReadFile"),
+    "Python code": (_python, "the operation EagerPyFunc"),
+    "what is printed": (_prints, "the operation PrintV2"),
+    "random numbers": (
+        lambda m, x: m.vector(x + tf.random.normal([8, 8, 3])),
+        "the operation RandomStandardNormal",
+    ),
+    "a loop": (_loops, "the operation StatelessWhile"),
+    "several vectors": (
+        lambda m, x: {"a": m.vector(x), "b": m.vector(x)}, "has the outputs 'a', 'b'",
+    ),
+    "no pictures": (lambda m, x: {"a": tf.zeros([1, 3])}, "does not depend on its pictures"),
+}  # fmt: skip
+
+
+DEFAULT = ("a file that is written", "a file that is read", "several vectors", "calls itself")
+"""The cases that are not left to the long tests."""
+
+
+def cases(of):
+    """The parameters of a test; most take part in long tests only."""
+    return [pytest.param(c, marks=() if c in DEFAULT else pytest.mark.release) for c in of]
+
+
+@pytest.mark.parametrize("case", cases(REFUSED))
+def test_operations_that_do_more_than_compute_are_refused(tmp_path, monkeypatch, case):
+    """By name, before anything is run; the message has two lines."""
+    monkeypatch.chdir(tmp_path)
+    compute, expected = REFUSED[case]
+    folder = saved(tmp_path / "model", compute)
+    with pytest.raises(DamagedInputError) as raised:
+        load_network(folder)
+    assert expected in str(raised.value)
+    assert len(str(raised.value).splitlines()) <= 2
+    assert not (tmp_path / SIDE_FILE).exists()
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(
+    ("specs", "expected"),
+    [
+        ((PICTURES, PICTURES), "has the inputs"),
+        ((tf.TensorSpec([None, 7], tf.float32),), r"reads float32 \[any x 7\]"),
+        ((tf.TensorSpec([4, 8, 8, 3], tf.float32),), "takes 4 pictures at a time"),
+        ((tf.TensorSpec([None, 8, 8, 3], tf.int64),), "reads int64"),
+    ],
+)
+def test_a_signature_that_takes_no_pictures_is_refused(tmp_path, specs, expected):
+    """With what was expected."""
+
+    def compute(module, *x):
+        first = tf.cast(sum(tf.reduce_sum(tf.cast(one, tf.float32)) for one in x), tf.float32)
+        return tf.fill([1, 4], first)
+
+    folder = saved(tmp_path / "model", compute, *specs)
+    with pytest.raises(DamagedInputError, match=expected):
+        load_network(folder)
+
+
+@pytest.mark.release
+def test_what_needs_a_table_or_a_file_is_refused(tmp_path):
+    """A table may be filled from a file when it is loaded."""
+    values = tf.lookup.KeyValueTensorInitializer([0, 1], [1.0, 2.0], tf.int32, tf.float32)
+    table = tf.lookup.StaticHashTable(values, 0.0)
+    module = Computed()
+    module.table = table
+
+    @tf.function(input_signature=[PICTURES])
+    def compute(x):
+        return module.vector(x * table.lookup(tf.constant(1)))
+
+    tf.saved_model.save(module, str(tmp_path), signatures=compute)
+    with pytest.raises(DamagedInputError, match=r"needs a file or a table|operation LookupTable"):
+        load_network(str(tmp_path))
+
+
+def _damaged(folder, change):
+    """Changes the file of a SavedModel."""
+    path = folder / "saved_model.pb"
+    model = saved_model_pb2.SavedModel()
+    model.ParseFromString(path.read_bytes())
+    change(model.meta_graphs[0])
+    path.write_bytes(model.SerializeToString())
+
+
+def _unknown(graph):
+    for function in graph.graph_def.library.function:
+        for node in function.node_def:
+            if node.op == "Mul":
+                node.op = "Nothing"
+
+
+def _calls_itself(graph):
+    for function in graph.graph_def.library.function:
+        for node in function.node_def:
+            if node.op in CALLS:
+                node.attr["f"].func.name = function.signature.name
+
+
+def _claims(graph):
+    for node in graph.object_graph_def.nodes:
+        if node.WhichOneof("kind") == "variable":
+            node.variable.shape.dim[0].size = 10**9
+
+
+def _splat(graph):
+    for function in graph.graph_def.library.function:
+        for node in function.node_def:
+            if node.op == "Const":
+                del node.attr["value"].tensor.tensor_shape.dim[:]
+                node.attr["value"].tensor.tensor_shape.dim.add().size = 10**10
+
+
+DAMAGE = {
+    "no signatures": (lambda g: g.signature_def.clear(), "has no signature"),
+    "of TensorFlow 1": (lambda g: g.ClearField("object_graph_def"), "for TensorFlow 1"),
+    "calls itself": (_calls_itself, "its functions call themselves"),
+    "variables that it does not hold": (_claims, "claim"),
+    "constants of any size": (_splat, "constants of the SavedModel"),
+    "no functions": (lambda g: g.graph_def.ClearField("library"), "is damaged"),
+    "an unknown operation": (
+        _unknown, "the operation Nothing",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", cases(DAMAGE))
+def test_a_damaged_or_hostile_file_is_refused(tmp_path, case):
+    """With one or two lines."""
+    change, expected = DAMAGE[case]
+    folder = saved(tmp_path / "model", lambda m, x: m.vector(x * 2))
+    _damaged(tmp_path / "model", change)
+    with pytest.raises(DamagedInputError) as raised:
+        load_network(folder)
+    assert expected in str(raised.value)
+    assert len(str(raised.value).splitlines()) <= 2
+
+
+def test_missing_and_damaged_files_are_refused(tmp_path):
+    """No graph, a graph that is none, no variables, a preset of KerasHub; weights beside them."""
+    folder = saved(tmp_path / "model", lambda m, x: m.vector(x))
+    with pytest.raises(UsageError, match="has its own weights"):
+        load_network(folder, "random")
+    for path in (tmp_path / "model" / "variables").iterdir():
+        path.unlink()
+    with pytest.raises(DamagedInputError, match="its files hold 0"):
+        load_network(folder)
+    (tmp_path / "model" / saved_model.FILE).write_bytes(b"\xff\xff\xff")
+    with pytest.raises(DamagedInputError, match="is damaged"):
+        load_network(folder)
+    with pytest.raises(MissingInputError):
+        load_network(str(tmp_path / "none" / "model"))
+    with pytest.raises(DamagedInputError, match=r"holds no saved_model\.pb"):
+        load_network(str(tmp_path))
+    (tmp_path / "metadata.json").touch()
+    with pytest.raises(UsageError, match="--model hub:/"):
+        load_network(str(tmp_path))
+
+
+def test_the_listed_operations_are_those_with_a_row():
+    """Those without a row compute constants; none has effects."""
+    assert sorted(ROWS) == sorted(OPERATIONS)
+    assert set(OF_CONSTANTS).isdisjoint({*ROWS, *CALLS, *DROPPED})
+    for name in (*ROWS, *OF_CONSTANTS):
+        described = saved_model.op_def_registry.get(name)
+        assert described is not None, name
+        assert not described.is_stateful or name == "CheckNumerics", name  # it may raise an error
+
+
+def test_the_command_line_takes_a_folder(run, exported, tmp_path):
+    """With labels and preprocessing that the user gives."""
+    media.write_picture(tmp_path / "a.png", media.plain())
+    (tmp_path / "names.txt").write_text("a\nb\nc\n")
+    words = ("image", tmp_path / "a.png", "-o", tmp_path / "b.png", "--preprocess", "tf")
+    code, out, err = run(*words, "--model", exported[1], "--labels", tmp_path / "names.txt")
+    assert code == 0, err
+    assert sorted(out.split("->")[0].split()[1::2]) == ["a", "b", "c"]
+    code, _, err = run(*words, "--overwrite", "--model", tmp_path)
+    assert code == 65
+    assert "holds no saved_model.pb" in err

@@ -374,6 +374,7 @@ def test_a_phone_explains_what_is_before_its_own_camera(page, visit):
     ready(phone)
     phone.tap("#camera")
     expect(phone.locator("#figures")).to_contain_text("this device's camera")
+    expect(phone.locator("#film")).to_be_hidden()
     until(phone, lambda: float(phone.get_attribute("#figures", "data-maps")) > 0)
     expect(phone.locator("#answers .bar")).to_have_count(5)
     before = pixel(phone, 320, 240)

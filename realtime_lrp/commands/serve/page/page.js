@@ -27,6 +27,7 @@ const bare = location.pathname.endsWith("/view"); // the picture alone, for OBS 
 const shownAt = [];
 let control = false;
 let camera = null; // this device's own, while it is used
+let timeline = null; // where the film is; null for a camera
 let panels = []; // the maps side by side
 let main = ""; // the map that is always there
 let stopRecording = null; // while a film is recorded; returns null
@@ -88,8 +89,8 @@ function onNews(news) {
     at(id).setAttribute("aria-pressed", String(news[key]));
   }
   at("uncover").disabled = !news.covered;
-  ({ panels, main } = news);
-  showFilm(news.timeline);
+  ({ panels, main, timeline } = news);
+  showFilm();
   document.documentElement.dataset.text = news.text_size;
   at("answers").classList.toggle("presenting", news.presenting);
   at("notice").textContent = [news.trouble, news.notice].filter(Boolean).join("\n");
@@ -100,8 +101,8 @@ function onNews(news) {
   showFigures();
 }
 
-/** Where the film is; null for a camera. */
-function showFilm(timeline) {
+/** Where the film is. */
+function showFilm() {
   at("film").hidden = !timeline || camera !== null;
   if (!timeline) return;
   at("film-position").textContent = timeline.position;
@@ -183,6 +184,8 @@ function changeCamera() {
   at("camera").setAttribute("aria-pressed", String(camera !== null));
   at("camera-notice").textContent = "";
   shownAt.length = 0;
+  showFilm();
+  showFigures();
 }
 
 function onMap(fields, png) {
@@ -191,6 +194,7 @@ function onMap(fields, png) {
   if (fields.blocks) showBlocks(at("answers"), fields.blocks);
   if (png.byteLength) shownAt.push(performance.now());
   camera.take(fields, png);
+  showFigures();
 }
 
 // Controls

@@ -31,14 +31,17 @@ MOST_WORKERS = 4
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """The whole suite runs in one process per core; chosen files and long tests in this one (0)."""
+    """The whole suite runs in a process per core and one more, as some tests wait for others.
+
+    Chosen files and long tests run in this process (0).
+    """
     chosen = config.args != config.getini("testpaths") or config.option.collectonly
     if chosen or "not release" not in config.option.markexpr:
         return 0
     os.environ.setdefault("PYTHONHASHSEED", "0")  # sets in the names of tests have the same order
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    workers = min(cores or 1, MOST_WORKERS)
-    threads = str((cores or 1) // workers)  # else each worker takes all cores
+    workers = min((cores or 1) + 1, MOST_WORKERS)
+    threads = str(max((cores or 1) // workers, 1))  # else each worker takes all cores
     for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
         os.environ.setdefault(name, threads)
     return workers

@@ -123,9 +123,9 @@ def test_scores_are_keras_own_and_relevance_is_conserved(build, rng):
     expected = tape.gradient(score, pixels)
     largest = np.abs(expected).max()
     np.testing.assert_allclose(explanation.maps["gradient"], expected, atol=1e-4 * largest)
-    np.testing.assert_allclose(explanation.scores, model.predict_on_batch(x), atol=1e-5)
+    np.testing.assert_allclose(explanation.scores, model(x, training=False), atol=1e-5)
     np.testing.assert_allclose(explanation.relevance.sum((1, 2, 3)), 1, atol=2e-3)
-    started = (explanation.scores * np.sign(logits.predict_on_batch(x))).sum(1)
+    started = (explanation.scores * np.sign(logits(x))).sum(1)
     np.testing.assert_allclose(explanation.maps["epsilon"].sum((1, 2, 3)), started, atol=2e-3)
 
 
@@ -289,11 +289,11 @@ def test_a_batch_norm_is_folded_where_it_can_be(build, folds, rng):
     assert kinds(model)["bn"] == ("Identity" if folds else Affine.__name__)
     x = rng.normal(size=(2, 9, 8, 3)).astype("float32")
     explainer = Explainer(model)
-    np.testing.assert_allclose(explainer(x).scores, model.predict_on_batch(x), atol=1e-5)
+    np.testing.assert_allclose(explainer(x).scores, model(x, training=False), atol=1e-5)
     records = {record.name: record for record in explainer.layers(x)}
     np.testing.assert_array_equal(records["bn"].handed_down[0], records["bn"].arrived)
     for name, record in records.items():
-        activation = keras.Model(model.input, model.get_layer(name).output).predict_on_batch(x)
+        activation = keras.Model(model.input, model.get_layer(name).output)(x)
         np.testing.assert_allclose(record.output, activation, atol=1e-5, err_msg=name)
 
 

@@ -51,6 +51,7 @@ plt.get_fignums()""",
 )
 
 
+@pytest.mark.release
 def test_a_notebook_starts_quietly_and_shows_what_it_has():
     """No line of TensorFlow's, a table, a plot; it is not pyplot's, so no window opens."""
     path = notebooks.NOTEBOOKS / "study_recordings.ipynb"

@@ -310,6 +310,7 @@ def grouped_maps(tmp_path_factory):
     return Explainer(model, precision="float32")(x).relevance, np.load(files[2])
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 def test_groups_and_dilations_need_no_kernels_of_one_processor(precision, grouped_maps):
     """TensorFlow's own gradients of such convolutions exist on some processors only."""

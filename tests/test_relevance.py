@@ -127,7 +127,7 @@ def test_a_whole_network_equals_the_naive_one(target, rng):
     model = vgg_like()
     x = rng.normal(size=(3, 16, 16, 3)).astype("float32")
     explanation = Explainer(model, labels=list("abcde"))(x, target=target)
-    np.testing.assert_allclose(explanation.scores, model.predict_on_batch(x), atol=1e-6)
+    np.testing.assert_allclose(explanation.scores, model(x, training=False), atol=1e-6)
     for picture, p, relevance in zip(x, explanation.scores, explanation.relevance, strict=True):
         start = {
             "all": p,
@@ -221,6 +221,7 @@ def test_a_batch_equals_its_pictures_one_by_one(rng):
         assert largest_difference(explainer(picture[None]).relevance[0], relevance) < 1e-5
 
 
+@pytest.mark.release
 def test_every_layer_of_vgg16_passes_on_the_whole_relevance(rng):
     """Random weights, all classes: each layer's sum is 1 within 1e-4."""
     explainer = Explainer(keras.applications.VGG16(weights=None))
@@ -259,7 +260,7 @@ def test_branches_nested_models_and_shared_layers_conserve_relevance(pool, rng):
     explainer = Explainer(model, pool=pool)
     x = rng.uniform(0, 255, size=(2, 12, 12, 3)).astype("float32")
     explanation = explainer(x)
-    np.testing.assert_allclose(explanation.scores, model.predict_on_batch(x), atol=1e-6)
+    np.testing.assert_allclose(explanation.scores, model(x, training=False), atol=1e-6)
     np.testing.assert_allclose(explanation.relevance.sum((1, 2, 3)), 1, atol=2e-3)
     sums = explainer.relevance_sums(x)
     assert {"inner/shared", "shared", "tail/gap"} <= set(sums)
@@ -314,7 +315,7 @@ def scores_of(build, shape=(6, 6, 3)):
     x = keras.Input(shape)
     model = keras.Model(x, build(x))
     picture = np.random.default_rng(2).normal(size=(2, *shape)).astype("float32")
-    return Explainer(model)(picture).scores, model.predict_on_batch(picture)
+    return Explainer(model)(picture).scores, model(picture)
 
 
 def softmax_of_features(x):

@@ -171,9 +171,9 @@ def test_what_is_secret_in_a_source_stands_nowhere(tiny_model, tmp_path):
 
 
 @pytest.mark.parametrize("verbose", [pytest.param((), marks=pytest.mark.release), ("-vv",)])
-def test_what_is_secret_in_a_source_that_refuses_stands_nowhere(run, tmp_path, verbose):
+def test_what_is_secret_in_a_source_that_refuses_stands_nowhere(run, tmp_path, verbose, tiny_model):
     """A server that wants another password and says ours, and none at all."""
-    words = ("--display", "none", "--model", "shapes")
+    words = ("--display", "none", "--model", tiny_model, "--preprocess", "none")
     with serving(refused) as (web, asked):
         for source in (address(web.split(":")[-1], "me:s3%63ret"), address(9)):
             code, *texts = run("live", "--source", source, *words, *verbose)

@@ -269,16 +269,16 @@ class Scripted:
             yield ""
 
 
-def run_scripted(script, tmp_path, **words):
+def run_scripted(script, tmp_path, model="shapes", **words):
     """The viewer with a scripted window, on a synthetic source; what was shown and said."""
     window = Scripted(script)
-    options = {"--source": "synthetic", "--model": "shapes"}
+    options = {"--source": "synthetic", "--model": str(model), "--preprocess": "none"}
     sets = (f"live.folder={tmp_path}", "live.sources=['synthetic:15']")
     chosen = config.load(sets=sets, options=options, command="live").config
     return window.shown, live.run(chosen, window=lambda: window, **words)
 
 
-def test_a_full_disk_ends_the_recording_and_not_the_view(tmp_path, monkeypatch):
+def test_a_full_disk_ends_the_recording_and_not_the_view(tmp_path, monkeypatch, tiny_model):
     """A line on the screen, the film is whole, a second one is refused with a line."""
     from realtime_lrp.video import recorder
 
@@ -294,7 +294,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_view(tmp_path, monkeypatch):
         yield from window.pictures(30)
         yield "q"
 
-    shown, lines = run_scripted(script, tmp_path)
+    shown, lines = run_scripted(script, tmp_path, tiny_model)
     (film,) = tmp_path.glob("*.mp4")
     with av.open(film) as container:
         frames = sum(1 for _ in container.decode(video=0))

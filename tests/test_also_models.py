@@ -74,11 +74,15 @@ def test_a_network_is_there_only_once_but_may_have_other_weights():
         further_threads(twice, Slot(), Stats("", ""), True, thread_of(twice))
     other = settings("live.also_models=[{name: shapes, weights: random}, vgg16]")
     assert network_names(other) == ("shapes", "shapes 2", "vgg16")
-    figures = Stats("", "")
+    figures = Stats("CPU", "float32")
     first, second = further_threads(other, Slot(), figures, True, thread_of(other))
     assert list(figures.further) == ["shapes 2", "vgg16"]
     assert first.request.choice.random and not second.request.choice.random
     assert second.doing == "loading vgg16"
+    figures.further["shapes 2"].device = "CPU"
+    assert figures.as_dict(live=True)["also_models"]["vgg16"] is None
+    assert [line.split(":")[0] for line in figures.summaries()[1:]] == ["shapes 2", "vgg16"]
+    assert figures.summaries()[2] == "vgg16: not loaded yet, no maps"
 
 
 def thread_of(chosen):
@@ -309,6 +313,7 @@ def test_several_networks_load_one_after_the_other_and_explain_at_their_own_pace
     assert abs(other.result.relevance - explained.result.relevance).max() > 0
     assert explained.engine.explainer.traces == other.engine.explainer.traces == 1
     assert figures.maps == 1 == figures.further["shapes 2"].maps
+    figures.further["shapes 2"].device = "CPU"
     assert set(figures.as_dict(live=True)["also_models"]["shapes 2"]) == {
         "maps", "maps_per_s", "map_ms", "map_age_ms", "traces", "device", "precision",
     }  # fmt: skip

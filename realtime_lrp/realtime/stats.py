@@ -98,6 +98,8 @@ class Stats:
             *(
                 f"{name}: {one.maps} maps ({one.maps_per_s() or 0.0:.1f} a second), "
                 f"{one.precision} on {one.device}"
+                if one.device
+                else f"{name}: not loaded yet, no maps"
                 for name, one in self.further.items()
             ),
         ]
@@ -125,7 +127,7 @@ class Stats:
         }
         if self.further:
             figures["also_models"] = {
-                name: {key: one.as_dict(live)[key] for key in OF_A_NETWORK}
+                name: {key: one.as_dict(live)[key] for key in OF_A_NETWORK} if one.device else None
                 for name, one in self.further.items()
             }
         return figures

@@ -20,8 +20,6 @@ from realtime_lrp.commands.serve import run as serve
 from realtime_lrp.commands.serve import server
 from realtime_lrp.commands.serve.web_page import moved, nearest_box
 
-CLIP = config.ASSETS / "demo.mp4"
-
 
 class Client:
     """What a page has: the news, and what it sends."""
@@ -57,10 +55,12 @@ def visit(address):
         yield Client(socket)
 
 
-def test_a_key_in_the_window_and_a_click_on_the_page_change_the_same_view(display, tmp_path):
+def test_a_key_in_the_window_and_a_click_on_the_page_change_the_same_view(
+    display, tmp_path, tiny_model
+):
     """Each shows what the other did; q in the window ends both."""
     stats = tmp_path / "stats.json"
-    words = ("live", "--serve", "--port", 0, "--source", CLIP, "--model", "shapes")
+    words = ("live", "--serve", "--port", 0, "--source", "synthetic", "--model", tiny_model)
     with start(*words, "--stats", stats, DISPLAY=display) as process:
         address = process.stdout.readline().strip()
         window = opened_window(display, process)
@@ -91,7 +91,7 @@ def test_a_key_in_the_window_and_a_click_on_the_page_change_the_same_view(displa
         socket.create_connection((host, int(port)), timeout=5)
 
 
-def test_the_window_goes_on_when_the_server_has_ended(monkeypatch, caplog):
+def test_the_window_goes_on_when_the_server_has_ended(monkeypatch, caplog, tiny_model):
     """A line in the window and in the log; pictures keep coming."""
     monkeypatch.setattr(server.uvicorn.Server, "serve", lambda *_: 1 / 0)
 
@@ -100,7 +100,7 @@ def test_the_window_goes_on_when_the_server_has_ended(monkeypatch, caplog):
         yield "q"
 
     window = Scripted(script)
-    options = {"--source": "synthetic", "--model": "shapes", "--port": 0}
+    options = {"--source": "synthetic", "--model": str(tiny_model), "--port": 0}
     chosen = config.load(options=options, command="live").config
     serve.run_with_window(chosen, window=lambda: window)
     assert len(window.shown) >= 30
@@ -120,11 +120,11 @@ def test_a_port_that_is_in_use_is_said_before_a_window_opens(run):
         assert code == 2 and f"{words[0]} belongs to the web page. Add --serve" in told
 
 
-def test_without_a_window_there_is_the_page_alone(run, tmp_path):
+def test_without_a_window_there_is_the_page_alone(run, tmp_path, tiny_model):
     """The address is printed; a film is recorded as ever."""
     film = tmp_path / "film.mp4"
-    words = ("--serve", "--port", 0, "--display", "none", "--model", "shapes")
-    code, out, _ = run("live", *words, "--source", CLIP, "--record", film, "--duration", 0.5)
+    words = ("--serve", "--port", 0, "--display", "none", "--model", tiny_model)
+    code, out, _ = run("live", *words, "--source", "synthetic", "--record", film, "--duration", 0.5)
     assert code == 0 and out.startswith("http://127.0.0.1:") and film.exists()
 
 

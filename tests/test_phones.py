@@ -390,20 +390,20 @@ def test_captions_without_texts_for_phones_are_refused_only_with_phones(tmp_path
 
 
 @pytest.mark.parametrize("size", [(1080, 1920), (1920, 1080)])
-@pytest.mark.parametrize("swapped", [False, True])
-def test_the_code_on_the_screen_leads_to_the_page(size, swapped):
-    """A phone reads it on every page and in every place; the texts are beside it."""
+@pytest.mark.parametrize("visited", [False, True])
+def test_the_code_on_the_screen_leads_to_the_page(size, visited):
+    """A phone reads it, whoever is there and on whichever side it stands; no button is lost."""
     address = "https://192.168.100.200:8443/?token=abcdefghijklmnopqrstuvwx"
     captions = load_captions(["en", "de", "fr", "es", "zh"], None)
     builder = PageBuilder(captions, True, "hot", False)
     lock, artist = ExitLock("q", "none", None), ScreenArtist(Look("hot", 0.7, "heat", "flow"))
     picture = np.full((480, 640, 3), 90, np.uint8)
-    for showing, page in ((False, builder.attract(1, 0)), (True, builder.active(2, None, 0))):
-        page = builder.with_code(page, 1, modules(address), True, showing)
-        content = ScreenContent(picture, None, page, swapped=swapped, phones=True)
-        canvas = artist.draw(size, content, captions[1], lock, 100.0)
-        assert cv2.QRCodeDetector().detectAndDecode(canvas[..., ::-1])[0] == address
-        assert len(artist.buttons) == 6
+    page = builder.active(2, None, 0) if visited else builder.attract(1, 0)
+    page = builder.with_code(page, 1, modules(address), warns=True, showing=visited)
+    content = ScreenContent(picture, None, page, swapped=visited, phones=True)
+    canvas = artist.draw(size, content, captions[1], lock, 100.0)
+    assert cv2.QRCodeDetector().detectAndDecode(canvas[..., ::-1])[0] == address
+    assert len(artist.buttons) == 6
 
 
 def test_the_privacy_card_speaks_of_phones_where_there_are_some():

@@ -42,12 +42,13 @@ ENDING_S = 1.0
 log = logging.getLogger(__name__)
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, settings: tuple[str, str] = ("--host", "--port")) -> socket.socket:
     """A socket that listens.
 
     Args:
       host: address or name of this machine.
       port: 0 is any free one.
+      settings: what sets host and port, for messages.
 
     Raises:
       UnavailableError: it cannot listen there.
@@ -58,22 +59,22 @@ def listen(host: str, port: int) -> socket.socket:
         )[0]
         return socket.create_server(address[:2], family=family, backlog=128)
     except (OSError, UnicodeError) as error:
-        raise UnavailableError(_why_not(host, port, error)) from None
+        raise UnavailableError(_why_not(host, port, error, *settings)) from None
 
 
-def _why_not(host: str, port: int, error: Exception) -> str:
+def _why_not(host: str, port: int, error: Exception, host_set: str, port_set: str) -> str:
     number = getattr(error, "errno", None)
     if number == errno.EADDRINUSE:
         return (
             f"Port {port} of {host} is in use. "
-            "Choose another one with --port, or end the program that uses it."
+            f"Choose another one with {port_set}, or end the program that uses it."
         )
     if number == errno.EACCES:
-        return f"Port {port} is only for the administrator. Choose one above 1023 with --port."
+        return f"Port {port} is only for the administrator. Choose one above 1023 with {port_set}."
     reason = getattr(error, "strerror", None) or error
     return (
         f"{host!r} is no address of this machine ({reason}). "
-        "Expected 127.0.0.1, 0.0.0.0 or one that the machine has; see --host."
+        f"Expected 127.0.0.1, 0.0.0.0 or one that the machine has; see {host_set}."
     )
 
 

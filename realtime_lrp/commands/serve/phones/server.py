@@ -70,7 +70,8 @@ class PhoneServer:
         self._tokens = RenewedTokens(TOKEN_S, time.monotonic())
         self._code: tuple[str, tuple[bytes, ...]] = ("", ())
         routes = PhoneApp(turns, texts).routes()
-        listening = listen(self._host if _is_number(self._host) else ALL, settings.port)
+        host = self._host if _is_number(self._host) else ALL
+        listening = listen(host, settings.port, ("kiosk.phone_address", "kiosk.phone_port"))
         port = listening.getsockname()[1]
         self.address = f"https://{self._host}:{port}"
         self._server = Server(Guard(routes, self._tokens, names, port, ADVICE), listening, tls)

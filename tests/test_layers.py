@@ -119,13 +119,13 @@ def test_scores_are_keras_own_and_relevance_is_conserved(build, rng):
     pixels = tf.constant(x)
     with tf.GradientTape() as tape:
         tape.watch(pixels)
-        score = tf.reduce_sum(logits(pixels) * explanation.scores)
+        score = tf.reduce_sum(logits(pixels, training=False) * explanation.scores)
     expected = tape.gradient(score, pixels)
     largest = np.abs(expected).max()
     np.testing.assert_allclose(explanation.maps["gradient"], expected, atol=1e-4 * largest)
     np.testing.assert_allclose(explanation.scores, model(x, training=False), atol=1e-5)
     np.testing.assert_allclose(explanation.relevance.sum((1, 2, 3)), 1, atol=2e-3)
-    started = (explanation.scores * np.sign(logits(x))).sum(1)
+    started = (explanation.scores * np.sign(logits(x, training=False))).sum(1)
     np.testing.assert_allclose(explanation.maps["epsilon"].sum((1, 2, 3)), started, atol=2e-3)
 
 
@@ -293,7 +293,7 @@ def test_a_batch_norm_is_folded_where_it_can_be(build, folds, rng):
     records = {record.name: record for record in explainer.layers(x)}
     np.testing.assert_array_equal(records["bn"].handed_down[0], records["bn"].arrived)
     for name, record in records.items():
-        activation = keras.Model(model.input, model.get_layer(name).output)(x)
+        activation = keras.Model(model.input, model.get_layer(name).output)(x, training=False)
         np.testing.assert_allclose(record.output, activation, atol=1e-5, err_msg=name)
 
 

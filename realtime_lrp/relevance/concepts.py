@@ -5,7 +5,7 @@ handed down to the picture, all channels as one batch. The tensors of the forwar
 once for each picture.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +61,8 @@ class ConceptMaps:
       explain: the method of the explainer's own map.
       shapes: number of a tensor -> its shape for one picture, with the batch.
       classes: the number of scores.
+      sharing: the output numbers of layers whose rules take several relevances of each picture at
+        once.
       xla: whether functions go through XLA.
     """
 
@@ -70,9 +72,11 @@ class ConceptMaps:
         explain: Explain,
         shapes: Mapping[int, Sequence[int]],
         classes: int,
+        sharing: Collection[int],
         xla: bool,
     ) -> None:
         self._graph, self._explain, self._shapes = graph, explain, shapes
+        self._sharing = sharing
         self._x, *self._target = signature_of(tuple(shapes[0][1:]), classes)
         self._xla = xla
         self._functions: dict[tuple[Any, ...], Lazy] = {}
@@ -104,7 +108,7 @@ class ConceptMaps:
             chosen = _checked_channels(channels, layer, known)[None]
         count = min(AT_ONCE, chosen.shape[1])
         function = self._function(
-            concepts_function(self._graph, self._explain, layer, number, count),
+            concepts_function(self._graph, self._explain, layer, number, count, self._sharing),
             [tf.TensorSpec([None, count], tf.int32, name="channels")],
             ("concepts", number, count),
         )
@@ -210,7 +214,12 @@ class ConceptMaps:
 
 
 def concepts_function(
-    graph: Graph, explain: Explain, layer: str, number: int, count: int
+    graph: Graph,
+    explain: Explain,
+    layer: str,
+    number: int,
+    count: int,
+    sharing: Collection[int] = (),
 ) -> Compute:
     """Makes the function (x, channels, *target) -> scores, shares of all channels, maps.
 
@@ -223,6 +232,7 @@ def concepts_function(
       layer: the name of the layer.
       number: the number of its output.
       count: how many channels are kept, each by itself.
+      sharing: the output numbers of layers whose rules take relevance [K, B, ...].
     """
 
     def concepts(x: tf.Tensor, channels: tf.Tensor, *target: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -233,7 +243,7 @@ def concepts_function(
         by_channel = tf.reduce_sum(tf.cast(arrived, tf.float32), rows_and_columns)
         largest = tf.math.top_k(tf.abs(by_channel), count).indices
         kept = _each_alone(arrived, tf.where(channels < 0, largest, channels))
-        back = _of_copies(_past_gates(explain.back), count)
+        back = _of_copies(_past_gates(explain.back), count, sharing)
         relevance = tf.cast(total(graph.backward(tensors, kept, back, number)[0]), tf.float32)
         maps = tf.reshape(relevance, [count, -1, *x.shape[1:]])
         return tensors[graph.output], by_channel, tf.transpose(maps, [1, 0, 2, 3, 4])
@@ -319,14 +329,24 @@ def _past_gates(back: Back) -> Back:
     return handed
 
 
-def _of_copies(back: Back, count: int) -> Back:
-    """Hands down relevance [count * B, ...] where the tensors of the network are [B, ...]."""
+def _of_copies(back: Back, count: int, sharing: Collection[int]) -> Back:
+    """Hands down relevance [count * B, ...] where the tensors of the network are [B, ...].
+
+    Args:
+      back: what each step hands down.
+      count: how many relevances there are of each picture.
+      sharing: the output numbers of layers whose rules compute once what these have in common.
+    """
 
     def copies(a: tf.Tensor) -> tf.Tensor:
         return tf.tile(a, [count] + [1] * (a.shape.rank - 1))
 
     def handed(node: Node, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
-        return back(node, [copies(a) for a in inputs], copies(output), relevance)
+        if node.output not in sharing:
+            return back(node, [copies(a) for a in inputs], copies(output), relevance)
+        several = tf.reshape(relevance, [count, -1, *output.shape[1:]])
+        (received,) = back(node, inputs, output, several)
+        return [tf.reshape(received, [-1, *inputs[0].shape[1:]])]
 
     return handed
 

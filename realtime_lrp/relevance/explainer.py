@@ -59,7 +59,7 @@ from realtime_lrp.relevance.not_finite import find_not_finite, first_not_finite,
 from realtime_lrp.relevance.perturbed import baseline_named
 from realtime_lrp.relevance.record import explainer_provenance, kept_arguments, layer_rules
 from realtime_lrp.relevance.rounding import lower_precision
-from realtime_lrp.relevance.rules import Rule
+from realtime_lrp.relevance.rules import Rule, taking_several
 from realtime_lrp.relevance.targets import (
     Target,
     TargetResolver,
@@ -213,7 +213,8 @@ class Explainer(LayerViews):
         options = MethodOptions(guided, samples, self._activations, start_of_path, keep)
         explain = bind_maps(plans, graph, contexts, options, absorb_bias)
         self._compile(explain, any(plan.rules for plan in plans))
-        self._concepts = ConceptMaps(graph, explain[0], shapes, self.classes, xla)
+        several = () if keep < 1 else taking_several(self._rules)
+        self._concepts = ConceptMaps(graph, explain[0], shapes, self.classes, several, xla)
 
     def __call__(self, x: np.ndarray | tf.Tensor, target: Targets | None = None) -> Explanation:
         """Explains a batch.

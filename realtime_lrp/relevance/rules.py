@@ -13,7 +13,7 @@ for every picture; `sharing.py` has the step itself. b' is left out where biases
 (`LayerContext.absorb_bias`). To add a rule, write a class with `bind` and add a row to `RULES`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -24,6 +24,7 @@ from realtime_lrp.relevance.linear import Linear, Modify
 from realtime_lrp.relevance.sharing import (
     Shares,
     Term,
+    adjoint,
     handed_back,
     negative,
     positive,
@@ -264,7 +265,7 @@ class ZBox(Rule):
             s = relevance / stabilise(layer.transform(a, layer.weights) - z_of_bounds)
             back = handed_back(layer, [(a, layer.weights, None)], s)
             shape = tf.shape(a)
-            return back - tf.add_n([x * layer.transpose(s, w, shape) for x, w, _ in bounds])
+            return back - tf.add_n([x * adjoint(layer, s, w, shape) for x, w, _ in bounds])
 
         return propagate
 
@@ -313,7 +314,7 @@ class Flat(Rule):
         def propagate(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
             s = tf.reduce_sum(tf.cast(relevance / z, tf.float32), -1, keepdims=True)
             shape = tf.concat([tf.shape(a)[:-1], [1]], 0)  # all channels get the same
-            return support * tf.cast(single.transpose(s, single.weights, shape), a.dtype)
+            return support * tf.cast(adjoint(single, s, single.weights, shape), a.dtype)
 
         return propagate
 
@@ -338,8 +339,9 @@ def _without_inputs(
 
     def propagate(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor | Shares:
         s = relevance / z
-        inputs = support * layer.transpose(s, ready, tf.shape(a))
-        return inputs if bias is None else Shares(inputs, taken_by(bias, s))
+        inputs = support * adjoint(layer, s, ready, tf.shape(a))
+        uncounted = bias is None or s.shape.rank > a.shape.rank
+        return inputs if uncounted else Shares(inputs, taken_by(bias, s))
 
     return propagate
 
@@ -355,6 +357,19 @@ RULES: dict[str, type[Rule]] = {
     "zplus_input": ZPlusInput,
 }
 """Name in configuration and documentation -> rule."""
+
+_OWN = frozenset(RULES.values())
+
+
+def taking_several(rules: Mapping[int, Rule]) -> set[int]:
+    """The output numbers of layers whose rules also take R with an axis more, see `sharing.py`.
+
+    All rules of this file do. Rules that a program adds to `RULES` may not.
+
+    Args:
+      rules: the rule of each layer, by output number.
+    """
+    return {number for number, rule in rules.items() if type(rule) in _OWN}
 
 
 def rule_named(text: str) -> Rule:

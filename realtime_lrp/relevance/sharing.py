@@ -1,6 +1,8 @@
 """The generic step of all rules: how relevance is shared among the terms of a sum.
 
-`rules.py` has its formula. Nothing here knows which rule is applied.
+`rules.py` has its formula. Nothing here knows which rule is applied. R may have an axis more than
+the layer's output, [K, B, ...]: several relevances of each picture, which have the sums z in
+common. What biases took is then not counted.
 """
 
 import functools
@@ -56,9 +58,18 @@ def handed_back(layer: Linear, terms: Sequence[Term], s: tf.Tensor) -> tf.Tensor
     """The sum over terms of a' * transpose(s, w'), the halves of stacked ones added up."""
     parts: list[tf.Tensor] = []
     for a, w, _ in terms:
-        part = a * layer.transpose(s, w, tf.shape(a))
+        part = a * adjoint(layer, s, w, tf.shape(a))
         parts += tf.split(part, 2, -1) if w.stacked else [part]
     return functools.reduce(tf.add, parts)
+
+
+def adjoint(layer: Linear, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
+    """`layer.transpose`, where s may have an axis more than the input, whose shape is given."""
+    if s.shape.rank != shape.shape[0] + 1:
+        return layer.transpose(s, weights, shape)
+    flat = tf.reshape(s, [-1, *s.shape[2:]])
+    each = layer.transpose(flat, weights, tf.concat([tf.shape(flat)[:1], shape[1:]], 0))
+    return tf.reshape(each, tf.concat([tf.shape(s)[:2], shape[1:]], 0))
 
 
 def terms_by_sign(
@@ -83,7 +94,9 @@ def divided(layer: Linear, terms: Sequence[Term], s: tf.Tensor) -> tf.Tensor | S
     """R_in, with what biases take where a term has one."""
     inputs = handed_back(layer, terms, s)
     biases = [b for *_, b in terms if b is not None]
-    return Shares(inputs, taken_by(functools.reduce(tf.add, biases), s)) if biases else inputs
+    if not biases or s.shape.rank > terms[0][0].shape.rank:
+        return inputs
+    return Shares(inputs, taken_by(functools.reduce(tf.add, biases), s))
 
 
 def taken_by(bias: tf.Tensor, s: tf.Tensor) -> tf.Tensor:

@@ -1,9 +1,11 @@
 """Waits for other threads, in real time or in virtual time."""
 
 import itertools
+import os
 import threading
 import time
 from math import inf
+from pathlib import Path
 
 from realtime_lrp.realtime.capture import Clock
 
@@ -17,6 +19,15 @@ def until(condition, timeout_s=40.0):
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.005)
     return value
+
+
+def busy():
+    """How many processes there are for each core; 1 where none has to wait.
+
+    Real time that a test allows is multiplied by it: a bound holds for a machine that is free.
+    """
+    running = float(Path("/proc/loadavg").read_text().split()[3].split("/")[0])
+    return max(1.0, running / os.cpu_count(), os.getloadavg()[0] / os.cpu_count())
 
 
 class VirtualClock(Clock):

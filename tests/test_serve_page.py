@@ -412,6 +412,7 @@ def test_a_camera_goes_on_when_answers_stop_and_when_the_server_is_started_again
         phone = visit(f"http://127.0.0.1:{port}/?token={TOKEN}", **PHONE)
         phone.tap("#camera")
         until(phone, lambda: numbers.count > 5)
+        expect(phone.locator("#figures")).to_contain_text("no map yet")
         numbers.waits = True
         phone.wait_for_timeout(100)
         before = numbers.count

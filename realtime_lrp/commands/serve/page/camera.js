@@ -12,9 +12,9 @@ const OLD_MS = 5000; // a map is shown no longer than this, if no other one come
  * @param {HTMLCanvasElement} canvas where video and map go
  * @param {(picture: ArrayBuffer) => boolean} sendPicture false where there is no connection
  * @param {() => void} ended called if the camera goes by itself
- * @returns {Promise<{take: Function, restart: Function, stop: Function, age: () => number}>} `take`
+ * @returns {Promise<{take: Function, restart: Function, stop: Function, age: () => ?number}>} `take`
  *          takes a map, `restart` is to be called when the connection is a new one, `age` is the age
- *          of the map in milliseconds
+ *          of the map in milliseconds, null if there is none
  */
 export async function openCamera(canvas, sendPicture, ended) {
   const stream = await navigator.mediaDevices.getUserMedia({
@@ -87,7 +87,7 @@ export async function openCamera(canvas, sendPicture, ended) {
 
   stream.getVideoTracks()[0].addEventListener("ended", ended);
   requestAnimationFrame(draw);
-  return { take, restart, stop, age: () => (map ? performance.now() - map.at : 0) };
+  return { take, restart, stop, age: () => map && performance.now() - map.at };
 }
 
 /** A sentence that says why there is no camera. */

@@ -9,6 +9,7 @@ import { canRecord, record } from "./recording.js";
 const at = (id) => document.getElementById(id);
 const canvas = at("view");
 const METER_MS = 2000;
+const AGES_MS = 250; // how often the age of a camera's map is renewed
 const SEEK_MS = 100; // at least between two positions, while the bar is dragged
 const SEEK_SHOWN_MS = 1000; // so long the bar stays where it was put
 const PRESSED = { freeze: "frozen", tiled: "tiled" };
@@ -30,6 +31,7 @@ let camera = null; // this device's own, while it is used
 let timeline = null; // where the film is; null for a camera
 let panels = []; // the maps side by side
 let main = ""; // the map that is always there
+let ticking = 0; // the timer of the camera's figures
 let stopRecording = null; // while a film is recorded; returns null
 let seekAt = 0;
 document.body.classList.toggle("bare", bare);
@@ -125,9 +127,10 @@ function showFigures() {
   const rate = ratePerS(shownAt);
   if (camera) {
     dataset.maps = rate;
-    dataset.latency = Math.round(camera.age());
+    const age = camera.age();
+    dataset.latency = Math.round(age ?? 0);
     at("figures").textContent = `this device's camera · ${rate} maps/s · ` +
-      `the map is ${dataset.latency} ms old`;
+      (age === null ? "no map yet" : `the map is ${inWords(age)} old`);
   } else {
     dataset.shown = rate;
     at("figures").textContent = `${rate} pictures/s · ${dataset.maps} maps/s · ` +
@@ -135,10 +138,15 @@ function showFigures() {
   }
 }
 
+/** A time, given in milliseconds. */
+function inWords(ms) {
+  return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
+}
+
 /** How often something happened each second, lately. */
 function ratePerS(times) {
   const now = performance.now();
-  while (times.length && now - times[0] > METER_MS) times.shift();
+  while (times.length > 2 && now - times[0] > METER_MS) times.shift();
   return times.length > 1 ? (1000 * (times.length - 1) / (now - times[0])).toFixed(1) : "0";
 }
 
@@ -170,10 +178,12 @@ async function startCamera() {
     hold(false);
     throw error;
   }
+  ticking = setInterval(showFigures, AGES_MS);
   changeCamera();
 }
 
 function closeCamera() {
+  clearInterval(ticking);
   camera?.stop();
   camera = null;
   hold(false);
@@ -194,7 +204,6 @@ function onMap(fields, png) {
   if (fields.blocks) showBlocks(at("answers"), fields.blocks);
   if (png.byteLength) shownAt.push(performance.now());
   camera.take(fields, png);
-  showFigures();
 }
 
 // Controls

@@ -382,8 +382,17 @@ def test_captions_without_texts_for_phones_are_refused_only_with_phones(tmp_path
     assert load(sets=sets).config.kiosk.phones is False
     with pytest.raises(ConfigError, match="no section 'phone'"):
         load(sets=(*sets, "kiosk.phones=true"))
+
+
+def test_settings_of_phones_that_cannot_be_are_refused():
+    """Before the exhibit starts."""
+    from realtime_lrp.commands.kiosk.start import load
+
     with pytest.raises(ConfigError, match="phone_cert and phone_key"):
         load(sets=("kiosk.phone_cert=c.pem",))
+    for wrong in ("::1", "https://museum.example", "a b", "museum.example:8443"):
+        with pytest.raises(ConfigError, match="phone_address: expected a name"):
+            load(sets=(f"kiosk.phone_address='{wrong}'",))
 
 
 # --- The screen

@@ -3,6 +3,7 @@
 Imports neither TensorFlow nor OpenCV: `realtime-lrp config` checks the exhibit with it.
 """
 
+import re
 from collections.abc import Iterator
 
 from realtime_lrp.commands.kiosk.captions import wrong_captions
@@ -22,8 +23,21 @@ def wrong_in_kiosk(config: Config) -> Iterator[tuple[KeyPath, Error]]:
     """Yields what is wrong in the section `kiosk`: where it stands, and the error."""
     yield from errors_of(("kiosk", "exit_key"), KEYS.check, config.kiosk.exit_key)
     yield from wrong_captions(config)
-    if bool(config.kiosk.phone_cert) != bool(config.kiosk.phone_key):
-        yield ("kiosk", "phone_cert"), ConfigError("expected phone_cert and phone_key, or neither")
+    yield from _wrong_for_phones(config)
     for number, clip in enumerate(config.kiosk.clips):
         where = ("kiosk", "clips", number)
         yield from errors_of(where, inputs_of, [clip], PICTURES + VIDEOS, "clip")
+
+
+def _wrong_for_phones(config: Config) -> Iterator[tuple[KeyPath, Error]]:
+    kiosk = config.kiosk
+    if kiosk.phone_address and not re.fullmatch(r"[A-Za-z0-9.-]{1,253}", kiosk.phone_address):
+        yield (
+            ("kiosk", "phone_address"),
+            ConfigError(
+                "expected a name such as exhibit.museum.example, or numbers such as 192.168.1.5; "
+                f"received {kiosk.phone_address!r}"
+            ),
+        )
+    if bool(kiosk.phone_cert) != bool(kiosk.phone_key):
+        yield ("kiosk", "phone_cert"), ConfigError("expected phone_cert and phone_key, or neither")

@@ -1,14 +1,18 @@
 """Maps of single channels: by hand, against matrices, and their sums."""
 
+from dataclasses import dataclass
+
 import keras
 import naive
 import numpy as np
 import pytest
 from keras import layers
 
-from realtime_lrp import Explainer, load_network
+from realtime_lrp import Composite, Explainer, Rule, load_network
 from realtime_lrp.errors import NotFiniteError, UsageError
 from realtime_lrp.relevance import concepts as module
+from realtime_lrp.relevance.composites import any_layer
+from realtime_lrp.relevance.sharing import share
 
 COMPOSITES = ["zplus", "epsilon_plus_flat", "epsilon_alpha2_beta1", "epsilon_gamma_box"]
 
@@ -189,8 +193,41 @@ def test_targets_and_pictures_never_retrace(explainer, pictures, monkeypatch):
     assert explainer.traces == 1
 
 
+class Doubled(layers.Layer):
+    """A layer without a row: its operations are traced."""
+
+    def call(self, a):
+        return keras.ops.relu(2.0 * a)
+
+
+@dataclass(frozen=True)
+class OneRelevance(Rule):
+    """Epsilon, written for one relevance of each picture."""
+
+    def bind(self, layer, context):
+        def propagate(a, relevance):
+            assert relevance.shape.rank == a.shape.rank
+            return share(layer, [(a, layer.weights, None)], relevance)
+
+        return propagate
+
+
+def test_nested_models_traced_layers_and_own_rules(pictures):
+    """They are layers by their names; a rule of a program's own gets what it always gets."""
+    keras.utils.set_random_seed(4)
+    body = [layers.Conv2D(4, 3, name="a"), Doubled(name="doubled"), layers.Conv2D(4, 3, name="b")]
+    inner = keras.Sequential([keras.Input((8, 8, 3)), *body], name="body")
+    model = keras.Sequential([keras.Input((8, 8, 3)), inner, layers.Flatten(), layers.Dense(3)])
+    rule = OneRelevance()
+    explainer = Explainer(model, composite=Composite(((any_layer, rule),)), target=1)
+    whole = explainer(pictures).relevance
+    for layer in ("body", "body/b", "body/doubled", "body/a"):
+        found = explainer.concepts(pictures, layer, 4)
+        assert largest_difference(found.maps.sum(1), whole) < 1e-4, layer
+
+
 def test_bfloat16_adds_up(rng):
-    """The embedded network, on a drawn picture's worth of noise: to 2 % of the largest entry."""
+    """The embedded network, on noise: to 2 % of the largest entry."""
     network = load_network("shapes")
     explainer = Explainer(network, composite="epsilon_plus_flat", precision="bfloat16")
     x = network.prepare(rng.integers(0, 256, (2, 128, 128, 3), np.uint8))

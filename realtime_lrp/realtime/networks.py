@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 KEPT_UP = 0.8
 """The first network keeps up if it explains at least this share of the frames."""
 
-LONGEST_REST, STEP = 3.0, 0.5
+LONGEST_REST, STEP = 3.0, 1.0
 """The longest rest, in multiples of the time that a map took, and by how much it changes."""
 
 TOP = re.compile(r"top(\d+)")

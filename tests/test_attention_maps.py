@@ -6,7 +6,9 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from realtime_lrp import Explainer
+from realtime_lrp import Explainer, config
+from realtime_lrp.commands.bench import transformers as vits
+from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import UsageError
 
 ROWS, COLUMNS, PATCH, WIDTH, HEADS, DEPTH = 2, 3, 4, 6, 2, 3
@@ -133,3 +135,21 @@ def test_attention_within_windows_is_refused(rng):
     with pytest.raises(UsageError, match=r"'windows' is not among all patches"):
         Explainer(model, "attention_rollout", target="top1")
     assert {"attention", "attention_rollout"} == Explainer(model).unsuited
+
+
+def test_maps_are_drawn_at_the_resolution_that_is_asked_for(tmp_path, rng):
+    """Blocks as large as the patches, every pixel, or pixels averaged over one patch."""
+    file, side = tmp_path / "vit.keras", 2 * vits.PATCH
+    vits.vision_transformer(8, 2, depth=1, side=side).save(file)
+    options = {"--model": str(file), "--preprocess": "rescale", "--composite": "cp_lrp"}
+    picture = rng.integers(0, 256, (side, side, 3), np.uint8)
+    drawn = {}
+    for resolution in ("pixels", "patches", "null"):
+        sets = [f"overlay.resolution={resolution}"]
+        engine = Engine(config.load(sets=sets, options=options, command="image").config)
+        drawn[resolution] = engine.explain([picture])[0].maps[0].strength
+    blocks = drawn["patches"].reshape(2, vits.PATCH, 2, vits.PATCH)
+    assert (blocks == blocks[:, :1, :, :1]).all() and len(np.unique(blocks)) > 1
+    assert len(np.unique(drawn["pixels"])) > 20
+    roughness = {key: np.abs(np.diff(one.astype(int))).mean() for key, one in drawn.items()}
+    assert roughness["null"] < roughness["pixels"] / 2

@@ -9,7 +9,7 @@ import pytest
 from test_relevance import largest_difference, vgg_like
 
 from realtime_lrp import Explainer, config
-from realtime_lrp.commands.bench import live, machine, maps, pictures, window
+from realtime_lrp.commands.bench import live, machine, maps, pictures, transformers, window
 from realtime_lrp.commands.bench import run as bench
 from realtime_lrp.commands.bench.baseline import baseline
 from realtime_lrp.commands.bench.report import floor, report_lines
@@ -89,6 +89,16 @@ def test_bench_measures_other_sizes_and_methods(run, tmp_path):
     engine = bench.Engine(bench.benchmark_config(chosen), keep_model=True)
     further = [row["further"] for row in maps.time_methods(engine)]
     assert further[-1] == ["gradient", "excitation_backprop"]
+
+
+def test_maps_of_transformers_are_timed(monkeypatch):
+    """A row for each size and composite, without a download; with random weights of any size."""
+    monkeypatch.setattr(transformers, "SIZES", {"tiny": (8, 2)})
+    monkeypatch.setattr(transformers, "DEPTH", 1)
+    monkeypatch.setattr(transformers, "SIDE", 32)
+    rows = transformers.time_transformers(turns=1)
+    assert [(row["model"], row["map"]) for row in rows] == [("tiny", "cp_lrp"), ("tiny", "attnlrp")]
+    assert all(row["ms"] > 0 and row["forward_ms"] > 0 for row in rows)
 
 
 def test_bench_compares_xla_on_a_gpu(tiny_model, monkeypatch):
@@ -202,6 +212,10 @@ def test_the_report_shows_methods_and_sizes():
             for further in ([], ["gradient"])
         ],
         "resolution": [{"size": [32, 48], "precision": "float32", "gflops": 0.1, **times}],
+        "transformers": [
+            {"model": "DeiT-Tiny", "map": "cp_lrp", "precision": "float32", "forward_ms": 0.8,
+             **times}
+        ],
         "live": [],
         "pictures": {"720p": {"colour": times, "overlay": times, "carry": times}},
         "window": {"1920 x 1080": {"draw": times, "show": times}},
@@ -211,6 +225,7 @@ def test_the_report_shows_methods_and_sizes():
     assert "zplus + gradient" in text and "32 x 48" in text
     assert "window of 1920 x 1080: drawing a picture takes 2.0 ms of a core" in text
     assert "75%" in text  # 1.5 of 2 ms
+    assert "2.50" in text  # a transformer's map / its forward pass
     measured = "typical layers: float32 20.0 ms, bfloat16 9.6 ms; precision auto is bfloat16"
     assert measured in text
     assert "typical" not in "\n".join(report_lines({**report, "typical_layers_ms": None}))

@@ -191,6 +191,17 @@ def test_without_a_stride_nothing_is_smoothed(rng):
     assert strengths.smoothed(relevance, (1, 1)) is relevance
 
 
+def test_each_pixel_gets_the_mean_of_its_patch(rng):
+    """Blocks as large as the patches; signs stay, and so does the sum."""
+    relevance = rng.normal(1, 3, (2, 6, 8, 1)).astype(np.float32)
+    means = relevance.reshape(2, 3, 2, 2, 4).mean((2, 4))
+    expected = np.kron(means, np.ones((2, 4)))[..., None]
+    np.testing.assert_allclose(strengths.in_patches(relevance, (3, 2)), expected, rtol=1e-5)
+    drawn, scale = strength(relevance, stride=(2, 2), patches=(3, 2))
+    assert (np.sign(drawn) == np.sign(expected[..., 0])).all()
+    np.testing.assert_allclose(scale, np.abs(means).max((1, 2)), rtol=1e-5)
+
+
 def test_five_of_a_thousand_entries_are_above_the_scale():
     """Of 1, 2, ... 1000 the scale is 995: 99.5 % of the entries are below or equal to it."""
     relevance = np.arange(1, 1001, dtype=np.float32).reshape(1, 25, 40, 1)

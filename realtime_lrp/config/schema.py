@@ -124,6 +124,11 @@ class Overlay(Section):
         default="grey",
         description="grey (summed over the colour channels) or rgb (each channel by itself)",
     )
+    resolution: Literal["pixels", "patches"] | None = Field(
+        default=None,
+        description="pixels (as computed) or patches (the mean over each patch of a transformer); "
+        "null, and patches on other networks: pixels, without the grid of the first layers",
+    )
     colormap: Text | None = Field(
         default=None,
         description="bwr, coldnhot, fire, gray, hot or icefire; null: fire, or icefire if "

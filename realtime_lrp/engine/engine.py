@@ -117,7 +117,8 @@ class Engine:
         def reduce(relevance: tf.Tensor) -> tuple[tf.Tensor, ...]:
             axes = [1, 2, 3]
             magnitude = tf.reduce_sum(tf.abs(relevance), axes)
-            drawn = strength(relevance, by_channel, self.explainer.stride)
+            stride, patches = self._resolution()
+            drawn = strength(relevance, by_channel, stride, patches)
             return *drawn, tf.reduce_sum(relevance, axes), magnitude
 
         with tf.device(on.scope):
@@ -127,6 +128,12 @@ class Engine:
             )  # fmt: skip
             self._flooded: set[str] = set()  # names of maps that were warned of
             self._pipeline = self.explainer.compile_pipeline(self.network.prepare, reduce)
+
+    def _resolution(self) -> tuple[tuple[int, int], tuple[int, int] | None]:
+        """The period of the grid that is smoothed away, and the patches that are averaged."""
+        resolution = self.config.overlay.resolution
+        stride = (1, 1) if resolution == "pixels" else self.explainer.stride
+        return stride, self.explainer.patches if resolution == "patches" else None
 
     @property
     def model(self) -> keras.Model:

@@ -121,11 +121,20 @@ def unsuited(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> frozenset[str]:
     `find_attention`.
     """
     names = set() if attention.differ_from_epsilon(graph) else {"attnlrp", "cp_lrp"}
-    try:
-        find_attention(graph, tensors)
-    except UsageError:
+    if patches_of(graph, tensors) is None:
         names |= {"attention", "attention_rollout"}
     return frozenset(names)
+
+
+def patches_of(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> tuple[int, int] | None:
+    """Rows and columns of the patches among which a network attends, or None.
+
+    The arguments are those of `find_attention`.
+    """
+    try:
+        return find_attention(graph, tensors).grid
+    except UsageError:
+        return None
 
 
 def last_layer(

@@ -18,7 +18,7 @@ from tensorflow.types.experimental import PolymorphicFunction
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance import checks, export
 from realtime_lrp.relevance.account import flows_function
-from realtime_lrp.relevance.attention_maps import unsuited
+from realtime_lrp.relevance.attention_maps import patches_of, unsuited
 from realtime_lrp.relevance.batches import activation_bytes, pictures_at_once, run_in_parts
 from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.canonise import canonise, end_in_scores
@@ -119,6 +119,7 @@ class Explainer(LayerViews):
       input_shape: (H, W, C) of a picture.
       stride: (rows, columns), the stride of the first layers over the pixels, with pools that
         overlap. Above 1 it leaves a grid in the maps, which is smoothed away where they are drawn.
+      patches: rows and columns of the patches among which a transformer attends; else None.
       classes: the number of scores.
       passes: how many forward passes a picture takes besides its own: 0, or the perturbed pictures
         of SmoothGrad and integrated gradients.
@@ -182,7 +183,7 @@ class Explainer(LayerViews):
         self._resolve = TargetResolver(self.classes, labels)
 
         supports = compute_supports(graph, self.input_shape)
-        self.unsuited = unsuited(graph, supports)
+        self.unsuited, self.patches = unsuited(graph, supports), patches_of(graph, supports)
         box = checks.input_box(low, high, self.input_shape)
         self.check_batch = checks.BatchCheck(self.input_shape, box)
         start_of_path = baseline_named(baseline, box)

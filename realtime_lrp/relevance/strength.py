@@ -23,7 +23,10 @@ FULL = 127
 
 
 def strength(
-    relevance: tf.Tensor | np.ndarray, by_channel: bool = False, stride: tuple[int, int] = (1, 1)
+    relevance: tf.Tensor | np.ndarray,
+    by_channel: bool = False,
+    stride: tuple[int, int] = (1, 1),
+    patches: tuple[int, int] | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Computes how strongly each pixel is drawn.
 
@@ -31,6 +34,7 @@ def strength(
       relevance: float32 [B, H, W, C], raw.
       by_channel: whether each colour channel gets its own strength, else their sum.
       stride: (rows, columns), the period of a grid that is smoothed away; see `pixel_stride`.
+      patches: rows and columns of patches, each of which gets its mean; None for single pixels.
 
     Returns:
       Strengths, int8 [B, H, W], or [B, H, W, C] by channel, from -FULL to FULL with the sign of
@@ -38,7 +42,7 @@ def strength(
       map of zeros.
     """
     values = relevance if by_channel else tf.reduce_sum(relevance, axis=-1, keepdims=True)
-    values = smoothed(values, stride)
+    values = in_patches(values, patches) if patches else smoothed(values, stride)
     values = values if by_channel else values[..., 0]
     size = math.prod(values.shape[1:])
     magnitude = tf.reshape(tf.abs(values), [-1, size])
@@ -70,6 +74,17 @@ def smoothed(relevance: tf.Tensor, stride: tuple[int, int]) -> tf.Tensor:
             padding="VALID",
         )
     return relevance
+
+
+def in_patches(relevance: tf.Tensor, patches: tuple[int, int]) -> tf.Tensor:
+    """Gives each pixel the mean of its patch.
+
+    Args:
+      relevance: float32 [B, H, W, C].
+      patches: rows and columns of patches.
+    """
+    means = tf.image.resize(relevance, patches, "area")
+    return tf.image.resize(means, relevance.shape[1:3], "nearest")
 
 
 def _centred_window(period: int) -> np.ndarray:

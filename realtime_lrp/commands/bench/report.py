@@ -20,7 +20,7 @@ def report_lines(report: Report) -> list[str]:
     """The report as plain text."""
     parts = [_head(report), _maps(report), _floor(report)]
     if "methods" in report:
-        parts += [_methods(report), _resolution(report)]
+        parts += [_methods(report), _resolution(report), _transformers(report)]
     parts += [_live(report), _pictures(report)]
     return [line for part in parts for line in (*part, "")][:-1]
 
@@ -106,6 +106,17 @@ def _resolution(report: Report) -> list[str]:
         table.add_row(
             " x ".join(map(str, row["size"])), f"{row['ms']:.1f}",
             f"{row['p10']:.1f} to {row['p90']:.1f}", f"{row['gflops']:.1f}",
+        )  # fmt: skip
+    return _text(table)
+
+
+def _transformers(report: Report) -> list[str]:
+    table = _table("transformer", "map", "precision", "ms", "10 to 90 %", "forward", "x forward")
+    for row in report["transformers"]:
+        table.add_row(
+            row["model"], row["map"], row["precision"], f"{row['ms']:.1f}",
+            f"{row['p10']:.1f} to {row['p90']:.1f}", f"{row['forward_ms']:.1f}",
+            f"{row['ms'] / row['forward_ms']:.2f}",
         )  # fmt: skip
     return _text(table)
 

@@ -24,6 +24,7 @@ from realtime_lrp.commands.bench.maps import (
 )
 from realtime_lrp.commands.bench.pictures import time_drawing, time_files, time_transfer
 from realtime_lrp.commands.bench.report import report_lines
+from realtime_lrp.commands.bench.transformers import time_transformers
 from realtime_lrp.commands.bench.window import time_window
 from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import KEY
@@ -115,6 +116,8 @@ def measure(config: Config, quick: bool) -> dict[str, Any]:
             report["methods"] = time_methods(engine)
             bar.update("other sizes")
             report["resolution"] = time_sizes(engine)
+            bar.update("transformers")
+            report["transformers"] = time_transformers(turns(9, quick))
     report[KEY] = msgspec.to_builtins(provenance_of(engine))
     report["seconds"] = time.monotonic() - begin
     return report

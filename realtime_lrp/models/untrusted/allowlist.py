@@ -31,8 +31,8 @@ LAYERS = (
 )  # fmt: skip
 
 TRACED = (
-    "Dot", "GlobalAveragePooling1D", "GlobalMaxPooling1D", "Maximum", "Minimum",
-    "MultiHeadAttention", "RMSNormalization", "UnitNormalization",
+    "Cropping1D", "Dot", "EinsumDense", "GlobalAveragePooling1D", "GlobalMaxPooling1D", "Maximum",
+    "Minimum", "MultiHeadAttention", "RMSNormalization", "UnitNormalization", "ZeroPadding1D",
 )  # fmt: skip
 """Layers without a row: relevance goes through the operations that they consist of."""
 

@@ -5,7 +5,8 @@
           |                                  +------------ request ----------+   |
           +---------------------------- commands ----------------------------- state <- events
 
-`run` connects the parts and runs the loop; `opening` is the card until the first picture; `sources`
-is the list that a key goes through; `saver` writes recordings and snapshots. The viewer itself, its
-state, events and drawing, is `realtime.viewer`.
+Further networks have a relevance thread each, see `realtime.networks`. `run` connects the parts and
+runs the loop; `opening` is the card until the first picture; `sources` is the list that a key goes
+through; `saver` writes recordings and snapshots. The viewer itself, its state, events and drawing,
+is `realtime.viewer`.
 """

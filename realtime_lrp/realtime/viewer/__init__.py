@@ -5,7 +5,8 @@
 
 `state` and `events` are plain data. `handle` and the `actions` that it calls are pure functions.
 `scaling` makes the newest maps ready for drawing; `compose` and `figures` turn state and maps into
-a `Scene`. `view` runs the step of the render loop. What has to happen outside (pause the source,
-save a snapshot, ...) is a `Command` in the state, which whoever runs the loop carries out. Nothing
-here opens a window.
+a `Scene`. `view` runs the step of the render loop; `network_view` has what it keeps of each network
+(several stand side by side, each with a scene of its own). What has to happen outside (pause the
+source, save a snapshot, ...) is a `Command` in the state, which whoever runs the loop carries out.
+Nothing here opens a window.
 """

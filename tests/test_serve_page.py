@@ -208,12 +208,15 @@ def test_patches_are_painted_with_the_mouse_and_removed(page):
     page.mouse.up()
     expect(page.locator("#uncover")).to_be_enabled()
     until(page, lambda: np.abs(middle(page) - before).max() > 20)
+    small = page.locator("#brush").bounding_box()
+    assert abs(small["x"] + small["width"] / 2 - x - 20) < 2
     page.keyboard.press("]")  # a larger brush leaves nothing at the edges
     page.mouse.move(x - 60, y)
     page.mouse.down(button="right")
     page.mouse.move(x + 60, y, steps=9)
     page.mouse.up(button="right")
     expect(page.locator("#uncover")).to_be_disabled()
+    assert page.locator("#brush").bounding_box()["width"] > 1.2 * small["width"]
     page.keyboard.press("[")
     page.mouse.click(x, y)
     page.click("#uncover")

@@ -57,6 +57,7 @@ def news(view: View, relevance: RelevanceThread, trouble: str, now: float) -> by
             "timeline": _timeline_fields(view),
             "text_size": state.text_size,
             "frozen": state.frozen is not None,
+            "brush": state.brush,
             "covered": state.mask is not None,
             "presenting": state.presenting,
             "left": [[entry_fields(one) for one in block] for block in view.columns.left],

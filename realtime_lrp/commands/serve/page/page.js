@@ -29,6 +29,7 @@ const shownAt = [];
 let control = false;
 let camera = null; // this device's own, while it is used
 let timeline = null; // where the film is; null for a camera
+let brush = 0; // radius of the brush, as a share of the picture's shorter side; 0 for no circle
 let panels = []; // the maps side by side
 let main = ""; // the map that is always there
 let ticking = 0; // the timer of the camera's figures
@@ -92,6 +93,7 @@ function onNews(news) {
   }
   at("uncover").disabled = !news.covered;
   ({ panels, main, timeline } = news);
+  brush = news.tiled ? 0 : news.brush;
   showFilm();
   document.documentElement.dataset.text = news.text_size;
   at("answers").classList.toggle("presenting", news.presenting);
@@ -259,7 +261,7 @@ at("record").addEventListener("click", () => {
   at("record").setAttribute("aria-pressed", String(stopRecording !== null));
   at("record").textContent = stopRecording ? "Stop recording" : "Record";
 });
-paintOn(canvas, () => control && !camera, send);
+paintOn(canvas, () => control && !camera, at("brush"), () => brush, send);
 at("fill").hidden = !document.fullscreenEnabled;
 at("help").addEventListener("click", showHelp);
 at("fill").addEventListener("click", () => {

@@ -7,9 +7,11 @@ const STROKE_MS = 15; // at least between two strokes: the server limits message
  *
  * @param {HTMLCanvasElement} canvas the picture; of class `painting` if fingers paint, too
  * @param {() => boolean} allowed whether strokes are sent at the moment
+ * @param {HTMLElement} outline the circle around what the brush covers
+ * @param {() => number} radius of the brush, as a share of the shorter side; 0 for no circle
  * @param {(message: object) => void} send sends a message
  */
-export function paintOn(canvas, allowed, send) {
+export function paintOn(canvas, allowed, outline, radius, send) {
   let last = null; // where the brush is, while it is down
   let strokeAt = 0;
   let covers = true;
@@ -21,6 +23,7 @@ export function paintOn(canvas, allowed, send) {
     stroke(event, last);
   });
   canvas.addEventListener("pointermove", (event) => {
+    outlineAt(event);
     if (last && performance.now() - strokeAt > STROKE_MS) stroke(event, position(event));
   });
   canvas.addEventListener("pointerup", (event) => {
@@ -28,6 +31,7 @@ export function paintOn(canvas, allowed, send) {
     last = null;
   });
   canvas.addEventListener("pointercancel", () => { last = null; });
+  canvas.addEventListener("pointerleave", () => { outline.hidden = true; });
   canvas.addEventListener("contextmenu", (event) => event.preventDefault());
 
   function stroke(event, end) {
@@ -37,10 +41,26 @@ export function paintOn(canvas, allowed, send) {
     strokeAt = performance.now();
   }
 
+  /** Puts the circle under the pointer. */
+  function outlineAt(event) {
+    outline.hidden = !allowed() || !radius() || (event.pointerType === "touch" && !last);
+    const { left, top } = canvas.getBoundingClientRect();
+    const side = 2 * radius() * Math.min(canvas.width, canvas.height) * drawnScale();
+    outline.style.width = outline.style.height = `${side}px`;
+    outline.style.left = `${event.clientX - left + canvas.offsetLeft - side / 2}px`;
+    outline.style.top = `${event.clientY - top + canvas.offsetTop - side / 2}px`;
+  }
+
+  /** How large a pixel of the canvas is on the page. */
+  function drawnScale() {
+    const { width, height } = canvas.getBoundingClientRect();
+    return Math.min(width / canvas.width, height / canvas.height);
+  }
+
   /** Column and row of the picture's canvas, which may be drawn larger or smaller, with margins. */
   function position(event) {
     const { left, top, width, height } = canvas.getBoundingClientRect();
-    const scale = Math.min(width / canvas.width, height / canvas.height);
+    const scale = drawnScale();
     const x = (event.clientX - left - (width - scale * canvas.width) / 2) / scale;
     const y = (event.clientY - top - (height - scale * canvas.height) / 2) / scale;
     const limited = (value) => Math.round(Math.min(Math.max(value, -9999), 9999));

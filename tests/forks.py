@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import warnings
 from contextlib import contextmanager
 
@@ -47,9 +48,9 @@ class Stem:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-P", __file__, str(theirs.fileno())]
-            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+            alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # what has threads cannot be forked
+            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=alone)
         self._socket, self._lock = ours, threading.Lock()
-        self._prctl = ctypes.CDLL(None).prctl
 
     def words(self, command, environment, scripts):
         """What a fork is to run for a command line; None if it needs a process of its own."""
@@ -64,18 +65,24 @@ class Stem:
         """The number of a new process, which has open: here -> there, and nothing else."""
         with self._lock:
             # the process between the stem and the new one ends; that makes the new one our child
-            self._prctl(PR_SET_CHILD_SUBREAPER, 1)
+            adopt_orphans(True)
             try:
                 data = json.dumps({**request, "files": [there for _, there in files]}).encode()
                 socket.send_fds(self._socket, [data], [here for here, _ in files])
                 return int(self._socket.recv(100))
             finally:
-                self._prctl(PR_SET_CHILD_SUBREAPER, 0)
+                adopt_orphans(False)
 
     def close(self):
         """Ends it."""
         self._socket.close()
         self._process.wait(20)
+
+
+def adopt_orphans(adopt):
+    """Whether this process becomes the parent of processes below it whose own parent has ended."""
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, int(adopt)):
+        raise OSError(ctypes.get_errno(), "orphans cannot be adopted here")
 
 
 def inherited(environment):
@@ -132,8 +139,10 @@ def serve(number):
         read, write = os.pipe()
         between = os.fork()
         if not between:
-            child = os.fork()
+            between, child = os.getpid(), os.fork()
             if not child:
+                while os.getppid() == between:
+                    time.sleep(0.0002)
                 os.close(read), os.close(write), requests.close()
                 return json.loads(data), files
             os.write(write, str(child).encode())

@@ -18,7 +18,7 @@ import media
 import numpy as np
 import program
 import pytest
-from faults.clock import until
+from faults.clock import busy, until
 from films import films_in
 from worker import FakeParent, job_for, recode
 
@@ -281,7 +281,7 @@ def test_interrupted_it_keeps_what_is_finished(words, tmp_path):
     with program.start("video", folder, "-o", out, *words, *slow) as process:
         until(lambda: list(out.glob("b.mp4*.part")))
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=10)
+        _, err = process.communicate(timeout=10 * busy())
     assert process.returncode == 130
     assert "interrupted: 1 of 2 videos done" in err and "Traceback" not in err
     assert films_in(out) == ["a.mp4"]

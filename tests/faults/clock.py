@@ -14,9 +14,9 @@ NEVER = threading.Event()
 
 def until(condition, timeout_s=40.0):
     """Waits until a condition is true, which another thread or process causes; returns it."""
-    end = time.monotonic() + timeout_s
+    begin = time.monotonic()
     while not (value := condition()):
-        assert time.monotonic() < end, "waited in vain"
+        assert time.monotonic() < begin + timeout_s * busy(), "waited in vain"
         time.sleep(0.005)
     return value
 

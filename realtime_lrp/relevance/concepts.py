@@ -23,6 +23,9 @@ from realtime_lrp.relevance.steps import Product, Tensors
 AT_ONCE = 16
 """How many channels are handed down together; more take several runs."""
 
+PER_PICTURE = 2
+"""How many channels take the memory of a picture (VGG16: 16 channels took that of 8 pictures)."""
+
 Compute = Callable[..., tuple[tf.Tensor, ...]]
 
 
@@ -106,7 +109,7 @@ class ConceptMaps:
             chosen = np.full([1, _checked_top(top, layer, known)], -1, np.int32)
         else:
             chosen = _checked_channels(channels, layer, known)[None]
-        count = min(AT_ONCE, chosen.shape[1])
+        count = min(AT_ONCE, chosen.shape[1], PER_PICTURE * most)
         function = self._function(
             concepts_function(self._graph, self._explain, layer, number, count, self._sharing),
             [tf.TensorSpec([None, count], tf.int32, name="channels")],
@@ -116,9 +119,8 @@ class ConceptMaps:
         def run(chosen: np.ndarray) -> list[np.ndarray]:
             missing = count - chosen.shape[1]
             padded = np.pad(chosen, ((0, 0), (0, missing)), mode="edge")
-            return run_in_parts(
-                function, (x, tf.constant(padded), *target), max(1, most // (1 + count))
-            )
+            pictures = max(1, PER_PICTURE * most // (PER_PICTURE + count))
+            return run_in_parts(function, (x, tf.constant(padded), *target), pictures)
 
         scores, by_channel, first = run(chosen[:, :count])
         if channels is None:

@@ -1,12 +1,15 @@
 """Visitors' phones at the exhibit: whose turn it is, what they may do, and that none does harm."""
 
+import contextlib
 import http.client
 import json
 import os
+import random
 import shutil
 import socket
 import ssl
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -19,9 +22,11 @@ import cv2
 import numpy as np
 from faults.clock import until
 from program import opened_window, screenshot, start
+from served import TOKEN
 from test_kiosk import OpenFiles, files_in
 from test_kiosk_loop import Turns as Exhibit
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from test_serve_hostile import held, hostile
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.sync.client import connect
 
 from realtime_lrp import config
@@ -393,6 +398,59 @@ def test_settings_of_phones_that_cannot_be_are_refused():
     for wrong in ("::1", "https://museum.example", "a b", "museum.example:8443"):
         with pytest.raises(ConfigError, match="phone_address: expected a name"):
             load(sets=(f"kiosk.phone_address='{wrong}'",))
+
+
+def attack(opened, seed, count):
+    """Speaks TLS or not, sends what no phone sends, and goes; some send broken pictures."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        with (
+            contextlib.suppress(OSError, ssl.SSLError),
+            socket.create_connection(("127.0.0.1", opened.port), 5) as plain,
+        ):
+            secure = rng.random() < 0.8
+            one = trusting().wrap_socket(plain) if secure else plain
+            one.sendall(hostile(rng).replace(TOKEN.encode(), opened.token.encode()))
+            one.settimeout(rng.choice([0.001, 0.02, 0.1]))
+            if rng.random() < 0.5:
+                one.recv(rng.choice([1, 100, 70_000]))
+        if rng.random() < 0.1:
+            with contextlib.suppress(OSError, WebSocketException), phone(opened) as bad:
+                bad.send("join")
+                for _ in range(20):
+                    spoilt = bytearray(JPEG)
+                    spoilt[rng.randrange(len(JPEG))] = rng.randrange(256)
+                    bad.send(bytes(spoilt[: rng.randrange(1, len(JPEG))]))
+
+
+@pytest.mark.release
+def test_hostile_phones_by_the_thousand_leave_nothing_behind(monkeypatch, caplog):
+    """Afterwards a phone is shown, and memory, files and threads are as before."""
+    from realtime_lrp.commands.serve import server
+
+    monkeypatch.setattr(server, "REQUEST_S", 1.0)
+    with part() as made:
+        until(lambda: made.code is not None)
+        made.update(True, True)
+        port = int(made.described.split(":")[-1])
+        opened = SimpleNamespace(port=port, token=made._server._tokens.newest)
+        attack(opened, 0, 200)
+        time.sleep(2)
+        before = held()
+        attackers = [threading.Thread(target=attack, args=(opened, n, 250)) for n in range(1, 9)]
+        for one in attackers:
+            one.start()
+        for one in attackers:
+            one.join()
+        time.sleep(2)
+        after = held()
+        with phone(opened) as good:
+            good.send("join")
+            status_of(good, "live")
+            good.send(JPEG)
+            until(lambda: made.showing)
+    assert after[0] - before[0] < 20 and after[1] <= before[1] + 2 and after[2] <= before[2] + 8
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 # --- The screen

@@ -216,7 +216,7 @@ def test_patches_are_painted_with_the_mouse_and_removed(page):
     page.mouse.move(x + 60, y, steps=9)
     page.mouse.up(button="right")
     expect(page.locator("#uncover")).to_be_disabled()
-    assert page.locator("#brush").bounding_box()["width"] > 1.2 * small["width"]
+    until(page, lambda: page.locator("#brush").bounding_box()["width"] > 1.2 * small["width"])
     page.keyboard.press("[")
     page.mouse.click(x, y)
     page.click("#uncover")

@@ -94,6 +94,7 @@ function onNews(news) {
   at("uncover").disabled = !news.covered;
   ({ panels, main, timeline } = news);
   brush = news.tiled ? 0 : news.brush;
+  showOutline();
   showFilm();
   document.documentElement.dataset.text = news.text_size;
   at("answers").classList.toggle("presenting", news.presenting);
@@ -261,7 +262,7 @@ at("record").addEventListener("click", () => {
   at("record").setAttribute("aria-pressed", String(stopRecording !== null));
   at("record").textContent = stopRecording ? "Stop recording" : "Record";
 });
-paintOn(canvas, () => control && !camera, at("brush"), () => brush, send);
+const showOutline = paintOn(canvas, () => control && !camera, at("brush"), () => brush, send);
 at("fill").hidden = !document.fullscreenEnabled;
 at("help").addEventListener("click", showHelp);
 at("fill").addEventListener("click", () => {

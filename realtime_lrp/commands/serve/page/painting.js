@@ -10,8 +10,10 @@ const STROKE_MS = 15; // at least between two strokes: the server limits message
  * @param {HTMLElement} outline the circle around what the brush covers
  * @param {() => number} radius of the brush, as a share of the shorter side; 0 for no circle
  * @param {(message: object) => void} send sends a message
+ * @returns {() => void} draws the circle again; to be called when the radius may have changed
  */
 export function paintOn(canvas, allowed, outline, radius, send) {
+  let pointer = null; // the last event of a pointer over the picture
   let last = null; // where the brush is, while it is down
   let strokeAt = 0;
   let covers = true;
@@ -23,7 +25,8 @@ export function paintOn(canvas, allowed, outline, radius, send) {
     stroke(event, last);
   });
   canvas.addEventListener("pointermove", (event) => {
-    outlineAt(event);
+    pointer = event;
+    showOutline();
     if (last && performance.now() - strokeAt > STROKE_MS) stroke(event, position(event));
   });
   canvas.addEventListener("pointerup", (event) => {
@@ -31,7 +34,10 @@ export function paintOn(canvas, allowed, outline, radius, send) {
     last = null;
   });
   canvas.addEventListener("pointercancel", () => { last = null; });
-  canvas.addEventListener("pointerleave", () => { outline.hidden = true; });
+  canvas.addEventListener("pointerleave", () => {
+    pointer = null;
+    showOutline();
+  });
   canvas.addEventListener("contextmenu", (event) => event.preventDefault());
 
   function stroke(event, end) {
@@ -42,13 +48,15 @@ export function paintOn(canvas, allowed, outline, radius, send) {
   }
 
   /** Puts the circle under the pointer. */
-  function outlineAt(event) {
-    outline.hidden = !allowed() || !radius() || (event.pointerType === "touch" && !last);
+  function showOutline() {
+    const rests = !pointer || (pointer.pointerType === "touch" && !last);
+    outline.hidden = rests || !allowed() || !radius();
+    if (outline.hidden) return;
     const { left, top } = canvas.getBoundingClientRect();
     const side = 2 * radius() * Math.min(canvas.width, canvas.height) * drawnScale();
     outline.style.width = outline.style.height = `${side}px`;
-    outline.style.left = `${event.clientX - left + canvas.offsetLeft - side / 2}px`;
-    outline.style.top = `${event.clientY - top + canvas.offsetTop - side / 2}px`;
+    outline.style.left = `${pointer.clientX - left + canvas.offsetLeft - side / 2}px`;
+    outline.style.top = `${pointer.clientY - top + canvas.offsetTop - side / 2}px`;
   }
 
   /** How large a pixel of the canvas is on the page. */
@@ -66,4 +74,6 @@ export function paintOn(canvas, allowed, outline, radius, send) {
     const limited = (value) => Math.round(Math.min(Math.max(value, -9999), 9999));
     return [limited(x), limited(y)];
   }
+
+  return showOutline;
 }

@@ -21,6 +21,7 @@ from faults.cameras import Flag
 from faults.clock import until
 from test_kiosk_parts import Thread
 
+import realtime_lrp.engine.tensorflow  # noqa: F401, a thread that imports it keeps stderr
 from realtime_lrp import cli, config
 from realtime_lrp.commands.kiosk import loop, pages, relevance_part, screen, start
 from realtime_lrp.commands.kiosk import run as run_module

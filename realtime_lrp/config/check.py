@@ -107,7 +107,9 @@ def check_model_name(name: str) -> None:
         _check_saved_model(name)
         return
     if not (Path(name).suffix or os.sep in name):
-        raise unknown(MODELS.kind, name, [*known, "FILE.keras", "FOLDER", "hub:NAME"])
+        raise unknown(
+            MODELS.kind, name, [*known, "FILE.keras", "the folder of a SavedModel", "hub:NAME"]
+        )
     if not os.path.isfile(name):
         raise MissingInputError(
             f"There is no model file {name!r}. Expected a .keras file or a SavedModel."

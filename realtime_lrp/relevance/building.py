@@ -5,7 +5,6 @@ layer with a row in `layers.py` becomes the steps of its row; any other is trace
 operations (`traced/`).
 """
 
-import inspect
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from realtime_lrp.errors import DamagedInputError, UnavailableError
 from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.layer_weights import UnsupportedLayerError
 from realtime_lrp.relevance.layers import has_row, steps_of
+from realtime_lrp.relevance.places import choose_output, without_unused
 from realtime_lrp.relevance.steps import Step
 from realtime_lrp.relevance.traced.checking import check_nodes
 from realtime_lrp.relevance.traced.operations import OPERATIONS
@@ -27,26 +27,43 @@ from realtime_lrp.relevance.traced.tracing import BATCH, Trace, trace
 from realtime_lrp.system.free_memory import available_bytes, gib
 
 
-def build_graph(model: keras.Model, pool: str) -> Graph:
+def build_graph(model: keras.Model, pool: str, output: str | int | None = None) -> Graph:
     """Turns a Keras model into a graph.
 
     Args:
-      model: reads one picture, returns one vector. A subclassed model has to be built: called on a
-        batch once, or by `build`.
+      model: reads one picture. A subclassed model has to be built: called on a batch once, or by
+        `build`.
       pool: how relevance goes back through max pools, "max" or "average".
+      output: which of the model's outputs, by name or position; None for its only one.
 
     Raises:
-      DamagedInputError: the model is not built, has several inputs or outputs, or weights that are
-        not finite.
+      UsageError: there is no such output.
+      DamagedInputError: the model is not built, has several inputs, several outputs of which none
+        is chosen, or weights that are not finite.
       UnsupportedLayerError: a layer has no rule, or an operation of it has none.
     """
     if not is_functional(model):
-        return _graph_of_subclassed(model, pool)
-    _require_one_vector(model, len(model.inputs), len(model.outputs))
-    picture, scores = (tuple(ends[0].shape)[1:] for ends in (model.inputs, model.outputs))
+        return _graph_of_subclassed(model, pool, output)
+    _require_one_input(model)
+    chosen = choose_output(output, output_names(model), model.name)
+    picture = tuple(model.inputs[0].shape)[1:]
+    scores = tuple(model.outputs[chosen].shape)[1:]
     graph = Graph(name=model.name, input_shape=picture, output_shape=scores)
-    graph.output = _only(model, _Builder(graph, pool).walk(model, [0], ""))
+    graph.output = _existing(model, _Builder(graph, pool).walk(model, [0], "")[chosen])
+    if len(model.outputs) > 1:
+        without_unused(graph)
     return graph
+
+
+def output_names(model: keras.Model) -> list[str]:
+    """The names of a functional model's outputs: their keys, or those of the layers."""
+    if isinstance(model, keras.Sequential):
+        return [model.layers[-1].name]
+    paths = [path for path, _ in keras.tree.flatten_with_path(model.output)]
+    if all(path and all(isinstance(part, str) for part in path) for path in paths):
+        return ["/".join(path) for path in paths]
+    names = list(model.output_names)
+    return names if len(set(names)) == len(names) else [str(n) for n in range(len(names))]
 
 
 def is_functional(model: keras.Model) -> bool:
@@ -57,7 +74,7 @@ def is_functional(model: keras.Model) -> bool:
         return False
 
 
-def _graph_of_subclassed(model: keras.Model, pool: str) -> Graph:
+def _graph_of_subclassed(model: keras.Model, pool: str, output: str | int | None) -> Graph:
     shape = model.built and (model.get_build_config() or {}).get("input_shape")
     if not shape or not all(isinstance(size, int | None) for size in shape):
         raise DamagedInputError(
@@ -68,26 +85,29 @@ def _graph_of_subclassed(model: keras.Model, pool: str) -> Graph:
     _require_finite(model)
     called = _Called(model, (keras.KerasTensor((None, *shape[1:])),))
     traced = called.trace([shape], pool)
-    _require_one_vector(model, 1, len(traced.outputs))
-    graph.output_shape = tuple(traced.outputs[0].shape[1:])
-    graph.output = _only(model, _Builder(graph, pool).append_trace(called, traced, [0], ""))
+    names = [str(position) for position in range(len(traced.outputs))]
+    chosen = choose_output(output, traced.output_names or names, model.name)
+    graph.output_shape = tuple(traced.outputs[chosen].shape[1:])
+    outputs = _Builder(graph, pool).append_trace(called, traced, [0], "")
+    graph.output = _existing(model, outputs[chosen])
+    if len(outputs) > 1:
+        without_unused(graph)
     return graph
 
 
-def _only(model: keras.Model, outputs: list[int | None]) -> int:
-    if outputs[0] is None:
+def _existing(model: keras.Model, output: int | None) -> int:
+    if output is None:
         raise DamagedInputError(
             f"The output of the model {model.name!r} does not depend on the picture. Expected a "
             "network that reads its input."
         )
-    return outputs[0]
+    return output
 
 
-def _require_one_vector(model: keras.Model, inputs: int, outputs: int) -> None:
-    if inputs != 1 or outputs != 1:
+def _require_one_input(model: keras.Model) -> None:
+    if len(model.inputs) != 1:
         raise DamagedInputError(
-            f"The model {model.name!r} has {inputs} inputs and {outputs} outputs. "
-            "Expected one picture in and one vector of classes out."
+            f"The model {model.name!r} has {len(model.inputs)} inputs. Expected one picture in."
         )
 
 
@@ -117,8 +137,8 @@ class _Called:
         args, kwargs = keras.tree.map_structure(
             lambda one: by_id.get(id(one), one), (self.args, self.kwargs or {})
         )
-        if isinstance(self.layer, keras.Layer) and "training" in _parameters(self.layer):
-            kwargs["training"] = False
+        if isinstance(self.layer, keras.Layer):
+            kwargs["training"] = False  # also for the layers inside it
         return self.layer(*args, **kwargs)
 
     def trace(self, shapes: Sequence[tuple[int | None, ...]], pool: str) -> Trace:
@@ -158,10 +178,6 @@ def _reason(error: Exception) -> str:
     lines = [re.sub(r"\x1b\[\d*m", "", line).strip() for line in str(error).splitlines()]
     lines = [line for line in lines if line and not line.startswith("Exception encountered")]
     return (lines or [type(error).__name__])[0][:200].rstrip(".")
-
-
-def _parameters(layer: keras.Layer) -> Sequence[str]:
-    return list(inspect.signature(layer.call).parameters)
 
 
 def _stays(layer: keras.Layer, pool: str) -> bool:

@@ -123,7 +123,8 @@ def count_classes(graph: Graph) -> int:
     if len(shape) != 1 or shape[0] is None:
         raise DamagedInputError(
             f"The model {graph.name!r} gives {shape} for each picture. "
-            "Expected one vector of classes."
+            "Expected one vector of classes, or say in Python which place: "
+            "Explainer(model, at=...)."
         )
     return shape[0]
 

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.types.experimental import PolymorphicFunction
 
-from realtime_lrp.errors import NotFiniteError
+from realtime_lrp.errors import NotFiniteError, UsageError
 from realtime_lrp.relevance import checks, export
 from realtime_lrp.relevance.account import flows_function
 from realtime_lrp.relevance.attention_maps import patches_of, unsuited
@@ -57,6 +57,7 @@ from realtime_lrp.relevance.map_plans import (
 from realtime_lrp.relevance.methods import Explain, MethodOptions, guided_rectifiers
 from realtime_lrp.relevance.not_finite import find_not_finite, first_not_finite, one_pair
 from realtime_lrp.relevance.perturbed import baseline_named
+from realtime_lrp.relevance.places import At, end_at, output_shape
 from realtime_lrp.relevance.record import explainer_provenance, kept_arguments, layer_rules
 from realtime_lrp.relevance.rounding import lower_precision
 from realtime_lrp.relevance.rules import Rule, taking_several
@@ -80,9 +81,10 @@ class Explainer(LayerViews):
 
     Args:
       model: a Keras model, called before if it is subclassed, that reads one picture [B, H, W, C]
-        and returns one vector; or a `Network`, which also gives labels, the range of the input and
-        its colours; or the `Graph` that `build_graph` made of a model with this `pool`. The graph
-        is used up. It allows freeing the Keras model before the explainer makes its own weights.
+        and returns one vector (else see `output` and `at`); or a `Network`, which also gives
+        labels, the range of the input and its colours; or the `Graph` that `build_graph` made of a
+        model with this `pool`. The graph is used up. It allows freeing the Keras model before the
+        explainer makes its own weights.
       method: a name in `METHODS`: "lrp", "gradient", "guided_backprop", ...
       composite: for LRP, which rule each layer follows; a name or a `Composite`.
       target: what is explained if the call does not say: "all", "top1", "top5" (any number), a
@@ -112,6 +114,10 @@ class Explainer(LayerViews):
       pool: relevance through max pools, "max" (winner takes all) or "average" (in proportion).
       labels: class names in order, for targets by name.
       size: (H, W) for a model without a fixed input size.
+      output: which output of a model with several, by name or position.
+      at: where in an output [B, ..., classes]: whole numbers and slices, such as (row, column), or
+        a mask of truth values. Relevance starts at the mean of the vectors at these places, as the
+        model returns them: no softmax is added. () is all of an output that is one vector.
       fast: what "auto" may be: the fastest precision of the device.
       xla: whether the compiled function goes through XLA.
 
@@ -164,6 +170,8 @@ class Explainer(LayerViews):
         pool: str = "max",
         labels: Sequence[str] | None = None,
         size: tuple[int, int] | None = None,
+        output: str | int | None = None,
+        at: At | None = None,
         fast: str = "bfloat16",
         xla: bool = False,
     ) -> None:
@@ -172,10 +180,15 @@ class Explainer(LayerViews):
         self._names = map_names(method, composite, layers, also)
         requests, composite = map_requests(method, also), composite_named(composite)
         model, self._colours, labels, low, high = checks.model_parts(model, labels, low, high)
-        graph = model if isinstance(model, Graph) else build_graph(model, pool)
+        if isinstance(model, Graph) and output is not None:
+            raise UsageError("This graph has one output. Give `output` to `build_graph`.", "output")
+        graph = model if isinstance(model, Graph) else build_graph(model, pool, output)
         self.input_shape = checks.input_shape(graph, size)
+        if at is not None:
+            end_at(graph, at, output_shape(graph, self.input_shape))
         self.classes = checks.count_classes(graph)
-        end_in_scores(graph, self.classes)
+        if at is None:
+            end_in_scores(graph, self.classes)
         folded = canonise(graph)
         if guided is not None:
             guided_rectifiers(graph, guided)  # refuses patterns that match nothing

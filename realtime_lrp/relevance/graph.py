@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from realtime_lrp.relevance.half import InHalf
 from realtime_lrp.relevance.linear import RECTIFIERS, Linear
+from realtime_lrp.relevance.place_steps import Mean, Places
 from realtime_lrp.relevance.pools import GlobalPool, MaxPool, Pool
 from realtime_lrp.relevance.steps import (
     Activation,
@@ -48,7 +49,7 @@ class Node:
     output: int
 
 
-_SCORES_STAY_SCORES = (Reshape, Elementwise, Concatenate, Pool, GlobalPool, Add)
+_SCORES_STAY_SCORES = (Reshape, Elementwise, Concatenate, Pool, GlobalPool, Add, Places, Mean)
 
 EXACT_POOLS = 2
 """Up to so many max pools in a row the forward pass is not rounded to bfloat16. Others of several

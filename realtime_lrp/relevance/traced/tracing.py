@@ -47,6 +47,7 @@ class Trace:
       captured: name of a placeholder -> the value or the variable that it stands for.
       calls: name of a tensor -> the call of an inner layer that computes it.
       places: name of an operation -> the names of the inner layers around it, "mlp/dense".
+      output_names: the keys of the outputs, where the layer returns a dictionary.
     """
 
     graph: tf.Graph
@@ -55,6 +56,7 @@ class Trace:
     captured: dict[str, tf.Tensor]
     calls: dict[str, Call] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
+    output_names: list[str] = field(default_factory=list)
 
 
 def trace(
@@ -72,10 +74,14 @@ def trace(
       stays: whether calls of an inner layer are recorded as such.
     """
     recorder = _Recorder(stays)
+    names: list[str] = []
 
     def traced(*tensors: tf.Tensor) -> list[tf.Tensor]:
         recorder.graph = tf.compat.v1.get_default_graph()
-        return tf.nest.flatten(compute(*tensors))
+        outputs = compute(*tensors)
+        if isinstance(outputs, dict):
+            names.extend(sorted(outputs))
+        return tf.nest.flatten(outputs)
 
     shapes = [
         tf.TensorSpec([BATCH, *shape[1:]], dtype, name=f"input_{index}")
@@ -87,7 +93,7 @@ def trace(
     return Trace(
         function.graph, own, list(function.outputs),
         {one.name: value for one, value in zip(captured, function.captured_inputs, strict=True)},
-        recorder.calls, recorder.places,
+        recorder.calls, recorder.places, names,
     )  # fmt: skip
 
 

@@ -1,0 +1,152 @@
+"""Which output of a model is explained, and which places of an output that is no vector.
+
+An output [B, ..., classes] has a vector at each place: a segmentation at each pixel, a detector at
+each anchor. The places that are chosen become one vector, their mean, from which relevance starts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from realtime_lrp.errors import DamagedInputError, UsageError, unknown
+from realtime_lrp.relevance.graph import Graph, Node
+from realtime_lrp.relevance.place_steps import Mean, Places
+
+At = int | slice | Sequence[int | slice] | np.ndarray
+"""Row and column, or what else the axes between batch and classes are: whole numbers, slices, or a
+mask of truth values."""
+
+
+def choose_output(wanted: str | int | None, names: Sequence[str], model: str) -> int:
+    """The position of the output that is explained.
+
+    Args:
+      wanted: its name or position; None where there is only one.
+      names: of all outputs.
+      model: the model's name, for messages.
+
+    Raises:
+      UsageError: there is no such output.
+      DamagedInputError: there are several, and none is named.
+    """
+    listed = ", ".join(map(repr, names))
+    if wanted is None and len(names) > 1:
+        raise DamagedInputError(
+            f"The model {model!r} has {len(names)} outputs: {listed}. Expected one vector of "
+            "classes, or say in Python which one to explain: Explainer(model, output=...)."
+        )
+    if isinstance(wanted, str):
+        if wanted not in names:
+            raise unknown("output", wanted, names)
+        return list(names).index(wanted)
+    position = 0 if wanted is None else wanted
+    if isinstance(position, bool) or not isinstance(position, int):
+        raise UsageError(f"Expected the output by name or position. Received {wanted!r}.", "output")
+    if not 0 <= position < len(names):
+        raise UsageError(
+            f"The model {model!r} has no output {position}. Its outputs 0 to {len(names) - 1} are: "
+            f"{listed}.",
+            "output",
+        )
+    return position
+
+
+def end_at(graph: Graph, at: At, shape: Sequence[int]) -> None:
+    """Makes the chosen places of a graph's output its output, in place.
+
+    A softmax or sigmoid at the end is computed at these places only.
+
+    Args:
+      graph: the network.
+      at: which places.
+      shape: of its output, without the batch.
+
+    Raises:
+      UsageError: there are no such places.
+    """
+    *axes, classes = shape
+    indices = chosen_places(at, axes)
+    last = graph.producer(graph.output)
+    scores = last if last is not None and graph.scoring() == {graph.output} else None
+    read = graph.output if scores is None else scores.inputs[0]
+    if len(indices) != 1 or axes:
+        places = Places(indices, int(np.prod(axes, dtype=int)))
+        read = graph.append("places", "Places", [places], (read,))
+    if scores is not None:
+        read = graph.append(f"{scores.layer}/places", scores.kind, [scores.step], (read,))
+    if len(indices) > 1:
+        read = graph.append("mean", "Mean", [Mean()], (read,))
+    graph.output, graph.output_shape = read, (classes,)
+    without_unused(graph)
+
+
+def chosen_places(at: At, axes: Sequence[int]) -> np.ndarray:
+    """The places that `at` names, counted in one row; int32.
+
+    Args:
+      at: whole numbers and slices, one for each of the first axes, or a mask.
+      axes: the sizes of the axes between batch and classes.
+
+    Raises:
+      UsageError: a number is out of range, the mask has another shape, or nothing is left.
+    """
+    numbers = np.arange(int(np.prod(axes, dtype=int)), dtype=np.int32).reshape(axes)
+    listed = " x ".join(map(str, axes)) or "no places: it is a vector, at=()"
+    mask = at if isinstance(at, np.ndarray | list) else None
+    if mask is not None and np.asarray(mask).dtype == bool:
+        if np.shape(mask) != tuple(axes):
+            raise UsageError(
+                f"Expected at as a mask of the shape of the output, {listed}. Received "
+                f"{' x '.join(map(str, np.shape(mask)))}.",
+                "at",
+            )
+        found = numbers[np.asarray(mask)]
+    else:
+        parts = tuple(at) if isinstance(at, tuple | list | np.ndarray) else (at,)
+        if len(parts) > len(axes) or not all(map(_is_index, parts)):
+            raise UsageError(
+                "Expected at as whole numbers and slices, one for each axis of the output, or a "
+                f"mask; it has {listed}. Received {at!r:.100}.",
+                "at",
+            )
+        try:
+            found = np.ravel(numbers[parts])
+        except IndexError:
+            raise UsageError(
+                f"There is no place {at!r:.100}: the output has {listed}, counted from 0.", "at"
+            ) from None
+    if not len(found):
+        raise UsageError(f"at={at!r:.100} names no place of the output.", "at")
+    return found
+
+
+def _is_index(part: Any) -> bool:
+    return isinstance(part, slice | int | np.integer) and not isinstance(part, bool)
+
+
+def output_shape(graph: Graph, picture: tuple[int, int, int]) -> tuple[int, ...]:
+    """The shape of a graph's output for pictures of this shape, without the batch."""
+    if None not in graph.output_shape:
+        return tuple(size for size in graph.output_shape if size is not None)
+    spec = tf.TensorSpec([1, *picture], tf.float32)
+    forward = tf.function(graph.forward, autograph=False).get_concrete_function(spec)
+    return tuple(forward.structured_outputs[graph.output].shape[1:])
+
+
+def without_unused(graph: Graph) -> None:
+    """Leaves out, in place, the nodes that the output does not depend on."""
+    needed = {graph.output}
+    for node in reversed(graph.nodes):
+        if node.output in needed:
+            needed.update(node.inputs)
+    numbers = {0: 0}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if node.output in needed:
+            numbers[node.output] = len(nodes) + 1
+            read = tuple(numbers[number] for number in node.inputs)
+            nodes.append(replace(node, inputs=read, output=len(nodes) + 1))
+    graph.nodes, graph.output = nodes, numbers[graph.output]

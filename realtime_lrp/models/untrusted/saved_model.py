@@ -16,11 +16,12 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.framework import graph_pb2, node_def_pb2
-from tensorflow.core.protobuf import saved_model_pb2, trackable_object_graph_pb2
+from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.python.framework import op_def_registry
 
 from realtime_lrp.errors import DamagedInputError, first_line
 from realtime_lrp.models.untrusted.operations import CALLS, COMPUTING, DROPPED
+from realtime_lrp.models.untrusted.saved_variables import EXPECTED, read_variables
 from realtime_lrp.system.reading import read_limited
 
 FILE = "saved_model.pb"
@@ -39,9 +40,6 @@ SMALL_BYTES = 256 << 20
 """Constants up to this size are accepted in any file."""
 
 DEFAULT_SIGNATURE = "serving_default"
-
-_EXPECTED = "Expected what model.export(folder) of Keras or tf.saved_model.save writes."
-_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 @dataclass(frozen=True)
@@ -75,13 +73,13 @@ def read_saved_model(folder: Path) -> SavedGraph:
     """
     shown = repr(str(folder))
     if not (folder / FILE).is_file():
-        raise DamagedInputError(f"{shown} is no SavedModel: it holds no {FILE}. {_EXPECTED}")
+        raise DamagedInputError(f"{shown} is no SavedModel: it holds no {FILE}. {EXPECTED}")
     data = read_limited(folder / FILE, MAX_FILE_BYTES, "a SavedModel")
     model = saved_model_pb2.SavedModel()
     try:
         model.ParseFromString(data)
     except DecodeError as error:
-        raise DamagedInputError(f"{shown} is no SavedModel ({FILE} is damaged). {_EXPECTED}") from (
+        raise DamagedInputError(f"{shown} is no SavedModel ({FILE} is damaged). {EXPECTED}") from (
             error
         )
     saved = _served(model, shown)
@@ -90,10 +88,10 @@ def read_saved_model(folder: Path) -> SavedGraph:
         graph = _Flat(saved, shown).of(signature)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise DamagedInputError(
-            f"The SavedModel {shown} is damaged ({first_line(error)}). {_EXPECTED}"
+            f"The SavedModel {shown} is damaged ({first_line(error)}). {EXPECTED}"
         ) from error
     _check_constants(graph.nodes, max(SMALL_BYTES, MAX_EXPANSION * len(data)), shown)
-    variables = _read_variables(folder, saved, graph.variables, shown)
+    variables = read_variables(folder, saved, graph.variables, shown)
     info = saved.signature_def[signature.name].inputs[signature.input]
     return SavedGraph(
         graph_pb2.GraphDef(node=graph.nodes, versions=saved.graph_def.versions),
@@ -393,61 +391,3 @@ def _check_constants(nodes: Sequence[Any], limit: int, shown: str) -> None:
             f"The constants of the SavedModel {shown} claim {claimed:,} bytes. Expected at most "
             f"{limit:,}."
         )
-
-
-def _read_variables(
-    folder: Path, saved: Any, wanted: dict[str, int], shown: str
-) -> dict[str, np.ndarray]:
-    """The values of variables, by the names of the operations that stand for them."""
-    if not wanted:
-        return {}
-    held = sum(path.stat().st_size for path in folder.glob("variables/variables.data-*"))
-    nodes = saved.object_graph_def.nodes
-    claimed = sum(_bytes(nodes[number].variable) for number in set(wanted.values()))
-    if claimed > held:
-        raise DamagedInputError(
-            f"The variables of the SavedModel {shown} claim {claimed:,} bytes, its files hold "
-            f"{held:,}. {_EXPECTED}"
-        )
-    try:
-        reader = tf.train.load_checkpoint(str(folder / "variables" / "variables"))
-        described = trackable_object_graph_pb2.TrackableObjectGraph()
-        described.ParseFromString(reader.get_tensor(_OBJECT_GRAPH))
-        keys = _checkpoint_keys(nodes, described.nodes)
-        shapes = reader.get_variable_to_shape_map()
-        values = {}
-        for name, number in wanted.items():
-            shape = [one.size for one in nodes[number].variable.shape.dim]
-            if shapes[keys[number]] != shape:
-                raise ValueError(f"{nodes[number].variable.name} has another shape")
-            values[name] = reader.get_tensor(keys[number])
-    except (tf.errors.OpError, DecodeError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        raise DamagedInputError(
-            f"The variables of the SavedModel {shown} are damaged or missing "
-            f"({first_line(error)}). {_EXPECTED}"
-        ) from error
-    return values
-
-
-def _bytes(variable: Any) -> int:
-    sizes = [one.size for one in variable.shape.dim]
-    if any(size < 0 for size in sizes):
-        raise DamagedInputError(f"The variable {variable.name[:100]!r} has no fixed shape.")
-    return math.prod(sizes) * (tf.as_dtype(variable.dtype).size or 1)
-
-
-def _checkpoint_keys(objects: Sequence[Any], stored: Sequence[Any]) -> dict[int, str]:
-    """Number of a variable -> its key in the checkpoint, by the same path from the root in both."""
-    keys: dict[int, str] = {}
-    seen, left = {0}, [(0, 0)]
-    while left:
-        number, there = left.pop()
-        for attribute in stored[there].attributes:
-            if attribute.name == "VARIABLE_VALUE":
-                keys[number] = attribute.checkpoint_key
-        children = {child.local_name: child.node_id for child in stored[there].children}
-        for child in objects[number].children:
-            if child.local_name in children and child.node_id not in seen:
-                seen.add(child.node_id)
-                left.append((child.node_id, children[child.local_name]))
-    return keys

@@ -171,8 +171,8 @@ def test_without_bias_shares_only_the_class_token_takes_relevance():
     assert not product.handed_down[0].any() and product.handed_down[1].all()
 
 
-def test_composites_for_transformers_are_unsuited_for_other_networks(shallow, tiny_model):
-    """They are `epsilon` on a network of convolutions; on a transformer they differ from it."""
+def test_what_is_for_transformers_is_unsuited_for_other_networks(shallow, tiny_model):
+    """Composites are `epsilon` on a network of convolutions, methods have no attention there."""
     assert shallow.unsuited == set()
     network = Explainer(keras.models.load_model(tiny_model))
-    assert network.unsuited == {"attnlrp", "cp_lrp"}
+    assert network.unsuited == {"attnlrp", "cp_lrp", "attention", "attention_rollout"}

@@ -191,7 +191,7 @@ def workshop(tmp_path, tiny_model, monkeypatch):
     """A folder with every file that the documentation names, as the current one."""
     write_picture(tmp_path / "cat.jpg", plain((200, 120, 40)))
     recording(tmp_path / "talk.mp4", count=6)
-    for name in ("folder", "recordings", "photos", "results", "found"):
+    for name in ("folder", "recordings", "photos", "results", "found", "mine", "my_classifier"):
         (tmp_path / name).mkdir()
     recording(tmp_path / "recordings" / "one.mp4", count=6)
     write_picture(tmp_path / "photos" / "cat.jpg", plain((200, 120, 40)))

@@ -91,6 +91,53 @@ def test_an_exported_network_is_explained_as_in_keras(exported, rng):
     assert list(files) == ["model", "weights"]
 
 
+def transformer(rng):
+    """One block of attention between normalisations of all kinds, no weight of them 0."""
+    x = keras.Input((8, 8, 3))
+    h = layers.Reshape((4, 6))(layers.Conv2D(6, 4, 4)(x))
+    a = layers.LayerNormalization(epsilon=1e-2)(h)
+    h = h + layers.MultiHeadAttention(2, 3)(a, a)
+    h = h + layers.Dense(6, activation="gelu")(layers.LayerNormalization(axis=(1, 2))(h))
+    h = layers.LayerNormalization(center=False, scale=False)(h)
+    model = keras.Model(x, layers.Dense(3, activation="softmax")(layers.Flatten()(h)))
+    for weight in model.weights:
+        weight.assign(rng.normal("gamma" in weight.path, 0.3, size=weight.shape))
+    return model
+
+
+def test_a_transformer_is_explained_as_in_keras(tmp_path, rng):
+    """Operations of its layer normalisations are known again."""
+    model = transformer(rng)
+    model.export(str(tmp_path / "vit"), verbose=False)
+    x = rng.normal(size=(3, 8, 8, 3)).astype(np.float32)
+    also = ["epsilon_plus", "gradient"]
+    network = load_network(str(tmp_path / "vit"), preprocess="none")
+    ours, expected = (
+        Explainer(one, composite="attnlrp", target=1, also=also)(x) for one in (network, model)
+    )
+    for name in also:
+        largest = np.abs(expected.maps[name]).max()
+        np.testing.assert_allclose(ours.maps[name], expected.maps[name], atol=1e-4 * largest)
+    largest = np.abs(expected.relevance).max()
+    np.testing.assert_allclose(ours.relevance, expected.relevance, atol=1e-4 * largest)
+
+
+def test_what_only_resembles_a_layer_normalisation_is_explained_by_its_operations(tmp_path, rng):
+    """A share of the mean comes back: scores are right, and nothing is taken for a layer."""
+
+    def compute(module, x):
+        mean = tf.reduce_mean(x, -1, keepdims=True)
+        variance = tf.reduce_mean(tf.math.squared_difference(x, mean), -1, keepdims=True)
+        return module.vector((x - mean) * tf.math.rsqrt(variance + 1.0) + 0.2 * mean)
+
+    folder = saved(tmp_path / "net", compute)
+    x = rng.normal(size=(2, 8, 8, 3)).astype(np.float32)
+    explainer = Explainer(load_network(folder, preprocess="none"), target=1)
+    expected = tf.nn.softmax(compute(Computed(), tf.constant(x))).numpy()
+    np.testing.assert_allclose(explainer(x).scores, expected, atol=1e-5)
+    assert any("Rsqrt" in record.name for record in explainer.layers(x))
+
+
 def test_bytes_are_taken_as_they_are(tmp_path, caplog):
     """The network prepares pictures itself; an open size is the user's."""
     folder = saved(

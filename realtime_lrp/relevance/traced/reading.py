@@ -14,6 +14,7 @@ from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.layer_weights import UnsupportedLayerError
 from realtime_lrp.relevance.steps import Step
 from realtime_lrp.relevance.traced.chains import step_of
+from realtime_lrp.relevance.traced.norms import Suspect, as_layer_norm, suspects
 from realtime_lrp.relevance.traced.tracing import Call, Trace
 from realtime_lrp.relevance.traced.values import (
     MIXES,
@@ -76,28 +77,38 @@ class Reader:
         """
         for tensor, number in zip(self.trace.inputs, numbers, strict=True):
             self.values[tensor.name] = Held(number, tuple(tensor.shape))
-        needed, skipped = self._needed()
+        of_picture = self._of_picture()
+        needed, skipped = self._needed(of_picture)
+        norms = suspects(self.trace.graph, of_picture, needed) if self.trace.flat else []
+        by_output = {one.output.name: one for one in norms}
+        inside = {part.name for one in norms for part in one.operations[:-1]}
         for operation in self.trace.graph.get_operations():
             calls = (self.trace.calls.get(tensor.name) for tensor in operation.outputs)
             call = next((one for one in calls if one in skipped), None)
             try:
                 if call and call.outputs[0].name not in self.values:
                     self._append_call(call)
-                elif call is None and operation.name in needed:
+                elif call is None and operation.name in by_output:
+                    self._read_norm(by_output[operation.name], rows)
+                elif call is None and operation.name in needed - inside:
                     self._read(operation, rows)
             except CannotReadError as error:
                 raise self._refusal(operation, str(error)) from None
         return [self._output(tensor) for tensor in self.trace.outputs]
 
-    def _needed(self) -> tuple[set[str], list[Call]]:
+    def _of_picture(self) -> set[str]:
+        """The names of the tensors that depend on the picture."""
+        names = {tensor.name for tensor in self.trace.inputs}
+        for operation in self.trace.graph.get_operations():
+            if any(tensor.name in names for tensor in operation.inputs):
+                names.update(tensor.name for tensor in operation.outputs)
+        return names
+
+    def _needed(self, of_picture: set[str]) -> tuple[set[str], list[Call]]:
         """The names of the operations that outputs depend on, and the calls of layers with rows.
 
         The operations inside such a layer are not needed.
         """
-        of_picture = {tensor.name for tensor in self.trace.inputs}
-        for operation in self.trace.graph.get_operations():
-            if any(tensor.name in of_picture for tensor in operation.inputs):
-                of_picture.update(tensor.name for tensor in operation.outputs)
         found: set[str] = set()
         calls: list[Call] = []
         left = [tensor for tensor in self.trace.outputs]
@@ -120,6 +131,18 @@ class Reader:
         for tensor, number in zip(call.outputs, outputs, strict=True):
             if number is not None:
                 self.values[tensor.name] = Held(number, tuple(tensor.shape))
+
+    def _read_norm(self, suspect: Suspect, rows: Mapping[str, Row]) -> None:
+        """Reads a layer normalisation as one step; what turns out to be none, one by one."""
+        step = as_layer_norm(suspect, self.constant)
+        if step is None:
+            for operation in suspect.operations:
+                self._read(operation, rows)
+        else:
+            held = self.held(suspect.root)
+            (self.values[suspect.output.outputs[0].name],) = self.append(
+                suspect.output, [step], [held]
+            )
 
     def _read(self, operation: tf.Operation, rows: Mapping[str, Row]) -> None:
         if operation.outputs and operation.outputs[0].name in self.values:

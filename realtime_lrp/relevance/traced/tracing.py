@@ -48,6 +48,7 @@ class Trace:
       calls: name of a tensor -> the call of an inner layer that computes it.
       places: name of an operation -> the names of the inner layers around it, "mlp/dense".
       output_names: the keys of the outputs, where the layer returns a dictionary.
+      flat: whether layers became operations before, as in a SavedModel.
     """
 
     graph: tf.Graph
@@ -57,6 +58,7 @@ class Trace:
     calls: dict[str, Call] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     output_names: list[str] = field(default_factory=list)
+    flat: bool = False
 
 
 def trace(

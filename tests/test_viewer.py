@@ -322,6 +322,23 @@ def test_the_map_of_another_file_is_not_drawn():
     assert viewer.view.scene.arrangement.pictures == boxes
 
 
+def test_the_answer_of_another_file_does_not_stand_beside_a_picture():
+    """It goes with its map, and the next one comes with the next map; a film keeps its answer."""
+    viewer = Viewer(figures=True)
+    frame = viewer.frame(GREY, "cat.jpg (1 of 2)")
+    viewer.maps.put(explained_frame(frame, drawn_at(30, 30), BOX), frame.time)
+    for picture, source, answered in (
+        (GREY, "cat.jpg (1 of 2)", True), (GREY, "dog.jpg (2 of 2)", False),
+        (GREY, "cat.jpg (1 of 2)", True), (GREY[::2], "cat.jpg (1 of 2)", False),
+    ):  # fmt: skip
+        viewer.frame(picture, source)
+        assert bool(viewer.view.columns.right) == answered
+    frame = viewer.frame(GREY, "dog.jpg (2 of 2)")
+    viewer.maps.put(explained_frame(frame, drawn_at(30, 30), BOX), frame.time)
+    viewer.frame(GREY, "dog.jpg (2 of 2)")
+    assert viewer.view.columns.right[0][0].name == "heart"
+
+
 @pytest.mark.parametrize(
     ("score", "total", "strongest"),
     [(0.7, 0.7, 1), (1e-5, 1e-5, FAINT), (1e-5, 0.7, FAINT), (1, 1e-4, FAINT), (0, 0, 1)],

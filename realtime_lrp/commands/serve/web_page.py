@@ -122,6 +122,7 @@ class PageTurns:
         self._boxes: tuple[Box, ...] = ()
         self._drawn, self._encoded = 0, 0
         self._news_due = 0.0
+        self._explains: tuple[object, ...] = ()
         self._ended = False
 
     def events(self) -> list[Event]:
@@ -146,9 +147,10 @@ class PageTurns:
         Args:
           drawn: whether the view was drawn again in this turn.
         """
-        view, exchange, now = self._view, self._exchange, time.monotonic()
+        view, exchange = self._view, self._exchange
         self._drawn += drawn
         exchange.run_jobs()
+        self._publish_news(time.monotonic())
         new = self._encoded != self._drawn or exchange.picture is None
         if (
             new
@@ -158,14 +160,21 @@ class PageTurns:
         ):
             exchange.publish(encode_picture(".jpg", canvas, quality=QUALITY), view.frame.time)
             self._encoded = self._drawn
-        if now >= self._news_due:
-            self._news_due = now + (NEWS_S if exchange.view_watched else UNWATCHED_NEWS_S)
-            if not exchange.watched:
-                return
-            exchange.publish_news(news(view, self._relevance, self._capture.trouble, now))
-            answer = view.state.answer
-            if answer and not exchange.labels:
-                exchange.labels = choices(answer.labels, answer.unsuited)
+
+    def _publish_news(self, now: float) -> None:
+        """Renews the news where they are due: at once when another file or its first map comes."""
+        view, exchange = self._view, self._exchange
+        explains = view.frame and view.frame.source, view.has_map
+        if now < self._news_due and explains == self._explains:
+            return
+        self._explains = explains
+        self._news_due = now + (NEWS_S if exchange.view_watched else UNWATCHED_NEWS_S)
+        if not exchange.watched:
+            return
+        exchange.publish_news(news(view, self._relevance, self._capture.trouble, now))
+        answer = view.state.answer
+        if answer and not exchange.labels:
+            exchange.labels = choices(answer.labels, answer.unsuited)
 
     def _end_of_server(self) -> list[Event]:
         """A notice, once, when the server has ended."""

@@ -63,7 +63,7 @@ def compose(
         explained.frame.value.shape != frame.value.shape or (state.paired and not own)
     ):
         explained = drawn = None  # the map does not belong on this picture
-    elif explained and drawn and explained.frame.source != frame.source:
+    elif explained and drawn and not fits(explained, frame):
         explained, drawn = None, _without_maps(drawn, frame.value)
     if explained and own and explained.request.mask is state.mask:
         picture = explained.picture
@@ -85,6 +85,12 @@ def compose(
         patches=_flipped_patches(state, explained),
         network=network,
     )
+
+
+def fits(explained: ExplainedFrame, frame: Item[np.ndarray]) -> bool:
+    """Whether an explanation is of the file or camera, and of the size, of a frame."""
+    same_size = explained.frame.value.shape == frame.value.shape
+    return same_size and explained.frame.source == frame.source
 
 
 def _awaited(state: ViewerState, drawn: ExplainedPicture | None) -> tuple[str, ...]:

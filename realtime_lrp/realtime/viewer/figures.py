@@ -71,6 +71,7 @@ def figure_columns(
     problem: str = "",
     refusal: str = "",
     further: bool = False,
+    outdated: bool = False,
 ) -> Columns:
     """The figures of a network that the state asks for.
 
@@ -84,14 +85,18 @@ def figure_columns(
       problem: why the target has no map, or "".
       refusal: why the maps are another method's than the chosen one, or "".
       further: whether there is a first network, which has the figures that all have in common.
+      outdated: whether the explanation is of another file than the picture shown: then there is no
+        answer.
     """
     left: list[Block] = []
     right: list[Block] = []
     legends: tuple[Legend | None, ...] = ()
     shown = state.shown_figures
-    if explained and drawn:
-        if not problem:
-            legends = tuple(legend_of(panel, state.look, explained) for panel in drawn.panels)
+    if explained and drawn and not problem:
+        legends = tuple(legend_of(panel, state.look, explained) for panel in drawn.panels)
+    if explained and drawn and state.about:
+        left += _descriptions(explained.names if state.tiled else explained.names[:1])
+    if explained and drawn and not outdated:
         if "answer" in shown:
             right.append(answer_bars(explained, state.presenting))
         if "setting" in shown:
@@ -102,8 +107,6 @@ def figure_columns(
             right.append((Paragraph("", refusal),))
         if state.request.probe and not further:
             right.append(probe_rows(explained))
-        if state.about:
-            left += _descriptions(explained.names if state.tiled else explained.names[:1])
     if "rates" in shown:
         left.append(
             further_rate_rows(rates, explained)

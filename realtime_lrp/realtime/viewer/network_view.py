@@ -13,7 +13,7 @@ from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.networks import request_for, target_for
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.realtime.viewer.compose import Columns, compose, passing_notice
+from realtime_lrp.realtime.viewer.compose import Columns, compose, fits, passing_notice
 from realtime_lrp.realtime.viewer.events import ChoiceRefused, Event, NoticeGiven
 from realtime_lrp.realtime.viewer.figures import Rates, figure_columns
 from realtime_lrp.realtime.viewer.scaling import MapScaler
@@ -105,7 +105,7 @@ class NetworkView:
         """Renews the figures a few times a second at most, but at once where other things change.
 
         These are the state, and what the map explains and how: figures, legends and sentences are
-        always of the map that is drawn.
+        always of the map that is drawn, and there is no answer until the first map of another file.
 
         Args:
           state: says which figures are shown.
@@ -115,7 +115,8 @@ class NetworkView:
         """
         now, explained = time.monotonic(), self.newest
         explains = explained and (explained.engine, explained.request, explained.frame.source)
-        key = (now // FIGURES_S, explains, version, self.problem, self.refusal)
+        outdated = explained is not None and not state.paired and not fits(explained, frame)
+        key = (now // FIGURES_S, explains, outdated, version, self.problem, self.refusal)
         if key == self._columns_key:
             return
         self._columns_key = key
@@ -124,6 +125,7 @@ class NetworkView:
         self.columns = figure_columns(
             state, explained, self.maps, self.rates, source,
             name=self.name, problem=self.problem, refusal=self.refusal, further=self.further,
+            outdated=outdated,
         )  # fmt: skip
 
     def compose(

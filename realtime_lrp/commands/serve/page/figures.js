@@ -14,8 +14,8 @@ export function showBlocks(element, blocks) {
   const text = JSON.stringify(blocks);
   if (text === drawnBlocks) return;
   drawnBlocks = text;
-  if (blocks.length !== blocksBefore) element.style.minHeight = "";
-  blocksBefore = blocks.length;
+  if (blocks.length && blocks.length !== blocksBefore) element.style.minHeight = "";
+  blocksBefore = blocks.length || blocksBefore;
   element.replaceChildren(...blocks.map((block) => made("div", { className: "block" },
     block.map((entry) => ENTRIES[entry.kind](entry)))));
   element.style.minHeight = `${element.offsetHeight}px`;

@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import random
+import re
 import shutil
 import socket
 import ssl
@@ -77,7 +78,7 @@ def test_one_phone_is_shown_and_the_next_one_after_so_many_seconds():
     """The others are told how long it takes at most; what they send is not taken."""
     made, clock, (first, second, third) = line(3)
     assert [made.status(one) for one in (first, second, third)] == [
-        Status("live"), Status("waiting", 60), Status("waiting", 120),
+        Status("live", 60), Status("waiting", 60), Status("waiting", 120),
     ]  # fmt: skip
     made.put(second, JPEG)
     assert made.take(0) is None
@@ -89,16 +90,21 @@ def test_one_phone_is_shown_and_the_next_one_after_so_many_seconds():
     assert made.status(second) == Status("waiting", 1)
     clock.now += 1
     assert [made.status(one) for one in (first, second, third)] == [
-        Status("over"), Status("live"), Status("waiting", 60),
+        Status("over"), Status("live", 60), Status("waiting", 60),
     ]  # fmt: skip
     made.leave(second)
     assert made.current is third
 
 
 def test_a_phone_for_which_nobody_waits_is_shown_longer_but_not_for_ever():
-    """Five times as long."""
+    """Five times as long; the phone is told, also when somebody else comes."""
     made, clock, (phone,) = line(1)
-    shown = 0
+    assert made.status(phone) == Status("live", 300)
+    clock.now += 1
+    made.join(other := Phone())
+    assert made.status(phone) == Status("live", 60)
+    made.leave(other)
+    shown = 1
     while made.current is phone:
         clock.now += 1
         made.note_shown(phone)
@@ -254,7 +260,8 @@ def test_a_phones_picture_is_shown_while_it_is_connected(opened):
         with phone(opened) as second:
             second.send("join")
             assert status_of(second, "waiting")["seconds"] > 50
-            first.close()
+            first.send("leave")
+            status_of(first, "over")
             until(lambda: not opened.part.showing)
             status_of(second, "live")
             second.send(JPEG)
@@ -467,6 +474,8 @@ def test_the_code_on_the_screen_leads_to_the_page(size, visited):
     picture = np.full((480, 640, 3), 90, np.uint8)
     page = builder.active(2, None, 0) if visited else builder.attract(1, 0)
     page = builder.with_code(page, 1, modules(address), warns=True, showing=visited)
+    (code,) = page.codes
+    assert (code.text, code.note) == (captions[1].phone.invite, captions[1].phone.warning)
     content = ScreenContent(picture, None, page, swapped=visited, phones=True)
     canvas = artist.draw(size, content, captions[1], lock, 100.0)
     assert cv2.QRCodeDetector().detectAndDecode(canvas[..., ::-1])[0] == address
@@ -557,9 +566,13 @@ def test_a_visitor_scans_the_code_and_holds_up_a_phone(display, tmp_path):
             assert "token" not in page.url
             page.click("#start")
             expect(page.locator("#status")).to_have_text(
-                "You are on the big screen.", timeout=30_000
+                re.compile("You are on the big screen, for at most [0-9]+ s more"), timeout=30_000
             )
             until(lambda: shows_paper(screenshot(display, shot)), 30)
+            page.click("#stop")
+            expect(page.locator("#status")).to_have_text("Your turn is over.")
+            expect(page.locator("#start")).to_be_visible()
+            until(lambda: not shows_paper(screenshot(display, shot)), 30)
             browser.close()
         until(lambda: not shows_paper(screenshot(display, shot)), 30)
         assert files_in(tmp_path) == before

@@ -152,7 +152,8 @@ class Phone(_Section):
     showing: Text
     privacy: Text
     start: Text
-    live: Text
+    stop: Text
+    live: TextWithSeconds
     waiting: TextWithSeconds
     resting: Text
     full: Text

@@ -138,9 +138,9 @@ class PageBuilder:
         phone = self.captions[language].phone
         if phone is None:
             return page
-        text = phone.showing if showing else phone.invite
-        note = phone.warning if warns and not showing else ""
-        return replace(page, bottom=(Code(rows, text, note), *page.bottom))
+        code = Code(rows, phone.invite, phone.warning if warns else "")
+        above = (TextBlock(phone.showing, 0.9, SOFT),) if showing else ()
+        return replace(page, bottom=(*above, code, *page.bottom))
 
     def closed(self, language: int, opens: datetime | None, now: datetime) -> ClosedCard:
         """The card outside the opening hours.

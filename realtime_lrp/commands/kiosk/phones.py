@@ -39,7 +39,8 @@ IDLE_S = 60.0
 MISSING = 'phones need libraries that are not installed: pip install "realtime-lrp[serve]"'
 
 PAGE_TEXTS = (
-    "invite", "start", "live", "waiting", "resting", "full", "over", "refused", "lost", "privacy",
+    "invite", "start", "stop", "live", "waiting", "resting", "full", "over", "refused", "lost",
+    "privacy",
 )  # fmt: skip
 """The captions that the phones' page shows."""
 

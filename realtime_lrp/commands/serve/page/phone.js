@@ -34,6 +34,7 @@ function show(message) {
   document.documentElement.lang = message.language;
   at("title").textContent = message.invite;
   at("start").textContent = message.start;
+  at("stop").textContent = message.stop;
   at("privacy").textContent = message.privacy;
   at("start").hidden = false;
 }
@@ -63,11 +64,17 @@ at("start").addEventListener("click", async () => {
   }
   stream.getVideoTracks()[0].addEventListener("ended", stop);
   video.srcObject = stream;
-  video.hidden = false;
+  video.hidden = at("stop").hidden = false;
   await video.play();
   navigator.wakeLock?.request("screen").catch(() => {}); // else the screen goes dark meanwhile
   socket.send("join");
   sendPictures(stream);
+});
+
+at("stop").addEventListener("click", () => {
+  socket.send("leave");
+  stop();
+  say(texts.over);
 });
 
 async function sendPictures(from) {
@@ -95,6 +102,6 @@ function stop() {
   stream?.getTracks().forEach((track) => track.stop());
   stream = null;
   live = false;
-  video.hidden = true;
+  video.hidden = at("stop").hidden = true;
   at("start").hidden = texts === null;
 }

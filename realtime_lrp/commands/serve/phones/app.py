@@ -37,6 +37,9 @@ STATUS_S, SENDING_S = 0.25, 10.0
 JOIN = "join"
 """What a phone sends to get into the line."""
 
+LEAVE = "leave"
+"""What it sends to get out of it."""
+
 TRY_AGAIN, POLICY, NORMAL = 1013, 1008, 1000
 """Why a WebSocket is closed."""
 
@@ -120,6 +123,8 @@ class PhoneApp:
             elif raw.get("text") == JOIN:
                 if not self._turns.join(phone):
                     await _send_json(socket, {"type": "status", "state": "full", "seconds": 0})
+            elif raw.get("text") == LEAVE:
+                self._turns.leave(phone)
             else:
                 await socket.close(POLICY, "that is no message of this page")
                 return

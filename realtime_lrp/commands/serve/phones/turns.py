@@ -4,6 +4,7 @@ A turn ends when the phone leaves or sends nothing usable, when others have wait
 a few minutes. Methods may be called from any thread.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,9 @@ SILENT_S = 4.0
 
 LONGEST = 5
 """A turn for which nobody waits lasts this many times as long as others."""
+
+STEP_S = 5
+"""The seconds left of a turn are told in steps of this, so that the phone's page changes rarely."""
 
 MOST_WAITING = 8
 """Phones in line, at most."""
@@ -42,7 +46,7 @@ class Status:
 
     Attributes:
       state: "live", "waiting", "resting" (the exhibit shows no phones), "full" or "over".
-      seconds: until its turn, at most.
+      seconds: until its turn, or of its turn, at most.
     """
 
     state: str
@@ -133,9 +137,10 @@ class Turns:
                 return Status("over")
             if current is None:
                 return Status("resting")
+            spent = now - (current.began or now)
             if phone is current:
-                return Status("live")
-            left = max(0.0, self._seconds - (now - (current.began or now)))
+                return Status("live", STEP_S * math.ceil((self._limit() - spent) / STEP_S))
+            left = max(0.0, self._seconds - spent)
             further = self._line.index(phone) - 1
             return Status("waiting", round(left + further * self._seconds))
 
@@ -151,11 +156,14 @@ class Turns:
             first = self._line[0]
             if first.began is None:
                 first.began = first.shown = now
-            limit = self._seconds * (1 if len(self._line) > 1 else LONGEST)
-            if now - first.began < limit and now - first.shown < SILENT_S:
+            if now - first.began < self._limit() and now - first.shown < SILENT_S:
                 return first
             self._remove(first)
         return None
+
+    def _limit(self) -> float:
+        """Seconds that the present turn lasts."""
+        return self._seconds * (1 if len(self._line) > 1 else LONGEST)
 
     def _remove(self, phone: Phone) -> None:
         phone.waiting = None

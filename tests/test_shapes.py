@@ -131,7 +131,7 @@ def test_an_unknown_step_of_the_script_is_refused(capsys):
     with pytest.raises(SystemExit) as ended:
         make_assets.main(["paint"])
     assert ended.value.code == 2
-    assert "unknown step: paint (known: network, measure" in capsys.readouterr().err
+    assert "unknown step: paint (known: network, transformer, measure" in capsys.readouterr().err
 
 
 def test_the_documentation_has_the_figures_beside_it():

@@ -52,8 +52,10 @@ def main(words: list[str] | None = None) -> None:
     pictures = drawn_pictures()
     names = [*COMPOSITES, *(name for name in METHODS if name != "lrp")]
     write_strip(folder / "pictures.webp", pictures)
+    transformer, for_transformers = load_network("shapes_vit"), Explainer(network).unsuited
     for name in names:
-        write_strip(folder / f"{name}.webp", overlaid(network, pictures, name, "top1"))
+        explained = transformer if name in for_transformers else network
+        write_strip(folder / f"{name}.webp", overlaid(explained, pictures, name, "top1"))
 
     for name in CONTRASTED:
         strip = overlaid(network, pictures, name, "top1 - rest")

@@ -1,8 +1,8 @@
-"""Makes the files in `assets/`: the network `shapes`, its figures, the demo clip, pictures.
+"""Makes the files in `assets/`: the networks, their figures, the demo clip, pictures.
 
-`python assets/make/make_assets.py` runs every step; name some of `network`, `measure`, `clip`,
-`animation`, `views`, `kiosk` to run only these. The network is measured on pictures from a seed
-that its training never uses.
+`python assets/make/make_assets.py` runs every step; name some of `network`, `transformer`,
+`measure`, `clip`, `animation`, `views`, `kiosk` to run only these. The networks are measured on
+pictures from a seed that their training never uses.
 
 Maps here are float32 [N, H, W], summed over the colour channels; masks are bool [N, H, W].
 """
@@ -25,6 +25,11 @@ from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.video.writer import VideoWriter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import keras
+    from train_shapes import Plan
+
     from realtime_lrp.relevance.explainer import Explainer
 
 logger = logging.getLogger(__name__)
@@ -33,12 +38,15 @@ HELD_OUT_SEED = 2027
 HELD_OUT_PICTURES = 6400
 CLIP_FPS = 30
 
+NETWORKS = ("shapes", "shapes_vit")
+
 
 def main(arguments: list[str] | None = None) -> None:
     """The command line: which steps to run, and the folder to write to."""
     steps = {
         "network": make_network,
-        "measure": measure_network,
+        "transformer": make_transformer,
+        "measure": measure_networks,
         "clip": make_clip,
         "animation": film_viewer,
         "views": photograph_viewer,
@@ -61,33 +69,52 @@ def make_network(folder: Path) -> None:
     """Trains `shapes` into `shapes.keras`; notes in `shapes.json` how."""
     from train_shapes import STAGES, train
 
+    _save_trained(folder, "shapes", train, STAGES)
+
+
+def make_transformer(folder: Path) -> None:
+    """Trains `shapes_vit` into `shapes_vit.keras`; notes in `shapes_vit.json` how."""
+    from train_shapes_vit import STAGES, train
+
+    _save_trained(folder, "shapes_vit", train, STAGES)
+
+
+def _save_trained(
+    folder: Path, name: str, train: "Callable[[], keras.Model]", plans: "Sequence[Plan]"
+) -> None:
     start = time.monotonic()
     model = train()
-    model.save(folder / "shapes.keras")
+    model.save(folder / f"{name}.keras")
     seconds = round(time.monotonic() - start)
-    stages = [{**asdict(plan), "pictures": plan.batches * plan.drawn} for plan in STAGES]
-    _write(folder, {"classes": list(CLASSES), "training": {"stages": stages, "seconds": seconds}})
+    stages = [{**asdict(plan), "pictures": plan.batches * plan.drawn} for plan in plans]
+    training = {"stages": stages, "seconds": seconds}
+    _write(folder, name, {"classes": list(CLASSES), "training": training})
     logger.info("trained in %d s", seconds)
 
 
-def measure_network(folder: Path) -> None:
-    """Measures `shapes.keras` on pictures that it has never seen, into `shapes.json`."""
-    from realtime_lrp.models.untrusted.loading import load_model
-    from realtime_lrp.relevance.explainer import Explainer
-
-    model = load_model(folder / "shapes.keras")
-    explainer = Explainer(model, composite="zplus", target="all")
+def measure_networks(folder: Path) -> None:
+    """Measures each network of the folder on pictures that it has never seen, into NAME.json."""
     count = 8
     batches = list(draw_batches(HELD_OUT_SEED, count, HELD_OUT_PICTURES // count, workers=2))
     held_out = Batch(*(np.concatenate(part) for part in zip(*map(_fields, batches), strict=True)))
+    for name in NETWORKS:
+        if (folder / f"{name}.keras").exists():
+            _measure(folder, name, held_out)
+
+
+def _measure(folder: Path, name: str, held_out: Batch) -> None:
+    from realtime_lrp.models.untrusted.loading import load_model
+    from realtime_lrp.relevance.explainer import Explainer
+
+    explainer = Explainer(load_model(folder / f"{name}.keras"), composite="zplus", target="all")
     maps = {target: explain(explainer, held_out.pixels, target) for target in ("all", "top1")}
     figures: dict[str, Any] = {
         "held_out": {"seed": HELD_OUT_SEED, "pictures": len(held_out.labels)}
     }
     figures |= naming(maps["all"][0], held_out.labels)
     figures["pointing"] = {t: pointing(relevance, held_out) for t, (_, relevance) in maps.items()}
-    _write(folder, figures)
-    logger.info("accuracy %.4f, pointing %s", figures["accuracy"], figures["pointing"])
+    _write(folder, name, figures)
+    logger.info("%s: %.4f, pointing %s", name, figures["accuracy"], figures["pointing"])
 
 
 def make_clip(folder: Path) -> None:
@@ -127,8 +154,8 @@ def _fields(batch: Batch) -> tuple[np.ndarray, ...]:
     return batch.pixels, batch.mask, batch.silhouette, batch.labels
 
 
-def _write(folder: Path, figures: dict[str, Any]) -> None:
-    path = folder / "shapes.json"
+def _write(folder: Path, name: str, figures: dict[str, Any]) -> None:
+    path = folder / f"{name}.json"
     known = json.loads(path.read_text()) if path.exists() else {}
     path.write_text(json.dumps({**known, **figures}, indent=1) + "\n")
 
@@ -176,7 +203,7 @@ def pointing(relevance: np.ndarray, batch: Batch) -> dict[str, float]:
 
     Returns:
         Shares from 0 to 1: how often the largest relevance is on the ink or in the silhouette,
-        both with a margin of `MARGIN`, and how much of the relevance is there on average.
+        both with a margin of `MARGIN`, and how much of the positive relevance is there on average.
     """
     shown = batch.labels != NOTHING
     maps = relevance[shown]
@@ -198,6 +225,7 @@ def _at_peak(maps: np.ndarray, masks: np.ndarray) -> np.ndarray:
 
 
 def _share(maps: np.ndarray, masks: np.ndarray) -> np.ndarray:
+    maps = np.maximum(maps, 0)
     total = maps.sum(axis=(1, 2))
     return (maps * masks).sum(axis=(1, 2)) / np.maximum(total, 1e-9)
 

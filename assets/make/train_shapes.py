@@ -81,22 +81,45 @@ STAGES = (
 
 
 def train(stages: tuple[Plan, ...] = STAGES) -> keras.Model:
-    """Trains `shapes` in bfloat16 and returns it as an uncompiled float32 model."""
+    """Trains `shapes` and returns it as an uncompiled float32 model."""
+    return train_in_stages(build_shapes, _make_step, stages)
+
+
+def train_in_stages(
+    build: Callable[[], keras.Model],
+    make_step: Callable[[keras.Model, Plan], Step],
+    stages: tuple[Plan, ...],
+) -> keras.Model:
+    """Trains a network in bfloat16, stage by stage.
+
+    Args:
+        build: makes the untrained network.
+        make_step: (network, stage) -> what one gradient step does.
+        stages: each starts from the weights of the one before it.
+
+    Returns:
+        An uncompiled float32 model.
+    """
     weights = None
     for plan in stages:
-        weights = _run_stage(plan, weights)
-    trained = build_shapes()
+        weights = _run_stage(build, make_step, plan, weights)
+    trained = build()
     trained.set_weights(weights)
     return trained
 
 
-def _run_stage(plan: Plan, weights: list[np.ndarray] | None) -> list[np.ndarray]:
+def _run_stage(
+    build: Callable[[], keras.Model],
+    make_step: Callable[[keras.Model, Plan], Step],
+    plan: Plan,
+    weights: list[np.ndarray] | None,
+) -> list[np.ndarray]:
     """Trains a new network, or one that starts from `weights`; returns its weights."""
     keras.utils.set_random_seed(plan.seed)
-    model = _in_bfloat16()
+    model = _in_bfloat16(build)
     if weights is not None:
         model.set_weights(weights)
-    step = _make_step(model, plan)
+    step = make_step(model, plan)
     for k, (pixels, masks, labels) in enumerate(_steps(plan), 1):
         losses = step(tf.constant(pixels), tf.constant(masks), tf.constant(labels))
         if k % plan.steps_per_batch == 0:
@@ -107,11 +130,11 @@ def _run_stage(plan: Plan, weights: list[np.ndarray] | None) -> list[np.ndarray]
     return model.get_weights()
 
 
-def _in_bfloat16() -> keras.Model:
+def _in_bfloat16(build: Callable[[], keras.Model]) -> keras.Model:
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
-        return build_shapes()
+        return build()
     finally:
         keras.config.set_dtype_policy(before)
 
@@ -160,7 +183,7 @@ def _make_step(model: keras.Model, plan: Plan) -> Step:
     def step(
         pixels: tf.Tensor, masks: tf.Tensor, labels: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        images = _varied(tf.cast(pixels, tf.float32))
+        images = varied(tf.cast(pixels, tf.float32))
         with tf.GradientTape() as tape:
             scores, *features = watched(images, training=True)
             naming = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(labels, scores))
@@ -174,7 +197,7 @@ def _make_step(model: keras.Model, plan: Plan) -> Step:
     return step
 
 
-def _varied(images: tf.Tensor) -> tf.Tensor:
+def varied(images: tf.Tensor) -> tf.Tensor:
     """The images, float32 [N, 128, 128, 3], in random light of a random colour."""
     count = tf.shape(images)[0]
     light = tf.random.normal((count, 1, 1, 1), 1.0, 0.12)

@@ -18,8 +18,8 @@ class Model(Section):
 
     name: Text = Field(
         default="vgg16",
-        description="shapes, vgg16, vgg19, a model file FILE.keras, the FOLDER of a "
-        "SavedModel, or hub:NAME, an image classifier of KerasHub; default: vgg16; in demo, "
+        description="shapes, shapes_vit, vgg16, vgg19, a model file FILE.keras, the FOLDER of "
+        "a SavedModel, or hub:NAME, an image classifier of KerasHub; default: vgg16; in demo, "
         "kiosk and evaluate: shapes",
     )
     weights: Text | None = Field(

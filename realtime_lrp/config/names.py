@@ -117,9 +117,12 @@ RULES = Names(
 
 MODELS = Names(
     "model",
-    ("shapes", "vgg16", "vgg19"),
+    ("shapes", "shapes_vit", "vgg16", "vgg19"),
     ("realtime_lrp.models.names", "NETWORKS"),
 )
+
+EMBEDDED = ("shapes", "shapes_vit")
+"""The networks that come with the package. They name drawn symbols."""
 
 HUB = "hub:"
 """How the names of KerasHub's presets begin: hub:NAME or hub:FOLDER."""

@@ -106,7 +106,7 @@ def _existing_weights(weights: str) -> Path:
 
 
 def load_shapes(file: Path, weights: str | None) -> Loaded:
-    """Loads the embedded network, which knows hand-drawn symbols."""
+    """Loads one of the embedded networks, which know hand-drawn symbols."""
     from realtime_lrp.models.drawing import CLASSES
 
     model = load_model(file)

@@ -12,7 +12,7 @@ from realtime_lrp.config.names import HUB
 from realtime_lrp.models.downloads import Download
 from realtime_lrp.models.loaded import Loaded
 
-SHAPES = ASSETS / "shapes.keras"
+SHAPES, SHAPES_VIT = ASSETS / "shapes.keras", ASSETS / "shapes_vit.keras"
 _KERAS = "https://storage.googleapis.com/tensorflow/keras-applications"
 
 
@@ -40,10 +40,20 @@ class Named:
     file: Path | None = None
 
 
-def _shapes(weights: str | None, labels: list[str] | None) -> Loaded:
-    from realtime_lrp.models import included
+def embedded(file: Path, description: str) -> Named:
+    """A row for a network that knows hand-drawn symbols.
 
-    return included.load_shapes(SHAPES, weights)
+    Args:
+      file: the model file.
+      description: one line for `realtime-lrp models`.
+    """
+
+    def load(weights: str | None, labels: list[str] | None) -> Loaded:
+        from realtime_lrp.models import included
+
+        return included.load_shapes(file, weights)
+
+    return Named(description, load, file=file)
 
 
 def application(builder: str, description: str, download: Download) -> Named:
@@ -64,7 +74,10 @@ def application(builder: str, description: str, download: Download) -> Named:
 
 
 NETWORKS: dict[str, Named] = {
-    "shapes": Named("hand-drawn symbols; embedded, no download", _shapes, file=SHAPES),
+    "shapes": embedded(SHAPES, "hand-drawn symbols; embedded, no download"),
+    "shapes_vit": embedded(
+        SHAPES_VIT, "the same symbols, a vision transformer; embedded, no download"
+    ),
     "vgg16": application(
         "VGG16",
         "1000 ImageNet classes; downloads 528 MB once",

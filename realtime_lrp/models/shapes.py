@@ -4,6 +4,8 @@ Input: float32 [B, 128, 128, 3] RGB, 0..255. Output: softmax over
 `realtime_lrp.models.drawing.CLASSES`, float32 [B, classes].
 """
 
+from collections.abc import Sequence
+
 import keras
 
 from realtime_lrp.models.drawing import CLASSES
@@ -24,15 +26,27 @@ def build_shapes() -> keras.Model:
     """
     layers = keras.layers
     image = keras.Input((SIZE, SIZE, 3), name="image")
-    convolution = {"padding": "same", "activation": "relu", "kernel_initializer": "he_normal"}
-    x = layers.Rescaling(1 / 127.5, offset=-1, name="rescale")(image)
-    for block, channels in enumerate(BLOCKS, 1):
-        for k, filters in enumerate(channels, 1):
-            name = f"block{block}_conv{k}"
-            x = layers.Conv2D(filters, 3, name=name, **convolution)(x)
-        x = layers.MaxPooling2D(2, name=f"block{block}_pool")(x)
+    x = append_blocks(image, BLOCKS)
     x = layers.Flatten(name="flatten")(x)
     x = layers.Dense(128, activation="relu", name="fc1")(x)
     x = layers.Dropout(0.3, name="dropout")(x)
     scores = layers.Dense(len(CLASSES), activation="softmax", name="predictions", dtype="float32")
     return keras.Model(image, scores(x), name="shapes")
+
+
+def append_blocks(image: keras.KerasTensor, blocks: Sequence[Sequence[int]]) -> keras.KerasTensor:
+    """Appends blocks of convolutions, each of which ends in a max pool.
+
+    Args:
+        image: float32 [B, SIZE, SIZE, 3] RGB, 0..255.
+        blocks: channels of the convolutions, block by block.
+    """
+    layers = keras.layers
+    convolution = {"padding": "same", "activation": "relu", "kernel_initializer": "he_normal"}
+    x = layers.Rescaling(1 / 127.5, offset=-1, name="rescale")(image)
+    for block, channels in enumerate(blocks, 1):
+        for k, filters in enumerate(channels, 1):
+            name = f"block{block}_conv{k}"
+            x = layers.Conv2D(filters, 3, name=name, **convolution)(x)
+        x = layers.MaxPooling2D(2, name=f"block{block}_pool")(x)
+    return x

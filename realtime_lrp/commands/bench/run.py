@@ -27,6 +27,7 @@ from realtime_lrp.commands.bench.report import report_lines
 from realtime_lrp.commands.bench.transformers import time_transformers
 from realtime_lrp.commands.bench.window import time_window
 from realtime_lrp.config import Config
+from realtime_lrp.config.names import EMBEDDED
 from realtime_lrp.config.provenance import KEY
 from realtime_lrp.engine.device import device, machine
 from realtime_lrp.engine.engine import Engine
@@ -65,7 +66,7 @@ def run(config: Config, quick: bool, json_file: Path | None, overwrite: bool) ->
 def benchmark_config(config: Config) -> Config:
     """The configuration to measure: float32, and random weights instead of a download."""
     name, weights = config.model.name, config.model.weights
-    if weights is None and name.lower() != "shapes" and not Path(name).suffix:
+    if weights is None and name.lower() not in EMBEDDED and not Path(name).suffix:
         weights = "random"  # as fast as the trained ones
     model = config.model.model_copy(update={"weights": weights})
     lrp = config.lrp.model_copy(update={"precision": "float32"})

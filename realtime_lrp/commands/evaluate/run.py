@@ -45,6 +45,7 @@ from realtime_lrp.commands.evaluate.search_run import run_search
 from realtime_lrp.commands.evaluate.sheet import best_and_worst, example_captions, map_sheet
 from realtime_lrp.commands.evaluate.summary import summary
 from realtime_lrp.config import Config
+from realtime_lrp.config.names import EMBEDDED
 from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.provenance import provenance_of
@@ -242,9 +243,10 @@ def _load(config: Config, options: EvaluateOptions) -> tuple[Engine, Samples]:
 
 
 def _check_network_for_drawn_pictures(config: Config) -> None:
-    if config.model.name.lower() != "shapes":
+    if config.model.name.lower() not in EMBEDDED:
         raise UsageError(
-            f"The drawn pictures suit only the network shapes, not {config.model.name!r}. "
+            f"The drawn pictures suit only the networks {' and '.join(EMBEDDED)}, not "
+            f"{config.model.name!r}. "
             "Give photos with --images DIR --boxes FILE.json, or leave --model out.",
             "model",
         )

@@ -13,6 +13,7 @@ from realtime_lrp.commands.kiosk.lock import ExitLock
 from realtime_lrp.commands.kiosk.pages import PageBuilder
 from realtime_lrp.commands.kiosk.screen import ClosedCard, ScreenArtist, ScreenContent
 from realtime_lrp.config import Config
+from realtime_lrp.config.names import EMBEDDED
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.system.geometry import Box
@@ -78,7 +79,7 @@ class Presentation:
         overlay = self._config.overlay
         colormap = overlay.colormap or default_colormap(signed)
         self._artist = ScreenArtist(Look(colormap, overlay.opacity, overlay.style, overlay.follow))
-        drawing = self._config.model.name == "shapes"
+        drawing = self._config.model.name.lower() in EMBEDDED
         self.pages = PageBuilder(self._captions, drawing, colormap, signed)
 
     def _check_labels(self, engine: Engine) -> None:

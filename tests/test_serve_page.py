@@ -297,6 +297,55 @@ def test_on_a_phone_everything_is_within_reach_of_a_thumb(visit, address):
     phone.tap("#paint")
 
 
+def test_everybody_learns_that_the_view_is_frozen_and_whom_the_controls_are_for(page, visit):
+    """With an own camera they say so, and the snapshot is what the device shows."""
+    watching = visit(page.get_attribute("#watch", "href"), **PHONE)
+    page.click("#freeze")
+    for one in (page, watching):
+        expect(one.locator("#figures")).to_have_text("frozen")
+        expect(one.locator("#notice")).to_contain_text("frozen")
+    page.click("#camera")
+    expect(page.locator("#camera")).to_have_text("Stop this device's camera")
+    expect(page.locator("#controls-notice")).to_contain_text("change the view for everybody")
+    expect(page.locator("#notice")).not_to_contain_text("frozen")
+    expect(page.locator("#data")).to_be_disabled()
+    with page.expect_download() as picture:
+        page.click("#snapshot")
+    shown = cv2.imdecode(np.frombuffer(picture.value.path().read_bytes(), np.uint8), 1)
+    assert shown.shape[:2] == tuple(page.evaluate("[view.height, view.width]")) and shown.std() > 9
+    page.click("#camera")
+    page.click("#freeze")
+    expect(page.locator("#controls-notice")).to_have_text("")
+    expect(page.locator("#camera")).to_have_text("Use this device's camera")
+    expect(watching.locator("#figures")).to_contain_text("from camera to screen")
+
+
+def test_controls_wait_for_the_network_and_go_with_the_connection(visit):
+    """A line says what is loading; before the first picture there are no figures."""
+    news = {
+        "type": "news", "left": [], "right": [], "panels": [], "trouble": "", "notice": "",
+        "frozen": False, "loading": "loading vgg16", "maps": 0.0, "timeline": None, "brush": 0.1,
+    }  # fmt: skip
+    with serving_pages() as served:
+        page = visit(f"http://127.0.0.1:{served.port}/?token={TOKEN}", **DESKTOP)
+        expect(page.locator("#freeze")).to_be_disabled()
+        until(page, lambda: served.exchange.picture_wanted)
+        served.exchange.publish_news(json.dumps(news).encode())
+        expect(page.locator("#controls-notice")).to_contain_text("loading vgg16")
+        expect(page.locator("#figures")).to_contain_text("- pictures/s · 0 maps/s · - ms")
+        page.keyboard.press("f")
+        expect(page.locator("#freeze")).to_be_disabled()
+        served.exchange.publish_news(json.dumps(news | {"loading": ""}).encode())
+        expect(page.locator("#freeze")).to_be_enabled()
+        assert not served.messages
+        served.publish(200)
+        expect(page.locator("#figures")).not_to_contain_text("- ms")
+        served.exchange.publish_news(json.dumps(news | {"loading": "", "trouble": "lost"}).encode())
+        expect(page.locator("#figures")).to_contain_text("- ms")
+    expect(page.locator("#freeze")).to_be_disabled()
+    page.close()
+
+
 def test_the_bar_seeks_in_a_film_that_stands_still_or_runs(page):
     """By keys and pointer as any slider; a frozen film shows its picture there."""
     expect(page.locator("#film-length")).to_have_text("0:10")
@@ -489,7 +538,7 @@ def test_the_page_comes_back_when_the_server_does(visit):
         page = visit(f"http://127.0.0.1:{served.port}/?token={TOKEN}", **DESKTOP)
         port = served.port
         until(page, lambda: served.exchange.picture_wanted)
-    expect(page.locator("#notice")).to_contain_text("Connection lost")
+    expect(page.locator("#notice")).to_contain_text("The view was ended")
     with serving_pages(port) as served:
         until(page, lambda: served.exchange.picture_wanted)
         served.publish(200)

@@ -33,7 +33,8 @@ def tls_of(serve: Serve) -> ssl.SSLContext | None:
     context, fingerprint = own_context([*addresses(serve.host), *serve.names])
     log.warning(
         "browsers will say that the connection is not private, because this machine made the "
-        "certificate itself: choose Advanced, then Proceed. Its SHA-256 fingerprint is %s",
+        "certificate itself. Choose Advanced, then Proceed (Safari: Show Details, then visit this "
+        "website; Firefox: Advanced, then Accept the Risk). Its SHA-256 fingerprint is %s",
         fingerprint,
     )
     return context

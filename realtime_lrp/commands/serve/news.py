@@ -64,6 +64,7 @@ def news(view: View, relevance: RelevanceThread, trouble: str, now: float) -> by
             "right": [[entry_fields(one) for one in block] for block in view.columns.right],
             "notice": passing_notice(state, now, relevance.doing, shown, old),
             "trouble": trouble,
+            "loading": relevance.doing if relevance.engine_cache is None else "",
             "maps": round(view.rates.maps.rate(), 1),
             "frames": round(view.rates.captured.rate(), 1),
         }

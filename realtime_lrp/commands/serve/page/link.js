@@ -5,6 +5,7 @@
 
 const RETRY_MS = [500, 1000, 2000, 4000];
 const VIEW = "v".charCodeAt(0);
+const ENDED = 1012; // how the server closes connections when it ends
 const HEAD_BYTES = 5; // what it is, and the latency or the length of the JSON
 
 /**
@@ -23,6 +24,7 @@ export function connect(canvas, heard) {
   const context = canvas.getContext("2d", { alpha: false });
   let socket = null;
   let tries = 0;
+  let ended = false; // whether the server said that it ends
   let holds = false;
   let held = null;
 
@@ -71,6 +73,7 @@ export function connect(canvas, heard) {
     opened.binaryType = "arraybuffer";
     opened.onmessage = ({ data }) => {
       tries = 0;
+      ended = false;
       if (data instanceof ArrayBuffer) {
         take(data, opened);
       } else {
@@ -84,7 +87,8 @@ export function connect(canvas, heard) {
         heard.lost?.(`The server ended the connection: ${reason}. Reload the page.`);
         return;
       }
-      heard.lost?.(reason && code === 1013 ? `${reason}.` : await whyLost());
+      ended ||= code === ENDED;
+      heard.lost?.(reason && code === 1013 ? `${reason}.` : await whyLost(ended));
       setTimeout(open, RETRY_MS[Math.min(tries++, RETRY_MS.length - 1)]);
     };
   }
@@ -107,8 +111,8 @@ export function connect(canvas, heard) {
   };
 }
 
-/** A sentence that says why there is no connection. */
-async function whyLost() {
+/** A sentence that says why there is no connection, also if the server said that it ends. */
+async function whyLost(ended) {
   try {
     const answer = await fetch("figures", { method: "HEAD", cache: "no-store" });
     if (answer.status === 401) {
@@ -117,5 +121,5 @@ async function whyLost() {
   } catch {
     // it does not answer
   }
-  return "Connection lost. Trying again …";
+  return ended ? "The view was ended. This page goes on when it is started again." : "Connection lost. Trying again …";
 }

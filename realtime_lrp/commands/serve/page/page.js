@@ -4,12 +4,12 @@ import { openCamera, whyNoCamera } from "./camera.js";
 import { made, showBlocks } from "./figures.js";
 import { connect } from "./link.js";
 import { paintOn } from "./painting.js";
-import { canRecord, record } from "./recording.js";
+import { canRecord, record, timestamp } from "./recording.js";
 
 const at = (id) => document.getElementById(id);
 const canvas = at("view");
 const METER_MS = 2000;
-const AGES_MS = 250; // how often the age of a camera's map is renewed
+const FIGURES_MS = 250; // how often the line of figures is renewed
 const SEEK_MS = 100; // at least between two positions, while the bar is dragged
 const SEEK_SHOWN_MS = 1000; // so long the bar stays where it was put
 const PRESSED = { freeze: "frozen", tiled: "tiled" };
@@ -19,6 +19,8 @@ const KEY_NAMES = {
   PageUp: "Page_Up", ArrowRight: "Right", ArrowDown: "Down", ArrowLeft: "Left", ArrowUp: "Up",
   F6: "F6",
 };
+const CONTROLS_OF_VIEW = "The controls change the view for everybody. This camera follows its method, " +
+  "class and colours alone; Snapshot and Record take what you see here.";
 const OWN_KEYS = {
   s: () => at("snapshot").click(), r: () => at("record").click(), z: () => at("fill").click(),
   l: () => at("target").focus(), h: showHelp, "?": showHelp, F1: showHelp,
@@ -27,12 +29,13 @@ const OWN_KEYS = {
 const bare = location.pathname.endsWith("/view"); // the picture alone, for OBS and projectors
 const shownAt = [];
 let control = false;
+let connected = false;
+let latest = null; // the newest news of this connection
 let camera = null; // this device's own, while it is used
 let timeline = null; // where the film is; null for a camera
 let brush = 0; // radius of the brush, as a share of the picture's shorter side; 0 for no circle
 let panels = []; // the maps side by side
 let main = ""; // the map that is always there
-let ticking = 0; // the timer of the camera's figures
 let stopRecording = null; // while a film is recorded; returns null
 let seekAt = 0;
 document.body.classList.toggle("bare", bare);
@@ -43,6 +46,7 @@ const { send, sendPicture, hold } = connect(canvas, {
 
 function onRole(role) {
   control = role.control && !bare;
+  connected = true;
   camera?.restart();
   at("controls").hidden = !control;
   document.body.classList.toggle("watching", !control);
@@ -84,6 +88,7 @@ function fillSelect(select, names) {
 // What the news say
 
 function onNews(news) {
+  latest = news;
   for (const id of CHOSEN) {
     if (document.activeElement !== at(id)) at(id).value = news[id];
   }
@@ -98,12 +103,35 @@ function onNews(news) {
   showFilm();
   document.documentElement.dataset.text = news.text_size;
   at("answers").classList.toggle("presenting", news.presenting);
-  at("notice").textContent = [news.trouble, news.notice].filter(Boolean).join("\n");
+  showNotices();
   if (!camera) {
     showBlocks(at("answers"), [...news.right, ...news.left]);
     at("figures").dataset.maps = news.maps;
   }
   showFigures();
+}
+
+/** Whether the controls and keys work: not without a connection, nor while the network loads. */
+function usable() {
+  return control && connected && latest !== null && !latest.loading;
+}
+
+/** The lines over the picture and above the controls; those are disabled while they cannot work. */
+function showNotices() {
+  if (connected && latest) {
+    const { trouble, notice, frozen } = latest;
+    const ofView = camera ? [] : [trouble, frozen ? "frozen" : ""];
+    say("notice", [...ofView, notice].filter(Boolean).join("\n"));
+  }
+  at("controls").disabled = !usable();
+  at("data").disabled = camera !== null;
+  if (connected && latest?.loading) say("controls-notice", `${latest.loading}: the controls work as soon as it is ready`);
+  else say("controls-notice", camera ? CONTROLS_OF_VIEW : "");
+}
+
+/** Sets the text of an element. */
+function say(id, text) {
+  if (at(id).textContent !== text) at(id).textContent = text;
 }
 
 /** Where the film is. */
@@ -115,7 +143,7 @@ function showFilm() {
   at("loop").setAttribute("aria-pressed", String(timeline.loops));
   at("seek").setAttribute("aria-valuetext", `${timeline.position} of ${timeline.length}`);
   if (performance.now() - seekAt > SEEK_SHOWN_MS) at("seek").value = timeline.share;
-  at("seek").disabled = at("loop").disabled = !control;
+  at("seek").disabled = at("loop").disabled = !usable();
 }
 
 // Figures
@@ -132,12 +160,16 @@ function showFigures() {
     dataset.maps = rate;
     const age = camera.age();
     dataset.latency = Math.round(age ?? 0);
-    at("figures").textContent = `this device's camera · ${rate} maps/s · ` +
-      (age === null ? "no map yet" : `the map is ${inWords(age)} old`);
+    say("figures", `this device's camera · ${rate} maps/s · ` +
+      (age === null ? "no map yet" : `the map is ${inWords(age)} old`));
+  } else if (connected && latest?.frozen) {
+    dataset.shown = rate;
+    say("figures", "frozen");
   } else {
     dataset.shown = rate;
-    at("figures").textContent = `${rate} pictures/s · ${dataset.maps} maps/s · ` +
-      `${Math.round(dataset.latency)} ms from camera to screen`;
+    const comes = connected && !latest?.trouble && performance.now() - shownAt.at(-1) < METER_MS;
+    say("figures", `${comes ? rate : "-"} pictures/s · ${connected && latest ? latest.maps : "-"} maps/s · ` +
+      `${comes ? Math.round(dataset.latency) : "-"} ms from camera to screen`);
   }
 }
 
@@ -154,9 +186,16 @@ function ratePerS(times) {
 }
 
 function lost(sentence) {
-  document.body.classList.toggle("lost", sentence !== "");
+  connected = sentence === "";
+  if (!connected) latest = null;
+  document.body.classList.toggle("lost", !connected);
   at("notice").textContent = sentence;
+  showNotices();
+  showFilm();
+  showFigures();
 }
+
+setInterval(showFigures, FIGURES_MS);
 
 // This device's camera
 
@@ -181,12 +220,10 @@ async function startCamera() {
     hold(false);
     throw error;
   }
-  ticking = setInterval(showFigures, AGES_MS);
   changeCamera();
 }
 
 function closeCamera() {
-  clearInterval(ticking);
   camera?.stop();
   camera = null;
   hold(false);
@@ -195,8 +232,10 @@ function closeCamera() {
 
 function changeCamera() {
   at("camera").setAttribute("aria-pressed", String(camera !== null));
+  at("camera").textContent = camera ? "Stop this device's camera" : "Use this device's camera";
   at("camera-notice").textContent = "";
   shownAt.length = 0;
+  showNotices();
   showFilm();
   showFigures();
 }
@@ -223,9 +262,11 @@ const BUTTONS = { freeze: "freeze", tiled: "panels", uncover: "uncover", loop: "
 for (const [id, action] of Object.entries(BUTTONS)) {
   at(id).addEventListener("click", () => send({ type: "action", action }));
 }
-for (const [id, file] of Object.entries({ snapshot: "snapshot.png", data: "snapshot.npz" })) {
-  at(id).addEventListener("click", () => download(file));
-}
+at("snapshot").addEventListener("click", () => {
+  if (camera) canvas.toBlob((blob) => save(blob, `realtime_lrp-${timestamp()}.png`));
+  else download("snapshot.png");
+});
+at("data").addEventListener("click", () => download("snapshot.npz"));
 at("paint").addEventListener("click", () => {
   const painting = canvas.classList.toggle("painting");
   at("paint").setAttribute("aria-pressed", String(painting));
@@ -262,7 +303,7 @@ at("record").addEventListener("click", () => {
   at("record").setAttribute("aria-pressed", String(stopRecording !== null));
   at("record").textContent = stopRecording ? "Stop recording" : "Record";
 });
-const showOutline = paintOn(canvas, () => control && !camera, at("brush"), () => brush, send);
+const showOutline = paintOn(canvas, () => usable() && !camera, at("brush"), () => brush, send);
 at("fill").hidden = !document.fullscreenEnabled;
 at("help").addEventListener("click", showHelp);
 at("fill").addEventListener("click", () => {
@@ -300,7 +341,7 @@ function showHelp() {
 // Keys
 
 document.addEventListener("keydown", (event) => {
-  if (!control || event.ctrlKey || event.altKey || event.metaKey || document.querySelector("dialog[open]")) return;
+  if (!usable() || event.ctrlKey || event.altKey || event.metaKey || document.querySelector("dialog[open]")) return;
   if (!at("keys-on").checked || takesKeys(event.target, event.key)) return;
   const key = KEY_NAMES[event.key] ?? (event.key.length === 1 ? event.key.toLowerCase() : event.key);
   if (!OWN_KEYS[key] && !KEY_NAMES[event.key] && event.key.length !== 1) return;

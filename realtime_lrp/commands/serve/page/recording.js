@@ -6,6 +6,11 @@ const FPS = 30;
 /** Whether this browser can record. */
 export const canRecord = Boolean(window.MediaRecorder && HTMLCanvasElement.prototype.captureStream);
 
+/** The time as names of files have it. */
+export function timestamp() {
+  return new Date().toISOString().slice(0, 19).replace(/[-:]/g, "").replace("T", "-");
+}
+
 /**
  * Records a canvas until the returned function is called.
  *
@@ -20,8 +25,7 @@ export function record(canvas, done) {
   recorder.ondataavailable = ({ data }) => parts.push(data);
   recorder.onstop = () => {
     const type = recorder.mimeType.split(";")[0];
-    const date = new Date().toISOString().slice(0, 19).replace(/[-:]/g, "").replace("T", "-");
-    done(new Blob(parts, { type }), `realtime_lrp-${date}.${type.split("/")[1]}`);
+    done(new Blob(parts, { type }), `realtime_lrp-${timestamp()}.${type.split("/")[1]}`);
   };
   recorder.start(1000);
   return () => {

@@ -78,9 +78,11 @@ def test_our_own_certificate_is_kept_nowhere(temporary_folder):
         ("cert.pem", None, ConfigError, "belong together"),
         (None, "key.pem", ConfigError, "belong together"),
         ("nothing.pem", "key.pem", MissingInputError, "nothing.pem"),
-        ("cert.pem", "other.pem", DamagedInputError, "cannot be used with the key"),
-        ("text.pem", "key.pem", DamagedInputError, "cannot be used with the key"),
-        ("cert.pem", "locked.pem", DamagedInputError, "without a password"),
+        ("cert.pem", "other.pem", DamagedInputError, "they do not belong together"),
+        ("text.pem", "key.pem", DamagedInputError, "no certificate in .*text.pem"),
+        ("cert.pem", "text.pem", DamagedInputError, "no key in .*text.pem"),
+        ("cert.pem", "cert.pem", DamagedInputError, "no key in .*cert.pem"),
+        ("cert.pem", "locked.pem", DamagedInputError, "the key has a password"),
     ],
 )
 def test_certificates_that_cannot_be_used_are_refused(files, cert, key, error, said):

@@ -311,7 +311,9 @@ class TargetResolver:
         if not found:
             close = nearest(name, self.labels)
             hint = (
-                f"Did you mean {close!r}?" if close else "Expected all, top1, a name or an index."
+                f"Did you mean {close!r}?"
+                if close
+                else f"Expected all, top1 to top{self._classes}, a name, an index, or A - B."
             )
             raise UsageError(f"There is no class {name!r}. {hint}", "class")
         return found[0]

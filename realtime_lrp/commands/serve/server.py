@@ -6,6 +6,7 @@ A connection carries one request, which has to be complete and answered in time,
 import asyncio
 import errno
 import logging
+import os
 import socket
 import ssl
 import threading
@@ -72,6 +73,8 @@ def _why_not(host: str, port: int, error: Exception, host_set: str, port_set: st
     if number == errno.EACCES:
         return f"Port {port} is only for the administrator. Choose one above 1023 with {port_set}."
     reason = getattr(error, "strerror", None) or error
+    if number and not isinstance(error, socket.gaierror):
+        reason = os.strerror(number)  # without what Python adds
     return (
         f"{host!r} is no address of this machine ({reason}). "
         f"Expected 127.0.0.1, 0.0.0.0 or one that the machine has; see {host_set}."

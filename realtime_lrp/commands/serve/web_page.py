@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -61,8 +61,11 @@ class WebPage:
 
     def __init__(self, serve: Serve, required: bool):
         self._serve, self._required = serve, required
-        self._tokens, self._tls = Tokens(read_token(serve.token_file)), tls_of(serve)
-        self._listening = listen(serve.host, serve.port)
+        self._tokens = Tokens(read_token(serve.token_file))
+        with ExitStack() as stack:
+            self._listening = stack.enter_context(listen(serve.host, serve.port))
+            self._tls = tls_of(serve)  # warns, so it comes after what may fail
+            stack.pop_all()
 
     def __enter__(self) -> "WebPage":
         return self

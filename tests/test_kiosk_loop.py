@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import json
+import logging
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
+import psutil
 import pytest
 from click.testing import CliRunner
 from faults.cameras import Flag
@@ -27,7 +29,7 @@ from realtime_lrp.commands.kiosk import loop, pages, relevance_part, screen, sta
 from realtime_lrp.commands.kiosk import run as run_module
 from realtime_lrp.commands.kiosk.captions import load_captions
 from realtime_lrp.commands.kiosk.folder import single_instance
-from realtime_lrp.commands.kiosk.health import HealthFile, camera_text
+from realtime_lrp.commands.kiosk.health import HealthFile, HealthReport, camera_text
 from realtime_lrp.commands.kiosk.lock import pin_fits
 from realtime_lrp.commands.kiosk.loop import Kiosk
 from realtime_lrp.commands.kiosk.null_window import NullWindow
@@ -412,6 +414,39 @@ def test_a_full_disk_leaves_the_health_file_as_it_was(monkeypatch, tmp_path, cap
     health.write({"state": "active"}, "active", 15.0)
     assert json.loads(file.read_text()) == {"state": "active"}
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_health_file_without_the_memory_is_better_than_none(turns, monkeypatch, tmp_path):
+    """What the system does not say is null, and the exhibit goes on."""
+
+    def too_many(process):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(psutil.Process, "memory_info", too_many)
+    file, Thread.made[-1].engine = tmp_path / "health.json", None
+    report = HealthReport(
+        file, Stats("", "", reconnects=0), config.load(command="kiosk").config, ""
+    )
+    report.write(turns.kiosk)
+    facts = json.loads(file.read_text())
+    assert facts["memory_mib"] is None and facts["pid"] == os.getpid()
+
+
+def test_the_log_keeps_older_lines(monkeypatch, tmp_path):
+    """A flood of lines does not push them all out at once."""
+    monkeypatch.setattr(start, "LOG_BYTES", 1000)
+    root, path = logging.getLogger(), tmp_path / "kiosk.log"
+    before = list(root.handlers)
+    start._open_log(path)
+    [handler] = [one for one in root.handlers if one not in before]
+    try:
+        for number in range(60):
+            logging.getLogger("test").warning("line %d %s", number, "x" * 40)
+    finally:
+        root.removeHandler(handler)
+        handler.close()
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 5 and sum(len(one.read_text().splitlines()) for one in files) > 45
 
 
 @pytest.mark.parametrize(

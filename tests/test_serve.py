@@ -288,16 +288,24 @@ def test_other_programs_read_the_pictures_as_mjpeg(served):
 
 
 def test_there_are_so_many_viewers_and_no_more(monkeypatch):
-    """The next one is told why, and can come when another has left."""
+    """The next one is told why, and can come when another has left; who controls has a place."""
     monkeypatch.setattr(exchange, "MOST_VIEWERS", 2)
-    with serving_pages() as served, served.socket(), served.socket() as second:
-        with served.socket() as third, pytest.raises(ConnectionClosed) as closed:
+    monkeypatch.setattr(exchange, "CONTROL_PLACES", 1)
+    with (
+        serving_pages() as served,
+        served.socket(role=Role.WATCH),
+        served.socket(role=Role.WATCH) as second,
+    ):
+        with served.socket(role=Role.WATCH) as third, pytest.raises(ConnectionClosed) as closed:
             third.recv(timeout=5)
         assert closed.value.rcvd.code == 1013 and "try again later" in closed.value.rcvd.reason
-        assert served.get("/view.mjpg")[0] == 503
+        with served.socket() as control:
+            assert json.loads(control.recv(timeout=5))["control"]
+            assert served.get("/view.mjpg")[0] == 503
+        served.until(lambda: len(served.exchange._viewers) == 2)
         second.close()
         served.until(lambda: len(served.exchange._viewers) == 1)
-        with served.socket() as again:
+        with served.socket(role=Role.WATCH) as again:
             assert json.loads(again.recv(timeout=5))["type"] == "role"
 
 

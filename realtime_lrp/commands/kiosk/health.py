@@ -117,11 +117,18 @@ class HealthReport:
             "computes": f"{engine.precision} on {engine.device}" if engine else None,
             "configuration": masked(self._complaint) or "as written",
             "temperature_c": kiosk.temperature,
-            "memory_mib": round(self._process.memory_info().rss / 2**20),
+            "memory_mib": self._memory_mib(),
             "version": __version__,
             "pid": self._process.pid,
             "written": _timestamp(0.0),
         }
+
+    def _memory_mib(self) -> int | None:
+        """None where the system does not say, for example because too many files are open."""
+        try:
+            return round(self._process.memory_info().rss / 2**20)
+        except (OSError, psutil.Error):
+            return None
 
 
 def camera_text(source: str, described: str) -> str:

@@ -27,8 +27,8 @@ from realtime_lrp.system.version import __version__
 from realtime_lrp.video.libraries import draw_in_one_thread
 from realtime_lrp.view.window.full_screen import FullScreen
 
-LOG_BYTES = 256 * 1024
-"""Size of the log, and of the previous one that is kept."""
+LOG_BYTES, OLDER_LOGS = 256 * 1024, 4
+"""Size of the log and of each previous one, and how many of these are kept."""
 
 log = logging.getLogger(__name__)
 
@@ -173,7 +173,7 @@ class _LossyHandler(RotatingFileHandler):
 def _open_log(path: Path) -> None:
     """Also writes the log to a file of limited size; while the disk is full its lines are lost."""
     with suppress(OSError):
-        handler = _LossyHandler(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")
+        handler = _LossyHandler(path, maxBytes=LOG_BYTES, backupCount=OLDER_LOGS, encoding="utf-8")
         handler.setLevel(logging.INFO)
         handler.setFormatter(PlainFormatter("%(asctime)s %(message)s"))
         logging.getLogger().addHandler(handler)

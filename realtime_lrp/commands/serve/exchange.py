@@ -17,6 +17,9 @@ from realtime_lrp.commands.serve.messages import Message
 MOST_VIEWERS = 40
 """Viewers at the same time, at most."""
 
+CONTROL_PLACES = 8
+"""Further places, for those who control."""
+
 MOST_MESSAGES = 1000
 """Messages that wait for the render loop; further ones push out the oldest."""
 
@@ -170,9 +173,13 @@ class Exchange:
         for viewer in self._viewers:
             viewer.wake()
 
-    def join(self) -> Viewer | None:
-        """A new viewer, who has to `leave`; None if there are too many."""
-        if len(self._viewers) >= MOST_VIEWERS:
+    def join(self, controls: bool = False) -> Viewer | None:
+        """A new viewer, who has to `leave`; None if there are too many.
+
+        Args:
+          controls: has places that others cannot take.
+        """
+        if len(self._viewers) >= MOST_VIEWERS + CONTROL_PLACES * controls:
             return None
         if not self.view_watched:
             self.picture = None  # it is as old as the last look at the view

@@ -8,7 +8,6 @@ import ipaddress
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -22,12 +21,21 @@ OPEN = "/healthz"
 MOST_FIELDS = 10
 """Fields of a query, and tokens that are looked at."""
 
+MOST_HEAD = 16 * 1024
+"""Bytes of a request's head."""
+
+MOST_REQUESTS = 120
+"""Requests at the same time, WebSockets too; who controls is always let in."""
+
 WRONG_HOST = "403: this server does not answer under that name. Add it to serve.names.\n"
 WRONG_ORIGIN = "403: only the server's own page may ask for this.\n"
 NO_TOKEN = "401: the token is missing or out of date. "
 OPEN_PRINTED = (
     "Open the address that realtime-lrp serve printed, with all that follows the question mark.\n"
 )
+
+TOO_LARGE = "431: the request's head is too large.\n"
+TOO_MANY = "503: too many requests at the same time.\n"
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -68,10 +76,13 @@ class Guard:
         self._names = {"localhost", here, f"{here.split('.')[0]}.local"}
         self._further = {name.lower().rstrip(".") for name in names}
         self._cookie = f"realtime_lrp_{port}"
+        self._requests = 0  # of those who do not control
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        if not self._is_own_host(headers.getlist("host")):
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > MOST_HEAD:
+            await refuse(scope, send, 431, TOO_LARGE)
+        elif not self._is_own_host(headers.getlist("host")):
             await refuse(scope, send, 403, WRONG_HOST)
         elif not self._is_own_origin(headers):
             await refuse(scope, send, 403, WRONG_ORIGIN)
@@ -80,8 +91,27 @@ class Guard:
         elif (found := self._role(scope, headers)) is None:
             await refuse(scope, send, 401, self._no_token)
         else:
-            scope["role"] = found[0]
-            await self._app(scope, receive, with_headers(send, self._cookie_for(scope, *found)))
+            await self._let_in(scope, receive, send, *found)
+
+    async def _let_in(
+        self, scope: Scope, receive: Receive, send: Send, role: Role, token: str
+    ) -> None:
+        """Answers who has a token, unless too many others without control are there."""
+        scope["role"] = role
+        scope["know"](tuple(scope["client"]))
+        if role is Role.CONTROL:
+            await self._app(
+                scope, receive, with_headers(send, self._cookie_for(scope, role, token))
+            )
+        elif self._requests >= MOST_REQUESTS:
+            await refuse(scope, send, 503, TOO_MANY)
+        else:
+            self._requests += 1
+            try:
+                send = with_headers(send, self._cookie_for(scope, role, token))
+                await self._app(scope, receive, send)
+            finally:
+                self._requests -= 1
 
     def _is_own_host(self, hosts: list[str]) -> bool:
         """Whether the address is a number or a name of this machine, not any name that leads here.
@@ -113,12 +143,15 @@ class Guard:
         with suppress(ValueError):  # too many fields
             query = scope["query_string"].decode("latin-1")
             given += parse_qs(query, max_num_fields=MOST_FIELDS).get("token", [])
-        cookies = SimpleCookie()
-        with suppress(CookieError):
-            cookies.load(headers.get("cookie", ""))
-        given += [one.value for name, one in cookies.items() if name.startswith(self._cookie)]
+        given += self._cookies(headers)
         tokens = {self._tokens.role(token): token for token in given[:MOST_FIELDS]}
         return next(((role, tokens[role]) for role in Role if role in tokens), None)
+
+    def _cookies(self, headers: Headers) -> list[str]:
+        """The values of our own cookies, whatever other servers of this host have set."""
+        given = ";".join(headers.getlist("cookie")).split(";")
+        pairs = [one.strip().partition("=") for one in given]
+        return [value for name, _, value in pairs if name.startswith(f"{self._cookie}_")]
 
     def _cookie_for(self, scope: Scope, role: Role, token: str) -> str:
         """The cookie that lets the page load what belongs to it; only for requests of pages."""

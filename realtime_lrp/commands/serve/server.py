@@ -1,6 +1,7 @@
 """The web server: uvicorn in a thread of its own, with limits for clients that mean harm.
 
 A connection carries one request, which has to be complete and answered in time, unless it streams.
+`connections` limits how many there are.
 """
 
 import asyncio
@@ -13,11 +14,12 @@ import threading
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from realtime_lrp.commands.serve.exchange import MOST_VIEWERS
+from realtime_lrp.commands.serve.connections import BACKLOG, CountingSocket
+from realtime_lrp.commands.serve.guard import MOST_HEAD
 from realtime_lrp.commands.serve.messages import MOST_BYTES
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.system.program import shows_tracebacks
@@ -25,11 +27,8 @@ from realtime_lrp.system.program import shows_tracebacks
 REQUEST_S = 10.0
 """A request that is not complete and answered after this long is cut off."""
 
-MOST_CONNECTIONS = MOST_VIEWERS + 80
-"""Connections at the same time; further requests get 503."""
-
-MOST_HEAD = 16 * 1024
-"""Bytes of a request's head."""
+SWEEP_S = 1.0
+"""How often silent connections are looked for."""
 
 MOST_UNREAD = 4 * 1024 * 1024
 """A client that leaves more than this unread is cut off: it asks for answers and takes none."""
@@ -43,7 +42,9 @@ ENDING_S = 1.0
 log = logging.getLogger(__name__)
 
 
-def listen(host: str, port: int, settings: tuple[str, str] = ("--host", "--port")) -> socket.socket:
+def listen(
+    host: str, port: int, settings: tuple[str, str] = ("--host", "--port")
+) -> CountingSocket:
     """A socket that listens.
 
     Args:
@@ -58,9 +59,17 @@ def listen(host: str, port: int, settings: tuple[str, str] = ("--host", "--port"
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        return socket.create_server(address[:2], family=family, backlog=128)
+        made = socket.create_server(
+            address[:2], family=family, backlog=BACKLOG, dualstack_ipv6=_is_dual(str(address[0]))
+        )
+        return CountingSocket(made.family, made.type, made.proto, fileno=made.detach())
     except (OSError, UnicodeError) as error:
         raise UnavailableError(_why_not(host, port, error, *settings)) from None
+
+
+def _is_dual(address: str) -> bool:
+    """Whether a socket for all addresses of IPv6 is to have those of IPv4, too."""
+    return address == "::" and socket.has_dualstack_ipv6()
 
 
 def _why_not(host: str, port: int, error: Exception, host_set: str, port_set: str) -> str:
@@ -90,18 +99,18 @@ class Server:
       tls: what it speaks HTTPS with; None for HTTP.
     """
 
-    def __init__(self, app: ASGIApp, listening: socket.socket, tls: ssl.SSLContext | None = None):
+    def __init__(self, app: ASGIApp, listening: CountingSocket, tls: ssl.SSLContext | None = None):
         for name in ("uvicorn", "uvicorn.error"):  # its lines hold addresses with tokens
             level = logging.WARNING if shows_tracebacks() else logging.CRITICAL
             logging.getLogger(name).setLevel(level)
-        self._socket = listening
+        self._app, self._socket = app, listening
         self._server = uvicorn.Server(
             uvicorn.Config(
-                app, http=_Http, ws=_WebSocket, lifespan="off", log_config=None, access_log=False,
-                server_header=False, proxy_headers=False, ws_max_size=MOST_BYTES,
-                ws_ping_interval=PING_S, ws_ping_timeout=PING_S, ws_per_message_deflate=False,
-                limit_concurrency=MOST_CONNECTIONS, h11_max_incomplete_event_size=MOST_HEAD,
-                timeout_graceful_shutdown=int(ENDING_S),
+                self._answer, interface="asgi3", http=_Http, ws=_WebSocket, lifespan="off",
+                log_config=None, access_log=False, server_header=False, proxy_headers=False,
+                ws_max_size=MOST_BYTES, ws_ping_interval=PING_S, ws_ping_timeout=PING_S,
+                ws_per_message_deflate=False, backlog=BACKLOG,
+                h11_max_incomplete_event_size=MOST_HEAD, timeout_graceful_shutdown=int(ENDING_S),
                 ssl_context_factory=(lambda config, default: tls) if tls else None,
             )
         )  # fmt: skip
@@ -127,9 +136,33 @@ class Server:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._server.serve([self._socket]))
+            # On Windows asyncio's usual loop accepts by itself, and counts nothing.
+            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+                runner.run(self._serve())
         except (Exception, SystemExit) as error:
             log.error("the web server failed: %s", error)
+
+    async def _serve(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(self._note_error)
+        sweeping = asyncio.create_task(self._sweep())
+        try:
+            await self._server.serve([self._socket])
+        finally:
+            sweeping.cancel()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            self._socket.cut_off_silent()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Lets the app say which connections have shown a token."""
+        scope["know"] = self._socket.know
+        await self._app(scope, receive, send)
+
+    def _note_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Logs the first error of a connection, without a traceback."""
+        self._socket.complain(f"a connection failed: {context.get('exception') or context}")
 
 
 class _Http(H11Protocol):

@@ -7,6 +7,7 @@ import tensorflow as tf
 from keras import layers, ops
 
 from realtime_lrp import Explainer
+from realtime_lrp.errors import UsageError
 
 SIDE, PATCH, WIDTH, HEADS, DEPTH, CLASSES = 16, 4, 12, 3, 2, 5
 TARGET = 2
@@ -171,8 +172,20 @@ def test_without_bias_shares_only_the_class_token_takes_relevance():
     assert not product.handed_down[0].any() and product.handed_down[1].all()
 
 
-def test_what_is_for_transformers_is_unsuited_for_other_networks(shallow, tiny_model):
-    """Composites are `epsilon` on a network of convolutions, methods have no attention there."""
-    assert shallow.unsuited == set()
+def test_what_a_network_refuses_is_unsuited(shallow, tiny_model):
+    """A transformer has no ReLU; a network of convolutions has no attention."""
+    assert shallow.unsuited == {"guided_backprop", "deconvnet"}
+    for name in shallow.unsuited:
+        with pytest.raises(UsageError, match="no ReLU"):
+            Explainer(transformer(np.random.default_rng(5), depth=1), method=name)
     network = Explainer(keras.models.load_model(tiny_model))
     assert network.unsuited == {"attnlrp", "cp_lrp", "attention", "attention_rollout"}
+
+
+def test_grad_cam_is_unsuited_without_feature_maps():
+    """A network of dense layers refuses it."""
+    layers = [keras.Input((4, 4, 3)), keras.layers.Flatten(), keras.layers.Dense(3, "relu")]
+    model = keras.Sequential([*layers, keras.layers.Dense(2)])
+    assert "grad_cam" in Explainer(model).unsuited
+    with pytest.raises(UsageError, match="needs a network with convolutions"):
+        Explainer(model, method="grad_cam")

@@ -134,7 +134,7 @@ def test_attention_within_windows_is_refused(rng):
     model = keras.Model(x, layers.Dense(3)(layers.Flatten()(h)), name="windows")
     with pytest.raises(UsageError, match=r"'windows' is not among all patches"):
         Explainer(model, "attention_rollout", target="top1")
-    assert {"attention", "attention_rollout"} == Explainer(model).unsuited
+    assert {"attention", "attention_rollout"} <= Explainer(model).unsuited
 
 
 def test_maps_are_drawn_at_the_resolution_that_is_asked_for(tmp_path, rng):

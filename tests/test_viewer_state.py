@@ -291,6 +291,15 @@ def test_all_methods_colour_maps_and_targets_come_round():
     assert pressed(wide, "t t d v").request.target == "1 - 4"
 
 
+def test_panels_that_the_network_refuses_are_left_out():
+    """A notice names them; the others are shown."""
+    vit = replace(answer(), unsuited=frozenset(("guided_backprop", "deconvnet")))
+    state = pressed(handle(started(), events.FrameDrawn(FRAME, vit)), "p")
+    assert state.request.choice.also == ("grad_cam",)
+    assert state.notice.text == "not for this network: guided_backprop"
+    assert pressed(started(), "p").request.choice.also == ("guided_backprop", "grad_cam")
+
+
 def test_only_a_second_esc_within_two_seconds_ends():
     """A later one is a first one again."""
     first = handle(started(), events.KeyPressed("Escape", time=10.0))

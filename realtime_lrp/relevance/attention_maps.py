@@ -11,7 +11,6 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance import attention
 from realtime_lrp.relevance.graph import Graph, Node, Parts, total
 from realtime_lrp.relevance.steps import Permute, Reshape, Softmax
 from realtime_lrp.relevance.traced.steps import MatrixProduct, Operation
@@ -112,18 +111,6 @@ def _grid(
 
 def _keeps_rows(node: Node) -> bool:
     return not isinstance(node.step, Reshape | Permute | Operation)
-
-
-def unsuited(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> frozenset[str]:
-    """The names of methods and composites for transformers that a network has no use for.
-
-    Without its steps `attnlrp` and `cp_lrp` would be `epsilon`. The arguments are those of
-    `find_attention`.
-    """
-    names = set() if attention.differ_from_epsilon(graph) else {"attnlrp", "cp_lrp"}
-    if patches_of(graph, tensors) is None:
-        names |= {"attention", "attention_rollout"}
-    return frozenset(names)
 
 
 def patches_of(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> tuple[int, int] | None:

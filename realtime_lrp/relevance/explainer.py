@@ -18,7 +18,7 @@ from tensorflow.types.experimental import PolymorphicFunction
 from realtime_lrp.errors import NotFiniteError, UsageError
 from realtime_lrp.relevance import checks, export
 from realtime_lrp.relevance.account import flows_function
-from realtime_lrp.relevance.attention_maps import patches_of, unsuited
+from realtime_lrp.relevance.attention_maps import patches_of
 from realtime_lrp.relevance.batches import activation_bytes, pictures_at_once, run_in_parts
 from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.canonise import canonise, end_in_scores
@@ -67,6 +67,7 @@ from realtime_lrp.relevance.targets import (
     Targets,
     target_words,
 )
+from realtime_lrp.relevance.unsuited import unsuited
 
 if TYPE_CHECKING:
     from realtime_lrp.models.networks import Network
@@ -138,7 +139,8 @@ class Explainer(LayerViews):
       rules_by_layer: layer -> the rule that the map follows there, as `rule_named` reads it.
       differences: whether the map, and each of `also`, adds up to a difference of scores, as
         integrated gradients do.
-      unsuited: the names of methods and composites for transformers, if this network is none.
+      unsuited: the names of the methods and composites that this network refuses, or where they
+        would equal another one: those for transformers if it is none, guided backprop without ReLU.
       flops: floating point operations of the layers with weights in one forward pass of a picture.
       weights: the number of weights of these layers, without biases.
 

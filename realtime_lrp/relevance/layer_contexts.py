@@ -10,9 +10,9 @@ from realtime_lrp.errors import UsageError, first_line, nearest
 from realtime_lrp.relevance.convolutions import Convolution, TransposedConvolution
 from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.linear import Linear
-from realtime_lrp.relevance.pools import Pool
+from realtime_lrp.relevance.pools import GlobalPool, Pool
 from realtime_lrp.relevance.rules import LayerContext
-from realtime_lrp.relevance.steps import Step
+from realtime_lrp.relevance.steps import Identity, Permute, Reshape, Step, ZeroPadding
 
 
 def compute_supports(graph: Graph, shape: tuple[int, int, int]) -> dict[int, tf.Tensor]:
@@ -139,6 +139,23 @@ def feature_maps(graph: Graph, tensors: Mapping[int, tf.Tensor], layer: str) -> 
     raise UsageError(
         f"No layer with rows and columns is called {layer!r}. {hint}", "grad_cam_layer"
     )
+
+
+def spatial_maps(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> list[int]:
+    """The numbers of the tensors with rows and columns, but of pools of other ones."""
+    spatial, found = {0}, []
+    scoring = graph.scoring()
+    for node in graph.nodes:
+        if isinstance(node.step, Reshape | Permute | GlobalPool) or spatial.isdisjoint(node.inputs):
+            continue
+        if tensors[node.output].shape.rank != 4:
+            continue
+        spatial.add(node.output)
+        _, rows, columns, _ = tensors[node.output].shape
+        passes_on = isinstance(node.step, Pool | Identity | ZeroPadding) or node.output in scoring
+        if rows * columns > 1 and not passes_on:
+            found.append(node.output)
+    return found
 
 
 def reachable(graph: Graph) -> set[int]:

@@ -8,7 +8,7 @@ To add a method, add a row to `METHODS`.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import tensorflow as tf
 
@@ -16,6 +16,7 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance import attention_maps
 from realtime_lrp.relevance.composites import EXCITATION, Composite, layer_matcher
 from realtime_lrp.relevance.graph import Back, Graph, Node, Part, Parts, total
+from realtime_lrp.relevance.layer_contexts import spatial_maps
 from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.perturbed import (
     Baseline,
@@ -25,17 +26,9 @@ from realtime_lrp.relevance.perturbed import (
     noisy,
     on_path,
 )
-from realtime_lrp.relevance.pools import GlobalPool, Pool
 from realtime_lrp.relevance.rules import Propagate
 from realtime_lrp.relevance.sharing import Shares
-from realtime_lrp.relevance.steps import (
-    Activation,
-    Identity,
-    Permute,
-    Reshape,
-    Tensors,
-    ZeroPadding,
-)
+from realtime_lrp.relevance.steps import Activation, Tensors
 from realtime_lrp.relevance.targets import start_of_gradient, start_of_relevance
 
 
@@ -325,7 +318,7 @@ def guided_rectifiers(graph: Graph, guided: Sequence[str] | None) -> set[int]:
     Raises:
       UsageError: a pattern matches no layer with a ReLU, or the network has no ReLU.
     """
-    nodes = [node for node in graph.nodes if _rectifies(node)]
+    nodes = rectifiers(graph)
     if not nodes:
         raise UsageError(
             "The network has no ReLU: guided_backprop and deconvnet would be its gradient. "
@@ -348,8 +341,10 @@ def guided_rectifiers(graph: Graph, guided: Sequence[str] | None) -> set[int]:
     return chosen
 
 
-def _rectifies(node: Node) -> bool:
-    return isinstance(node.step, Activation) and node.step.rectifies
+def rectifiers(graph: Graph) -> list[Node]:
+    """The ReLUs of a network."""
+    activations = (node for node in graph.nodes if isinstance(node.step, Activation))
+    return [node for node in activations if cast(Activation, node.step).rectifies]
 
 
 def _at_input(
@@ -397,20 +392,9 @@ def _class_activation(
 
 def _last_maps(graph: Graph, tensors: Mapping[int, tf.Tensor], parts: Parts) -> int:
     """The number of the last tensor with rows and columns, before the pools that follow it."""
-    spatial, found = {0}, None
-    scoring = graph.scoring()
-    for node in graph.nodes:
-        if isinstance(node.step, Reshape | Permute | GlobalPool) or spatial.isdisjoint(node.inputs):
-            continue
-        if tensors[node.output].shape.rank != 4:
-            continue
-        spatial.add(node.output)
-        _, rows, columns, _ = tensors[node.output].shape
-        passes_on = isinstance(node.step, Pool | Identity | ZeroPadding) or node.output in scoring
-        if rows * columns > 1 and not passes_on and node.output in parts:
-            found = node.output
+    found = [number for number in spatial_maps(graph, tensors) if number in parts]
     if found:
-        return found
+        return found[-1]
     raise UsageError("grad_cam needs a network with convolutions before its last layers.", "method")
 
 

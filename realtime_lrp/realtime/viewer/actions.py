@@ -83,15 +83,10 @@ def announce_target(state: ViewerState, now: float) -> ViewerState:
 
 
 def _next_method(state: ViewerState, now: float, by: int = 1) -> ViewerState:
-    known = [name for name in METHODS.known() if name not in _unsuited(state)]
+    known = [name for name in METHODS.known() if name not in state.unsuited]
     order = [*(name for name in METHOD_ORDER if name in known), *known]
     method = _next(tuple(dict.fromkeys(order)), state.request.choice.method, by)
     return choose_method(state, method, now)
-
-
-def _unsuited(state: ViewerState) -> Collection[str]:
-    """The methods and composites that the network has no use for."""
-    return state.answer.unsuited if state.answer else ()
 
 
 def choose_method(state: ViewerState, method: str, now: float) -> ViewerState:
@@ -102,12 +97,16 @@ def choose_method(state: ViewerState, method: str, now: float) -> ViewerState:
 
 
 def _panels(state: ViewerState, now: float) -> ViewerState:
-    return replace(state, tiled=not state.tiled).with_choice()
+    state = replace(state, tiled=not state.tiled).with_choice()
+    refused = [name for name in state.panels if name in state.unsuited]
+    if state.tiled and refused:
+        return state.with_notice(f"not for this network: {', '.join(refused)}", now)
+    return state
 
 
 def _choose_panels(state: ViewerState, now: float) -> ViewerState:
     chosen = frozenset(state.panels)
-    names = panel_names(_unsuited(state))
+    names = panel_names(state.unsuited)
     panel_list = PanelList(names, state.request.choice.name, chosen)
     return replace(_held(state, now), panel_list=panel_list)
 

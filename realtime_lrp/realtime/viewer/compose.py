@@ -81,7 +81,7 @@ def compose(
         notice=trouble,
         with_figures=state.with_figures,
         text_size=state.text_size,
-        awaited=_awaited(state, drawn),
+        awaited=_awaited(state, drawn, explained),
         patches=_flipped_patches(state, explained),
         network=network,
     )
@@ -93,13 +93,17 @@ def fits(explained: ExplainedFrame, frame: Item[np.ndarray]) -> bool:
     return same_size and explained.frame.source == frame.source
 
 
-def _awaited(state: ViewerState, drawn: ExplainedPicture | None) -> tuple[str, ...]:
+def _awaited(
+    state: ViewerState, drawn: ExplainedPicture | None, explained: ExplainedFrame | None
+) -> tuple[str, ...]:
     """The methods and composites that were chosen side by side and have no panel yet."""
     if not state.tiled or drawn is None:
         return ()
+    unsuited = explained.engine.explainer.unsuited if explained else state.unsuited
     choice, shown = state.request.choice, [panel.name for panel in drawn.panels]
-    missing = [name for name in (choice.name, *choice.also) if name not in shown]
-    return tuple(missing[: max(0, 1 + len(choice.also) - len(shown))])
+    wanted = [choice.name, *(name for name in choice.also if name not in unsuited)]
+    missing = [name for name in wanted if name not in shown]
+    return tuple(missing[: max(0, len(wanted) - len(shown))])
 
 
 def _without_maps(drawn: ExplainedPicture, picture: np.ndarray) -> ExplainedPicture:

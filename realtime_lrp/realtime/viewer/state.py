@@ -243,14 +243,23 @@ class ViewerState:
         """Whether the canvas needs room for figures."""
         return bool(self.shown_figures) or self.about or self.request.probe
 
+    @property
+    def unsuited(self) -> frozenset[str]:
+        """The methods and composites that the network has no use for."""
+        return self.answer.unsuited if self.answer else frozenset()
+
     def with_request(self, **changes: Any) -> "ViewerState":
         """The state with changes of the request."""
         return replace(self, request=replace(self.request, **changes))
 
     def with_choice(self, **changes: Any) -> "ViewerState":
-        """The state with changes of the engine; no map stands side by side with itself."""
+        """The state with changes of the engine.
+
+        No map stands side by side with itself, and none for which the network has no use.
+        """
         choice = replace(self.request.choice, **changes)
-        also = tuple(name for name in self.panels if name != choice.name) if self.tiled else ()
+        without = {choice.name, *self.unsuited}
+        also = tuple(name for name in self.panels if name not in without) if self.tiled else ()
         return self.with_request(choice=replace(choice, also=also))
 
     def with_notice(self, text: str, now: float, seconds: float = NOTICE_S) -> "ViewerState":

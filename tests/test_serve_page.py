@@ -1,6 +1,7 @@
 """The page in a real browser, on a desktop and on a phone: what a lecturer and the audience do."""
 
 import io
+import itertools
 import json
 import os
 import shutil
@@ -170,9 +171,25 @@ def test_a_class_is_found_by_its_name_and_a_wrong_one_gets_a_sentence(page):
     page.press("#target", "Enter")
     expect(page.locator("#notice")).to_contain_text("Did you mean 'heart'?")
     expect(page.locator("#target")).to_have_value("heart - star")
+    assert_said_once(page)
     page.fill("#target", "top1")
     page.press("#target", "Enter")
     expect(page.locator("#answers")).to_contain_text("the best")
+
+
+def assert_said_once(page):
+    """A screen reader would read the notice again each time it is set."""
+    page.evaluate("""() => {
+      const notice = document.getElementById("notice");
+      window.said = [notice.textContent];
+      window.news = 0;
+      new MutationObserver(() => said.push(notice.textContent)).observe(notice, {childList: true});
+      new MutationObserver(() => news++).observe(
+        document.getElementById("figures"), {childList: true});
+    }""")
+    until(page, lambda: page.evaluate("news") > 5)
+    said = page.evaluate("said")
+    assert all(now != before for before, now in itertools.pairwise(said))
 
 
 def test_keys_work_as_in_the_window_but_not_while_somebody_types(page):
@@ -193,6 +210,55 @@ def test_keys_work_as_in_the_window_but_not_while_somebody_types(page):
     expect(page.locator("#keys")).to_contain_text("several maps side by side")
     page.keyboard.press("Escape")
     expect(page.locator("#keys")).not_to_be_visible()
+
+
+def test_keys_scroll_what_can_be_scrolled(page):
+    """On a small screen, and in the answers of a low window; else they change the method."""
+    page.evaluate("document.activeElement.blur()")
+    page.set_viewport_size({"width": 320, "height": 568})
+    page.keyboard.press("PageDown")
+    until(page, lambda: page.evaluate("scrollY") > 300)
+    page.keyboard.press("ArrowUp")
+    page.set_viewport_size({"width": 1280, "height": 420})
+    page.locator("#answers").focus()
+    page.keyboard.press("ArrowDown")
+    until(page, lambda: page.evaluate("document.activeElement.scrollTop") > 0)
+    page.keyboard.press("f")
+    pressed(page, "freeze").to_have_count(1)
+    expect(page.locator("#method")).to_have_value("lrp")
+    page.set_viewport_size(DESKTOP["viewport"])
+    page.keyboard.press("f")
+    page.keyboard.press("PageDown")
+    expect(page.locator("#method")).to_have_value("guided_backprop")
+    page.keyboard.press("PageUp")
+    expect(page.locator("#method")).to_have_value("lrp")
+    pressed(page, "freeze").to_have_count(0)
+
+
+def test_answers_leave_no_hole_and_cover_nothing_when_the_window_changes(page):
+    """After full screen, in which they changed; and on a small screen."""
+    page.keyboard.press("z")
+    expect(page.locator("#controls")).to_be_hidden()
+    page.keyboard.press("b")
+    expect(page.locator("#answers")).to_contain_text("guided_backprop")
+    page.keyboard.press("n")
+    expect(page.locator("#answers")).not_to_contain_text("guided_backprop")
+    page.keyboard.press("z")
+    until(page, lambda: edge(page, "#answers", "bottom") < edge(page, "#controls", "top"))
+    page.set_viewport_size({"width": 320, "height": 568})
+    until(page, lambda: 0 < edge(page, "#controls", "top") - last_answer(page) < 40)
+    page.set_viewport_size(DESKTOP["viewport"])
+    until(page, lambda: edge(page, "#answers", "bottom") < edge(page, "#controls", "top"))
+
+
+def edge(page, selector, side):
+    """Where a side of an element is, in pixels."""
+    return page.eval_on_selector(selector, "(one, side) => one.getBoundingClientRect()[side]", side)
+
+
+def last_answer(page):
+    """Where the answers' last line ends, in pixels."""
+    return edge(page, "#answers > :last-child > :last-child", "bottom")
 
 
 def test_patches_are_painted_with_the_mouse_and_removed(page):

@@ -1,11 +1,11 @@
 // The figures beside the picture: the server's rows, bars and legends as elements.
 
 let drawnBlocks = "";
-let blocksBefore = 0;
+let blocksBefore = 0; // how many there were when there were any
+let heightIsFor = ""; // what the kept height was measured for
 
 /**
- * Draws the blocks of figures, if they have changed. Rows come and go: the height stays that of the
- * most rows, so that what stands below does not jump under a finger.
+ * Draws the blocks of figures, if they have changed.
  *
  * @param {HTMLElement} element where they go
  * @param {object[][]} blocks entries as `news.py` makes them
@@ -14,11 +14,24 @@ export function showBlocks(element, blocks) {
   const text = JSON.stringify(blocks);
   if (text === drawnBlocks) return;
   drawnBlocks = text;
-  if (blocks.length && blocks.length !== blocksBefore) element.style.minHeight = "";
-  blocksBefore = blocks.length || blocksBefore;
   element.replaceChildren(...blocks.map((block) => made("div", { className: "block" },
     block.map((entry) => ENTRIES[entry.kind](entry)))));
-  element.style.minHeight = `${element.offsetHeight}px`;
+  keepHeight(element);
+}
+
+/**
+ * Keeps the height of the most rows, so that what stands below does not jump under a finger when
+ * rows come and go. With another number of blocks, width or size of letters it is measured anew.
+ *
+ * @param {HTMLElement} element where the blocks are
+ */
+export function keepHeight(element) {
+  const { clientWidth } = document.documentElement;
+  blocksBefore = element.childElementCount || blocksBefore;
+  const now = [blocksBefore, clientWidth, getComputedStyle(element).fontSize].join();
+  if (now !== heightIsFor) element.style.removeProperty("--kept");
+  heightIsFor = now;
+  element.style.setProperty("--kept", `${element.offsetHeight}px`);
 }
 
 const ENTRIES = {

@@ -1,7 +1,7 @@
 // The controls, the figures and the keys. The state is the server's: controls send a message and
 // then show what the news say.
 import { openCamera, whyNoCamera } from "./camera.js";
-import { made, showBlocks } from "./figures.js";
+import { keepHeight, made, showBlocks } from "./figures.js";
 import { connect } from "./link.js";
 import { paintOn } from "./painting.js";
 import { canRecord, record, timestamp } from "./recording.js";
@@ -21,6 +21,7 @@ const KEY_NAMES = {
 };
 const CONTROLS_OF_VIEW = "The controls change the view for everybody. This camera follows its method, " +
   "class and colours alone; Snapshot and Record take what you see here.";
+const SCROLLING = new Set([" ", "PageDown", "PageUp", "ArrowDown", "ArrowUp"]);
 const OWN_KEYS = {
   s: () => at("snapshot").click(), r: () => at("record").click(), z: () => at("fill").click(),
   l: () => at("target").focus(), h: showHelp, "?": showHelp, F1: showHelp,
@@ -129,7 +130,7 @@ function showNotices() {
   else say("controls-notice", camera ? CONTROLS_OF_VIEW : "");
 }
 
-/** Sets the text of an element. */
+/** Sets the text of an element; a screen reader would repeat one that is set again. */
 function say(id, text) {
   if (at(id).textContent !== text) at(id).textContent = text;
 }
@@ -189,10 +190,14 @@ function lost(sentence) {
   connected = sentence === "";
   if (!connected) latest = null;
   document.body.classList.toggle("lost", !connected);
-  at("notice").textContent = sentence;
+  say("notice", sentence);
   showNotices();
   showFilm();
   showFigures();
+}
+
+for (const type of ["resize", "fullscreenchange"]) {
+  addEventListener(type, () => keepHeight(at("answers")));
 }
 
 setInterval(showFigures, FIGURES_MS);
@@ -205,13 +210,13 @@ at("camera").addEventListener("click", async () => {
     if (camera) closeCamera();
     else await startCamera();
   } catch (error) {
-    at("camera-notice").textContent = whyNoCamera(error);
+    say("camera-notice", whyNoCamera(error));
   }
   at("camera").disabled = false;
 });
 
 async function startCamera() {
-  at("camera-notice").textContent = "";
+  say("camera-notice", "");
   if (!navigator.mediaDevices) throw new Error("no mediaDevices");
   hold(true);
   try {
@@ -233,7 +238,7 @@ function closeCamera() {
 function changeCamera() {
   at("camera").setAttribute("aria-pressed", String(camera !== null));
   at("camera").textContent = camera ? "Stop this device's camera" : "Use this device's camera";
-  at("camera-notice").textContent = "";
+  say("camera-notice", "");
   shownAt.length = 0;
   showNotices();
   showFilm();
@@ -242,7 +247,7 @@ function changeCamera() {
 
 function onMap(fields, png) {
   if (!camera) return;
-  at("camera-notice").textContent = fields.reason ?? "";
+  say("camera-notice", fields.reason ?? "");
   if (fields.blocks) showBlocks(at("answers"), fields.blocks);
   if (png.byteLength) shownAt.push(performance.now());
   camera.take(fields, png);
@@ -316,13 +321,13 @@ async function download(file) {
   try {
     const answer = await fetch(file, { cache: "no-store" });
     if (!answer.ok) {
-      at("notice").textContent = (await answer.text()).replace(/^\d+: /, "");
+      say("notice", (await answer.text()).replace(/^\d+: /, ""));
       return;
     }
     const name = /filename="([\w.-]+)"/.exec(answer.headers.get("Content-Disposition"))[1];
     save(await answer.blob(), name);
   } catch {
-    at("notice").textContent = "The snapshot did not arrive. Try again.";
+    say("notice", "The snapshot did not arrive. Try again.");
   }
 }
 
@@ -358,7 +363,18 @@ function press(key) {
 /** Whether a key is for the element that has the focus. */
 function takesKeys(element, key) {
   if (element.matches("input, select, textarea")) return true;
-  return element.matches("button, a, [href]") && (key === " " || key === "Enter");
+  if (element.matches("button, a, [href]") && (key === " " || key === "Enter")) return true;
+  return SCROLLING.has(key) && scrolls(element);
+}
+
+/** Whether keys can scroll what has the focus, or what is around it. */
+function scrolls(element) {
+  for (let box = element; box; box = box.parentElement) {
+    const overflow = getComputedStyle(box).overflowY;
+    const canScroll = box === document.scrollingElement || overflow === "auto" || overflow === "scroll";
+    if (canScroll && box.scrollHeight > box.clientHeight) return true;
+  }
+  return false;
 }
 
 // The token is in a cookie by now: whoever sees the screen need not read it.

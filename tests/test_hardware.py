@@ -155,7 +155,9 @@ def test_a_full_gpu_hands_over_to_the_cpu(tiny_model, on_gpu, caplog, monkeypatc
             raise hardware.tf.errors.ResourceExhaustedError(None, None, "OOM")
 
     loads, load = [], loading.load_network
-    monkeypatch.setattr(loading, "load_network", lambda *words: loads.append(1) or load(*words))
+    monkeypatch.setattr(
+        loading, "load_network", lambda *words, **more: loads.append(1) or load(*words, **more)
+    )
     engine._pipeline = lambda batch, targets: (Full(), Full(), [[Full()] * 4], [Full()], [Full()])
     begun = [engine.begin([picture]) for picture in pictures]
     results = [one()[0] for one in begun]

@@ -44,7 +44,7 @@ class Scaling:
     ) -> Scaling:  # fmt: skip
         """Makes one of single numbers or numbers per channel; None changes nothing."""
         factors, added = (
-            np.broadcast_to(default if values is None else values, channels).tolist()
+            np.broadcast_to(default if values is None else values, channels).astype(float).tolist()
             for values, default in ((scale, 1.0), (offset, 0.0))
         )
         return cls(tuple(factors), tuple(added))

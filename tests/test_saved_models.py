@@ -1,5 +1,7 @@
 """`--model FOLDER`: SavedModels are read as data, and only operations that compute are run."""
 
+import shutil
+
 import keras
 import media
 import numpy as np
@@ -361,6 +363,36 @@ def test_missing_and_damaged_files_are_refused(tmp_path):
     (tmp_path / "metadata.json").touch()
     with pytest.raises(UsageError, match="--model hub:/"):
         load_network(str(tmp_path))
+
+
+@pytest.mark.parametrize("kept", [0.999, 0.9, 0.5, 0.1])
+@pytest.mark.parametrize("end", [".index", ".data-00000-of-00001", "saved_model.pb"])
+def test_cut_files_are_refused(exported, tmp_path, end, kept):
+    """Wherever they are cut, in a message of their own."""
+    shutil.copytree(exported[1], tmp_path / "cut")
+    (path,) = (one for one in (tmp_path / "cut").rglob("*") if one.name.endswith(end))
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * kept)])
+    with pytest.raises(DamagedInputError, match=r"damaged|its files hold|no SavedModel"):
+        load_network(str(tmp_path / "cut"))
+
+
+def _reads_a_file(module, x):
+    return module.vector(x) + tf.io.decode_raw(tf.io.read_file("/etc/hostname"), tf.float32)[:4]
+
+
+def _sorts(module, x):
+    return tf.sort(module.vector(x))
+
+
+@pytest.mark.parametrize(
+    ("compute", "why"),
+    [(_reads_a_file, "which does more than to compute"), (_sorts, "TopKV2.*which has no rule")],
+)
+def test_refused_operations_say_why(tmp_path, compute, why):
+    """The message is not wrapped in one about damage."""
+    folder = saved(tmp_path / "model", compute)
+    with pytest.raises(DamagedInputError, match=rf"^The SavedModel \S+ uses the .*{why}"):
+        load_network(folder)
 
 
 def test_the_listed_operations_are_those_with_a_row():

@@ -86,6 +86,8 @@ def read_saved_model(folder: Path) -> SavedGraph:
     signature = _signature(saved, shown)
     try:
         graph = _Flat(saved, shown).of(signature)
+    except DamagedInputError:
+        raise
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise DamagedInputError(
             f"The SavedModel {shown} is damaged ({first_line(error)}). {EXPECTED}"
@@ -309,10 +311,13 @@ class _Flat:
         self.variables = {name: number for name, number in self.variables.items() if name in needed}
 
     def _refusal(self, node: node_def_pb2.NodeDef) -> DamagedInputError:
+        if _has_effects(node) or _reads_text(node):
+            why = "does more than to compute.\nExpected a network of operations that only compute"
+        else:
+            why = "has no rule.\nExport the network without it, or add a row to OPERATIONS"
         return DamagedInputError(
             f"The SavedModel {self.shown} uses the operation {node.op[:100]} "
-            f"({node.name[:200]!r}), which has no rule or does more than to compute.\n"
-            "Expected a network of operations that only compute; nothing of it was run."
+            f"({node.name[:200]!r}), which {why}; nothing of it was run."
         )
 
 
@@ -322,6 +327,14 @@ def _has_effects(node: node_def_pb2.NodeDef) -> bool:
         return False
     described = op_def_registry.get(node.op)
     return described is None or described.is_stateful
+
+
+def _reads_text(node: node_def_pb2.NodeDef) -> bool:
+    """Whether an operation takes text, such as the name of a file, or the name of a function."""
+    described = op_def_registry.get(node.op)
+    inputs = described.input_arg if described else ()
+    text = tf.string.as_datatype_enum
+    return "PyFunc" in node.op or any(one.type == text for one in inputs)
 
 
 def _output_names(node: node_def_pb2.NodeDef) -> list[str]:

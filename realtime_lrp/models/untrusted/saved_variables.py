@@ -52,7 +52,14 @@ def read_variables(
             if shapes[keys[number]] != shape:
                 raise ValueError(f"{nodes[number].variable.name} has another shape")
             values[name] = reader.get_tensor(keys[number])
-    except (tf.errors.OpError, DecodeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+    except (
+        tf.errors.OpError,
+        DecodeError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise DamagedInputError(
             f"The variables of the SavedModel {shown} are damaged or missing "
             f"({first_line(error)}). {EXPECTED}"

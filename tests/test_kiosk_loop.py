@@ -423,7 +423,7 @@ def test_a_health_file_without_the_memory_is_better_than_none(turns, monkeypatch
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     monkeypatch.setattr(psutil.Process, "memory_info", too_many)
-    file, Thread.made[-1].engine = tmp_path / "health.json", None
+    file, turns.kiosk.network.engine = tmp_path / "health.json", None
     report = HealthReport(
         file, Stats("", "", reconnects=0), config.load(command="kiosk").config, ""
     )

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import socket
 import sys
@@ -52,9 +53,20 @@ def test_a_token_comes_from_the_file_else_the_environment_else_is_new(tmp_path, 
     file.chmod(0o600)
     monkeypatch.setenv("REALTIME_LRP_TOKEN", "another-token-of-22-letters")
     assert read_token(str(file)) == TOKEN
+    assert "REALTIME_LRP_TOKEN" not in os.environ  # child processes must not know it
+    monkeypatch.setenv("REALTIME_LRP_TOKEN", "another-token-of-22-letters")
     assert read_token(None) == "another-token-of-22-letters"
-    monkeypatch.delenv("REALTIME_LRP_TOKEN")
+    assert "REALTIME_LRP_TOKEN" not in os.environ
     assert read_token(None) != read_token(None) and len(read_token(None)) == 32
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no named pipes")
+def test_a_token_file_that_is_a_pipe_or_a_folder_is_refused(tmp_path):
+    """Nobody waits for somebody to write."""
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    for file in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(MissingInputError, match="no regular file"):
+            read_token(str(file))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from served import serving_pages
+from served import Role, serving_pages
 
 from realtime_lrp.commands.serve import qr
 from realtime_lrp.commands.serve.certificate import (
@@ -104,7 +104,11 @@ def test_the_code_in_the_terminal_is_that_of_the_address():
 def test_a_code_is_made_of_addresses_of_a_sensible_length():
     """The route gives 400 for others."""
     with serving_pages() as served:
-        assert served.get("/qr.svg?address=http://localhost/")[0] == 200
-        assert served.get("/qr.svg?address=" + "x" * 501)[0] == 400
+        watch = f"%3Ftoken={served.tokens[Role.WATCH]}"
+        assert served.get(f"/qr.svg?address=http://localhost/{watch}")[0] == 200
+        assert served.get("/qr.svg?address=http://localhost/")[0] == 400
+        assert served.get("/qr.svg?address=" + "x" * 501 + watch)[0] == 400
+        query = f"address=http://localhost/{watch}&token={served.tokens[Role.WATCH]}"
+        assert served.get(f"/qr.svg?{query}", token="")[0] == 403
         assert served.get("/qr.svg")[0] == 400
         assert served.get("/qr.svg?address=x", token="")[0] == 401

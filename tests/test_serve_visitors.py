@@ -23,6 +23,7 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.viewer.state import first_state
 from realtime_lrp.video.child_decoder import ChildDecoder
+from realtime_lrp.video.plain_jpeg import is_plain_jpeg
 from realtime_lrp.view.overlay import Overlay
 
 
@@ -65,6 +66,37 @@ def test_what_is_no_small_jpeg_is_refused(decoder, data):
     decoded = decoder.decode(data)
     assert decoded is None or (len(data) == 300 and decoded.shape == (48, 64, 3))
     assert decoder.crashes == before
+
+
+NOISE = np.random.default_rng(0).integers(0, 255, (240, 320, 3), np.uint8)
+BASELINE = cv2.imencode(".jpg", NOISE)[1].tobytes()
+SCAN = BASELINE.index(b"\xff\xda")
+HEAD = BASELINE[SCAN : SCAN + 14]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        cv2.imencode(".jpg", NOISE, (cv2.IMWRITE_JPEG_PROGRESSIVE, 1))[1].tobytes(),
+        BASELINE[:SCAN] + HEAD * 1000 + BASELINE[SCAN:],
+        BASELINE.replace(b"\xff\xc0", b"\xff\xc9", 1),
+        BASELINE.replace(b"\xff\xc0", b"\xff\xc3", 1),
+        BASELINE[:2] + b"\x00" + BASELINE[2:],
+        BASELINE[:SCAN],
+    ],
+    ids=["progressive", "many scans", "arithmetic", "lossless", "garbage before", "no scan"],
+)
+def test_jpegs_that_take_long_to_decode_get_to_no_decoder(data, monkeypatch):
+    """A progressive one of 131 KB can take 14 s; browsers send baseline ones of one scan."""
+    monkeypatch.setattr("realtime_lrp.video.child_decoder.Child", None)
+    assert ChildDecoder().decode(data) is None
+
+
+@pytest.mark.parametrize("quality", [1, 30, 80, 100])
+def test_baseline_jpegs_are_looked_at_and_let_through(quality):
+    """Of any quality."""
+    data = cv2.imencode(".jpg", NOISE, (cv2.IMWRITE_JPEG_QUALITY, quality))[1].tobytes()
+    assert is_plain_jpeg(data, 320 * 240) and not is_plain_jpeg(data, 320 * 240 - 1)
 
 
 def test_a_crash_of_the_decoder_costs_one_picture(decoder, caplog):

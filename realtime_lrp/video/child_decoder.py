@@ -12,11 +12,12 @@ import numpy as np
 
 from realtime_lrp.system.child import Child
 from realtime_lrp.system.child_command import module_command
+from realtime_lrp.video.plain_jpeg import is_plain_jpeg
 
 MOST_PIXELS = 640 * 640
 """Largest picture; checked before it is decoded."""
 
-DECODING_S = 3.0
+DECODING_S = 1.0
 """Maximum time for one picture; then the child is killed."""
 
 STARTING_S = 20.0
@@ -52,8 +53,10 @@ class ChildDecoder:
         """The picture, uint8 [H, W, 3] RGB; None if it cannot be decoded.
 
         Args:
-          jpeg: from an untrusted sender.
+          jpeg: from an untrusted sender; only small baseline JPEGs get to the child.
         """
+        if not is_plain_jpeg(jpeg, MOST_PIXELS):
+            return None
         limit_s = DECODING_S if self._child else STARTING_S
         if self._child is None:
             command = module_command("realtime_lrp.video.decode_pictures")

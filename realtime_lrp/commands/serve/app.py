@@ -113,9 +113,14 @@ class App:
         return PlainTextResponse("hangs\n" if hangs else "ok\n", 503 if hangs else 200)
 
     async def _qr_code(self, request: Request) -> Response:
-        """The QR code of the address that the page asks for: the page knows its own."""
+        """The QR code of the address for watching. The page knows under which name it is opened."""
+        if request.scope["role"] is not Role.CONTROL:
+            return PlainTextResponse("403: with this token you can only watch.\n", 403)
+        address = request.query_params.get("address", "")
+        if not address.endswith(f"token={self._tokens[Role.WATCH]}"):
+            return PlainTextResponse("400: that is not the address for watching.\n", 400)
         try:
-            body = svg(request.query_params.get("address", ""))
+            body = await run_in_threadpool(svg, address)
         except ValueError as error:
             return PlainTextResponse(f"400: {error}\n", 400)
         return Response(body, media_type="image/svg+xml")

@@ -66,7 +66,6 @@ def news(view: View, relevance: RelevanceThread, trouble: str, now: float) -> by
             "trouble": trouble,
             "loading": relevance.doing if relevance.engine_cache is None else "",
             "maps": round(view.rates.maps.rate(), 1),
-            "frames": round(view.rates.captured.rate(), 1),
         }
     )
 

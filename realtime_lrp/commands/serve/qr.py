@@ -1,5 +1,6 @@
 """QR codes of addresses: for a terminal as text, for the page as SVG, for a screen as modules."""
 
+import functools
 import io
 
 import segno
@@ -15,6 +16,7 @@ def lines(address: str) -> list[str]:
     return out.getvalue().splitlines()
 
 
+@functools.lru_cache(maxsize=8)
 def svg(address: str) -> bytes:
     """A QR code as SVG, black on white.
 

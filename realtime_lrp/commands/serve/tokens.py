@@ -92,7 +92,7 @@ def _same(token: str, given: str) -> bool:
 
 
 def read_token(file: str | None) -> str:
-    """The token out of the file or the environment variable, else a new one.
+    """The token out of the file or the environment variable, else a new one; removes the variable.
 
     Args:
       file: its name, or None.
@@ -101,17 +101,21 @@ def read_token(file: str | None) -> str:
       MissingInputError: there is no such file.
       ConfigError: others can read it, or it holds no token.
     """
+    given = os.environ.pop(VARIABLE, None)  # child processes must not know it
     if file is not None:
         return _checked(_read(Path(file)), repr(file))
-    if given := os.environ.get(VARIABLE):
+    if given:
         return _checked(given.strip(), VARIABLE)
     return secrets.token_urlsafe(24)
 
 
 def _read(file: Path) -> str:
     try:
-        with file.open("rb") as opened:
-            mode = os.fstat(opened.fileno()).st_mode
+        number = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait
+        with os.fdopen(number, "rb") as opened:
+            mode = os.fstat(number).st_mode
+            if not stat.S_ISREG(mode):
+                raise ValueError("it is no regular file")
             text = opened.read(2 * MOST).decode(errors="replace").strip()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error

@@ -65,7 +65,7 @@ def test_a_token_file_that_is_a_pipe_or_a_folder_is_refused(tmp_path):
     """Nobody waits for somebody to write."""
     os.mkfifo(tmp_path / "pipe", 0o600)
     for file in (tmp_path / "pipe", tmp_path):
-        with pytest.raises(MissingInputError, match="no regular file|directory"):
+        with pytest.raises(MissingInputError, match=r"no regular file|directory"):
             read_token(str(file))
 
 

@@ -21,11 +21,12 @@ TOKEN = "a-token-of-22-or-more-letters"
 class NoVisitors:
     """Stands for what explains pictures of visitors' cameras, and does not."""
 
-    def join(self, answer):
+    def join(self, answer, host):
         """A visitor who gets no maps."""
 
     def put(self, visitor, jpeg):
         """Forgets a picture."""
+        return True
 
     def leave(self, visitor):
         """There is nothing to forget."""

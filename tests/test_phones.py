@@ -37,6 +37,7 @@ from realtime_lrp.commands.kiosk.lock import ExitLock
 from realtime_lrp.commands.kiosk.pages import PageBuilder
 from realtime_lrp.commands.kiosk.phones import PhonePart
 from realtime_lrp.commands.kiosk.screen import ScreenArtist, ScreenContent
+from realtime_lrp.commands.serve import bans
 from realtime_lrp.commands.serve.phones import turns
 from realtime_lrp.commands.serve.phones.app import PAGES, best_language
 from realtime_lrp.commands.serve.phones.turns import Phone, Status, Turns
@@ -141,6 +142,18 @@ def test_the_line_has_an_end():
     assert not made.join(Phone())
     made.leave(waiting[3])
     assert made.join(Phone())
+
+
+def test_one_address_does_not_take_the_whole_line():
+    """Four places; who ended the decoder, and all at that address, may not come for a minute."""
+    made, clock, _ = line(0)
+    bad, *others = [Phone("10.0.0.1") for _ in range(5)]
+    assert [made.join(one) for one in (bad, *others)] == [True] * 4 + [False]
+    assert made.join(Phone("10.0.0.2"))
+    made.expel(bad)
+    for seconds, may in ((0, False), (59, False), (1, True)):
+        clock.now += seconds
+        assert made.join(others[-1]) is may and not made.join(bad)
 
 
 def test_after_a_picture_that_ended_the_decoder_there_is_a_pause():
@@ -301,6 +314,7 @@ def test_a_phone_can_do_nothing_else(opened):
 def test_a_picture_that_ends_the_decoder_costs_its_phone_the_turn(opened, monkeypatch):
     """A moment later others are shown."""
     monkeypatch.setattr(turns, "PAUSE_S", 0.1)
+    monkeypatch.setattr(bans, "BAN_S", 0.1)
     decoder = opened.part._decoder
     with phone(opened) as bad:
         bad.send("join")
@@ -316,6 +330,9 @@ def test_a_picture_that_ends_the_decoder_costs_its_phone_the_turn(opened, monkey
         monkeypatch.setattr(decoder, "decode", crash)
         bad.send(JPEG)
         status_of(bad, "over")
+        with pytest.raises(ConnectionClosed):
+            while True:
+                bad.recv(timeout=5)
         monkeypatch.undo()
         assert not opened.part.showing and decoder.crashes == 1
         time.sleep(0.1)

@@ -235,15 +235,19 @@ def test_a_slow_network_gets_small_batches(relevance, monkeypatch):
 
 
 def test_who_ends_the_decoder_is_served_no_more(relevance):
-    """Others are, by the next decoder."""
+    """Others are, by the next decoder; those at the same address after a minute."""
     with Visitors(relevance, lambda: relevance.state) as shared:
         harmful, other = Counter(shared, at_once=0), Counter(shared, at_once=0)
         shared.put(harmful.visitor, jpeg(120))
         until(lambda: harmful.answers)
         os.kill(shared._decoder._child.pid, signal.SIGKILL)
-        for _ in range(2):
-            shared.put(harmful.visitor, jpeg(120))
-            until(lambda: len(harmful.answers) == 2)
+        harmful.visitor.host = "10.0.0.1"
+        assert shared.put(harmful.visitor, jpeg(120))
+        until(lambda: len(harmful.answers) == 2)
+        assert not shared.put(harmful.visitor, jpeg(120))
+        same = Counter(shared, at_once=0)
+        same.visitor.host = "10.0.0.1"
+        assert shared.put(same.visitor, jpeg(120)) and same.last[0]["reason"] == visitors.BANNED
         shared.put(other.visitor, jpeg(120))
         until(lambda: other.answers)
         assert other.last[1] and len(harmful.answers) == 2
@@ -290,7 +294,7 @@ class Kept:
     def __init__(self):
         self.pictures, self.joined, self.lock = [], 0, threading.Lock()
 
-    def join(self, answer):
+    def join(self, answer, host):
         """A visitor is his answer."""
         self.joined += 1
         return answer
@@ -299,6 +303,7 @@ class Kept:
         """Answers with the picture's length."""
         self.pictures.append(picture)
         visitor(len(picture).to_bytes(4, "little"))
+        return picture != b"harm"
 
     def leave(self, visitor):
         """Counts."""
@@ -319,6 +324,16 @@ def test_a_camera_may_be_used_by_who_only_watches():
         with pytest.raises(TimeoutError):
             other.recv(timeout=0.2)
     assert kept.pictures == [b"a picture"] and kept.joined == 0
+
+
+def test_the_connection_of_who_ends_the_decoder_is_closed():
+    """With the next picture; the reason says why."""
+    with serving_pages(visitors=Kept()) as served, served.socket() as phone:
+        phone.send(b"harm")
+        with pytest.raises(ConnectionClosed) as closed:
+            while True:
+                phone.recv(timeout=5)
+        assert (closed.value.rcvd.code, served.visitors.joined) == (1008, 0)
 
 
 def test_pictures_are_not_too_large_and_not_too_many():

@@ -202,15 +202,20 @@ class App:
     async def _receive(self, socket: WebSocket, viewer: Viewer, role: Role) -> None:
         """Takes the viewer's messages; ends the connection of who sends too many, or wrong ones."""
         loop, limit = asyncio.get_running_loop(), RateLimit()
-        visitor = self._visitors.join(lambda answer: _soon(loop, viewer.give_map, answer))
+        visitor = self._visitors.join(
+            lambda answer: _soon(loop, viewer.give_map, answer),
+            socket.client.host if socket.client else "",
+        )
         try:
             while (raw := await socket.receive())["type"] != "websocket.disconnect":
                 if not limit.take():
                     await socket.close(POLICY, "too many messages")
                     return
                 if picture := raw.get("bytes"):
-                    self._visitors.put(visitor, picture)
-                    continue
+                    if self._visitors.put(visitor, picture):
+                        continue
+                    await socket.close(POLICY, "a picture has ended the decoder")
+                    return
                 message = read_message(raw.get("text") or "")
                 if isinstance(message, Shown):
                     self._exchange.confirm(viewer)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
+from realtime_lrp.commands.serve.bans import Bans
 from realtime_lrp.commands.serve.news import entry_fields
 from realtime_lrp.errors import first_line
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
@@ -56,6 +57,7 @@ PNG = (cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE)
 """Of the maps: the quickest way, and smaller than with fast compression."""
 
 NO_MAP = "no map at the moment"
+BANNED = "pictures of this address are not taken for a minute"
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +72,7 @@ class Visitor:
     Attributes:
       answer: takes the visitor's maps.
       scaler: scales them, as those of a window are.
+      host: the address of the client, or "".
       number: how many pictures have come; the answer to the first has number 1.
       newest: `time.monotonic()` when the last one came.
       harmful: a picture has ended the decoder: no further one is taken.
@@ -78,6 +81,7 @@ class Visitor:
 
     answer: Answer
     scaler: MapScaler
+    host: str = ""
     number: int = 0
     newest: float = -ACTIVE_S
     harmful: bool = False
@@ -104,6 +108,7 @@ class Visitors:
         self._visitors: set[Visitor] = set()
         self._turn: list[Visitor] = []
         self._changed = threading.Condition()  # guards the visitors' pictures
+        self._bans = Bans()
         self._ended = False
         self._failing = ""
         self._batch = 1  # pictures of the next one
@@ -120,24 +125,32 @@ class Visitors:
             self._changed.notify()
         self._thread.join(2.0)
 
-    def join(self, answer: Answer) -> Visitor:
+    def join(self, answer: Answer, host: str = "") -> Visitor:
         """A new visitor, whose maps `answer` takes; has to `leave`."""
-        visitor = Visitor(answer, MapScaler(self._state().config.overlay.average))
+        visitor = Visitor(answer, MapScaler(self._state().config.overlay.average), host)
         with self._changed:
             self._visitors.add(visitor)
         return visitor
 
-    def put(self, visitor: Visitor, jpeg: bytes) -> None:
-        """Takes a picture; one that still waits is forgotten, and its turn kept."""
+    def put(self, visitor: Visitor, jpeg: bytes) -> bool:
+        """Takes a picture; one that still waits is forgotten, and its turn kept.
+
+        Returns:
+          False if an earlier picture has ended the decoder: the visitor has to go.
+        """
         with self._changed:
             if visitor.harmful:
-                return
+                return False
+            visitor.number += 1
+            if self._bans.holds(visitor.host):
+                visitor.answer(_no_map(visitor.number, BANNED))
+                return True
             if visitor.waiting is None:
                 self._turn.append(visitor)
             visitor.newest = time.monotonic()
-            visitor.number += 1
             visitor.waiting = Item(jpeg, visitor.number, visitor.newest)
             self._changed.notify()
+            return True
 
     def leave(self, visitor: Visitor) -> None:
         """Forgets a visitor."""
@@ -176,7 +189,10 @@ class Visitors:
         frames = []
         for visitor, jpeg in self._next_batch():
             crashes, picture = self._decoder.crashes, self._decoder.decode(jpeg.value)
-            visitor.harmful = self._decoder.crashes > crashes
+            if self._decoder.crashes > crashes:
+                with self._changed:
+                    visitor.harmful = True
+                    self._bans.add(visitor.host)
             if picture is None:
                 visitor.answer(_no_map(jpeg.number, "that picture cannot be decoded"))
             elif self._relevance.engine is None:

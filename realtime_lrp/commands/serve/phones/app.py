@@ -1,6 +1,7 @@
 """What phones get: the page, and a WebSocket that takes their pictures while it is their turn."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import files
@@ -28,6 +29,9 @@ PAGES = {
 MOST_SOCKETS = 40
 """Phones that are connected at the same time, at most."""
 
+MOST_OF_ADDRESS = 12
+"""Of these from one address."""
+
 LONGEST_S = 900.0
 """A connection ends after this long: then the code has to be scanned again."""
 
@@ -54,7 +58,7 @@ class PhoneApp:
 
     def __init__(self, turns: Turns, texts: Mapping[str, Mapping[str, str]]):
         self._turns, self._texts = turns, texts
-        self._sockets = 0
+        self._hosts: Counter[str] = Counter()  # address -> its sockets
         folder = files("realtime_lrp.commands.serve") / "page"
         self._pages = {
             path: ((folder / name).read_bytes(), kind) for path, (name, kind) in PAGES.items()
@@ -81,11 +85,12 @@ class PhoneApp:
     async def _socket(self, socket: WebSocket) -> None:
         """One phone, from the handshake to the end."""
         await socket.accept()
-        if self._sockets >= MOST_SOCKETS:
+        host = socket.client.host if socket.client else ""
+        if self._hosts.total() >= MOST_SOCKETS or self._hosts[host] >= MOST_OF_ADDRESS:
             await socket.close(TRY_AGAIN)
             return
-        self._sockets += 1
-        phone = Phone()
+        self._hosts[host] += 1
+        phone = Phone(host)
         tasks = [
             asyncio.create_task(self._send(socket, phone)),
             asyncio.create_task(self._receive(socket, phone)),
@@ -93,7 +98,7 @@ class PhoneApp:
         try:
             await asyncio.wait(tasks, timeout=LONGEST_S, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._sockets -= 1
+            self._hosts -= Counter([host])  # keeps no zeros
             self._turns.leave(phone)
             for task in tasks:
                 task.cancel()
@@ -112,6 +117,9 @@ class PhoneApp:
             if status != told:
                 told = status
                 await _send_json(socket, {"type": "status", **msgspec.to_builtins(status)})
+            if phone.expelled:
+                await socket.close(POLICY, "a picture has ended the decoder")
+                return
             await asyncio.sleep(STATUS_S)
 
     async def _receive(self, socket: WebSocket, phone: Phone) -> None:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from realtime_lrp.commands.serve.bans import Bans
+
 SILENT_S = 4.0
 """A phone that sends no picture for this long loses its turn."""
 
@@ -22,6 +24,9 @@ STEP_S = 5
 MOST_WAITING = 8
 """Phones in line, at most."""
 
+MOST_OF_ADDRESS = 4
+"""Phones of one address in line, at most: one phone, or several behind a router."""
+
 PAUSE_S = 5.0
 """After a picture that ended the decoder no other is taken for so long."""
 
@@ -31,10 +36,14 @@ class Phone:
     """A phone in line.
 
     Attributes:
+      host: its address, or "".
+      expelled: its picture has ended the decoder: its connection has to end.
       began: when its turn began; None while it waits.
       shown: when its last picture was decoded.
     """
 
+    host: str = ""
+    expelled: bool = False
     began: float | None = None
     shown: float = 0.0
     waiting: tuple[bytes, float] | None = field(default=None, repr=False)
@@ -64,6 +73,7 @@ class Turns:
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic):
         self._seconds, self._clock = seconds, clock
         self._line: list[Phone] = []
+        self._bans = Bans(clock)
         self._open, self._paused_until = False, 0.0
         self._changed = threading.Condition()
 
@@ -82,10 +92,12 @@ class Turns:
             return self._current()
 
     def join(self, phone: Phone) -> bool:
-        """Puts a phone at the end of the line; False if that is too long."""
+        """Puts a phone at the end of the line; False if that is too long, or it may not."""
         with self._changed:
             if phone not in self._line:
-                if len(self._line) > MOST_WAITING:
+                same = sum(bool(phone.host) and one.host == phone.host for one in self._line)
+                full = len(self._line) > MOST_WAITING or same >= MOST_OF_ADDRESS
+                if full or phone.expelled or self._bans.holds(phone.host):
                     return False
                 phone.began = phone.waiting = None
                 self._line.append(phone)
@@ -124,9 +136,14 @@ class Turns:
             phone.shown = self._clock()
 
     def expel(self, phone: Phone) -> None:
-        """Its picture has ended the decoder: its turn is over, and there is a pause."""
+        """Its picture has ended the decoder: it has to go, and there is a pause.
+
+        Nobody at its address may join for a minute.
+        """
         with self._changed:
             self._remove(phone)
+            phone.expelled = True
+            self._bans.add(phone.host)
             self._paused_until = self._clock() + PAUSE_S
 
     def status(self, phone: Phone) -> Status:

@@ -193,6 +193,12 @@ def test_a_folder_without_a_classifier_is_refused(transformer, tmp_path):
         load_network(f"hub:{transformer}", "imagenet")
 
 
+def _converter(**values):
+    return lambda b, d: d["config"]["preprocessor"]["config"]["image_converter"]["config"].update(
+        values
+    )
+
+
 LAMBDA = {"class_name": "__lambda__", "config": {"value": "4wEA"}}
 
 
@@ -231,6 +237,11 @@ HOSTILE = {
     "larger than its weights": (
         lambda b, d: d["config"].update(num_classes=50), "holds 87 values, the network has 850",
     ),
+    "a scale that is no number": (_converter(scale="a"), "has the scale 'a' for pictures"),
+    "a scale of zero": (_converter(scale=[1, 0, 1]), "other than 0"),
+    "offsets for five channels": (_converter(offset=[1] * 5), "one for each of 3 channels"),
+    "pictures of negative size": (_converter(image_size=[-3, 4]), "Expected two numbers above 0"),
+    "channels first": (_converter(data_format="channels_first"), "has its channels first"),
     "other shapes": (lambda b, d: b.update(mlp_dim=8), "cannot be loaded"),
 }  # fmt: skip
 
@@ -243,6 +254,12 @@ def test_a_hostile_preset_is_refused(changed, case):
         load_network(changed(change))
     assert expected in str(raised.value)
     assert len(str(raised.value).splitlines()) <= 2
+
+
+def test_a_huge_picture_size_takes_no_memory(changed):
+    """The converter is tried with a small picture."""
+    network = load_network(changed(_converter(image_size=[100_000, 100_000])))
+    assert network.model.input_shape == (None, 32, 32, 3)
 
 
 def test_damaged_files_of_a_preset_are_refused(changed):

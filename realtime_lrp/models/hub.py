@@ -10,6 +10,7 @@ import logging
 import os
 import re
 from difflib import get_close_matches
+from math import isfinite
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,9 +29,11 @@ from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import imagenet_labels
 from realtime_lrp.models.loaded import Loaded
 from realtime_lrp.models.preprocessing import Scaling
+from realtime_lrp.models.untrusted.loading import naming_the_file
 from realtime_lrp.models.untrusted.presets import (
     BACKBONE_WEIGHTS,
     CONFIG,
+    EXPECTED,
     HEAD_WEIGHTS,
     TASK,
     PresetFiles,
@@ -49,6 +52,9 @@ IMAGENET_CLASSES = 1000
 TOLERANCE = 1e-5
 """Largest difference between our input and that of the preset's converter, relative to its largest
 value."""
+
+MAX_PROBE = 64
+"""Rows and columns of the largest picture with which a preset's converter is tried."""
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +86,9 @@ def load_preset(preset: str, weights: str | None, size: tuple[int, int] | None) 
             head=_file(source, HEAD_WEIGHTS, preset),
         )
     model = build_classifier(described, files)
-    scaling = _scaling(model, preset)
+    shown = f"The preset {preset!r}"
+    with naming_the_file(repr(preset), f"{shown} prepares pictures wrongly", EXPECTED):
+        scaling = _scaling(model, shown)
     if weights not in (None, "random"):
         model = with_weights(model, weights)
     labels = None
@@ -214,25 +222,57 @@ def _fix_size(described: dict[str, Any], size: tuple[int, int] | None) -> None:
         backbone[key] = [*size, channels]
 
 
-def _scaling(model: Any, preset: str) -> Scaling | None:
+def _scaling(model: Any, shown: str) -> Scaling | None:
     """How the preset prepares pictures; None where it does not say.
 
     Raises:
-      DamagedInputError: its converter does more than to resize, multiply and add.
+      DamagedInputError: its converter does more than to resize, multiply and add, or its numbers
+        make no sense.
     """
     converter = getattr(model.preprocessor, "image_converter", None)
     if converter is None:
         return None
+    if converter.data_format != "channels_last":
+        raise DamagedInputError(f"{shown} has its channels first, only channels last is known.")
     channels = model.input_shape[-1]
+    for key in ("scale", "offset"):
+        _check_factors(getattr(converter, key), key, channels, shown)
     scaling = Scaling.of(converter.scale, converter.offset, channels)
-    size = converter.image_size or (8, 8)
+    size = _probe_size(converter.image_size, shown)
+    if converter.image_size:
+        converter.image_size = size
     noise = np.random.default_rng(0).integers(0, 256, (1, *size, channels)).astype(np.float32)
     expected = tf.cast(converter(noise), tf.float32).numpy()
     ours = noise * scaling.scale + scaling.offset
     largest = np.abs(expected).max()
     if ours.shape != expected.shape or np.abs(ours - expected).max() > TOLERANCE * largest:
         raise DamagedInputError(
-            f"The preset {preset!r} prepares pictures in a way that is not known here. Load it in "
+            f"{shown} prepares pictures in a way that is not known here. Load it in "
             "Python, and give Explainer(model) the pictures that its converter prepares."
         )
     return scaling
+
+
+def _check_factors(values: Any, key: str, channels: int, shown: str) -> None:
+    """Refuses a scale or an offset that is neither a number nor one for each channel."""
+    if values is None:
+        return
+    listed = values if isinstance(values, list | tuple) else [values]
+    numbers = all(type(value) in (int, float) and isfinite(value) for value in listed)
+    fits = len(listed) in (1, channels)
+    if not (numbers and fits) or (key == "scale" and 0 in listed):
+        raise DamagedInputError(
+            f"{shown} has the {key} {repr(values)[:100]} for pictures. Expected one number, or one "
+            f"for each of {channels} channels{', other than 0' if key == 'scale' else ''}."
+        )
+
+
+def _probe_size(size: Any, shown: str) -> tuple[int, int]:
+    """(H, W) of the noise with which a converter is tried: its own size, or a smaller one."""
+    if size is None:
+        return 8, 8
+    if len(size) != 2 or not all(type(one) is int and one > 0 for one in size):
+        raise DamagedInputError(
+            f"{shown} has the image_size {str(size)[:100]}. Expected two numbers above 0."
+        )
+    return min(size[0], MAX_PROBE), min(size[1], MAX_PROBE)

@@ -45,8 +45,8 @@ numbers of classes reach 21 843."""
 MAX_REPEATS = 1000
 """The most layers or blocks that one entry of a description may ask for."""
 
+EXPECTED = "Expected what classifier.save_to_preset(folder) of KerasHub writes."
 _REPEATS = re.compile("num_(layers|blocks|repeats|stages)|depths?$")
-_EXPECTED = "Expected what classifier.save_to_preset(folder) of KerasHub writes."
 _FLOATS = ("float16", "bfloat16", "float32", "float64", "mixed_float16", "mixed_bfloat16")
 
 
@@ -80,10 +80,10 @@ def describe_classifier(files: PresetFiles, hub: ModuleType) -> dict[str, Any]:
     """
     shown = repr(files.name)
     data = read_limited(files.task, MAX_DESCRIPTION_BYTES, "the description of a preset")
-    with naming_the_file(shown, f"The preset {shown} cannot be read", _EXPECTED):
+    with naming_the_file(shown, f"The preset {shown} cannot be read", EXPECTED):
         described = without_training(json.loads(data))
         if not isinstance(described, dict) or not isinstance(described.get("config"), dict):
-            raise DamagedInputError(f"The preset {shown} describes no model. {_EXPECTED}")
+            raise DamagedInputError(f"The preset {shown} describes no model. {EXPECTED}")
         _refuse_other_tasks(described, hub, shown)
         _require_floats(described, shown)
         _check_classes(described, hub, shown)
@@ -105,7 +105,7 @@ def build_classifier(described: dict[str, Any], files: PresetFiles) -> keras.Mod
       UnavailableError: there is too little memory for it.
     """
     shown = repr(files.name)
-    with naming_the_file(shown, f"The preset {shown} cannot be loaded", _EXPECTED):
+    with naming_the_file(shown, f"The preset {shown} cannot be loaded", EXPECTED):
         keras.utils.set_random_seed(0)
         model = build_within_memory(
             lambda: _deserialise(described), shown, lambda one: _check_weights(one, files, shown)
@@ -135,7 +135,7 @@ def _check_weights(model: keras.Model, files: PresetFiles, shown: str) -> None:
         if needed > stored:
             raise DamagedInputError(
                 f"{path.name} of the preset {shown} holds {stored:,} values, the network has "
-                f"{needed:,}. {_EXPECTED}"
+                f"{needed:,}. {EXPECTED}"
             )
     initialise_with_zeros(model.weights)
 
@@ -165,7 +165,7 @@ def _check_classes(described: dict[str, Any], hub: ModuleType, shown: str) -> No
         if not (isinstance(found, type) and issubclass(found, allowed)):
             raise DamagedInputError(
                 f"The preset {shown} names {name[:100]!r}, which does not belong in an image "
-                f"classifier. {_EXPECTED}"
+                f"classifier. {EXPECTED}"
             )
 
 

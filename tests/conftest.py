@@ -76,6 +76,13 @@ def _same_log_level() -> Iterator[None]:
     logging.root.setLevel(level)
 
 
+@pytest.fixture(autouse=True)
+def _first_warnings() -> None:
+    """What is warned of once in a process is warned of in each test."""
+    if advice := sys.modules.get("realtime_lrp.relevance.advice"):
+        advice.warn_once.cache_clear()
+
+
 @pytest.fixture(scope="session")
 def _stem() -> Iterator[forks.Stem | None]:
     """What forks this package's child processes, for all tests of this process."""

@@ -189,3 +189,17 @@ def test_grad_cam_is_unsuited_without_feature_maps():
     assert "grad_cam" in Explainer(model).unsuited
     with pytest.raises(UsageError, match="needs a network with convolutions"):
         Explainer(model, method="grad_cam")
+
+
+def test_a_composite_that_does_not_follow_attention_is_said_once(caplog, tiny_model):
+    """For methods that follow no rules, and for networks without attention, nothing is said."""
+    model = transformer(np.random.default_rng(5), depth=1)
+    silent = [Explainer(model, composite=name) for name in ("attnlrp", "cp_lrp")]
+    silent += [Explainer(model, "gradient"), Explainer(keras.models.load_model(tiny_model))]
+    assert [one.advice for one in silent] == [""] * 4
+    assert "attention" not in caplog.text
+    for _ in range(2):
+        advice = Explainer(model, composite="zplus").advice
+    expected = "This network has attention: the composite attnlrp follows it, zplus does not."
+    assert advice == expected and caplog.text.count(expected) == 1
+    assert caplog.text.count("a softmax is added") <= 2  # of each network

@@ -133,6 +133,7 @@ def engine_of(labels, precision="float32", signs=(False,), name="epsilon_plus_fl
             classes=len(labels),
             canonical=TargetResolver(len(labels), labels).canonical,
             unsuited=frozenset(),
+            advice="",
             signs=signs,
             follows_rules=(True,) * len(signs),
             differences=(False,) * len(signs),

@@ -4,11 +4,11 @@ Without folding, a rule would look at weights that the network never uses withou
 Scores do not change.
 """
 
-import logging
 from dataclasses import replace
 
 import tensorflow as tf
 
+from realtime_lrp.relevance.advice import warn_once
 from realtime_lrp.relevance.graph import Graph, Node
 from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.pools import GlobalPool, Pool
@@ -27,8 +27,6 @@ from realtime_lrp.relevance.steps import (
     ZeroPadding,
 )
 from realtime_lrp.relevance.traced.steps import MatrixProduct, Movement, WeightedSum
-
-log = logging.getLogger(__name__)
 
 
 def canonise(graph: Graph) -> list[Node]:
@@ -113,7 +111,7 @@ def end_in_scores(graph: Graph, classes: int) -> None:
     if classes == 1 or graph.scoring():
         return
     graph.append("softmax", "Softmax", [Softmax(tf.nn.softmax)], (graph.output,))
-    log.warning(
-        "%s ends in values that are no probabilities: a softmax is added to get its scores",
-        graph.name,
+    warn_once(
+        f"{graph.name} ends in values that are no probabilities: a softmax is added to get its "
+        "scores"
     )

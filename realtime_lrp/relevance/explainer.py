@@ -18,6 +18,7 @@ from tensorflow.types.experimental import PolymorphicFunction
 from realtime_lrp.errors import NotFiniteError, UsageError
 from realtime_lrp.relevance import checks, export
 from realtime_lrp.relevance.account import flows_function
+from realtime_lrp.relevance.advice import advice_on, warn_once
 from realtime_lrp.relevance.attention_maps import patches_of
 from realtime_lrp.relevance.batches import activation_bytes, pictures_at_once, run_in_parts
 from realtime_lrp.relevance.building import build_graph
@@ -141,6 +142,7 @@ class Explainer(LayerViews):
         integrated gradients do.
       unsuited: the names of the methods and composites that this network refuses, or where they
         would equal another one: those for transformers if it is none, guided backprop without ReLU.
+      advice: what would suit the network better than this composite, or "".
       flops: floating point operations of the layers with weights in one forward pass of a picture.
       weights: the number of weights of these layers, without biases.
 
@@ -199,6 +201,9 @@ class Explainer(LayerViews):
 
         supports = compute_supports(graph, self.input_shape)
         self.unsuited, self.patches = unsuited(graph, supports), patches_of(graph, supports)
+        self.advice = advice_on(graph, composite, requests[0])
+        if self.advice:
+            warn_once(self.advice)
         box = checks.input_box(low, high, self.input_shape)
         self.check_batch = checks.BatchCheck(self.input_shape, box)
         start_of_path = baseline_named(baseline, box)

@@ -160,8 +160,8 @@ class NetworkView:
         if self._answer is None or self._answer[0] is not explained:
             engine, target = explained.engine, explained.request.target
             scores, canonical = explained.result.scores, engine.explainer.canonical(target)
-            labels, warning = self._labels_of(engine, len(scores)), engine.network.warning
-            unsuited = engine.explainer.unsuited
+            labels, unsuited = self._labels_of(engine, len(scores)), engine.explainer.unsuited
+            warning = engine.network.warning or engine.explainer.advice
             self._answer = explained, Answer(scores, labels, target, canonical, warning, unsuited)
         return self._answer[1]
 

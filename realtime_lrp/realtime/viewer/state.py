@@ -112,7 +112,7 @@ class Answer:
       labels: the name of each class.
       asked: the target as it was asked for.
       target: the same target, class names replaced by indices.
-      warning: why all answers of the network may be wrong, or "".
+      warning: why all answers of the network may be wrong, or what would explain it better, or "".
       unsuited: the methods and composites that the network has no use for.
     """
 

@@ -1,5 +1,6 @@
 """Connections of a server: strangers have few, and none of them keeps somebody with a token out."""
 
+import asyncio
 import contextlib
 import resource
 import socket
@@ -12,7 +13,7 @@ pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 from served import Role, serving_pages
 
-from realtime_lrp.commands.serve import connections, guard
+from realtime_lrp.commands.serve import connections, exchange, guard
 from realtime_lrp.commands.serve.certificate import own_context
 from realtime_lrp.commands.serve.server import listen
 
@@ -118,6 +119,25 @@ def test_watchers_do_not_keep_out_who_controls(monkeypatch):
         assert served.get(f"/?token={token}", "")[0] == 503
         assert served.get("/")[0] == 200
         assert served.get("/healthz", "")[0] == 200
+
+
+def test_watchers_jobs_do_not_push_out_those_of_who_controls(monkeypatch):
+    """The newest is refused, not the oldest forgotten; control always has its turn."""
+    monkeypatch.setattr(exchange, "MOST_JOBS", 1)
+
+    async def asked():
+        shared, done = exchange.Exchange(), []
+        first = asyncio.create_task(shared.in_render_loop(lambda: done.append(1), False))
+        await asyncio.sleep(0)
+        with pytest.raises(TimeoutError):
+            await shared.in_render_loop(lambda: done.append(2), False)
+        control = asyncio.create_task(shared.in_render_loop(lambda: done.append(3), True))
+        await asyncio.sleep(0)
+        shared.run_jobs()
+        await asyncio.gather(first, control)
+        return done
+
+    assert asyncio.run(asked()) == [1, 3]
 
 
 @pytest.mark.parametrize("size", [17_000, 60_000])

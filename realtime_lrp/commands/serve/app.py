@@ -127,7 +127,9 @@ class App:
 
     async def _answer_figures(self, request: Request) -> Response:
         try:
-            figures = await self._exchange.in_render_loop(self._figures)
+            figures = await self._exchange.in_render_loop(
+                self._figures, request.scope["role"] is Role.CONTROL
+            )
         except TimeoutError:
             return PlainTextResponse("503: the viewer does not answer.\n", 503)
         return Response(msgspec.json.encode(figures), media_type="application/json")
@@ -145,7 +147,7 @@ class App:
         if request.scope["role"] is not Role.CONTROL:
             return PlainTextResponse("403: with this token you can only watch.\n", 403)
         try:
-            snapshot = await self._exchange.in_render_loop(self._snapshot)
+            snapshot = await self._exchange.in_render_loop(self._snapshot, controls=True)
         except TimeoutError:
             return PlainTextResponse("503: the viewer does not answer.\n", 503)
         if snapshot is None:

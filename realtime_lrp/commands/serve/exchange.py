@@ -20,6 +20,9 @@ MOST_VIEWERS = 40
 CONTROL_PLACES = 8
 """Further places, for those who control."""
 
+MOST_JOBS = 40
+"""Jobs that wait for the render loop; further ones are refused but to those who control."""
+
 MOST_MESSAGES = 1000
 """Messages that wait for the render loop; further ones push out the oldest."""
 
@@ -114,7 +117,7 @@ class Exchange:
         self.turned = self.confirmed = time.monotonic()
         self._viewers: set[Viewer] = set()
         self._messages: deque[Message] = deque(maxlen=MOST_MESSAGES)
-        self._jobs: deque[tuple[Callable[[], Any], Future]] = deque(maxlen=MOST_VIEWERS)
+        self._jobs: deque[tuple[Callable[[], Any], Future]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._published = 0
 
@@ -201,12 +204,21 @@ class Exchange:
         """Hands a message to the render loop."""
         self._messages.append(message)
 
-    async def in_render_loop(self, job: Callable[[], T], timeout_s: float = 5.0) -> T:
+    async def in_render_loop(
+        self, job: Callable[[], T], controls: bool, timeout_s: float = 5.0
+    ) -> T:
         """Has the render loop do something; returns what it returns.
 
+        Args:
+          job: what it does.
+          controls: whether it is for one who controls.
+          timeout_s: how long to wait.
+
         Raises:
-          TimeoutError: it did not get to it in time.
+          TimeoutError: it did not get to it in time, or has too much to do.
         """
+        if len(self._jobs) >= MOST_JOBS and not controls:
+            raise TimeoutError
         future: Future = Future()
         self._jobs.append((job, future))
         return await asyncio.wait_for(asyncio.wrap_future(future), timeout_s)

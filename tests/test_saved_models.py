@@ -1,5 +1,6 @@
 """`--model FOLDER`: SavedModels are read as data, and only operations that compute are run."""
 
+import os
 import shutil
 
 import keras
@@ -393,6 +394,39 @@ def test_refused_operations_say_why(tmp_path, compute, why):
     folder = saved(tmp_path / "model", compute)
     with pytest.raises(DamagedInputError, match=rf"^The SavedModel \S+ uses the .*{why}"):
         load_network(folder)
+
+
+@pytest.mark.parametrize("name", ["variables.index", "variables.data-00000-of-00001"])
+def test_a_named_pipe_in_place_of_variables_is_refused(tmp_path, name):
+    """Reading it would never end."""
+    folder = saved(tmp_path / "model", lambda m, x: m.vector(x))
+    path = tmp_path / "model" / "variables" / name
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(DamagedInputError, match=f"{name} of the SavedModel .* no regular file"):
+        load_network(folder)
+
+
+CONSTANTS = {
+    "of a known shape": (lambda m: tf.fill([100_000, 100_000], 1.0), "Fill .* too large"),
+    "of a computed shape": (
+        lambda m: tf.fill(tf.cast(m.weights[:2, 3] * 50_000, tf.int32) + 99_999, 1.0),
+        "Fill .* too large",
+    ),
+    "that cannot be computed": (
+        lambda m: tf.gather(m.weights, tf.cast(m.weights[2], tf.int32) + 100), "GatherV2 .* cannot",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CONSTANTS)
+def test_constants_that_take_too_much_memory_are_not_computed(tmp_path, case):
+    """A graph asks for them in a few bytes."""
+    compute, expected = CONSTANTS[case]
+    folder = saved(tmp_path / "model", lambda m, x: m.vector(x) + tf.reduce_mean(compute(m)))
+    network = load_network(folder, preprocess="rescale")
+    with pytest.raises(DamagedInputError, match=expected):
+        Explainer(network)
 
 
 def test_the_listed_operations_are_those_with_a_row():

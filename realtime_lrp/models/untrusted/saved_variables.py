@@ -32,6 +32,11 @@ def read_variables(
     """
     if not wanted:
         return {}
+    for path in folder.glob("variables/variables.*"):
+        if not path.is_file():
+            raise DamagedInputError(
+                f"{path.name} of the SavedModel {shown} is no regular file. {EXPECTED}"
+            )
     held = sum(path.stat().st_size for path in folder.glob("variables/variables.data-*"))
     nodes = saved.object_graph_def.nodes
     claimed = sum(_bytes(nodes[number].variable) for number in set(wanted.values()))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import keras
 import tensorflow as tf
 
+from realtime_lrp.errors import first_line
 from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.layer_weights import UnsupportedLayerError
 from realtime_lrp.relevance.steps import Step
@@ -23,12 +24,20 @@ from realtime_lrp.relevance.traced.values import (
     Held,
     Turned,
     Value,
+    bytes_of,
+    bytes_of_outputs,
     run,
 )
 
 Row = Callable[["Reader", tf.Operation], Sequence[Value | None]]
 """(reader, operation) -> the values of its outputs, None for those that nothing reads. A row
 appends the nodes that compute them."""
+
+MAX_CONSTANT_BYTES = 1 << 30
+"""The most memory for constants that are computed from others, plus `MAX_CONSTANT_FACTOR` times the
+layer's own weights. A model file can ask for a constant of any size in a few bytes."""
+
+MAX_CONSTANT_FACTOR = 10
 
 CONTROL_FLOW = {
     "While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase", "Switch", "Enter",
@@ -49,6 +58,7 @@ class Reader:
       values: name of a traced tensor -> what it stands for.
       made: the names of the traced tensors that a node computes.
       numbers: the tensors of the graph that were appended.
+      constant_bytes: the size of all constants that were computed.
     """
 
     graph: Graph
@@ -60,6 +70,7 @@ class Reader:
     values: dict[str, Value] = field(default_factory=dict)
     made: set[str] = field(default_factory=set)
     numbers: set[int] = field(default_factory=set)
+    constant_bytes: int = 0
 
     def read(self, numbers: Sequence[int], rows: Mapping[str, Row]) -> list[int | None]:
         """Appends everything that the layer's outputs depend on.
@@ -163,10 +174,26 @@ class Reader:
             return [Constant(captured)]
         constants = [self.constant(tensor) for tensor in operation.inputs]
         if all(value is not None for value in constants):
-            return [Constant(value) for value in run(operation, constants)]
+            return self._constants(operation, constants)
         if kind not in rows:
             raise CannotReadError("has no rule")
         return rows[kind](self, operation)
+
+    def _constants(self, operation: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[Value]:
+        """Computes the outputs of an operation that depends on constants alone."""
+        self.constant_bytes += bytes_of_outputs(operation, inputs)
+        weights = sum(map(bytes_of, self.trace.captured.values()))
+        if self.constant_bytes > MAX_CONSTANT_BYTES + MAX_CONSTANT_FACTOR * weights:
+            raise CannotReadError(
+                f"computes a constant that is too large: all of them take {self.constant_bytes:,} "
+                "bytes"
+            )
+        try:
+            return [Constant(value) for value in run(operation, inputs)]
+        except (MemoryError, tf.errors.ResourceExhaustedError):
+            raise CannotReadError("computes a constant that does not fit into memory") from None
+        except tf.errors.OpError as error:
+            raise CannotReadError(f"cannot be computed ({first_line(error)})") from None
 
     def _output(self, tensor: tf.Tensor) -> int | None:
         if isinstance(self.values[tensor.name], Constant):

@@ -86,6 +86,36 @@ def run(operation: tf.Operation, values: Sequence[tf.Tensor]) -> list[tf.Tensor]
     return list(result) if isinstance(result, list | tuple) else [result]
 
 
+MAX_SIZES = 1000
+"""The most entries of a constant that is taken for the sizes of another tensor."""
+
+
+def bytes_of(tensor: tf.Tensor) -> int:
+    """The memory that a tensor takes; 0 where its shape is not known."""
+    return (tensor.shape.num_elements() or 0) * max(tensor.dtype.size or 1, 1)
+
+
+def bytes_of_outputs(operation: tf.Operation, values: Sequence[tf.Tensor]) -> int:
+    """The memory that an operation's outputs take, without computing them.
+
+    Args:
+      operation: of a trace.
+      values: its inputs, eager tensors. Where the trace does not know the shapes of the outputs,
+        they follow from those that hold sizes.
+    """
+    outputs = operation.outputs
+    if not all(one.shape.is_fully_defined() for one in outputs):
+        with tf.Graph().as_default():
+            inputs = [
+                tf.constant(one.numpy())
+                if one.shape.num_elements() <= MAX_SIZES
+                else tf.compat.v1.placeholder(one.dtype, one.shape)
+                for one in values
+            ]
+            outputs = tf.nest.flatten(compute_of(operation)(*inputs))
+    return sum(map(bytes_of, outputs))
+
+
 def compute_of(operation: tf.Operation) -> Callable[..., Any]:
     """The function of its inputs that an operation computes."""
     if operation.type == "Const":

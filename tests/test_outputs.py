@@ -42,6 +42,7 @@ PLACES = {
     "rows and columns": ("regions", (slice(2, 4), slice(None)), (slice(2, 4),)),
     "a mask": ("regions", MASK, MASK),
     "an anchor": ("boxes", 7, 7),
+    "a row, all of its columns": ("regions", 3, 3),
     "some anchors": (0, (slice(3, 9),), slice(3, 9)),
     "a vector as it is": ("vector", (), ()),
 }
@@ -142,7 +143,14 @@ def test_a_subclassed_model_names_its_outputs(x):
         ({"output": "regions", "at": (1.5, 2)}, UsageError, "whole numbers and slices"),
         ({"output": "regions", "at": (slice(5, 5),)}, UsageError, "names no place"),
         ({"output": "regions", "at": MASK[:4]}, UsageError, "mask of the shape.*8 x 8.*4 x 8"),
-        ({"output": "regions", "at": np.zeros((8, 8), bool)}, UsageError, "names no place"),
+        ({"output": "regions", "at": np.zeros((8, 8), bool)}, UsageError, "The mask is empty"),
+        ({"output": "regions", "at": 255 * MASK.astype(np.uint8)}, UsageError, "use mask > 0"),
+        ({"output": "regions", "at": MASK.astype(float)}, UsageError, "use mask > 0"),
+        (
+            {"output": "regions", "at": np.ones((4, 8), int)},
+            UsageError,
+            r"array of int64 .4, 8.\.$",
+        ),
         ({"output": "vector", "at": 0}, UsageError, "it is a vector"),
         ({"output": "boxes", "at": 0, "target": 4}, UsageError, "the classes 0 to 3"),
     ],

@@ -16,8 +16,8 @@ from realtime_lrp.relevance.graph import Graph, Node
 from realtime_lrp.relevance.place_steps import Mean, Places
 
 At = int | slice | Sequence[int | slice] | np.ndarray
-"""Row and column, or what else the axes between batch and classes are: whole numbers, slices, or a
-mask of truth values."""
+"""Row and column, or what else the axes between batch and classes are: whole numbers and slices, or
+a mask of truth values. Of axes that are left out all is taken."""
 
 
 def choose_output(wanted: str | int | None, names: Sequence[str], model: str) -> int:
@@ -87,7 +87,7 @@ def chosen_places(at: At, axes: Sequence[int]) -> np.ndarray:
     """The places that `at` names, counted in one row; int32.
 
     Args:
-      at: whole numbers and slices, one for each of the first axes, or a mask.
+      at: whole numbers and slices for the first axes, of the others all is taken; or a mask.
       axes: the sizes of the axes between batch and classes.
 
     Raises:
@@ -95,21 +95,19 @@ def chosen_places(at: At, axes: Sequence[int]) -> np.ndarray:
     """
     numbers = np.arange(int(np.prod(axes, dtype=int)), dtype=np.int32).reshape(axes)
     listed = " x ".join(map(str, axes)) or "no places: it is a vector, at=()"
-    mask = at if isinstance(at, np.ndarray | list) else None
-    if mask is not None and np.asarray(mask).dtype == bool:
-        if np.shape(mask) != tuple(axes):
-            raise UsageError(
-                f"Expected at as a mask of the shape of the output, {listed}. Received "
-                f"{' x '.join(map(str, np.shape(mask)))}.",
-                "at",
-            )
-        found = numbers[np.asarray(mask)]
+    array = np.asarray(at) if isinstance(at, np.ndarray | list) else None
+    if array is not None and array.dtype == bool:
+        found = numbers[_checked_mask(array, axes, listed)]
+    elif array is not None and array.dtype.kind in "iuf" and array.shape == tuple(axes) != (1,):
+        raise UsageError(
+            f"Expected at as a mask of truth values. Received {_shown(array)}: use mask > 0.", "at"
+        )
     else:
         parts = tuple(at) if isinstance(at, tuple | list | np.ndarray) else (at,)
         if len(parts) > len(axes) or not all(map(_is_index, parts)):
             raise UsageError(
-                "Expected at as whole numbers and slices, one for each axis of the output, or a "
-                f"mask; it has {listed}. Received {at!r:.100}.",
+                "Expected at as whole numbers and slices, at most one for each axis of the output, "
+                f"or a mask; it has {listed}. Received {_shown(at)}.",
                 "at",
             )
         try:
@@ -118,9 +116,28 @@ def chosen_places(at: At, axes: Sequence[int]) -> np.ndarray:
             raise UsageError(
                 f"There is no place {at!r:.100}: the output has {listed}, counted from 0.", "at"
             ) from None
-    if not len(found):
-        raise UsageError(f"at={at!r:.100} names no place of the output.", "at")
+        if not len(found):
+            raise UsageError(f"at={_shown(at)} names no place of the output.", "at")
     return found
+
+
+def _checked_mask(mask: np.ndarray, axes: Sequence[int], listed: str) -> np.ndarray:
+    if mask.shape != tuple(axes):
+        raise UsageError(
+            f"Expected at as a mask of the shape of the output, {listed}. Received "
+            f"{' x '.join(map(str, mask.shape))}.",
+            "at",
+        )
+    if not mask.any():
+        raise UsageError("The mask is empty: at=mask names no place of the output.", "at")
+    return mask
+
+
+def _shown(at: Any) -> str:
+    """What was given, arrays by their type and shape."""
+    if isinstance(at, np.ndarray):
+        return f"an array of {at.dtype} [{', '.join(map(str, at.shape))}]"
+    return f"{at!r:.100}"
 
 
 def _is_index(part: Any) -> bool:

@@ -164,6 +164,7 @@ def test_without_keras_hub_the_message_says_how_to_install_it(monkeypatch):
         ("hub:", UsageError, "after hub:"),
         ("hub:vit_base_patch16_224_imagnet", UsageError, "Did you mean vit_base_patch16_224_im"),
         ("hub:deit", UsageError, "Did you mean deit_base_distilled"),
+        ("hub:vit_base_patch16_224_imagenet21", UsageError, "Did you mean vit_base_patch16_"),
         ("hub:nothing at all", UsageError, "Expected a name such as"),
         ("hub:hf://keras/vit", UsageError, "There is no preset"),
         ("hub:kaggle://keras/vit", UsageError, "kaggle://OWNER/MODEL/keras/VARIATION"),
@@ -176,6 +177,7 @@ def test_what_is_no_preset_is_refused(name, kind, expected):
     with pytest.raises(kind) as raised:
         load_network(name)
     assert expected in str(raised.value)
+    assert "imagenet21k" not in str(raised.value), "it has no classifier head"
     assert len(str(raised.value).splitlines()) <= 2
 
 

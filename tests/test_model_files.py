@@ -163,6 +163,13 @@ def test_of_what_python_has_registered_only_layers_are_built(changed):
             check_description({"layers": [one]}, "f")
 
 
+def test_a_custom_layer_is_refused_by_its_name():
+    """Such layers have no module; the message says that Python can explain them."""
+    gate = {"class_name": "Gate", "module": None, "registered_name": "Gate", "config": {}}
+    with pytest.raises(DamagedInputError, match=r" network \(Gate\)\. .*in Python"):
+        check_description({"layers": [gate]}, "f")
+
+
 def test_every_part_of_a_description_is_checked(changed, guarded):
     """Nested models, the arguments of a call, the description of the build."""
     evil = layer("Lambda", function=LAMBDA)

@@ -47,6 +47,9 @@ KAGGLE = "kaggle://"
 
 _ADDRESS = re.compile(KAGGLE + r"[\w.-]+/[\w.-]+/keras/[\w.-]+(/[0-9]+)?")
 
+HEADLESS = "_imagenet21k"
+"""How the names of backbones end that KerasHub lists among the classifiers."""
+
 IMAGENET_CLASSES = 1000
 
 TOLERANCE = 1e-5
@@ -139,7 +142,7 @@ def _source(preset: str, hub: ModuleType) -> tuple[str, str]:
         return preset, preset
     if os.path.isdir(preset):
         return os.path.abspath(preset), Path(preset).resolve().name
-    names = list(hub.models.ImageClassifier.presets)
+    names = [one for one in hub.models.ImageClassifier.presets if not one.endswith(HEADLESS)]
     within = [name for name in names if preset.lower() in name]
     near = within[:3] or get_close_matches(preset.lower(), names, n=3, cutoff=0.5)
     hint = (

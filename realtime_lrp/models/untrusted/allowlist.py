@@ -206,7 +206,9 @@ def _refusal(file: str, class_name: str | None, module: str | None, name: str | 
             "realtime_lrp/relevance/layers.py and its name to "
             "realtime_lrp/models/untrusted/allowlist.py."
         )
+    needed = f"{module}: {class_name}" if module else class_name
     return (
-        f"{file} needs code that is not in Keras or does not belong in a network "
-        f"({module}: {class_name}). Build the model from Keras layers and save it again."
+        f"{file} needs code that is not in Keras or does not belong in a network ({needed}). "
+        "Build the model from Keras layers and save it again, or load it in Python, where "
+        "Explainer(model) explains layers of your own, too."
     )

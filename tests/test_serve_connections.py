@@ -140,6 +140,23 @@ def test_watchers_jobs_do_not_push_out_those_of_who_controls(monkeypatch):
     assert asyncio.run(asked()) == [1, 3]
 
 
+def test_one_address_does_not_keep_others_from_watching(monkeypatch):
+    """Its newest viewer goes while it has two places more; who controls stays."""
+    monkeypatch.setattr(exchange, "MOST_VIEWERS", 4)
+
+    async def seen():
+        shared = exchange.Exchange()
+        control = shared.join(True, "a")
+        many = [shared.join(host="a") for _ in range(3)]
+        assert shared.join(host="a") is None
+        assert shared.join(host="b") and shared.join(host="b") is None
+        with pytest.raises(TimeoutError):
+            await many[2].next(shared)
+        return [one.cut_off for one in (control, *many)]
+
+    assert asyncio.run(seen()) == [False, False, False, True]
+
+
 @pytest.mark.parametrize("size", [17_000, 60_000])
 def test_a_head_that_is_too_large_is_refused(size):
     """Also one that comes whole, in one piece."""

@@ -160,7 +160,9 @@ class App:
     async def _socket(self, socket: WebSocket) -> None:
         """One viewer, from the handshake to the end."""
         await socket.accept()
-        viewer = self._exchange.join(socket.scope["role"] is Role.CONTROL)
+        viewer = self._exchange.join(
+            socket.scope["role"] is Role.CONTROL, socket.client.host if socket.client else ""
+        )
         if viewer is None:
             reason = f"{MOST_VIEWERS} others are watching; try again later"
             await socket.close(TRY_AGAIN, reason)
@@ -243,7 +245,7 @@ class Film:
         if scope["method"] != "GET":
             await refuse(scope, send, 405, "405: only GET.\n")
             return
-        viewer = self._exchange.join(scope["role"] is Role.CONTROL)
+        viewer = self._exchange.join(scope["role"] is Role.CONTROL, scope["client"][0])
         if viewer is None:
             await refuse(scope, send, 503, f"503: {MOST_VIEWERS} others are watching.\n")
             return

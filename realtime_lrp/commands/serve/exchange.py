@@ -6,7 +6,7 @@ the one before, whether anybody got that or not.
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -50,11 +50,17 @@ class Picture:
 class Viewer:
     """One viewer's side; for the server's thread, but `waits`.
 
+    Args:
+      host: the address of the client, or "".
+      controls: whether it may control.
+
     Attributes:
+      cut_off: whether its place was given to another viewer.
       latency_ms: from capture to screen of the last picture that was confirmed; 0 before.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, host: str, controls: bool) -> None:
+        self.host, self.controls, self.cut_off = host, controls, False
         self.latency_ms = 0.0
         self._wake = asyncio.Event()
         self._map = b""
@@ -85,8 +91,13 @@ class Viewer:
         """Waits for something to send: news, the viewer's own map, a picture; b"" or None for none.
 
         A picture that is returned has to be confirmed before another one is.
+
+        Raises:
+          TimeoutError: its place was given to another viewer.
         """
         while True:
+            if self.cut_off:
+                raise TimeoutError("its address had the most places")
             news = exchange.news if exchange.news != self._knows else b""
             newest = exchange.picture
             fits = self._sent is None and newest is not None and newest.number != self._shows
@@ -115,7 +126,7 @@ class Exchange:
         self.picture: Picture | None = None
         self.news = self.labels = b""
         self.turned = self.confirmed = time.monotonic()
-        self._viewers: set[Viewer] = set()
+        self._viewers: dict[Viewer, None] = {}  # in the order in which they came
         self._messages: deque[Message] = deque(maxlen=MOST_MESSAGES)
         self._jobs: deque[tuple[Callable[[], Any], Future]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -176,24 +187,38 @@ class Exchange:
         for viewer in self._viewers:
             viewer.wake()
 
-    def join(self, controls: bool = False) -> Viewer | None:
+    def join(self, controls: bool = False, host: str = "") -> Viewer | None:
         """A new viewer, who has to `leave`; None if there are too many.
 
         Args:
           controls: has places that others cannot take.
+          host: its address; when all places are taken, one that has far more gives one away.
         """
+        if len(self._viewers) >= MOST_VIEWERS and not controls:
+            self._cut_off_for(host)
         if len(self._viewers) >= MOST_VIEWERS + CONTROL_PLACES * controls:
             return None
         if not self.view_watched:
             self.picture = None  # it is as old as the last look at the view
         self._loop = asyncio.get_running_loop()
-        viewer = Viewer()
-        self._viewers.add(viewer)
+        viewer = Viewer(host, controls)
+        self._viewers[viewer] = None
         return viewer
+
+    def _cut_off_for(self, host: str) -> None:
+        """Cuts off the newest watcher of the address with the most, if that has two more."""
+        watchers = [viewer for viewer in self._viewers if not viewer.controls]
+        places = Counter(viewer.host for viewer in watchers)
+        [(most, number)] = places.most_common(1) or [("", 0)]
+        if number >= places[host] + 2:
+            chosen = [viewer for viewer in watchers if viewer.host == most][-1]
+            chosen.cut_off = True
+            chosen.wake()
+            self.leave(chosen)
 
     def leave(self, viewer: Viewer) -> None:
         """Forgets a viewer."""
-        self._viewers.discard(viewer)
+        self._viewers.pop(viewer, None)
 
     def confirm(self, viewer: Viewer) -> None:
         """The picture that a viewer got last is on the screen."""

@@ -34,7 +34,11 @@ MODULES = [
 ]  # fmt: skip
 """What child processes run; each is imported with its libraries, and run anew in the child."""
 FOR_SCRIPTS = ["realtime_lrp.cli", "realtime_lrp.view.window.display"]
-LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
+LIMITS = [
+    getattr(resource, name)
+    for name in dir(resource)
+    if name.startswith("RLIMIT_") and name != "RLIMIT_CORE"  # the exhibit lowers its own
+]
 
 
 class Stem:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers, ops
+from tensorflow.python.framework.ops import gradient_registry
 
 from realtime_lrp import Explainer
 from realtime_lrp.errors import DamagedInputError, UnavailableError
@@ -17,6 +18,7 @@ from realtime_lrp.relevance.graph import total
 from realtime_lrp.relevance.layer_weights import UnsupportedLayerError
 from realtime_lrp.relevance.methods import METHODS, MethodContext, MethodOptions
 from realtime_lrp.relevance.rules import Epsilon, LayerContext
+from realtime_lrp.relevance.traced.operations import OPERATIONS
 
 
 @pytest.fixture(autouse=True)
@@ -318,7 +320,29 @@ def test_a_constant_among_joined_tensors_takes_what_arrives_at_it(rng):
     np.testing.assert_allclose(flow.lost, 0, atol=1e-3)
 
 
+def test_a_border_of_a_constant_takes_what_arrives_at_it(rng):
+    """Its relevance is booked as that of biases; a border of zeros receives nothing."""
+    for value in (0.7, 0.0):
+        x = keras.Input((4, 4, 2))
+        border = Computed(lambda a, v=value: tf.pad(a, [[0, 0], [1, 1], [1, 1], [0, 0]],
+                                                    constant_values=v))(x)  # fmt: skip
+        model = keras.Model(x, layers.Dense(3)(layers.Flatten()(border)))
+        explainer = Explainer(model, composite="epsilon", target=1)
+        flows = explainer.layer_flows(rng.normal(size=(2, 4, 4, 2)).astype(np.float32))
+        (flow,) = [one for one in flows if one.kind in ("Pad", "PadV2")]
+        assert (np.abs(flow.taken_by_biases).min() > 1e-3) == (value > 0)
+        np.testing.assert_allclose(flow.lost, 0, atol=1e-3)
+
+
+def test_every_operation_has_a_gradient():
+    """Relevance and gradients go back through it by its registered one."""
+    passed_on_or_of_masks = {"Snapshot", "IsFinite", "IsInf", "IsNan"}
+    for kind in OPERATIONS.keys() - passed_on_or_of_masks:
+        gradient_registry.lookup(kind)  # raises an error if there is none
+
+
 GRADIENTS = {
+    "not a number": Computed(lambda a: tf.where(tf.math.is_nan(a), 0.0, a * tf.abs(a))),
     "windows": Computed(attention_in_windows),
     "packed heads": Computed(attention_of_packed_heads),
     "joined heads": Computed(attention_of_joined_heads),
@@ -432,6 +456,10 @@ REFUSED = {
     "loop": (Computed(lambda a: tf.map_fn(lambda one: 2 * one, a)), "control flow"),
     "unknown": (Computed(lambda a: tf.math.top_k(a, 2)[0]), "TopKV2 has no rule"),
     "batch": (Computed(lambda a: a - tf.reduce_mean(a, 0, keepdims=True)), "mixes the pictures"),
+    "later pictures only": (Computed(lambda a: tf.cumsum(a, 0)), "mixes the pictures"),
+    "area": (
+        Computed(lambda a: tf.raw_ops.ResizeArea(images=a, size=[2, 2])), "ResizeArea has no rule",
+    ),
     "turned": (Computed(lambda a: tf.reverse(a, [0])), "mixes the pictures"),
     "size of batch": (
         Computed(lambda a: a / tf.cast(tf.shape(a)[0], tf.float32)), "how many are in the batch"

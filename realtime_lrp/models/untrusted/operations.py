@@ -16,7 +16,7 @@ ROWS = (
     "Log", "Log1p", "LogicalAnd", "LogicalNot", "LogicalOr", "MatMul", "Max", "MaxPool", "Maximum",
     "Mean", "Min", "Minimum", "MirrorPad", "Mul", "Neg", "NotEqual", "OnesLike", "Pack", "Pad",
     "PadV2", "Pow", "PreventGradient", "RealDiv", "Reciprocal", "Relu", "Relu6", "Reshape",
-    "ResizeArea", "ResizeBicubic", "ResizeBilinear", "ResizeNearestNeighbor", "ReverseV2", "Rint",
+    "ResizeBicubic", "ResizeBilinear", "ResizeNearestNeighbor", "ReverseV2", "Rint",
     "Roll", "Round", "Rsqrt", "ScaleAndTranslate", "SelectV2", "Selu", "Shape", "Sigmoid", "Sign",
     "Sin", "Sinh", "Slice", "Snapshot", "Softmax", "Softplus", "Softsign", "SpaceToDepth", "Split",
     "SplitV", "Sqrt", "Square", "SquaredDifference", "Squeeze", "StopGradient", "StridedSlice",

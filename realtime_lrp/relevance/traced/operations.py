@@ -290,6 +290,14 @@ def chosen(reader: Reader, operation: tf.Operation) -> Sequence[Value | None]:
     return movement(reader, operation) if chain is None else [chain]
 
 
+def padded(reader: Reader, operation: tf.Operation) -> Sequence[Value | None]:
+    """A border of a constant; what a border other than zero receives is booked as taken."""
+    value = reader.constant(operation.inputs[2])
+    if value is None or float(value) == 0 or operation.outputs[0].shape[0] % BATCH:
+        return movement(reader, operation)
+    return _operation(reader, operation, Join)
+
+
 def joined(reader: Reader, operation: tf.Operation) -> Sequence[Value | None]:
     """Tensors one after the other; what constants among them receive is booked as taken."""
     return _operation(reader, operation, Join)
@@ -381,14 +389,14 @@ OPERATIONS: dict[str, Row] = {
     ),
     **dict.fromkeys(
         (
-            "BroadcastTo", "DepthToSpace", "GatherV2", "Max", "Min", "MirrorPad", "Pad", "PadV2",
+            "BroadcastTo", "DepthToSpace", "GatherV2", "Max", "Min", "MirrorPad", "Pad",
             "ResizeNearestNeighbor", "ReverseV2", "Roll", "Slice", "SpaceToDepth", "Split",
             "SplitV", "StridedSlice", "Tile", "Unpack",
         ),
         movement,
     ),
     **dict.fromkeys(
-        ("Cumsum", "Mean", "ResizeArea", "ResizeBicubic", "ResizeBilinear", "ScaleAndTranslate",
+        ("Cumsum", "Mean", "ResizeBicubic", "ResizeBilinear", "ScaleAndTranslate",
          "Sum"),
         weighted_sum,
     ),
@@ -407,6 +415,7 @@ OPERATIONS: dict[str, Row] = {
     "MatMul": matrix_product,
     "Mul": product,
     "OnesLike": filled(1),
+    "PadV2": padded,
     "Shape": shape_of,
     "Softmax": softmax,
     "SquaredDifference": squared_difference,

@@ -507,7 +507,7 @@ class Numbers:
     def __init__(self):
         self.count, self.waits = 0, False
 
-    def join(self, answer):
+    def join(self, answer, host):
         """A visitor who has sent nothing yet."""
         return [0, answer]
 
@@ -518,6 +518,7 @@ class Numbers:
         if not self.waits:
             fields = {"type": "map", "number": visitor[0], "reason": f"no map {visitor[0]}"}
             visitor[1](join_message(fields, b""))
+        return True
 
     def leave(self, visitor):
         """Forgets nothing."""

@@ -213,11 +213,18 @@ def test_networks_of_too_many_layers_are_refused(changed):
         load_model(changed(lambda layers: layers.extend(layers * 4000)))
 
 
-def test_a_layer_without_a_rule_is_named_with_its_type(changed):
-    """And the message says where to add a rule."""
+def test_a_layer_that_is_not_listed_is_named_with_its_type(changed):
+    """And the message says how to load it."""
     path = changed(lambda described: described.__setitem__(3, layer("LSTM", name="memory")))
-    with pytest.raises(DamagedInputError, match=r"'memory' \(LSTM\).*add a row to LAYERS"):
+    with pytest.raises(DamagedInputError, match=r"'memory' \(LSTM\).*none of those.*in Python"):
         load_model(path)
+
+
+def test_the_page_on_networks_lists_the_layers_of_files():
+    """As the allowlist has them."""
+    page = Path(__file__).parents[1].joinpath("docs", "networks.md").read_text()
+    listed = page.split("may hold these layers:")[1].split(".")[0].replace("`", "").split()
+    assert {name.strip(",") for name in listed} == {*allowlist.LAYERS, *allowlist.TRACED}
 
 
 def test_every_layer_that_has_a_rule_is_allowed():

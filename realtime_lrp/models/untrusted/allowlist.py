@@ -201,10 +201,9 @@ def _refusal(file: str, class_name: str | None, module: str | None, name: str | 
         )
     if module == "keras.layers":
         return (
-            f"Layer {name!r} ({class_name}) of {file} cannot be explained: relevance has no rule "
-            "for this type. Replace the layer in the model, or add a row to LAYERS in "
-            "realtime_lrp/relevance/layers.py and its name to "
-            "realtime_lrp/models/untrusted/allowlist.py."
+            f"Layer {name!r} ({class_name}) of {file} is none of those that a model file may hold. "
+            "Load the model in Python and give it to Explainer, which traces most layers, or "
+            "replace the layer in the model."
         )
     needed = f"{module}: {class_name}" if module else class_name
     return (

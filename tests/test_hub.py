@@ -234,17 +234,20 @@ HOSTILE = {
         lambda b, d: b.update(dtype={"class_name": "QuantizedDTypePolicy", "config": {}}),
         "is quantised",
     ),
+    "fewer layers than its weights": (
+        lambda b, d: b.update(num_layers=0), "values, the network has",
+    ),
     "a list": (lambda b, d: [1], "describes no model"),
     "no backbone": (lambda b, d: d["config"].update(backbone=3), "cannot be loaded"),
     "larger than its weights": (
-        lambda b, d: d["config"].update(num_classes=50), "holds 87 values, the network has 850",
+        lambda b, d: d["config"].update(num_classes=50), "holds 85 values, the network has 850",
     ),
     "a scale that is no number": (_converter(scale="a"), "has the scale 'a' for pictures"),
     "a scale of zero": (_converter(scale=[1, 0, 1]), "other than 0"),
     "offsets for five channels": (_converter(offset=[1] * 5), "one for each of 3 channels"),
     "pictures of negative size": (_converter(image_size=[-3, 4]), "Expected two numbers above 0"),
     "channels first": (_converter(data_format="channels_first"), "has its channels first"),
-    "other shapes": (lambda b, d: b.update(mlp_dim=8), "cannot be loaded"),
+    "other shapes": (lambda b, d: b.update(num_heads=4), "cannot be loaded"),
 }  # fmt: skip
 
 
@@ -256,6 +259,12 @@ def test_a_hostile_preset_is_refused(changed, case):
         load_network(changed(change))
     assert expected in str(raised.value)
     assert len(str(raised.value).splitlines()) <= 2
+
+
+def test_half_precision_by_name_is_read_as_float32(changed):
+    """As where a policy says it."""
+    model = load_network(changed(lambda b, d: b.update(dtype="float16"))).model
+    assert {layer.compute_dtype for layer in model.backbone.layers} == {"float32"}
 
 
 def test_a_huge_picture_size_takes_no_memory(changed):

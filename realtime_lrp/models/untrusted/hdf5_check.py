@@ -40,6 +40,9 @@ MAX_MEMORY = 4 << 30
 
 _EXPECTED = "Expected what model.save_weights('name.weights.h5') writes, of the same network."
 
+_NO_WEIGHTS = re.compile(r"optimizer/|optimizer_weights/|(.*/)?_?seed_generator")
+"""Paths of data that are not among a model's weights."""
+
 Shapes = list[list[int]]
 
 
@@ -51,7 +54,7 @@ class StoredWeights:
       by_name: whether layers are stored by name and in order (.h5), not by a path such as
         "layers/conv2d_1" (.weights.h5).
       layers: name or path of each layer -> the shapes of its weights.
-      values: how many numbers the whole file holds.
+      values: how many numbers the whole file holds, without seeds and the optimiser's.
     """
 
     by_name: bool
@@ -130,11 +133,16 @@ class _ProblemError(Exception):
 
 
 def _count_values(file: h5py.File) -> int:
-    """How many numbers the file holds; raises an error if it claims more than it can hold."""
+    """How many numbers the file holds without seeds and the optimiser's.
+
+    Raises:
+      _ProblemError: it claims more than it can hold.
+    """
     values = claimed = stored = 0
     for name, data in _datasets(file):
         _check_dataset(name, data)
-        values += math.prod(data.shape)
+        if not _NO_WEIGHTS.match(name):
+            values += math.prod(data.shape)
         claimed += data.nbytes
         stored += data.id.get_storage_size()
         if claimed > max(SMALL_BYTES, MAX_EXPANSION * stored):

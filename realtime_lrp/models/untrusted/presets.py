@@ -124,7 +124,10 @@ def _deserialise(described: dict[str, Any]) -> keras.Model:
 
 
 def _check_weights(model: keras.Model, files: PresetFiles, shown: str) -> None:
-    """Refuses weights that are unsafe to read or fewer than the model has."""
+    """Refuses weights that are unsafe to read, fewer than the model has, or of a larger backbone.
+
+    The file of the head may hold more: what its training has left.
+    """
     if not files.backbone or not files.head:
         return
     of_backbone = {id(weight) for weight in model.backbone.weights}
@@ -132,7 +135,7 @@ def _check_weights(model: keras.Model, files: PresetFiles, shown: str) -> None:
     for path, weights in ((files.backbone, model.backbone.weights), (files.head, of_head)):
         needed = sum(math.prod(weight.shape) for weight in weights)
         stored = stored_weights(path, f"{path.name} of the preset {shown}").values
-        if needed > stored:
+        if needed > stored or (path is files.backbone and needed < stored):
             raise DamagedInputError(
                 f"{path.name} of the preset {shown} holds {stored:,} values, the network has "
                 f"{needed:,}. {EXPECTED}"
@@ -172,6 +175,8 @@ def _check_classes(described: dict[str, Any], hub: ModuleType, shown: str) -> No
 def _require_floats(described: dict[str, Any], shown: str) -> None:
     """Makes every layer float32, as KerasHub does; refuses quantised layers."""
     for part in _parts(described):
+        if part.get("dtype") in _FLOATS:
+            part["dtype"] = "float32"
         if "Policy" not in str(part.get("class_name")):
             continue
         config = part.get("config")

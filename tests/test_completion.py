@@ -78,7 +78,7 @@ def test_what_follows_an_equals_sign_is_completed_in_bash(words, expected, compl
 @pytest.mark.parametrize(
     ("words", "names"),
     [
-        (("live", "--model", ""), ["shapes", "vgg16", "vgg19"]),
+        (("live", "--model", ""), ["shapes", "shapes_vit", "vgg16", "vgg19"]),
         (("live", "--weights", "r"), ["random"]),
         (("live", "--source", "s"), ["synthetic", "screen"]),
         (("live", "--labels", "x"), []),

@@ -447,6 +447,16 @@ def attack(opened, seed, count):
                     bad.send(bytes(spoilt[: rng.randrange(1, len(JPEG))]))
 
 
+def attack_together(opened, count):
+    """Eight attackers at once."""
+    attackers = [threading.Thread(target=attack, args=(opened, n, count)) for n in range(8)]
+    for one in attackers:
+        one.start()
+    for one in attackers:
+        one.join()
+    time.sleep(2)
+
+
 @pytest.mark.release
 def test_hostile_phones_by_the_thousand_leave_nothing_behind(monkeypatch, caplog):
     """Afterwards a phone is shown, and memory, files and threads are as before."""
@@ -458,15 +468,9 @@ def test_hostile_phones_by_the_thousand_leave_nothing_behind(monkeypatch, caplog
         made.update(True, True)
         port = int(made.described.split(":")[-1])
         opened = SimpleNamespace(port=port, token=made._server._tokens.newest)
-        attack(opened, 0, 200)
-        time.sleep(2)
+        attack_together(opened, 60)  # the attackers' threads are in this process: they take memory
         before = held()
-        attackers = [threading.Thread(target=attack, args=(opened, n, 250)) for n in range(1, 9)]
-        for one in attackers:
-            one.start()
-        for one in attackers:
-            one.join()
-        time.sleep(2)
+        attack_together(opened, 250)
         after = held()
         with phone(opened) as good:
             good.send("join")

@@ -10,7 +10,6 @@ import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -24,6 +23,7 @@ from starlette.websockets import WebSocket
 from realtime_lrp.commands.serve.exchange import MOST_VIEWERS, Exchange, Viewer
 from realtime_lrp.commands.serve.guard import OPEN, refuse
 from realtime_lrp.commands.serve.messages import Shown, read_message
+from realtime_lrp.commands.serve.page_files import page_routes
 from realtime_lrp.commands.serve.qr import svg
 from realtime_lrp.commands.serve.rate_limit import RateLimit
 from realtime_lrp.commands.serve.tokens import Role, Tokens
@@ -83,17 +83,13 @@ class App:
         self._visitors = visitors
         self._exchange, self._tokens = exchange, tokens
         self._figures, self._snapshot = figures, snapshot
-        folder = files("realtime_lrp.commands.serve") / "page"
-        self._pages = {
-            path: ((folder / name).read_bytes(), kind) for path, (name, kind) in PAGES.items()
-        }
 
     def routes(self) -> ASGIApp:
         """The application."""
         return Router(
             redirect_slashes=False,
             routes=[
-                *(Route(path, self._page) for path in PAGES),
+                *page_routes(PAGES),
                 Route(OPEN, self._health),
                 Route("/figures", self._answer_figures),
                 Route("/qr.svg", self._qr_code),
@@ -103,10 +99,6 @@ class App:
                 WebSocketRoute("/ws", self._socket),
             ],
         )
-
-    async def _page(self, request: Request) -> Response:
-        body, kind = self._pages[request.scope["path"]]
-        return Response(body, media_type=kind)
 
     async def _health(self, request: Request) -> Response:
         hangs = time.monotonic() - self._exchange.turned > HUNG_S

@@ -4,7 +4,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from realtime_lrp.commands.serve.guard import OPEN
+from realtime_lrp.commands.serve.page_files import page_routes
 from realtime_lrp.commands.serve.phones.turns import Phone, Status, Turns
 from realtime_lrp.commands.serve.rate_limit import RateLimit
 
@@ -59,25 +59,17 @@ class PhoneApp:
     def __init__(self, turns: Turns, texts: Mapping[str, Mapping[str, str]]):
         self._turns, self._texts = turns, texts
         self._hosts: Counter[str] = Counter()  # address -> its sockets
-        folder = files("realtime_lrp.commands.serve") / "page"
-        self._pages = {
-            path: ((folder / name).read_bytes(), kind) for path, (name, kind) in PAGES.items()
-        }
 
     def routes(self) -> ASGIApp:
         """The application."""
         return Router(
             redirect_slashes=False,
             routes=[
-                *(Route(path, self._page) for path in PAGES),
+                *page_routes(PAGES),
                 Route(OPEN, self._health),
                 WebSocketRoute("/ws", self._socket),
             ],
         )
-
-    async def _page(self, request: Request) -> Response:
-        body, kind = self._pages[request.scope["path"]]
-        return Response(body, media_type=kind)
 
     async def _health(self, request: Request) -> Response:
         return PlainTextResponse("ok\n")

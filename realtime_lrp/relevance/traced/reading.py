@@ -92,7 +92,7 @@ class Reader:
         needed, skipped = self._needed(of_picture)
         norms = suspects(self.trace.graph, of_picture, needed) if self.trace.flat else []
         by_output = {one.output.name: one for one in norms}
-        inside = {part.name for one in norms for part in one.operations[:-1]}
+        single = needed - {part.name for one in norms for part in one.operations}
         for operation in self.trace.graph.get_operations():
             calls = (self.trace.calls.get(tensor.name) for tensor in operation.outputs)
             call = next((one for one in calls if one in skipped), None)
@@ -101,7 +101,7 @@ class Reader:
                     self._append_call(call)
                 elif call is None and operation.name in by_output:
                     self._read_norm(by_output[operation.name], rows)
-                elif call is None and operation.name in needed - inside:
+                elif call is None and operation.name in single:
                     self._read(operation, rows)
             except CannotReadError as error:
                 raise self._refusal(operation, str(error)) from None

@@ -69,7 +69,7 @@ def _picture_shape(
             f"The SavedModel {shown} reads {saved.input_type.name} [{listed or 'any'}]. Expected "
             "pictures, float32 or uint8 [batch, height, width, 3 or 1]."
         )
-    if shape[0] not in (None, 1) or shape[0] == 1:
+    if shape[0] is not None:
         raise DamagedInputError(
             f"The SavedModel {shown} takes {shape[0]} pictures at a time. Expected a signature for "
             "batches of any size: save it again with None as the size of the batch."

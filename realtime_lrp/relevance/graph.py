@@ -25,7 +25,6 @@ from realtime_lrp.relevance.steps import (
     Reshape,
     Step,
     Tensors,
-    ZeroPadding,
 )
 
 
@@ -357,19 +356,6 @@ class Graph:
                 if part is None:
                     continue
                 parts[number].append(Part(tf.cast(part, self._dtype(number)), node, position))
-
-    def first_linear(self) -> list[Node]:
-        """The first layers with weights, and padding before them.
-
-        Their derivative is the same for every picture, so that gradients of several pictures may
-        be averaged before they pass.
-        """
-        before, found = {0}, []
-        for node in self.nodes:
-            if isinstance(node.step, Linear | ZeroPadding) and before.issuperset(node.inputs):
-                found.append(node)
-                before |= set() if isinstance(node.step, Linear) else {node.output}
-        return found
 
     def behind(self, number: int) -> list[Node]:
         """The nodes that depend on a tensor, in the order of the forward pass."""

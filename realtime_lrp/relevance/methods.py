@@ -22,6 +22,7 @@ from realtime_lrp.relevance.perturbed import (
     Baseline,
     Perturb,
     chunk_size,
+    first_linear,
     mean_gradients,
     noisy,
     on_path,
@@ -183,7 +184,7 @@ class Explain:
         origin = self.baseline(x) if self.baseline else tf.zeros_like(x)
         means = mean_gradients(
             graph, self.back, method.perturb, x, origin, tensors, begins, self.samples, self.chunk,
-            graph.first_linear() if self.keeps_all else [],
+            first_linear(graph) if self.keeps_all else [],
         )  # fmt: skip
         arrived = [{0: [Part(mean)]} for mean in means]
         maps = [method.finish(graph, x - origin, tensors, one) for one in arrived]

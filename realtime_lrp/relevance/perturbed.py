@@ -12,6 +12,8 @@ import tensorflow as tf
 
 from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.relevance.graph import Back, Graph, Node, Part, Parts, total
+from realtime_lrp.relevance.linear import Linear
+from realtime_lrp.relevance.steps import ZeroPadding
 
 NOISE = 0.1
 """Standard deviation of SmoothGrad's noise, relative to the picture's range."""
@@ -45,6 +47,20 @@ def chunk_size(samples: int, bytes_each: int) -> int:
     return even if 2 * even > most else math.ceil(samples / math.ceil(samples / most))
 
 
+def first_linear(graph: Graph) -> list[Node]:
+    """The first layers with weights, and padding before them.
+
+    Their derivative is the same for every picture, so that gradients of several pictures may be
+    averaged before they pass.
+    """
+    before, found = {0}, []
+    for node in graph.nodes:
+        if isinstance(node.step, Linear | ZeroPadding) and before.issuperset(node.inputs):
+            found.append(node)
+            before |= set() if isinstance(node.step, Linear) else {node.output}
+    return found
+
+
 def mean_gradients(
     graph: Graph,
     back: Back,
@@ -70,7 +86,7 @@ def mean_gradients(
         The copies go forward once for all of them.
       samples: how many copies each picture has.
       chunk: how many are explained at once.
-      linear: `graph.first_linear()`: they pass the mean of all copies back, which is quicker than
+      linear: `first_linear(graph)`: they pass the mean of all copies back, which is quicker than
         the gradient of each. Empty where `back` is not linear there.
     """
     others = [node for node in graph.behind(0) if node not in linear]

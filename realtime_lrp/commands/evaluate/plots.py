@@ -88,12 +88,7 @@ def _legend_of_curves(figure: "Figure") -> None:
 
     lines = [
         Line2D([], [], color=COLOURS["deletion"], label="deletion, low is good"),
-        Line2D(
-            [],
-            [],
-            color=COLOURS["insertion"],
-            label="insertion, high is good",
-        ),
+        Line2D([], [], color=COLOURS["insertion"], label="insertion, high is good"),
         Line2D([], [], color=GREY, ls="--", label="both in random order"),
     ]
     figure.legend(handles=lines, loc="outside lower center", ncols=3, fontsize=9, frameon=False)

@@ -127,10 +127,14 @@ class Stats:
         }
         if self.further:
             figures["also_models"] = {
-                name: {key: one.as_dict(live)[key] for key in OF_A_NETWORK} if one.device else None
+                name: one._of_a_network(live) if one.device else None
                 for name, one in self.further.items()
             }
         return figures
+
+    def _of_a_network(self, live: bool) -> dict[str, Any]:
+        figures = self.as_dict(live)
+        return {key: figures[key] for key in OF_A_NETWORK}
 
     def write(self, path: Path, live: bool, provenance: Provenance) -> None:
         """Writes the figures as JSON, and how the maps were made.

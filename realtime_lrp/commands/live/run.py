@@ -214,8 +214,8 @@ class Loop:
         view, remote = self._view, self._remote
         self._capture.check()
         view.check(patient=self._window is not None or remote is not None)
-        self.handle_events(self._window.events() if self._window else ())
-        self.handle_remote(remote.events() if remote else ())
+        self.handle_events(map(_event_of, self._window.events()) if self._window else ())
+        self.handle_events(remote.events() if remote else ())
         if view.state.ended or (self._window and self._window.closed):
             return False  # showing a picture would open the window again
         canvas = self._drawn()
@@ -237,15 +237,7 @@ class Loop:
             return None
         return self._view.step()
 
-    def handle_events(self, events: Iterable[str | Mouse]) -> None:
-        """Sends keys and mouse to the state, then carries out the commands."""
-        self.handle_remote(
-            MouseMoved(event.x, event.y, event.button) if isinstance(event, Mouse)
-            else KeyPressed(event)
-            for event in events
-        )  # fmt: skip
-
-    def handle_remote(self, events: Iterable[Event]) -> None:
+    def handle_events(self, events: Iterable[Event]) -> None:
         """Sends events to the state, then carries out the commands."""
         view = self._view
         for event in events:
@@ -287,6 +279,13 @@ def _check_outputs(stats: Path | None, record: Path | None) -> None:
     check_output(stats, overwrite=True)
     if record and stats.resolve() in (record.resolve(), record.resolve().with_suffix(".jsonl")):
         raise UsageError(f"--record and --stats would both write {str(stats)!r}.")
+
+
+def _event_of(event: str | Mouse) -> Event:
+    """The event of a key or of the mouse."""
+    if isinstance(event, Mouse):
+        return MouseMoved(event.x, event.y, event.button)
+    return KeyPressed(event)
 
 
 def _show_nowhere(picture: np.ndarray) -> None:

@@ -180,7 +180,6 @@ class FurtherView(NetworkView):
       average: see `overlay.average` of the configuration.
       name: what it is called.
       first: the first network.
-
     """
 
     further = True
@@ -192,7 +191,6 @@ class FurtherView(NetworkView):
         super().__init__(relevance, stats, average, name)
         self._first = first
         self._followed: tuple[object, ...] = ()
-        self.rates.captured, self.rates.shown = first.rates.captured, first.rates.shown
 
     def follow(self, state: ViewerState) -> None:
         """Requests what the state asks for, in the words of this network."""

@@ -544,6 +544,22 @@ def test_the_exhibit_shows_the_phone_instead_of_the_camera_and_goes_back(monkeyp
     assert fake.told[-1] == (True, True)
 
 
+def test_the_code_may_go_while_the_screen_is_drawn(monkeypatch):
+    """The server's end takes it away between any two steps of the loop."""
+    exhibit = Exhibit(monkeypatch)
+    exhibit.turn(heart=0.9)
+    codes = [modules("https://127.0.0.1/"), None]
+
+    class Ending(SimpleNamespace):
+        code = property(lambda self: codes.pop(0))
+
+    exhibit.kiosk.phones = Ending(
+        showing=False, warns=True, end=lambda: None, newest=None, update=lambda *words: None
+    )
+    exhibit.turn(heart=0.9)
+    assert codes == [None], "it is read once for each canvas"
+
+
 # --- All of it
 
 

@@ -371,23 +371,24 @@ class Kiosk:
         # A clip's pictures are too far apart for a map to follow the motion between them.
         with_own_map = explained is not None and self._shown_source == "clip"
         shown = explained.frame if explained and with_own_map else self._shown
+        code = self.phones.code  # read once: the thread of the phones changes it
         return ScreenContent(
             picture=shown.value if shown else None,
             explained=maps if self._answer.belongs_to(explained) else None,
-            page=self._page(now),
+            page=self._page(now, code),
             fault=self._fault if self.state == State.CARD else None,
             privacy=self._visitor.privacy(now),
             swapped=self._swapped,
-            phones=self.phones.code is not None,
+            phones=code is not None,
         )
 
-    def _page(self, now: float) -> Page:
+    def _page(self, now: float, code: tuple[bytes, ...] | None) -> Page:
         """The page of the present state, with the code for phones if there is one."""
         page = self._page_of_state(now)
-        if self.phones.code is None:
+        if code is None:
             return page
         return self._presentation.pages.with_code(
-            page, self._visitor.language(now), self.phones.code, self.phones.warns,
+            page, self._visitor.language(now), code, self.phones.warns,
             self._shown_source == "phone",
         )  # fmt: skip
 

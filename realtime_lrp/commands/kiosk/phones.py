@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from realtime_lrp.commands.kiosk.captions import Captions
+from realtime_lrp.commands.serve.phones.turns import Phone, Turns
 from realtime_lrp.config import Config
 from realtime_lrp.errors import first_line
 from realtime_lrp.realtime.latest import Item, Slot
@@ -22,7 +23,6 @@ from realtime_lrp.video.child_decoder import ChildDecoder
 
 if TYPE_CHECKING:
     from realtime_lrp.commands.serve.phones.server import PhoneServer
-    from realtime_lrp.commands.serve.phones.turns import Phone, Turns
 
 RETRY_S = 30.0
 """Seconds until the server is started again where it could not be, or has ended."""
@@ -67,7 +67,7 @@ class PhonePart:
         self.described: str | None = None
         self._frames: Slot[np.ndarray] = Slot()
         self._last_number = 0
-        self._turns: Turns | None = None
+        self._turns = Turns(config.kiosk.phone_seconds)
         self._server: PhoneServer | None = None
         self._decoder = ChildDecoder()
         self._shown: Phone | None = None  # whose picture was decoded last
@@ -87,13 +87,12 @@ class PhonePart:
           showing: whether it shows pictures, and not a card.
         """
         self._open = opened
-        if self._turns:
-            self._turns.set_open(showing)
+        self._turns.set_open(showing)
 
     @property
     def showing(self) -> bool:
         """Whether there is a phone whose pictures are to be shown."""
-        current = self._turns.current if self._turns else None
+        current = self._turns.current
         return current is not None and current is self._shown
 
     def newest(self, timeout_s: float) -> Item[np.ndarray] | None:
@@ -130,10 +129,10 @@ class PhonePart:
         elif now >= self._due:
             self._look_after_server()
             self._due = now + CHECK_S
-        if self._server and self._turns:
+        if self._server:
             self.code = self._server.code
             if taken := self._turns.take(WAIT_S):
-                self._decode(self._turns, *taken)
+                self._decode(*taken)
         if now - self._used_at > IDLE_S:
             self._decoder.close()
 
@@ -143,11 +142,9 @@ class PhonePart:
             return
         try:
             from realtime_lrp.commands.serve.phones.server import PhoneServer, PhoneSettings
-            from realtime_lrp.commands.serve.phones.turns import Turns
         except ModuleNotFoundError:
             raise ModuleNotFoundError(MISSING) from None
         config = self._config
-        self._turns = self._turns or Turns(config.phone_seconds)
         settings = PhoneSettings(
             config.phone_address, config.phone_port, config.phone_cert, config.phone_key
         )
@@ -163,13 +160,13 @@ class PhonePart:
             if captions.phone
         }
 
-    def _decode(self, turns: Turns, phone: Phone, jpeg: bytes, received: float) -> None:
+    def _decode(self, phone: Phone, jpeg: bytes, received: float) -> None:
         crashes, self._used_at = self._decoder.crashes, received
         picture = self._decoder.decode(jpeg)
         if self._decoder.crashes > crashes:
-            turns.expel(phone)
+            self._turns.expel(phone)
         elif picture is not None:
-            turns.note_shown(phone)
+            self._turns.note_shown(phone)
             self._shown = phone
             self._frames.put(picture, received)
 

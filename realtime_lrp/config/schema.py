@@ -343,6 +343,11 @@ class Kiosk(Section):
         description="40 to 150: temperature of the processor, in degrees Celsius, at which the "
         "network pauses until it is 10 degrees cooler",
     )
+    concepts: bool = Field(
+        default=False,
+        description="true or false: while the network has an answer, a page shows in turn what "
+        "single parts of it answer to, with pictures of the gallery (concepts.gallery)",
+    )
     phones: bool = Field(
         default=False,
         description="true or false: a QR code on the screen lets visitors show the picture of "

@@ -1,4 +1,4 @@
-"""The elements of the exhibit's pages: texts, bars, buttons, QR codes, and how they are drawn.
+"""The elements of the exhibit's pages: texts, bars, buttons, codes, pictures, and their drawing.
 
 A canvas is uint8 [H, W, 3] RGB; font sizes and positions are pixels of it.
 """
@@ -26,6 +26,10 @@ LINE_HEIGHT = 1.35
 
 CODE_SIDE, QUIET = 9.0, 4
 """Side of a QR code as a multiple of the font size; modules of the white edge around it."""
+
+PICTURE_SIDE, LEAST_SIDE, PICTURE_GAP = 4.0, 3.0, 0.25
+"""Largest side of a picture, the least at which all stand in one row, and the space between two, as
+multiples of the font size."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,17 @@ class Code:
     note: str = ""
 
 
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """Square pictures in one row, or in two where that makes them larger.
+
+    Attributes:
+      pictures: uint8 [S, S, 3] RGB.
+    """
+
+    pictures: tuple[np.ndarray, ...]
+
+
 @dataclass(frozen=True)
 class Gap:
     """Empty space.
@@ -99,7 +114,7 @@ class Gap:
     scale: float
 
 
-Element = TextBlock | Bar | Legend | Buttons | Code | Gap
+Element = TextBlock | Bar | Legend | Buttons | Code | Pictures | Gap
 
 
 def fitting_font(elements: Sequence[Element], font: int, width: int, room: int) -> int:
@@ -141,6 +156,9 @@ def element_height(element: Element, width: int, font: int) -> int:
             return round(font * 1.9)
         case Code():
             return _code_side(element, font) + font
+        case Pictures():
+            rows, side, gap = _picture_grid(element, width, font)
+            return len(rows) * (side + gap)
 
 
 def draw_element(
@@ -167,6 +185,8 @@ def draw_element(
             _draw_buttons(canvas, element, x, y, width, font, buttons)
         case Code():
             _draw_code(canvas, element, x, y, width, font)
+        case Pictures():
+            _draw_pictures(canvas, element, x, y, width, font)
 
 
 def _draw_bar(canvas: np.ndarray, bar: Bar, x: int, y: int, width: int, font: int) -> None:
@@ -205,6 +225,32 @@ def _draw_code(canvas: np.ndarray, code: Code, x: int, y: int, width: int, font:
     for block in blocks:
         draw_element(canvas, block, left, y, room, letters, {})
         y += element_height(block, room, letters)
+
+
+def _picture_grid(
+    pictures: Pictures, width: int, font: int
+) -> tuple[list[tuple[np.ndarray, ...]], int, int]:
+    """The pictures row by row, their side and the gap between them."""
+    count, gap = max(1, len(pictures.pictures)), round(PICTURE_GAP * font)
+    columns = count
+    if (width + gap) // count - gap < LEAST_SIDE * font:
+        columns = -(-count // 2)
+    side = max(1, min((width + gap) // columns - gap, round(PICTURE_SIDE * font)))
+    starts = range(0, len(pictures.pictures), columns)
+    return [pictures.pictures[start : start + columns] for start in starts], side, gap
+
+
+def _draw_pictures(
+    canvas: np.ndarray, pictures: Pictures, x: int, y: int, width: int, font: int
+) -> None:
+    rows, side, gap = _picture_grid(pictures, width, font)
+    for number, row in enumerate(rows):
+        top = y + number * (side + gap)
+        for column, picture in enumerate(row):
+            left = x + column * (side + gap)
+            how = cv2.INTER_AREA if side < len(picture) else cv2.INTER_CUBIC
+            drawn = cv2.resize(picture, (side, side), interpolation=how)
+            canvas[top : top + side, left : left + side] = drawn
 
 
 def _button_font(font: int) -> int:

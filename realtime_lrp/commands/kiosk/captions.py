@@ -32,6 +32,9 @@ INCLUDED = config.ASSETS / "captions"
 SECONDS, TIME, DAY = "{seconds}", "{time}", "{day}"
 """Placeholders: a number of seconds, a time such as 10:00, a day of the week."""
 
+NEEDED_SECTIONS = {"concepts": "concepts", "phone": "phones"}
+"""Section that a file of captions may lack -> the key of the section `kiosk` that needs it."""
+
 
 def _text_with(*placeholders: str) -> BeforeValidator:
     """Reads a text that may contain some placeholders."""
@@ -144,6 +147,15 @@ class Privacy(_Section):
     text: Text
 
 
+class Concepts(_Section):
+    """The texts about one channel of the network, and translations of the channels' names."""
+
+    part: Text
+    nameless: Text
+    where: Text
+    names: dict[str, Text] = {}
+
+
 class Phone(_Section):
     """The texts for visitors' phones: on the screen, then on the phone."""
 
@@ -195,6 +207,7 @@ class _CaptionFile(_Section):
     cards: Cards
     closed: Closed
     privacy: Privacy
+    concepts: Concepts | None = None
     phone: Phone | None = None
     leave: Leave
     labels: dict[str, Text]
@@ -237,14 +250,16 @@ def wrong_captions(chosen: config.Config) -> Iterator[tuple[KeyPath, Error]]:
     for where, result in _load_each(chosen.kiosk.languages, folder_of(chosen)):
         if isinstance(result, Error):
             yield where, result
-        elif chosen.kiosk.phones and result.phone is None:
-            yield (
-                where,
-                ConfigError(
-                    f"the captions {result.code!r} have no section 'phone', which kiosk.phones "
-                    "needs; copy it from en.yaml"
-                ),
-            )
+            continue
+        for section, key in NEEDED_SECTIONS.items():
+            if getattr(chosen.kiosk, key) and getattr(result, section) is None:
+                yield (
+                    where,
+                    ConfigError(
+                        f"the captions {result.code!r} have no section {section!r}, which "
+                        f"kiosk.{key} needs; copy it from en.yaml"
+                    ),
+                )
 
 
 def folder_of(chosen: config.Config) -> Path | None:

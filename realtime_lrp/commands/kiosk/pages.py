@@ -6,6 +6,7 @@ from datetime import datetime
 
 from realtime_lrp.commands.kiosk.answer import Answer
 from realtime_lrp.commands.kiosk.captions import Captions, opening_text, with_seconds
+from realtime_lrp.commands.kiosk.concepts import ShownConcept
 from realtime_lrp.commands.kiosk.screen import ClosedCard
 from realtime_lrp.view.elements import (
     ACCENT,
@@ -106,6 +107,24 @@ class PageBuilder:
         order += [(hint, True) for hint in others]
         begin = int(seconds / HINT_S) % len(order)
         return next((hint for hint, fits in [*order[begin:], *order] if fits), first)
+
+    def concept(self, language: int, shown: ShownConcept) -> Page:
+        """The page about one channel of the network; its own map lies over the picture.
+
+        Args:
+          language: index of the captions.
+          shown: the channel.
+        """
+        texts = self.captions[language].concepts
+        if texts is None:
+            return self.active(language, None, 0.0)
+        name = texts.names.get(shown.name, shown.name) or texts.nameless
+        size = 2.0 if len(name) <= SHORT_NAME else 1.4
+        top: list[Element] = [TextBlock(texts.part, 0.9, SOFT), TextBlock(name, size, ACCENT)]
+        if shown.pictures.pictures:
+            top += [Gap(0.5), shown.pictures]
+        top += [Gap(0.5), TextBlock(texts.where, 0.9)]
+        return Page(tuple(top), self._footer(language))
 
     def idle(self, language: int, remaining_s: float, total_s: float) -> Page:
         """The page that asks whether anybody is still there.

@@ -30,8 +30,8 @@ def seen(monkeypatch):
     tensors = []
     compile_pipeline = Explainer.compile_pipeline
 
-    def spied(self, before, after):
-        run = compile_pipeline(self, before, after)
+    def spied(self, before, after, concept_layer):
+        run = compile_pipeline(self, before, after, concept_layer)
 
         def spy(pictures, targets=None):
             tensors.append(before(pictures).numpy())

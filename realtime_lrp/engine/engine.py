@@ -43,6 +43,8 @@ class Engine:
       keep_model: whether the Keras model stays if it is small, for `variant` and `with_config`.
         Otherwise these load it once more.
       also: methods or composites whose maps are computed as well.
+      by_channel: whether results hold the relevance of each channel of the concept layer, if there
+        is one.
 
     Attributes:
       config: the configuration that it was built for.
@@ -64,10 +66,11 @@ class Engine:
         moving: bool = False,
         keep_model: bool = False,
         also: Sequence[str] = (),
+        by_channel: bool = False,
     ):
         check_names(config)
         self.config = config
-        self._moving = moving
+        self._moving, self._by_channel = moving, by_channel
         self._keep_model = keep_model
         self.also = tuple(also)
         self._load(device())
@@ -127,7 +130,8 @@ class Engine:
                 composite=self.composite, precision=precision, also=self.also,
             )  # fmt: skip
             self._flooded: set[str] = set()  # names of maps that were warned of
-            self._pipeline = self.explainer.compile_pipeline(self.network.prepare, reduce)
+            layer = self.concept_layer if self._by_channel else None
+            self._pipeline = self.explainer.compile_pipeline(self.network.prepare, reduce, layer)
 
     def _resolution(self) -> tuple[tuple[int, int], tuple[int, int] | None]:
         """The period of the grid that is smoothed away, and the patches that are averaged."""
@@ -160,6 +164,12 @@ class Engine:
     def computed(self) -> str:
         """Precision and device: "float32 on CPU"."""
         return f"{self.precision} on {self.device}"
+
+    @property
+    def concept_layer(self) -> str | None:
+        """The layer whose channels are concepts; None without one, and for methods but LRP."""
+        layers = self.explainer.concept_layers
+        return layers[-1] if layers and self.config.lrp.method == "lrp" else None
 
     @property
     def name(self) -> str:

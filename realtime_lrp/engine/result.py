@@ -69,6 +69,8 @@ class Result:
       region: the part of the picture that the network saw.
       maps: the map, followed by the additional ones of the engine.
       target: what is explained; None means the engine's own target.
+      by_channel: float32 [channels], the relevance of the first map in each channel of the engine's
+        concept layer; None where it has none.
     """
 
     scores: np.ndarray
@@ -76,6 +78,7 @@ class Result:
     region: Region
     maps: tuple[ResultMap, ...]
     target: str | int | None = None
+    by_channel: np.ndarray | None = None
 
     @property
     def relevance(self) -> np.ndarray:
@@ -98,14 +101,16 @@ def fetch_results(
     Raises:
       tf.errors.OpError: the device failed on the batch.
     """
-    scores, explained, processed, relevance, accounts = output
     by_map = [
-        _result_maps(*tensors) for tensors in zip(processed, relevance, accounts, strict=True)
+        _result_maps(*tensors)
+        for tensors in zip(output.processed, output.maps, output.accounts, strict=True)
     ]
     by_picture = zip(*by_map, strict=True)
-    sums = map(tuple, explained.numpy().tolist())
-    each: Sequence[str | int | None] = [None] * len(regions) if targets is None else targets
-    return list(map(Result, scores.numpy(), sums, regions, by_picture, each))
+    sums = map(tuple, output.explained.numpy().tolist())
+    nothing = [None] * len(regions)
+    each: Sequence[str | int | None] = nothing if targets is None else targets
+    by_channel = output.by_channel[0].numpy() if output.by_channel else nothing
+    return list(map(Result, output.scores.numpy(), sums, regions, by_picture, each, by_channel))
 
 
 def _result_maps(

@@ -6,7 +6,7 @@ the explainer in memory.
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -14,7 +14,7 @@ from tensorflow.types.experimental import ConcreteFunction, PolymorphicFunction
 
 from realtime_lrp.relevance import onednn
 from realtime_lrp.relevance.account import account
-from realtime_lrp.relevance.graph import BIASES, Graph, total
+from realtime_lrp.relevance.graph import BIASES, Graph, Parts, total
 from realtime_lrp.relevance.methods import Explain
 from realtime_lrp.relevance.targets import Target, start_of_relevance
 
@@ -22,13 +22,28 @@ LayerTensors = tuple[dict[int, tf.Tensor], dict[int, tf.Tensor], dict[tuple[int,
 """Tensors of the model by number, what arrived at them by number, and what nodes handed down, by
 (number of the node's output, position of its input). What biases took, [B], follows the inputs."""
 
-Explained = tuple[tf.Tensor, list[tf.Tensor], list[tf.Tensor]]
-"""scores, maps, and the `account` of each map."""
+Explained = tuple[tf.Tensor, list[tf.Tensor], list[tf.Tensor], list[tf.Tensor]]
+"""scores, maps, the `account` of each map, and the shares of channels where these are asked for."""
 
 
-PipelineOutput = tuple[tf.Tensor, tf.Tensor, list[Any], list[tf.Tensor], list[tf.Tensor]]
-"""scores, explained, what `after` made of each map, the maps, their accounts; see
-`Explainer.compile_pipeline`."""
+class PipelineOutput(NamedTuple):
+    """What a pipeline returns, see `Explainer.compile_pipeline`.
+
+    Attributes:
+      scores: float32 [B, classes].
+      explained: float32 [B, 2].
+      processed: what `after` made of each map.
+      maps: float32 [B, H, W, C] each.
+      accounts: float32 [B, 3] each.
+      by_channel: float32 [B, channels] of one layer, or nothing.
+    """
+
+    scores: tf.Tensor
+    explained: tf.Tensor
+    processed: list[Any]
+    maps: list[tf.Tensor]
+    accounts: list[tf.Tensor]
+    by_channel: list[tf.Tensor]
 
 
 def compile_once(
@@ -79,9 +94,13 @@ class Lazy:
 
 
 def explain_function(
-    graph: Graph, methods: Sequence[Explain], by_rules: bool, shared: bool = False
+    graph: Graph,
+    methods: Sequence[Explain],
+    by_rules: bool,
+    shared: bool = False,
+    by_channel: Callable[[Parts], tf.Tensor] | None = None,
 ) -> Callable[..., Explained]:
-    """Makes the function (x, *target) -> scores, maps, accounts; all float32.
+    """Makes the function (x, *target) -> scores, maps, accounts, by channel; all float32.
 
     Args:
       graph: the network.
@@ -89,6 +108,7 @@ def explain_function(
       by_rules: whether one of them follows rules. Its relevance is NaN where an activation is not
         finite; without such a map the scores are made NaN there.
       shared: whether x is one picture that is explained for each target.
+      by_channel: sums up what arrived at a layer, by channel; see `ConceptMaps.sums`.
     """
 
     def explain(x: tf.Tensor, *target: tf.Tensor) -> Explained:
@@ -99,7 +119,8 @@ def explain_function(
         results = [method(x, tensors, *target) for method in methods]
         maps = [tf.cast(result.relevance, tf.float32) for result in results]
         accounts = [account(result, graph.output) for result in results]
-        return scores_or_nan(graph, tensors, by_rules), maps, accounts
+        summed = [by_channel(results[0].parts)] if by_channel else []
+        return scores_or_nan(graph, tensors, by_rules), maps, accounts, summed
 
     return explain
 
@@ -123,7 +144,7 @@ def maps_function(explain: Callable[..., Explained]) -> Callable[..., tuple[tf.T
     """Makes the function (x, *target) -> scores, the maps."""
 
     def scores_and_maps(x: tf.Tensor, *target: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        scores, maps, _ = explain(x, *target)
+        scores, maps, *_ = explain(x, *target)
         return scores, *maps
 
     return scores_and_maps
@@ -137,10 +158,11 @@ def pipeline_function(
     """Makes the function (pictures, *target) -> what `Explainer.compile_pipeline` describes."""
 
     def pipeline(pictures: tf.Tensor, *target: tf.Tensor) -> PipelineOutput:
-        scores, maps, accounts = explain(before(pictures), *target)
+        scores, maps, accounts, by_channel = explain(before(pictures), *target)
         start = start_of_relevance(scores, *target)
         explained = tf.stack([tf.reduce_sum(start, -1), tf.reduce_sum(tf.abs(start), -1)], -1)
-        return scores, explained, [after(relevance) for relevance in maps], maps, accounts
+        processed = [after(relevance) for relevance in maps]
+        return PipelineOutput(scores, explained, processed, maps, accounts, by_channel)
 
     return pipeline
 

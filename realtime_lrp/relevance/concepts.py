@@ -15,10 +15,11 @@ import tensorflow as tf
 from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.relevance.batches import run_in_parts
 from realtime_lrp.relevance.compiled import Lazy, signature_of
-from realtime_lrp.relevance.graph import Back, Graph, Node, total
+from realtime_lrp.relevance.graph import Back, Graph, Node, Parts, total
 from realtime_lrp.relevance.layer_contexts import reachable
+from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.methods import METHODS, Explain
-from realtime_lrp.relevance.steps import Product, Tensors
+from realtime_lrp.relevance.steps import Add, Concatenate, Product, Tensors
 
 AT_ONCE = 16
 """How many channels are handed down together; more take several runs."""
@@ -83,6 +84,39 @@ class ConceptMaps:
         self._x, *self._target = signature_of(tuple(shapes[0][1:]), classes)
         self._xla = xla
         self._functions: dict[tuple[Any, ...], Lazy] = {}
+
+    def layers(self) -> tuple[str, ...]:
+        """What `Explainer.concept_layers` returns."""
+        graph, scores = self._graph, self._scores()
+        classes = graph.last_with_weights(graph.output)
+        reached, outputs = reachable(graph), graph.outputs()
+        found = {
+            node.layer: None
+            for node in graph.nodes
+            if isinstance(node.step, Linear | Add | Concatenate)
+            and len(self._shapes[node.output]) == 4
+            and node.output in reached - classes
+            and outputs[node.layer] not in scores
+        }
+        return tuple(found)
+
+    def sums(self, layer: str) -> Callable[[Parts], tf.Tensor]:
+        """What computes the shares of all channels of a layer, float32 [B, channels].
+
+        It takes what arrived at each tensor on the way to the picture. Where only a gate of a
+        product reads the layer, the shares are 0.
+
+        Raises:
+          UsageError: as `Explainer.concepts`, for the layer or the method.
+        """
+        number = self._number(layer)
+
+        def by_channel(parts: Parts) -> tf.Tensor:
+            if number not in parts:
+                raise _not_reached(layer)
+            return _channel_sums(total(parts[number]))
+
+        return by_channel
 
     def concepts(
         self,
@@ -196,10 +230,8 @@ class ConceptMaps:
             )
         if not isinstance(layer, str):
             raise UsageError(f"Expected the name of a layer. Received {layer!r:.80}.", "layer")
-        graph = self._graph
+        graph, scores = self._graph, self._scores()
         numbers = graph.outputs()
-        scores = graph.scoring()
-        scores |= {node.output for number in scores for node in graph.behind(number)}
         reached = reachable(graph)
         usable = [name for name, one in numbers.items() if one in reached and one not in scores]
         if layer not in numbers:
@@ -213,6 +245,11 @@ class ConceptMaps:
         if numbers[layer] not in reached:
             raise _not_reached(layer)
         return numbers[layer]
+
+    def _scores(self) -> set[int]:
+        """The numbers of the scores, and of what is made of them."""
+        scores = self._graph.scoring()
+        return scores | {node.output for one in scores for node in self._graph.behind(one)}
 
 
 def concepts_function(
@@ -241,8 +278,7 @@ def concepts_function(
         tensors = graph.forward(x)
         begin = explain.start(tensors, *target)
         arrived = _arrived(graph, explain, tensors, begin, None, number, layer)
-        rows_and_columns = list(range(1, arrived.shape.rank - 1))
-        by_channel = tf.reduce_sum(tf.cast(arrived, tf.float32), rows_and_columns)
+        by_channel = _channel_sums(arrived)
         largest = tf.math.top_k(tf.abs(by_channel), count).indices
         kept = _each_alone(arrived, tf.where(channels < 0, largest, channels))
         back = _of_copies(_past_gates(explain.back), count, sharing)
@@ -290,6 +326,12 @@ def _arrived(
     if number not in parts:
         raise _not_reached(layer)
     return total(parts[number])
+
+
+def _channel_sums(relevance: tf.Tensor) -> tf.Tensor:
+    """The sum of each channel over rows and columns, float32 [B, channels]."""
+    rows_and_columns = list(range(1, relevance.shape.rank - 1))
+    return tf.reduce_sum(tf.cast(relevance, tf.float32), rows_and_columns)
 
 
 def _not_reached(layer: str) -> UsageError:

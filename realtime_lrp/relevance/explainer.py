@@ -25,6 +25,7 @@ from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.canonise import canonise, end_in_scores
 from realtime_lrp.relevance.checks import Bound
 from realtime_lrp.relevance.compiled import (
+    Explained,
     Lazy,
     PipelineOutput,
     compile_once,
@@ -258,7 +259,7 @@ class Explainer(LayerViews):
             lambda x, *target: run(checks.to_float32(x), *target),
             (x, *tensors), self.pictures_at_once(),
         )  # fmt: skip
-        scores, maps, accounts = tf.nest.pack_sequence_as(self._run.structured_outputs, arrays)
+        scores, maps, accounts, _ = tf.nest.pack_sequence_as(self._run.structured_outputs, arrays)
         if (bad := first_not_finite([scores, *maps])) is not None:
             raise self.not_finite(*one_pair(x, target, bad))
         return explanation_of(
@@ -337,24 +338,35 @@ class Explainer(LayerViews):
         self,
         before: Callable[[tf.Tensor], tf.Tensor],
         after: Callable[[tf.Tensor], Any],
+        concept_layer: str | None = None,
     ) -> Callable[..., PipelineOutput]:
         """Compiles preprocessing, explaining and postprocessing into one function.
 
         Args:
           before: pictures uint8 [B, H, W, 3] -> x float32 [B, H, W, C].
           after: relevance float32 [B, H, W, C] -> tensors.
+          concept_layer: the layer whose shares by channel are returned as well; only for LRP.
 
         Returns:
           A function of pictures that explains the explainer's own target, or the targets that its
           second argument gives. It returns (scores, explained, what `after` made of the map and of
-          each of `also`, these maps, their accounts) as tensors that the device may still be
-          computing. `explained` is float32 [B, 2]: what is explained, its sum over the classes and
-          the sum of its magnitude. An account is float32 [B, 3]: the sum of what started, with the
-          sign of the logits where the composite asks for it, the sum of its magnitude, and what
-          biases took.
+          each of `also`, these maps, their accounts, the shares of all channels) as tensors that
+          the device may still be computing. `explained` is float32 [B, 2]: what is explained, its
+          sum over the classes and the sum of its magnitude. An account is float32 [B, 3]: the sum
+          of what started, with the sign of the logits where the composite asks for it, the sum of
+          its magnitude, and what biases took.
+
+        Raises:
+          UsageError: as `concepts`, for the layer.
         """
         pictures = tf.TensorSpec([None, *self.input_shape[:2], 3], tf.uint8, name="pictures")
-        pipeline = pipeline_function(self._run, before, after)
+        explain: Callable[..., Explained] = self._run
+        if concept_layer is not None:
+            explain = explain_function(
+                self._graph, self._methods, any(self.follows_rules),
+                by_channel=self._concepts.sums(concept_layer),
+            )  # fmt: skip
+        pipeline = pipeline_function(explain, before, after)
         signature = [pictures, *Target.signature(self.classes)]
         function, run = compile_once(pipeline, signature, self._xla)
         self._pipelines.append(function)

@@ -79,6 +79,15 @@ class LayerViews:
         flows = self._flows[index](*self._pairs(x, target))
         return layer_flows(self._graph, flows.numpy())
 
+    @property
+    def concept_layers(self) -> tuple[str, ...]:
+        """The layers with rows and columns whose channels may be concepts, from the input on.
+
+        Layers with weights, sums and joins; what lies between has the same channels. Without those
+        of the last weights, whose channels are classes. There may be none.
+        """
+        return self._concepts.layers()
+
     def concepts(
         self,
         x: np.ndarray | tf.Tensor,

@@ -27,6 +27,9 @@ MAPS_PREFIX = "maps_"
 CHUNK = 256
 """Maximum number of maps in a file."""
 
+TOP_CONCEPTS = 4
+"""How many channels of a layer a sidecar names."""
+
 
 def map_record(engine: Engine, target: str, result: Result) -> dict[str, Any]:
     """What a sidecar says of a map.
@@ -37,7 +40,7 @@ def map_record(engine: Engine, target: str, result: Result) -> dict[str, Any]:
       map does not have; lost: the rest (started and lost are None for maps without an account);
       centre: [x, y] in pixels of the picture, the mean position of absolute relevance; spread: its
       root mean square distance from there, in pixels. The last two are None if the map is zero
-      everywhere.
+      everywhere. concepts: see `concept_records`; missing unless the engine computes them.
     """
     relevance = result.relevance.sum(-1, dtype=np.float64)
     centre, spread = _centre_and_spread(np.abs(relevance), result)
@@ -45,7 +48,7 @@ def map_record(engine: Engine, target: str, result: Result) -> dict[str, Any]:
         {"label": name, "probability": round(p, 6)} for name, p in top_scores(engine, result.scores)
     ]
     first, accounted = result.maps[0], has_account(engine)
-    return {
+    record = {
         "top5": top,
         "target": target,
         "relevance_sum": float(relevance.sum()),
@@ -55,6 +58,32 @@ def map_record(engine: Engine, target: str, result: Result) -> dict[str, Any]:
         "centre": centre,
         "spread": spread,
     }
+    if result.by_channel is not None:
+        record["concepts"] = concept_records(result.by_channel)
+    return record
+
+
+def concept_records(by_channel: np.ndarray) -> list[dict[str, Any]]:
+    """What a sidecar says of a map's concepts: the channels with the largest shares, best first.
+
+    Args:
+      by_channel: float32 [channels], the relevance in each channel of the layer.
+
+    Returns:
+      channel: its number; share: its relevance divided by the sum of magnitudes of all channels, so
+      that shares compare between pictures; negative where the channel speaks against what is
+      explained.
+    """
+    magnitudes = np.abs(by_channel).astype(np.float64)
+    total = magnitudes.sum()
+    if not total > 0:
+        return []
+    order = np.argsort(-magnitudes, kind="stable")[:TOP_CONCEPTS]
+    shares = by_channel[order] / total
+    return [
+        {"channel": channel, "share": round(share, 6)}
+        for channel, share in zip(order.tolist(), shares.tolist(), strict=True)
+    ]
 
 
 def raw_map_arrays(

@@ -15,6 +15,7 @@ import click
 
 from realtime_lrp import config
 from realtime_lrp.cli.options import (
+    CONCEPTS,
     DURATION,
     EXPLAIN,
     INPUTS,
@@ -76,7 +77,7 @@ def _viewer(command: Callable[..., Any]) -> Callable[..., Any]:
 )  # fmt: skip
 @OVERWRITE
 @DURATION
-@configured(*EXPLAIN, "--display")
+@configured(*EXPLAIN, "--display", *CONCEPTS)
 def demo(
     settings: config.Settings, output: str | None, overwrite: bool, duration: float | None
 ) -> None:
@@ -110,7 +111,7 @@ def demo(
     "--serve", "with_page", is_flag=True, help="also show it as a web page, as serve does"
 )
 @VIRTUAL_CAMERA
-@configured("--source", *EXPLAIN, "--also-model", "--follow", "--display", *PAGE)
+@configured("--source", *EXPLAIN, "--also-model", "--follow", "--display", *PAGE, *CONCEPTS)
 def live(
     settings: config.Settings,
     duration: float | None,
@@ -154,7 +155,7 @@ def _refuse(settings: config.Settings, options: tuple[str, ...], why: str) -> No
 @DURATION
 @STATS
 @VIRTUAL_CAMERA
-@configured("--source", *PAGE, *EXPLAIN, "--also-model", "--follow")
+@configured("--source", *PAGE, *EXPLAIN, "--also-model", "--follow", *CONCEPTS)
 def serve(
     settings: config.Settings, duration: float | None, stats: Path | None, virtual_camera: bool
 ) -> None:
@@ -234,7 +235,7 @@ def _program() -> str:
     callback=_hash_pin,
     help="ask for a PIN and print the value for kiosk.pin",
 )
-@configured("--source", *EXPLAIN, "--follow", "--display", load=_load_for_kiosk)
+@configured("--source", *EXPLAIN, "--follow", "--display", *CONCEPTS, load=_load_for_kiosk)
 def kiosk(
     settings: config.Settings,
     duration: float | None,

@@ -22,7 +22,12 @@ EXPLAIN = (
 PAGE = "--host", "--port", "--token-file", "--https", "--cert", "--key"
 """The options of the web page."""
 
-_MAY_BE_FILES = ("--model", "--also-model", "--weights", "--labels", "--source")
+CONCEPTS = "--gallery", "--names"
+"""What is known of the channels of a network."""
+
+_MAY_BE_FILES = (
+    "--model", "--also-model", "--weights", "--labels", "--source", "--gallery", "--names",
+)  # fmt: skip
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]

@@ -59,6 +59,8 @@ def wrong_names(config: Config) -> Iterator[tuple[KeyPath, Error]]:
     for number, name in enumerate(config.live.panels):
         yield from errors_of(("live", "panels", number), legal_panels.check, name)
     yield from errors_of(("live", "folder"), _check_folder, config.live.folder)
+    if config.concepts.gallery:
+        yield from errors_of(("concepts", "gallery"), _check_gallery, config.concepts.gallery)
 
 
 def _wrong_names_of_model(path: KeyPath, model: Model) -> Iterator[tuple[KeyPath, Error]]:
@@ -152,6 +154,13 @@ def _check_weights(name: str) -> None:
 def _check_labels(name: str) -> None:
     if not os.path.isfile(name):
         raise MissingInputError(f"There is no labels file {name!r}. Expected class names.")
+
+
+def _check_gallery(name: str) -> None:
+    if not os.path.isfile(name):
+        raise MissingInputError(
+            f"There is no gallery {name!r}. Make one: realtime-lrp concepts -o {name}"
+        )
 
 
 def _check_folder(name: str) -> None:

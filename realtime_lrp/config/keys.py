@@ -52,6 +52,8 @@ OPTIONS = {
     "--https": "serve.https",
     "--cert": "serve.cert",
     "--key": "serve.key",
+    "--gallery": "concepts.gallery",
+    "--names": "concepts.names",
 }
 """Command line options that set a key."""
 

@@ -47,6 +47,7 @@ _KEY_OF_SUBJECT = {
     "composite": "lrp.composite", "class": "lrp.target", "colormap": "overlay.colormap",
     "size": "model.size", "layers": "lrp.layers", "rule": "lrp.layers", "guided": "lrp.guided",
     "codec": "video.codec", "panel": "live.panels", "exit key": "kiosk.exit_key",
+    "gallery": "concepts.gallery",
 }  # fmt: skip
 """`UsageError.about` -> the key that is wrong."""
 

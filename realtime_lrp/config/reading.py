@@ -49,12 +49,13 @@ class Tree:
     problems: list[Problem] = field(default_factory=list)
 
 
-def read_file(file: Path, texts: bool = False) -> Tree:
+def read_file(file: Path, texts: bool = False, most: int = MAX_NODES) -> Tree:
     """Reads a file of at most 1 MiB; whatever is wrong with it becomes a problem of the tree.
 
     Args:
       file: the file.
       texts: whether every scalar stays the text that stands in the file.
+      most: how many keys, values and list entries it may have.
     """
     name = printable(str(file))
     try:
@@ -64,11 +65,15 @@ def read_file(file: Path, texts: bool = False) -> Tree:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         return Tree(problems=[Problem(f"{name}:{line}", "is not UTF-8 text; save it as UTF-8")])
-    return read_text(text, lambda line: f"{name}:{line + 1}", texts=texts)
+    return read_text(text, lambda line: f"{name}:{line + 1}", texts=texts, most=most)
 
 
 def read_text(
-    text: str, locate: Callable[[int], str], path: KeyPath = (), texts: bool = False
+    text: str,
+    locate: Callable[[int], str],
+    path: KeyPath = (),
+    texts: bool = False,
+    most: int = MAX_NODES,
 ) -> Tree:
     """Reads a YAML text.
 
@@ -77,8 +82,9 @@ def read_text(
       locate: turns a line number, from 0, into a location for messages.
       path: the key that the text is the value of; () for a whole file.
       texts: whether every scalar stays the text that stands there.
+      most: how many keys, values and list entries it may have.
     """
-    reader = _Reader(locate, texts)
+    reader = _Reader(locate, texts, most)
     reader.tree.locations[path] = locate(0)
     try:
         reader.read(text, path)
@@ -143,10 +149,10 @@ class _Refused(Exception):
 class _Reader:
     """Builds values from PyYAML's events."""
 
-    def __init__(self, locate: Callable[[int], str], texts: bool):
+    def __init__(self, locate: Callable[[int], str], texts: bool, most: int):
         self.tree = Tree()
         self._locate, self._texts = locate, texts
-        self._nodes = 0
+        self._nodes, self._most = 0, most
         self._events: Iterator[yaml.Event] = iter(())
 
     def add_problem(self, line: int, path: KeyPath, text: str) -> None:
@@ -186,7 +192,7 @@ class _Reader:
             )
         for refused, text in (
             (depth > MAX_DEPTH, "is nested too deeply; expected sections with keys under them"),
-            (self._nodes > MAX_NODES, f"has more than {MAX_NODES} entries; expected fewer"),
+            (self._nodes > self._most, f"has more than {self._most} entries; expected fewer"),
             (
                 len(getattr(event, "value", "")) > MAX_LETTERS,
                 f"is a text of more than {MAX_LETTERS} characters; expected a shorter one",

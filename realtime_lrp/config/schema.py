@@ -416,6 +416,25 @@ class Serve(Section):
     )
 
 
+class Concepts(Section):
+    """Concepts: what single channels of a layer answer to."""
+
+    layer: Text | None = Field(
+        default=None,
+        description="the layer whose channels are shown first; null: the last one with rows and "
+        "columns",
+    )
+    gallery: Text | None = Field(
+        default=None,
+        description="file with the pictures that channels answer to, made by realtime-lrp "
+        "concepts; null: the embedded one (shapes), or none",
+    )
+    names: Text | None = Field(
+        default=None,
+        description="file of channel names (YAML), {layer: {17: whiskers}}; null: none",
+    )
+
+
 class Config(Section):
     """Every setting."""
 
@@ -427,3 +446,4 @@ class Config(Section):
     live: Live = Field(default_factory=Live)
     kiosk: Kiosk = Field(default_factory=Kiosk)
     serve: Serve = Field(default_factory=Serve)
+    concepts: Concepts = Field(default_factory=Concepts)

@@ -213,6 +213,11 @@ class ConceptMaps:
         scores, maps = run_in_parts(function, (x, *given, *target), most)
         return scores, maps
 
+    def channel_counts(self) -> dict[str, int]:
+        """What `Explainer.channel_counts` returns."""
+        numbers = self._graph.outputs().items()
+        return {layer: int(self._shapes[number][-1]) for layer, number in numbers}
+
     def _function(
         self, compute: Compute, between: Sequence[tf.TensorSpec], key: tuple[Any, ...]
     ) -> Lazy:

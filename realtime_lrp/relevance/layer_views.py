@@ -155,6 +155,10 @@ class LayerViews:
         self._check_finite(x, target, scores, maps)
         return maps
 
+    def channel_counts(self) -> dict[str, int]:
+        """Every layer, as `layers` names them -> how many channels its output has."""
+        return self._concepts.channel_counts()
+
     def _check_finite(
         self, x: np.ndarray | tf.Tensor, target: Targets | None, *arrays: np.ndarray
     ) -> None:

@@ -1,0 +1,137 @@
+"""Names of channels: a YAML file {layer: {channel: name}}, which people edit."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from realtime_lrp.config import KeyPath, Problem, as_error, read_file
+from realtime_lrp.errors import MissingInputError, nearest
+
+MAX_NAME = 60
+"""Characters of a name; a longer one does not fit beside a picture."""
+
+MAX_ENTRIES = 50_000
+"""How many layers, channels and names the file may have."""
+
+ChannelNames = Mapping[str, Mapping[int, str]]
+"""Layer -> channel -> name."""
+
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,6}")
+_PLAIN_KEY = re.compile(r"[A-Za-z_][\w./-]*")
+
+
+@dataclass(frozen=True)
+class NamesFile:
+    """The names of a file, and where they stand.
+
+    Attributes:
+      names: layer -> channel -> name.
+      locations: (layer,) or (layer, "channel") -> "names.yaml:3".
+    """
+
+    names: ChannelNames
+    locations: Mapping[KeyPath, str]
+
+    def check(self, layers: Mapping[str, int]) -> None:
+        """Refuses names of channels that a network does not have.
+
+        Args:
+          layers: every layer -> how many channels it has.
+
+        Raises:
+          ConfigError: it lists them all.
+        """
+        if problems := list(self._unknown(layers)):
+            raise as_error(problems)
+
+    def _unknown(self, layers: Mapping[str, int]) -> Iterator[Problem]:
+        for layer, channels in self.names.items():
+            known = layers.get(layer)
+            if known is None:
+                close = nearest(layer, layers)
+                hint = f"; did you mean {close!r}?" if close else ""
+                yield Problem(self.locations[(layer,)], f"the network has no layer {layer!r}{hint}")
+                continue
+            for channel in channels:
+                if channel >= known:
+                    said = f"{layer!r} has the channels 0 to {known - 1}; there is no {channel}"
+                    yield Problem(self.locations[layer, str(channel)], said)
+
+
+def read_names(file: Path) -> NamesFile:
+    """Reads names of channels. Channels without a name, as in a template, are left out.
+
+    Raises:
+      MissingInputError: there is no such file.
+      ConfigError: something is wrong with it; the message lists every problem with its line.
+    """
+    if not file.exists():
+        raise MissingInputError(
+            f"There is no file {str(file)!r} with names of channels. "
+            f"Make one: realtime-lrp concepts --names {file}"
+        )
+    tree = read_file(file, texts=True, most=MAX_ENTRIES)
+    problems, names = list(tree.problems), {}
+    values = tree.values or {}
+    if not isinstance(values, dict):
+        problems.append(Problem(tree.locations[()], "expected layers with channels under them"))
+        values = {}
+    for layer, channels in values.items():
+        names[layer] = dict(_names_of_layer(layer, channels, tree.locations, problems))
+    if problems:
+        raise as_error(problems)
+    return NamesFile(names, tree.locations)
+
+
+def _names_of_layer(
+    layer: str, channels: Any, locations: Mapping[KeyPath, str], problems: list[Problem]
+) -> Iterator[tuple[int, str]]:
+    """Yields the channels of a layer that have a name, with it; appends what is wrong."""
+    if channels and not isinstance(channels, dict):
+        problems.append(
+            Problem(locations[(layer,)], f"{layer}: expected channels, such as 17: whiskers")
+        )
+        return
+    for channel, name in (channels or {}).items():
+        where = locations[layer, channel]
+        if not _NUMBER.fullmatch(channel):
+            problems.append(
+                Problem(where, f"{layer}: expected the number of a channel; received {channel!r}")
+            )
+        elif not isinstance(name, str):
+            problems.append(Problem(where, f"{channel}: expected a name, in quotes if it has a :"))
+        elif len(name := " ".join(name.split())) > MAX_NAME:
+            problems.append(Problem(where, f"{channel}: expected at most {MAX_NAME} characters"))
+        elif not name.isprintable():
+            problems.append(Problem(where, f"{channel}: expected letters that can be shown"))
+        elif name:
+            yield int(channel), name
+
+
+def names_text(
+    names: ChannelNames, comments: Mapping[str, Mapping[int, str]], first_lines: str
+) -> str:
+    """A file of names to edit: the channels of each layer in the order of the comments.
+
+    Args:
+      names: names that are known.
+      comments: layer -> channel -> what is said of it.
+      first_lines: what the file begins with, without the comment signs.
+    """
+    lines = [f"# {line}".rstrip() for line in first_lines.splitlines()]
+    for layer in dict.fromkeys((*comments, *names)):
+        known, said = names.get(layer, {}), comments.get(layer, {})
+        lines += ["", f"{_key(layer)}:"]
+        for channel in dict.fromkeys((*said, *sorted(known))):
+            name = json.dumps(known[channel], ensure_ascii=False) if channel in known else ""
+            comment = f" # {said[channel]}" if said.get(channel) else ""
+            lines.append(f"  {channel}: {name}{comment}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def _key(layer: str) -> str:
+    """A layer's name as a key of YAML."""
+    return layer if _PLAIN_KEY.fullmatch(layer) else json.dumps(layer, ensure_ascii=False)

@@ -1,0 +1,304 @@
+"""The gallery of a network: what the channels of its layers answer to, in pictures.
+
+A gallery file is a line, `MAGIC`, the length of a JSON text in four bytes, that text (`Contents`)
+and the pictures, each a WebP, one after the other. Such files may be untrusted: sizes, shapes and
+the hash of the pictures are checked before one is decoded.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from pathlib import Path
+from typing import Annotated, Any
+
+import cv2
+import msgspec
+import numpy as np
+
+from realtime_lrp.config import ASSETS, Config
+from realtime_lrp.errors import DamagedInputError, UsageError
+from realtime_lrp.models.concept_names import ChannelNames, NamesFile, read_names
+from realtime_lrp.system.plain_text import plain
+from realtime_lrp.system.reading import read_limited
+
+MAGIC = b"realtime_lrp concepts 1\n"
+SUFFIX = ".concepts"
+
+MAX_BYTES = 1 << 26
+"""Largest file that is read."""
+MAX_TEXT_BYTES = 1 << 24
+MAX_SIDE = 512
+MAX_CHANNELS = 1 << 20
+MAX_ROW = 32
+"""How many pictures a channel may have, of each kind."""
+
+DECODED_ROWS = 128
+"""How many rows of pictures are kept decoded: 20 MB of six pictures of 96 x 96."""
+
+Number = Annotated[int, msgspec.Meta(ge=0)]
+Row = Annotated[tuple[Number, ...], msgspec.Meta(max_length=MAX_ROW)]
+Word = Annotated[str, msgspec.Meta(max_length=500)]
+
+
+class ChannelContents(msgspec.Struct, frozen=True):
+    """What a file says of a channel.
+
+    Attributes:
+      relevant: numbers of pictures, that with the largest share of relevance first.
+      activating: the same for the largest activation.
+      classes: the classes that it speaks for most: (label, its part of the channel's positive
+        relevance).
+      often: for how many pictures it was among the four channels with the largest shares.
+    """
+
+    relevant: Row
+    activating: Row
+    classes: Annotated[tuple[tuple[Word, float], ...], msgspec.Meta(max_length=8)] = ()
+    often: Number = 0
+
+
+class LayerContents(msgspec.Struct, frozen=True):
+    """What a file says of a layer: its name, how many channels it has, and those with pictures."""
+
+    name: Word
+    channels: Annotated[int, msgspec.Meta(ge=1, le=MAX_CHANNELS)]
+    entries: dict[Number, ChannelContents]
+
+
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
+    """The JSON text of a gallery file.
+
+    Attributes:
+      network: its name.
+      sha256: hashes of the network's files: "model", "weights".
+      layers: those with pictures, the first layer of the network first.
+      pictures: how many pictures the gallery was chosen from.
+      side: rows and columns of its own pictures.
+      sizes: the length of each of them in bytes.
+      hash: SHA-256 of all of them.
+      fingerprint: of inputs and settings, for `--resume`.
+      provenance: how it was made, as in every output.
+    """
+
+    network: Word
+    sha256: dict[str, str] = {}
+    layers: Annotated[tuple[LayerContents, ...], msgspec.Meta(max_length=1000)] = ()
+    pictures: Number = 0
+    side: Annotated[int, msgspec.Meta(ge=8, le=MAX_SIDE)] = 96
+    sizes: tuple[Number, ...] = ()
+    hash: str = ""
+    fingerprint: str = ""
+    provenance: dict[str, Any] = {}
+
+
+class Gallery:
+    """Pictures for the channels of some layers, and names of channels. Threads may share it.
+
+    Args:
+      contents: what the file says.
+      data: the pictures, one after the other; `contents.sizes` are their lengths.
+      names: a user's names of channels.
+
+    Attributes:
+      contents: what the file says.
+      network: the name of the network that it was made of; "" for an empty gallery.
+      layers: the layers that it has pictures for, the first one of the network first.
+    """
+
+    def __init__(self, contents: Contents, data: bytes = b"", names: NamesFile | None = None):
+        self.contents, self._data = contents, data
+        self._ends = list(accumulate(contents.sizes, initial=0))
+        self._layers = {layer.name: layer for layer in contents.layers}
+        self._names = names
+        self.network, self.layers = contents.network, tuple(self._layers)
+        self._decoded = lru_cache(DECODED_ROWS)(self._decode_row)
+
+    def name(self, layer: str, channel: int) -> str:
+        """The name that a user gave to a channel; "" without one."""
+        return self.names.get(layer, {}).get(channel, "")
+
+    @property
+    def names(self) -> ChannelNames:
+        """The names that a user gave: layer -> channel -> name."""
+        return self._names.names if self._names else {}
+
+    def channels(self, layer: str) -> Mapping[int, ChannelContents]:
+        """What is known of the channels of a layer that have pictures."""
+        known = self._layers.get(layer)
+        return known.entries if known else {}
+
+    def pictures(self, layer: str, channel: int) -> Sequence[np.ndarray]:
+        """The pictures in which a channel carries most relevance; empty if there are none.
+
+        Returns:
+          uint8 [S, S, 3] RGB each, most relevance first, cropped and masked.
+        """
+        known = self.channels(layer).get(channel)
+        return self._decoded(known.relevant) if known else ()
+
+    def activating(self, layer: str, channel: int) -> Sequence[np.ndarray]:
+        """The pictures that activate a channel most, as `pictures`."""
+        known = self.channels(layer).get(channel)
+        return self._decoded(known.activating) if known else ()
+
+    def check(self, layers: Mapping[str, int]) -> None:
+        """Refuses a gallery, or names, of another network.
+
+        Args:
+          layers: every layer of the network -> how many channels it has.
+
+        Raises:
+          UsageError: the network has no such layer, or the layer has other channels.
+        """
+        for layer in self.contents.layers:
+            have = layers.get(layer.name)
+            if have != layer.channels:
+                why = f"has {have} channels there" if have else "has no such layer"
+                raise UsageError(
+                    f"The gallery is of the network {plain(self.network)!r}: its layer "
+                    f"{plain(layer.name)!r} has {layer.channels} channels, and this network {why}. "
+                    "Make one of this network: realtime-lrp concepts.",
+                    "gallery",
+                )
+        if self._names:
+            self._names.check(layers)
+
+    def _decode_row(self, numbers: Row) -> tuple[np.ndarray, ...]:
+        return tuple(map(self._decode, numbers))
+
+    def _decode(self, number: int) -> np.ndarray:
+        """A picture; a grey one if it cannot be decoded although its header is right."""
+        data = self._data[self._ends[number] : self._ends[number + 1]]
+        side = self.contents.side
+        try:
+            found = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB)
+        except cv2.error:
+            found = None
+        if found is None or found.shape != (side, side, 3):
+            found = np.full((side, side, 3), 128, np.uint8)
+        found.flags.writeable = False
+        return found
+
+
+def load_gallery(config: Config, network_name: str) -> Gallery:
+    """The gallery that a configuration names, else the embedded one, else an empty one.
+
+    Args:
+      config: its section `concepts` counts.
+      network_name: the name of the network that is shown.
+
+    Raises:
+      MissingInputError: there is no such file.
+      DamagedInputError: the file is no gallery.
+      ConfigError: something is wrong with the names.
+    """
+    chosen = config.concepts
+    names = read_names(Path(chosen.names)) if chosen.names else None
+    file = Path(chosen.gallery) if chosen.gallery else ASSETS / f"{network_name}{SUFFIX}"
+    if not chosen.gallery and (config.model.weights or not file.is_file()):
+        return Gallery(Contents(network=""), names=names)
+    contents, data = read_gallery_file(file)
+    return Gallery(contents, data, names)
+
+
+def read_gallery_file(file: Path) -> tuple[Contents, bytes]:
+    """Reads and checks a gallery file.
+
+    Returns:
+      What it says, and its pictures one after the other.
+
+    Raises:
+      MissingInputError: there is no such file.
+      DamagedInputError: it is no gallery, or a damaged one.
+    """
+    whole = read_limited(file, MAX_BYTES, "a gallery made by realtime-lrp concepts")
+    try:
+        return parse_gallery(whole)
+    except (ValueError, RecursionError) as error:
+        raise DamagedInputError(
+            f"{str(file)!r} is no gallery, or it is damaged ({plain(str(error))[:200]}). Expected "
+            "a file that realtime-lrp concepts has made."
+        ) from None
+
+
+def parse_gallery(whole: bytes) -> tuple[Contents, bytes]:
+    """The contents and the pictures of a gallery file.
+
+    Raises:
+      ValueError: something is wrong with it; the message says what.
+    """
+    if not whole.startswith(MAGIC):
+        raise ValueError("it does not begin as one")
+    begin = len(MAGIC) + 4
+    length = int.from_bytes(whole[len(MAGIC) : begin], "little")
+    if length > min(MAX_TEXT_BYTES, len(whole) - begin):
+        raise ValueError("it ends early")
+    contents = msgspec.json.decode(whole[begin : begin + length], type=Contents)
+    data = whole[begin + length :]
+    if sum(contents.sizes) != len(data):
+        raise ValueError("it ends early" if sum(contents.sizes) > len(data) else "it is too long")
+    if hashlib.sha256(data).hexdigest() != contents.hash:
+        raise ValueError("its pictures have changed")
+    _check_layers(contents)
+    end = 0
+    for size in contents.sizes:
+        if _webp_size(data[end : end + 30]) != (contents.side, contents.side):
+            raise ValueError("a picture of it has another format or size")
+        end += size
+    return contents, data
+
+
+def write_gallery(file: Path, contents: Contents, pictures: Sequence[bytes]) -> None:
+    """Writes a gallery file.
+
+    Args:
+      file: its path.
+      contents: what it says; `sizes` and `hash` are filled in.
+      pictures: what `encode_picture` made of each.
+
+    Raises:
+      OSError: the write failed.
+    """
+    data = b"".join(pictures)
+    contents = msgspec.structs.replace(
+        contents, sizes=tuple(map(len, pictures)), hash=hashlib.sha256(data).hexdigest()
+    )
+    text = msgspec.json.encode(contents)
+    file.write_bytes(MAGIC + len(text).to_bytes(4, "little") + text + data)
+
+
+def encode_picture(picture: np.ndarray, quality: int) -> bytes:
+    """A picture, uint8 [S, S, 3] RGB, as a gallery file holds it.
+
+    Args:
+      picture: what it shows.
+      quality: 1 to 100.
+    """
+    bgr = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
+    done, data = cv2.imencode(".webp", bgr, [cv2.IMWRITE_WEBP_QUALITY, quality])
+    if not done:
+        raise ValueError(f"cannot encode a picture of the shape {picture.shape}")
+    return data.tobytes()
+
+
+def _check_layers(contents: Contents) -> None:
+    """Raises ValueError for a channel or a picture that does not exist."""
+    if len({layer.name for layer in contents.layers}) < len(contents.layers):
+        raise ValueError("it has a layer twice")
+    for layer in contents.layers:
+        for channel, known in layer.entries.items():
+            if channel >= layer.channels:
+                raise ValueError(f"it has a channel {channel} of {layer.channels}")
+            if max((*known.relevant, *known.activating), default=-1) >= len(contents.sizes):
+                raise ValueError("a channel has a picture that is not there")
+
+
+def _webp_size(begin: bytes) -> tuple[int, int] | None:
+    """Rows and columns of a simple lossy WebP (RFC 9649), from its first 30 bytes; else None."""
+    if len(begin) < 30 or begin[:4] != b"RIFF" or begin[8:16] != b"WEBPVP8 ":
+        return None
+    if begin[23:26] != b"\x9d\x01\x2a":
+        return None
+    columns, rows = (int.from_bytes(begin[at : at + 2], "little") & 0x3FFF for at in (26, 28))
+    return rows, columns

@@ -61,6 +61,7 @@ def atomic_file(
     target: Path,
     overwrite: bool = False,
     before_publishing: Callable[[Path], None] | None = None,
+    part: Path | None = None,
 ) -> Iterator[Path]:
     """Yields the path `target.PID.part`; renames it to `target` on success, else removes it.
 
@@ -70,6 +71,7 @@ def atomic_file(
       target: the final name.
       overwrite: whether an existing file is replaced.
       before_publishing: called with the path of the complete part before that gets its name.
+      part: the temporary name, if it may not lie beside the target; on the same disk.
 
     Raises:
       OutputError: the target cannot be made.
@@ -77,7 +79,7 @@ def atomic_file(
     """
     check_output(target, overwrite)
     target = target.resolve()
-    part = part_path(target)
+    part = part or part_path(target)
     try:
         yield part
         if before_publishing:

@@ -21,6 +21,7 @@ import msgspec
 from realtime_lrp.config.provenance import KEY
 from realtime_lrp.errors import OutputError, UnavailableError
 from realtime_lrp.notebook.html import drawable
+from realtime_lrp.results.records import TOP_CONCEPTS
 from realtime_lrp.system.atomic import atomic_file, part_path, refuse_link
 
 TABLE = "figures.parquet"
@@ -47,14 +48,17 @@ def _columns() -> dict[str, tuple[str, Callable[[Record], Any]]]:
         "target": ("string", lambda row: _text(row.get("target"))),
     }
     for number in range(TOP):
-        columns[f"label_{number + 1}"] = "string", _of_top(number, "label")
-        columns[f"probability_{number + 1}"] = "float64", _of_top(number, "probability")
+        columns[f"label_{number + 1}"] = "string", _of_list("top5", number, "label")
+        columns[f"probability_{number + 1}"] = "float64", _of_list("top5", number, "probability")
     for name in ("relevance_sum", "started", "taken_by_biases", "lost"):
         columns[name] = "float64", _value(name)
     columns["lost_in"] = "string", lambda row: _text(row.get("lost_in"))
     columns["centre_x"] = "float64", lambda row: row["centre"][0] if row.get("centre") else None
     columns["centre_y"] = "float64", lambda row: row["centre"][1] if row.get("centre") else None
     columns["spread"] = "float64", _value("spread")
+    for number in range(TOP_CONCEPTS):
+        columns[f"concept_{number + 1}"] = "int64", _of_list("concepts", number, "channel")
+        columns[f"share_{number + 1}"] = "float64", _of_list("concepts", number, "share")
     return columns
 
 
@@ -62,12 +66,11 @@ def _value(key: str) -> Callable[[Record], Any]:
     return lambda row: row.get(key)
 
 
-def _of_top(number: int, key: str) -> Callable[[Record], Any]:
+def _of_list(name: str, number: int, key: str) -> Callable[[Record], Any]:
     def take(row: Record) -> Any:
-        top = row["top5"]
-        if number >= len(top):
-            return None
-        return _text(top[number][key]) if key == "label" else top[number][key]
+        items = row.get(name) or ()
+        value = items[number][key] if number < len(items) else None
+        return drawable(value) if isinstance(value, str) else value
 
     return take
 

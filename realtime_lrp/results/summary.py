@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,23 @@ GAP, GAP_S = 20, 2.0
 Figure = Any
 _Row = tuple[float, dict[str, float], float]
 """Position on the axis, probability of each label, sum of relevance."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What a timeline draws. All lists are of one length; in gaps and where it is unknown is NaN.
+
+    Attributes:
+      positions: on the horizontal axis.
+      unit: its label.
+      probabilities: of the labels with the highest probability anywhere, highest first.
+      relevance: the sum of relevance.
+    """
+
+    positions: list[float]
+    unit: str
+    probabilities: dict[str, list[float]]
+    relevance: list[float]
 
 
 class Timeline:
@@ -48,31 +66,36 @@ class Timeline:
                 self._rows, self._step = self._rows[::2], 2 * self._step
         self._count += 1
 
-    def draw(self, probabilities: Figure, relevance: Figure) -> None:
-        """Draws into two axes."""
+    def curves(self) -> Curves:
+        """What is drawn of the frames so far."""
         positions, rows, unit = self._positions()
         highest: dict[str, float] = {}
         for _, top, _ in self._rows:
             for label, share in top.items():
                 highest[label] = max(share, highest.get(label, 0.0))
-        for label in sorted(highest, key=lambda name: highest[name], reverse=True)[:LABELS]:
-            shares = [row[1].get(label, np.nan) if row else np.nan for row in rows]
+        chosen = sorted(highest, key=lambda name: highest[name], reverse=True)[:LABELS]
+        probabilities = {
+            label: [row[1].get(label, np.nan) if row else np.nan for row in rows]
+            for label in chosen
+        }
+        return Curves(positions, unit, probabilities, [row[2] if row else np.nan for row in rows])
+
+    def draw(self, probabilities: Figure, relevance: Figure) -> None:
+        """Draws into two axes."""
+        curves = self.curves()
+        for label, shares in curves.probabilities.items():
             probabilities.plot(
-                positions, shares, self._style, label=label.replace("_", " "), linewidth=1.2
+                curves.positions, shares, self._style, label=label.replace("_", " "), linewidth=1.2
             )
-        largest = max(highest.values())
+        largest = float(np.nanmax(next(iter(curves.probabilities.values()))))
         probabilities.set(ylabel="probability", ylim=(0, min(1.02, 1.1 * largest + 0.02)))
         legend = probabilities.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
         for text in legend.get_texts():
             text.set_parse_math(False)
         relevance.plot(
-            positions,
-            [row[2] if row else np.nan for row in rows],
-            self._style,
-            color="black",
-            linewidth=1.0,
+            curves.positions, curves.relevance, self._style, color="black", linewidth=1.0
         )
-        relevance.set(ylabel="sum of relevance", xlabel=unit)
+        relevance.set(ylabel="sum of relevance", xlabel=curves.unit)
         for axes in (probabilities, relevance):
             axes.margins(x=0.01)
             axes.grid(alpha=0.3)

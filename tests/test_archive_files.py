@@ -1,18 +1,27 @@
 """What an archive gets besides its films: the table of all frames, and the page of the job."""
 
 import json
+import os
+from html.parser import HTMLParser
+from urllib.parse import unquote
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
+from realtime_lrp.commands.video.archive.listing import Listing
+from realtime_lrp.commands.video.archive.results import FailedFile, FinishedFile, SkippedFile
+from realtime_lrp.config.provenance import ModelProvenance, Provenance
 from realtime_lrp.errors import OutputError
+from realtime_lrp.results.archive_page import FILMS, PAGE, check_page, write_pages
 from realtime_lrp.results.frame_table import (
     COLUMNS,
     TABLE,
     check_table,
     keep_rows,
     partition_of,
-    read_sidecar,
 )
+from realtime_lrp.results.overview import FOLDER, FilmEntry, Overview, clock
 
 NAMES = ("a.mp4", "ü = 100%#?.mp4", "中文" * 30 + ".mp4", "2024-01-01.mp4", "<b>&'\"*:{}.mp4")
 
@@ -24,17 +33,23 @@ def record(frame, **changed):
         "frame": frame, "time": round(frame / 30, 6), "explained": frame % 2 == 0, "top5": top,
         "target": "top1", "relevance_sum": 1 / 3 + frame, "started": 1.0,
         "taken_by_biases": 0.25, "lost": -1e-9, "centre": [1.25, 2.5 + frame], "spread": 7.5,
-        "lost_in": None, **changed,
+        "lost_in": None, "concepts": [{"channel": 7, "share": -0.25}][: frame % 2], **changed,
     }  # fmt: skip
 
 
 def row_of(record):
     """The same by hand, as a row of the table."""
-    row = {key: value for key, value in record.items() if key not in ("top5", "centre")}
+    row = {key: value for key, value in record.items() if key not in ("top5", "centre", "concepts")}
     for number in range(5):
         one = record["top5"][number] if number < len(record["top5"]) else {}
         row[f"label_{number + 1}"] = one.get("label")
         row[f"probability_{number + 1}"] = one.get("probability")
+    for number in range(4):
+        one = record["concepts"][number] if number < len(record["concepts"]) else {}
+        row[f"concept_{number + 1}"], row[f"share_{number + 1}"] = (
+            one.get("channel"),
+            one.get("share"),
+        )
     row["centre_x"], row["centre_y"] = record["centre"] or (None, None)
     return row
 
@@ -70,16 +85,15 @@ def test_duckdb_reads_all_rows_of_all_films(table):
 
 
 def test_pandas_reads_the_folder_as_one_table(table):
-    """Pandas takes the file's name from the folder, all types are as documented."""
+    """Pandas takes the file's name from the folder, and numbers are what they were."""
     import pandas
 
     folder, records = table
     frame = pandas.read_parquet(folder / TABLE)
     counts = {name: len(rows) for name, rows in records.items()}
     assert frame.groupby("file", observed=True).size().to_dict() == counts
-    kinds = {"int64": "i", "float64": "f", "bool": "b"}
-    for name, (kind, _) in COLUMNS.items():
-        assert kind == "string" or frame[name].dtype.kind == kinds[kind], name
+    kinds = {name: frame[name].dtype.kind for name in ("frame", "time", "explained", "spread")}
+    assert kinds == {"frame": "i", "time": "f", "explained": "b", "spread": "f"}
     last = frame[frame.file == "2024-01-01.mp4"].relevance_sum
     assert list(last) == [1 / 3 + number for number in range(6)]
 
@@ -89,18 +103,20 @@ def test_rows_say_how_they_were_made(table):
     from pyarrow import parquet
 
     folder, _ = table
-    metadata = parquet.read_schema(folder / partition_of("a.mp4")).metadata
-    assert json.loads(metadata[b"provenance"]) == {"program": "realtime_lrp"}
+    schema = parquet.read_schema(folder / partition_of("a.mp4"))
+    assert json.loads(schema.metadata[b"provenance"]) == {"program": "realtime_lrp"}
+    assert schema.names == ["source", *COLUMNS]
 
 
 def test_rows_are_those_of_the_sidecar(tmp_path):
-    """A sidecar that was written as JSON lines comes back value by value."""
+    """What was written as JSON lines comes back value by value."""
     from pyarrow import parquet
 
     lines = [record(frame) | {"relevance_sum": 10.0 ** -(frame + 1) / 3} for frame in range(4)]
     sidecar = tmp_path / "a.jsonl"
     sidecar.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    keep_rows(tmp_path, "a.mp4", "a.mp4", read_sidecar(sidecar))
+    file = FinishedFile("a.mp4", {}, 4, sidecar)
+    keep_rows(tmp_path, "a.mp4", "a.mp4", file.records())
     rows = parquet.ParquetFile(tmp_path / partition_of("a.mp4")).read().to_pylist()
     assert [{**row_of(line), "source": "a.mp4"} for line in lines] == rows
 
@@ -136,3 +152,149 @@ def test_a_table_of_somebody_else_is_refused(tmp_path, there):
     with pytest.raises(OutputError):
         check_table(tmp_path)
     check_table(tmp_path / "nowhere")
+
+
+HOSTILE = "<script>alert(1)<"
+"""Ends in what would begin a tag; labels, names and messages come from files."""
+
+
+class Links(HTMLParser):
+    """Collects the tags of a page and what its links and pictures lead to."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.leads_to = set(), []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        self.leads_to += [value for name, value in attributes if name in ("href", "src")]
+
+
+def finished(folder, stem, records, source="", **facts):
+    """A film with a sidecar, complete, as a job hands it over."""
+    outputs = {"film": folder / f"{stem}.mp4", "sidecar": folder / f"{stem}.jsonl"}
+    outputs["film"].touch()
+    made = Provenance(
+        version="0.1.0", tensorflow="2", keras="3", python="3", method="lrp", composite="zplus",
+        model=ModelProvenance(name=f"net {HOSTILE}"), layers=None, target="top1", device="CPU",
+        precision="float32", settings={},
+    )  # fmt: skip
+    records[0]["provenance"] = json.loads(made.as_json())
+    outputs["sidecar"].write_text("".join(json.dumps(one) + "\n" for one in records))
+    thumbnails = [(at / 4, np.full((40, 64, 3), 9 * at, np.uint8)) for at in range(12)]
+    return FinishedFile(
+        source or f"/recordings/{stem}.avi", outputs, len(records), outputs["sidecar"],
+        thumbnails, **facts,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    """The folder of a job with hostile names and labels, one failure, and one film to come."""
+    folder = tmp_path_factory.mktemp("job")
+    label = [{"label": f"label {HOSTILE}\x1b[0m", "probability": 0.5}]
+    listing = Listing(folder, total=5)
+    listing.finished(finished(folder, "a", [record(frame) for frame in range(40)]))
+    hostile = [record(frame, top5=label) for frame in range(3)]
+    notes = [f"note {HOSTILE}"]
+    address = f"s3://me:secret@bucket/{HOSTILE}.mp4"
+    listing.finished(finished(folder, f"javascript:{HOSTILE}", hostile, address, notes=notes))
+    bytes_of_no_encoding = os.fsdecode(b"x\xff")
+    listing.finished(finished(folder, bytes_of_no_encoding, [record(0, top5=[])]))
+    listing.failed(FailedFile("/recordings/b.avi", f"no frame {HOSTILE}", 65))
+    listing.end(stopped=True)
+    return folder
+
+
+def test_a_page_shows_films_and_failures(job):
+    """Totals, answers, and why a recording has no film."""
+    text = (job / PAGE).read_text()
+    for shown in (
+        "<td style=\"text-align:left\">44</td>", "40 frames, 1.30 s, cat 100%",
+        "1 frame, 0.00 s", "/recordings/b.avi</strong>: no frame &lt;script&gt;",
+        "net &lt;script&gt;alert(1)&lt;",
+    ):  # fmt: skip
+        assert shown in text, shown
+    assert clock(3599.9) == "59:59"
+    assert clock(7200 * 500 + 61) == "1000:01:01"
+
+
+def test_a_page_runs_nothing_and_loads_nothing_from_elsewhere(job):
+    """No name, label or message becomes a tag, no password is shown, and every link is a file."""
+    text = (job / PAGE).read_text()
+    page = Links(text)
+    assert "script" not in page.tags
+    assert "secret" not in text
+    assert "default-src 'none'" in text
+    assert len(page.leads_to) == 3 * 4
+    for address in page.leads_to:
+        assert address.startswith("./")
+        assert (job / os.fsdecode(unquote_bytes(address))).is_file(), address
+
+
+def unquote_bytes(address):
+    """The bytes of the path that an address leads to."""
+    return unquote(address, "latin-1").encode("latin-1")
+
+
+def test_pictures_of_films_are_well_formed(job):
+    """Hostile labels stay text; eight thumbnails of twelve, and a curve for each label."""
+    space = "{http://www.w3.org/2000/svg}"
+    roots = {path.name: ElementTree.parse(path).getroot() for path in (job / FOLDER).glob("*.svg")}
+    assert len(roots) == 3
+    assert {len(root.findall(f"{space}image")) for root in roots.values()} == {8}
+    curves = [one for one in roots["a.mp4.svg"].findall(f"{space}path") if one.get("fill")]
+    assert len(curves) == 2
+    assert all("script" not in element.tag for root in roots.values() for element in root.iter())
+
+
+def test_a_job_that_goes_on_shows_what_was_finished_before(job):
+    """A page made by a second run has the first run's answers and pictures of skipped films."""
+    before = (job / PAGE).read_text()
+    listing = Listing(job, total=1)
+    listing.skipped(SkippedFile("/recordings/a.avi", {"film": job / "a.mp4"}))
+    listing.end(stopped=False)
+    again = (job / PAGE).read_text()
+    assert "40 frames, 1.30 s, cat 100%" in again
+    assert "a.mp4.svg" in again
+    assert "b.avi" not in again
+    (job / PAGE).write_text(before)
+
+
+def test_an_overview_follows_a_long_recording_in_bounded_space():
+    """A hundred thousand frames become a picture of a few kilobytes with all their time."""
+    overview = Overview()
+    rows = (record(frame, explained=True) for frame in range(20_000))
+    assert sum(1 for _ in overview.watch(rows)) == 20_000
+    picture, height = overview.draw([])
+    assert len(picture) < 10_000
+    assert 100 < height < 200
+    assert (overview.frames, overview.answers) == (20_000, [("cat", 1.0)])
+
+
+def test_ten_thousand_films_are_shown_on_pages_of_bounded_size(tmp_path):
+    """Each film is on one page, pages lead to each other, and stale ones go."""
+    films = {f"{number:05}.mp4": FilmEntry(frames=9, height=200) for number in range(10_000)}
+    write_pages(tmp_path, films)
+    pages = [tmp_path / PAGE, *(tmp_path / FOLDER).glob("page-*.html")]
+    assert len(pages) == 10_000 / FILMS
+    assert max(page.stat().st_size for page in pages) < 250_000
+    shown = sum(page.read_text().count("<article>") for page in pages)
+    assert shown == 10_000
+    for page in pages:
+        for address in Links(page.read_text()).leads_to:
+            target = (page.parent / unquote(address)).resolve()
+            assert target.is_file() == (target.suffix == ".html")
+    write_pages(tmp_path, {"a.mp4": FilmEntry()})
+    assert not list((tmp_path / FOLDER).glob("page-*"))
+
+
+def test_a_page_of_somebody_else_is_refused(tmp_path):
+    """A file of that name that is none of ours stays, unless everything may be replaced."""
+    (tmp_path / PAGE).write_text("<h1>My archive</h1>")
+    with pytest.raises(OutputError, match="no page of an archive"):
+        check_page(tmp_path, replace=False)
+    check_page(tmp_path, replace=True)
+    write_pages(tmp_path, {})
+    check_page(tmp_path, replace=False)

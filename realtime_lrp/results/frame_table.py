@@ -10,13 +10,11 @@ the extra `cluster`.
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
-
-import msgspec
 
 from realtime_lrp.config.provenance import KEY
 from realtime_lrp.errors import OutputError, UnavailableError
@@ -102,8 +100,10 @@ def check_table(folder: Path) -> None:
       folder: the folder of the films.
 
     Raises:
+      UnavailableError: pyarrow is not installed.
       OutputError: there is a link, a file, or a folder that holds something else.
     """
+    _pyarrow()
     table = folder / TABLE
     refuse_link(table)
     if not table.exists():
@@ -115,13 +115,6 @@ def check_table(folder: Path) -> None:
             f"{str(others[0])!r} is no part of the table that is written to {str(table)!r}. "
             "Choose another folder, or remove it."
         )
-
-
-def read_sidecar(path: Path) -> Iterator[dict[str, Any]]:
-    """Yields the lines of a sidecar, one at a time."""
-    with path.open("rb") as lines:
-        for line in lines:
-            yield msgspec.json.decode(line)
 
 
 def write_rows(path: Path, source: str, records: Iterable[Record], provenance: str = "") -> int:

@@ -8,6 +8,7 @@ can be made, and made again, without reading films. Nothing in them is loaded fr
 """
 
 import base64
+import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -226,12 +227,14 @@ def keep_overview(folder: Path, film: str, entry: FilmEntry, svg: str) -> None:
     with atomic_file(picture, overwrite=True) as part:
         part.write_text(svg, encoding="utf-8")
     with atomic_file(data, overwrite=True) as part:
-        part.write_bytes(msgspec.json.encode(entry))
+        part.write_text(
+            json.dumps(msgspec.to_builtins(entry))
+        )  # in ASCII: names may hold any bytes
 
 
 def read_entry(folder: Path, film: str) -> FilmEntry | None:
     """The entry of a film, None if there is none or it is damaged."""
     try:
-        return msgspec.json.decode((folder / files_of(film)[1]).read_bytes(), type=FilmEntry)
+        return msgspec.convert(json.loads((folder / files_of(film)[1]).read_bytes()), FilmEntry)
     except (OSError, ValueError):
         return None

@@ -19,6 +19,7 @@ from realtime_lrp.realtime import explaining as relevance_thread
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.relevance.compiled import PipelineOutput
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,8 @@ def test_a_full_gpu_hands_over_to_the_cpu(tiny_model, on_gpu, caplog, monkeypatc
     monkeypatch.setattr(
         loading, "load_network", lambda *words, **more: loads.append(1) or load(*words, **more)
     )
-    engine._pipeline = lambda batch, targets: (Full(), Full(), [[Full()] * 4], [Full()], [Full()])
+    output = PipelineOutput(Full(), Full(), [[Full()] * 4], [Full()], [Full()], [])
+    engine._pipeline = lambda batch, targets: output
     begun = [engine.begin([picture]) for picture in pictures]
     results = [one()[0] for one in begun]
     assert (engine.device, engine.in_flight, len(loads)) == ("CPU", 1, 1)
@@ -181,10 +183,10 @@ def test_so_many_frames_are_in_flight_and_maps_keep_their_order(in_flight, tiny_
     frames, steps = Slot(), []
 
     class Scripted(engines.Engine):
-        def begin(self, pictures):
+        def begin(self, pictures, **options):
             number = int(pictures[0][0, 0, 0])
             steps.append(("begin", number))
-            results = super().begin(pictures)
+            results = super().begin(pictures, **options)
             if number < 6:
                 frames.put(np.full((32, 32, 3), number + 1, np.uint8), time.monotonic())
 

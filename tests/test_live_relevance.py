@@ -363,10 +363,10 @@ def test_an_error_after_the_first_map_is_told_and_it_tries_again(frames, monkeyp
         running.explain(frames[0])
         begin, broken = running.thread.engine.begin, [True]
 
-        def failing(pictures):
+        def failing(pictures, **options):
             if broken[0]:
                 raise ValueError("the memory is full")
-            return begin(pictures)
+            return begin(pictures, **options)
 
         running.thread.engine.begin = failing
         for picture in frames[1:4]:

@@ -229,9 +229,9 @@ def test_the_picture_comes_at_its_rate_under_a_slow_network(tmp_path, monkeypatc
     """30 of 30 with a network that takes 200 ms; no frame is counted twice."""
 
     class Slow(engines.Engine):
-        def begin(self, pictures):
+        def begin(self, pictures, **options):
             time.sleep(0.2)
-            return super().begin(pictures)
+            return super().begin(pictures, **options)
 
     monkeypatch.setattr(engines, "Engine", Slow)
     words = {"--source": "synthetic", "--model": "shapes", "--display": "none"}

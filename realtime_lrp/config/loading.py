@@ -47,7 +47,7 @@ _KEY_OF_SUBJECT = {
     "composite": "lrp.composite", "class": "lrp.target", "colormap": "overlay.colormap",
     "size": "model.size", "layers": "lrp.layers", "rule": "lrp.layers", "guided": "lrp.guided",
     "codec": "video.codec", "panel": "live.panels", "exit key": "kiosk.exit_key",
-    "gallery": "concepts.gallery",
+    "gallery": "concepts.gallery", "concept layer": "concepts.layer",
 }  # fmt: skip
 """`UsageError.about` -> the key that is wrong."""
 

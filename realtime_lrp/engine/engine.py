@@ -6,11 +6,14 @@ Loading is in `loading.py`, colours in `colouring.py`, texts in `wording.py`.
 import logging
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from realtime_lrp.config import Config, check_names
+from realtime_lrp.engine.concept_pipelines import NEEDED, ConceptPipelines, fetch_concepts
+from realtime_lrp.engine.concept_result import ConceptRequest
 from realtime_lrp.engine.device import Device, cpu, device
 from realtime_lrp.engine.hashes import network_files
 from realtime_lrp.engine.loading import (
@@ -21,7 +24,7 @@ from realtime_lrp.engine.loading import (
 )
 from realtime_lrp.engine.result import Result, fetch_results
 from realtime_lrp.engine.tensorflow import keras, tf
-from realtime_lrp.errors import UnavailableError, UsageError
+from realtime_lrp.errors import UnavailableError, UsageError, unknown
 from realtime_lrp.relevance.account import LayerFlow, flood_text
 from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.compiled import PipelineOutput
@@ -130,8 +133,12 @@ class Engine:
                 composite=self.composite, precision=precision, also=self.also,
             )  # fmt: skip
             self._flooded: set[str] = set()  # names of maps that were warned of
+            self._check_concept_layer()
             layer = self.concept_layer if self._by_channel else None
             self._pipeline = self.explainer.compile_pipeline(self.network.prepare, reduce, layer)
+        self._concepts = ConceptPipelines(
+            self.explainer, self.concept_layer, self.network.prepare, reduce, not on.is_gpu
+        )
 
     def _resolution(self) -> tuple[tuple[int, int], tuple[int, int] | None]:
         """The period of the grid that is smoothed away, and the patches that are averaged."""
@@ -168,8 +175,14 @@ class Engine:
     @property
     def concept_layer(self) -> str | None:
         """The layer whose channels are concepts; None without one, and for methods but LRP."""
-        layers = self.explainer.concept_layers
-        return layers[-1] if layers and self.config.lrp.method == "lrp" else None
+        layers, chosen = self.explainer.concept_layers, self.config.concepts.layer
+        return chosen or layers[-1] if layers and self.config.lrp.method == "lrp" else None
+
+    def _check_concept_layer(self) -> None:
+        """Refuses a layer of the configuration that the network does not have."""
+        chosen, explainer = self.config.concepts.layer, self.explainer
+        if chosen and chosen not in explainer.channel_counts():
+            raise unknown("concept layer", chosen, explainer.concept_layers)
 
     @property
     def name(self) -> str:
@@ -186,6 +199,22 @@ class Engine:
         """The region that the network sees of a picture of (rows, columns)."""
         return region_of(size, self.explainer.input_shape[:2], self.config.input.fit)
 
+    def concept_layers(self) -> tuple[str, ...]:
+        """The layers whose channels can be shown, the first of the network first.
+
+        None where the network has no layer with rows and columns, or the method is not LRP.
+        """
+        return self._concepts.layers
+
+    def prepare_concepts(self, wanted: ConceptRequest) -> None:
+        """Compiles what a request needs, so that `begin` does not have to."""
+        with tf.device(self._device.scope):
+            self._concepts.compile(wanted)
+
+    def has_concepts(self, wanted: ConceptRequest) -> bool:
+        """Whether a request can be answered at once, be it with the problem."""
+        return self._concepts.is_ready(wanted)
+
     def scores(self, pictures: np.ndarray) -> np.ndarray:
         """The scores, float32 [B, classes], of extracted regions uint8 [B, h, w, 3]; no maps."""
         with tf.device(self._device.scope):
@@ -198,7 +227,10 @@ class Engine:
         return self.begin(pictures, targets)()
 
     def begin(
-        self, pictures: Sequence[np.ndarray], targets: Sequence[str | int] | None = None
+        self,
+        pictures: Sequence[np.ndarray],
+        targets: Sequence[str | int] | None = None,
+        concepts: ConceptRequest | None = None,
     ) -> Callable[[], list[Result]]:
         """Starts to explain pictures; the function that is returned waits for the results.
 
@@ -208,6 +240,7 @@ class Engine:
         Args:
           pictures: uint8 [H, W, 3] RGB each, of any sizes.
           targets: what is explained of each picture instead of the engine's own target.
+          concepts: the channels that are wanted too. Where they cannot be had, results say why.
 
         Raises:
           UsageError: there is no such target, or there are more or fewer targets than pictures.
@@ -216,13 +249,14 @@ class Engine:
         """
         regions = [self.region(picture.shape[:2]) for picture in pictures]
         extracted = [region.extract(p) for region, p in zip(regions, pictures, strict=True)]
-        return self.begin_extracted(np.stack(extracted), regions, targets)
+        return self.begin_extracted(np.stack(extracted), regions, targets, concepts)
 
     def begin_extracted(
         self,
         batch: np.ndarray,
         regions: Sequence[Region],
         targets: Sequence[str | int] | None = None,
+        concepts: ConceptRequest | None = None,
     ) -> Callable[[], list[Result]]:
         """As `begin`, for regions that have been extracted.
 
@@ -230,11 +264,14 @@ class Engine:
           batch: uint8 [B, h, w, 3], what the network sees of each picture.
           regions: where each of them lies in its picture.
           targets: as in `begin`.
+          concepts: as in `begin`.
         """
         if targets is not None and len(targets) != len(batch):
             raise UsageError(
                 f"Expected one target for each of {len(batch)} pictures. Received {len(targets)}."
             )
+        if concepts is not None:
+            return self._begin_with_concepts(batch, regions, targets, concepts)
         on = self._device
         try:
             output = self._run(batch, targets) if self._fits(len(batch)) else None
@@ -248,6 +285,44 @@ class Engine:
             except tf.errors.ResourceExhaustedError:
                 pass
             return self._with_less_memory(batch, regions, targets, on)
+
+        return results
+
+    def _begin_with_concepts(
+        self,
+        batch: np.ndarray,
+        regions: Sequence[Region],
+        targets: Sequence[str | int] | None,
+        wanted: ConceptRequest,
+    ) -> Callable[[], list[Result]]:
+        """As `begin_extracted`; without concepts where these have a problem."""
+        pipelines, on = self._concepts, self._device
+        if len(batch) > 1 and not self._fits(NEEDED * len(batch)):
+            return lambda: self._with_less_memory(batch, regions, targets, on, wanted)
+
+        def without() -> list[Result]:
+            why = pipelines.refusal(wanted)
+            plain = self.begin_extracted(batch, regions, targets)()
+            return [replace(one, concepts=why) for one in plain]
+
+        try:
+            with tf.device(self._device.scope):
+                outputs = pipelines.run(batch, targets, wanted)
+        except tf.errors.ResourceExhaustedError:
+            pipelines.give_up(wanted)
+            outputs = None
+
+        def results() -> list[Result]:
+            if outputs is None:
+                return without()
+            try:
+                found = self._checked(batch, fetch_results(outputs[0], regions, targets), targets)
+                concepts = fetch_concepts(pipelines.layer(wanted), outputs[1])
+            except tf.errors.ResourceExhaustedError:
+                pipelines.give_up(wanted)
+                return without()
+            pairs = zip(found, concepts, strict=True)
+            return [replace(result, concepts=one) for result, one in pairs]
 
         return results
 
@@ -272,6 +347,7 @@ class Engine:
         regions: Sequence[Region],
         targets: Sequence[str | int] | None,
         on: Device,
+        concepts: ConceptRequest | None = None,
     ) -> list[Result]:
         """The results of a batch that did not fit into the memory of the device `on`."""
         if len(batch) > 1:
@@ -280,7 +356,7 @@ class Engine:
             results = []
             for part in (slice(half), slice(half, None)):
                 of_part = None if targets is None else targets[part]
-                results += self.begin_extracted(batch[part], regions[part], of_part)()
+                results += self.begin_extracted(batch[part], regions[part], of_part, concepts)()
             return results
         if not on.is_gpu:
             raise UnavailableError(

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from realtime_lrp.engine.concept_result import ConceptResult
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.relevance.account import FLOOD, VANISHED
 from realtime_lrp.relevance.compiled import PipelineOutput
@@ -71,6 +72,7 @@ class Result:
       target: what is explained; None means the engine's own target.
       by_channel: float32 [channels], the relevance of the first map in each channel of the engine's
         concept layer; None where it has none.
+      concepts: the channels of a layer with their maps; None where they were not asked for.
     """
 
     scores: np.ndarray
@@ -79,6 +81,7 @@ class Result:
     maps: tuple[ResultMap, ...]
     target: str | int | None = None
     by_channel: np.ndarray | None = None
+    concepts: ConceptResult | None = None
 
     @property
     def relevance(self) -> np.ndarray:

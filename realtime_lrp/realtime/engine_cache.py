@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from realtime_lrp.config import Config
+from realtime_lrp.engine.concept_result import ConceptRequest
 from realtime_lrp.errors import Error, first_line
 from realtime_lrp.system import memory
 
@@ -81,17 +82,18 @@ class EngineCache:
       choice: which engine `first` is.
 
     Attributes:
-      preparing: the choice that is being prepared, or None.
+      preparing: the choice that is being prepared, or the channels of a layer; or None.
     """
 
     def __init__(self, config: Config, first: Engine, choice: EngineChoice):
-        self.preparing: EngineChoice | None = None
+        self.preparing: EngineChoice | ConceptRequest | None = None
         self._config = config
         self._first, self._first_random = first, choice.random
         self._ready: OrderedDict[EngineChoice, Engine] = OrderedDict({choice: first})
         self._impossible: EngineChoice | None = None
         self._refused: tuple[EngineChoice | None, str] | None = None
         self._wanted: EngineChoice | None = None
+        self._concepts: tuple[Engine, ConceptRequest] | None = None
         self._changed = threading.Condition()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="engine_cache", daemon=True)
@@ -118,6 +120,16 @@ class EngineCache:
                 self._changed.notify()
             return None
 
+    def has_concepts(self, engine: Engine, wanted: ConceptRequest) -> bool:
+        """Whether an engine can answer a request now; if not, that is prepared."""
+        if engine.has_concepts(wanted):
+            return True
+        with self._changed:
+            if self.preparing != wanted:
+                self._concepts = engine, wanted
+                self._changed.notify()
+        return False
+
     def refused(self) -> tuple[EngineChoice | None, str] | None:
         """A choice that could not be prepared, and why; each is returned once.
 
@@ -129,6 +141,9 @@ class EngineCache:
 
     def _run(self) -> None:
         while choice := self._next_choice():
+            if isinstance(choice, ConceptRequest):
+                self._prepare_concepts(choice)
+                continue
             engine, problem = self._try(choice)
             with self._changed:
                 self.preparing = None
@@ -141,12 +156,25 @@ class EngineCache:
             engine = None
             memory.free_cycles()  # of the engine that is kept no more, and of the preparation
 
-    def _next_choice(self) -> EngineChoice | None:
-        """Waits for the next choice to prepare; None at the end."""
+    def _next_choice(self) -> EngineChoice | ConceptRequest | None:
+        """Waits for the next choice or channels to prepare; None at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped or self._wanted)
-            self.preparing = None if self._stopped else self._wanted
+            self._changed.wait_for(lambda: self._stopped or self._wanted or self._concepts)
+            concepts = self._concepts[1] if self._concepts else None
+            self.preparing = None if self._stopped else self._wanted or concepts
             return self.preparing
+
+    def _prepare_concepts(self, wanted: ConceptRequest) -> None:
+        """Compiles what an engine needs for the channels of a layer."""
+        with self._changed:
+            engine = self._concepts[0] if self._concepts else None
+            self._concepts = None
+        if engine:
+            engine.prepare_concepts(wanted)
+        engine = None
+        with self._changed:
+            self.preparing = None
+        memory.free_cycles()  # of the function of a layer that is kept no more
 
     def _try(self, choice: EngineChoice) -> tuple[Engine | None, str]:
         """The engine of a choice, if necessary without some of the `also` maps; and the problem."""

@@ -20,6 +20,7 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.engine.accounting import Loss, closes, find_loss, has_account
+from realtime_lrp.engine.concept_result import ConceptRequest, ConceptResult
 from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.errors import Error, NotFiniteError, UsageError, first_line
 from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
@@ -74,6 +75,7 @@ class MapRequest:
       frame: the frame to explain; None is the newest.
       mask: bool [H, W], True where the frame is covered; or None.
       probe: whether the faithfulness probe runs.
+      concepts: the channels whose maps are wanted too, or None.
     """
 
     choice: EngineChoice
@@ -81,6 +83,7 @@ class MapRequest:
     frame: Item[np.ndarray] | None = None
     mask: np.ndarray | None = None
     probe: bool = False
+    concepts: ConceptRequest | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +115,11 @@ class ExplainedFrame:
     def names(self) -> tuple[str, ...]:
         """The method or composite of each map."""
         return self.engine.name, *self.engine.also
+
+    @property
+    def concepts(self) -> ConceptResult | None:
+        """The channels that were asked for; None where none were, or they are being prepared."""
+        return self.result.concepts
 
     @functools.cached_property
     def scores(self) -> list[tuple[str, float]]:
@@ -147,6 +155,10 @@ class ExplainedFrame:
     def conserved(self) -> list[bool]:
         """Whether the sum of each map and what biases took make what started, nearly."""
         return [closes(self.engine, self.result, index) for index in range(len(self.result.maps))]
+
+
+_Asked = tuple[MapRequest, "Engine", ConceptRequest | None]
+"""What is asked for, the engine, and the channels that can be computed now."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +237,7 @@ class RelevanceThread:
         self._stop = threading.Event()
         self._in_flight: deque[_InFlight] = deque()
         self._number = 0
-        self._last: tuple[int, MapRequest, Engine] | None = None
+        self._last: tuple[int, _Asked] | None = None
         self.failing, self.waiting = "", Waiting()
         self.others: Callable[[], float] = lambda: 0
         self._aimed: tuple[Explainer, str | int] | None = None
@@ -320,13 +332,14 @@ class RelevanceThread:
     def _go_on(self, request: MapRequest, engine: Engine) -> None:
         """Starts the next frame, if there is one, and finishes the oldest one in flight."""
         in_flight, frame = self._in_flight, request.frame
+        asked = request, engine, self._concepts_of(request, engine)
         if frame is None:
             with self.waiting:
                 timeout_s = 0 if in_flight else IDLE_S
                 frame = self._frames.newest(self._number, timeout_s)
-            if frame is None and self._asks_otherwise(request, engine):
+            if frame is None and self._asks_otherwise(asked):
                 frame = self._frames.newest()
-        elif (frame.number, request, engine) == self._last:
+        elif (frame.number, asked) == self._last:
             frame = None
             if not in_flight:
                 with self.waiting:
@@ -334,23 +347,35 @@ class RelevanceThread:
         if frame is not None:
             if self.request is not request:  # changed while this waited for a frame
                 return
-            self._number, self._last = frame.number, (frame.number, request, engine)
-            in_flight.append(self._started(frame, request, engine))
+            self._number, self._last = frame.number, (frame.number, asked)
+            in_flight.append(self._started(frame, *asked))
         if in_flight and (frame is None or len(in_flight) >= engine.in_flight):
             self._finish(in_flight.popleft())
 
-    def _asks_otherwise(self, request: MapRequest, engine: Engine) -> bool:
+    def _asks_otherwise(self, asked: _Asked) -> bool:
         """Whether the newest frame was explained for another request: a photo stays for seconds."""
-        return self._changeable and self._last is not None and self._last[1:] != (request, engine)
+        return self._changeable and self._last is not None and self._last[1] != asked
 
-    def _started(self, frame: Item[np.ndarray], request: MapRequest, engine: Engine) -> _InFlight:
+    def _concepts_of(self, request: MapRequest, engine: Engine) -> ConceptRequest | None:
+        """The channels that are wanted, if they can be computed at once."""
+        wanted, cache = request.concepts, self.engine_cache
+        return wanted if wanted and cache and cache.has_concepts(engine, wanted) else None
+
+    def _started(
+        self,
+        frame: Item[np.ndarray],
+        request: MapRequest,
+        engine: Engine,
+        concepts: ConceptRequest | None,
+    ) -> _InFlight:
         start = time.monotonic()
         aimed = engine.explainer, request.target  # on leaving the GPU the explainer is another
         if aimed != self._aimed:
             engine.explainer.set_target(request.target)
             self._aimed = aimed
         picture = covered(frame.value, request.mask)
-        return _InFlight(frame, picture, request, engine, start, engine.begin([picture]))
+        results = engine.begin([picture], concepts=concepts)
+        return _InFlight(frame, picture, request, engine, start, results)
 
     def _finish(self, started: _InFlight) -> None:
         (result,) = started.results()

@@ -102,7 +102,10 @@ class Deference:
 
 
 def config_of(config: Config, model: Model) -> Config:
-    """The configuration of a further network; its target is always set by a request."""
+    """The configuration of a further network; its target is always set by a request.
+
+    The layer whose channels are shown is one of the first network.
+    """
     contrast = " - " in config.lrp.target
     lrp = {"target": ANY_CONTRAST if contrast else "all"}
     return config.model_copy(
@@ -110,12 +113,13 @@ def config_of(config: Config, model: Model) -> Config:
             "model": Model(**dict(model)),
             "lrp": config.lrp.model_copy(update=lrp),
             "live": config.live.model_copy(update={"also_models": []}),
+            "concepts": config.concepts.model_copy(update={"layer": None}),
         }
     )
 
 
 def request_for(own: Config, request: MapRequest, target: str | int) -> MapRequest:
-    """What a further network is asked for: what the first is, but for probes.
+    """What a further network is asked for: what the first is, but for probes and concepts.
 
     Args:
       own: the configuration of the further network. One with random weights keeps them.
@@ -124,7 +128,7 @@ def request_for(own: Config, request: MapRequest, target: str | int) -> MapReque
     """
     random = own.model.weights == "random" or request.choice.random
     choice = replace(request.choice, random=random)
-    return replace(request, choice=choice, target=target, probe=False)
+    return replace(request, choice=choice, target=target, probe=False, concepts=None)
 
 
 def target_for(target: str | int, first: Engine | None, other: Engine | None) -> str | int:

@@ -68,6 +68,9 @@ class ConceptMaps:
       sharing: the output numbers of layers whose rules take several relevances of each picture at
         once.
       xla: whether functions go through XLA.
+
+    Attributes:
+      sharing: as given.
     """
 
     def __init__(
@@ -80,7 +83,7 @@ class ConceptMaps:
         xla: bool,
     ) -> None:
         self._graph, self._explain, self._shapes = graph, explain, shapes
-        self._sharing = sharing
+        self.sharing = sharing
         self._x, *self._target = signature_of(tuple(shapes[0][1:]), classes)
         self._xla = xla
         self._functions: dict[tuple[Any, ...], Lazy] = {}
@@ -109,12 +112,12 @@ class ConceptMaps:
         Raises:
           UsageError: as `Explainer.concepts`, for the layer or the method.
         """
-        number = self._number(layer)
+        number = self.number(layer)
 
         def by_channel(parts: Parts) -> tf.Tensor:
             if number not in parts:
-                raise _not_reached(layer)
-            return _channel_sums(total(parts[number]))
+                raise not_reached(layer)
+            return channel_sums(total(parts[number]))
 
         return by_channel
 
@@ -137,7 +140,7 @@ class ConceptMaps:
           channels: as there.
           most: how many pictures are explained at once without concepts.
         """
-        number = self._number(layer)
+        number = self.number(layer)
         known = self._shapes[number][-1]
         if channels is None:
             chosen = np.full([1, _checked_top(top, layer, known)], -1, np.int32)
@@ -145,7 +148,7 @@ class ConceptMaps:
             chosen = _checked_channels(channels, layer, known)[None]
         count = min(AT_ONCE, chosen.shape[1], PER_PICTURE * most)
         function = self._function(
-            concepts_function(self._graph, self._explain, layer, number, count, self._sharing),
+            concepts_function(self._graph, self._explain, layer, number, count, self.sharing),
             [tf.TensorSpec([None, count], tf.int32, name="channels")],
             ("concepts", number, count),
         )
@@ -196,7 +199,7 @@ class ConceptMaps:
             )
         masks = {}
         for layer, channels in conditions.items():
-            number = self._number(layer)
+            number = self.number(layer)
             known = self._shapes[number][-1]
             kept = np.zeros([1, known], np.float32)
             kept[:, _checked_channels(channels, layer, known)] = 1
@@ -225,8 +228,12 @@ class ConceptMaps:
         lazy = Lazy(compute, [self._x, *between, *self._target], self._xla)
         return self._functions.setdefault(key, lazy)
 
-    def _number(self, layer: str) -> int:
-        """The number of the output of a layer whose channels can be concepts."""
+    def number(self, layer: str) -> int:
+        """The number of the output of a layer whose channels can be concepts.
+
+        Raises:
+          UsageError: the method is not LRP, there is no such layer, or its channels are none.
+        """
         if self._explain.method is not METHODS["lrp"]:
             raise UsageError(
                 "Concepts are defined for layer-wise relevance propagation only. Build the "
@@ -248,7 +255,7 @@ class ConceptMaps:
                 "layer",
             )
         if numbers[layer] not in reached:
-            raise _not_reached(layer)
+            raise not_reached(layer)
         return numbers[layer]
 
     def _scores(self) -> set[int]:
@@ -283,15 +290,40 @@ def concepts_function(
         tensors = graph.forward(x)
         begin = explain.start(tensors, *target)
         arrived = _arrived(graph, explain, tensors, begin, None, number, layer)
-        by_channel = _channel_sums(arrived)
+        by_channel = channel_sums(arrived)
         largest = tf.math.top_k(tf.abs(by_channel), count).indices
-        kept = _each_alone(arrived, tf.where(channels < 0, largest, channels))
-        back = _of_copies(_past_gates(explain.back), count, sharing)
-        relevance = tf.cast(total(graph.backward(tensors, kept, back, number)[0]), tf.float32)
-        maps = tf.reshape(relevance, [count, -1, *x.shape[1:]])
-        return tensors[graph.output], by_channel, tf.transpose(maps, [1, 0, 2, 3, 4])
+        channels = tf.where(channels < 0, largest, channels)
+        maps = channel_maps(graph, explain, tensors, arrived, number, channels, sharing)
+        return tensors[graph.output], by_channel, maps
 
     return concepts
+
+
+def channel_maps(
+    graph: Graph,
+    explain: Explain,
+    tensors: Mapping[int, tf.Tensor],
+    arrived: tf.Tensor,
+    number: int,
+    channels: tf.Tensor,
+    sharing: Collection[int] = (),
+) -> tf.Tensor:
+    """The map of each of some channels of a tensor by itself, float32 [B, count, H, W, C].
+
+    Args:
+      graph: the network.
+      explain: LRP, bound to it.
+      tensors: what `Graph.forward` returned.
+      arrived: the relevance that arrived at the tensor, [B, ..., N].
+      number: the tensor's number.
+      channels: int32 [B or 1, count].
+      sharing: as in `concepts_function`.
+    """
+    count, picture = channels.shape[1], tensors[0].shape[1:]
+    kept = _each_alone(arrived, channels)
+    back = _of_copies(_past_gates(explain.back), count, sharing)
+    relevance = tf.cast(total(graph.backward(tensors, kept, back, number)[0]), tf.float32)
+    return tf.transpose(tf.reshape(relevance, [count, -1, *picture]), [1, 0, 2, 3, 4])
 
 
 def conditional_function(graph: Graph, explain: Explain, layers: Mapping[int, str]) -> Compute:
@@ -329,17 +361,18 @@ def _arrived(
     """The relevance that reaches the output of a layer, `number`, from the tensor `start`."""
     parts = graph.backward(tensors, begin, _past_gates(explain.back), start, number)
     if number not in parts:
-        raise _not_reached(layer)
+        raise not_reached(layer)
     return total(parts[number])
 
 
-def _channel_sums(relevance: tf.Tensor) -> tf.Tensor:
+def channel_sums(relevance: tf.Tensor) -> tf.Tensor:
     """The sum of each channel over rows and columns, float32 [B, channels]."""
     rows_and_columns = list(range(1, relevance.shape.rank - 1))
     return tf.reduce_sum(tf.cast(relevance, tf.float32), rows_and_columns)
 
 
-def _not_reached(layer: str) -> UsageError:
+def not_reached(layer: str) -> UsageError:
+    """The error for a layer whose output gets no relevance."""
     return UsageError(
         f"No relevance reaches the layer {layer!r}: the scores do not depend on it, a gate or "
         "attention weights come out of it, or another layer of the conditions passes it by. "

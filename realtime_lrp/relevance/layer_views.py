@@ -1,6 +1,7 @@
 """The part of the explainer that looks inside the network: layers, sums and channels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -8,13 +9,15 @@ import tensorflow as tf
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance import checks
 from realtime_lrp.relevance.account import LayerFlow, layer_flows
-from realtime_lrp.relevance.compiled import Lazy
+from realtime_lrp.relevance.compiled import Lazy, compile_once
+from realtime_lrp.relevance.concept_pipeline import BothOutputs, concept_pipeline
 from realtime_lrp.relevance.concepts import ConceptMaps, Concepts
 from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.layer_records import LayerRecord, layer_records
+from realtime_lrp.relevance.methods import Explain
 from realtime_lrp.relevance.not_finite import first_not_finite, one_pair
 from realtime_lrp.relevance.rules import Rule
-from realtime_lrp.relevance.targets import TargetResolver, Targets
+from realtime_lrp.relevance.targets import Target, TargetResolver, Targets
 
 
 class LayerViews:
@@ -26,6 +29,11 @@ class LayerViews:
     _flows: Sequence[Lazy]
     _layers: Lazy
     _concepts: ConceptMaps
+    _methods: Sequence[Explain]
+    _xla: bool
+    input_shape: tuple[int, int, int]
+    classes: int
+    follows_rules: tuple[bool, ...]
     _default: tuple[tf.Tensor, ...]
     _resolve: TargetResolver
 
@@ -158,6 +166,48 @@ class LayerViews:
     def channel_counts(self) -> dict[str, int]:
         """Every layer, as `layers` names them -> how many channels its output has."""
         return self._concepts.channel_counts()
+
+    def compile_concept_pipeline(
+        self,
+        before: Callable[[tf.Tensor], tf.Tensor],
+        after: Callable[[tf.Tensor], Any],
+        layer: str,
+        top: int,
+    ) -> Callable[..., BothOutputs]:
+        """Compiles `compile_pipeline` together with `concepts` of a layer, in one forward pass.
+
+        Args:
+          before: as of `compile_pipeline`.
+          after: as there; gets the maps of the channels too.
+          layer: as of `concepts`.
+          top: how many channels, or as many as the layer has.
+
+        Returns:
+          A function of pictures, of a channel that is wanted in any case or -1, and of targets as
+          in `compile_pipeline`. It returns what that function returns, and a `ConceptOutput`.
+
+        Raises:
+          UsageError: as `concepts`.
+        """
+        concepts, graph = self._concepts, self._graph
+        pipeline = concept_pipeline(
+            graph, self._methods, any(self.follows_rules), layer, concepts.number(layer),
+            min(top, concepts.channel_counts()[layer]), concepts.sharing, before, after,
+        )  # fmt: skip
+        signature = [
+            tf.TensorSpec([None, *self.input_shape[:2], 3], tf.uint8, name="pictures"),
+            tf.TensorSpec([], tf.int32, name="channel"),
+            *Target.signature(self.classes),
+        ]
+        run = compile_once(pipeline, signature, self._xla)[1]
+
+        def explain_pictures(
+            pictures: np.ndarray | tf.Tensor, channel: int = -1, targets: Targets | None = None
+        ) -> BothOutputs:
+            target = self._target(targets, len(pictures))
+            return run(tf.constant(pictures), tf.constant(channel, tf.int32), *target)
+
+        return explain_pictures
 
     def _check_finite(
         self, x: np.ndarray | tf.Tensor, target: Targets | None, *arrays: np.ndarray

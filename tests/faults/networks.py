@@ -61,11 +61,11 @@ class Failing:
             changeable=True, engine=self.engine,
         )  # fmt: skip
 
-    def _begin(self, pictures):
+    def _begin(self, pictures, **options):
         self.left -= 1
         if self.left >= 0:
             raise self.error
-        return self.begin(pictures)
+        return self.begin(pictures, **options)
 
     def until(self, condition):
         """Submits frames until a condition is true; returns what `failing` said meanwhile."""

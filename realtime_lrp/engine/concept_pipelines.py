@@ -1,0 +1,157 @@
+"""Compiled functions of an engine that explain pictures and the channels of a layer in one run."""
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from realtime_lrp.engine.concept_result import TOP, ConceptMap, ConceptRequest, ConceptResult
+from realtime_lrp.engine.tensorflow import tf
+from realtime_lrp.errors import Error, first_line
+from realtime_lrp.relevance.concept_pipeline import BothOutputs, ConceptOutput
+from realtime_lrp.relevance.explainer import Explainer
+
+KEPT = 3
+"""Of how many layers the compiled functions are kept. Each takes the memory of a graph."""
+
+NEEDED = 3
+"""Pictures whose memory a picture with its channels takes, see `PER_PICTURE` of concepts."""
+
+NO_LAYERS = "this network has no layer with rows and columns whose channels could be shown"
+NOT_LRP = "single channels are defined for LRP only: press 1 to 7, or b"
+NO_MEMORY = "the memory does not suffice for the maps of single channels"
+NOT_FINITE = "the maps of single channels hold NaN or Inf"
+
+log = logging.getLogger(__name__)
+
+
+class ConceptPipelines:
+    """Compiles and keeps a function for each of the last layers that were asked for.
+
+    One thread may compile while another one computes.
+
+    Args:
+      explainer: the engine's.
+      default: the layer that is meant where none is named; None where the method is not LRP, or
+        the network has no layer whose channels can be shown.
+      prepare: pictures uint8 [B, h, w, 3] -> x.
+      reduce: what the engine computes of maps.
+      cpu: whether the memory is that of a CPU, which is not known to suffice.
+
+    Attributes:
+      layers: those that can be chosen.
+    """
+
+    def __init__(
+        self,
+        explainer: Explainer,
+        default: str | None,
+        prepare: Callable[[tf.Tensor], tf.Tensor],
+        reduce: Callable[[tf.Tensor], Any],
+        cpu: bool,
+    ) -> None:
+        self._explainer, self._prepare, self._reduce, self._cpu = explainer, prepare, reduce, cpu
+        self._default = default
+        self.layers = explainer.concept_layers if default else ()
+        self._ready: OrderedDict[str, Callable[..., BothOutputs]] = OrderedDict()
+        self._problems: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def layer(self, wanted: ConceptRequest) -> str:
+        """The layer of a request; "" where there is none to choose."""
+        return (wanted.layer or self._default or "") if self.layers else ""
+
+    def is_ready(self, wanted: ConceptRequest) -> bool:
+        """Whether a request can be answered at once, be it with the problem."""
+        layer = self.layer(wanted)
+        return not layer or layer in self._ready or layer in self._problems
+
+    def refusal(self, wanted: ConceptRequest) -> ConceptResult:
+        """Says why there are no channels of a layer."""
+        layer = self.layer(wanted)
+        none = NO_LAYERS if not self._explainer.concept_layers else NOT_LRP
+        return ConceptResult(layer, problem=self._problems.get(layer, none))
+
+    def compile(self, wanted: ConceptRequest) -> None:
+        """Compiles the function of a layer and runs it once; a failure becomes its problem."""
+        if self.is_ready(wanted):
+            return
+        explainer, layer = self._explainer, self.layer(wanted)
+        try:
+            if self._cpu and explainer.pictures_at_once() < NEEDED:
+                self._problems[layer] = NO_MEMORY
+                return
+            run = explainer.compile_concept_pipeline(self._prepare, self._reduce, layer, TOP)
+            run(np.zeros((1, *explainer.input_shape[:2], 3), np.uint8))
+        except tf.errors.ResourceExhaustedError:
+            self._problems[layer] = NO_MEMORY
+        except Error as error:
+            self._problems[layer] = first_line(error)
+        except Exception as error:
+            log.error("preparing channels of %s failed: %s", layer, first_line(error))
+            self._problems[layer] = first_line(error)
+        else:
+            with self._lock:
+                self._ready[layer] = run
+                while len(self._ready) > KEPT:
+                    self._ready.popitem(last=False)
+
+    def run(self, batch: np.ndarray, targets: Any, wanted: ConceptRequest) -> BothOutputs | None:
+        """The tensors of a batch, which the device may still be computing; None with a problem."""
+        self.compile(wanted)
+        layer = self.layer(wanted)
+        with self._lock:
+            run = self._ready.get(layer)
+            if run is None:
+                return None
+            self._ready.move_to_end(layer)
+        return run(batch, -1 if wanted.channel is None else wanted.channel, targets)
+
+    def give_up(self, wanted: ConceptRequest) -> None:
+        """Computes channels of a layer no more, because the memory did not suffice."""
+        layer = self.layer(wanted)
+        self._problems[layer] = NO_MEMORY
+        with self._lock:
+            self._ready.pop(layer, None)
+
+
+def fetch_concepts(layer: str, output: ConceptOutput) -> list[ConceptResult]:
+    """Waits for a batch; one result for each picture.
+
+    Args:
+      layer: the layer's name.
+      output: what the compiled function returned; `after` gave strength, scale, total, magnitude.
+
+    Raises:
+      tf.errors.OpError: the device failed on the batch.
+    """
+    channels, by_channel, (drawn, *figures), raw = output
+    numbers, shares = channels.numpy(), by_channel.numpy()
+    scales, totals, magnitudes = (one.numpy().reshape(numbers.shape) for one in figures)
+    strengths = drawn.numpy()
+    strengths = strengths.reshape(*numbers.shape, *strengths.shape[1:])
+
+    def concept(picture: int, place: int) -> ConceptMap:
+        at, channel = (picture, place), int(numbers[picture, place])
+        own, whole = float(shares[picture, channel]), float(np.abs(shares[picture]).sum())
+        return ConceptMap(
+            channel, own, own / whole if whole else 0.0, strengths[at], float(scales[at]),
+            float(totals[at]), float(magnitudes[at]), partial(_fetch, raw, picture, place),
+        )  # fmt: skip
+
+    results = []
+    for picture, of_all in enumerate(shares):
+        if np.isfinite(of_all).all() and np.isfinite(magnitudes[picture]).all():
+            maps = tuple(concept(picture, place) for place in range(numbers.shape[1]))
+            results.append(ConceptResult(layer, maps, len(of_all)))
+        else:
+            results.append(ConceptResult(layer, problem=NOT_FINITE))
+    return results
+
+
+def _fetch(raw: tf.Tensor, picture: int, place: int) -> np.ndarray:
+    return raw[picture, place].numpy()

@@ -1,0 +1,81 @@
+"""What is asked for and returned about the channels of a layer.
+
+Must not import TensorFlow: what draws or writes this needs none.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+TOP = 4
+"""How many channels are shown."""
+
+
+@dataclass(frozen=True)
+class ConceptRequest:
+    """Which channels are wanted.
+
+    Attributes:
+      layer: the layer's name; "" is the default of the network, see `Engine.concept_layer`.
+      channel: a channel that is wanted even if it is none of the largest; or None.
+    """
+
+    layer: str = ""
+    channel: int | None = None
+
+
+@dataclass(frozen=True)
+class ConceptMap:
+    """A channel of a layer, and its map of one picture.
+
+    Attributes:
+      channel: its number.
+      relevance_at_layer: the relevance in the channel at the layer's output.
+      share: this, divided by the sum of the magnitudes of all channels: -1 to 1.
+      strength: int8 [h, w] or [h, w, C], as of `ResultMap`, scaled by itself.
+      scale: the relevance that is drawn at full strength.
+      total: the sum of the raw map.
+      magnitude: the sum of its magnitudes.
+    """
+
+    channel: int
+    relevance_at_layer: float
+    share: float
+    strength: np.ndarray
+    scale: float
+    total: float
+    magnitude: float
+    _fetch: Callable[[], np.ndarray]
+
+    @property
+    def relevance(self) -> np.ndarray:
+        """The raw map, float32 [h, w, C]; copied from the device at each access."""
+        return self._fetch()
+
+
+@dataclass(frozen=True)
+class ConceptResult:
+    """The channels of a layer with the largest shares of the relevance of one picture.
+
+    Attributes:
+      layer: the layer's name, "" where the network has none to choose.
+      maps: `TOP` channels, the largest share first by magnitude; fewer where the layer has fewer,
+        none with a problem. A channel that was asked for takes the last place.
+      channels: how many the layer has.
+      problem: why there are none, as a sentence for people, or "".
+    """
+
+    layer: str
+    maps: tuple[ConceptMap, ...] = ()
+    channels: int = 0
+    problem: str = ""
+
+    @property
+    def scale(self) -> float:
+        """The relevance that all maps are drawn at full strength with, so that they compare."""
+        return max((one.scale for one in self.maps), default=0.0)
+
+    def of(self, channel: int | None) -> ConceptMap | None:
+        """The map of a channel, or None."""
+        return next((one for one in self.maps if one.channel == channel), None)

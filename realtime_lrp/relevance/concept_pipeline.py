@@ -1,0 +1,82 @@
+"""Maps of a picture together with those of the channels of a layer, from one forward pass.
+
+What arrives at the layer is known from the first map: only the channels are handed down by
+themselves, from the layer on.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from realtime_lrp.relevance.account import account
+from realtime_lrp.relevance.compiled import PipelineOutput, scores_or_nan
+from realtime_lrp.relevance.concepts import channel_maps, channel_sums, not_reached
+from realtime_lrp.relevance.graph import Graph, total
+from realtime_lrp.relevance.methods import Explain
+from realtime_lrp.relevance.targets import start_of_relevance
+
+ConceptOutput = tuple[tf.Tensor, tf.Tensor, Any, tf.Tensor]
+"""channels int32 [B, count], the one with the largest share first; float32 [B, channels of the
+layer], the shares of all; what `after` made of the maps of the chosen ones, as a batch [B * count];
+these maps, float32 [B, count, H, W, C]."""
+
+BothOutputs = tuple[PipelineOutput, ConceptOutput]
+
+
+def concept_pipeline(
+    graph: Graph,
+    methods: Sequence[Explain],
+    by_rules: bool,
+    layer: str,
+    number: int,
+    count: int,
+    sharing: Collection[int],
+    before: Callable[[tf.Tensor], tf.Tensor],
+    after: Callable[[tf.Tensor], Any],
+) -> Callable[..., BothOutputs]:
+    """Makes the function (pictures, channel, *target) -> what a pipeline returns, and concepts.
+
+    The channels are those with the largest shares, by magnitude. `channel`, int32 [], is one that
+    is among them in any case, in place of the last; -1 for none.
+
+    Args:
+      graph: the network.
+      methods: one for each map; the first is LRP.
+      by_rules: see `explain_function`.
+      layer: the name of the layer.
+      number: the number of its output.
+      count: how many channels.
+      sharing: see `concepts_function`.
+      before: pictures uint8 [B, H, W, 3] -> x float32 [B, H, W, C].
+      after: relevance float32 [B, H, W, C] -> tensors.
+    """
+
+    def pipeline(pictures: tf.Tensor, channel: tf.Tensor, *target: tf.Tensor) -> BothOutputs:
+        x = before(pictures)
+        tensors = graph.forward(x)
+        results = [method(x, tensors, *target) for method in methods]
+        maps = [tf.cast(one.relevance, tf.float32) for one in results]
+        accounts = [account(one, graph.output) for one in results]
+        scores = scores_or_nan(graph, tensors, by_rules)
+        start = start_of_relevance(scores, *target)
+        explained = tf.stack([tf.reduce_sum(start, -1), tf.reduce_sum(tf.abs(start), -1)], -1)
+        processed = [after(one) for one in maps]
+        usual = PipelineOutput(scores, explained, processed, maps, accounts, [])
+
+        if number not in results[0].parts:
+            raise not_reached(layer)
+        arrived = total(results[0].parts[number])
+        shares = channel_sums(arrived)
+        channels = _chosen(shares, count, channel)
+        own = channel_maps(graph, methods[0], tensors, arrived, number, channels, sharing)
+        return usual, (channels, shares, after(tf.reshape(own, [-1, *x.shape[1:]])), own)
+
+    return pipeline
+
+
+def _chosen(shares: tf.Tensor, count: int, channel: tf.Tensor) -> tf.Tensor:
+    """The channels with the largest shares, int32 [B, count]; `channel` takes the last place."""
+    largest = tf.math.top_k(tf.abs(shares), count).indices
+    present = (channel < 0) | tf.reduce_any(largest == channel, -1, keepdims=True)
+    return tf.concat([largest[:, :-1], tf.where(present, largest[:, -1:], channel)], -1)

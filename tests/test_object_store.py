@@ -1,0 +1,234 @@
+"""Files in object stores, against a real S3 server: moto's, over HTTP, on this machine."""
+
+import logging
+import os
+import shutil
+from urllib.request import Request, urlopen
+
+import pytest
+
+import realtime_lrp.system.object_store as module
+from realtime_lrp.errors import (
+    DamagedInputError,
+    Error,
+    MissingInputError,
+    OutputError,
+    TemporaryError,
+    TransferError,
+    UnavailableError,
+    UsageError,
+)
+from realtime_lrp.system.object_store import ObjectStore, is_stored, join, local_path
+
+VIDEOS = (".mp4", ".mkv")
+ROOM = b"a film" * 1000
+
+
+@pytest.fixture(scope="module")
+def server():
+    """The address of an S3 server with an empty bucket; the environment leads to it."""
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    running = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    address = "http://{}:{}".format(*running.get_host_and_port())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", address)
+        patch.setenv("AWS_ACCESS_KEY_ID", "test")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "secret-of-the-test")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        ObjectStore("s3")._files.mkdir("bucket")
+        yield address
+    running.stop()
+
+
+@pytest.fixture
+def store(server):
+    """The store; what a test leaves in its bucket goes."""
+    yield (made := ObjectStore("s3"))
+    for name in made.names("s3://bucket"):
+        made.remove(f"s3://bucket/{name}")
+
+
+@pytest.fixture
+def film(tmp_path):
+    """A local file."""
+    path = tmp_path / "local.mp4"
+    path.write_bytes(ROOM)
+    return path
+
+
+def test_addresses_are_told_from_paths():
+    """Only s3:// and gs:// are stores, file:// is a path, others and passwords are refused."""
+    assert is_stored("s3://bucket/a.mp4")
+    assert is_stored("GS://bucket")
+    assert not is_stored("folder/s3://a.mp4")
+    assert not is_stored("file:///a.mp4")
+    assert local_path("file:///a b.mp4") == "/a b.mp4"
+    assert local_path("a.mp4") == "a.mp4"
+    assert join("s3://bucket/films/", "a.mp4") == "s3://bucket/films/a.mp4"
+    for wrong in ("s3://", "s3:///a.mp4", "s3://me:secret@bucket/a", "https://host/a?sig=secret"):
+        with pytest.raises(UsageError) as error:
+            is_stored(wrong)
+        assert "secret" not in str(error.value)
+    with pytest.raises(UsageError, match="absolute"):
+        local_path("file://a.mp4")
+
+
+def test_a_store_without_its_package_names_the_package(monkeypatch):
+    """A missing package is named with the line that installs it."""
+    monkeypatch.setitem(__import__("sys").modules, "gcsfs", None)
+    with pytest.raises(UnavailableError, match="pip install gcsfs"):
+        ObjectStore("gs")
+
+
+def test_inputs_are_found_by_name_folder_and_glob(store, film):
+    """A folder gives its videos, a glob all that match, a name with brackets itself."""
+    names = ["b.mp4", "a.MKV", "a.txt", ".hidden.mp4", "sub/c.mp4", "d[1].mp4", "ü é.mp4"]
+    for name in names:
+        store.upload(film, f"s3://bucket/in/{name}")
+
+    def found(word):
+        return [
+            one.address.removeprefix("s3://bucket/in/") for one in store.find(word, VIDEOS, "video")
+        ]
+
+    for folder in ("s3://bucket/in", "s3://bucket/in/"):
+        assert found(folder) == ["a.MKV", "b.mp4", "d[1].mp4", "ü é.mp4"]
+    assert found("s3://bucket/in/**/*.mp4")[-2:] == ["sub/c.mp4", "ü é.mp4"]
+    assert found("s3://bucket/in/d[1].mp4") == ["d[1].mp4"]
+    assert found("s3://bucket/in/a.txt") == ["a.txt"]
+    (one,) = store.find("s3://bucket/in/b.mp4", VIDEOS, "video")
+    assert (one.name, one.size, len(one.version)) == ("b.mp4", len(ROOM), 32)
+    for word in ("s3://bucket/none", "s3://bucket/in/*.avi", "s3://nobody/a.mp4", "s3://nobody/"):
+        with pytest.raises(MissingInputError):
+            found(word)
+
+
+def test_an_object_is_fetched_complete_or_not_at_all(store, film, tmp_path, monkeypatch):
+    """What broke off, changed meanwhile or does not fit is never used, and nothing is left."""
+    store.upload(film, "s3://bucket/a.mp4")
+    (found,) = store.find("s3://bucket/a.mp4", VIDEOS, "video")
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    assert store.fetch(found, folder).read_bytes() == ROOM
+    (folder / "a.mp4").unlink()
+
+    def broken(remote, local):
+        with open(local, "wb") as file:
+            file.write(ROOM[:100])
+        raise ConnectionResetError("the connection broke")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store._files, "get_file", broken)
+        with pytest.raises(TransferError, match="broke"):
+            store.fetch(found, folder)
+    full = shutil.disk_usage(folder)._replace(free=module.KEPT_FREE)
+    with monkeypatch.context() as patch:
+        patch.setattr(module.shutil, "disk_usage", lambda path: full)
+        with pytest.raises(TransferError, match="TMPDIR"):
+            store.fetch(found, folder)
+    film.write_bytes(ROOM[::-1])
+    store.upload(film, "s3://bucket/a.mp4", overwrite=True)
+    with pytest.raises(DamagedInputError, match="has changed"):
+        store.fetch(found, folder)
+    store.remove("s3://bucket/a.mp4")
+    with pytest.raises(MissingInputError):
+        store.fetch(found, folder)
+    assert list(folder.iterdir()) == []
+
+
+def test_an_object_is_replaced_only_if_asked_and_only_whole(store, film, monkeypatch):
+    """An existing object is refused (73), also by the store; a broken upload changes nothing."""
+    address = "s3://bucket/out/a.mp4"
+    store.upload(film, address)
+    film.write_bytes(b"new" * 2**22)  # uploaded in several parts
+    with pytest.raises(OutputError, match="exists"):
+        store.upload(film, address)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_info", lambda address: None)  # another process was faster
+        with pytest.raises(OutputError, match="exists"):
+            store.upload(film, address)
+
+    async def broken(*_, **__):
+        raise ConnectionResetError("the connection broke")
+
+    monkeypatch.setattr("s3fs.core.calculate_chunksize", lambda *_, **__: 5 * 2**20)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store._files), "_upload_file_part_concurrent", broken)
+        with pytest.raises(TransferError, match="broke"):
+            store.upload(film, address, overwrite=True)
+    assert store.read(address, 10**6) == ROOM
+    store.upload(film, address, overwrite=True)
+    assert store.info(address).size == 3 * 2**22
+    assert store.read(address, 10**6) is None
+
+
+def test_the_objects_of_a_folder_are_listed_at_once(store, film):
+    """Names count from the folder; a folder that is not there has none; removing is idempotent."""
+    for name in ("a.mp4", "sub/b.mp4", "other"):
+        store.upload(film, f"s3://bucket/out/{name}")
+    assert sorted(store.names("s3://bucket/out/")) == ["a.mp4", "other", "sub/b.mp4"]
+    for _ in range(2):
+        store.remove("s3://bucket/out/sub")
+    assert sorted(store.names("s3://bucket/out")) == ["a.mp4", "other"]
+    assert store.names("s3://bucket/none") == {}
+    assert store.info("s3://bucket/out") is None
+    store.check_folder("s3://bucket/out/new")
+
+
+def check_keys(server, after):
+    """Has the server refuse unknown keys after so many requests."""
+    head = {"Content-Type": "text/plain"}
+    urlopen(Request(f"{server}/moto-api/reset-auth", after.encode(), head)).close()
+
+
+def test_no_bucket_no_permission_and_no_credentials_say_so(store, server, film, monkeypatch):
+    """Inputs end with 66, outputs with 73; no message shows a secret."""
+    with pytest.raises(OutputError, match="no such bucket"):
+        store.check_folder("s3://nobody/out")
+    with pytest.raises(OutputError, match="no such bucket"):
+        store.upload(film, "s3://nobody/a.mp4")
+
+    def refused(action, kind, text):
+        with pytest.raises(kind, match=text) as error:
+            action()
+        assert "secret-of-the-test" not in str(error.value)
+
+    store.upload(film, "s3://bucket/a.mp4")
+    check_keys(server, "0")
+    try:
+        refused(
+            lambda: store.find("s3://bucket/a.mp4", VIDEOS, "video"),
+            MissingInputError,
+            "permission",
+        )
+        refused(lambda: store.check_folder("s3://bucket/out"), OutputError, "permission")
+        refused(lambda: store.upload(film, "s3://bucket/b.mp4", True), OutputError, "permission")
+    finally:
+        check_keys(server, "Infinity")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, os.devnull)
+    store._files.clear_instance_cache()
+    refused(lambda: ObjectStore("s3").check_folder("s3://bucket"), OutputError, "no credentials")
+    store._files.clear_instance_cache()
+
+
+def test_a_store_that_cannot_be_reached_is_a_matter_of_time(server, film, monkeypatch):
+    """Asking ends with 75, "start me again"; a copy that breaks off with 74."""
+    monkeypatch.setattr(module, "ATTEMPTS", 1)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    far = ObjectStore("s3")
+    far._files.retries = 1
+    for action, kind in (
+        (lambda: far.info("s3://bucket/a.mp4"), TemporaryError),
+        (lambda: far.upload(film, "s3://bucket/a.mp4", True), TransferError),
+    ):
+        with pytest.raises(Error, match="connect") as error:
+            action()
+        assert type(error.value) is kind
+    far._files.clear_instance_cache()

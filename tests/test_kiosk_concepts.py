@@ -1,10 +1,17 @@
 """The exhibit's page about single channels: when it is shown, what it says, how it looks."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from faults.clock import until
+from test_kiosk_loop import LABELS, Turns
+from test_kiosk_parts import Thread
 
 from realtime_lrp import config
+from realtime_lrp.commands.kiosk import concepts as concepts_module
 from realtime_lrp.commands.kiosk.captions import load_captions, wrong_captions
+from realtime_lrp.commands.kiosk.check import wrong_in_kiosk
 from realtime_lrp.commands.kiosk.concepts import (
     ANSWER_S,
     CONCEPT_S,
@@ -15,6 +22,16 @@ from realtime_lrp.commands.kiosk.concepts import (
 )
 from realtime_lrp.commands.kiosk.pages import PageBuilder
 from realtime_lrp.config import ASSETS
+from realtime_lrp.engine.concept_result import ConceptMap, ConceptRequest, ConceptResult
+from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.models.concept_names import NamesFile
+from realtime_lrp.models.gallery import (
+    ChannelContents,
+    Contents,
+    Gallery,
+    LayerContents,
+    encode_picture,
+)
 from realtime_lrp.view import elements as elements_module
 from realtime_lrp.view.elements import Pictures, TextBlock
 from realtime_lrp.view.exhibit import PageArtist, layout_of
@@ -66,8 +83,12 @@ def test_channels_are_computed_only_while_the_page_is_due():
     assert not turns.wanted(1000.0)
     turns.update(0, (), 0.0)
     assert [turns.wanted(now) for now in (0.0, 5.0, ANSWER_S - 1, ANSWER_S)] == [0, 0, 1, 1]
-    course(turns, ANSWER_S + 2 * CONCEPT_S + 1)
-    assert not turns.wanted(ANSWER_S + 2 * CONCEPT_S + 1)
+    end = ANSWER_S + 2 * CONCEPT_S
+    for now in np.arange(ANSWER_S, end, 0.5):
+        turns.update(0, CHANNELS, now)
+        assert turns.wanted(now)
+    turns.update(0, CHANNELS, end)
+    assert not turns.wanted(end)
 
 
 def test_without_channels_the_page_is_left_out_until_its_next_turn():
@@ -160,3 +181,138 @@ def test_captions_of_ones_own_need_the_texts_only_with_the_page(tmp_path):
         "the captions 'en' have no section 'concepts', which kiosk.concepts needs; copy it from "
         "en.yaml"
     ]
+
+
+def test_names_that_cannot_be_read_or_drawn_are_errors_at_the_start(tmp_path):
+    """As captions are, and only if the page is wanted."""
+    file = tmp_path / "names.yaml"
+
+    def problems(text, *sets):
+        file.write_text(text, encoding="utf-8")
+        chosen = config.load(sets=(f"concepts.names={file}", *sets), command="kiosk").config
+        return [(where, str(error)) for where, error in wrong_in_kiosk(chosen)]
+
+    wanted = "kiosk.concepts=true"
+    assert problems("conv: {5: whiskers}", wanted) == []
+    assert problems("conv: {5: \u0e01}") == []
+    ((where, message),) = problems("conv: {5: \u0e01}", wanted)
+    assert where == ("concepts", "names")
+    assert message.endswith("conv: 5: the font cannot draw \u0e01; expected other characters")
+    ((_, message),) = problems("conv: {five: whiskers}", wanted)
+    assert "expected the number of a channel; received 'five'" in message
+
+
+def gallery_of(layer, channels):
+    """A gallery with six pictures of a channel, and a name of another one."""
+    pictures = [encode_picture(np.full((96, 96, 3), 30 * n, np.uint8), 90) for n in range(1, 7)]
+    entry = ChannelContents(tuple(range(6)), ())
+    layers = (LayerContents(layer, channels, {5: entry}),)
+    contents = Contents(network="shapes", layers=layers, sizes=tuple(map(len, pictures)))
+    names = NamesFile({layer: {2: "round strokes"}}, {(layer,): "names.yaml:1"})
+    return Gallery(contents, b"".join(pictures), names)
+
+
+def own_map(channel, share, column):
+    """The map of a channel that looks at one column."""
+    strength = np.zeros((8, 8), np.int8)
+    strength[:, column] = 127
+    return ConceptMap(channel, share, share, strength, 1.0, share, abs(share), lambda: None)
+
+
+class Visit(Turns):
+    """An exhibit with a visitor who holds up a heart, in the state active."""
+
+    def __init__(self, monkeypatch, gallery):
+        def load(*words):
+            if isinstance(gallery, Exception):
+                raise gallery
+            return gallery
+
+        monkeypatch.setattr(concepts_module, "load_gallery", load)
+        super().__init__(monkeypatch, "kiosk.concepts=true")
+        explainer = SimpleNamespace(
+            classes=1, signed=False, signs=(False,), channel_counts=lambda: {"conv": 16}
+        )
+        Thread.made[-1].engine = SimpleNamespace(
+            network=SimpleNamespace(labels=LABELS, name="shapes"), label=LABELS.__getitem__,
+            name="zplus", also=(), explainer=explainer, concept_layers=lambda: ("conv",),
+        )  # fmt: skip
+        self.turn(heart=1.0)
+        until(lambda: self.turn(0.05, present=True, heart=1.0) == "active" and self.kiosk._shown)
+
+    @property
+    def asked(self):
+        """The channels that the network is asked for."""
+        return Thread.made[-1].request.concepts
+
+    def until(self, condition, seconds):
+        """Lets the visitor hold up the heart until something holds."""
+        end = self.now + seconds
+        while not condition():
+            assert self.now < end
+            self.turn(0.2, present=True, heart=1.0)
+
+    def words(self):
+        """What the page says."""
+        return texts_of(self.kiosk._page(self.now, None))
+
+
+def test_the_exhibit_asks_for_channels_and_shows_them(monkeypatch):
+    """First the answer, then channel 5 with its own map over the picture, then 2 by its name."""
+    visit = Visit(monkeypatch, gallery_of("conv", 16))
+    assert visit.asked is None
+    visit.until(lambda: visit.asked, ANSWER_S)
+    assert visit.asked == ConceptRequest("conv", None)
+    assert "heart" in visit.words()
+    maps = own_map(9, -0.5, 0), own_map(7, 0.4, 1), own_map(5, 0.3, 2), own_map(2, 0.1, 6)
+    visit.concepts = ConceptResult("conv", maps, 16)
+    visit.until(lambda: visit.kiosk._concepts.shown, ANSWER_S)
+    assert visit.asked.channel == 5, "the largest that speaks for the answer and has pictures"
+    assert visit.words()[1] == "what these pictures have in common"
+    explained = visit.kiosk._content(visit.kiosk._newest_map(), visit.now).explained
+    assert explained.panels[0].intensity.sum(0).argmax() == 2
+    visit.until(lambda: visit.asked.channel == 2, CONCEPT_S + 1)
+    assert visit.words()[1] == "round strokes"
+    visit.until(lambda: visit.asked is None, CONCEPT_S + 1)
+    assert "heart" in visit.words()
+    visit.kiosk.end()
+
+
+@pytest.mark.parametrize(
+    ("gallery", "problem", "message"),
+    [
+        (DamagedInputError("it is damaged"), "", "the page is left out: it is damaged"),
+        (PermissionError("not readable"), "", "the page is left out: not readable"),
+        (gallery_of("conv", 8), "", "its layer 'conv' has 8 channels"),
+        (gallery_of("conv", 16), "too little memory", "the page is left out: too little memory"),
+    ],
+    ids=["damaged", "unreadable", "of another network", "no maps"],
+)
+def test_what_is_wrong_leaves_the_page_out_with_one_line(
+    monkeypatch, caplog, gallery, problem, message
+):
+    """The exhibit goes on with the page of the answer."""
+    visit = Visit(monkeypatch, gallery)
+    visit.concepts = ConceptResult("conv", problem=problem) if problem else None
+    for _ in range(100):
+        visit.turn(0.2, present=True, heart=1.0)
+    assert visit.kiosk.answer == "heart" and visit.asked is None
+    (line,) = [one.message for one in caplog.records if "concepts" in one.message]
+    assert message in line
+    assert message in visit.kiosk.budget.last_error[0]
+    visit.kiosk.end()
+
+
+def test_failing_maps_are_not_asked_for_channels_again(monkeypatch, caplog):
+    """Should computing channels keep maps from coming, the exhibit goes on without them."""
+    visit = Visit(monkeypatch, gallery_of("conv", 16))
+    visit.until(lambda: visit.asked, ANSWER_S)
+    Thread.made[-1].failing = "no map"
+    visit.turn(0.2, present=True)
+    assert visit.asked is None
+    Thread.made[-1].failing = ""
+    for _ in range(100):
+        visit.turn(0.2, present=True, heart=1.0)
+        assert visit.asked is None
+    assert sum("concepts" in one.message for one in caplog.records) == 1
+    visit.kiosk.end()

@@ -56,6 +56,7 @@ class Turns:
       now: the time.
       kiosk: the exhibit.
       canvas: what is on the screen.
+      concepts: the channels of the next maps, or None.
       events: keys and mouse events of the next turn.
     """
 
@@ -63,7 +64,7 @@ class Turns:
         Thread.made = []
         monkeypatch.setattr(relevance_part, "RelevanceThread", Thread)
         monkeypatch.setattr(loop, "POLL_S", 0.001)
-        self.now, self.canvas, self.events = 100.0, None, []
+        self.now, self.canvas, self.events, self.concepts = 100.0, None, [], None
         outer = self
 
         class Screen(NullWindow):
@@ -105,6 +106,7 @@ class Turns:
             scores=np.array([scores.get(name, 0.0) for name in LABELS], np.float32),
             maps=[SimpleNamespace(strength=np.zeros((8, 8), np.int8), scale=0.0)],
             region=SimpleNamespace(box=(8, 0, 56, 48), inner=(0, 0, 8, 8)),
+            concepts=self.concepts,
         )
         request = thread.request
         thread.maps.put(

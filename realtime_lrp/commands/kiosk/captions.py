@@ -63,12 +63,12 @@ def _text_problems(text: str, placeholders: Sequence[str], included: bool) -> It
         yield f"expected no braces{allowed}"
     if any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in text):
         yield "text is drawn left to right; expected a script written that way"
-    elif not included and (missing := _missing_in_font(text)):
+    elif not included and (missing := missing_in_font(text)):
         names = ", ".join(map(_character, missing[:10])) + (", ..." if missing[10:] else "")
         yield f"the font cannot draw {names}; expected other characters"
 
 
-def _missing_in_font(text: str) -> str:
+def missing_in_font(text: str) -> str:
     """The characters that the font cannot draw; OpenCV, which knows, is imported only here."""
     from realtime_lrp.view.text import undrawable
 

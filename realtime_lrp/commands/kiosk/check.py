@@ -5,11 +5,13 @@ Imports neither TensorFlow nor OpenCV: `realtime-lrp config` checks the exhibit 
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
-from realtime_lrp.commands.kiosk.captions import wrong_captions
+from realtime_lrp.commands.kiosk.captions import missing_in_font, wrong_captions
 from realtime_lrp.config import Config, KeyPath, errors_of, wrong_names
 from realtime_lrp.config.names import KEYS
 from realtime_lrp.errors import ConfigError, Error
+from realtime_lrp.models.concept_names import read_names
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
 
 
@@ -24,9 +26,22 @@ def wrong_in_kiosk(config: Config) -> Iterator[tuple[KeyPath, Error]]:
     yield from errors_of(("kiosk", "exit_key"), KEYS.check, config.kiosk.exit_key)
     yield from wrong_captions(config)
     yield from _wrong_for_phones(config)
+    if config.kiosk.concepts and config.concepts.names:
+        yield from errors_of(("concepts", "names"), _check_names, config.concepts.names)
     for number, clip in enumerate(config.kiosk.clips):
         where = ("kiosk", "clips", number)
         yield from errors_of(where, inputs_of, [clip], PICTURES + VIDEOS, "clip")
+
+
+def _check_names(path: str) -> None:
+    """Refuses names of channels that cannot be read, or drawn."""
+    for layer, names in read_names(Path(path)).names.items():
+        for channel, name in names.items():
+            if missing := missing_in_font(name):
+                raise ConfigError(
+                    f"{path}: {layer}: {channel}: the font cannot draw {missing}; expected other "
+                    "characters"
+                )
 
 
 def _wrong_for_phones(config: Config) -> Iterator[tuple[KeyPath, Error]]:

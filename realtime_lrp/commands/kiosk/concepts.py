@@ -6,10 +6,22 @@ how long it stays here; what it says is in `pages`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from realtime_lrp.config import Config
+from realtime_lrp.engine.concept_result import ConceptRequest
+from realtime_lrp.errors import first_line
+from realtime_lrp.models.gallery import Gallery, load_gallery
+from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.view.elements import Pictures
+from realtime_lrp.view.scene import ExplainedPicture, Panel
+from realtime_lrp.view.smoothing import MapSmoother
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
 
 ANSWER_S = 12.0
 """Seconds of the same answer after which the page is due."""
@@ -25,6 +37,14 @@ WAIT_S = 6.0
 
 FORGIVEN_S = 1.5
 """The page stays if the answer is gone for less than this."""
+
+PICTURES = 6
+"""Pictures of the gallery, at most."""
+
+REST_S = 600.0
+"""If explaining fails while channels are computed, none are computed for this long."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -55,9 +75,9 @@ class ConceptTurns:
     def __init__(self, describe: Callable[[int], ShownConcept | None]):
         self._describe = describe
         self._answered_at = 0.0
-        self._start_over(None, 0.0)
+        self.start_over(None, 0.0)
 
-    def _start_over(self, answer: int | None, now: float) -> None:
+    def start_over(self, answer: int | None, now: float) -> None:
         """Shows the page of an answer, and no channel before `ANSWER_S`."""
         self.shown: ShownConcept | None = None
         self._answer, self._done = answer, set[int]()
@@ -65,7 +85,8 @@ class ConceptTurns:
 
     def wanted(self, now: float) -> bool:
         """Whether channels have to be computed."""
-        return self._answer is not None and now >= self._next_at - AHEAD_S
+        due = self._answer is not None and now >= self._next_at - AHEAD_S
+        return due or self.shown is not None
 
     def update(self, answer: int | None, channels: Iterable[tuple[int, float]], now: float) -> None:
         """Takes in what the network says.
@@ -80,7 +101,7 @@ class ConceptTurns:
         elif now - self._answered_at < FORGIVEN_S:
             answer = self._answer
         if answer != self._answer:
-            self._start_over(answer, now)
+            self.start_over(answer, now)
         if answer is not None and now >= self._next_at:
             self._take_turn(channels, now)
 
@@ -92,7 +113,7 @@ class ConceptTurns:
             self._done.add(found.channel)
             self._next_at = now + CONCEPT_S
         elif self._done or now - self._next_at > WAIT_S:
-            self._start_over(self._answer, now)
+            self.start_over(self._answer, now)
 
     def _next_channel(self, channels: Iterable[tuple[int, float]]) -> ShownConcept | None:
         """The first channel that speaks for the answer, was not shown in this turn, and can be."""
@@ -100,3 +121,117 @@ class ConceptTurns:
             if share > 0 and channel not in self._done and (found := self._describe(channel)):
                 return found
         return None
+
+
+class ConceptPart:
+    """The page's side of the loop. Whatever fails leaves the page out, and the log says so once.
+
+    Args:
+      config: the effective configuration.
+      note_error: called with what is wrong with the gallery or the names.
+    """
+
+    def __init__(self, config: Config, note_error: Callable[[str], None]):
+        self._config, self._note_error = config, note_error
+        self._engine: Engine | None = None
+        self._gallery: Gallery | None = None
+        self._layer = ""
+        self._turns = ConceptTurns(self._described)
+        self._rests_until = 0.0
+        self._problem = ""
+        self._smoothed: tuple[int, MapSmoother] | None = None
+        self._drawn: tuple[ExplainedFrame, ExplainedPicture] | None = None
+
+    @property
+    def shown(self) -> ShownConcept | None:
+        """The channel that is shown, or None: the page of the answer."""
+        return self._turns.shown
+
+    def use(self, engine: Engine | None) -> None:
+        """Finds layer, pictures and names for an engine; does so once for each."""
+        if not self._config.kiosk.concepts or engine is None or engine is self._engine:
+            return
+        self._engine, self._gallery = engine, None
+        try:
+            gallery = load_gallery(self._config, engine.network.name)
+            gallery.check(engine.explainer.channel_counts())
+            self._layer = _layer_for(engine, gallery, self._config.concepts.layer)
+        except Exception as error:  # the exhibit goes on, whatever is wrong with a file
+            self._leave_out(first_line(error))
+            return
+        if gallery.names.get(self._layer) or gallery.channels(self._layer):
+            self._gallery = gallery
+        else:
+            self._leave_out(f"there are no pictures or names for the channels of {self._layer!r}")
+
+    def _leave_out(self, why: str) -> None:
+        """Shows no channels of this network; says so once."""
+        self._gallery = None
+        self._turns.start_over(None, 0.0)
+        if why != self._problem:
+            text = f"concepts: the page is left out: {why}"
+            log.warning("%s", text)
+            self._note_error(text)
+        self._problem = why
+
+    def update(
+        self, answer: int | None, explained: ExplainedFrame | None, failing: bool, now: float
+    ) -> ConceptRequest | None:
+        """Takes in the newest map; returns which channels are to be computed, or None.
+
+        Args:
+          answer: the class of the answer that is shown; None for none, or if no page is due.
+          explained: the newest map, or None.
+          failing: whether maps cannot be computed at the moment.
+          now: the time.
+        """
+        if self._gallery is None:
+            return None
+        found = explained.concepts if explained else None
+        if found and found.problem:
+            self._leave_out(found.problem)
+            return None
+        if failing and self._turns.wanted(now):
+            log.warning("concepts: the page is left out for %.0f s: explaining failed", REST_S)
+            self._rests_until = now + REST_S
+        if now < self._rests_until:
+            self._turns.start_over(None, now)
+            return None
+        channels = [(one.channel, one.share) for one in found.maps] if found else []
+        self._turns.update(answer, channels, now)
+        if not self._turns.wanted(now):
+            return None
+        return ConceptRequest(self._layer, self.shown.channel if self.shown else None)
+
+    def explained(self, explained: ExplainedFrame | None) -> ExplainedPicture | None:
+        """A frame with the map of the channel that is shown, or None."""
+        found = explained.concepts if explained else None
+        own = found.of(self.shown.channel) if found and self.shown else None
+        if explained is None or own is None:
+            self._smoothed = None
+            return None
+        if self._smoothed is None or self._smoothed[0] != own.channel:
+            self._smoothed = own.channel, MapSmoother(self._config.overlay.average)
+            self._drawn = None
+        if self._drawn is None or self._drawn[0] is not explained:
+            region, signed = explained.result.region, explained.engine.explainer.signed
+            maps = self._smoothed[1]([(own.strength, own.scale, own.scale)], region.inner)
+            panel = Panel("", maps[0], signed)
+            self._drawn = explained, ExplainedPicture(explained.picture, region.box, (panel,))
+        return self._drawn[1]
+
+    def _described(self, channel: int) -> ShownConcept | None:
+        """A channel with its name and pictures; None without both."""
+        gallery = self._gallery
+        if gallery is None:
+            return None
+        pictures = tuple(gallery.pictures(self._layer, channel))[:PICTURES]
+        name = gallery.name(self._layer, channel)
+        return ShownConcept(channel, name, Pictures(pictures)) if name or pictures else None
+
+
+def _layer_for(engine: Engine, gallery: Gallery, wanted: str | None) -> str:
+    """The layer whose channels are shown: the wanted one, or the last with pictures or names."""
+    known = engine.concept_layers()
+    described = [one for one in known if gallery.channels(one) or gallery.names.get(one)]
+    return wanted or (described or known or ("",))[-1]

@@ -16,7 +16,9 @@ from realtime_lrp.config import Config, Settings
 from realtime_lrp.errors import Error
 from realtime_lrp.system.atomic import atomic_file
 
-TOLERATED = (("kiosk", "clips"), ("live", "folder"))
+TOLERATED = (
+    ("kiosk", "clips"), ("live", "folder"), ("concepts", "gallery"), ("concepts", "names"),
+)  # fmt: skip
 """Keys that may be wrong in a restored configuration: the exhibit runs without them."""
 
 log = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ import numpy as np
 
 from realtime_lrp.commands.kiosk.answer import SmoothedAnswer, knows_nothing
 from realtime_lrp.commands.kiosk.captions import Captions
+from realtime_lrp.commands.kiosk.concepts import ConceptPart, ShownConcept
 from realtime_lrp.commands.kiosk.lock import ExitLock
 from realtime_lrp.commands.kiosk.null_window import NullWindow
 from realtime_lrp.commands.kiosk.phones import PhonePart
@@ -117,6 +118,7 @@ class Kiosk:
         self._clip = SourcePart("clip", open_clips, lambda picture: picture, self.budget)
         self.phones = PhonePart(config, captions)
         self._presentation = Presentation(config, captions, self._note_error)
+        self._concepts = ConceptPart(config, self._note_error)
         self._show_first_card(now)
         self.network = RelevancePart(config, stats, self.budget, now)
         self.state, self.card = self._machine.state, "starting"
@@ -210,6 +212,7 @@ class Kiosk:
         self.phones.update(self._open, self.state not in (State.CARD, State.CLOSED))
         self.network.update(now)
         self._presentation.use(self.network.engine)
+        self._concepts.use(self.network.engine)
 
     def _take_picture(self, now: float) -> bool:
         """Takes the newest pictures; returns whether the one that is shown is new."""
@@ -315,6 +318,7 @@ class Kiosk:
         explained = self._newest_map()
         self._answer.update(explained)
         self._explain_answer()
+        self._explain_channels(explained, now)
         closed = self.state == State.CLOSED
         content = self._closed_card(now) if closed else self._content(explained, now)
         language = 0 if self._lock.asking else self._visitor.language(now)
@@ -336,6 +340,13 @@ class Kiosk:
         if self._config.lrp.target == "top1":
             answer = self._answer.answer
             self.network.explain(answer.index if answer and not answer.sure else "top1")
+
+    def _explain_channels(self, explained: ExplainedFrame | None, now: float) -> None:
+        """Asks for channels while the page about them is due: a visitor sees an answer."""
+        answer = self._answer.answer if self.state == State.ACTIVE else None
+        shown = answer.index if answer else None
+        wanted = self._concepts.update(shown, explained, self.network.failing, now)
+        self.network.explain_channels(wanted)
 
     def _switch_screen(self, now: float) -> None:
         """Switches the screen off while the exhibit is closed, if that is wanted.
@@ -368,6 +379,8 @@ class Kiosk:
 
     def _content(self, explained: ExplainedFrame | None, now: float) -> ScreenContent:
         maps = self._presentation.scaled_maps(explained)
+        if self._concept:
+            maps = self._concepts.explained(explained)
         # A clip's pictures are too far apart for a map to follow the motion between them.
         with_own_map = explained is not None and self._shown_source == "clip"
         shown = explained.frame if explained and with_own_map else self._shown
@@ -381,6 +394,11 @@ class Kiosk:
             swapped=self._swapped,
             phones=code is not None,
         )
+
+    @property
+    def _concept(self) -> ShownConcept | None:
+        """The channel that is shown instead of the answer, or None."""
+        return self._concepts.shown if self.state == State.ACTIVE else None
 
     def _page(self, now: float, code: tuple[bytes, ...] | None) -> Page:
         """The page of the present state, with the code for phones if there is one."""
@@ -397,6 +415,8 @@ class Kiosk:
         pages = self._presentation.pages
         if self.state == State.IDLE:
             return pages.idle(language, machine.countdown(now), machine.countdown_s)
+        if self._concept:
+            return pages.concept(language, self._concept)
         if self._shown_source in LIVE:
             return pages.active(language, self._answer.answer, now - machine.since)
         return pages.attract(language, now)

@@ -10,6 +10,7 @@ import numpy as np
 
 from realtime_lrp.commands.kiosk.restarts import Fault, RestartBudget
 from realtime_lrp.config import Config
+from realtime_lrp.engine.concept_result import ConceptRequest
 from realtime_lrp.errors import (
     DamagedInputError,
     MissingInputError,
@@ -95,6 +96,11 @@ class RelevancePart:
         if target != self._thread.request.target:
             self._thread.request = replace(self._thread.request, target=target)
 
+    def explain_channels(self, wanted: ConceptRequest | None) -> None:
+        """Changes which channels the next maps have; None for none."""
+        if wanted != self._thread.request.concepts:
+            self._thread.request = replace(self._thread.request, concepts=wanted)
+
     @property
     def submitted(self) -> int:
         """How many pictures were handed over."""
@@ -137,6 +143,11 @@ class RelevancePart:
         waited = now - self._waiting_since if self._waiting_since is not None else 0.0
         slow = waited > max(SLOW_S, SLOW_FACTOR * self._last_map_s)
         return Fault("slow", self._hung_s - waited) if slow else None
+
+    @property
+    def failing(self) -> bool:
+        """Whether maps cannot be computed at the moment."""
+        return bool(self._thread.failing)
 
     @property
     def _last_map_s(self) -> float:

@@ -17,12 +17,13 @@ from realtime_lrp.engine.concept_pipelines import (
     ConceptPipelines,
     fetch_concepts,
 )
-from realtime_lrp.engine.concept_result import TOP, ConceptRequest
+from realtime_lrp.engine.concept_result import TOP, ConceptRequest, ConceptResult
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.realtime.steady_shares import SteadyShares
 from realtime_lrp.relevance.strength import strength
 from realtime_lrp.video.reader import VideoReader
 
@@ -81,8 +82,8 @@ def test_the_engine_answers_what_the_explainer_does(engine, picture):
     assert engine.explainer.traces == 1
 
 
-def test_a_channel_that_is_asked_for_takes_the_last_place(engine, picture):
-    """Unless it is among the largest anyway; its map is that of `conditional`."""
+def test_a_channel_that_is_asked_for_is_there(engine, picture):
+    """In place of the last of the largest, with the map of `conditional`."""
     largest = [one.channel for one in explained(engine, picture, LAYER).concepts.maps]
     other = next(channel for channel in range(128) if channel not in largest)
     result = explained(engine, picture, LAYER, other)
@@ -120,7 +121,7 @@ def test_what_cannot_be_had_has_a_reason(engine, picture):
     assert "block9" in unknown.problem
     bare = ConceptPipelines(SimpleNamespace(concept_layers=()), None, None, None, True)
     wanted = ConceptRequest()
-    assert (bare.is_ready(wanted), bare.run(None, None, wanted)) == (True, None)
+    assert (bare.is_ready(wanted), bare.run(None, None, wanted, None)) == (True, None)
     assert bare.refusal(wanted).problem == NO_LAYERS
 
 
@@ -141,7 +142,7 @@ def test_few_functions_are_kept():
 
     def compile_(prepare, reduce, layer, top):
         compiled.append(layer)
-        return lambda pictures, channel=-1, targets=None: None
+        return lambda pictures, prior=None, targets=None: None
 
     layers = tuple(f"conv{number}" for number in range(KEPT + 1))
     explainer = SimpleNamespace(
@@ -149,8 +150,47 @@ def test_few_functions_are_kept():
     )
     pipelines = ConceptPipelines(explainer, layers[-1], None, None, False)
     for layer in (*layers, *layers[1:], layers[0]):
-        pipelines.run(None, None, ConceptRequest(layer))
+        pipelines.run(None, None, ConceptRequest(layer), None)
     assert compiled == [*layers, layers[0]]
+
+
+class Scripted:
+    """An engine whose channels have these shares, in each picture other ones."""
+
+    def __init__(self, *pictures):
+        self._pictures = iter(np.array(pictures, np.float32))
+
+    def begin(self, pictures, concepts, prior):
+        shares = next(self._pictures)
+        order = np.argsort(-(np.abs(shares) + (0 if prior is None else prior)))
+        maps = [SimpleNamespace(channel=channel) for channel in order[:2].tolist()]
+        found = ConceptResult("conv", tuple(maps), shares)
+        return lambda: [SimpleNamespace(concepts=found)]
+
+
+def chosen(engine, steady, times, series="film"):
+    """The channels of one picture after the other."""
+    wanted = ConceptRequest("conv")
+    found = [steady.begin(engine, None, wanted, series, now)()[0].concepts for now in times]
+    return [sorted(one.channel for one in result.maps) for result in found]
+
+
+def test_channels_stay_while_their_shares_flicker():
+    """A single picture does not change them; a lasting change does, in less than a second."""
+    flicker = [[0.4, 0.3, 0.28, 0.02], [0.4, 0.25, 0.33, 0.02]] * 8
+    assert chosen(Scripted(*flicker), SteadyShares(), np.arange(16) / 30) == [[0, 1]] * 16
+    lasting = [[0.4, 0.3, 0.28, 0.02]] * 15 + [[0.4, 0.1, 0.48, 0.02]] * 15
+    rows = chosen(Scripted(*lasting), SteadyShares(), np.arange(30) / 30)
+    assert (rows[14], rows[16], rows[29]) == ([0, 1], [0, 1], [0, 2])
+
+
+def test_a_picture_that_stands_alone_has_its_largest_channels():
+    """A frozen one, or the first of another target or file."""
+    pictures = [[0.4, 0.3, 0.2]] * 10 + [[0.3, 0.3, 0.4]]
+    engine, steady = Scripted(*pictures, *pictures[:1]), SteadyShares()
+    assert chosen(engine, steady, np.arange(10) / 30) == [[0, 1]] * 10
+    assert chosen(engine, steady, [0.3], series=None) == [[0, 2]]
+    assert chosen(engine, steady, [0.4]) == [[0, 1]]
 
 
 def test_the_thread_computes_channels_only_when_asked(picture):

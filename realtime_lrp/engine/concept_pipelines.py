@@ -21,6 +21,9 @@ KEPT = 3
 NEEDED = 3
 """Pictures whose memory a picture with its channels takes, see `PER_PICTURE` of concepts."""
 
+CERTAIN = 1e6
+"""Added to the share of a channel that is wanted in any case; shares are 1 at most."""
+
 NO_LAYERS = "this network has no layer with rows and columns whose channels could be shown"
 NOT_LRP = "single channels are defined for LRP only: press 1 to 7, or b"
 NO_MEMORY = "the memory does not suffice for the maps of single channels"
@@ -100,7 +103,9 @@ class ConceptPipelines:
                 while len(self._ready) > KEPT:
                     self._ready.popitem(last=False)
 
-    def run(self, batch: np.ndarray, targets: Any, wanted: ConceptRequest) -> BothOutputs | None:
+    def run(
+        self, batch: np.ndarray, targets: Any, wanted: ConceptRequest, prior: np.ndarray | None
+    ) -> BothOutputs | None:
         """The tensors of a batch, which the device may still be computing; None with a problem."""
         self.compile(wanted)
         layer = self.layer(wanted)
@@ -109,7 +114,11 @@ class ConceptPipelines:
             if run is None:
                 return None
             self._ready.move_to_end(layer)
-        return run(batch, -1 if wanted.channel is None else wanted.channel, targets)
+        if wanted.channel is not None:
+            channels = self._explainer.channel_counts()[layer]
+            prior = np.zeros(channels, np.float32) if prior is None else prior.copy()
+            prior[wanted.channel : wanted.channel + 1] = CERTAIN
+        return run(batch, prior, targets)
 
     def give_up(self, wanted: ConceptRequest) -> None:
         """Computes channels of a layer no more, because the memory did not suffice."""
@@ -130,24 +139,27 @@ def fetch_concepts(layer: str, output: ConceptOutput) -> list[ConceptResult]:
       tf.errors.OpError: the device failed on the batch.
     """
     channels, by_channel, (drawn, *figures), raw = output
-    numbers, shares = channels.numpy(), by_channel.numpy()
+    numbers, at_layer = channels.numpy(), by_channel.numpy()
+    sums = np.abs(at_layer).sum(1, keepdims=True)
+    shares = at_layer / np.where(sums > 0, sums, 1)
     scales, totals, magnitudes = (one.numpy().reshape(numbers.shape) for one in figures)
     strengths = drawn.numpy()
     strengths = strengths.reshape(*numbers.shape, *strengths.shape[1:])
 
     def concept(picture: int, place: int) -> ConceptMap:
         at, channel = (picture, place), int(numbers[picture, place])
-        own, whole = float(shares[picture, channel]), float(np.abs(shares[picture]).sum())
         return ConceptMap(
-            channel, own, own / whole if whole else 0.0, strengths[at], float(scales[at]),
-            float(totals[at]), float(magnitudes[at]), partial(_fetch, raw, picture, place),
+            channel, float(at_layer[picture, channel]), float(shares[picture, channel]),
+            strengths[at], float(scales[at]), float(totals[at]), float(magnitudes[at]),
+            partial(_fetch, raw, picture, place),
         )  # fmt: skip
 
     results = []
     for picture, of_all in enumerate(shares):
         if np.isfinite(of_all).all() and np.isfinite(magnitudes[picture]).all():
-            maps = tuple(concept(picture, place) for place in range(numbers.shape[1]))
-            results.append(ConceptResult(layer, maps, len(of_all)))
+            maps = [concept(picture, place) for place in range(numbers.shape[1])]
+            maps.sort(key=lambda one: -abs(one.share))
+            results.append(ConceptResult(layer, tuple(maps), of_all))
         else:
             results.append(ConceptResult(layer, problem=NOT_FINITE))
     return results

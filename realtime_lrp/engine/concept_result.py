@@ -4,12 +4,14 @@ Must not import TensorFlow: what draws or writes this needs none.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 TOP = 4
 """How many channels are shown."""
+
+NO_SHARES = np.zeros(0, np.float32)
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,7 @@ class ConceptRequest:
     """Which channels are wanted.
 
     Attributes:
-      layer: the layer's name; "" is the default of the network, see `Engine.concept_layer`.
+      layer: the layer's name; "" is `Engine.concept_layer`.
       channel: a channel that is wanted even if it is none of the largest; or None.
     """
 
@@ -25,7 +27,7 @@ class ConceptRequest:
     channel: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ConceptMap:
     """A channel of a layer, and its map of one picture.
 
@@ -54,21 +56,21 @@ class ConceptMap:
         return self._fetch()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ConceptResult:
     """The channels of a layer with the largest shares of the relevance of one picture.
 
     Attributes:
       layer: the layer's name, "" where the network has none to choose.
       maps: `TOP` channels, the largest share first by magnitude; fewer where the layer has fewer,
-        none with a problem. A channel that was asked for takes the last place.
-      channels: how many the layer has.
+        none with a problem. A channel that was asked for is among them.
+      by_channel: float32 [channels], the shares of all channels, as of `ConceptMap`.
       problem: why there are none, as a sentence for people, or "".
     """
 
     layer: str
     maps: tuple[ConceptMap, ...] = ()
-    channels: int = 0
+    by_channel: np.ndarray = field(default_factory=lambda: NO_SHARES)
     problem: str = ""
 
     @property

@@ -25,6 +25,7 @@ from realtime_lrp.engine.loading import (
 from realtime_lrp.engine.result import Result, fetch_results
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import UnavailableError, UsageError, unknown
+from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.relevance.account import LayerFlow, flood_text
 from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.compiled import PipelineOutput
@@ -56,6 +57,7 @@ class Engine:
       files: what it was read from.
       explainer: explains it as configured.
       device: "CPU" or the GPU's name.
+      gallery: the pictures and names of channels, where they were loaded, see `gallery_of`.
       in_flight: how many batches may be begun before the results of the first are asked for. A GPU
         copies one batch while it computes the next; a CPU is done when `begin` returns.
 
@@ -73,6 +75,7 @@ class Engine:
     ):
         check_names(config)
         self.config = config
+        self.gallery: Gallery | None = None
         self._moving, self._by_channel = moving, by_channel
         self._keep_model = keep_model
         self.also = tuple(also)
@@ -231,6 +234,7 @@ class Engine:
         pictures: Sequence[np.ndarray],
         targets: Sequence[str | int] | None = None,
         concepts: ConceptRequest | None = None,
+        prior: np.ndarray | None = None,
     ) -> Callable[[], list[Result]]:
         """Starts to explain pictures; the function that is returned waits for the results.
 
@@ -241,6 +245,8 @@ class Engine:
           pictures: uint8 [H, W, 3] RGB each, of any sizes.
           targets: what is explained of each picture instead of the engine's own target.
           concepts: the channels that are wanted too. Where they cannot be had, results say why.
+          prior: float32 [channels of the layer], is added to their shares before the largest are
+            chosen, see `SteadyShares`.
 
         Raises:
           UsageError: there is no such target, or there are more or fewer targets than pictures.
@@ -249,7 +255,7 @@ class Engine:
         """
         regions = [self.region(picture.shape[:2]) for picture in pictures]
         extracted = [region.extract(p) for region, p in zip(regions, pictures, strict=True)]
-        return self.begin_extracted(np.stack(extracted), regions, targets, concepts)
+        return self.begin_extracted(np.stack(extracted), regions, targets, concepts, prior)
 
     def begin_extracted(
         self,
@@ -257,6 +263,7 @@ class Engine:
         regions: Sequence[Region],
         targets: Sequence[str | int] | None = None,
         concepts: ConceptRequest | None = None,
+        prior: np.ndarray | None = None,
     ) -> Callable[[], list[Result]]:
         """As `begin`, for regions that have been extracted.
 
@@ -265,13 +272,14 @@ class Engine:
           regions: where each of them lies in its picture.
           targets: as in `begin`.
           concepts: as in `begin`.
+          prior: as in `begin`.
         """
         if targets is not None and len(targets) != len(batch):
             raise UsageError(
                 f"Expected one target for each of {len(batch)} pictures. Received {len(targets)}."
             )
         if concepts is not None:
-            return self._begin_with_concepts(batch, regions, targets, concepts)
+            return self._begin_with_concepts(batch, regions, targets, concepts, prior)
         on = self._device
         try:
             output = self._run(batch, targets) if self._fits(len(batch)) else None
@@ -294,6 +302,7 @@ class Engine:
         regions: Sequence[Region],
         targets: Sequence[str | int] | None,
         wanted: ConceptRequest,
+        prior: np.ndarray | None,
     ) -> Callable[[], list[Result]]:
         """As `begin_extracted`; without concepts where these have a problem."""
         pipelines, on = self._concepts, self._device
@@ -307,7 +316,7 @@ class Engine:
 
         try:
             with tf.device(self._device.scope):
-                outputs = pipelines.run(batch, targets, wanted)
+                outputs = pipelines.run(batch, targets, wanted, prior)
         except tf.errors.ResourceExhaustedError:
             pipelines.give_up(wanted)
             outputs = None

@@ -24,10 +24,12 @@ from realtime_lrp.engine.concept_result import ConceptRequest, ConceptResult
 from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.errors import Error, NotFiniteError, UsageError, first_line
 from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
-from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
+from realtime_lrp.realtime.faithfulness import ProbeResult, covered
+from realtime_lrp.realtime.frame_probe import FrameProbe
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.meter import Waiting
 from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.realtime.steady_shares import SteadyShares
 from realtime_lrp.system import memory
 
 if TYPE_CHECKING:
@@ -173,20 +175,6 @@ class _InFlight:
     results: Callable[[], list[Result]]
 
 
-@dataclass(frozen=True)
-class _Probed:
-    """A probe, and which pictures its means are of."""
-
-    engine: Engine
-    class_: int
-    mask: np.ndarray | None
-    probe: Probe
-
-    def continues(self, engine: Engine, class_: int, mask: np.ndarray | None) -> bool:
-        """Whether its means go on. Each stroke of the brush makes a new mask."""
-        return self.engine is engine and self.class_ == class_ and self.mask is mask
-
-
 class RelevanceThread:
     """Loads the network, then explains frames.
 
@@ -238,10 +226,11 @@ class RelevanceThread:
         self._in_flight: deque[_InFlight] = deque()
         self._number = 0
         self._last: tuple[int, _Asked] | None = None
+        self._shares = SteadyShares()
         self.failing, self.waiting = "", Waiting()
         self.others: Callable[[], float] = lambda: 0
         self._aimed: tuple[Explainer, str | int] | None = None
-        self._probed: _Probed | None = None
+        self._probe = FrameProbe()
         self._loss: tuple[float, Engine, Loss] | None = None
         self._thread = threading.Thread(target=self._run, name="relevance", daemon=True)
 
@@ -299,13 +288,14 @@ class RelevanceThread:
 
     def _explain_frames(self) -> None:
         from realtime_lrp.engine.engine import Engine
+        from realtime_lrp.engine.gallery import gallery_of
 
         first = self.request.choice
         memory.free_all_cycles()  # such as the network of an earlier try
         engine = self.engine or Engine(
-            self.config, moving=True, keep_model=self._changeable,
-            also=first.also,
-        )  # fmt: skip
+            self.config, moving=True, keep_model=self._changeable, also=first.also
+        )
+        engine.gallery = gallery_of(engine)
         engine_cache = self.engine_cache = EngineCache(self.config, engine, first)
         engine_cache.start()
         self.engine = engine
@@ -374,7 +364,11 @@ class RelevanceThread:
             engine.explainer.set_target(request.target)
             self._aimed = aimed
         picture = covered(frame.value, request.mask)
-        results = engine.begin([picture], concepts=concepts)
+        if concepts:
+            series = None if request.frame else (request.target, frame.source)
+            results = self._shares.begin(engine, picture, concepts, series, start)
+        else:
+            results = engine.begin([picture])
         return _InFlight(frame, picture, request, engine, start, results)
 
     def _finish(self, started: _InFlight) -> None:
@@ -404,7 +398,9 @@ class RelevanceThread:
             engine=engine,
             result=result,
             uncovered=uncovered,
-            probed=self._probe(started, result) if started.request.probe else None,
+            probed=self._probe(engine, started.picture, result, started.request)
+            if started.request.probe
+            else None,
         )
         return explained if all(explained.conserved) else self._with_loss(explained)
 
@@ -417,22 +413,6 @@ class RelevanceThread:
             loss = find_loss(engine, picture, explained.result, index)
             self._loss = now, engine, loss
         return replace(explained, loss=loss)
-
-    def _probe(self, started: _InFlight, result: Result) -> ProbeResult:
-        engine, request = started.engine, started.request
-        first = str(engine.explainer.canonical(request.target)).split(" - ")[0]
-        class_ = int(first) if first.isdecimal() else int(np.argmax(result.scores))
-        strength = result.maps[0].strength.astype(np.float32)
-        probed = self._probed
-        if request.frame or not (probed and probed.continues(engine, class_, request.mask)):
-            probed = self._probed = _Probed(engine, class_, request.mask, Probe())
-        return probed.probe(
-            result.region.extract(started.picture),
-            strength if strength.ndim == 2 else strength.sum(-1),
-            class_,
-            float(result.scores[class_]),
-            engine.scores,
-        )
 
 
 def _named(error: Error, network: str) -> Error:

@@ -104,7 +104,7 @@ class Deference:
 def config_of(config: Config, model: Model) -> Config:
     """The configuration of a further network; its target is always set by a request.
 
-    The layer whose channels are shown is one of the first network.
+    Channels are shown of the first network only.
     """
     contrast = " - " in config.lrp.target
     lrp = {"target": ANY_CONTRAST if contrast else "all"}
@@ -113,7 +113,7 @@ def config_of(config: Config, model: Model) -> Config:
             "model": Model(**dict(model)),
             "lrp": config.lrp.model_copy(update=lrp),
             "live": config.live.model_copy(update={"also_models": []}),
-            "concepts": config.concepts.model_copy(update={"layer": None}),
+            "concepts": type(config.concepts)(),
         }
     )
 

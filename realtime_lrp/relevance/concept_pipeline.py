@@ -17,7 +17,7 @@ from realtime_lrp.relevance.methods import Explain
 from realtime_lrp.relevance.targets import start_of_relevance
 
 ConceptOutput = tuple[tf.Tensor, tf.Tensor, Any, tf.Tensor]
-"""channels int32 [B, count], the one with the largest share first; float32 [B, channels of the
+"""channels int32 [B, count]; float32 [B, channels of the
 layer], the shares of all; what `after` made of the maps of the chosen ones, as a batch [B * count];
 these maps, float32 [B, count, H, W, C]."""
 
@@ -35,10 +35,10 @@ def concept_pipeline(
     before: Callable[[tf.Tensor], tf.Tensor],
     after: Callable[[tf.Tensor], Any],
 ) -> Callable[..., BothOutputs]:
-    """Makes the function (pictures, channel, *target) -> what a pipeline returns, and concepts.
+    """Makes the function (pictures, prior, *target) -> what a pipeline returns, and concepts.
 
-    The channels are those with the largest shares, by magnitude. `channel`, int32 [], is one that
-    is among them in any case, in place of the last; -1 for none.
+    The channels are those with the largest sum of two parts: their share of the magnitude of all
+    shares, 0 to 1, and what `prior`, float32 [channels of the layer], adds to it.
 
     Args:
       graph: the network.
@@ -52,7 +52,7 @@ def concept_pipeline(
       after: relevance float32 [B, H, W, C] -> tensors.
     """
 
-    def pipeline(pictures: tf.Tensor, channel: tf.Tensor, *target: tf.Tensor) -> BothOutputs:
+    def pipeline(pictures: tf.Tensor, prior: tf.Tensor, *target: tf.Tensor) -> BothOutputs:
         x = before(pictures)
         tensors = graph.forward(x)
         results = [method(x, tensors, *target) for method in methods]
@@ -68,15 +68,10 @@ def concept_pipeline(
             raise not_reached(layer)
         arrived = total(results[0].parts[number])
         shares = channel_sums(arrived)
-        channels = _chosen(shares, count, channel)
+        magnitudes = tf.abs(shares)
+        parts = tf.math.divide_no_nan(magnitudes, tf.reduce_sum(magnitudes, -1, keepdims=True))
+        channels = tf.math.top_k(parts + prior, count).indices
         own = channel_maps(graph, methods[0], tensors, arrived, number, channels, sharing)
         return usual, (channels, shares, after(tf.reshape(own, [-1, *x.shape[1:]])), own)
 
     return pipeline
-
-
-def _chosen(shares: tf.Tensor, count: int, channel: tf.Tensor) -> tf.Tensor:
-    """The channels with the largest shares, int32 [B, count]; `channel` takes the last place."""
-    largest = tf.math.top_k(tf.abs(shares), count).indices
-    present = (channel < 0) | tf.reduce_any(largest == channel, -1, keepdims=True)
-    return tf.concat([largest[:, :-1], tf.where(present, largest[:, -1:], channel)], -1)

@@ -183,29 +183,33 @@ class LayerViews:
           top: how many channels, or as many as the layer has.
 
         Returns:
-          A function of pictures, of a channel that is wanted in any case or -1, and of targets as
+          A function of pictures, of a prior (see `concept_pipeline`; None is 0) and of targets as
           in `compile_pipeline`. It returns what that function returns, and a `ConceptOutput`.
 
         Raises:
           UsageError: as `concepts`.
         """
         concepts, graph = self._concepts, self._graph
+        number, channels = concepts.number(layer), concepts.channel_counts()[layer]
         pipeline = concept_pipeline(
-            graph, self._methods, any(self.follows_rules), layer, concepts.number(layer),
-            min(top, concepts.channel_counts()[layer]), concepts.sharing, before, after,
+            graph, self._methods, any(self.follows_rules), layer, number, min(top, channels),
+            concepts.sharing, before, after,
         )  # fmt: skip
         signature = [
             tf.TensorSpec([None, *self.input_shape[:2], 3], tf.uint8, name="pictures"),
-            tf.TensorSpec([], tf.int32, name="channel"),
+            tf.TensorSpec([channels], tf.float32, name="prior"),
             *Target.signature(self.classes),
         ]
         run = compile_once(pipeline, signature, self._xla)[1]
 
         def explain_pictures(
-            pictures: np.ndarray | tf.Tensor, channel: int = -1, targets: Targets | None = None
+            pictures: np.ndarray | tf.Tensor,
+            prior: np.ndarray | None = None,
+            targets: Targets | None = None,
         ) -> BothOutputs:
+            added = tf.zeros(channels) if prior is None else tf.constant(prior, tf.float32)
             target = self._target(targets, len(pictures))
-            return run(tf.constant(pictures), tf.constant(channel, tf.int32), *target)
+            return run(tf.constant(pictures), added, *target)
 
         return explain_pictures
 

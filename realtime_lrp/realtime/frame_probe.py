@@ -1,0 +1,65 @@
+"""Probes the maps of one explained frame after the other; what it finds is in `faithfulness`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from realtime_lrp.realtime.faithfulness import Probe, ProbeResult
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
+    from realtime_lrp.engine.result import Result
+    from realtime_lrp.realtime.explaining import MapRequest
+
+
+@dataclass(frozen=True)
+class _Series:
+    """A probe, and which pictures its means are of."""
+
+    engine: Engine
+    class_: int
+    mask: np.ndarray | None
+    probe: Probe
+
+    def continues(self, engine: Engine, class_: int, mask: np.ndarray | None) -> bool:
+        """Whether its means go on. Each stroke of the brush makes a new mask."""
+        return self.engine is engine and self.class_ == class_ and self.mask is mask
+
+
+class FrameProbe:
+    """Probes maps; starts anew where the engine, the class or the patches change.
+
+    Attributes:
+      series: the probe that goes on, or None.
+    """
+
+    def __init__(self) -> None:
+        self.series: _Series | None = None
+
+    def __call__(
+        self, engine: Engine, picture: np.ndarray, result: Result, request: MapRequest
+    ) -> ProbeResult:
+        """Probes a map; a frozen frame is always probed for itself.
+
+        Args:
+          engine: explained the picture.
+          picture: uint8 [H, W, 3] RGB, with the painted patches.
+          result: its maps.
+          request: what was asked for.
+        """
+        first = str(engine.explainer.canonical(request.target)).split(" - ")[0]
+        class_ = int(first) if first.isdecimal() else int(np.argmax(result.scores))
+        strength = result.maps[0].strength.astype(np.float32)
+        series = self.series
+        if request.frame or not (series and series.continues(engine, class_, request.mask)):
+            series = self.series = _Series(engine, class_, request.mask, Probe())
+        return series.probe(
+            result.region.extract(picture),
+            strength if strength.ndim == 2 else strength.sum(-1),
+            class_,
+            float(result.scores[class_]),
+            engine.scores,
+        )

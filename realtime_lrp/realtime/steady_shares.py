@@ -1,0 +1,87 @@
+"""Keeps the channels that are shown from changing with every picture.
+
+The shares of channels flicker from picture to picture, so that every other map would bring another
+channel among the largest. They are averaged over time, and those shown have an advantage.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.concept_result import ConceptRequest, ConceptResult
+    from realtime_lrp.engine.engine import Engine
+    from realtime_lrp.engine.result import Result
+
+AVERAGED_S = 0.5
+"""Over how many seconds shares are averaged: one that is gone has fallen to 1/e of itself then."""
+
+ADVANTAGE = 0.3
+"""Another channel replaces a shown one once its average share is larger by this part."""
+
+
+class SteadyShares:
+    """The average shares of the channels of a layer, and which channels were shown last."""
+
+    def __init__(self) -> None:
+        self._series: object = None
+        self._average: np.ndarray | None = None
+        self._shown: list[int] = []
+        self._time = 0.0
+
+    def begin(
+        self,
+        engine: Engine,
+        picture: np.ndarray,
+        wanted: ConceptRequest,
+        series: object,
+        now: float,
+    ) -> Callable[[], list[Result]]:
+        """Starts to explain a picture with its channels, see `Engine.begin`.
+
+        Args:
+          engine: explains it.
+          picture: uint8 [H, W, 3] RGB.
+          wanted: the channels that are asked for.
+          series: equal for pictures whose shares are averaged; None for one that stands alone.
+          now: `time.monotonic()`.
+        """
+        if series is not None:
+            series = engine, series, wanted.layer
+        results = engine.begin([picture], concepts=wanted, prior=self._prior(series, now))
+
+        def noted() -> list[Result]:
+            found = results()
+            if series is not None and (concepts := found[0].concepts):
+                self._add(series, concepts, now)
+            return found
+
+        return noted
+
+    def _prior(self, series: object, now: float) -> np.ndarray | None:
+        """What is added to the shares of the next picture, float32 [channels]; None for nothing."""
+        if self._average is None or series is None or series != self._series:
+            return None
+        kept = self._kept(now)
+        held = self._average.copy()
+        held[self._shown] *= 1 + ADVANTAGE
+        return held * np.float32(kept / (1 - kept))
+
+    def _add(self, series: object, found: ConceptResult, now: float) -> None:
+        """Notes the shares of a picture, and which channels were chosen."""
+        new = np.abs(found.by_channel)
+        if self._average is None or series != self._series or new.size != self._average.size:
+            self._average = new
+        else:
+            kept = np.float32(self._kept(now))
+            self._average = kept * self._average + (1 - kept) * new
+        self._series, self._time = series, now
+        self._shown = [one.channel for one in found.maps]
+
+    def _kept(self, now: float) -> float:
+        """How much of the average stays."""
+        return min(math.exp(-max(now - self._time, 0.0) / AVERAGED_S), 0.99)

@@ -31,6 +31,7 @@ from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.compiled import PipelineOutput
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.graph import Graph
+from realtime_lrp.relevance.references import Peaks
 from realtime_lrp.relevance.strength import strength
 from realtime_lrp.video.region import Region, region_of
 
@@ -222,6 +223,36 @@ class Engine:
         """The scores, float32 [B, classes], of extracted regions uint8 [B, h, w, 3]; no maps."""
         with tf.device(self._device.scope):
             return self.explainer.scores(self.network.prepare(tf.constant(pictures)))
+
+    def peaks(
+        self, pictures: np.ndarray, layers: Sequence[str]
+    ) -> tuple[np.ndarray, dict[str, Peaks]]:
+        """The scores, and where channels respond, of extracted regions uint8 [B, h, w, 3].
+
+        Args:
+          pictures: what the network sees of each picture.
+          layers: the layers whose channels are looked at.
+        """
+        with tf.device(self._device.scope):
+            return self.explainer.peaks(self.network.prepare(tf.constant(pictures)), layers)
+
+    def position_maps(
+        self, picture: np.ndarray, layer: str, channels: Sequence[int], positions: Sequence[int]
+    ) -> np.ndarray:
+        """The maps of single neurons for an extracted region uint8 [h, w, 3].
+
+        Args:
+          picture: what the network sees.
+          layer: the layer of the neurons.
+          channels: a channel of each.
+          positions: its position, as in `Peaks`.
+
+        Returns:
+          float32 [neurons, h, w, C].
+        """
+        with tf.device(self._device.scope):
+            x = self.network.prepare(tf.constant(picture[None]))
+            return self.explainer.position_maps(x, layer, channels, positions)
 
     def explain(
         self, pictures: Sequence[np.ndarray], targets: Sequence[str | int] | None = None

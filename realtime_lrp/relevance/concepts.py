@@ -343,7 +343,7 @@ def conditional_function(graph: Graph, explain: Explain, layers: Mapping[int, st
         for (number, layer), mask in zip(layers.items(), masks, strict=True):
             arrived = _arrived(graph, explain, tensors, relevance, start, number, layer)
             relevance, start = arrived * _by_channel(mask, arrived), number
-        parts = graph.backward(tensors, relevance, _past_gates(explain.back), start)
+        parts = graph.backward(tensors, relevance, past_gates(explain.back), start)
         return tensors[graph.output], tf.cast(total(parts[0]), tf.float32)
 
     return conditional
@@ -359,7 +359,7 @@ def _arrived(
     layer: str,
 ) -> tf.Tensor:
     """The relevance that reaches the output of a layer, `number`, from the tensor `start`."""
-    parts = graph.backward(tensors, begin, _past_gates(explain.back), start, number)
+    parts = graph.backward(tensors, begin, past_gates(explain.back), start, number)
     if number not in parts:
         raise not_reached(layer)
     return total(parts[number])
@@ -398,7 +398,7 @@ def _by_channel(mask: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.reshape(mask, shape), relevance.dtype)
 
 
-def _past_gates(back: Back) -> Back:
+def past_gates(back: Back) -> Back:
     """Hands nothing to the gates of products, instead of zeros."""
 
     def handed(node: Node, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
@@ -411,7 +411,7 @@ def _past_gates(back: Back) -> Back:
     return handed
 
 
-def _of_copies(back: Back, count: int, sharing: Collection[int]) -> Back:
+def of_copies(back: Back, count: int, sharing: Collection[int]) -> Back:
     """Hands down relevance [count * B, ...] where the tensors of the network are [B, ...].
 
     Args:

@@ -61,6 +61,7 @@ from realtime_lrp.relevance.not_finite import find_not_finite, first_not_finite,
 from realtime_lrp.relevance.perturbed import baseline_named
 from realtime_lrp.relevance.places import At, end_at, output_shape
 from realtime_lrp.relevance.record import explainer_provenance, kept_arguments, layer_rules
+from realtime_lrp.relevance.references import References
 from realtime_lrp.relevance.rounding import lower_precision
 from realtime_lrp.relevance.rules import Rule, taking_several
 from realtime_lrp.relevance.targets import (
@@ -237,6 +238,9 @@ class Explainer(LayerViews):
         self._compile(explain, any(plan.rules for plan in plans))
         several = () if keep < 1 else taking_several(self._rules)
         self._concepts = ConceptMaps(graph, explain[0], shapes, self.classes, several, xla)
+        self._references = References(
+            graph, explain[0], self.input_shape, self.classes, several, xla, self._concepts.number
+        )
 
     def __call__(self, x: np.ndarray | tf.Tensor, target: Targets | None = None) -> Explanation:
         """Explains a batch.

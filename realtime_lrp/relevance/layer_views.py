@@ -16,6 +16,7 @@ from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.layer_records import LayerRecord, layer_records
 from realtime_lrp.relevance.methods import Explain
 from realtime_lrp.relevance.not_finite import first_not_finite, one_pair
+from realtime_lrp.relevance.references import Peaks, References
 from realtime_lrp.relevance.rules import Rule
 from realtime_lrp.relevance.targets import Target, TargetResolver, Targets
 
@@ -34,6 +35,7 @@ class LayerViews:
     input_shape: tuple[int, int, int]
     classes: int
     follows_rules: tuple[bool, ...]
+    _references: References
     _default: tuple[tf.Tensor, ...]
     _resolve: TargetResolver
 
@@ -162,6 +164,62 @@ class LayerViews:
         )
         self._check_finite(x, target, scores, maps)
         return maps
+
+    def peaks(
+        self, x: np.ndarray | tf.Tensor, layers: Sequence[str], target: Targets | None = None
+    ) -> tuple[np.ndarray, dict[str, Peaks]]:
+        """What every channel of some layers carries, and where most of it is; without maps.
+
+        Args:
+          x: float32 [B, H, W, C], already preprocessed.
+          layers: their names.
+          target: as in a call.
+
+        Returns:
+          The scores, float32 [B, classes], and the peaks of each layer.
+
+        Raises:
+          UsageError: as `concepts`.
+          NotFiniteError: the network computes NaN or Inf.
+        """
+        pictures, *tensors = self._pairs(self.check_batch(x), target)
+        scores, found = self._references.peaks(pictures, tensors, layers, self.pictures_at_once())
+        self._check_finite(x, target, scores, *(one.shares for one in found.values()))
+        return scores, found
+
+    def position_maps(
+        self,
+        x: np.ndarray | tf.Tensor,
+        layer: str,
+        channels: Sequence[int],
+        positions: Sequence[int],
+    ) -> np.ndarray:
+        """The maps of single neurons of a layer for one picture: what each of them looks at.
+
+        Relevance 1 starts at one channel and one position. Where the rules are linear, as all of
+        them are, that is the conditional map of what reaches this neuron, but for its scale.
+
+        Args:
+          x: float32 [1, H, W, C], already preprocessed.
+          layer: the layer's name.
+          channels: a channel of each neuron.
+          positions: its position, as in `Peaks`.
+
+        Returns:
+          float32 [neurons, H, W, C].
+        """
+        return self._references.position_maps(
+            checks.to_float32(self.check_batch(x)), layer, np.asarray(channels),
+            np.asarray(positions),
+        )  # fmt: skip
+
+    def check_concept_layer(self, layer: str) -> None:
+        """Refuses a layer whose channels cannot be concepts.
+
+        Raises:
+          UsageError: as `concepts`.
+        """
+        self._concepts.number(layer)
 
     def channel_counts(self) -> dict[str, int]:
         """Every layer, as `layers` names them -> how many channels its output has."""

@@ -1,0 +1,127 @@
+"""Reads some frames of recordings in a child process, which a damaged file may crash or hang."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.system.channel import Failed
+from realtime_lrp.system.child import Child, parent_channel
+from realtime_lrp.system.child_command import module_command
+from realtime_lrp.system.child_errors import death, failure, hang
+from realtime_lrp.video.reader import VideoReader
+
+HANGS_S = 60.0
+"""A child that needs longer for its next picture is killed."""
+
+
+class ReadFrames(msgspec.Struct, frozen=True, tag=True):
+    """Asks for the frames of a recording; each `NextFrame` is answered by one.
+
+    Attributes:
+      path: the file.
+      every: seconds between two frames.
+    """
+
+    path: Path
+    every: float
+
+
+class NextFrame(msgspec.Struct, frozen=True, tag=True):
+    """Asks for the next frame; answered with `Frame`, or with `NoFrame` at the end."""
+
+
+class Frame(msgspec.Struct, frozen=True, tag=True):
+    """A picture, uint8 [H, W, 3] RGB."""
+
+    picture: np.ndarray
+
+
+class NoFrame(msgspec.Struct, frozen=True, tag=True):
+    """The recording has ended."""
+
+
+def read_frames(path: Path, every: float) -> Iterator[np.ndarray]:
+    """Yields the first frame of a recording, then one every so many seconds, uint8 [H, W, 3] RGB.
+
+    Raises:
+      MissingInputError: there is no such file.
+      DamagedInputError: nothing in it can be decoded, or it makes the decoder crash or hang.
+    """
+    child = Child(module_command("realtime_lrp.video.frame_reader"), Frame | NoFrame | Failed)
+    try:
+        with suppress(OSError):  # it has ended, which the next message shows
+            child.send(ReadFrames(path, every))
+        while (picture := _next(child, path)) is not None:
+            yield picture
+    finally:
+        child.close()
+
+
+def _next(child: Child, path: Path) -> np.ndarray | None:
+    """The next picture; None at the end."""
+    hung = threading.Event()
+
+    def end() -> None:
+        hung.set()
+        child.kill()
+
+    timer = threading.Timer(HANGS_S, end)
+    timer.start()
+    try:
+        with suppress(OSError):
+            child.send(NextFrame())
+        message = child.receive()
+    finally:
+        timer.cancel()
+    if isinstance(message, NoFrame):
+        return None
+    if isinstance(message, Failed):
+        raise failure(str(path), message)
+    if message is None:
+        raise hang(str(path), HANGS_S) if hung.is_set() else death(str(path), child.death())
+    picture: np.ndarray = message.picture
+    if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3 or not picture.size:
+        raise DamagedInputError(f"{str(path)!r} makes the decoder send an invalid picture.")
+    return picture
+
+
+def frames_every(path: Path, every: float) -> Iterator[np.ndarray]:
+    """What `read_frames` yields, decoded in this process."""
+    with VideoReader(path) as reader:
+        begun: Fraction | None = None
+        due = 0  # number of the next frame on the grid of times
+        for frame in reader:
+            time = frame.pts * reader.time_base
+            begun = time if begun is None else begun
+            number = int((time - begun) / Fraction(every))
+            if number >= due:
+                due = number + 1
+                yield frame.picture
+
+
+def main() -> None:
+    """Reads one recording for the parent."""
+    channel = parent_channel(ReadFrames | NextFrame)
+    with suppress(EOFError, OSError):
+        request = channel.receive()
+        frames = frames_every(request.path, request.every)
+        while True:
+            channel.receive()
+            try:
+                picture = next(frames, None)
+            except Exception as error:
+                channel.send(Failed.by(error))
+                break
+            channel.send(NoFrame() if picture is None else Frame(picture))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

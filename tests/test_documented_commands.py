@@ -240,6 +240,7 @@ TINY = ("--model", "mine.keras", "--preprocess", "tf")
 NO_CAMERA = ("--source", "synthetic", "--display", "none", "--duration", "0.2")
 INSTEAD = {
     "bench": (*TINY[:2], "--quick"),
+    "concepts": (*TINY, "--count", "1"),
     "config": (),
     "demo": ("-o", "film.mp4"),
     "doctor": NO_CAMERA[:4],

@@ -402,6 +402,49 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
 
 
 @cli.command()
+@click.argument("inputs", nargs=-1, metavar="[INPUT]...", shell_complete=complete_files)
+@click.option("--images", type=PATH, metavar="DIR", help="folder of photos, as an INPUT")
+@click.option(
+    "-o", "output", type=PATH, metavar="FILE", help="the gallery that is made (.concepts)"
+)  # fmt: skip
+@click.option(
+    "--layers", metavar="NAMES",
+    help="layers with commas between them; default: the last with rows and columns",
+)  # fmt: skip
+@click.option(
+    "--every", type=click.FloatRange(min=0.04, max=3600), default=1.0, metavar="SECONDS",
+    help="time between the frames that are taken of a recording; default: 1",
+)  # fmt: skip
+@click.option(
+    "--count", type=click.IntRange(min=1, max=1_000_000), metavar="N",
+    help="how many symbols are drawn for an embedded network; default: 900",
+)  # fmt: skip
+@click.option(
+    "--sheet", type=PATH, metavar="FILE", help="also write a picture of the whole gallery"
+)  # fmt: skip
+@click.option("--resume", is_flag=True, help="go on with an interrupted run")
+@OVERWRITE
+@configured(
+    "--model", "--weights", "--labels", "--preprocess", "--size", "--composite", "--target",
+    "--pool", "--precision", *CONCEPTS,
+)  # fmt: skip
+def concepts(settings: config.Settings, **options: Any) -> None:
+    """Choose pictures that show what the channels of a network answer to.
+
+    INPUT are pictures and recordings: files, folders or globs. Without any, symbols are drawn for
+    the embedded networks. For each channel of the layers the pictures are kept in which it carries
+    most relevance, and those that activate it most, cut out and darkened where it looks at nothing.
+
+    --names FILE writes a file in which channels are named, and keeps the names that are in it.
+    Without -o it is written for a gallery that exists, and so is --sheet.
+    """
+    from realtime_lrp.commands.concepts.options import ConceptOptions
+    from realtime_lrp.commands.concepts.run import run
+
+    print_lines(run(settings.config, ConceptOptions(**options)))
+
+
+@cli.command()
 @click.option(
     "--quick",
     is_flag=True,

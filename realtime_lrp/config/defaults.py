@@ -21,6 +21,7 @@ COMMAND_DEFAULTS: dict[str, dict[str, Any]] = {
         "input.mirror": True,
     },
     "evaluate": {"model.name": "shapes"},
+    "concepts": {"lrp.composite": VIEWER_COMPOSITE, "lrp.target": "top1"},
 }
 """Command -> key "section.key" -> its default there. `evaluate` on photos has none."""
 

@@ -42,7 +42,7 @@ class Lrp(Section):
         description="which rule for which layer (method lrp): zplus, epsilon, epsilon_plus, "
         "epsilon_plus_flat, epsilon_alpha2_beta1, epsilon_alpha2_beta1_flat, "
         "epsilon_gamma_box, and attnlrp or cp_lrp for transformers; "
-        "default: zplus; in live, serve, demo and kiosk: epsilon_plus_flat",
+        "default: zplus; in live, serve, demo, kiosk and concepts: epsilon_plus_flat",
     )
     layers: Rules = Field(
         default={},
@@ -84,7 +84,7 @@ class Lrp(Section):
     target: Target = Field(
         default="all",
         description='all, top1, top5 (any number), a class name or index, "A - B" or "A - rest"; '
-        "default: all; in kiosk: top1",
+        "default: all; in kiosk and concepts: top1",
     )
     pool: Literal["max", "average"] = Field(
         default="max",

@@ -24,12 +24,13 @@ class Progress:
     Args:
       files: how many there are.
       as_json: JSON lines on stdout instead of bars on stderr, which a pipe does not get.
+      unit: what is counted in a file.
     """
 
-    def __init__(self, files: int, as_json: bool = False):
+    def __init__(self, files: int, as_json: bool = False, unit: str = "frames"):
         console = Console(stderr=True)
         shown = not as_json and console.is_terminal and log.isEnabledFor(logging.WARNING)
-        self._json = as_json
+        self._json, self._unit = as_json, unit
         self._bars = Bars(
             _plain("{task.description}"), BarColumn(), MofNCompleteColumn(),
             _plain("{task.fields[rate]}"), TimeRemainingColumn(), _plain("{task.fields[label]}"),
@@ -60,13 +61,13 @@ class Progress:
         """Reports that `count` frames are written; `label` is the answer of the newest one."""
         now = time.monotonic()
         rate = count / max(now - self._begun, 1e-9)
-        shown = f"{rate:.1f} frames/s"
+        shown = f"{rate:.1f} {self._unit}/s"
         self._bars.update(self._task, completed=count, rate=shown, label=label)
         if self._batch is not None:
             part = min(count / self._frames, 1.0) if self._frames else 0.0
             overall = (self._frames_before + count) / max(now - self._start, 1e-9)
             self._bars.update(
-                self._batch, completed=self._done + part, rate=f"{overall:.1f} frames/s"
+                self._batch, completed=self._done + part, rate=f"{overall:.1f} {self._unit}/s"
             )
         self._count = count
         if self._json and now - self._printed >= EVERY_S:

@@ -1,0 +1,215 @@
+"""Makes a gallery: looks at all pictures, chooses some for each channel, cuts these out."""
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from realtime_lrp.commands.concepts.crops import SIDE, crop
+from realtime_lrp.commands.concepts.kept import Facts, Neuron, State
+from realtime_lrp.commands.concepts.pictures import Found, Pictures, Place
+from realtime_lrp.commands.concepts.ranking import ROW, Best, Ranking, thumbnail_of
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.errors import DamagedInputError, Error
+from realtime_lrp.models.gallery import (
+    ChannelContents,
+    Contents,
+    LayerContents,
+    encode_picture,
+)
+from realtime_lrp.relevance.references import AT_ONCE
+from realtime_lrp.system.progress import Progress
+
+BATCH = 8
+"""How many pictures are looked at together. It does not depend on the free memory, so that a
+resumed run computes what an uninterrupted one does."""
+
+SAVED_EVERY_S = 30.0
+"""Seconds between two times that the state is written."""
+
+QUALITY = 70
+"""Of the encoded crops, 1 to 100."""
+
+CLASSES = 3
+"""How many classes are named for a channel."""
+
+log = logging.getLogger(__name__)
+
+
+class Making:
+    """The making of one gallery.
+
+    Args:
+      engine: explains the pictures.
+      pictures: what it is chosen from.
+      layers: the layers whose channels get pictures, in the order of the network.
+      facts: what the gallery depends on.
+      kept: where the state is written.
+    """
+
+    def __init__(
+        self, engine: Engine, pictures: Pictures, layers: Sequence[str], facts: Facts, kept: Path
+    ):
+        self._engine, self._pictures, self._kept = engine, pictures, kept
+        counts = engine.explainer.channel_counts()
+        rankings = {
+            layer: Ranking.empty(counts[layer], engine.explainer.classes) for layer in layers
+        }
+        self.state = State(facts, rankings)
+        self._layers, self._counts = tuple(layers), counts
+        self._saved = time.monotonic()
+
+    def run(self) -> None:
+        """Looks and cuts, from where the state is; writes the state now and then.
+
+        Raises:
+          DamagedInputError: no picture can be read.
+          TransferError: the state cannot be written.
+        """
+        try:
+            if not self.state.all_looked:
+                self._look()
+            self._cut()
+        except (KeyboardInterrupt, SystemExit, Error):
+            self._save_if_begun()
+            raise
+
+    def contents(self) -> tuple[Contents, list[bytes]]:
+        """What the gallery says, without how it was made, and its pictures."""
+        numbers: dict[Neuron, int] = {}
+
+        def row(layer: int, channel: int, best: Best) -> tuple[int, ...]:
+            neurons = _neurons(layer, channel, best)
+            return tuple(numbers.setdefault(neuron, len(numbers)) for neuron in neurons)
+
+        layers = []
+        for number, (layer, ranking) in enumerate(self.state.rankings.items()):
+            entries = {}
+            for channel in range(self._counts[layer]):
+                relevant = row(number, channel, ranking.relevant)
+                activating = row(number, channel, ranking.activating)
+                if relevant or activating:
+                    classes = self._classes(ranking.by_class[:, channel])
+                    often = int(ranking.often[channel])
+                    entries[channel] = ChannelContents(relevant, activating, classes, often)
+            layers.append(LayerContents(layer, self._counts[layer], entries))
+        contents = Contents(
+            network=self._engine.network.name,
+            layers=tuple(layers),
+            pictures=self.state.looked,
+            side=SIDE,
+        )
+        return contents, [self.state.crops[neuron] for neuron in numbers]
+
+    def _classes(self, shares: np.ndarray) -> tuple[tuple[str, float], ...]:
+        """The classes with the largest shares of a channel."""
+        whole = float(shares.sum())
+        best = np.argsort(-shares, kind="stable")[:CLASSES].tolist()
+        found = [(self._engine.label(one), float(shares[one])) for one in best if shares[one] > 0]
+        return tuple((label, round(share / whole, 4)) for label, share in found)
+
+    def _look(self) -> None:
+        state, found = self.state, self._pictures.read(self.state.next)
+        with Progress(1, unit="pictures") as progress:
+            progress.begin("looking at pictures", self._pictures.total)
+            while batch := list(islice(found, BATCH)):
+                self._look_at(batch)
+                progress.step(state.looked, "")
+                self._save_now_and_then()
+        if not state.looked:
+            self._pictures.raise_if_all_failed()
+            raise DamagedInputError("There is no picture in the inputs.")
+        state.all_looked = True
+        self._save()
+
+    def _look_at(self, batch: Sequence[Found]) -> None:
+        """Takes pictures into account."""
+        state, engine = self.state, self._engine
+        regions = [engine.region(one.shape[:2]).extract(one) for _, one in batch]
+        places = [place for place, _ in batch]
+        scores, peaks = engine.peaks(np.stack(regions), self._layers)
+        thumbnails = np.stack([*map(thumbnail_of, regions)])
+        for layer, ranking in state.rankings.items():
+            ranking.add(peaks[layer], scores, places, thumbnails)
+        state.looked += len(batch)
+        file, frame = places[-1]
+        state.next = file, frame + 1
+
+    def _cut(self) -> None:
+        """Cuts out all crops that are not there yet, picture by picture."""
+        by_place: dict[Place, list[Neuron]] = defaultdict(list)
+        missing = [neuron for neuron in self._chosen() if neuron not in self.state.crops]
+        for neuron in sorted(set(missing)):
+            by_place[neuron.place].append(neuron)
+        if not by_place:
+            return
+        with Progress(1, unit="crops") as progress:
+            progress.begin("cutting out what channels answer to", len(set(missing)))
+            done = 0
+            for place, picture in self._pictures.read(min(by_place), by_place.keys()):
+                cut = dict(self._crops_of(picture, by_place[place]))
+                self.state.crops |= cut
+                done += len(cut)
+                progress.step(done, "")
+                self._save_now_and_then()
+        if done < len(set(missing)):
+            raise DamagedInputError(
+                "Pictures have changed or gone while the gallery was made. Start again."
+            )
+
+    def _crops_of(
+        self, picture: np.ndarray, neurons: Sequence[Neuron]
+    ) -> Iterator[tuple[Neuron, bytes]]:
+        """Yields the crop of each neuron in one picture, encoded."""
+        engine = self._engine
+        seen = engine.region(picture.shape[:2]).extract(picture)
+        for number, layer in enumerate(self._layers):
+            chosen = [neuron for neuron in neurons if neuron.layer == number]
+            for begin in range(0, len(chosen), AT_ONCE):
+                part = chosen[begin : begin + AT_ONCE]
+                maps = engine.position_maps(
+                    seen, layer, [one.channel for one in part], [one.position for one in part]
+                )
+                for neuron, relevance in zip(part, maps, strict=True):
+                    yield neuron, encode_picture(crop(seen, relevance), QUALITY)
+
+    def _chosen(self) -> Iterator[Neuron]:
+        """Every neuron that gets a crop; some several times."""
+        for number, (layer, ranking) in enumerate(self.state.rankings.items()):
+            for channel in range(self._counts[layer]):
+                yield from _neurons(number, channel, ranking.relevant)
+                yield from _neurons(number, channel, ranking.activating)
+
+    def _save_now_and_then(self) -> None:
+        if time.monotonic() - self._saved >= SAVED_EVERY_S:
+            self._save()
+
+    def _save(self) -> None:
+        self.state.save(self._kept)
+        self._saved = time.monotonic()
+
+    def _save_if_begun(self) -> None:
+        """Keeps what is done when the run ends early, and says how to go on."""
+        if not self.state.looked:
+            return
+        try:
+            self._save()
+        except Error as error:
+            log.warning("interrupted, and what is done cannot be kept: %s", error)
+            return
+        log.warning(
+            "interrupted after %d pictures and %d crops. The same command with --resume goes on "
+            "from there.", self.state.looked, len(self.state.crops),
+        )  # fmt: skip
+
+
+def _neurons(layer: int, channel: int, best: Best) -> Iterator[Neuron]:
+    """What the pictures of a channel show, the best one first."""
+    for rank in range(ROW):
+        if np.isfinite(best.values[channel, rank]):
+            file, frame = best.places[channel, rank].tolist()
+            yield Neuron(layer, channel, int(best.positions[channel, rank]), (file, frame))

@@ -1,0 +1,179 @@
+"""The pictures that a gallery is chosen from: files, frames of recordings, drawn symbols.
+
+Each has a place (file, frame) by which it is read again when its crops are cut.
+"""
+
+import hashlib
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from realtime_lrp.errors import Error, MissingInputError
+from realtime_lrp.models.drawing import NOTHING
+from realtime_lrp.models.drawing.batch import draw_batch
+from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of, skipped_in
+from realtime_lrp.video.frame_reader import read_frames
+from realtime_lrp.video.picture_reader import PictureReader
+
+SEED_OFFSET = 31_415
+"""Keeps drawn pictures apart from those of the training and of `evaluate`."""
+
+NAMED = 5
+"""How many of the files that are left out are named."""
+
+Place = tuple[int, int]
+"""Number of a file, or of a batch of drawn pictures, and of a frame in it."""
+
+Found = tuple[Place, np.ndarray]
+"""A place, and the picture there, uint8 [H, W, 3] RGB."""
+
+log = logging.getLogger(__name__)
+
+
+class Pictures(Protocol):
+    """Pictures that can be read twice.
+
+    Attributes:
+      total: how many there are, 0 if that is not known.
+      facts: says which pictures they are.
+    """
+
+    total: int
+    facts: str
+
+    def raise_if_all_failed(self) -> None:
+        """Raises the error of the first file that could not be read, if there is one."""
+
+    def tell_left_out(self) -> None:
+        """Logs which files could not be read."""
+
+    def read(
+        self, start: Place = (0, 0), wanted: Collection[Place] | None = None
+    ) -> Iterator[Found]:
+        """Yields pictures in order.
+
+        Args:
+          start: the first place.
+          wanted: only these places.
+        """
+        ...
+
+
+class DrawnPictures:
+    """Symbols drawn for the embedded networks, each class equally often; the seed is fixed."""
+
+    def __init__(self, count: int):
+        self.total, self.facts = count, f"{count} drawn"
+
+    def raise_if_all_failed(self) -> None:
+        """Drawing does not fail."""
+
+    def tell_left_out(self) -> None:
+        """Drawing does not fail."""
+
+    def read(
+        self, start: Place = (0, 0), wanted: Collection[Place] | None = None
+    ) -> Iterator[Found]:
+        """See `Pictures.read`."""
+        batches = None if wanted is None else {batch for batch, _ in wanted}
+        for batch in range(start[0], -(-self.total // NOTHING)):
+            if batches is not None and batch not in batches:
+                continue
+            drawn = draw_batch((SEED_OFFSET, batch), NOTHING, nothings=0).pixels
+            for number, picture in enumerate(drawn[: self.total - batch * NOTHING]):
+                place = batch, number
+                if place >= start and (wanted is None or place in wanted):
+                    yield place, picture
+
+
+class FilePictures:
+    """Pictures and frames of recordings. Files that cannot be read are left out and named.
+
+    Args:
+      words: what the user wrote: files, folders, globs.
+      images: a further folder of pictures, or None.
+      every: seconds between two frames of a recording.
+
+    Raises:
+      MissingInputError: a word names no file.
+    """
+
+    def __init__(self, words: Sequence[str], images: Path | None, every: float):
+        kinds = (*PICTURES, *VIDEOS)
+        self._files = inputs_of(words, kinds, "picture or recording")
+        if images and not images.is_dir():
+            raise MissingInputError(f"There is no folder {str(images)!r}.")
+        of_images = [str(images)] if images else []
+        self._files += inputs_of(of_images, PICTURES, "picture")
+        for skipped in (skipped_in(words, kinds), skipped_in(of_images, PICTURES)):
+            if skipped:
+                log.warning("%s", skipped)
+        self._every = every
+        moving = any(map(_is_recording, self._files))
+        self.total = 0 if moving else len(self._files)
+        self.facts = _facts(self._files, every if moving else None)
+        self._left_out: dict[int, Exception] = {}
+
+    def read(
+        self, start: Place = (0, 0), wanted: Collection[Place] | None = None
+    ) -> Iterator[Found]:
+        """See `Pictures.read`."""
+        files = set(range(len(self._files)) if wanted is None else (file for file, _ in wanted))
+        chosen = sorted(number for number in files if number >= start[0])
+        for moving, run in groupby(chosen, lambda number: _is_recording(self._files[number])):
+            for place, picture in (self._frames if moving else self._stills)([*run]):
+                if place >= start and (wanted is None or place in wanted):
+                    yield place, picture
+
+    def raise_if_all_failed(self) -> None:
+        """Raises the error of the first file that could not be read, if there is one."""
+        if self._left_out:
+            raise self._left_out[min(self._left_out)]
+
+    def tell_left_out(self) -> None:
+        """Logs how many files could not be read, and names some."""
+        if self._left_out:
+            names = [self._files[number].name for number in sorted(self._left_out)]
+            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+            log.warning(
+                "left out because they cannot be read: %d (%s%s)",
+                len(names), ", ".join(names[:NAMED]), more,
+            )  # fmt: skip
+
+    def _stills(self, numbers: Sequence[int]) -> Iterator[Found]:
+        paths = [self._files[number] for number in numbers]
+        with PictureReader(first_only=True) as reader:
+            for number, (_, pages) in zip(numbers, reader.read(paths), strict=True):
+                if isinstance(pages, Exception):
+                    self._left_out[number] = pages
+                else:
+                    yield (number, 0), pages[0]
+
+    def _frames(self, numbers: Sequence[int]) -> Iterator[Found]:
+        for number in numbers:
+            try:
+                frames = read_frames(self._files[number], self._every)
+                for frame, picture in enumerate(frames):
+                    yield (number, frame), picture
+            except Error as error:
+                self._left_out[number] = error
+
+
+def _is_recording(path: Path) -> bool:
+    return path.suffix.lower() in VIDEOS
+
+
+def _facts(files: Sequence[Path], every: float | None) -> str:
+    """A hash of which files these are, and of the frames that are taken of recordings."""
+    digest = hashlib.sha256(repr(every).encode())
+    for path in files:
+        try:
+            found = path.stat()
+        except OSError as error:
+            raise MissingInputError(f"{str(path)!r} cannot be read ({error.strerror}).") from None
+        digest.update(repr((str(path), found.st_size, found.st_mtime_ns)).encode())
+    return digest.hexdigest()

@@ -1,0 +1,234 @@
+"""`concepts`: makes a gallery, and of one that exists a sheet and a file of names."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from realtime_lrp.commands.concepts.kept import Facts, state_path
+from realtime_lrp.commands.concepts.making import Making
+from realtime_lrp.commands.concepts.options import DRAWN_PICTURES, ConceptOptions
+from realtime_lrp.commands.concepts.pictures import DrawnPictures, FilePictures, Pictures
+from realtime_lrp.commands.concepts.sheet import gallery_sheet
+from realtime_lrp.config import Config
+from realtime_lrp.config.names import EMBEDDED
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.hashes import hashes
+from realtime_lrp.engine.provenance import provenance_of
+from realtime_lrp.errors import Error, OutputError, UsageError
+from realtime_lrp.models.concept_names import ChannelNames, names_text, read_names
+from realtime_lrp.models.gallery import (
+    MAX_BYTES,
+    SUFFIX,
+    Contents,
+    Gallery,
+    load_gallery,
+    read_gallery_file,
+    write_gallery,
+)
+from realtime_lrp.system.atomic import atomic_file, check_output
+from realtime_lrp.system.version import __version__
+from realtime_lrp.video.files import PICTURES
+from realtime_lrp.video.pictures import write_picture
+
+FORMAT = 1
+"""Raise it where a change of the code changes galleries."""
+
+HEADING = """\
+Names of channels, for --names FILE or the key concepts.names.
+Write a name behind the colon, such as 17: whiskers. Channels that are relevant most often come
+first. Behind them: the answers for which they speak most.
+realtime-lrp concepts --names writes this file anew: names stay, other comments do not."""
+
+log = logging.getLogger(__name__)
+
+
+def run(config: Config, options: ConceptOptions) -> Iterator[str]:
+    """Makes a gallery, a sheet, a file of names: what is asked for.
+
+    Args:
+      config: the configuration.
+      options: the command's own options.
+
+    Yields:
+      A line for each file.
+
+    Raises:
+      UsageError: options do not go together, or drawn pictures do not suit the network.
+      MissingInputError: there are no such pictures.
+      DamagedInputError: nothing can be read.
+      OutputError: a file cannot be written.
+      ConfigError: the file of names has mistakes.
+    """
+    options.check(names=config.concepts.names is not None)
+    _check_outputs(config, options)
+    names = _present_names(config)
+    if options.output:
+        yield from _make(config, options)
+        gallery = Gallery(*read_gallery_file(options.output))
+    else:
+        chosen = config.model_copy(
+            update={"concepts": config.concepts.model_copy(update={"names": None})}
+        )
+        gallery = load_gallery(chosen, Path(config.model.name).stem)
+        if not gallery.layers:
+            raise UsageError(
+                "There is no gallery. Name one with --gallery FILE, or make one with -o FILE."
+            )
+    if config.concepts.names:
+        yield _write_names(Path(config.concepts.names), gallery, names)
+    if options.sheet:
+        sheet = gallery_sheet(gallery, names)
+        made = json.dumps(gallery.contents.provenance)
+        write_picture(options.sheet, sheet, options.overwrite, made)
+        yield f"sheet: {sheet.shape[1]} x {sheet.shape[0]} pixels -> {options.sheet}"
+
+
+def _check_outputs(config: Config, options: ConceptOptions) -> None:
+    """Refuses outputs that cannot be made, before any work is done."""
+    if options.output:
+        check_output(options.output, options.overwrite or options.resume)
+        if options.output.suffix.lower() in (*PICTURES, ".yaml", ".yml", ".keras"):
+            raise UsageError(
+                f"{str(options.output)!r} ends as another kind of file. Expected a name such as "
+                f"{options.output.stem}{SUFFIX}."
+            )
+    if options.sheet:
+        check_output(options.sheet, options.overwrite)
+        if options.sheet.suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp"):
+            raise UsageError(
+                f"{str(options.sheet)!r} has no known ending. Expected .png, .jpg or .webp."
+            )
+    if config.concepts.names:
+        check_output(Path(config.concepts.names), overwrite=True)
+
+
+def _present_names(config: Config) -> ChannelNames:
+    """The names of the file that is going to be written, if it exists."""
+    file = config.concepts.names
+    return read_names(Path(file)).names if file and Path(file).exists() else {}
+
+
+def _make(config: Config, options: ConceptOptions) -> Iterator[str]:
+    """Makes the gallery; yields a line."""
+    target = options.output
+    assert target is not None
+    pictures = _pictures(config, options)
+    engine = Engine(config)
+    layers = _layers(engine, options.layers or config.concepts.layer)
+    facts = _facts(engine, pictures, layers)
+    fingerprint = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    if options.resume and target.exists():
+        if _fingerprint_in(target) == fingerprint:
+            yield f"{engine.network.name}: finished before -> {target}"
+            return
+        if not options.overwrite:
+            raise OutputError(
+                f"{str(target)!r} was made of other pictures or with other settings. Add "
+                "--overwrite to make it again."
+            )
+    kept = state_path(target)
+    making = Making(engine, pictures, layers, facts, kept)
+    if options.resume and kept.exists():
+        making.state.load(kept)
+    making.run()
+    pictures.tell_left_out()
+    contents, crops = making.contents()
+    contents = msgspec.structs.replace(
+        contents,
+        sha256={kind: one for kind, one in hashes(engine.files).items() if kind != "labels"},
+        fingerprint=fingerprint,
+        provenance=msgspec.to_builtins(provenance_of(engine)),
+    )
+    with atomic_file(target, options.overwrite or options.resume) as part:
+        write_gallery(part, contents, crops)
+        if part.stat().st_size > MAX_BYTES:
+            raise OutputError(
+                f"The gallery would be larger than {MAX_BYTES >> 20} MiB, which is more than can "
+                "be read. Choose fewer --layers."
+            )
+    kept.unlink(missing_ok=True)
+    yield _line(contents, target)
+
+
+def _line(contents: Contents, target: Path) -> str:
+    channels = sum(len(layer.entries) for layer in contents.layers)
+    layers = ", ".join(layer.name for layer in contents.layers)
+    size = target.stat().st_size / 1e6
+    return (
+        f"{contents.network}: {channels} channels of {layers}, from {contents.pictures} pictures, "
+        f"{size:.1f} MB -> {target}"
+    )
+
+
+def _pictures(config: Config, options: ConceptOptions) -> Pictures:
+    if options.inputs or options.images:
+        return FilePictures(options.inputs, options.images, options.every)
+    if config.model.name.lower() not in EMBEDDED:
+        raise UsageError(
+            f"The drawn pictures suit only the networks {' and '.join(EMBEDDED)}, not "
+            f"{config.model.name!r}. Give photos with --images DIR, or pictures and recordings.",
+            "model",
+        )
+    return DrawnPictures(options.count or DRAWN_PICTURES)
+
+
+def _layers(engine: Engine, asked: str | None) -> tuple[str, ...]:
+    """The layers of the gallery in the order of the network."""
+    known = engine.explainer.channel_counts()
+    if asked is None:
+        last = engine.concept_layer
+        if last is None:
+            raise UsageError(
+                "This network has no layer with rows and columns whose channels are concepts. "
+                "Choose one: --layers NAME."
+            )
+        return (last,)
+    words = [word.strip() for word in asked.split(",")]
+    for word in words:
+        engine.explainer.check_concept_layer(word)
+    return tuple(layer for layer in known if layer in words)
+
+
+def _facts(engine: Engine, pictures: Pictures, layers: tuple[str, ...]) -> Facts:
+    """Everything that the gallery depends on."""
+    config, network = engine.config, engine.network
+    settings = config.model_dump(mode="json", include={"lrp": True, "input": True})
+    settings |= {"size": config.model.size, "preprocess": network.preprocess, "layers": layers}
+    named = (network.name, hashes(engine.files), network.labels, config.model.weights)
+    return {
+        "network": hashlib.sha256(repr(named).encode()).hexdigest(),
+        "pictures": pictures.facts,
+        "settings": json.dumps(settings | {"computed": engine.computed}, sort_keys=True),
+        "version": f"{__version__}, galleries {FORMAT}",
+    }
+
+
+def _fingerprint_in(file: Path) -> str:
+    """The fingerprint of a gallery; "" if it is none."""
+    try:
+        return read_gallery_file(file)[0].fingerprint
+    except Error:
+        return ""
+
+
+def _write_names(file: Path, gallery: Gallery, names: ChannelNames) -> str:
+    """Writes the file of names, with those that are there; returns a line."""
+    comments = {}
+    for layer in gallery.layers:
+        channels = sorted(gallery.channels(layer).items(), key=lambda one: (-one[1].often, one[0]))
+        comments[layer] = {
+            channel: ", ".join(
+                f"{label.replace('_', ' ')} {share:.0%}" for label, share in known.classes
+            )
+            for channel, known in channels
+        }
+    text = names_text(names, comments, HEADING)
+    with atomic_file(file, overwrite=True) as part:
+        part.write_text(text, encoding="utf-8")
+    named = sum(len(of_layer) for of_layer in names.values())
+    listed = sum(len(channels) for channels in comments.values())
+    return f"names: {listed} channels, {named} of them named -> {file}"

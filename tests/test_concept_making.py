@@ -1,0 +1,204 @@
+"""The command `concepts`: which pictures are chosen, what is cut out, and going on after a stop."""
+
+import cv2
+import media
+import numpy as np
+import pytest
+
+from realtime_lrp import config
+from realtime_lrp.commands.concepts import making as making_module
+from realtime_lrp.commands.concepts.crops import HELD, SIDE, crop, crop_box
+from realtime_lrp.commands.concepts.kept import state_path
+from realtime_lrp.commands.concepts.making import Making
+from realtime_lrp.commands.concepts.options import ConceptOptions
+from realtime_lrp.commands.concepts.pictures import FilePictures
+from realtime_lrp.commands.concepts.ranking import ROW, Best
+from realtime_lrp.commands.concepts.run import run as make
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.models.gallery import Gallery, read_gallery_file
+
+COUNT = 21
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Pictures of random patches, each another one, and one that is no picture."""
+    folder = tmp_path_factory.mktemp("photos")
+    rng = np.random.default_rng(5)
+    for number in range(COUNT):
+        patches = rng.integers(0, 256, (6, 8, 3), np.uint8)
+        picture = cv2.resize(patches, (64, 48), interpolation=cv2.INTER_CUBIC)
+        cv2.imwrite(str(folder / f"{number:02d}.png"), picture)
+    (folder / "broken.png").write_bytes(b"\x89PNG nothing")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def settings(tiny_model):
+    sets = (f"model.name={tiny_model}", "model.preprocess=tf", "lrp.composite=epsilon_plus")
+    return config.load(None, sets, command="concepts").config
+
+
+@pytest.fixture(scope="module")
+def engine(settings):
+    return Engine(settings)
+
+
+def naive_order(values) -> list[int]:
+    """The numbers of the pictures with the largest values above 0, largest first."""
+    order = np.argsort(-values, kind="stable")[:ROW]
+    return [int(number) for number in order if values[number] > 0]
+
+
+def test_the_best_pictures_are_those_of_a_naive_ranking(engine, photos, tmp_path):
+    """Of every channel, by shares of relevance and by activation, whatever the batches are."""
+    layer = engine.concept_layer
+    making = Making(engine, FilePictures([], photos, 1.0), [layer], {}, tmp_path / "state")
+    making.run()
+    pictures = [cv2.imread(str(photos / f"{n:02d}.png"))[..., ::-1] for n in range(COUNT)]
+    x = engine.network.prepare(
+        np.stack([engine.region(one.shape[:2]).extract(one) for one in pictures])
+    )
+    shares = engine.explainer.concepts(x, layer, 1).by_channel
+    shares = shares / np.abs(shares).sum(1, keepdims=True)
+    record = next(one for one in engine.explainer.layers(x) if one.name == layer)
+    active = record.output.reshape(COUNT, -1, shares.shape[1]).max(1)
+    ranking = making.state.rankings[layer]
+    for values, best in ((shares, ranking.relevant), (active, ranking.activating)):
+        for channel in range(values.shape[1]):
+            expected = naive_order(values[:, channel])
+            found = best.places[channel, : len(expected), 0]
+            assert found.tolist() == expected
+            kept = best.values[channel]
+            np.testing.assert_allclose(kept[: len(expected)], values[expected, channel], rtol=1e-4)
+            assert not np.isfinite(kept[len(expected) :]).any()
+    assert (making.state.looked, ranking.often.sum()) == (COUNT, COUNT * min(4, shares.shape[1]))
+    np.testing.assert_allclose(ranking.by_class.sum(0), np.maximum(shares, 0).sum(0), rtol=1e-4)
+
+
+def test_of_pictures_that_are_alike_only_the_best_stays():
+    """Copies and still frames do not fill the row; nothing but the row is kept."""
+    best, rng = Best.empty(2), np.random.default_rng(1)
+    still = rng.integers(40, 200, 64).astype(np.uint8)
+    zeros = np.zeros(2, np.int32)
+    for number in range(200):
+        values = np.array([1 + (number * 7 % 200) / 200, -1], np.float32)
+        best.add(values, zeros, (0, number), still + (number % 2))
+    assert best.values[0].tolist() == [np.float32(1.995)] + [-np.inf] * (ROW - 1)
+    assert not np.isfinite(best.values[1]).any()
+    for number in range(200):
+        thumbnail = rng.integers(0, 256, 64).astype(np.uint8)
+        best.add(np.array([number / 200, 0], np.float32), zeros, (1, number), thumbnail)
+    assert best.places[0].tolist() == [[0, 57], *([1, n] for n in range(199, 194, -1))]
+    assert best.values.shape == (2, ROW)
+
+
+def test_crops_lie_where_relevance_is():
+    """A receptive field is cut exactly; of a map everywhere, the square with most of it."""
+    strength = np.zeros((60, 80), np.float32)
+    strength[10:30, 40:55] = 1
+    assert crop_box(strength) == (38, 10, 58, 30)  # as wide as high
+    strength[0:20, 70:80] = 0
+    everywhere = np.full((60, 80), 1e-4, np.float32)
+    everywhere[2:12, 60:76] = 1
+    x0, y0, x1, y1 = crop_box(everywhere)
+    assert everywhere[y0:y1, x0:x1].sum() >= HELD * everywhere.sum()
+    assert x1 - x0 == y1 - y0 < 30 and y0 == 0
+    assert crop_box(np.zeros((60, 80), np.float32)) == (10, 0, 70, 60)
+
+
+def test_a_crop_is_dark_where_the_map_has_nothing():
+    """The lit part keeps its colour, the rest a quarter of it."""
+    picture = np.full((100, 100, 3), 200, np.uint8)
+    relevance = np.zeros((100, 100, 3), np.float32)
+    relevance[20:60, 20:60] = 1e-9
+    relevance[20:40, 20:60] = 1
+    cut = crop(picture, relevance)
+    assert cut.shape == (SIDE, SIDE, 3)
+    assert (cut[5 : SIDE // 3, 10:-10] == 200).all()
+    assert (cut[-SIDE // 4 :] == 50).all()
+
+
+@pytest.mark.parametrize("stops", [(1,), (4,), (2, 3)])
+def test_a_resumed_gallery_is_the_uninterrupted_one(photos, settings, tmp_path, monkeypatch, stops):
+    """Stopped while it looks or while it cuts, once or twice: the same file, byte for byte."""
+    whole = tmp_path / "whole.concepts"
+    list(make(settings, ConceptOptions(images=photos, output=whole)))
+    target = tmp_path / "resumed.concepts"
+    steps = 0
+
+    def stopping(original):
+        def step(*arguments):
+            nonlocal steps
+            steps += 1
+            if steps in marks:
+                raise KeyboardInterrupt
+            return original(*arguments)
+
+        return step
+
+    marks = [sum(stops[: n + 1]) for n in range(len(stops))]
+    for name in ("_look_at", "_crops_of"):
+        monkeypatch.setattr(Making, name, stopping(getattr(Making, name)))
+    monkeypatch.setattr(making_module, "SAVED_EVERY_S", 0.0)
+    for number in range(len(stops)):
+        with pytest.raises(KeyboardInterrupt):
+            list(make(settings, ConceptOptions(images=photos, output=target, resume=number > 0)))
+        assert not target.exists()
+    (line,) = make(settings, ConceptOptions(images=photos, output=target, resume=True))
+    assert target.read_bytes() == whole.read_bytes()
+    assert f"from {COUNT} pictures" in line and not state_path(target).exists()
+    (line,) = make(settings, ConceptOptions(images=photos, output=target, resume=True))
+    assert "finished before" in line
+
+
+def test_recordings_photos_names_and_a_sheet(run, settings, photos, tmp_path):
+    """One frame a second of a recording beside photos; names stay; the sheet shows every row."""
+    film, target, names = tmp_path / "f.mp4", tmp_path / "g.concepts", tmp_path / "n.yaml"
+    media.write_video(film, media.numbered(25), fps=10)
+    network = ("--model", settings.model.name, "--preprocess", "tf")
+    code, printed, told = run(
+        "concepts", *network, film, photos / "0*.png", "-o", target, "--names", names
+    )
+    assert code == 0, told
+    assert "from 13 pictures" in printed  # 10 photos, frames at 0, 1 and 2 s
+    gallery = Gallery(*read_gallery_file(target))
+    (layer,) = gallery.layers
+    channel = next(iter(gallery.channels(layer)))
+    shown = gallery.pictures(layer, channel) or gallery.activating(layer, channel)
+    assert shown[0].shape == (SIDE, SIDE, 3)
+    assert gallery.contents.provenance["composite"] == "epsilon_plus_flat"
+    named = names.read_text().replace(f"  {channel}: ", f"  {channel}: wheel rim", 1)
+    names.write_text(named)
+    sheet = tmp_path / "sheet.png"
+    code, printed, told = run("concepts", "--gallery", target, "--names", names, "--sheet", sheet)
+    assert code == 0 and "1 of them named" in printed, told
+    assert f'  {channel}: "wheel rim"' in names.read_text()
+    assert len(cv2.imread(str(sheet))) >= 64
+
+
+def test_wrong_words_are_refused(run, settings, photos, tmp_path):
+    """Each with its exit code, before any work is done."""
+    network = ("--model", settings.model.name, "--preprocess", "tf")
+    target = tmp_path / "g.concepts"
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "x.png").write_bytes(b"no picture")
+    for words, code, message in (
+        ((), 2, "nothing to do"),
+        (("--images", photos), 2, "-o FILE"),
+        (("-o", target), 2, "drawn pictures suit only"),
+        (("--names", tmp_path / "n.yaml"), 2, "There is no gallery"),
+        (("-o", tmp_path / "x.png", photos), 2, "ends as another kind"),
+        (("-o", tmp_path / "no" / "g.concepts", photos), 73, "There is no folder"),
+        (("-o", target, tmp_path / "nothing.jpg"), 66, "nothing.jpg"),
+        (("-o", target, "--images", tmp_path / "nowhere"), 66, "nowhere"),
+        (("-o", target, tmp_path / "empty"), 66, "empty"),
+        (("-o", target, tmp_path / "bad"), 65, "x.png"),
+        (("-o", target, photos, "--layers", "conf1"), 2, "There is no layer 'conf1'"),
+        (("-o", target, photos, "--count", "3"), 2, "--count is for drawn"),
+        (("-o", target, photos, "--sheet", tmp_path / "s.txt"), 2, "no known ending"),
+    ):
+        found, _, told = run("concepts", *network, *words)
+        assert (found, message in told) == (code, True), (words, found, told)
+    assert not target.exists() and not state_path(target).exists()

@@ -13,13 +13,14 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError, unknown
+from realtime_lrp.relevance.backs import of_copies, past_gates
 from realtime_lrp.relevance.batches import run_in_parts
 from realtime_lrp.relevance.compiled import Lazy, signature_of
-from realtime_lrp.relevance.graph import Back, Graph, Node, Parts, total
+from realtime_lrp.relevance.graph import Graph, Parts, total
 from realtime_lrp.relevance.layer_contexts import reachable
 from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.methods import METHODS, Explain
-from realtime_lrp.relevance.steps import Add, Concatenate, Product, Tensors
+from realtime_lrp.relevance.steps import Add, Concatenate
 
 AT_ONCE = 16
 """How many channels are handed down together; more take several runs."""
@@ -321,7 +322,7 @@ def channel_maps(
     """
     count, picture = channels.shape[1], tensors[0].shape[1:]
     kept = _each_alone(arrived, channels)
-    back = _of_copies(_past_gates(explain.back), count, sharing)
+    back = of_copies(past_gates(explain.back), count, sharing)
     relevance = tf.cast(total(graph.backward(tensors, kept, back, number)[0]), tf.float32)
     return tf.transpose(tf.reshape(relevance, [count, -1, *picture]), [1, 0, 2, 3, 4])
 
@@ -396,41 +397,6 @@ def _by_channel(mask: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
     middle = [1] * (relevance.shape.rank - 2)
     shape = tf.concat([tf.shape(mask)[:-1], middle, tf.shape(mask)[-1:]], 0)
     return tf.cast(tf.reshape(mask, shape), relevance.dtype)
-
-
-def past_gates(back: Back) -> Back:
-    """Hands nothing to the gates of products, instead of zeros."""
-
-    def handed(node: Node, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
-        parts = back(node, inputs, output, relevance)
-        if not isinstance(node.step, Product):
-            return parts
-        gated = node.step.gated(inputs, output)
-        return [part if takes else None for part, takes in zip(parts, gated, strict=True)]
-
-    return handed
-
-
-def of_copies(back: Back, count: int, sharing: Collection[int]) -> Back:
-    """Hands down relevance [count * B, ...] where the tensors of the network are [B, ...].
-
-    Args:
-      back: what each step hands down.
-      count: how many relevances there are of each picture.
-      sharing: the output numbers of layers whose rules compute once what these have in common.
-    """
-
-    def copies(a: tf.Tensor) -> tf.Tensor:
-        return tf.tile(a, [count] + [1] * (a.shape.rank - 1))
-
-    def handed(node: Node, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
-        if node.output not in sharing:
-            return back(node, [copies(a) for a in inputs], copies(output), relevance)
-        several = tf.reshape(relevance, [count, -1, *output.shape[1:]])
-        (received,) = back(node, inputs, output, several)
-        return [tf.reshape(received, [-1, *inputs[0].shape[1:]])]
-
-    return handed
 
 
 def _checked_top(top: int, layer: str, known: int) -> int:

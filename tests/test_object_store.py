@@ -8,6 +8,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 import realtime_lrp.system.object_store as module
+from realtime_lrp.commands.video.archive.remote import MOST_COPIES, LocalCopies, StoredFolder
 from realtime_lrp.errors import (
     DamagedInputError,
     Error,
@@ -18,6 +19,8 @@ from realtime_lrp.errors import (
     UnavailableError,
     UsageError,
 )
+from realtime_lrp.results.frame_table import partition_of
+from realtime_lrp.results.overview import FilmEntry, keep_overview, read_entry
 from realtime_lrp.system.object_store import ObjectStore, is_stored, join, local_path
 
 VIDEOS = (".mp4", ".mkv")
@@ -232,3 +235,138 @@ def test_a_store_that_cannot_be_reached_is_a_matter_of_time(server, film, monkey
             action()
         assert type(error.value) is kind
     far._files.clear_instance_cache()
+
+
+OUT = "s3://bucket/films"
+
+
+@pytest.fixture
+def folder(store, tmp_path, monkeypatch):
+    """The folder of a job in the store; the user's cache is a folder of the test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return StoredFolder(OUT)
+
+
+def made(folder, content=ROOM):
+    """A film with all that is beside it, as a job has made it in the local folder."""
+    outputs = {"film": folder.local / "a.mp4", "sidecar": folder.local / "a.jsonl"}
+    outputs["maps"] = folder.local / "maps" / "a"
+    outputs["film"].write_bytes(content)
+    outputs["sidecar"].write_text("{}")
+    outputs["maps"].mkdir(parents=True, exist_ok=True)
+    (outputs["maps"] / "maps_000000.npz").write_bytes(b"maps")
+    rows = folder.local / partition_of("a.mp4")
+    rows.parent.mkdir(parents=True, exist_ok=True)
+    rows.write_bytes(b"rows")
+    keep_overview(folder.local, "a.mp4", FilmEntry(frames=7), "<svg/>")
+    return outputs
+
+
+WANTED = ("a.jsonl", "maps/a/maps_000000.npz", partition_of("a.mp4"))
+
+
+def test_a_finished_film_is_uploaded_with_all_beside_it(store, folder, tmp_path):
+    """Every file is there, the local ones are gone, and a new run finds the film finished."""
+    folder.publish("a.mp4", "f1", made(folder))
+    there = {"a.mp4", ".a.mp4.resume.json", *WANTED}
+    there |= {"archive.files/a.mp4.svg", "archive.files/a.mp4.json"}
+    assert set(store.names(OUT)) == there
+    left = [path.name for path in folder.local.rglob("*") if path.is_file()]
+    assert left == ["a.mp4.json"]
+    assert store.read(f"{OUT}/a.mp4", 10**6) == ROOM
+    again = StoredFolder(f"{OUT}/")
+    assert again.local == folder.local
+    assert again.is_finished("a.mp4", "f1", WANTED)
+    assert not again.is_finished("a.mp4", "f1", [*WANTED, "a.summary.png"])
+    assert not again.is_finished("b.mp4", "f1", [])
+    with pytest.raises(OutputError, match="other settings"):
+        again.is_finished("a.mp4", "f2", WANTED)
+    for name in ("a.mp4", "maps/a"):
+        with pytest.raises(OutputError, match="exists"):
+            again.refuse_existing([name])
+    again.refuse_existing(["b.mp4", "maps/b"])
+    shutil.rmtree(again.local)  # the next driver runs elsewhere
+    elsewhere = StoredFolder(OUT)
+    elsewhere.fetch_entries(["a.mp4", "b.mp4"])
+    assert read_entry(elsewhere.local, "a.mp4") == FilmEntry(frames=7)
+
+
+def test_a_film_that_somebody_else_has_put_there_stays(store, folder, film):
+    """A film without a manifest, or changed since it was made, is named and not replaced."""
+    store.upload(film, f"{OUT}/b.mp4")
+    with pytest.raises(OutputError, match="exists"):
+        StoredFolder(OUT).is_finished("b.mp4", "f1", [])
+    folder.publish("a.mp4", "f1", made(folder))
+    film.write_bytes(ROOM[::-1])  # as many bytes
+    store.upload(film, f"{OUT}/a.mp4", overwrite=True)
+    with pytest.raises(OutputError, match="changed"):
+        StoredFolder(OUT).is_finished("a.mp4", "f1", [])
+
+
+@pytest.mark.parametrize("before", [None, b"old film"])
+def test_an_upload_that_is_killed_at_any_object_is_made_again(store, folder, before, monkeypatch):
+    """Wherever it ends: there is no film or the old one, and a new run knows that it goes on."""
+    if before:
+        folder.publish("a.mp4", "f0", made(folder, before))
+    uploads = 0
+    upload = ObjectStore.upload
+    for last in (1, 4, 6, 7) if before else (0, 6):
+        count = 0
+
+        def killed(self, file, address, overwrite=False, last=last):
+            nonlocal count
+            count += 1
+            if count > last:
+                raise KeyboardInterrupt
+            upload(self, file, address, overwrite)
+
+        running = StoredFolder(OUT)
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(ObjectStore, "upload", killed)
+            running.publish("a.mp4", "f1", made(running))
+        film = store.read(f"{OUT}/a.mp4", 10**6)
+        next_run = StoredFolder(OUT)
+        if film == ROOM:  # complete, only its version is not noted yet
+            assert next_run.is_finished("a.mp4", "f1", WANTED)
+        else:
+            assert film == before
+            uploads += 1
+            assert count == 1 or not next_run.is_finished("a.mp4", "f1", WANTED)
+    assert uploads == (3 if before else 2)
+    running.publish("a.mp4", "f1", made(running))
+    assert StoredFolder(OUT).is_finished("a.mp4", "f1", WANTED)
+
+
+def test_pages_are_uploaded_and_the_first_one_last(store, folder):
+    """The page that leads to the others is there when they are."""
+    (folder.local / "archive.files").mkdir()
+    for name in ("archive.html", "archive.files/page-2.html"):
+        (folder.local / name).write_text(name)
+    folder.publish_pages()
+    assert sorted(store.names(OUT)) == ["archive.files/page-2.html", "archive.html"]
+
+
+def test_a_worker_keeps_the_last_recordings(store, film, tmp_path):
+    """Parts of one recording share a copy; a path is itself; what changed is not taken for it."""
+    copies = LocalCopies(tmp_path)
+    assert copies.path("folder/a.mp4") == LocalCopies(tmp_path).path("folder/a.mp4")
+    versions = {}
+    for name in "abcd":
+        store.upload(film, f"s3://bucket/in/{name}.mp4")
+        versions[name] = store.info(f"s3://bucket/in/{name}.mp4").version
+    first = copies.path("s3://bucket/in/a.mp4", versions["a"])
+    assert first.name == "a.mp4"
+    assert first.read_bytes() == ROOM
+    stamp = first.stat().st_mtime_ns
+    assert copies.path("s3://bucket/in/a.mp4", versions["a"]).stat().st_mtime_ns == stamp
+    kept = [copies.path(f"s3://bucket/in/{name}.mp4", versions[name]) for name in "bcd"]
+    assert len(kept) == MOST_COPIES
+    assert all(copy.exists() for copy in kept)
+    assert not first.exists()
+    film.write_bytes(ROOM[::-1])
+    store.upload(film, "s3://bucket/in/a.mp4", overwrite=True)
+    with pytest.raises(DamagedInputError, match="changed"):
+        copies.path("s3://bucket/in/a.mp4", versions["a"])
+    store.remove("s3://bucket/in/a.mp4")
+    with pytest.raises(MissingInputError, match="any more"):
+        copies.path("s3://bucket/in/a.mp4", versions["a"])

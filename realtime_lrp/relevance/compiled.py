@@ -18,6 +18,8 @@ from realtime_lrp.relevance.graph import BIASES, Graph, Parts, total
 from realtime_lrp.relevance.methods import Explain
 from realtime_lrp.relevance.targets import Target, start_of_relevance
 
+Compute = Callable[..., tuple[tf.Tensor, ...]]
+
 LayerTensors = tuple[dict[int, tf.Tensor], dict[int, tf.Tensor], dict[tuple[int, int], tf.Tensor]]
 """Tensors of the model by number, what arrived at them by number, and what nodes handed down, by
 (number of the node's output, position of its input). What biases took, [B], follows the inputs."""

@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from realtime_lrp.relevance.account import account
 from realtime_lrp.relevance.compiled import PipelineOutput, scores_or_nan
-from realtime_lrp.relevance.concepts import channel_maps, channel_sums, not_reached
+from realtime_lrp.relevance.concept_layers import not_reached
+from realtime_lrp.relevance.concepts import channel_maps, channel_sums
 from realtime_lrp.relevance.graph import Graph, total
 from realtime_lrp.relevance.methods import Explain
 from realtime_lrp.relevance.targets import start_of_relevance

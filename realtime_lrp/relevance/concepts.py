@@ -12,23 +12,25 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.errors import UsageError, unknown
+from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.backs import of_copies, past_gates
 from realtime_lrp.relevance.batches import run_in_parts
-from realtime_lrp.relevance.compiled import Lazy, signature_of
+from realtime_lrp.relevance.compiled import Compute, Lazy, signature_of
+from realtime_lrp.relevance.concept_layers import (
+    checked_channels,
+    checked_top,
+    concept_layers,
+    concept_number,
+    not_reached,
+)
 from realtime_lrp.relevance.graph import Graph, Parts, total
-from realtime_lrp.relevance.layer_contexts import reachable
-from realtime_lrp.relevance.linear import Linear
-from realtime_lrp.relevance.methods import METHODS, Explain
-from realtime_lrp.relevance.steps import Add, Concatenate
+from realtime_lrp.relevance.methods import Explain
 
 AT_ONCE = 16
 """How many channels are handed down together; more take several runs."""
 
 PER_PICTURE = 2
 """How many channels take the memory of a picture (VGG16: 16 channels took that of 8 pictures)."""
-
-Compute = Callable[..., tuple[tf.Tensor, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,18 +93,7 @@ class ConceptMaps:
 
     def layers(self) -> tuple[str, ...]:
         """What `Explainer.concept_layers` returns."""
-        graph, scores = self._graph, self._scores()
-        classes = graph.last_with_weights(graph.output)
-        reached, outputs = reachable(graph), graph.outputs()
-        found = {
-            node.layer: None
-            for node in graph.nodes
-            if isinstance(node.step, Linear | Add | Concatenate)
-            and len(self._shapes[node.output]) == 4
-            and node.output in reached - classes
-            and outputs[node.layer] not in scores
-        }
-        return tuple(found)
+        return concept_layers(self._graph, self._shapes)
 
     def sums(self, layer: str) -> Callable[[Parts], tf.Tensor]:
         """What computes the shares of all channels of a layer, float32 [B, channels].
@@ -121,6 +112,15 @@ class ConceptMaps:
             return channel_sums(total(parts[number]))
 
         return by_channel
+
+    def output_of(self, layer: str) -> tuple[int, Sequence[int]]:
+        """The number of a layer's output, and its shape with a batch of 1.
+
+        Raises:
+          UsageError: as `Explainer.concepts`, for the layer or the method.
+        """
+        number = self.number(layer)
+        return number, self._shapes[number]
 
     def concepts(
         self,
@@ -144,9 +144,9 @@ class ConceptMaps:
         number = self.number(layer)
         known = self._shapes[number][-1]
         if channels is None:
-            chosen = np.full([1, _checked_top(top, layer, known)], -1, np.int32)
+            chosen = np.full([1, checked_top(top, layer, known)], -1, np.int32)
         else:
-            chosen = _checked_channels(channels, layer, known)[None]
+            chosen = checked_channels(channels, layer, known)[None]
         count = min(AT_ONCE, chosen.shape[1], PER_PICTURE * most)
         function = self._function(
             concepts_function(self._graph, self._explain, layer, number, count, self.sharing),
@@ -203,7 +203,7 @@ class ConceptMaps:
             number = self.number(layer)
             known = self._shapes[number][-1]
             kept = np.zeros([1, known], np.float32)
-            kept[:, _checked_channels(channels, layer, known)] = 1
+            kept[:, checked_channels(channels, layer, known)] = 1
             masks[number] = layer, kept
         numbers = sorted(masks, reverse=True)
         function = self._function(
@@ -230,39 +230,8 @@ class ConceptMaps:
         return self._functions.setdefault(key, lazy)
 
     def number(self, layer: str) -> int:
-        """The number of the output of a layer whose channels can be concepts.
-
-        Raises:
-          UsageError: the method is not LRP, there is no such layer, or its channels are none.
-        """
-        if self._explain.method is not METHODS["lrp"]:
-            raise UsageError(
-                "Concepts are defined for layer-wise relevance propagation only. Build the "
-                'Explainer with method="lrp".',
-                "method",
-            )
-        if not isinstance(layer, str):
-            raise UsageError(f"Expected the name of a layer. Received {layer!r:.80}.", "layer")
-        graph, scores = self._graph, self._scores()
-        numbers = graph.outputs()
-        reached = reachable(graph)
-        usable = [name for name, one in numbers.items() if one in reached and one not in scores]
-        if layer not in numbers:
-            raise unknown("layer", layer, usable)
-        if numbers[layer] in scores:
-            raise UsageError(
-                f"The layer {layer!r} computes the scores, which are classes and no concepts. "
-                f"Choose a layer before it: {', '.join(usable[-3:])}.",
-                "layer",
-            )
-        if numbers[layer] not in reached:
-            raise not_reached(layer)
-        return numbers[layer]
-
-    def _scores(self) -> set[int]:
-        """The numbers of the scores, and of what is made of them."""
-        scores = self._graph.scoring()
-        return scores | {node.output for one in scores for node in self._graph.behind(one)}
+        """The number of the output of a layer; see `concept_number`."""
+        return concept_number(self._graph, self._explain, layer)
 
 
 def concepts_function(
@@ -290,7 +259,7 @@ def concepts_function(
     def concepts(x: tf.Tensor, channels: tf.Tensor, *target: tf.Tensor) -> tuple[tf.Tensor, ...]:
         tensors = graph.forward(x)
         begin = explain.start(tensors, *target)
-        arrived = _arrived(graph, explain, tensors, begin, None, number, layer)
+        arrived = relevance_at(graph, explain, tensors, begin, None, number, layer)
         by_channel = channel_sums(arrived)
         largest = tf.math.top_k(tf.abs(by_channel), count).indices
         channels = tf.where(channels < 0, largest, channels)
@@ -342,7 +311,7 @@ def conditional_function(graph: Graph, explain: Explain, layers: Mapping[int, st
         tensors = graph.forward(x)
         relevance, start = explain.start(tensors, *target), None
         for (number, layer), mask in zip(layers.items(), masks, strict=True):
-            arrived = _arrived(graph, explain, tensors, relevance, start, number, layer)
+            arrived = relevance_at(graph, explain, tensors, relevance, start, number, layer)
             relevance, start = arrived * _by_channel(mask, arrived), number
         parts = graph.backward(tensors, relevance, past_gates(explain.back), start)
         return tensors[graph.output], tf.cast(total(parts[0]), tf.float32)
@@ -350,7 +319,7 @@ def conditional_function(graph: Graph, explain: Explain, layers: Mapping[int, st
     return conditional
 
 
-def _arrived(
+def relevance_at(
     graph: Graph,
     explain: Explain,
     tensors: Mapping[int, tf.Tensor],
@@ -372,16 +341,6 @@ def channel_sums(relevance: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.cast(relevance, tf.float32), rows_and_columns)
 
 
-def not_reached(layer: str) -> UsageError:
-    """The error for a layer whose output gets no relevance."""
-    return UsageError(
-        f"No relevance reaches the layer {layer!r}: the scores do not depend on it, a gate or "
-        "attention weights come out of it, or another layer of the conditions passes it by. "
-        "Choose another layer.",
-        "layer",
-    )
-
-
 def _each_alone(relevance: tf.Tensor, channels: tf.Tensor) -> tf.Tensor:
     """Relevance [B, ..., N] of channels [B or 1, K], each by itself: [K * B, ..., N].
 
@@ -397,38 +356,3 @@ def _by_channel(mask: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
     middle = [1] * (relevance.shape.rank - 2)
     shape = tf.concat([tf.shape(mask)[:-1], middle, tf.shape(mask)[-1:]], 0)
     return tf.cast(tf.reshape(mask, shape), relevance.dtype)
-
-
-def _checked_top(top: int, layer: str, known: int) -> int:
-    """The number of channels.
-
-    Raises:
-      UsageError: it is no whole number from 1 to the number of the layer's channels.
-    """
-    if isinstance(top, bool) or not isinstance(top, int | np.integer) or not 1 <= top <= known:
-        raise UsageError(
-            f"Expected top as a whole number from 1 to {known}, the channels of {layer!r}. "
-            f"Received {top!r:.80}.",
-            "top",
-        )
-    return int(top)
-
-
-def _checked_channels(channels: Sequence[int], layer: str, known: int) -> np.ndarray:
-    """The channels as int32 [K].
-
-    Raises:
-      UsageError: they are no sequence of channels of the layer.
-    """
-    try:
-        numbers = np.asarray(channels)
-        fits = numbers.ndim == 1 and numbers.size and np.issubdtype(numbers.dtype, np.integer)
-    except ValueError:  # sequences of several lengths
-        fits = False
-    if not fits or numbers.min() < 0 or numbers.max() >= known:
-        raise UsageError(
-            f"Expected a list of channels of the layer {layer!r}, each from 0 to {known - 1}. "
-            f"Received {channels!r:.80}.",
-            "channels",
-        )
-    return numbers.astype(np.int32)

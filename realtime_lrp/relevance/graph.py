@@ -248,8 +248,20 @@ class Graph:
           joined: whether a layer with weights also computes the ReLU that is its only reader. The
             tensor between the two, which no rule and no gradient needs, is then the rectified one.
         """
-        tensors = {0: x}
-        for node in self.nodes:
+        return self.go_on({0: x}, self.nodes, joined)
+
+    def go_on(
+        self, tensors: Mapping[int, tf.Tensor], nodes: Sequence[Node], joined: bool = True
+    ) -> dict[int, tf.Tensor]:
+        """Runs some of the nodes; returns all tensors by number.
+
+        Args:
+          tensors: what these nodes read, if none of them computes it.
+          nodes: in the order of the forward pass.
+          joined: as in `forward`.
+        """
+        tensors = dict(tensors)
+        for node in nodes:
             if node.output in tensors:
                 continue
             step = self._exact_steps.get(node.output, node.step)
@@ -415,32 +427,6 @@ class Graph:
         if isinstance(node.step, Linear):
             return {number}
         return set().union(*map(self.last_with_weights, node.inputs))
-
-    def supports(self, shape: tuple[int, int, int]) -> dict[int, tf.Tensor]:
-        """Where tensors hold content, and where explicit padding.
-
-        Args:
-          shape: (rows, columns, channels) of the model's input.
-
-        Returns:
-          Tensor number -> [1, ...]: 1 for content, 0 for padding.
-        """
-        supports = {0: tf.ones([1, *shape])}
-        for node in self.nodes:
-            inputs = [supports[n] for n in node.inputs]
-            if isinstance(node.step, Linear):
-                supports[node.output] = tf.ones(node.step.output_shape(inputs[0].shape))
-            else:
-                supports[node.output] = node.step.support(*inputs)
-        return supports
-
-    def before_weights(self, x: tf.Tensor) -> dict[int, tf.Tensor]:
-        """The tensors from the model's input x up to its first layers with weights."""
-        tensors = {0: x}
-        for node in self.nodes:
-            if not isinstance(node.step, Linear) and tensors.keys() >= set(node.inputs):
-                tensors[node.output] = node.step.forward(*(tensors[n] for n in node.inputs))
-        return tensors
 
 
 def total(parts: Sequence[Part]) -> tf.Tensor:

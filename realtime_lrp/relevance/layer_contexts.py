@@ -16,19 +16,42 @@ from realtime_lrp.relevance.steps import Identity, Permute, Reshape, Step, ZeroP
 
 
 def compute_supports(graph: Graph, shape: tuple[int, int, int]) -> dict[int, tf.Tensor]:
-    """The support of every tensor, see `Graph.supports`.
+    """Where tensors hold content, and where explicit padding.
+
+    Args:
+      graph: the network.
+      shape: (rows, columns, channels) of the model's input.
+
+    Returns:
+      Tensor number -> [1, ...]: 1 for content, 0 for padding.
 
     Raises:
       UsageError: the model cannot run on pictures of this shape.
     """
+    supports = {0: tf.ones([1, *shape])}
     try:
-        return graph.supports(shape)
+        for node in graph.nodes:
+            inputs = [supports[n] for n in node.inputs]
+            if isinstance(node.step, Linear):
+                supports[node.output] = tf.ones(node.step.output_shape(inputs[0].shape))
+            else:
+                supports[node.output] = node.step.support(*inputs)
     except (tf.errors.InvalidArgumentError, ValueError) as error:
         raise UsageError(
             f"The model {graph.name!r} cannot be run on pictures of "
             f"{shape[0]} x {shape[1]} ({first_line(error)}).",
             "size",
         ) from error
+    return supports
+
+
+def before_weights(graph: Graph, x: tf.Tensor) -> dict[int, tf.Tensor]:
+    """The tensors from the model's input x up to its first layers with weights."""
+    tensors = {0: x}
+    for node in graph.nodes:
+        if not isinstance(node.step, Linear) and tensors.keys() >= set(node.inputs):
+            tensors[node.output] = node.step.forward(*(tensors[n] for n in node.inputs))
+    return tensors
 
 
 def layer_contexts(
@@ -44,8 +67,8 @@ def layer_contexts(
       box: the lowest and highest input [H, W, C], or None.
     """
     nonnegative = graph.nonnegative()
-    inputs = graph.before_weights(supports[0])
-    ends = [graph.before_weights(tf.constant(end[None])) for end in box or ()]
+    inputs = before_weights(graph, supports[0])
+    ends = [before_weights(graph, tf.constant(end[None])) for end in box or ()]
     contexts = {}
     for node in graph.nodes:
         if isinstance(node.step, Linear):

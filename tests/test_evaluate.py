@@ -588,7 +588,7 @@ def test_an_interrupted_evaluation_goes_on(run, halves, with_boxes, cache, tmp_p
 def kept_rows(cache):
     """A row that is kept, and what it depends on."""
     facts = dict.fromkeys(kept.DIFFERENCES, "x")
-    rows = kept.KeptRows(facts)
+    rows = kept.KeptRows(facts, MeasuredRow.load)
     values = {"deletion": np.zeros(2), "insertion": np.zeros(2)}
     both = {"deletion": np.ones((3, 2)), "insertion": np.ones((3, 2))}
     maps = np.ones((1, 4, 4), np.float32)
@@ -646,7 +646,7 @@ def test_a_damaged_row_is_measured_anew(kept_rows, cache, caplog):
 @pytest.mark.parametrize("text", ["", '{"netw', "[]", "null", '{"network": "x"}', '{"seed": 3}'])
 def test_damaged_facts_are_no_evaluation(kept_rows, cache, text):
     """They do not end --resume with a traceback, and older ones are still told of."""
-    other = kept.KeptRows(dict.fromkeys(kept.DIFFERENCES, "y"))
+    other = kept.KeptRows(dict.fromkeys(kept.DIFFERENCES, "y"), MeasuredRow.load)
     (facts,) = cache.glob("*/evaluation.json")
     whole = facts.read_text()
     facts.write_text(text)

@@ -371,6 +371,14 @@ def _load_for_evaluate(
     help="look for the best composite among N, default 40, instead; needs no boxes",
 )  # fmt: skip
 @click.option(
+    "--concepts", is_flag=True,
+    help="study channels instead: does the answer fall without the top ones, and do they stay?",
+)  # fmt: skip
+@click.option(
+    "--recording", "recordings", multiple=True, metavar="FILE",
+    help="look there whether top channels stay; may be repeated; default: the demo's clip",
+)  # fmt: skip
+@click.option(
     "-o", "output", type=PATH, metavar="FOLDER",
     help="write figures, tables (JSON, CSV, LaTeX) and plots for a paper",
 )  # fmt: skip
@@ -394,6 +402,9 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
 
     --search tries composites with different rules and numbers on half of the photos, tells on the
     other half whether the best one beats the defaults, and prints its settings.
+
+    --concepts sets channels of a layer to 0, those with most relevance first, and compares how far
+    the answer falls with other orders; on recordings it measures how long the top channels stay.
     """
     from realtime_lrp.commands.evaluate.options import EvaluateOptions
     from realtime_lrp.commands.evaluate.run import run

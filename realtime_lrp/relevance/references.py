@@ -15,8 +15,7 @@ import tensorflow as tf
 
 from realtime_lrp.relevance.backs import of_copies, past_gates
 from realtime_lrp.relevance.batches import run_in_parts
-from realtime_lrp.relevance.compiled import Lazy, signature_of
-from realtime_lrp.relevance.concepts import Compute
+from realtime_lrp.relevance.compiled import Compute, Lazy, signature_of
 from realtime_lrp.relevance.graph import Graph, Part, Parts, total
 from realtime_lrp.relevance.methods import Explain
 

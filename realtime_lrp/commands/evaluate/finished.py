@@ -1,12 +1,15 @@
-"""How `--resume` knows a finished evaluation: by a hash in its report."""
+"""The outputs of an evaluation, and how `--resume` knows finished ones: by a hash in the report."""
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from realtime_lrp.commands.evaluate.folder import REPORT_FILE, check_report_folder
 from realtime_lrp.commands.evaluate.kept import Facts
+from realtime_lrp.commands.evaluate.options import EvaluateOptions
 from realtime_lrp.config import Config
+from realtime_lrp.system.atomic import check_output
 
 FINGERPRINT = "fingerprint"
 """The key of the hash in a report."""
@@ -32,3 +35,39 @@ def fingerprint_in(report: Path) -> str | None:
     except (OSError, ValueError):
         return None
     return found.get(FINGERPRINT) if isinstance(found, dict) else None
+
+
+def reports(options: EvaluateOptions) -> list[Path]:
+    """The JSON files that are asked for."""
+    in_folder = options.output / REPORT_FILE if options.output else None
+    return [*filter(None, (in_folder, options.json))]
+
+
+def is_finished(options: EvaluateOptions, fingerprint: str, names: Collection[str]) -> bool:
+    """Whether all files exist, and come from the same network, pictures and settings.
+
+    Args:
+      options: which files are asked for.
+      fingerprint: see `fingerprint_of`.
+      names: of the files in the folder.
+    """
+    files = [options.output / name for name in names] if options.output else []
+    files += [options.picture] if options.picture else []
+    same = all(fingerprint_in(report) == fingerprint for report in reports(options))
+    return same and all(file.is_file() for file in files)
+
+
+def check_outputs(options: EvaluateOptions, names: Collection[str]) -> None:
+    """Refuses outputs that cannot be made, before any work is done.
+
+    Args:
+      options: which files are asked for.
+      names: of the files in the folder.
+
+    Raises:
+      OutputError: a file or the folder cannot be made.
+    """
+    if options.output:
+        check_report_folder(options.output, options.overwrite, names)
+    for target in filter(None, (options.json, options.picture)):
+        check_output(target, options.overwrite)

@@ -8,14 +8,15 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import quote, unquote
 
 import msgspec
 from platformdirs import user_cache_path
 
-from realtime_lrp.commands.evaluate.measured import MeasuredRow
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.hashes import hashes
@@ -50,15 +51,30 @@ Facts = Mapping[str, str]
 """Everything that the values of rows depend on, by the keys of `DIFFERENCES`."""
 
 
-class KeptRows:
+class Row(Protocol):
+    """What is kept: it has a name and can be written to a file."""
+
+    @property
+    def name(self) -> str:
+        """The row's name; all of an evaluation differ."""
+
+    def save(self, file: Path) -> None:
+        """Writes the row."""
+
+
+T = TypeVar("T", bound=Row)
+
+
+class KeptRows(Generic[T]):
     """The rows of one evaluation that are on the disk.
 
     Args:
       facts: what their values depend on.
+      load: reads the row of a name from its file; raises DamagedInputError.
     """
 
-    def __init__(self, facts: Facts):
-        self._facts = facts
+    def __init__(self, facts: Facts, load: Callable[[Path, str], T]):
+        self._facts, self._load = facts, load
         key = hashlib.sha256(json.dumps(dict(facts), sort_keys=True).encode()).hexdigest()[:32]
         base = cache_folder()
         self._folder = base / key if base else None
@@ -66,19 +82,19 @@ class KeptRows:
     def names(self) -> list[str]:
         """The names of the rows that are kept."""
         files = self._folder.glob("*.npz") if self._folder else ()
-        return sorted(file.stem for file in files)
+        return sorted(unquote(file.stem) for file in files)
 
-    def load(self, name: str) -> MeasuredRow | None:
+    def load(self, name: str) -> T | None:
         """Reads a row; None if it is not kept, or if its file is damaged, which is logged."""
         if name not in self.names() or self._folder is None:
             return None
         try:
-            return MeasuredRow.load(self._folder / f"{name}.npz", name)
+            return self._load(_file(self._folder, name), name)
         except DamagedInputError as error:
             log.warning("%s is measured anew: its kept row is damaged (%s)", name, error)
             return None
 
-    def save(self, row: MeasuredRow) -> bool:
+    def save(self, row: T) -> bool:
         """Writes a row; returns whether that was possible."""
         if self._folder is None:
             return False
@@ -86,7 +102,7 @@ class KeptRows:
             self._folder.mkdir(parents=True, exist_ok=True)
             with atomic_file(self._folder / FACTS_FILE, overwrite=True) as part:
                 part.write_text(json.dumps(dict(self._facts)))
-            with atomic_file(self._folder / f"{row.name}.npz", overwrite=True) as part:
+            with atomic_file(_file(self._folder, row.name), overwrite=True) as part:
                 row.save(part)
         except (OSError, Error) as error:
             log.warning("%s cannot be kept for --resume: %s", row.name, error)
@@ -121,6 +137,21 @@ class KeptRows:
             "on. Give what it was started with, or leave --resume out."
         )
 
+    def tell_how_to_go_on(self, names: Sequence[str], what: str) -> None:
+        """Says after an interruption what is kept.
+
+        Args:
+          names: of all rows.
+          what: one of them is, such as "row".
+        """
+        if done := len({*self.names()}.intersection(names)):
+            log.warning(
+                "interrupted: %d of %d %ss are measured and kept. The same command with --resume "
+                "goes on from there.", done, len(names), what,
+            )  # fmt: skip
+        else:
+            log.warning("interrupted: no %s was finished, so nothing is kept.", what)
+
     def _facts_files(self) -> Iterator[tuple[Path, float]]:
         """The facts of all evaluations on the disk with their times, the newest first."""
         found = []
@@ -128,6 +159,11 @@ class KeptRows:
             with suppress(OSError):  # another process may have removed it
                 found.append((file, file.stat().st_mtime))
         yield from sorted(found, key=lambda one: one[1], reverse=True)
+
+
+def _file(folder: Path, name: str) -> Path:
+    """The file of a row; names of layers may hold a slash."""
+    return folder / f"{quote(name, safe='')}.npz"
 
 
 def _read_facts(file: Path) -> Facts | None:
@@ -140,11 +176,18 @@ def _read_facts(file: Path) -> Facts | None:
     return facts if facts.keys() == DIFFERENCES.keys() else None
 
 
-def facts_of(engine: Engine, samples: Samples, seed: int, forgetting: bool) -> Facts:
-    """Everything that the values of rows depend on."""
+def facts_of(engine: Engine, samples: Samples, seed: int, **measured: Any) -> Facts:
+    """Everything that the values of rows depend on.
+
+    Args:
+      engine: the network.
+      samples: the pictures.
+      seed: the random seed.
+      measured: what is measured, anything that JSON can hold.
+    """
     config = engine.config
     settings = config.model_dump(mode="json", include={"lrp": True, "input": True})
-    settings |= {"size": config.model.size, "forgetting": forgetting, "computed": engine.computed}
+    settings |= {"size": config.model.size, "computed": engine.computed, **measured}
     settings |= {"preprocess": engine.network.preprocess}
     pictures = hashlib.sha256(repr((samples.names, samples.labels)).encode())
     for array in (samples.pictures, samples.masks):

@@ -1,5 +1,6 @@
 """The options of `evaluate` that are not configuration, and which of them go together."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,9 @@ class EvaluateOptions:
       picture: the picture of all maps to write, or None.
       overwrite: whether existing files may be replaced.
       search: how many composites to try instead of measuring the known ones, or None.
+      concepts: whether channels of layers are studied instead.
+      recordings: files, folders and globs of the recordings that `concepts` looks at; empty for the
+        demo's clip.
     """
 
     images: Path | None = None
@@ -42,6 +46,8 @@ class EvaluateOptions:
     picture: Path | None = None
     overwrite: bool = False
     search: int | None = None
+    concepts: bool = False
+    recordings: Sequence[str] = ()
 
 
 def check_options(options: EvaluateOptions) -> None:
@@ -56,7 +62,12 @@ def check_options(options: EvaluateOptions) -> None:
         raise UsageError("--search writes no --json or --picture. Give it a folder with -o.")
     if options.search and (options.only or options.resume):
         raise UsageError("--search has no rows: leave --only and --resume out.")
-    optional = options.search and not options.boxes  # it makes no difference where the object is
+    if options.concepts and (options.search or options.only or options.picture):
+        raise UsageError("--concepts goes without --search, --only and --picture. Leave them out.")
+    if options.recordings and not options.concepts:
+        raise UsageError("--recording FILE goes with --concepts. Add it, or leave --recording out.")
+    without_maps = options.search or options.concepts
+    optional = without_maps and not options.boxes  # it makes no difference where the object is
     if (options.images is None) != (options.boxes is None) and not (optional and options.images):
         raise UsageError("--images DIR and --boxes FILE.json belong together. Give both or none.")
     if options.images and options.count:

@@ -55,7 +55,7 @@ def curves_plot(title: str, measurement: Measurement) -> "Figure":
     positions = measurement.patches_taken / measurement.patches_taken[-1]
     columns = min(4, len(rows))
     lines = -(-len(rows) // columns)
-    figure = _figure(max(2.4 * columns + 0.6, 6.4), 2.1 * lines + 1.2, title)
+    figure = new_figure(max(2.4 * columns + 0.6, 6.4), 2.1 * lines + 1.2, title)
     panels = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
     for axes in panels.flat[len(rows) :]:
         axes.set_visible(False)
@@ -63,7 +63,7 @@ def curves_plot(title: str, measurement: Measurement) -> "Figure":
         for kind, colour in COLOURS.items():
             if chance:
                 axes.plot(positions, chance.curves[kind].mean(axis=1), "--", color=GREY, lw=1)
-            _curve_with_band(axes, positions, row.curves[kind], colour, measurement.photos)
+            curve_with_band(axes, positions, row.curves[kind], colour, measurement.photos)
         axes.set_title(row.name, fontsize=9)
         axes.set_xticks([0, 0.5, 1])
         if number + columns >= len(rows):
@@ -75,9 +75,10 @@ def curves_plot(title: str, measurement: Measurement) -> "Figure":
     return figure
 
 
-def _curve_with_band(
+def curve_with_band(
     axes: "Axes", positions: np.ndarray, curve: np.ndarray, colour: str, photos: Sequence[str]
 ) -> None:
+    """Draws the mean of curves [points, N] and the band of its intervals."""
     ends = np.array([interval or (np.nan, np.nan) for interval in intervals(curve.T, photos)])
     axes.fill_between(positions, *ends.T, color=colour, alpha=0.25, lw=0)
     axes.plot(positions, curve.mean(axis=1), color=colour, lw=1.5)
@@ -101,7 +102,7 @@ def scatter_plot(title: str, rows: Sequence[Mapping[str, Any]]) -> "Figure":
       title: the text at the top.
       rows: the rows of the report; chance, and a row that lacks a metric, are left out.
     """
-    figure = _figure(10.5, 4.8, title)
+    figure = new_figure(10.5, 4.8, title)
     for axes, (across, up) in zip(figure.subplots(1, len(PAIRS)), PAIRS, strict=True):
         for number, row in enumerate(rows):
             if row["name"] != CHANCE and None not in (row.get(across), row.get(up)):
@@ -136,7 +137,8 @@ def _axis_label(key: str) -> str:
     return f"{metric.name}, {metric.direction} is good"
 
 
-def _figure(width: float, height: float, title: str) -> "Figure":
+def new_figure(width: float, height: float, title: str) -> "Figure":
+    """An empty figure with a title, width and height in inches, drawn without a window."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -47,6 +47,10 @@ class EvaluationProgress:
     def __exit__(self, *exception: object) -> None:
         self._bar.stop()
 
+    def show(self, what: str) -> None:
+        """Shows what is done before the first item, or between two."""
+        self._bar.update(self._task, description=f"evaluating: {what}")
+
     def begin(self, name: str) -> None:
         """Begins an item."""
         self._name, self._part = name, 0

@@ -7,19 +7,22 @@ samples.py.
 import json
 import logging
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import msgspec
 import numpy as np
 
+from realtime_lrp.commands.evaluate.concepts.report import CONCEPT_FILES
+from realtime_lrp.commands.evaluate.concepts.run import run_concepts
 from realtime_lrp.commands.evaluate.curves import REPLACED
-from realtime_lrp.commands.evaluate.finished import FINGERPRINT, fingerprint_in, fingerprint_of
-from realtime_lrp.commands.evaluate.folder import (
-    FILES,
-    REPORT_FILE,
-    check_report_folder,
-    write_report_folder,
+from realtime_lrp.commands.evaluate.finished import (
+    FINGERPRINT,
+    check_outputs,
+    fingerprint_in,
+    fingerprint_of,
+    is_finished,
+    reports,
 )
+from realtime_lrp.commands.evaluate.folder import FILES, write_report_folder
 from realtime_lrp.commands.evaluate.kept import KeptRows, facts_of
 from realtime_lrp.commands.evaluate.measured import CHANCE, MeasuredRow, Measurement
 from realtime_lrp.commands.evaluate.measuring import SHOWN, Evaluation
@@ -50,7 +53,7 @@ from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import DamagedInputError, Error, MissingInputError, UsageError
-from realtime_lrp.system.atomic import atomic_file, check_output
+from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.video.pictures import write_picture
 
 log = logging.getLogger(__name__)
@@ -72,9 +75,10 @@ def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
       DamagedInputError: the photos or the boxes cannot be used.
       OutputError: a file cannot be written.
     """
-    may_be_finished = options.resume and any(map(fingerprint_in, _reports(options)))
+    files = CONCEPT_FILES if options.concepts else SEARCH_FILES if options.search else FILES
+    may_be_finished = options.resume and any(map(fingerprint_in, reports(options)))
     if not may_be_finished:
-        _check_outputs(options)
+        check_outputs(options, files)
     check_options(options)
     names = rows_to_measure(config, options.only)
     engine, samples = _load(config, options)
@@ -83,13 +87,15 @@ def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
     provenance = _provenance(engine)
     if options.search:
         return run_search(engine, samples, options, provenance)
-    facts = facts_of(engine, samples, options.seed, options.forgetting)
-    fingerprint, kept = fingerprint_of(facts, names, config), KeptRows(facts)
+    if options.concepts:
+        return run_concepts(engine, samples, options, provenance)
+    facts = facts_of(engine, samples, options.seed, forgetting=options.forgetting)
+    fingerprint, kept = fingerprint_of(facts, names, config), KeptRows(facts, MeasuredRow.load)
     if may_be_finished:
-        if not kept.names() and _is_finished(options, fingerprint):
+        if not kept.names() and is_finished(options, fingerprint, files):
             target = options.output or options.json
             return [f"{engine.network.name}: finished before -> {target}"]
-        _check_outputs(options)
+        check_outputs(options, files)
     if options.resume:
         kept.check_resumable()
     evaluation = Evaluation(engine, samples, options.seed, options.forgetting)
@@ -140,7 +146,7 @@ def _examples(
 
 
 def _measure_rows(
-    evaluation: Evaluation, names: Sequence[str], kept: KeptRows, resume: bool
+    evaluation: Evaluation, names: Sequence[str], kept: KeptRows[MeasuredRow], resume: bool
 ) -> list[MeasuredRow]:
     """Measures the rows that are not kept, and keeps them; chance is the last."""
     rows: list[MeasuredRow] = []
@@ -156,7 +162,7 @@ def _measure_rows(
                     kept.save(row)
                 progress.end()
         except (KeyboardInterrupt, SystemExit):
-            _tell_how_to_go_on(kept, names)
+            kept.tell_how_to_go_on(names, "row")
             raise
     return rows
 
@@ -171,16 +177,6 @@ def _measure_row(
     except Error as error:
         log.warning("%s is left out: %s", name, error)
         return None
-
-
-def _tell_how_to_go_on(kept: KeptRows, names: Sequence[str]) -> None:
-    if done := len({*kept.names()}.intersection(names)):
-        log.warning(
-            "interrupted: %d of %d rows are measured and kept. The same command with --resume goes "
-            "on from there.", done, len(names),
-        )  # fmt: skip
-    else:
-        log.warning("interrupted: no row was finished, so nothing is kept.")
 
 
 def _measurement(
@@ -200,28 +196,6 @@ def _measurement(
         evaluation.stages,
         rows,
     )
-
-
-def _reports(options: EvaluateOptions) -> list[Path]:
-    """The JSON files that are asked for."""
-    in_folder = options.output / REPORT_FILE if options.output else None
-    return [*filter(None, (in_folder, options.json))]
-
-
-def _is_finished(options: EvaluateOptions, fingerprint: str) -> bool:
-    """Whether all files exist, and come from the same network, pictures and settings."""
-    files = [options.output / name for name in FILES] if options.output else []
-    files += [options.picture] if options.picture else []
-    same = all(fingerprint_in(report) == fingerprint for report in _reports(options))
-    return same and all(file.is_file() for file in files)
-
-
-def _check_outputs(options: EvaluateOptions) -> None:
-    if options.output:
-        names = SEARCH_FILES if options.search else FILES
-        check_report_folder(options.output, options.overwrite, names)
-    for target in filter(None, (options.json, options.picture)):
-        check_output(target, options.overwrite)
 
 
 def _load(config: Config, options: EvaluateOptions) -> tuple[Engine, Samples]:

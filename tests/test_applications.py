@@ -56,7 +56,7 @@ def test_an_application_builds_runs_and_conserves(name, losses):
     """Keras's own scores, one trace, and nearly all relevance at the pixels or with the biases."""
     model, x = network(name)
     explainer = Explainer(model, also=["epsilon_plus_flat"])
-    scores, *of_maps = explainer._run(tf.constant(x), *explainer._default)
+    scores, *of_maps, _ = explainer._run(tf.constant(x), *explainer._default)
     np.testing.assert_allclose(scores, model.predict_on_batch(x), atol=2e-6)
     for composite, relevance, account, loss in zip(COMPOSITES, *of_maps, losses, strict=True):
         sums = relevance.numpy().sum((1, 2, 3), dtype=np.float64)

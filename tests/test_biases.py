@@ -168,7 +168,7 @@ def test_the_account_of_every_composite_closes(precision, rng):
         explainer = Explainer(
             model, composite=name, target="0 - 2", low=-6, high=6, precision=precision
         )
-        _, (relevance,), (account,) = explainer._run(x, *explainer._default)
+        _, (relevance,), (account,), _ = explainer._run(x, *explainer._default)
         ((started, magnitude, taken),) = account.numpy()
         flows = explainer.layer_flows(x)
         lost = sum(flow.lost[0] for flow in flows)

@@ -351,7 +351,7 @@ def test_compiled_equals_eager_and_batched(name, together):
     assert largest_difference(maps[name], compiled) < 1e-4
     tf.config.run_functions_eagerly(True)
     try:
-        _, (eager,), _ = explainer._explain(tf.constant(x), *explainer._default)
+        _, (eager,), *_ = explainer._explain(tf.constant(x), *explainer._default)
     finally:
         tf.config.run_functions_eagerly(False)
     assert largest_difference(compiled, eager) < 1e-5

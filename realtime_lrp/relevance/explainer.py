@@ -432,6 +432,6 @@ class Explainer(LayerViews):
         )  # fmt: skip
         self._pipelines: list[PolymorphicFunction] = []
         self._methods = tuple(explain)
-        self._flows = [Lazy(flows_function(graph, method), signature) for method in explain]
+        self._flows = [flows_function(graph, method) for method in explain]
         self._layers = Lazy(layers_function(graph, self._as_built, explain[0]), signature)
         self._scores = Lazy(scores_function(graph), signature[:1])

@@ -1,8 +1,12 @@
-"""Rules of steps without weights for transformers (Achtibat et al. 2024, "AttnLRP").
+"""Rules of transformers (Achtibat et al. 2024, "AttnLRP").
 
 Under `attnlrp` relevance also flows through attention weights, half of what a product receives;
 under `cp_lrp` these are constants. Both treat the deviation of a normalisation as a constant, and
 give constants that are added, such as position embeddings, their share.
+
+Every step distributes in proportion, R_in = a * s with s = R / z, and its z is the tensor that the
+next step reads as its a. So s itself is handed down, as the factor of a `Multiple`: it is divided
+by z only where a softmax or another rule has handed down something else.
 """
 
 from collections.abc import Callable
@@ -10,104 +14,196 @@ from typing import cast
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.graph import Graph
+from realtime_lrp.relevance.graph import Graph, Handed, Multiple
+from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.normalisations import Normalisation
-from realtime_lrp.relevance.steps import Add, Softmax, Step, Tensors, stabilise, sum_of_each
-from realtime_lrp.relevance.traced.steps import MatrixProduct, Offset, WeightedSum
+from realtime_lrp.relevance.sharing import taken_by
+from realtime_lrp.relevance.steps import (
+    Add,
+    Concatenate,
+    Cropping,
+    Elementwise,
+    Identity,
+    Permute,
+    Reshape,
+    Softmax,
+    Step,
+    Tensors,
+    ZeroPadding,
+    stabilise,
+    sum_of_each,
+)
+from realtime_lrp.relevance.traced.steps import (
+    Join,
+    MatrixProduct,
+    Movement,
+    Offset,
+    WeightedSum,
+)
 
 STABILISER = 1e-9
 """Smaller than elsewhere: 1e-6 moves single pixels of a small transformer's map by up to half a
 percent of the largest."""
 
 StepRule = Callable[[Step, Tensors, tf.Tensor, tf.Tensor, bool], Tensors]
-"""(step, its inputs, its output, the output's relevance, whether constants absorb relevance) -> the
-relevance of each input, see `Step.relevance`."""
+"""(step, its inputs, its output, s, whether constants absorb relevance) -> the s of each input,
+None where it receives nothing; what constants took, [B], may follow."""
+
+BoundStepRule = Callable[[Step, Tensors, tf.Tensor, tf.Tensor | Multiple], Handed | None]
+"""(step, its inputs, its output, what arrives at it) -> what is handed down, see `Back`; None where
+the rule needs a `Multiple`."""
 
 
-def through_softmax(
-    step: Step, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor, absorb: bool
+def along(step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: bool) -> Tensors:
+    """Each term of a sum gets its share: s moves as a gradient does."""
+    return step.gradient(inputs, output, s)
+
+
+def with_remainder(
+    step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: bool
 ) -> Tensors:
-    """R_in = a * (R - softmax(a) * sum of R) (prop. 3.1); the rest counts as taken by a bias."""
-    total = tf.reduce_sum(relevance, cast(Softmax, step).axis, keepdims=True)
-    received = inputs[0] * (relevance - output * total)
-    return [received, sum_of_each(relevance) - sum_of_each(received)]
+    """As `along`; what the inputs do not receive counts as taken by constants.
+
+    A softmax hands down a * (R - softmax(a) * sum of R) (prop. 3.1), a join keeps what arrives at
+    the class token.
+    """
+    parts = step.gradient(inputs, output, s)
+    received = [sum_of_each(a * part) for a, part in zip(inputs, parts, strict=True)]
+    return [*parts, sum_of_each(output * s) - tf.add_n(received)]
 
 
-def halves(
-    step: Step, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor, absorb: bool
+def through_function(
+    step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: bool
 ) -> Tensors:
+    """Relevance passes unchanged."""
+    return [s * (output / stabilise(inputs[0], STABILISER))]
+
+
+def _keeps_zero(step: Step, a: tf.Tensor) -> bool:
+    """Whether a function is 0 at 0. Else relevance of such entries is no multiple of them."""
+    with tf.init_scope():
+        return not tf.reduce_any(step.forward(tf.zeros([1, *a.shape[1:]])) != 0)
+
+
+def through_weights(
+    step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: bool
+) -> Tensors:
+    """The rule epsilon; the bias takes its share."""
+    bias = cast(Linear, step).bias
+    parts = step.gradient(inputs, output, s)
+    return parts if bias is None else [*parts, taken_by(bias, s)]
+
+
+def halves(step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: bool) -> Tensors:
     """Each of two matrices gets half of the relevance of their product (prop. 3.3)."""
-    product = cast(MatrixProduct, step)
-    return product.shared(inputs, output, relevance, stabiliser=STABILISER)
+    return cast(MatrixProduct, step).factors(inputs, output, s, frozenset())
 
 
 def past_gates(
-    step: Step, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor, absorb: bool
+    step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: bool
 ) -> Tensors:
     """Attention weights are constants: the other matrix gets all relevance of the product."""
     product = cast(MatrixProduct, step)
-    return product.shared(inputs, output, relevance, product.gate, STABILISER)
-
-
-def in_proportion(
-    step: Step, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor, absorb: bool
-) -> Tensors:
-    """Each term of a sum gets its share."""
-    return cast(Add, step).shared(inputs, output, relevance, STABILISER)
+    return product.factors(inputs, output, s, product.gate)
 
 
 def with_constant_deviation(
-    step: Step, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor, absorb: bool
+    step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: bool
 ) -> Tensors:
     """In proportion to the terms of the normalisation, whose deviation is a constant."""
     norm = cast(Normalisation, step)
     return _of_affine(
-        lambda a: norm.normalise(a, tf.stop_gradient(a)), inputs[0], relevance, absorb
+        lambda a: norm.normalise(a, tf.stop_gradient(a)), inputs[0], output, s, absorb
     )
 
 
 def beside_offset(
-    step: Step, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor, absorb: bool
+    step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: bool
 ) -> Tensors:
     """In proportion to a tensor and the constant that is added to it."""
-    return _of_affine(step.forward, inputs[0], relevance, absorb)
+    return _of_affine(step.forward, inputs[0], output, s, absorb)
 
 
 def _of_affine(
     affine: Callable[[tf.Tensor], tf.Tensor],
     a: tf.Tensor,
-    relevance: tf.Tensor,
+    output: tf.Tensor,
+    s: tf.Tensor,
     absorb: bool,
 ) -> Tensors:
-    """What the input of affine sums receives, and if constants absorb relevance what they take."""
+    """The s of the input of affine sums, and if constants absorb relevance what they take."""
     exact = tf.cast(a, tf.float32)
+    constant, s = affine(tf.zeros_like(exact)), tf.cast(s, tf.float32)
+    if not absorb:
+        z = tf.cast(output, tf.float32)
+        s *= z / stabilise(z - constant, STABILISER)
     with tf.GradientTape() as tape:
         tape.watch(exact)
         z = affine(exact)
-        if not absorb:
-            z -= affine(tf.zeros_like(exact))
-    s = tf.cast(relevance, tf.float32) / stabilise(z, STABILISER)
-    received = exact * tape.gradient(z, exact, s)
-    if not absorb:
-        return [tf.cast(received, a.dtype)]
-    return [tf.cast(received, a.dtype), sum_of_each(s * z) - sum_of_each(received)]
+    received = tf.cast(tape.gradient(z, exact, s), a.dtype)
+    return [received, sum_of_each(s * constant)] if absorb else [received]
 
 
-CP_LRP: tuple[tuple[type[Step], StepRule], ...] = (
+Rows = tuple[tuple[type[Step], StepRule], ...]
+"""Pairs of a kind of step and its rule; the first that fits decides."""
+
+_DIVIDING: Rows = (
     (Normalisation, with_constant_deviation),
     (Offset, beside_offset),
-    (Add, in_proportion),
-    (WeightedSum, in_proportion),
-    (MatrixProduct, past_gates),
+    (Add, along),
+    (WeightedSum, along),
 )
-"""Kind of step -> its rule, for the composite `cp_lrp`."""
 
-ATTNLRP: tuple[tuple[type[Step], StepRule], ...] = (
-    (MatrixProduct, halves),
-    (Softmax, through_softmax),
-    *CP_LRP,
-)
+CP_LRP: Rows = (*_DIVIDING, (MatrixProduct, past_gates))
+"""Kind of step -> its rule, for the composite `cp_lrp`. Where relevance arrives that is no
+`Multiple`, it is divided by z."""
+
+ATTNLRP: Rows = (*_DIVIDING, (MatrixProduct, halves), (Softmax, with_remainder))
 """The same for `attnlrp`."""
+
+FOLLOWING: Rows = (
+    (Linear, through_weights),
+    (Join, with_remainder),
+    (Movement, along),
+    (Reshape, along),
+    (Permute, along),
+    (Cropping, along),
+    (ZeroPadding, along),
+    (Concatenate, along),
+    (Identity, along),
+    (Elementwise, through_function),
+)
+"""Kind of step -> its rule, where a `Multiple` arrives."""
+
+
+def bound(rule: StepRule, absorb: bool, divides: bool) -> BoundStepRule:
+    """A rule of relevance made of one of s.
+
+    Args:
+      rule: the rule.
+      absorb: whether constants absorb relevance.
+      divides: whether it is also for relevance that is no `Multiple`.
+    """
+
+    def back(
+        step: Step, inputs: Tensors, output: tf.Tensor, arriving: tf.Tensor | Multiple
+    ) -> Handed | None:
+        if isinstance(arriving, Multiple):
+            s = arriving.factor
+        elif divides:
+            s = arriving / stabilise(output, STABILISER)
+        else:
+            return None
+        if rule is through_function and not _keeps_zero(step, inputs[0]):
+            return None
+        handed = rule(step, inputs, output, s, absorb)
+        parts = [
+            None if part is None else Multiple(a * part, part)
+            for a, part in zip(inputs, handed, strict=False)
+        ]
+        return [*parts, *handed[len(inputs) :]]
+
+    return back
 
 
 def differ_from_epsilon(graph: Graph) -> bool:

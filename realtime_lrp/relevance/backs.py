@@ -4,14 +4,16 @@ from collections.abc import Collection
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.graph import Back, Node
+from realtime_lrp.relevance.graph import Back, Handed, Multiple, Node
 from realtime_lrp.relevance.steps import Product, Tensors
 
 
 def past_gates(back: Back) -> Back:
     """Hands nothing to the gates of products, instead of zeros."""
 
-    def handed(node: Node, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
+    def handed(
+        node: Node, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor | Multiple
+    ) -> Handed:
         parts = back(node, inputs, output, relevance)
         if not isinstance(node.step, Product):
             return parts
@@ -33,8 +35,10 @@ def of_copies(back: Back, count: int, sharing: Collection[int]) -> Back:
     def copies(a: tf.Tensor) -> tf.Tensor:
         return tf.tile(a, [count] + [1] * (a.shape.rank - 1))
 
-    def handed(node: Node, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
-        if node.output not in sharing:
+    def handed(
+        node: Node, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor | Multiple
+    ) -> Handed:
+        if node.output not in sharing or isinstance(relevance, Multiple):
             return back(node, [copies(a) for a in inputs], copies(output), relevance)
         several = tf.reshape(relevance, [count, -1, *output.shape[1:]])
         (received,) = back(node, inputs, output, several)

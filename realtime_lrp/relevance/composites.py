@@ -10,8 +10,8 @@ from fnmatch import fnmatchcase
 from realtime_lrp.config.names import COMPOSITES as COMPOSITE_NAMES
 from realtime_lrp.errors import UsageError, nearest
 from realtime_lrp.relevance import attention
-from realtime_lrp.relevance.attention import StepRule
-from realtime_lrp.relevance.graph import Back, Graph, Node
+from realtime_lrp.relevance.attention import BoundStepRule, StepRule
+from realtime_lrp.relevance.graph import Graph, Node
 from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.rules import (
     AlphaBeta,
@@ -61,14 +61,14 @@ class Composite:
       absorb_bias: whether biases take a share of the relevance in layers that follow `rows`, unless
         the user decides.
       steps: pairs of a kind of step without weights and its rule, see `attention.py`. Any other
-        step goes by its own `relevance`.
+        step goes by its own `relevance`. Layers with weights that follow epsilon join in.
       overrides: rows that the user puts before the others; each rule treats biases as its own
         source does, see `Rule.absorbs_bias`.
     """
 
     rows: tuple[tuple[Condition, Rule], ...]
     absorb_bias: bool = True
-    steps: tuple[tuple[type[Step], StepRule], ...] = ()
+    steps: attention.Rows = ()
     overrides: tuple[tuple[Condition, Rule], ...] = ()
 
     def rule(self, node: Node, context: LayerContext) -> Rule:
@@ -155,26 +155,41 @@ class Composite:
             if isinstance(node.step, Linear)
         }
 
-    def bind_steps(self, graph: Graph, absorb_bias: bool | None = None) -> dict[int, Back]:
-        """The rules of steps without weights, by output number.
+    def bind_steps(
+        self,
+        graph: Graph,
+        contexts: Mapping[int, LayerContext],
+        absorb_bias: bool | None = None,
+    ) -> dict[int, BoundStepRule]:
+        """The rules of steps for transformers, by output number.
 
         Args:
           graph: the network. The softmax of its scores is left out: relevance starts there.
+          contexts: as in `rules`.
           absorb_bias: whether constants take a share; None means the composite's own choice.
         """
+        if not self.steps:
+            return {}
         absorb = self.absorb_bias if absorb_bias is None else absorb_bias
-        bound: dict[int, Back] = {}
-        for node in graph.nodes:
-            rule = next((rule for kind, rule in self.steps if isinstance(node.step, kind)), None)
-            if rule and node.output not in graph.scoring():
-                bound[node.output] = _step_rule(rule, absorb)
-        return bound
+        rules = self.rules(graph, contexts)
+        epsilon = {
+            number
+            for number in self.absorbing(graph, contexts, absorb_bias)
+            if rules[number] == Epsilon(attention.STABILISER)
+        }
+        scoring = graph.scoring()
+        return {
+            node.output: attention.bound(rule, absorb, (kind, rule) in self.steps)
+            for node in graph.nodes
+            if node.output not in scoring
+            and (node.output in epsilon or not isinstance(node.step, Linear))
+            and (found := _first_of_kind((*self.steps, *attention.FOLLOWING), node.step))
+            for kind, rule in [found]
+        }
 
 
-def _step_rule(rule: StepRule, absorb: bool) -> Back:
-    return lambda node, inputs, output, relevance: rule(
-        node.step, inputs, output, relevance, absorb
-    )
+def _first_of_kind(rules: attention.Rows, step: Step) -> tuple[type[Step], StepRule] | None:
+    return next((one for one in rules if isinstance(step, one[0])), None)
 
 
 EPSILON = ((any_layer, Epsilon()),)

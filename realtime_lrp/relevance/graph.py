@@ -57,9 +57,33 @@ nearly equal entries would win, which moves relevance by several pixels."""
 BIASES = -1
 """The number under which `backward` keeps what biases took, [B] for each node."""
 
-Back = Callable[[Node, Tensors, tf.Tensor, tf.Tensor], Tensors]
+
+class Multiple(NamedTuple):
+    """Relevance of which a rule knows by what the tensor that it belongs to was multiplied.
+
+    The next rule in proportion would have to divide by that tensor again. What nobody reads of the
+    two costs nothing: TensorFlow leaves it out.
+
+    Attributes:
+      relevance: the tensor times the factor.
+      factor: shaped like it.
+    """
+
+    relevance: tf.Tensor
+    factor: tf.Tensor
+
+
+def relevance_of(arriving: tf.Tensor | Multiple) -> tf.Tensor:
+    """Relevance as a tensor."""
+    return arriving.relevance if isinstance(arriving, Multiple) else arriving
+
+
+Handed = Sequence[tf.Tensor | Multiple | None]
+
+Back = Callable[[Node, Tensors, tf.Tensor, tf.Tensor | Multiple], Handed]
 """(node, its inputs, its output, what arrives at the output) -> what each input receives; after
-that, where biases take a share, what they took, [B]. None where an input receives nothing."""
+that, where biases take a share, what they took, [B]. None where an input receives nothing. Only a
+function that hands down `Multiple` gets it."""
 
 
 class Part(NamedTuple):
@@ -69,11 +93,13 @@ class Part(NamedTuple):
       tensor: shaped like the input.
       node: the node; None for what starts at the network's output.
       position: which of the node's inputs it is, from 0.
+      factor: that of a `Multiple`, else None.
     """
 
     tensor: tf.Tensor
     node: Node | None = None
     position: int = 0
+    factor: tf.Tensor | None = None
 
 
 Parts = dict[int, list[Part]]
@@ -359,15 +385,17 @@ class Graph:
             exact = node.output in self._exact_steps and isinstance(node.step, MaxPool)
             dtype = tf.float32 if exact else self._dtype(node.output)
             inputs = [tf.cast(tensors[n], dtype) for n in node.inputs]
-            output, arriving = (
-                tf.cast(one, dtype) for one in (tensors[node.output], total(parts[node.output]))
-            )
-            handed = back(node, inputs, output, arriving)
+            output = tf.cast(tensors[node.output], dtype)
+            handed = back(node, inputs, output, _arriving(parts[node.output], dtype))
             numbers = (*node.inputs, BIASES)[: len(handed)]
             for position, (number, part) in enumerate(zip(numbers, handed, strict=True)):
                 if part is None:
                     continue
-                parts[number].append(Part(tf.cast(part, self._dtype(number)), node, position))
+                dtype, factor = self._dtype(number), None
+                if isinstance(part, Multiple):
+                    factor = tf.cast(part.factor, dtype)
+                relevance = tf.cast(relevance_of(part), dtype)
+                parts[number].append(Part(relevance, node, position, factor))
 
     def behind(self, number: int) -> list[Node]:
         """The nodes that depend on a tensor, in the order of the forward pass."""
@@ -432,3 +460,12 @@ class Graph:
 def total(parts: Sequence[Part]) -> tf.Tensor:
     """The sum of all that was handed down to a tensor."""
     return tf.add_n([part.tensor for part in parts])
+
+
+def _arriving(parts: Sequence[Part], dtype: tf.DType) -> tf.Tensor | Multiple:
+    """The sum of all that was handed down to a tensor, with the factor where all parts have one."""
+    relevance = tf.cast(total(parts), dtype)
+    factors = [part.factor for part in parts]
+    if any(factor is None for factor in factors):
+        return relevance
+    return Multiple(relevance, tf.cast(tf.add_n(factors), dtype))

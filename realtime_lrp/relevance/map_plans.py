@@ -199,7 +199,7 @@ def bind_maps(
     explain = []
     for plan in plans:
         rules = bound[plan.composite] if plan.rules else {}
-        steps = plan.composite.bind_steps(graph, absorb_bias) if plan.rules else {}
+        steps = plan.composite.bind_steps(graph, contexts, absorb_bias) if plan.rules else {}
         context = MethodContext(graph, rules, options, plan.logits, steps)
         explain.append(plan.method.bind(context))
     return explain

@@ -14,8 +14,19 @@ import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance import attention_maps
+from realtime_lrp.relevance.attention import BoundStepRule
 from realtime_lrp.relevance.composites import EXCITATION, Composite, layer_matcher
-from realtime_lrp.relevance.graph import Back, Graph, Node, Part, Parts, total
+from realtime_lrp.relevance.graph import (
+    Back,
+    Graph,
+    Handed,
+    Multiple,
+    Node,
+    Part,
+    Parts,
+    relevance_of,
+    total,
+)
 from realtime_lrp.relevance.layer_contexts import spatial_maps
 from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.perturbed import (
@@ -64,14 +75,14 @@ class MethodContext:
       options: what the user chose.
       logits: the number of the tensor whose signs relevance starts with; None where it starts
         without.
-      step_rules: output number of a step without weights -> the composite's rule for it.
+      step_rules: output number of a step -> the composite's rule for it, see `attention.py`.
     """
 
     graph: Graph
     rules: Mapping[int, Propagate]
     options: MethodOptions
     logits: int | None = None
-    step_rules: Mapping[int, Back] = field(default_factory=dict)
+    step_rules: Mapping[int, BoundStepRule] = field(default_factory=dict)
 
 
 class MethodResult(NamedTuple):
@@ -228,9 +239,11 @@ def _letting_through(keep: float, back: Back) -> Back:
     if keep >= 1:
         return back
 
-    def filtered(node: Node, inputs: Tensors, output: tf.Tensor, arriving: tf.Tensor) -> Tensors:
+    def filtered(
+        node: Node, inputs: Tensors, output: tf.Tensor, arriving: tf.Tensor | Multiple
+    ) -> Handed:
         if isinstance(node.step, Linear):
-            arriving = top_share(arriving, keep)
+            arriving = top_share(relevance_of(arriving), keep)
         return back(node, inputs, output, arriving)
 
     return filtered
@@ -253,12 +266,17 @@ def top_share(relevance: tf.Tensor, share: float) -> tf.Tensor:
 def _relevance(context: MethodContext) -> Back:
     rules, step_rules = context.rules, context.step_rules
 
-    def back(node: Node, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
+    def back(
+        node: Node, inputs: Tensors, output: tf.Tensor, arriving: tf.Tensor | Multiple
+    ) -> Handed:
+        if node.output in step_rules:
+            handed = step_rules[node.output](node.step, inputs, output, arriving)
+            if handed is not None:
+                return handed
+        relevance = relevance_of(arriving)
         if node.output in rules:
             handed = rules[node.output](inputs[0], relevance)
             return list(handed) if isinstance(handed, Shares) else [handed]
-        if node.output in step_rules:
-            return step_rules[node.output](node, inputs, output, relevance)
         return node.step.relevance(inputs, output, relevance)
 
     return back

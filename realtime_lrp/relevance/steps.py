@@ -310,17 +310,7 @@ class Add(Step):
         return functools.reduce(tf.add, self._terms(inputs))
 
     def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
-        return self.shared(inputs, output, relevance)
-
-    def shared(
-        self,
-        inputs: Tensors,
-        output: tf.Tensor,
-        relevance: tf.Tensor,
-        stabiliser: float = STABILISER,
-    ) -> Tensors:
-        """The relevance of each input; the stabiliser is added to the output."""
-        s = relevance / stabilise(output, stabiliser)
+        s = relevance / stabilise(output)
         terms = zip(inputs, self._terms(inputs), strict=True)
         return [_shaped_like(a, term * s) for a, term in terms]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.steps import STABILISER, Step, Tensors, stabilise, sum_of_each
+from realtime_lrp.relevance.steps import Step, Tensors, stabilise, sum_of_each
 from realtime_lrp.relevance.traced.tracing import BATCH
 
 Compute = Callable[..., tf.Tensor]
@@ -80,17 +80,7 @@ class WeightedSum(Operation):
     shares = True
 
     def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
-        return self.shared(inputs, output, relevance)
-
-    def shared(
-        self,
-        inputs: Tensors,
-        output: tf.Tensor,
-        relevance: tf.Tensor,
-        stabiliser: float = STABILISER,
-    ) -> Tensors:
-        """The relevance of each input; the stabiliser is added to the sums."""
-        parts = self.gradient(inputs, output, relevance / stabilise(output, stabiliser))
+        parts = self.gradient(inputs, output, relevance / stabilise(output))
         return [a * part for a, part in zip(inputs, parts, strict=True)]
 
 
@@ -115,38 +105,27 @@ class MatrixProduct(Operation):
         return tf.reshape(self.compute(*traced), [-1, *kept_shape(self.shapes[-1])])
 
     def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
-        return self.shared(inputs, output, relevance, self.gate)
+        factors = self.factors(inputs, output, relevance / stabilise(output), self.gate)
+        return [None if f is None else a * f for a, f in zip(inputs, factors, strict=True)]
 
     @property
     def gate(self) -> frozenset[int]:
         """The position of the only input that is a gate; empty where both are, or none."""
         return self.gates if len(self.gates) == 1 else frozenset()
 
-    def shared(
-        self,
-        inputs: Tensors,
-        output: tf.Tensor,
-        relevance: tf.Tensor,
-        gate: frozenset[int] = frozenset(),
-        stabiliser: float = STABILISER,
+    def factors(
+        self, inputs: Tensors, output: tf.Tensor, factor: tf.Tensor, gate: frozenset[int]
     ) -> Tensors:
-        """The relevance of each input.
+        """The relevance of each input, divided by the input.
 
         Args:
           inputs: the two matrices.
           output: their product.
-          relevance: of the product.
+          factor: its relevance, divided by it.
           gate: the position of an input that gets nothing, or none.
-          stabiliser: added to the product.
         """
-        s = relevance / stabilise(output, stabiliser) / (2 - len(gate))
-        moving = [tf.identity(a) for a in inputs]  # one tensor may be both
-        watched = [a for position, a in enumerate(moving) if position not in gate]
-        with tf.GradientTape() as tape:
-            tape.watch(watched)
-            product = self.forward(*moving)
-        parts = iter(tape.gradient(product, watched, s))
-        return [None if n in gate else a * next(parts) for n, a in enumerate(inputs)]
+        parts = self.gradient(inputs, output, factor / (2 - len(gate)))
+        return [None if n in gate else part for n, part in enumerate(parts)]
 
 
 class Quotient(Operation):

@@ -174,7 +174,8 @@ def test_the_account_of_every_composite_closes(precision, rng):
         lost = sum(flow.lost[0] for flow in flows)
         rest = started - np.sum(relevance) - taken - lost
         assert abs(rest) < tolerance * magnitude, name
-        assert taken == pytest.approx(sum(flow.taken_by_biases[0] for flow in flows), abs=1e-6)
+        rounding = 1e-6 if precision == "float32" else tolerance * magnitude  # no operations joined
+        assert taken == pytest.approx(sum(flow.taken_by_biases[0] for flow in flows), abs=rounding)
         assert bool(taken) is (name != "zplus")
         records = explainer.layers(x)
         by_layer = sum(record.taken_by_biases[0] for record in records)

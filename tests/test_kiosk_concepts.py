@@ -9,7 +9,6 @@ from test_kiosk_loop import LABELS, Turns
 from test_kiosk_parts import Thread
 
 from realtime_lrp import config
-from realtime_lrp.commands.kiosk import concepts as concepts_module
 from realtime_lrp.commands.kiosk.captions import load_captions, wrong_captions
 from realtime_lrp.commands.kiosk.check import wrong_in_kiosk
 from realtime_lrp.commands.kiosk.concepts import (
@@ -22,8 +21,9 @@ from realtime_lrp.commands.kiosk.concepts import (
 )
 from realtime_lrp.commands.kiosk.pages import PageBuilder
 from realtime_lrp.config import ASSETS
+from realtime_lrp.engine import gallery as gallery_module
 from realtime_lrp.engine.concept_result import ConceptMap, ConceptRequest, ConceptResult
-from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.models.concept_names import NamesFile
 from realtime_lrp.models.gallery import (
     ChannelContents,
@@ -228,7 +228,7 @@ class Visit(Turns):
                 raise gallery
             return gallery
 
-        monkeypatch.setattr(concepts_module, "load_gallery", load)
+        monkeypatch.setattr(gallery_module, "gallery_of", load)
         super().__init__(monkeypatch, "kiosk.concepts=true")
         explainer = SimpleNamespace(
             classes=1, signed=False, signs=(False,), channel_counts=lambda: {"conv": 16}
@@ -283,7 +283,7 @@ def test_the_exhibit_asks_for_channels_and_shows_them(monkeypatch):
     [
         (DamagedInputError("it is damaged"), "", "the page is left out: it is damaged"),
         (PermissionError("not readable"), "", "the page is left out: not readable"),
-        (gallery_of("conv", 8), "", "its layer 'conv' has 8 channels"),
+        (UsageError("it is of another network"), "", "left out: it is of another network"),
         (gallery_of("conv", 16), "too little memory", "the page is left out: too little memory"),
     ],
     ids=["damaged", "unreadable", "of another network", "no maps"],

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from realtime_lrp.config import Config
 from realtime_lrp.engine.concept_result import ConceptRequest
 from realtime_lrp.errors import first_line
-from realtime_lrp.models.gallery import Gallery, load_gallery
+from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.view.elements import Pictures
 from realtime_lrp.view.scene import ExplainedPicture, Panel
@@ -153,8 +153,9 @@ class ConceptPart:
             return
         self._engine, self._gallery = engine, None
         try:
-            gallery = load_gallery(self._config, engine.network.name)
-            gallery.check(engine.explainer.channel_counts())
+            from realtime_lrp.engine.gallery import gallery_of  # imports TensorFlow
+
+            gallery = gallery_of(engine, self._config)
             self._layer = _layer_for(engine, gallery, self._config.concepts.layer)
         except Exception as error:  # the exhibit goes on, whatever is wrong with a file
             self._leave_out(first_line(error))

@@ -68,7 +68,10 @@ class RelevancePart:
 
     def __init__(self, config: Config, stats: Stats, budget: RestartBudget, now: float):
         self.engine: Engine | None = None
-        self._config, self._stats, self._budget = config, stats, budget
+        # What is wrong with a gallery must not keep the network from loading; see `ConceptPart`.
+        concepts = config.concepts.model_copy(update={"gallery": None, "names": None})
+        self._config = config.model_copy(update={"concepts": concepts})
+        self._stats, self._budget = stats, budget
         self._frames: Slot[np.ndarray] = Slot()
         self._failed_downloads = 0
         self._start(now)

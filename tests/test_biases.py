@@ -174,7 +174,7 @@ def test_the_account_of_every_composite_closes(precision, rng):
         lost = sum(flow.lost[0] for flow in flows)
         rest = started - np.sum(relevance) - taken - lost
         assert abs(rest) < tolerance * magnitude, name
-        rounding = 1e-6 if precision == "float32" else tolerance * magnitude  # no operations joined
+        rounding = 1e-6 if precision == "float32" else tolerance * float(magnitude)
         assert taken == pytest.approx(sum(flow.taken_by_biases[0] for flow in flows), abs=rounding)
         assert bool(taken) is (name != "zplus")
         records = explainer.layers(x)

@@ -68,6 +68,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _less_to_look_through() -> Iterator[None]:
+    """What outlives a file of tests is looked through for garbage no more, as at the beginning."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _same_log_level() -> Iterator[None]:
     """What a command with -q or -v sets does not outlive its test, so that any order will do."""
@@ -84,23 +92,24 @@ def _first_warnings() -> None:
 
 
 @pytest.fixture(scope="session")
-def _stem() -> Iterator[forks.Stem | None]:
-    """What forks this package's child processes, for all tests of this process."""
+def _stems() -> Iterator[forks.Stems | None]:
+    """What forks this package's processes, for all tests of this process."""
     if not hasattr(subprocess, "_fork_exec") or not sys.platform.startswith("linux"):
         yield None
         return
-    stem = forks.Stem()
-    yield stem
-    stem.close()
+    stems = forks.Stems()
+    yield stems
+    stems.close()
 
 
 @pytest.fixture(autouse=True)
-def _forked_children(request: pytest.FixtureRequest, _stem: forks.Stem | None) -> Iterator[None]:
-    """Child processes of this package are forked, unless the test asks for `new_processes`."""
-    if _stem is None or "new_processes" in request.fixturenames:
+def _forked_children(request: pytest.FixtureRequest, _stems: forks.Stems | None) -> Iterator[None]:
+    """This package's processes are forked, unless the test asks for `new_processes`."""
+    if _stems is None or "new_processes" in request.fixturenames:
         yield
         return
-    with forks.forking(_stem, scripts="forked_scripts" in request.fixturenames):
+    scripts = [name for name in ("light", "heavy") if f"{name}_scripts" in request.fixturenames]
+    with forks.forking(_stems, *scripts):
         yield
 
 
@@ -110,8 +119,13 @@ def new_processes() -> None:
 
 
 @pytest.fixture
-def forked_scripts() -> None:
-    """What a test runs with `python -c` is forked too: it has the command line imported."""
+def light_scripts() -> None:
+    """What a test runs with `python` is forked too: it has the command line imported."""
+
+
+@pytest.fixture
+def heavy_scripts() -> None:
+    """As `light_scripts`, with TensorFlow imported."""
 
 
 @pytest.fixture

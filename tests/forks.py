@@ -2,10 +2,13 @@
 
 Importing OpenCV, PyAV and HDF5 takes 0.15 to 0.25 s of CPU, in more than 500 child processes. Here
 one process, the stem, imports them once and forks. The child is an ordinary process of its own: a
-child of the process that starts it, with its own pipes, limits, signals and exit code.
+child of the process that starts it, with its own pipes, limits, signals and exit code. The program
+itself, `python -m realtime_lrp`, is forked from a second stem that has imported TensorFlow as well,
+which takes 2.3 s; it has no threads until it computes something.
 
 Python's `subprocess` does the rest as always. Only the call that begins a process is replaced, for
-command lines of `module_command`. A test of that beginning asks for the fixture `new_processes`.
+command lines of `module_command` and of the program. A test of that beginning asks for the fixture
+`new_processes`.
 """
 
 import ctypes
@@ -35,6 +38,10 @@ MODULES = [
 ]  # fmt: skip
 """What child processes run; each is imported with its libraries, and run anew in the child."""
 FOR_SCRIPTS = ["realtime_lrp.cli", "realtime_lrp.view.window.display"]
+FOR_PROGRAMS = [
+    "realtime_lrp.commands.kiosk.start", "realtime_lrp.commands.live.run", "tensorflow", "keras",
+]  # fmt: skip
+"""What the program imports, but for `realtime_lrp.engine.tensorflow`: that starts threads."""
 LIMITS = [
     getattr(resource, name)
     for name in dir(resource)
@@ -42,29 +49,55 @@ LIMITS = [
 ]
 
 
-class Stem:
-    """The process that forks, and the socket to it."""
+class Stems:
+    """The process that forks child processes, and the one that forks programs once one is asked."""
 
     def __init__(self):
         from realtime_lrp.system.child_command import module_command
 
         self._prefix = module_command("")[:-1]
         self._inherited = inherited(os.environ)
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            command = [sys.executable, "-P", __file__, str(theirs.fileno())]
-            alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # what has threads cannot be forked
-            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=alone)
-        self._socket, self._lock = ours, threading.Lock()
+        self._children, self._programs = Stem(), None
 
-    def words(self, command, environment, scripts):
-        """What a fork is to run for a command line; None if it needs a process of its own."""
+    def fork(self, command, environment, scripts, files, **request):
+        """The number of a new process for a command line; None if that needs one of its own."""
         command, count = [os.fsdecode(word) for word in command], len(self._prefix)
+        request["environment"] = environment
         if inherited(environment) != self._inherited:
             return None
         if command[:count] == self._prefix and command[count] in MODULES:
-            return command[count:]
-        return command[1:] if scripts and command[:2] == [sys.executable, "-c"] else None
+            return self._children.fork(files, words=command[count:], **request)
+        if command[:1] != [sys.executable]:
+            return None
+        is_script = command[1] == "-c" or command[1].endswith(".py")
+        if is_script and scripts == "light":
+            return self._children.fork(files, words=command[1:], **request)
+        if is_script and scripts == "heavy":
+            return self._forking_programs().fork(files, words=command[1:], **request)
+        if command[1:3] == ["-m", "realtime_lrp"]:
+            return self._forking_programs().fork(files, words=command[2:], **request)
+        return None
+
+    def _forking_programs(self):
+        self._programs = self._programs or Stem("programs")
+        return self._programs
+
+    def close(self):
+        """Ends them."""
+        for stem in filter(None, (self._children, self._programs)):
+            stem.close()
+
+
+class Stem:
+    """A process that forks, and the socket to it."""
+
+    def __init__(self, *programs):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-P", __file__, str(theirs.fileno()), *programs]
+            alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # what has threads cannot be forked
+            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=alone)
+        self._socket, self._lock = ours, threading.Lock()
 
     def fork(self, files, **request):
         """The number of a new process, which has open: here -> there, and nothing else."""
@@ -91,15 +124,21 @@ def adopt_orphans(adopt):
 
 
 def inherited(environment):
-    """What changes how Python begins: its variables, limits, and Ctrl-C that is ignored."""
-    variables = {name: value for name, value in environment.items() if name.startswith("PYTHON")}
+    """What changes how Python and TensorFlow begin: variables, limits, and Ctrl-C ignored."""
+    read = ("PYTHON", "TF_", "KERAS_", "XLA_", "CUDA_", "OMP_")
+    variables = {name: value for name, value in environment.items() if name.startswith(read)}
     limits = [resource.getrlimit(limit) for limit in LIMITS]
     return variables, limits, signal.getsignal(signal.SIGINT) == signal.SIG_IGN
 
 
 @contextmanager
-def forking(stem, scripts):
-    """Child processes of this package are forked meanwhile, with `scripts` also `python -c`."""
+def forking(stems, scripts=""):
+    """This package's processes are forked meanwhile, and also scripts.
+
+    Args:
+      stems: they fork.
+      scripts: "light" for what `python` runs, "heavy" with TensorFlow imported, "" for neither.
+    """
     start = subprocess._fork_exec
 
     def fork_or_start(command, executables, close_fds, kept, folder, variables, *rest):
@@ -108,20 +147,15 @@ def forking(stem, scripts):
         environment = dict(os.environ)
         if variables is not None:
             environment = dict(os.fsdecode(line).split("=", 1) for line in variables)
-        special = not (close_fds and restore_signals) or group != -1 or rest[15] is not None
-        words = None if special else stem.words(command, environment, scripts)
-        if words is None:
-            return start(command, executables, close_fds, kept, folder, variables, *rest)
         files = [(number, number) for number in kept if number != errors]
         standard = enumerate((stdin, stdout, stderr))
         files += [(default if number == -1 else number, default) for default, number in standard]
-        return stem.fork(
-            files,
-            words=words,
-            folder=os.fspath(folder or os.getcwd()),
-            environment=environment,
+        ordinary = close_fds and restore_signals and group == -1 and rest[15] is None
+        number = ordinary and stems.fork(
+            command, environment, scripts, files, folder=os.fspath(folder or os.getcwd()),
             new_session=bool(new_session),
-        )
+        )  # fmt: skip
+        return number or start(command, executables, close_fds, kept, folder, variables, *rest)
 
     subprocess._fork_exec = fork_or_start
     try:
@@ -130,11 +164,14 @@ def forking(stem, scripts):
         subprocess._fork_exec = start
 
 
-def serve(number):
+def serve(number, programs):
     """The stem: forks for each request. Returns, in the new process, what it is to do."""
     requests = socket.socket(fileno=number)
-    for name in (*MODULES, *FOR_SCRIPTS):
+    sys.modules["matplotlib"] = None  # Keras would import it
+    for name in (*MODULES, *FOR_SCRIPTS, *(FOR_PROGRAMS if programs else ())):
         importlib.import_module(name)
+    del sys.modules["matplotlib"]
+    assert len(os.listdir("/proc/self/task")) == 1, "what has threads cannot be forked"
     gc.collect()
     gc.freeze()
     while True:
@@ -183,6 +220,9 @@ def begin(request, files):
     if first == "-c":
         sys.argv = [first, *others[1:]]
         exec(others[0], {"__name__": "__main__"})
+    elif first.endswith(".py"):
+        sys.argv = request["words"]
+        runpy.run_path(first, run_name="__main__")
     else:
         sys.argv = [first, *others]
         runpy.run_module(first, run_name="__main__", alter_sys=True)
@@ -190,4 +230,4 @@ def begin(request, files):
 
 if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.dirname(__file__)))
-    begin(*serve(int(sys.argv[1])))
+    begin(*serve(int(sys.argv[1]), len(sys.argv) > 2))

@@ -45,7 +45,7 @@ def write_video(
     return path
 
 
-def slowed(source, path, factor=5):
+def slowed(source, path, factor=10):
     """The first 60 frames of a recording, each shown so many times as long: less to compute."""
     with av.open(source) as original, av.open(path, "w") as container:
         stream = container.add_stream_from_template(original.streams.video[0])

@@ -4,10 +4,12 @@ import os
 import signal
 import subprocess
 import sys
+from importlib.metadata import version
 
 import psutil
 import pytest
 from faults.clock import until
+from program import start
 
 from realtime_lrp.system.child_command import module_command
 
@@ -36,11 +38,35 @@ def test_a_fork_is_our_child_and_ends_as_others_do(tmp_path, monkeypatch):
     child.stdin.close(), child.stdout.close()
 
 
+def test_the_program_is_forked_with_tensorflow(tmp_path):
+    """It says its version, refuses what it does not know, and computes with all its threads."""
+    with start("--version", cwd=tmp_path) as process:
+        assert "forks.py" in " ".join(psutil.Process(process.pid).cmdline()), "it was not forked"
+        told, _ = process.communicate(timeout=30)
+        assert (process.returncode, told.split()[-1]) == (0, version("realtime_lrp"))
+    with start("lice") as process:
+        assert "Did you mean 'live'" in process.communicate(timeout=30)[1]
+        assert process.returncode == 2
+
+
+def test_a_forked_script_has_tensorflow(tmp_path, heavy_scripts):
+    """Without the time that importing it takes; it computes, in threads of its own."""
+    (tmp_path / "script.py").write_text(
+        "import os, sys\n"
+        "print('tensorflow' in sys.modules, sys.argv[1:], len(os.listdir('/proc/self/task')))\n"
+        "from realtime_lrp.engine.tensorflow import tf\n"
+        "print(int(tf.constant(20) + 3), len(os.listdir('/proc/self/task')) > 1)\n"
+    )
+    command = [sys.executable, "script.py", "word"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "True ['word'] 1\n23 True\n"
+
+
 @pytest.mark.parametrize(
     ("code", "ended"),
     [("sys.exit(7)", 7), ("os.kill(os.getpid(), 15)", -15), ("raise KeyError('odd')", 1)],
 )
-def test_a_forked_script_has_what_a_new_one_has(code, ended, tmp_path, forked_scripts):
+def test_a_forked_script_has_what_a_new_one_has(code, ended, tmp_path, light_scripts):
     """Parent, folder, variables, open files, words and exit code; it prints its own traceback."""
     given = os.open(tmp_path / "given", os.O_CREAT)
     done = subprocess.run(

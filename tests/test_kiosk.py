@@ -69,7 +69,7 @@ def test_the_exhibit_starts_without_tensorflow():
 
 
 @pytest.mark.gui
-def test_the_first_card_is_shown_while_tensorflow_is_imported(display, tmp_path):
+def test_the_first_card_is_shown_while_tensorflow_is_imported(display, tmp_path, new_processes):
     """And the window answers: `p` shows the privacy card before there is an engine."""
     shot = tmp_path / "shot.png"
     words = ("kiosk", "--source", "synthetic", "--set", "kiosk.language_seconds=0")

@@ -414,13 +414,13 @@ def test_controls_wait_for_the_network_and_go_with_the_connection(visit):
 
 def test_the_bar_seeks_in_a_film_that_stands_still_or_runs(page):
     """By keys and pointer as any slider; a frozen film shows its picture there."""
-    expect(page.locator("#film-length")).to_have_text("0:10")
+    expect(page.locator("#film-length")).to_have_text("0:20")
     expect(page.locator("#loop[aria-pressed=true]")).to_have_count(1)
     page.click("#freeze")
     pressed(page, "freeze").to_have_count(1)
     before = pixel(page, 300, 300)
     page.locator("#seek").fill("0.8")
-    expect(page.locator("#film-position")).to_have_text("0:08")
+    expect(page.locator("#film-position")).to_have_text("0:16")
     until(page, lambda: np.abs(pixel(page, 300, 300) - before).max() > 3)
     page.click("#loop")
     expect(page.locator("#loop[aria-pressed=false]")).to_have_count(1)
@@ -464,7 +464,7 @@ def test_a_film_is_recorded_in_the_browser(page):
     """It is downloaded when the recording ends; FFmpeg reads it."""
     page.keyboard.press("r")
     pressed(page, "record").to_have_count(1)
-    page.wait_for_timeout(1500)
+    page.wait_for_timeout(2500)
     with page.expect_download() as downloaded:
         page.click("#record")
     with av.open(downloaded.value.path()) as film:

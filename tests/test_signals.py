@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("forked_scripts")
+pytestmark = pytest.mark.usefixtures("light_scripts")
 
 SCRIPT = """
 import ctypes, gc, os, signal, sys, time, weakref

@@ -158,6 +158,7 @@ class RawMaps:
 
     Args:
       folder: must exist.
+      before: how many maps other files of the same recording hold.
 
     Attributes:
       provenance: has to be set before the first map is added.
@@ -165,10 +166,10 @@ class RawMaps:
 
     provenance: Provenance
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, before: int = 0):
         self._folder = folder
         self._held: list[tuple[np.ndarray, float, Any, float, Sequence[int]]] = []
-        self._written = 0
+        self._written = before
 
     def __enter__(self) -> RawMaps:
         return self

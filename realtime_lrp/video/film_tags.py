@@ -6,15 +6,19 @@ A film may come from anybody, so that a child process reads it: this module, run
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from realtime_lrp.system.child_command import module_command
+from realtime_lrp.system.version import __version__
 from realtime_lrp.video.libraries import av
 from realtime_lrp.video.xmp import description_in, xmp_packet
 
 TIMEOUT_S = 20.0
 MAX_BYTES = 1 << 22
 """Longest description that is read."""
+
+KEPT_METADATA = ("title", "artist", "date", "creation_time", "location", "copyright")
 
 FORMATS = {".mp4": "mov", ".mov": "mov", ".mkv": "matroska"}
 
@@ -31,6 +35,13 @@ def description_tags(container: str, description: str) -> dict[str, str]:
     if container == ".mov":  # has no tag for descriptions
         return {"xmp": xmp_packet(description).decode()}
     return {"description": description}
+
+
+def film_metadata(source: Mapping[str, str], comment: str) -> dict[str, str]:
+    """The metadata of a film: what is kept of that of its source, and a comment added to it."""
+    kept = {key: value for key, value in source.items() if key.lower() in KEPT_METADATA}
+    comments = "\n".join(filter(None, (source.get("comment"), comment)))
+    return {**kept, "comment": comments, "encoder": f"realtime_lrp {__version__}"}
 
 
 def read_film_description(path: Path) -> str | None:

@@ -17,6 +17,7 @@ from realtime_lrp.video.content import why_unreadable
 from realtime_lrp.video.deinterlace import Deinterlacer
 from realtime_lrp.video.ending import claimed_end
 from realtime_lrp.video.libraries import av
+from realtime_lrp.video.span import Limits, Span, exact_seconds
 
 log = logging.getLogger(__name__)
 
@@ -60,28 +61,14 @@ class TimedFrame:
     duration: int = 0
 
 
-@dataclass(frozen=True)
-class Span:
-    """A part of a recording, seconds since its first frame.
-
-    Attributes:
-      start: earlier frames are left out.
-      end: this frame and later ones are left out; None is the end of the file.
-      with_shown: begin with the frame that is on the screen at `start`; after the end of the file
-        that is its last frame. Times then count from the first frame of the file.
-    """
-
-    start: float = 0.0
-    end: float | None = None
-    with_shown: bool = False
-
-
 class VideoReader:
     """Reads the frames of a video file in order.
 
     Args:
       path: the file.
       span: the part of the file to read; times then count from its start.
+      between: read only frames from the first of these times on and before the second, in units
+        of the stream's time base; times stay those of the span.
 
     Attributes:
       fps: average frames a second, a `Fraction`.
@@ -90,6 +77,7 @@ class VideoReader:
       claimed: how many frames the whole file claims to have, 0 if it does not say.
       packets: how many packets were read so far.
       bad_packets: how many of them could not be decoded.
+      container, stream: what is read, and its pictures.
       sound: the audio streams.
       metadata: title, creation time and the like.
       colour: the colour tags; known once the first frame was read.
@@ -102,27 +90,29 @@ class VideoReader:
       DamagedInputError: the file is no video, or beyond the limits.
     """
 
-    def __init__(self, path: Path, span: Span | None = None):
-        self._path = path
-        self._container = _open(path)
+    def __init__(
+        self, path: Path, span: Span | None = None, between: tuple[int, int] | None = None
+    ):
+        self._path, self._between = path, between
+        self.container = _open(path)
         try:
-            self._stream = self._chosen_stream()
+            self.stream = self._chosen_stream()
         except DamagedInputError:
-            self._container.close()
+            self.container.close()
             raise
-        stream = self._stream
+        stream = self.stream
         stream.thread_type = "AUTO"
         stream.codec_context.options = {"max_pixels": str(MOST_PIXELS)}
         self.fps = Fraction(stream.average_rate or stream.guessed_rate or 25)
         self.time_base = Fraction(stream.time_base or 1 / self.fps)
         self.packets = self.bad_packets = 0
-        self.sound = list(self._container.streams.audio)
-        self.metadata = dict(self._container.metadata)
+        self.sound = list(self.container.streams.audio)
+        self.metadata = dict(self.container.metadata)
         self.colour, self.aspect = Colour(), Fraction(1)
         self.go_on: Callable[[], bool] = lambda: True
         self._span = span or Span()
         self._trimmed = span is not None
-        whole = (self._container.duration or 0) / av.time_base
+        whole = (self.container.duration or 0) / av.time_base
         end = min(self._span.end or whole, whole) if whole else 0
         self.claimed = 0 if self._trimmed else stream.frames
         self.frames = self.claimed or round(max(0.0, end - self._span.start) * self.fps)
@@ -137,7 +127,7 @@ class VideoReader:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._container.close()
+        self.container.close()
 
     def __iter__(self) -> Iterator[TimedFrame]:
         """Yields every frame that can be decoded, all at the size of the first.
@@ -159,19 +149,25 @@ class VideoReader:
         return self._items(self.sound)
 
     def _items(self, sound: "list[av.AudioStream]") -> Iterator["TimedFrame | av.Packet[Any]"]:
-        limits = self._limits()
+        limits = self.limits()
         self._over, self._end = False, limits.end
         count, since, until = 0, Fraction(0), Fraction(0)
-        items = self._from(limits.start, sound)
+        begin = self._between[0] * self.time_base if self._between else limits.start
+        items = self._from(begin, sound)
         if self._span.with_shown:
             items = self._from_shown(items, limits.start)
         for item in self._with_growing_times(items):
             if isinstance(item, av.Packet):
                 time = item.pts * item.time_base if item.pts is not None else None
                 if not item.size or time is None or limits.start <= time < limits.end:
-                    yield self._shifted(item, limits.zero * self.time_base)
+                    yield self.shifted(item, limits.zero * self.time_base)
                 continue
             pts = cast(int, item.pts)  # every frame has one by now
+            if self._between and pts < self._between[0]:
+                continue
+            if self._between and pts >= self._between[1]:
+                self._over = True
+                break
             time = pts * self.time_base
             if self._span.start and time < limits.start and not self._span.with_shown:
                 continue
@@ -194,16 +190,15 @@ class VideoReader:
         if self.bad_packets:
             log.warning("%s: skipped %d damaged packets", self._path, self.bad_packets)
 
-    def _limits(self) -> "_Limits":
+    def limits(self) -> Limits:
+        """The span in the times of the stream."""
         if not self._trimmed:
-            return _Limits(-inf, inf, 0)
-        first = self._stream.start_time or 0
+            return Limits(-inf, inf, 0)
+        first = self.stream.start_time or 0
         zero = first * self.time_base
-        start = zero + _exact(self._span.start)
-        end = inf if self._span.end is None else zero + _exact(self._span.end)
-        return _Limits(
-            start, end, first if self._span.with_shown else round(start / self.time_base)
-        )
+        start = zero + exact_seconds(self._span.start)
+        end = inf if self._span.end is None else zero + exact_seconds(self._span.end)
+        return Limits(start, end, first if self._span.with_shown else round(start / self.time_base))
 
     def _with_growing_times(self, items: Iterator[Decoded]) -> Iterator[Decoded]:
         """Gives frames without a time, or with one that does not grow, the next one."""
@@ -212,7 +207,7 @@ class VideoReader:
         for item in items:
             if isinstance(item, av.VideoFrame):
                 if before is None:
-                    first = (self._stream.start_time or 0) if self._trimmed else 0
+                    first = (self.stream.start_time or 0) if self._trimmed else 0
                     before = item.pts if item.pts is not None else first
                 elif item.pts is None or item.pts <= before:
                     before += step
@@ -234,16 +229,30 @@ class VideoReader:
         self.colour = colour_of(frame)
         self._size = frame.width, frame.height
         self._rotation = frame.rotation
-        aspect = Fraction(self._stream.sample_aspect_ratio or 1) or Fraction(1)
+        aspect = Fraction(self.stream.sample_aspect_ratio or 1) or Fraction(1)
         self.aspect = 1 / aspect if self._rotation % 180 else aspect
 
     @property
     def length(self) -> Fraction | None:
         """About how many seconds the whole recording lasts; None if the file does not say."""
-        if self._stream.duration and self._stream.time_base:
-            return self._stream.duration * self._stream.time_base
-        whole = self._container.duration
+        if self.stream.duration and self.stream.time_base:
+            return self.stream.duration * self.stream.time_base
+        whole = self.container.duration
         return Fraction(whole, av.time_base) if whole else None
+
+    @property
+    def deinterlaced(self) -> bool:
+        """Whether a frame was interlaced, so that pictures depend on those around them."""
+        return self._filter is not None
+
+    def heard_until(self, end: Fraction) -> None:
+        """Notes that a packet ends at this time, in seconds."""
+        self._heard = max(self._heard, end)
+
+    def ends_early(self, count: int, since: Fraction, until: Fraction) -> bool:
+        """Whether so many frames, shown from `since` until `until`, are fewer than is claimed."""
+        self._shown = count, since, until
+        return self.expected > 0
 
     @property
     def expected(self) -> int:
@@ -254,7 +263,7 @@ class VideoReader:
         if self._shown is None or self._over:
             return 0
         count, since, until = self._shown
-        picture, whole = claimed_end(self._container, self._stream)
+        picture, whole = claimed_end(self.container, self.stream)
         claimed_end_s, last = (picture, until) if picture else (whole, max(until, self._heard))
         if not claimed_end_s or count == self.claimed:
             return 0
@@ -267,12 +276,15 @@ class VideoReader:
 
     def _from(self, start: Fraction | float, sound: "list[av.AudioStream]") -> Iterator[Decoded]:
         """Decodes from a key frame before `start`."""
-        kind = self._container.format
+        kind = self.container.format
         seeks = kind.name not in NO_INDEX and not kind.flags & NO_TIMES
-        if not (self._span.start and seeks):
+        if not ((self._span.start or self._between) and seeks and start > -inf):
             yield from self._decoded(sound)
             return
-        self._container.seek(int(start * av.time_base))
+        if self._between:
+            self.container.seek(self._between[0], stream=self.stream)
+        else:
+            self.container.seek(int(start * av.time_base))
         early: list[Decoded] = []
         items = self._decoded(sound)
         for item in items:
@@ -286,7 +298,7 @@ class VideoReader:
             yield from items
             return
         items.close()
-        self._container.seek(0)
+        self.container.seek(0)
         yield from self._decoded(sound)
 
     def _from_shown(self, items: Iterator[Decoded], start: Fraction | float) -> Iterator[Decoded]:
@@ -307,7 +319,8 @@ class VideoReader:
             yield shown
         yield from items
 
-    def _shifted(self, packet: "av.Packet[Any]", start: Fraction) -> "av.Packet[Any]":
+    def shifted(self, packet: "av.Packet[Any]", start: Fraction) -> "av.Packet[Any]":
+        """The packet with times that count from `start` seconds, if only a span is read."""
         if self._trimmed and packet.pts is not None:
             shift = round(start / packet.time_base)
             packet.pts -= shift
@@ -317,8 +330,8 @@ class VideoReader:
     def _decoded(self, sound: "list[av.AudioStream]") -> Generator[Decoded, None, None]:
         """Yields frames, their pts in units of `time_base`, and packets of sound."""
         in_a_row = 0
-        chosen = {stream.index for stream in (self._stream, *sound)}
-        packets = self._container.demux()
+        chosen = {stream.index for stream in (self.stream, *sound)}
+        packets = self.container.demux()
         while in_a_row < MOST_BAD_PACKETS:
             try:
                 packet = next(packets, None)
@@ -326,8 +339,7 @@ class VideoReader:
                     break
                 number = packet.stream.index
                 if packet.size and packet.pts is not None:
-                    ends = (packet.pts + (packet.duration or 0)) * packet.time_base
-                    self._heard = max(self._heard, ends)
+                    self.heard_until((packet.pts + (packet.duration or 0)) * packet.time_base)
                 if number not in chosen:
                     continue
                 self.packets += 1
@@ -335,20 +347,20 @@ class VideoReader:
                     time = packet.dts is not None and packet.dts * packet.time_base
                     if time and time > self._end + SOUND_BEHIND_S:
                         return
-                    if number == self._stream.index:
+                    if number == self.stream.index:
                         continue
-                if number != self._stream.index:  # packet.stream.index is 0 at the end
+                if number != self.stream.index:  # packet.stream.index is 0 at the end
                     yield packet
                     continue
-                frames = self._stream.decode(packet)
+                frames = self.stream.decode(packet)
             except av.FFmpegError:
                 self.bad_packets += 1
                 in_a_row += 1
-                packets = self._container.demux()  # an error ends the iterator
+                packets = self.container.demux()  # an error ends the iterator
                 continue
             in_a_row = 0
             for frame in frames:
-                if self._container.format.name == "avi" and frame.dts is not None:
+                if self.container.format.name == "avi" and frame.dts is not None:
                     frame.pts = frame.dts  # the only times of this format
                 yield from self._progressive(frame)
         yield from self._filter.rest() if self._filter else ()
@@ -364,7 +376,7 @@ class VideoReader:
             yield frame
 
     def _chosen_stream(self) -> "av.VideoStream":
-        streams, name = self._container.streams, str(self._path)
+        streams, name = self.container.streams, str(self._path)
         if len(streams) > MOST_STREAMS:
             raise DamagedInputError(
                 f"{name!r} has {len(streams)} streams. Expected at most {MOST_STREAMS}."
@@ -387,21 +399,6 @@ class VideoReader:
         )
 
 
-@dataclass(frozen=True)
-class _Limits:
-    """A span in the times of the stream.
-
-    Attributes:
-      start: seconds.
-      end: seconds.
-      zero: the time that becomes 0, in units of the stream's time base.
-    """
-
-    start: Fraction | float
-    end: Fraction | float
-    zero: int
-
-
 def _open(path: Path) -> "av.container.InputContainer":
     if path.is_dir():
         raise MissingInputError(f"{str(path)!r} is a folder. Expected a video file.")
@@ -422,11 +419,6 @@ def _open(path: Path) -> "av.container.InputContainer":
             f"{str(path)!r} is no video that can be read{why_unreadable(path, 'video')}. "
             "Expected MP4, MOV, MKV, WebM or AVI."
         ) from None
-
-
-def _exact(seconds: float) -> Fraction:
-    """The exact fraction that a user meant: 0.1 is 1 / 10."""
-    return Fraction(seconds).limit_denominator(1_000_000)
 
 
 def _upright(picture: np.ndarray, rotation: int) -> np.ndarray:

@@ -61,6 +61,7 @@ class VideoWriter:
       description: kept in the file, where players show it.
       live: everything before the last key frame plays even if the file is never closed; only with
         "h264".
+      template: a stream of the codec whose packets are copied by `copy` instead of `write`.
 
     Raises:
       UsageError: the container cannot hold the codec.
@@ -84,6 +85,7 @@ class VideoWriter:
         metadata: Mapping[str, str] | None = None,
         description: str = "",
         live: bool = False,
+        template: "av.VideoStream | None" = None,
     ):
         encoder, rate_factor, further = CODECS[codec]
         further = LIVE if live else further
@@ -97,6 +99,13 @@ class VideoWriter:
         self._fps, self._format = fps, container
         self._last: int | None = None  # pts of the last frame
         self._codec, self._colour = codec, colour or Colour()
+        self._sound: dict[int, _Copied | _Reencoded] = {}
+        self._durations: dict[int | None, int] = {}
+        self._encodes = template is None
+        if template is not None:
+            self._stream = self._container.add_stream_from_template(template)
+            self._stream.time_base = time_base
+            return
         self._stream = self._container.add_stream(encoder, rate=fps)
         self._stream.options = {"crf": str(rate_factor if quality is None else quality), **further}
         self._stream.pix_fmt = "yuv420p"
@@ -111,8 +120,6 @@ class VideoWriter:
         context.color_range = self._colour.range
         self._size: tuple[int, ...] | None = None
         self._to_yuv = av.video.reformatter.VideoReformatter()
-        self._sound: dict[int, _Copied | _Reencoded] = {}
-        self._durations: dict[int | None, int] = {}
 
     def __enter__(self) -> "VideoWriter":
         return self
@@ -125,7 +132,7 @@ class VideoWriter:
         try:
             for sound in self._sound.values():
                 sound.end()
-            self._mux(self._stream.encode(None))
+            self._mux(self._stream.encode(None) if self._encodes else [])
         finally:
             with self._as_damaged_sound():
                 self._container.close()
@@ -222,6 +229,12 @@ class VideoWriter:
                 f"cannot be encoded as {self._codec} ({error})."
             ) from None
         self._mux(packets)
+
+    def copy(self, packet: "av.Packet[Any]") -> None:
+        """Appends an encoded frame of the template; its times are those of the film."""
+        packet.stream = self._stream
+        with self._as_damaged_sound():
+            self._container.mux(packet)
 
     def _check_time(self, pts: int) -> None:
         """Refuses a frame that comes so late after the last one that the container cannot hold it.

@@ -57,18 +57,25 @@ NEEDED = 0.2
 
 
 class Scale:
-    """The relevance that is drawn at full strength, smoothed over the maps of a video."""
+    """The relevance that is drawn at full strength, smoothed over the maps of a video.
 
-    def __init__(self, smoothing: float = SMOOTHING):
-        self._smoothing = smoothing
-        self._value: float | None = None
+    Args:
+      smoothing: how much of the previous value stays.
+      value: after the maps before; None before any.
+
+    Attributes:
+      value: after the maps so far.
+    """
+
+    def __init__(self, smoothing: float = SMOOTHING, value: float | None = None):
+        self._smoothing, self.value = smoothing, value
 
     def __call__(self, new: float) -> float:
         """The smoothed scale after a map whose own scale is `new`."""
-        kept = self._smoothing if self._value is not None else 0.0
-        smoothed = kept * (self._value or 0.0) + (1 - kept) * new
-        self._value = max(smoothed, new / MOST_ABOVE)
-        return self._value or 1.0
+        kept = self._smoothing if self.value is not None else 0.0
+        smoothed = kept * (self.value or 0.0) + (1 - kept) * new
+        self.value = max(smoothed, new / MOST_ABOVE)
+        return self.value or 1.0
 
 
 @dataclass(frozen=True)
@@ -181,14 +188,21 @@ class Painter:
       colormap: a colour map or its name, for maps that are summed over the colour channels.
       opacity: 0 to 1, of the strongest relevance.
       smoothing: 0 scales every map by itself; towards 1 the scale follows slowly.
+      scale: the smoothed scale after the maps before; None before any.
 
     Raises:
       UsageError: there is no such colour map.
     """
 
-    def __init__(self, colormap: str | Colormap, opacity: float, smoothing: float = SMOOTHING):
+    def __init__(
+        self,
+        colormap: str | Colormap,
+        opacity: float,
+        smoothing: float = SMOOTHING,
+        scale: float | None = None,
+    ):
         self._colormap, self._opacity = colormap_named(colormap), opacity
-        self._scale = Scale(smoothing)
+        self._scale = Scale(smoothing, scale)
 
     def __call__(self, strength: np.ndarray, scale: float, box: Box, inner: Box) -> Overlay:
         """Colours a map.

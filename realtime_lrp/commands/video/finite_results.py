@@ -21,14 +21,15 @@ class FiniteResults:
     Args:
       engine: explains the pictures.
       region: of the recording's pictures that the network sees.
+      begun: whether pictures before these have had maps.
 
     Attributes:
       missing: how many pictures have no map.
     """
 
-    def __init__(self, engine: Engine, region: Region):
+    def __init__(self, engine: Engine, region: Region, begun: bool = False):
         self._engine, self._region = engine, region
-        self.missing, self._any = 0, False
+        self.missing, self._any = 0, begun
 
     def __call__(
         self, batch: PictureBatch, results: Callable[[], list[Result]]

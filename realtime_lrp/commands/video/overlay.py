@@ -7,13 +7,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 
 from realtime_lrp.commands.video.finite_results import FiniteResults, drawable_map
-from realtime_lrp.commands.video.messages import KEPT_FREE, Job, PictureBatch, Report
+from realtime_lrp.commands.video.messages import (
+    KEPT_FREE,
+    DrawableMap,
+    Job,
+    PictureBatch,
+    Report,
+)
 from realtime_lrp.commands.video.recoding import Recoding
 from realtime_lrp.config import Config
 from realtime_lrp.engine.accounting import Losses
@@ -90,45 +96,77 @@ def overlay_file(
       OutputError: a file cannot be made.
       TransferError: the disk is full.
     """
-    lrp = config.lrp
-    words = [engine.network.name, lrp.method, *([engine.composite] if lrp.method == "lrp" else [])]
-    settings = ", ".join([*filter(None, words), f"target {lrp.target}"])
+    made = Making.of(engine, config, source)
     with ExitStack() as stack:
         publishing = atomic_file(film.path, film.replace, film.before_publishing)
         part = stack.enter_context(publishing)
         opened = film.companions.open(stack, film.replace or film.replace_companions)
-        provenance = provenance_of(engine, config, "video")
-        opened.describe(provenance)
-        records = _Records(engine, config, opened)
-        comment = f"realtime_lrp {__version__}, {settings}"
-        description = provenance.as_json()
-        job = _job(engine, config, source, film, part, opened, comment, description, span)
-        report = _recode(engine, stats, records, progress, job)
+        opened.describe(provenance_of(engine, config, "video"))
+        records = Records(engine, config, opened)
+        unfinished = (part, *opened.parts)
+        job = job_of(engine, config, source, made, film.path.suffix, unfinished, span)
+        report = recode(engine, stats, records, progress, job)
         records.add_rest(report.times)
         report = msgspec.structs.replace(report, notes=(*report.notes, *records.losses.notes))
         if opened.summary:
-            captioned = [(f"{seconds:.2f} s", picture) for seconds, picture in report.thumbnails]
-            title = f"{source.name}: {settings}"
-            write_summary(
-                opened.summary, title, captioned, records.timeline, description, 2 * THUMBNAILS
-            )
+            summarise(opened.summary, made, report.thumbnails, records.timeline)
     return report
 
 
-def _job(
+class Making(msgspec.Struct, frozen=True):
+    """How a film is made, in the words that go into its files.
+
+    Attributes:
+      comment: the film's comment.
+      description: its description: the provenance as JSON.
+      title: of the summary.
+    """
+
+    comment: str
+    description: str
+    title: str
+
+    @classmethod
+    def of(cls, engine: Engine, config: Config, source: Path) -> "Making":
+        """How an engine makes the film of a source."""
+        lrp = config.lrp
+        composite = [engine.composite] if lrp.method == "lrp" else []
+        words = [engine.network.name, lrp.method, *composite]
+        settings = ", ".join([*filter(None, words), f"target {lrp.target}"])
+        description = provenance_of(engine, config, "video").as_json()
+        return cls(
+            f"realtime_lrp {__version__}, {settings}", description, f"{source.name}: {settings}"
+        )
+
+
+def summarise(
+    path: Path, made: Making, thumbnails: Sequence[tuple[float, np.ndarray]], timeline: Timeline
+) -> None:
+    """Writes the summary picture of a recording.
+
+    Args:
+      path: the file.
+      made: how the film was made.
+      thumbnails: (seconds, uint8 [h, w, 3] RGB).
+      timeline: of the explained frames.
+    """
+    captioned = [(f"{seconds:.2f} s", picture) for seconds, picture in thumbnails]
+    write_summary(path, made.title, captioned, timeline, made.description, 2 * THUMBNAILS)
+
+
+def job_of(
     engine: Engine,
     config: Config,
     source: Path,
-    film: Film,
-    part: Path,
-    opened: OpenCompanions,
-    comment: str,
-    provenance: str,
+    made: Making,
+    container: str,
+    unfinished: tuple[Path, ...],
     span: Span | None,
 ) -> Job:
+    """What the child process is told to do with a recording; the first `unfinished` is the film."""
     return Job(
-        source=source.resolve(), part=part, parts=(part, *opened.parts),
-        container=film.path.suffix.lower(), comment=comment, provenance=provenance, span=span,
+        source=source.resolve(), part=unfinished[0], parts=unfinished,
+        container=container.lower(), comment=made.comment, provenance=made.description, span=span,
         thumbnails=THUMBNAILS, size=engine.explainer.input_shape[:2],
         batch=_batch(config, engine), smoothing=SMOOTHING,
         colormap=colormap_named(colormap_for(engine)), opacity=config.overlay.opacity,
@@ -138,23 +176,51 @@ def _job(
     )  # fmt: skip
 
 
-def _recode(
-    engine: Engine, stats: Stats, records: "_Records", progress: Progress | None, job: Job
+class Steps(Protocol):
+    """Is told how many frames of a film are written."""
+
+    def begin(self, name: str, frames: int) -> None:
+        """A film of about so many frames begins."""
+
+    def step(self, count: int, label: str) -> None:
+        """So many of its frames are written; `label` is the answer of the newest one."""
+
+
+def recode(
+    engine: Engine,
+    stats: Stats,
+    records: "Records",
+    progress: Steps | None,
+    job: Job,
+    keep: Callable[[DrawableMap], None] = lambda drawn: None,
 ) -> Report:
+    """Explains what the child process decodes, while that draws and encodes.
+
+    Args:
+      engine: explains the pictures.
+      stats: counts what is done.
+      records: gets every frame but those after the last explained batch.
+      progress: shows how many frames are done.
+      job: what the child does.
+      keep: gets every map that is drawn, in order.
+    """
     with Recoding(job) as recoding:
         opened = recoding.opened
         _check_room(job, opened.size, opened.frames)
         if progress:
             progress.begin(job.source.name, opened.frames)
         region = engine.region(opened.size)
-        finite = FiniteResults(engine, region)
+        finite = FiniteResults(engine, region, begun=job.piece is not None and job.piece.first > 0)
         begun: deque[tuple[PictureBatch, float, Callable[[], list[Result]]]] = deque()
 
         def finish_oldest() -> None:
             batch, begin, results = begun.popleft()
             done = finite(batch, results)
             stats.map_made(len(done) - done.count(None), time.monotonic() - begin)
-            recoding.answer([drawable_map(engine, result) for result in done])
+            drawn = [drawable_map(engine, result) for result in done]
+            for one in drawn:
+                keep(one)
+            recoding.answer(drawn)
             records.add(batch, done)
             if progress and done[-1]:
                 progress.step(recoding.written, best_label(top_scores(engine, done[-1].scores, 1)))
@@ -194,20 +260,28 @@ def _check_room(job: Job, size: tuple[int, int], frames: int) -> None:
         )
 
 
-class _Records:
+class Records:
     """Writes what is kept of each map besides its picture.
+
+    Args:
+      engine: computes the maps.
+      config: the target, and which frames are explained.
+      opened: where it is written.
+      first: the number of the first frame.
 
     Attributes:
       timeline: for the summary.
       losses: the maps that lost relevance.
     """
 
-    def __init__(self, engine: Engine, config: Config, opened: OpenCompanions) -> None:
+    def __init__(
+        self, engine: Engine, config: Config, opened: OpenCompanions, first: int = 0
+    ) -> None:
         self._opened = opened
         self.timeline = Timeline()
         self.losses = Losses(engine)
         self._engine, self._target = engine, config.lrp.target
-        self._stride, self._frame = config.video.stride, 0
+        self._stride, self._frame = config.video.stride, first
         self._record: dict[str, Any] = {}
 
     def add(self, batch: PictureBatch, results: Sequence[Result | None]) -> None:

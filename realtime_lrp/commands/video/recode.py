@@ -22,8 +22,12 @@ from realtime_lrp.commands.video.messages import (
     Answer,
     DrawableMap,
     Job,
+    Join,
     Opened,
+    Parts,
     PictureBatch,
+    Piece,
+    PlanParts,
     Probe,
     Readable,
     Report,
@@ -32,7 +36,7 @@ from realtime_lrp.commands.video.messages import (
 from realtime_lrp.errors import DamagedInputError, TransferError
 from realtime_lrp.system.channel import Channel, Failed
 from realtime_lrp.system.child import parent_channel
-from realtime_lrp.system.version import __version__
+from realtime_lrp.video.film_tags import film_metadata
 from realtime_lrp.video.libraries import av
 from realtime_lrp.video.reader import TimedFrame, VideoReader
 from realtime_lrp.video.region import Region, region_of, resize
@@ -48,7 +52,6 @@ MOST_BYTES = 2**30
 THUMBNAIL_WIDTH = 320
 WRITTEN_EVERY_S = 0.2
 ALIVE_EVERY_S = 1.0
-KEPT_METADATA = ("title", "artist", "date", "creation_time", "location", "copyright")
 
 
 def main() -> None:
@@ -63,10 +66,14 @@ def main() -> None:
     os._exit(0)  # decoder threads of a damaged file may never end
 
 
-def _fulfil(request: Probe | Job, channel: Channel) -> Readable | Report:
+def _fulfil(request: Probe | PlanParts | Join | Job, channel: Channel) -> Readable | Parts | Report:
     if isinstance(request, Probe):
         with VideoReader(request.source):
             return Readable()
+    if isinstance(request, PlanParts | Join):
+        from realtime_lrp.commands.video.archive.child import join, plan
+
+        return plan(request) if isinstance(request, PlanParts) else join(request, channel)
     maps: queue.Queue[DrawableMap] = queue.Queue()
     threading.Thread(target=_listen, args=(channel, request, maps), daemon=True).start()
     return Recoder(request, channel, maps).run()
@@ -100,7 +107,7 @@ class Recoder:
         self._frames_drawn, self._all_decoded = 0, False
         self._ended = threading.Event()
         self._times: list[float] = []
-        self._thumbnails = _Thumbnails(job.thumbnails)
+        self._thumbnails = _Thumbnails(job.thumbnails, job.piece)
         self._written_at = 0.0
 
     def run(self) -> Report:
@@ -114,15 +121,19 @@ class Recoder:
         threading.Thread(target=self._show_alive, daemon=True).start()
         try:
             # Not closed: that may hang while a decoder is at work, and the process ends anyway.
-            self._reader = reader = VideoReader(job.source, job.span)
+            between = job.piece.between if job.piece else None
+            self._reader = reader = VideoReader(job.source, job.span, between)
             threading.Thread(target=self._decode, args=(reader,), daemon=True).start()
-            frames, lost, notes = self._encode(reader)
-            verify(job.part, frames)
+            if job.draw:
+                frames, lost, notes = self._encode(reader)
+                verify(job.part, frames)
+            else:
+                frames, lost, notes = self._await_maps(), 0, []
         finally:
             self._ended.set()
         return Report(
             frames, reader.expected, tuple(self._times), reader.bad_packets, lost,
-            tuple(notes), self._thumbnails.kept,
+            tuple(notes), self._thumbnails.kept, reader.deinterlaced,
         )  # fmt: skip
 
     def _decode(self, reader: VideoReader) -> None:
@@ -206,17 +217,25 @@ class Recoder:
                 self._written(frames)
         return frames, writer.lost_sound if writer else 0, notes
 
+    def _await_maps(self) -> int:
+        """Takes every map and draws none; returns how many frames there are."""
+        frames = 0
+        while (item := self._pending.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            if frames % self._job.stride == 0:
+                self._maps.get()
+            self._room.release()
+            frames += 1
+            self._written(frames)
+        return frames
+
     def _writer(self, reader: VideoReader) -> VideoWriter:
         job = self._job
-        comment = "\n".join(filter(None, (reader.metadata.get("comment"), job.comment)))
-        kept = {
-            key: value for key, value in reader.metadata.items() if key.lower() in KEPT_METADATA
-        }
         return VideoWriter(
             job.part, job.container, reader.fps, reader.time_base,
             codec=job.codec, quality=job.quality, colour=reader.colour, aspect=reader.aspect,
-            metadata={**kept, "comment": comment, "encoder": f"realtime_lrp {__version__}"},
-            description=job.provenance,
+            metadata=film_metadata(reader.metadata, job.comment), description=job.provenance,
         )  # fmt: skip
 
     def _written(self, frames: int) -> None:
@@ -248,7 +267,8 @@ class _Drawer:
 
     def __init__(self, job: Job, maps: "queue.Queue[DrawableMap]"):
         self._job, self._maps = job, maps
-        self._painter = Painter(job.colormap, job.opacity, job.smoothing)
+        before = job.piece.scale if job.piece else None
+        self._painter = Painter(job.colormap, job.opacity, job.smoothing, before)
         self._follower: Follower | None = None
 
     def __call__(self, number: int, picture: np.ndarray) -> np.ndarray:
@@ -267,8 +287,9 @@ class _Drawer:
 class _Thumbnails:
     """Keeps small pictures of the result, evenly spaced: `least` to twice as many."""
 
-    def __init__(self, least: int):
-        self._least, self._step, self._count = least, 1, 0
+    def __init__(self, least: int, piece: Piece | None):
+        self._least = least
+        self._step, self._count = (piece.thumbnail_step, piece.first) if piece else (1, 0)
         self.kept: list[tuple[float, np.ndarray]] = []
 
     def add(self, seconds: float, picture: np.ndarray) -> None:

@@ -34,7 +34,6 @@ from realtime_lrp.results.companions import Companions, OpenCompanions
 from realtime_lrp.results.records import map_record
 from realtime_lrp.results.summary import Timeline, write_summary
 from realtime_lrp.system.atomic import atomic_file
-from realtime_lrp.system.progress import Progress
 from realtime_lrp.system.version import __version__
 from realtime_lrp.video.reader import Span
 from realtime_lrp.view.colormaps import colormap_named
@@ -76,7 +75,7 @@ def overlay_file(
     stats: Stats,
     *,
     span: Span | None = None,
-    progress: Progress | None = None,
+    progress: "Steps | None" = None,
 ) -> Report:
     """Overlays one file.
 
@@ -233,11 +232,16 @@ def recode(
                 finish_oldest()
         report = recoding.report
     if finite.missing:
-        note = f"{finite.missing} frames have no map: the network computes NaN or Inf for them"
-        report = msgspec.structs.replace(report, notes=(*report.notes, note))
+        notes = *report.notes, missing_note(finite.missing)
+        report = msgspec.structs.replace(report, notes=notes)
     stats.frames_captured += report.frames
     stats.frames_shown += report.frames
     return report
+
+
+def missing_note(count: int) -> str:
+    """Says how many frames have no map."""
+    return f"{count} frames have no map: the network computes NaN or Inf for them"
 
 
 def _batch(config: Config, engine: Engine) -> int:

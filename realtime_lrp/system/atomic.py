@@ -137,7 +137,7 @@ def stale_parts(target: Path) -> list[Path]:
 
 def stale_parts_in(folder: Path, pattern: str) -> list[Path]:
     """Parts in a folder that match a pattern and belong to no running process."""
-    return [part for part in folder.glob(pattern) if not _runs(part.name.split(".")[-2])]
+    return [part for part in folder.glob(pattern) if not runs(part.name.split(".")[-2])]
 
 
 def refuse_busy(target: Path) -> None:
@@ -147,14 +147,14 @@ def refuse_busy(target: Path) -> None:
       OutputError: there is a part of it that belongs to a running process.
     """
     for part in target.parent.glob(f"{glob.escape(target.name)}.*.part"):
-        if part != part_path(target) and _runs(part.name.split(".")[-2]):
+        if part != part_path(target) and runs(part.name.split(".")[-2]):
             raise OutputError(
                 f"{str(target)!r} is being written by another process. Wait for it to finish, or "
                 "choose another name."
             )
 
 
-def _runs(number: str) -> bool:
+def runs(number: str) -> bool:
     """Whether there is a process with this number; if in doubt, yes."""
     if os.name != "posix" or not number.isdecimal():
         return True

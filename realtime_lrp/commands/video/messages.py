@@ -114,16 +114,28 @@ class Join(msgspec.Struct, frozen=True, tag=True):
     """Asks to join parts to a film; answered with `Report`.
 
     Attributes:
-      job: as for the whole recording.
+      source, part, container, comment, provenance, span, sound, codec: as in `Job`.
       films: of the parts, in order.
       pts: when each frame is shown, in units of the film's time base.
       last: how long the last frame is shown.
     """
 
-    job: Job
+    source: Path
+    part: Path
+    container: str
+    comment: str
+    provenance: str
+    span: Span | None
+    sound: bool
+    codec: str
     films: tuple[Path, ...]
     pts: tuple[int, ...]
     last: int
+
+    @property
+    def parts(self) -> tuple[Path, ...]:
+        """All unfinished files."""
+        return (self.part,)
 
 
 class DrawableMap(msgspec.Struct, frozen=True):

@@ -73,13 +73,18 @@ def _fulfil(request: Probe | PlanParts | Join | Job, channel: Channel) -> Readab
     if isinstance(request, PlanParts | Join):
         from realtime_lrp.commands.video.archive.child import join, plan
 
-        return plan(request) if isinstance(request, PlanParts) else join(request, channel)
+        if isinstance(request, PlanParts):
+            return plan(request)
+        threading.Thread(
+            target=_listen, args=(channel, request, queue.Queue()), daemon=True
+        ).start()
+        return join(request, channel)
     maps: queue.Queue[DrawableMap] = queue.Queue()
     threading.Thread(target=_listen, args=(channel, request, maps), daemon=True).start()
     return Recoder(request, channel, maps).run()
 
 
-def _listen(channel: Channel, job: Job, maps: "queue.Queue[DrawableMap]") -> None:
+def _listen(channel: Channel, job: Job | Join, maps: "queue.Queue[DrawableMap]") -> None:
     """Queues the maps; removes what is unfinished and ends if the parent is gone."""
     with suppress(Exception):
         while isinstance(answer := channel.receive(), Answer):

@@ -84,7 +84,7 @@ def _check_options(options: VideoOptions) -> None:
         check_output(options.maps, overwrite=False)  # only the last folder of the path is made
 
 
-def _with_float32(config: Config) -> Config:
+def with_float32(config: Config) -> Config:
     """The configuration with float32 for `auto`, so that the film says in what it was computed.
 
     A repeat from the film computes in float32 then, also without the files beside it.
@@ -100,7 +100,7 @@ class _Batch:
 
     def __init__(self, config: Config, options: VideoOptions, progress: Progress):
         self._exact = options.sidecar or options.maps is not None
-        self._config = _with_float32(config) if self._exact else config
+        self._config = with_float32(config) if self._exact else config
         self._options, self._progress = options, progress
         self._loaded: tuple[Engine, Stats] | None = None
 
@@ -161,7 +161,7 @@ class _Batch:
         except BaseException:
             task.note_failed()
             raise
-        notes = _notes(report)
+        notes = notes_of(report)
         for note in notes:
             log.warning("%s: %s", task.source.name, note)
         self._progress.end(
@@ -179,7 +179,8 @@ class _Batch:
         return self._loaded
 
 
-def _notes(report: Report) -> list[str]:
+def notes_of(report: Report) -> list[str]:
+    """What a user should know of a film that was made."""
     notes = list(dict.fromkeys(report.notes))
     if report.bad_packets:
         notes.append(f"skipped {report.bad_packets} damaged packets")

@@ -41,6 +41,8 @@ class VideoOptions:
       maps: the folder that gets a folder of raw maps for each output, or None.
       json: progress as JSON lines on stdout.
       stats: where the figures go, or None.
+      workers: how many processes share the work through Ray, None for this process alone.
+      ray: the address of a Ray cluster whose workers do it, or None.
     """
 
     inputs: Sequence[str]
@@ -54,6 +56,8 @@ class VideoOptions:
     maps: Path | None = None
     json: bool = False
     stats: Path | None = None
+    workers: int | None = None
+    ray: str | None = None
 
     @property
     def span(self) -> Span | None:
@@ -125,19 +129,19 @@ class Task:
         replaced = digest_of(self.target)
         if (
             manifest
-            and manifest.fingerprint == self._fingerprint
+            and manifest.fingerprint == self.fingerprint
             and replaced in ("", manifest.digests.get("film"), manifest.replaces)
         ):
             return
         try:
-            write_manifest(self.target, Manifest(self._fingerprint, {}, replaced))
+            write_manifest(self.target, Manifest(self.fingerprint, {}, replaced))
         except OutputError as error:
             self._warn(error)
 
     def note_finished(self, part: Path) -> None:
         """Writes the manifest; `part` is the complete film under its temporary name."""
         files = {"film": part, **self.companions.by_kind}
-        manifest = Manifest.of(self._fingerprint, files, digest_of(self.target))
+        manifest = Manifest.of(self.fingerprint, files, digest_of(self.target))
         try:
             write_manifest(self.target, manifest)
         except Error as error:
@@ -158,7 +162,7 @@ class Task:
     def _compare(self) -> None:
         """Decides whether a film that is there is finished, is made again, or is refused."""
         manifest = read_manifest(self.target)
-        same = manifest is not None and manifest.fingerprint == self._fingerprint
+        same = manifest is not None and manifest.fingerprint == self.fingerprint
         interrupted = manifest is not None and manifest.is_interrupted(self.target)
         if self.replace and (interrupted or not same):
             return
@@ -169,7 +173,7 @@ class Task:
                 "those of the interrupted run."
             )
         if not self.replace and not interrupted:
-            refuse_unknown(self.target, manifest, self._fingerprint, {"film": self.target})
+            refuse_unknown(self.target, manifest, self.fingerprint, {"film": self.target})
         changed = manifest.changed(self.outputs) if manifest else []
         self.replace = self.replace_companions = True
         self.done = not changed
@@ -180,6 +184,11 @@ class Task:
             log.warning("%s is made again: %s is missing or has changed", self.target, names)
 
     @functools.cached_property
-    def _fingerprint(self) -> str:
+    def fingerprint(self) -> str:
+        """Of the source and the settings, see `results.resume.fingerprint`.
+
+        Raises:
+          MissingInputError: a file cannot be read.
+        """
         span = {"start": self._options.start, "end": self._options.end}
         return fingerprint(self.source, self._config, span)

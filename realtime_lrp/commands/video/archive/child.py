@@ -56,20 +56,19 @@ def join(request: Join, channel: Channel) -> Report:
       InternalError: the parts do not fit together.
       OSError: a write failed.
     """
-    job = request.job
     alive = _Alive(channel)
     with ExitStack() as stack:
-        reader = stack.enter_context(VideoReader(job.source, job.span))
+        reader = stack.enter_context(VideoReader(request.source, request.span))
         first = stack.enter_context(av.open(request.films[0]))
         writer = stack.enter_context(
             VideoWriter(
-                job.part, job.container, reader.fps, reader.time_base, codec=job.codec,
-                metadata=film_metadata(reader.metadata, job.comment),
-                description=job.provenance, template=first.streams.video[0],
+                request.part, request.container, reader.fps, reader.time_base, codec=request.codec,
+                metadata=film_metadata(reader.metadata, request.comment),
+                description=request.provenance, template=first.streams.video[0],
             )
         )  # fmt: skip
-        notes = writer.add_sound(reader.sound) if job.sound else []
-        sound = sound_of(reader) if job.sound else iter(())
+        notes = writer.add_sound(reader.sound) if request.sound else []
+        sound = sound_of(reader) if request.sound else iter(())
         waiting = next(sound, None)
         frames = 0
         for packet in _joined(request, first, reader):
@@ -83,7 +82,7 @@ def join(request: Join, channel: Channel) -> Report:
         for packet in chain([waiting] if waiting else [], sound):
             writer.sound(packet)
             alive.show(frames)
-    verify(job.part, frames)
+    verify(request.part, frames)
     return Report(frames, 0, (), reader.bad_packets, writer.lost_sound, tuple(notes))
 
 

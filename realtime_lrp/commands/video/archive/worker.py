@@ -28,6 +28,7 @@ from realtime_lrp.commands.video.archive.orders import (
     Uncut,
 )
 from realtime_lrp.commands.video.messages import DrawableMap, Parts, Piece, PlanParts, Report
+from realtime_lrp.system.atomic import runs
 from realtime_lrp.system.channel import Failed
 
 PREFIX = "realtime-lrp-worker-"
@@ -367,15 +368,5 @@ def _remove_abandoned() -> None:
     """Removes the folders of workers that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         number = folder.name.removeprefix(PREFIX).split("-")[0]
-        if number.isdecimal() and not _runs(int(number)):
+        if not runs(number):
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass
-    return True

@@ -1,0 +1,193 @@
+"""Workers as Ray's actors: on this machine, or on the nodes of a running cluster.
+
+The only file that imports Ray. A plain actor for each worker, and not Ray Data: that streams blocks
+of rows through a function and keeps no state of what is done, while here a part has to be made
+again after any loss, drawn where it was explained, and joined in order.
+"""
+
+import logging
+import os
+import secrets
+import shutil
+import signal
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from realtime_lrp.commands.video.archive.worker import Worker
+from realtime_lrp.errors import UnavailableError, first_line, masked
+from realtime_lrp.system.atomic import runs
+from realtime_lrp.system.signals import raise_on_signals
+
+PREFIX = "rlrp-ray-"
+"""How the name of Ray's temporary folder begins; short, as names of sockets are limited."""
+
+OBJECTS = 512 << 20
+"""Memory for what is on its way from workers to the job, in bytes."""
+
+MISSING = (
+    '--workers and --ray need Ray, which is not installed. Run: pip install "realtime-lrp[cluster]"'
+)
+
+log = logging.getLogger(__name__)
+
+
+class WorkerLostError(Exception):
+    """A worker, or its whole machine, is gone."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a worker gets.
+
+    Attributes:
+      cpus: processor cores, for Ray.
+      gpus: GPUs, for Ray.
+      threads: how many threads it computes with.
+    """
+
+    cpus: float
+    gpus: float
+    threads: int
+
+
+class Cluster:
+    """Ray, started for this job or joined.
+
+    Args:
+      address: of a running cluster, or "auto"; None starts Ray on this machine.
+
+    Attributes:
+      local: whether it runs on this machine for this job only.
+
+    Raises:
+      UnavailableError: Ray is not installed, cannot be started, or there is no such cluster.
+    """
+
+    def __init__(self, address: str | None):
+        if find_spec("ray") is None:
+            raise UnavailableError(MISSING)
+        self.local = address is None
+        self._folder: Path | None = None
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        if self.local:  # nobody else on this machine may send it work
+            os.environ["RAY_AUTH_MODE"] = "token"
+            os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+        import ray
+
+        self._ray = ray
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            self._start(address)
+        except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
+            self.close()
+            if self.local:
+                raise UnavailableError(f"Ray cannot be started ({first_line(error)}).") from error
+            raise UnavailableError(
+                f"There is no Ray cluster at {masked(str(address))!r} ({first_line(error)}). "
+                "Start one with 'ray start --head', or use --workers N on this machine."
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+        for number, handler in handlers.items():  # Ray has its own for SIGTERM
+            signal.signal(number, handler)
+        raise_on_signals()
+
+    def _start(self, address: str | None) -> None:
+        quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+        if address is not None:
+            self._ray.init(address=address, **quiet)
+            return
+        _remove_abandoned()
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+        self._ray.init(
+            address="local", include_dashboard=False, num_cpus=cores(),
+            object_store_memory=OBJECTS, _node_ip_address="127.0.0.1",
+            _temp_dir=str(self._folder), **quiet,
+        )  # fmt: skip
+
+    def resources(self) -> tuple[int, int]:
+        """How many processor cores and GPUs the cluster has."""
+        found = self._ray.cluster_resources()
+        return int(found.get("CPU", 1)), int(found.get("GPU", 0))
+
+    def new_worker(self, share: Share, memory: int) -> Any:
+        """Begins a worker; a machine with enough room for it is found by Ray.
+
+        Args:
+          share: what it gets.
+          memory: how much it takes, in bytes, 0 if unknown; only counted in a joined cluster.
+        """
+        made = self._ray.remote(Worker).options(
+            num_cpus=share.cpus, num_gpus=share.gpus, max_concurrency=4, max_restarts=0,
+            **({"memory": memory} if memory and not self.local else {}),
+        )  # fmt: skip
+        return made.remote(share.threads, logging.getLogger().level)
+
+    def call(self, worker: Any, method: str, *arguments: Any) -> Any:
+        """Begins to call a method of a worker; gives what `wait` and `get` take."""
+        return getattr(worker, method).remote(*arguments)
+
+    def wait(self, calls: Sequence[Any], timeout_s: float) -> list[Any]:
+        """Waits until at least one call has ended; gives those that have."""
+        done, _ = self._ray.wait(list(calls), num_returns=1, timeout=timeout_s)
+        if done:
+            done, _ = self._ray.wait(list(calls), num_returns=len(calls), timeout=0)
+        return list(done)
+
+    def get(self, call: Any) -> Any:
+        """What a call has returned; waits for it.
+
+        Raises:
+          WorkerLostError: the worker is gone.
+          UnavailableError: this package is not installed where the worker should run.
+        """
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(call)
+        except errors.RayError as error:
+            text = str(error)
+            if "ModuleNotFoundError" in text or "No module named" in text:
+                raise UnavailableError(
+                    "A node of the Ray cluster lacks this package. Install realtime-lrp[cluster] "
+                    "of the same version on every node."
+                ) from error
+            raise WorkerLostError(first_line(error)) from error
+
+    def end_worker(self, worker: Any) -> None:
+        """Ends a worker at once."""
+        with suppress(Exception):
+            self._ray.kill(worker)
+
+    def close(self) -> None:
+        """Leaves the cluster; ends it if it was started for this job."""
+        with suppress(Exception):
+            self._ray.shutdown()
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def cores() -> int:
+    """How many processor cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def share_of(workers: int, cpus: int, gpus: int) -> Share:
+    """What each of so many workers gets of processor cores and GPUs."""
+    each = cpus / workers
+    threads = max(1, int(each))
+    return Share(threads if each >= 1 else each, min(1.0, gpus / workers), threads)
+
+
+def _remove_abandoned() -> None:
+    """Removes the folders of runs that were killed; their Ray has ended with them."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        if not runs(folder.name.removeprefix(PREFIX).split("-")[0]):
+            shutil.rmtree(folder, ignore_errors=True)

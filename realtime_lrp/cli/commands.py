@@ -274,6 +274,14 @@ def kiosk(
 )
 @MAPS
 @click.option("--json", is_flag=True, help="print progress as JSON lines on stdout")
+@click.option(
+    "--workers", type=click.IntRange(1, 1024), metavar="N",
+    help="share files and parts of long files among N processes (Ray)",
+)  # fmt: skip
+@click.option(
+    "--ray", metavar="ADDRESS",
+    help="share them among workers of a running Ray cluster: its address, or auto",
+)  # fmt: skip
 @configured(*EXPLAIN, "--layout", "--stride", "--batch", "--codec", "--quality", "--audio")
 def video(settings: config.Settings, **options: Any) -> None:
     """Write recordings with the relevance over them.

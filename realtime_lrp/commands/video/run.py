@@ -58,6 +58,11 @@ def run(config: Config, options: VideoOptions) -> Iterator[str]:
     if options.stats:
         check_output(options.stats, overwrite=True)
         _check_own_name(options.stats, tasks)
+    if options.workers or options.ray:
+        from realtime_lrp.commands.video.archive.run import run_archive
+
+        yield from run_archive(with_float32(config) if options.exact else config, options, tasks)
+        return
     with Progress(len(tasks), options.json) as progress:
         yield from _Batch(config, options, progress).run(tasks)
 
@@ -99,7 +104,7 @@ class _Batch:
     """Several files with one engine, which is loaded when it is first needed."""
 
     def __init__(self, config: Config, options: VideoOptions, progress: Progress):
-        self._exact = options.sidecar or options.maps is not None
+        self._exact = options.exact
         self._config = with_float32(config) if self._exact else config
         self._options, self._progress = options, progress
         self._loaded: tuple[Engine, Stats] | None = None

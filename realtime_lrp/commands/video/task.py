@@ -60,6 +60,11 @@ class VideoOptions:
     ray: str | None = None
 
     @property
+    def exact(self) -> bool:
+        """Whether maps are kept as data, and not only watched."""
+        return self.sidecar or self.maps is not None
+
+    @property
     def span(self) -> Span | None:
         """The part of the recordings that is asked for, None for all."""
         if self.start is None and self.end is None:

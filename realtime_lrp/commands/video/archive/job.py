@@ -1,0 +1,468 @@
+"""Runs a job: hands out parts to workers, hands out again what is lost, publishes what is done.
+
+    recordings -> plan -> parts ---> explain (a worker) --> draw (the same worker) --> kept --> join
+                             ^                 |                      |                 |
+                             +--- lost with its worker, or failed ----+        beside the film
+
+The brightness of a map depends on the maps before it, back to the first one. So a part is explained
+at once, and drawn when the scales of all maps before it are known; both need no other part's
+pictures. One thread hands out; another one joins and publishes.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from math import lcm
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from realtime_lrp.commands.video.archive.cluster import Cluster, Share, WorkerLostError
+from realtime_lrp.commands.video.archive.crew import Member, Step
+from realtime_lrp.commands.video.archive.filework import PLAN, FileWork, Queue
+from realtime_lrp.commands.video.archive.orders import Explained, Loaded, Made, Planned, Uncut
+from realtime_lrp.commands.video.archive.publishing import publish
+from realtime_lrp.commands.video.archive.results import FailedFile, Listener, SkippedFile
+from realtime_lrp.commands.video.messages import Piece, Report
+from realtime_lrp.commands.video.overlay import THUMBNAILS
+from realtime_lrp.config import Config
+from realtime_lrp.errors import (
+    DamagedInputError,
+    Error,
+    InternalError,
+    TemporaryError,
+    TransferError,
+)
+from realtime_lrp.results.failures import Failures
+from realtime_lrp.results.records import CHUNK
+from realtime_lrp.system.channel import Failed
+from realtime_lrp.system.child_errors import failure
+
+PART_S = 60.0
+"""About how long a part of a recording lasts, in seconds."""
+
+ATTEMPTS = 3
+"""How often a part is tried."""
+
+AGAIN_S = 2.0
+"""A part that has failed waits this long."""
+
+AT_ONCE = (65, 66, 2, 73, 78)
+"""Exit codes of errors that come again at each attempt."""
+
+MOST_LOSSES = 12
+"""The job ends after so many lost workers in a row, none of which did anything."""
+
+TICK_S = 0.5
+STATUS_EVERY_S = 1.0
+CHUNK_BYTES = 32 << 20
+"""Files are fetched from workers in pieces of this size."""
+
+log = logging.getLogger(__name__)
+
+
+class Job:
+    """The recordings of a job and the workers that share them.
+
+    Args:
+      cluster: where workers run.
+      share: what each worker gets.
+      config: how films are made.
+      works: the recordings.
+      listener: hears of each file.
+      ended: called for each file that is finished, skipped or failed, with the event's name, the
+        recording, and its report or error.
+      show: called about once a second.
+
+    Attributes:
+      works: the recordings.
+      members: the workers.
+      finished: how many films are done.
+      frames: how many frames the films of this run have.
+      parts_done: how many parts are done.
+      parts_known: how many parts there are, as far as recordings have been cut.
+      map_ms: milliseconds that maps took.
+      maps: how many were computed.
+      loaded: what the first worker said of itself, or None.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        share: Share,
+        config: Config,
+        works: Sequence[FileWork],
+        listener: Listener,
+        ended: Callable[[str, FileWork, Any], None],
+        show: Callable[["Job"], None],
+    ):
+        self._cluster, self._share, self._config = cluster, share, config
+        self.works, self._listener, self._ended, self._show = works, listener, ended, show
+        self._exact = False
+        self._unbegun = deque(works)
+        self._queue = Queue()
+        self._under_way: dict[int, FileWork] = {}
+        self._publishing: dict[Future[Report], FileWork] = {}
+        self._publisher = ThreadPoolExecutor(1, "publishing")
+        self._losses = 0
+        self._numbers = iter(range(1, 1 << 60))
+        self._said: set[str] = set()
+        self._failures = Failures(len(works), "videos done")
+        self._memory = 0
+        self.members: list[Member] = []
+        self.finished, self.frames, self.maps = 0, 0, 0
+        self.parts_done = self.parts_known = 0
+        self.map_ms: deque[float] = deque(maxlen=10_000)
+        self.loaded: Loaded | None = None
+        self.begun = time.monotonic()
+        self._shown = 0.0
+
+    def run(
+        self, workers: int, exact: bool, fitting: Callable[[Loaded], int]
+    ) -> Iterator[tuple[FileWork, Report]]:
+        """Does everything; yields each recording whose film is done.
+
+        Args:
+          workers: how many workers are wanted.
+          exact: whether `auto` precision is float32.
+          fitting: how many workers there is memory for, from what the first says of itself.
+
+        Raises:
+          Error: the network cannot be loaded, the output's disk is full, or some files failed.
+        """
+        self._exact, self._wanted, self._fitting = exact, workers, fitting
+        self._hire()
+        try:
+            while self._unbegun or self._under_way or self._publishing:
+                self._hand_out()
+                self._collect()
+                yield from self._published()
+                self._watch()
+        except (KeyboardInterrupt, Error) as stop:
+            self._failures.log_stop(stop, self.finished)
+            raise
+        self._failures.raise_worst(self.finished)
+
+    def close(self, wait: bool) -> None:
+        """Ends the workers; waits for the film that is being joined, if told so."""
+        for member in self.members:
+            self._cluster.end_worker(member.handle)
+        self._publisher.shutdown(wait=wait, cancel_futures=True)
+        for work in self.under_way:
+            work.task.note_failed()
+
+    @property
+    def failed(self) -> int:
+        """How many recordings have failed."""
+        return self._failures.count
+
+    @property
+    def under_way(self) -> list[FileWork]:
+        """The recordings that are begun and not finished."""
+        return [*self._under_way.values(), *self._publishing.values()]
+
+    # workers
+
+    def _hire(self) -> None:
+        """Begins a worker."""
+        handle = self._cluster.new_worker(self._share, self._memory)
+        member = Member(next(self._numbers), handle)
+        self.members.append(member)
+        self._call(member, Step("load"), self.works[0].order, self._exact)
+
+    def _lose(self, member: Member, why: str) -> None:
+        """Gives away what a lost worker was at, and begins another one."""
+        self.members.remove(member)
+        self._losses += 1
+        log.warning("worker %d is lost (%s)", member.number, why)
+        for work, generation, number in member.undrawn:
+            if generation == work.generation and not work.error:
+                self._queue.put(work, number)
+        for step in member.steps.values():
+            if step.work and step.alive:
+                text = f"{step.work.name} ended {ATTEMPTS} workers ({why})."
+                self._failed(step.work, step.number, DamagedInputError(text), again=True)
+        self._cluster.end_worker(member.handle)
+        if self._losses >= MOST_LOSSES:
+            raise TemporaryError(
+                f"{MOST_LOSSES} workers were lost in a row ({why}). Look at the memory of the "
+                "machines, then start again with --resume: what is done is kept."
+            )
+        self._hire()
+
+    def _call(self, member: Member, step: Step, *arguments: Any) -> None:
+        member.steps[self._cluster.call(member.handle, step.kind, *arguments)] = step
+
+    # handing out
+
+    def _hand_out(self) -> None:
+        now = time.monotonic()
+        for member in self.members:
+            if member.loaded is None:
+                continue
+            if not member.is_at("draw") and (drawable := member.take_drawable()):
+                self._draw(member, *drawable)
+            if member.is_at("plan", "whole", "explain") or (member.alone and member.steps):
+                continue
+            member.alone = False
+            waiting = self._queue.take(now, member.may_compute)
+            if waiting is None and self._begin_next():
+                waiting = self._queue.take(now, member.may_compute)
+            if waiting is not None:
+                member.alone = waiting.work.attempts.get(waiting.number, 0) > 0
+                self._compute(member, waiting.work, waiting.number)
+
+    def _begin_next(self) -> bool:
+        """Puts the parts of the next recording into the queue."""
+        while self._unbegun:
+            work = self._unbegun.popleft()
+            self._under_way[work.number] = work
+            try:
+                self._begin(work)
+            except Error as error:
+                self._give_up(work, error)
+            if work.number in self._under_way:
+                return True
+        return False
+
+    def _begin(self, work: FileWork) -> None:
+        if work.task.refused:
+            raise work.task.refused
+        if work.task.done:
+            del self._under_way[work.number]
+            skipped = SkippedFile(work.order.source, work.task.outputs, work.task.fingerprint)
+            self._tell(lambda: self._listener.skipped(skipped))
+            self._ended("skipped", work, None)
+            self.finished += 1
+            return
+        work.begin()
+        if work.plan:
+            self._put_parts(work)
+        else:
+            self._queue.put(work, PLAN)
+
+    def _put_parts(self, work: FileWork) -> None:
+        self.parts_known += len(work.parts)
+        for number, part in enumerate(work.parts):
+            if part.facts is None:
+                self._queue.put(work, number)
+            else:
+                self.parts_done += 1
+        self._publish_if_done(work)
+
+    def _compute(self, member: Member, work: FileWork, number: int) -> None:
+        step = Step("plan", work, number, work.generation)
+        if number == PLAN:
+            self._call(member, step, work.order, PART_S, self._unit(work), THUMBNAILS)
+        elif (piece := work.parts[number].piece) is None:
+            step.kind = "whole"
+            self._call(member, step, work.order)
+        else:
+            step.kind = "explain"
+            self._call(member, step, work.order, piece)
+
+    def _unit(self, work: FileWork) -> int:
+        """Parts begin with multiples of it: then batches and files of raw maps are the same."""
+        batch = self._config.video.batch
+        batches = lcm(8, 16) if batch == "auto" else batch
+        unit = lcm(batches, CHUNK) if work.order.maps else batches
+        return unit * self._config.video.stride
+
+    def _draw(self, member: Member, work: FileWork, number: int) -> None:
+        part = work.parts[number]
+        if not isinstance(part.piece, Piece) or part.after is None:
+            raise InternalError("A part is to be drawn that was not explained.")
+        piece = msgspec.structs.replace(part.piece, scale=work.scale_before(number))
+        step = Step("draw", work, number, work.generation)
+        self._call(member, step, work.order, piece, part.after)
+
+    # collecting
+
+    def _collect(self) -> None:
+        calls = {call: member for member in self.members for call in member.steps}
+        asked = {member.status: member for member in self.members if member.status is not None}
+        waited = [*calls, *asked]
+        if not waited:
+            time.sleep(TICK_S / 5)
+            return
+        quick = 0.02 if self._publishing else TICK_S
+        for call in self._cluster.wait(waited, quick):
+            member = calls.get(call) or asked[call]
+            if member not in self.members:
+                continue  # it was lost with another call
+            try:
+                result = self._cluster.get(call)
+                if call in asked:
+                    self._take_status(member, result)
+                else:
+                    self._take(member, member.steps.pop(call), result)
+            except WorkerLostError as lost:
+                self._lose(member, str(lost))
+
+    def _take(self, member: Member, step: Step, result: Any) -> None:
+        work = step.work
+        if isinstance(result, Failed):
+            self._take_failure(step, result)
+            return
+        if work is None:
+            self._take_loaded(member, result)
+            return
+        self._losses = 0
+        if not step.alive:
+            if isinstance(result, Made):
+                self._cluster.call(member.handle, "drop", result.folder)
+            return
+        if isinstance(result, Planned):
+            work.cut(result)
+            if result.pieces:
+                work.keeper.begin(result)
+            self._put_parts(work)
+        elif isinstance(result, Explained):
+            work.explained(step.number, result.scales)
+            member.undrawn.append((work, work.generation, step.number))
+        elif isinstance(result, Uncut):
+            log.info("%s is made in one piece: %s", work.name, result.why)
+            work.in_one_piece()
+            self._queue.put(work, 0)
+        elif isinstance(result, Made):
+            self._keep(member, work, step.number, result)
+
+    def _take_failure(self, step: Step, failed: Failed) -> None:
+        work = step.work
+        error = failure(work.name if work else "a worker", failed)
+        if isinstance(error, OSError):
+            error = TransferError(
+                f"A worker's disk is full, or a write on it failed ({error.strerror or error})."
+            )
+        if not isinstance(error, Error):
+            error = InternalError(f"unexpected {error}")
+        if work is None:
+            raise error  # of loading: the same for all
+        if step.alive:
+            self._failed(work, step.number, error)
+
+    def _take_loaded(self, member: Member, loaded: Loaded) -> None:
+        member.loaded, first = loaded, self.loaded is None
+        self._memory = max(self._memory, loaded.bytes)
+        log.info(
+            "worker %d: %s on %s of %s", member.number, loaded.precision, loaded.device, loaded.node
+        )
+        if first:
+            self.loaded = loaded
+            self._wanted = min(self._wanted, self._fitting(loaded))
+        while len(self.members) < self._wanted:
+            self._hire()
+
+    def _keep(self, member: Member, work: FileWork, number: int, made: Made) -> None:
+        """Fetches what a worker has made."""
+
+        def fetch(name: str, path: Path) -> None:
+            with path.open("wb") as file:
+                for offset in range(0, made.files[name], CHUNK_BYTES):
+                    where = f"{made.folder}/{name}"
+                    call = self._cluster.call(member.handle, "read", where, offset, CHUNK_BYTES)
+                    file.write(self._cluster.get(call))
+            if path.stat().st_size != made.files[name]:
+                raise WorkerLostError(f"{name} was not fetched completely")
+
+        try:
+            work.keeper.add(number, made, fetch)
+        except WorkerLostError:
+            self._queue.put(work, number)
+            raise
+        except OSError as error:
+            raise TransferError(
+                f"Writing beside {str(work.task.target)!r} failed ({error.strerror or error}). "
+                "Make room, then start again with --resume: what is done is kept."
+            ) from error
+        self._cluster.call(member.handle, "drop", made.folder)
+        part = work.parts[number]
+        part.facts, part.scales = made.facts, None
+        self.parts_done += 1
+        self.maps += len(made.map_ms)
+        self.map_ms.extend(made.map_ms)
+        self._publish_if_done(work)
+
+    # ends of recordings
+
+    def _failed(self, work: FileWork, number: int, error: Error, again: bool = False) -> None:
+        count = work.attempts[number] = work.attempts.get(number, 0) + 1
+        if count >= ATTEMPTS or (error.exit_code in AT_ONCE and not again):
+            self._give_up(work, error)
+        else:
+            log.info("%s, part %d: %s; it is tried again", work.name, number + 1, error)
+            self._queue.put(work, number, time.monotonic() + AGAIN_S)
+
+    def _give_up(self, work: FileWork, error: Error) -> None:
+        work.error = error
+        self._under_way.pop(work.number, None)
+        work.task.note_failed()
+        self._failures.add(work.task.source, error)
+        failed = FailedFile(work.order.source, str(error), error.exit_code)
+        self._tell(lambda: self._listener.failed(failed))
+        self._ended("failed", work, error)
+
+    def _publish_if_done(self, work: FileWork) -> None:
+        if not work.done or work.plan is None or self._under_way.pop(work.number, None) is None:
+            return
+        facts = [part.facts for part in work.parts if part.facts]
+        future = self._publisher.submit(
+            publish, work.task, work.order, work.keeper, work.plan, facts, self._listener.finished
+        )
+        self._publishing[future] = work
+
+    def _published(self) -> Iterator[tuple[FileWork, Report]]:
+        for future in [future for future in self._publishing if future.done()]:
+            work = self._publishing.pop(future)
+            error = future.exception()
+            if error is None:
+                work.keeper.remove()
+                self.finished += 1
+                report = future.result()
+                self.frames += report.frames
+                self._ended("done", work, report)
+                yield work, report
+            elif isinstance(error, TransferError) or work.plan is None:
+                raise error
+            elif isinstance(error, InternalError) and work.plan.pieces:
+                log.warning("%s is made in one piece: its parts cannot be joined", work.name)
+                log.info("%s", error)
+                work.in_one_piece()
+                self._under_way[work.number] = work
+                self._queue.put(work, 0)
+            elif isinstance(error, Error):
+                self._give_up(work, error)
+            else:
+                raise error
+
+    def _tell(self, call: Callable[[], None]) -> None:
+        """Tells the listener something where it hears of finished films, too."""
+        self._publisher.submit(call).add_done_callback(_log_error)
+
+    # watching
+
+    def _watch(self) -> None:
+        now = time.monotonic()
+        if now - self._shown < STATUS_EVERY_S:
+            return
+        self._shown = now
+        for member in self.members:
+            if member.loaded and member.status is None:
+                member.status = self._cluster.call(member.handle, "status")
+        self._show(self)
+
+    def _take_status(self, member: Member, status: Any) -> None:
+        member.status = None
+        member.frames, member.file = status.frames, status.file
+        for line in status.log:
+            if line not in self._said:
+                self._said.add(line)
+                log.warning("%s", line)
+
+
+def _log_error(future: "Future[None]") -> None:
+    if not future.cancelled() and (error := future.exception()):
+        log.warning("%s", error)

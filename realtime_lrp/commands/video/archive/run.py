@@ -1,0 +1,178 @@
+"""`video --workers N` and `video --ray ADDRESS`: sets up a job, and shows how far it is."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from realtime_lrp.commands.video.archive.cluster import Cluster, Share, share_of
+from realtime_lrp.commands.video.archive.filework import FileWork
+from realtime_lrp.commands.video.archive.job import Job
+from realtime_lrp.commands.video.archive.listing import Listing
+from realtime_lrp.commands.video.archive.orders import Loaded, Order
+from realtime_lrp.commands.video.archive.results import Listener
+from realtime_lrp.commands.video.messages import Report
+from realtime_lrp.commands.video.task import Task, VideoOptions
+from realtime_lrp.config import Config, check_names
+from realtime_lrp.config.provenance import read_provenance
+from realtime_lrp.errors import Error
+from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.system.free_memory import available_bytes, gib
+from realtime_lrp.system.progress import JobProgress, WorkerShare
+
+CHILDREN_BYTES = 400 << 20
+"""Memory that the processes take that decode and encode for one worker, and its batches."""
+
+FEWEST_CORES = 4
+"""Without --workers a cluster gets a worker for so many cores, or for each GPU."""
+
+log = logging.getLogger(__name__)
+
+
+def run_archive(config: Config, options: VideoOptions, tasks: Sequence[Task]) -> Iterator[str]:
+    """Overlays recordings with several workers; yields as `video.run.run` does.
+
+    Args:
+      config: how films are made, with the precision that the first process would choose.
+      options: what is asked for.
+      tasks: the recordings and their outputs, checked.
+
+    Raises:
+      UnavailableError: Ray or the cluster is not there.
+      Error: as `video.run.run`.
+    """
+    check_names(config)
+    works = [_work(number, task, config, options) for number, task in enumerate(tasks)]
+    listing = _listing(options, len(tasks))
+    cluster = Cluster(options.ray)
+    job = None
+    stopped = True
+    try:
+        workers, share = _workers(cluster, options)
+        with JobProgress(len(works), options.json) as progress:
+            view = _View(progress)
+            job = Job(cluster, share, config, works, listing, view.ended, view.show)
+            for work, report in job.run(workers, options.exact, Fitting(workers, cluster.local)):
+                if not options.json:
+                    yield _line(work, report, job)
+        stopped = False
+    except Error:
+        stopped = False
+        raise
+    finally:
+        if job:
+            job.close(wait=not stopped)
+        cluster.close()
+        if job and job.loaded:
+            listing.end(stopped)
+        if job and options.stats:
+            _write_stats(options.stats, job)
+
+
+def _listing(options: VideoOptions, total: int) -> Listener:
+    """Table and page of the films in a folder; a single film has neither."""
+    folder = Path(options.output)
+    if not folder.is_dir():
+        return Listener()
+    return Listing(folder, total, options.overwrite or options.resume)
+
+
+def _work(number: int, task: Task, config: Config, options: VideoOptions) -> FileWork:
+    order = Order(
+        str(task.source.resolve()), config, options.span, task.target.suffix.lower(),
+        options.summary, options.maps is not None,
+    )  # fmt: skip
+    size = task.source.stat().st_size if task.source.exists() else 0
+    return FileWork(number, task, order, size)
+
+
+def _workers(cluster: Cluster, options: VideoOptions) -> tuple[int, Share]:
+    cpus, gpus = cluster.resources()
+    workers = options.workers or gpus or max(1, cpus // FEWEST_CORES)
+    return workers, share_of(workers, cpus, gpus)
+
+
+class Fitting:
+    """How many workers there is memory for.
+
+    Args:
+      wanted: how many are asked for.
+      local: whether all run on this machine; elsewhere Ray looks at each machine's memory.
+    """
+
+    def __init__(self, wanted: int, local: bool):
+        self._wanted, self._local = wanted, local
+
+    def __call__(self, first: Loaded) -> int:
+        if not self._local:
+            return self._wanted
+        each, free = first.bytes + CHILDREN_BYTES, available_bytes()
+        fit = 1 + max(0, free - CHILDREN_BYTES) // each
+        if fit < self._wanted:
+            log.warning(
+                "%d workers are asked for, %d fit: one takes %s, %s are free",
+                self._wanted, fit, gib(each), gib(free),
+            )  # fmt: skip
+        return fit
+
+
+def _line(work: FileWork, report: Report, job: Job) -> str:
+    loaded = job.loaded
+    computed = f"{loaded.precision} on {loaded.device}" if loaded else "finished before"
+    return f"{work.name}: {report.frames} frames -> {work.task.target} ({computed})"
+
+
+def _write_stats(path: Path, job: Job) -> None:
+    provenance = read_provenance(job.loaded.provenance) if job.loaded else None
+    if job.loaded is None or provenance is None:
+        log.warning("nothing was done: %s is not written", path)
+        return
+    stats = Stats(job.loaded.device, job.loaded.precision)
+    stats.frames_captured = stats.frames_shown = job.frames
+    stats.maps, stats.map_ms, stats.first_map = job.maps, job.map_ms, job.begun
+    stats.write(path, live=False, provenance=provenance)
+
+
+class _View:
+    """Shows a job in the terminal, or as JSON lines."""
+
+    def __init__(self, progress: JobProgress):
+        self._progress = progress
+        self._bytes_done = 0.0
+
+    def ended(self, event: str, work: FileWork, result: Any) -> None:
+        """A recording is done, skipped or has failed."""
+        from realtime_lrp.commands.video.run import notes_of
+
+        self._bytes_done += work.size
+        target = str(work.task.target)
+        if event == "failed":
+            facts = {"error": str(result), "exit_code": result.exit_code}
+        elif event == "skipped":
+            facts = {"output": target}
+        else:
+            notes = notes_of(result)
+            for note in notes:
+                log.warning("%s: %s", work.name, note)
+            facts = {
+                "output": target, "frames": result.frames, "bad_packets": result.bad_packets,
+                "notes": notes, "beside": [str(path) for path in work.task.companions.paths],
+            }  # fmt: skip
+        self._progress.end(event, work.name, **facts)
+
+    def show(self, job: Job) -> None:
+        """The job goes on."""
+        done, known, size = job.parts_done, job.parts_known, self._bytes_done
+        for work in job.under_way:
+            if work.plan and work.plan.frames:
+                size += work.size * min(1.0, work.frames_done / work.plan.frames)
+        total = sum(work.size for work in job.works)
+        frames = sum(member.frames for member in job.members)
+        shares = [
+            WorkerShare(
+                member.number, member.loaded.node, member.frames,
+                round(member.frames / frames, 3) if frames else 0.0, member.file,
+            )
+            for member in job.members if member.loaded
+        ]  # fmt: skip
+        self._progress.show((done, known), size / total if total else 0.0, shares)

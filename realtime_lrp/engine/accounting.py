@@ -5,6 +5,7 @@ Must not import TensorFlow: files of results are written without it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -131,14 +132,51 @@ class Losses:
         return group.loss.layer
 
     @property
+    def counts(self) -> tuple[LostMaps, ...]:
+        """What is known of maps that show almost nothing, and of those that lack a part."""
+        return tuple(
+            LostMaps(group.count, self._maps, group.missing, vanished, group.loss)
+            for group, vanished in ((self._vanished, True), (self._incomplete, False))
+        )
+
+    @property
     def notes(self) -> list[str]:
         """A line about maps that show almost nothing and one about those that lack a part."""
-        notes = []
-        for group, vanished in ((self._vanished, True), (self._incomplete, False)):
-            if group.count:
-                maps = f"{group.count} of {self._maps} maps" if self._maps > 1 else THE_MAP
-                notes.append(loss_text(maps, group.loss, group.missing, vanished))
-        return notes
+        return loss_notes(self.counts)
+
+
+@dataclass(frozen=True)
+class LostMaps:
+    """Maps of one recording, or of a part of it, that lost relevance.
+
+    Attributes:
+      count: how many lost it.
+      maps: how many there are.
+      missing: how much is missing, at most, as in `loss_text`.
+      vanished: whether almost everything is missing.
+      loss: where it went.
+    """
+
+    count: int
+    maps: int
+    missing: float
+    vanished: bool
+    loss: Loss
+
+
+def loss_notes(counts: Iterable[LostMaps]) -> list[str]:
+    """Says in which layers maps lost relevance: a line for each kind, whatever their parts."""
+    notes = []
+    counts = list(counts)
+    for vanished in (True, False):
+        kind = [one for one in counts if one.vanished == vanished]
+        if count := sum(one.count for one in kind):
+            total = sum(one.maps for one in kind)
+            maps = f"{count} of {total} maps" if total > 1 else THE_MAP
+            last = [one.loss for one in kind if one.count][-1]
+            missing = max((one.missing for one in kind), key=abs)
+            notes.append(loss_text(maps, last, missing, vanished))
+    return notes
 
 
 @dataclass

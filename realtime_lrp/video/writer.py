@@ -105,6 +105,7 @@ class VideoWriter:
         if template is not None:
             self._stream = self._container.add_stream_from_template(template)
             self._stream.time_base = time_base
+            self._stream.codec_context.framerate = fps
             return
         self._stream = self._container.add_stream(encoder, rate=fps)
         self._stream.options = {"crf": str(rate_factor if quality is None else quality), **further}

@@ -239,6 +239,18 @@ def recode(
     return report
 
 
+def notes_of(report: Report) -> list[str]:
+    """What a user should know of a film that was made."""
+    notes = list(dict.fromkeys(report.notes))
+    if report.bad_packets:
+        notes.append(f"skipped {report.bad_packets} damaged packets")
+    if report.frames < report.expected:
+        notes.append(f"ended early: {report.frames} of about {report.expected} frames")
+    if report.lost_sound:
+        notes.append(f"left out {report.lost_sound} damaged packets of sound")
+    return notes
+
+
 def missing_note(count: int) -> str:
     """Says how many frames have no map."""
     return f"{count} frames have no map: the network computes NaN or Inf for them"

@@ -11,8 +11,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from realtime_lrp.commands.video.messages import Report
-from realtime_lrp.commands.video.overlay import Film, overlay_file
+from realtime_lrp.commands.video.overlay import Film, notes_of, overlay_file
 from realtime_lrp.commands.video.recoding import check_video
 from realtime_lrp.commands.video.task import Task, VideoOptions
 from realtime_lrp.config import Config
@@ -182,15 +181,3 @@ class _Batch:
             begin_hashing(engine.files)  # not before: loading refuses files that are too large
             self._loaded = engine, Stats(engine.device, engine.precision)
         return self._loaded
-
-
-def notes_of(report: Report) -> list[str]:
-    """What a user should know of a film that was made."""
-    notes = list(dict.fromkeys(report.notes))
-    if report.bad_packets:
-        notes.append(f"skipped {report.bad_packets} damaged packets")
-    if report.frames < report.expected:
-        notes.append(f"ended early: {report.frames} of about {report.expected} frames")
-    if report.lost_sound:
-        notes.append(f"left out {report.lost_sound} damaged packets of sound")
-    return notes

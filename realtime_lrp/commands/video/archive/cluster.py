@@ -127,7 +127,8 @@ class Cluster:
             num_cpus=share.cpus, num_gpus=share.gpus, max_concurrency=4, max_restarts=0,
             **({"memory": memory} if memory and not self.local else {}),
         )  # fmt: skip
-        return made.remote(share.threads, logging.getLogger().level)
+        base = str(self._folder) if self._folder else None  # removed with it
+        return made.remote(share.threads, logging.getLogger().level, base)
 
     def call(self, worker: Any, method: str, *arguments: Any) -> Any:
         """Begins to call a method of a worker; gives what `wait` and `get` take."""

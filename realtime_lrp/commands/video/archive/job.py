@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from math import lcm
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,9 @@ MOST_LOSSES = 12
 """The job ends after so many lost workers in a row, none of which did anything."""
 
 TICK_S = 0.5
+CLOSING_S = 1.0
+"""Workers get so long to remove their temporary folders."""
+
 STATUS_EVERY_S = 1.0
 CHUNK_BYTES = 32 << 20
 """Files are fetched from workers in pieces of this size."""
@@ -101,7 +105,7 @@ class Job:
     ):
         self._cluster, self._share, self._config = cluster, share, config
         self.works, self._listener, self._ended, self._show = works, listener, ended, show
-        self._exact = False
+        self._loading = False, False
         self._unbegun = deque(works)
         self._queue = Queue()
         self._under_way: dict[int, FileWork] = {}
@@ -121,19 +125,19 @@ class Job:
         self._shown = 0.0
 
     def run(
-        self, workers: int, exact: bool, fitting: Callable[[Loaded], int]
+        self, workers: int, loading: tuple[bool, bool], fitting: Callable[[Loaded], int]
     ) -> Iterator[tuple[FileWork, Report]]:
         """Does everything; yields each recording whose film is done.
 
         Args:
           workers: how many workers are wanted.
-          exact: whether `auto` precision is float32.
+          loading: what `Worker.load` takes besides an order.
           fitting: how many workers there is memory for, from what the first says of itself.
 
         Raises:
           Error: the network cannot be loaded, the output's disk is full, or some files failed.
         """
-        self._exact, self._wanted, self._fitting = exact, workers, fitting
+        self._loading, self._wanted, self._fitting = loading, workers, fitting
         self._hire()
         try:
             while self._unbegun or self._under_way or self._publishing:
@@ -148,6 +152,12 @@ class Job:
 
     def close(self, wait: bool) -> None:
         """Ends the workers; waits for the film that is being joined, if told so."""
+        closing = [self._cluster.call(member.handle, "close") for member in self.members]
+        with suppress(WorkerLostError):
+            deadline = time.monotonic() + CLOSING_S
+            while closing and (left := deadline - time.monotonic()) > 0:
+                closed = self._cluster.wait(closing, left)
+                closing = [call for call in closing if call not in closed]
         for member in self.members:
             self._cluster.end_worker(member.handle)
         self._publisher.shutdown(wait=wait, cancel_futures=True)
@@ -171,7 +181,7 @@ class Job:
         handle = self._cluster.new_worker(self._share, self._memory)
         member = Member(next(self._numbers), handle)
         self.members.append(member)
-        self._call(member, Step("load"), self.works[0].order, self._exact)
+        self._call(member, Step("load"), self.works[0].order, *self._loading)
 
     def _lose(self, member: Member, why: str) -> None:
         """Gives away what a lost worker was at, and begins another one."""

@@ -7,6 +7,7 @@ import msgspec
 from realtime_lrp.commands.video.messages import Piece
 from realtime_lrp.commands.video.overlay import Making
 from realtime_lrp.config import Config
+from realtime_lrp.engine.accounting import LostMaps
 from realtime_lrp.video.reader import Span
 
 
@@ -41,6 +42,7 @@ class Facts(msgspec.Struct, frozen=True):
       bad_packets, expected, lost_sound: as in `Report`.
       notes: what was not kept as it was.
       missing: how many frames have no map.
+      losses: the maps of a part that lost relevance.
       scale: the smoothed scale after its last map; None for a whole film.
     """
 
@@ -52,6 +54,7 @@ class Facts(msgspec.Struct, frozen=True):
     lost_sound: int = 0
     notes: tuple[str, ...] = ()
     missing: int = 0
+    losses: tuple[LostMaps, ...] = ()
     scale: float | None = None
 
 

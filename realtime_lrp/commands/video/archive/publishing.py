@@ -19,6 +19,7 @@ from realtime_lrp.commands.video.messages import Join, Report
 from realtime_lrp.commands.video.overlay import missing_note, summarise
 from realtime_lrp.commands.video.recoding import ask
 from realtime_lrp.commands.video.task import Task
+from realtime_lrp.engine.accounting import loss_notes
 from realtime_lrp.results.records import MAPS_PREFIX
 from realtime_lrp.results.summary import Timeline
 from realtime_lrp.system.atomic import atomic_file, atomic_folder
@@ -93,6 +94,7 @@ def _report(facts: Sequence[Facts]) -> Report:
     notes = [note for one in facts for note in one.notes]
     if len(facts) > 1 and (missing := sum(one.missing for one in facts)):
         notes.append(missing_note(missing))
+    notes += loss_notes(lost for one in facts for lost in one.losses)
     return Report(
         sum(one.frames for one in facts), sum(one.expected for one in facts), (),
         sum(one.bad_packets for one in facts), sum(one.lost_sound for one in facts),

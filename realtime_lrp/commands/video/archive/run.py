@@ -12,6 +12,7 @@ from realtime_lrp.commands.video.archive.listing import Listing
 from realtime_lrp.commands.video.archive.orders import Loaded, Order
 from realtime_lrp.commands.video.archive.results import Listener
 from realtime_lrp.commands.video.messages import Report
+from realtime_lrp.commands.video.overlay import notes_of
 from realtime_lrp.commands.video.task import Task, VideoOptions
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.config.provenance import read_provenance
@@ -51,8 +52,9 @@ def run_archive(config: Config, options: VideoOptions, tasks: Sequence[Task]) ->
         workers, share = _workers(cluster, options)
         with JobProgress(len(works), options.json) as progress:
             view = _View(progress)
+            loading = options.exact, options.sidecar
             job = Job(cluster, share, config, works, listing, view.ended, view.show)
-            for work, report in job.run(workers, options.exact, Fitting(workers, cluster.local)):
+            for work, report in job.run(workers, loading, Fitting(workers, cluster.local)):
                 if not options.json:
                     yield _line(work, report, job)
         stopped = False
@@ -142,8 +144,6 @@ class _View:
 
     def ended(self, event: str, work: FileWork, result: Any) -> None:
         """A recording is done, skipped or has failed."""
-        from realtime_lrp.commands.video.run import notes_of
-
         self._bytes_done += work.size
         target = str(work.task.target)
         if event == "failed":

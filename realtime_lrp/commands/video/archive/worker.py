@@ -58,10 +58,11 @@ class Worker:
 
     Args:
       threads: how many threads it may compute with, 0 for all.
-      verbosity: the level of the log.
+      level: of the log.
+      base: where its temporary folder goes; None is the usual place of the machine.
     """
 
-    def __init__(self, threads: int, level: int = logging.WARNING):
+    def __init__(self, threads: int, level: int = logging.WARNING, base: str | None = None):
         for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
             if threads:
                 os.environ[name] = str(threads)
@@ -71,22 +72,28 @@ class Worker:
         logging.getLogger().addHandler(self._log)
         logging.getLogger().setLevel(level)
         _remove_abandoned()
-        self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=base))
         self._count, self._lock = 0, threading.Lock()
         self._engine: Any = None
         self._explained: dict[str, _Strengths] = {}
         self._steps = _Counter()
 
     @_outcome
-    def load(self, order: Order, exact: bool) -> Loaded | Failed:
-        """Loads the network and computes a first map, so that its memory is known."""
+    def load(self, order: Order, exact: bool, by_channel: bool) -> Loaded | Failed:
+        """Loads the network and computes a first map, so that its memory is known.
+
+        Args:
+          order: any of the job.
+          exact: whether maps are kept as data.
+          by_channel: whether the relevance in each channel of a layer is computed, too.
+        """
         import psutil
 
         from realtime_lrp.engine.engine import Engine
         from realtime_lrp.engine.hashes import begin_hashing
         from realtime_lrp.engine.provenance import provenance_of
 
-        self._engine = engine = Engine(order.config, moving=not exact)
+        self._engine = engine = Engine(order.config, moving=not exact, by_channel=by_channel)
         begin_hashing(engine.files)
         rows, columns = engine.explainer.input_shape[:2]
         batch = np.zeros((8, rows, columns, 3), np.uint8)
@@ -167,7 +174,8 @@ class Worker:
             shutil.rmtree(folder, ignore_errors=True)
             return Uncut(why)
         said = [note for note in report.notes if note != missing_note(missing)]
-        strengths.notes, strengths.missing = (*said, *records.losses.notes), missing
+        strengths.notes, strengths.missing = tuple(said), missing
+        strengths.losses = records.losses.counts
         self._explained[_key(order, piece)] = strengths
         return Explained(strengths.scales)
 
@@ -204,7 +212,9 @@ class Worker:
             return Uncut(f"{report.frames} of {len(piece.pts)} frames were decoded")
         notes = (*strengths.notes, *report.notes)
         made = self._made(folder, report, making, list(strengths.stats.map_ms), after)
-        facts = _changed(made.facts, notes=notes, missing=strengths.missing)
+        facts = _changed(
+            made.facts, notes=notes, missing=strengths.missing, losses=strengths.losses
+        )
         return Made(made.folder, made.files, facts, made.map_ms)
 
     def read(self, path: str, offset: int, size: int) -> bytes:
@@ -301,6 +311,7 @@ class _Strengths:
         self.scales: list[float] = []
         self.notes: tuple[str, ...] = ()
         self.missing = 0
+        self.losses: tuple[Any, ...] = ()
         self._lines: list[str] = []
         self._shape: tuple[int, ...] = ()
 

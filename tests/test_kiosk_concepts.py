@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from faults.clock import until
+from galleries import gallery_of
 from test_kiosk_loop import LABELS, Turns
 from test_kiosk_parts import Thread
 
@@ -24,14 +25,6 @@ from realtime_lrp.config import ASSETS
 from realtime_lrp.engine import gallery as gallery_module
 from realtime_lrp.engine.concept_result import ConceptMap, ConceptRequest, ConceptResult
 from realtime_lrp.errors import DamagedInputError, UsageError
-from realtime_lrp.models.concept_names import NamesFile
-from realtime_lrp.models.gallery import (
-    ChannelContents,
-    Contents,
-    Gallery,
-    LayerContents,
-    encode_picture,
-)
 from realtime_lrp.view import elements as elements_module
 from realtime_lrp.view.elements import Pictures, TextBlock
 from realtime_lrp.view.exhibit import PageArtist, layout_of
@@ -197,19 +190,9 @@ def test_names_that_cannot_be_read_or_drawn_are_errors_at_the_start(tmp_path):
     assert problems("conv: {5: \u0e01}") == []
     ((where, message),) = problems("conv: {5: \u0e01}", wanted)
     assert where == ("concepts", "names")
-    assert message.endswith("conv: 5: the font cannot draw \u0e01; expected other characters")
+    assert message.endswith("names.yaml:1: the font cannot draw \u0e01; expected other characters")
     ((_, message),) = problems("conv: {five: whiskers}", wanted)
     assert "expected the number of a channel; received 'five'" in message
-
-
-def gallery_of(layer, channels):
-    """A gallery with six pictures of a channel, and a name of another one."""
-    pictures = [encode_picture(np.full((96, 96, 3), 30 * n, np.uint8), 90) for n in range(1, 7)]
-    entry = ChannelContents(tuple(range(6)), ())
-    layers = (LayerContents(layer, channels, {5: entry}),)
-    contents = Contents(network="shapes", layers=layers, sizes=tuple(map(len, pictures)))
-    names = NamesFile({layer: {2: "round strokes"}}, {(layer,): "names.yaml:1"})
-    return Gallery(contents, b"".join(pictures), names)
 
 
 def own_map(channel, share, column):
@@ -259,7 +242,7 @@ class Visit(Turns):
 
 def test_the_exhibit_asks_for_channels_and_shows_them(monkeypatch):
     """First the answer, then channel 5 with its own map over the picture, then 2 by its name."""
-    visit = Visit(monkeypatch, gallery_of("conv", 16))
+    visit = Visit(monkeypatch, gallery_of("conv", 16, names={2: "round strokes"}))
     assert visit.asked is None
     visit.until(lambda: visit.asked, ANSWER_S)
     assert visit.asked == ConceptRequest("conv", None)

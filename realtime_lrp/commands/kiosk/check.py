@@ -35,12 +35,13 @@ def wrong_in_kiosk(config: Config) -> Iterator[tuple[KeyPath, Error]]:
 
 def _check_names(path: str) -> None:
     """Refuses names of channels that cannot be read, or drawn."""
-    for layer, names in read_names(Path(path)).names.items():
+    file = read_names(Path(path))
+    for layer, names in file.names.items():
         for channel, name in names.items():
             if missing := missing_in_font(name):
+                where = file.locations[layer, str(channel)]
                 raise ConfigError(
-                    f"{path}: {layer}: {channel}: the font cannot draw {missing}; expected other "
-                    "characters"
+                    f"{where}: the font cannot draw {missing}; expected other characters"
                 )
 
 

@@ -160,7 +160,9 @@ class ConceptPart:
         except Exception as error:  # the exhibit goes on, whatever is wrong with a file
             self._leave_out(first_line(error))
             return
-        if gallery.names.get(self._layer) or gallery.channels(self._layer):
+        if not engine.concept_layers():
+            self._leave_out("it needs LRP, and a network with layers of rows and columns")
+        elif gallery.names.get(self._layer) or gallery.channels(self._layer):
             self._gallery = gallery
         else:
             self._leave_out(f"there are no pictures or names for the channels of {self._layer!r}")

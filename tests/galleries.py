@@ -1,0 +1,36 @@
+"""Small galleries of plain pictures."""
+
+import numpy as np
+
+from realtime_lrp.models.concept_names import NamesFile
+from realtime_lrp.models.gallery import (
+    ChannelContents,
+    Contents,
+    Gallery,
+    LayerContents,
+    encode_picture,
+    write_gallery,
+)
+
+SIDE = 96
+
+
+def _contents(layer, channels, described):
+    entries = {channel: ChannelContents(tuple(range(6)), ()) for channel in described}
+    pictures = [encode_picture(np.full((SIDE, SIDE, 3), 30 * n, np.uint8), 90) for n in range(1, 7)]
+    layers = (LayerContents(layer, channels, entries),)
+    sizes = tuple(map(len, pictures))
+    return Contents(network="shapes", layers=layers, side=SIDE, sizes=sizes), pictures
+
+
+def gallery_of(layer, channels, described=(5,), names=None):
+    """A gallery with six pictures for some channels, of grey 30, 60, ... 180, and names."""
+    contents, pictures = _contents(layer, channels, described)
+    named = NamesFile({layer: names or {}}, {(layer,): "names.yaml:1"})
+    return Gallery(contents, b"".join(pictures), named)
+
+
+def gallery_file(path, layer, channels):
+    """Writes a gallery with pictures for all channels."""
+    write_gallery(path, *_contents(layer, channels, range(channels)))
+    return path

@@ -145,18 +145,22 @@ def engine_of(labels, precision="float32", signs=(False,), name="epsilon_plus_fl
         device="CPU",
         computed=f"{precision} on CPU",
         network=SimpleNamespace(name="shapes", labels=labels, warning=""),
+        concept_layers=lambda: ("conv1", "conv2"),
+        concept_layer="conv2",
+        gallery=None,
     )
 
 
 def explained_frame(
     frame, strength, box, scores=(0.7, 0.2, 0.1), labels=("heart", "star", "cup"), request=None,
-    score=(0.7, 0.7), total=0.7, taken=0.0, engine=None, **more
+    score=(0.7, 0.7), total=0.7, taken=0.0, engine=None, concepts=None, **more
 ):  # fmt: skip
     """A frame with a map: strength in [0, 1], scale 1."""
     rows, columns = strength.shape[:2]
     result = SimpleNamespace(
         scores=np.array(scores, np.float32),
         explained=score,
+        concepts=concepts,
         region=SimpleNamespace(box=box, inner=(0, 0, columns, rows), size=(rows, columns)),
         maps=[
             SimpleNamespace(
@@ -174,7 +178,7 @@ def explained_frame(
     return ExplainedFrame(
         frame=frame,
         picture=frame.value,
-        request=request or SimpleNamespace(target="top1", mask=None),
+        request=request or SimpleNamespace(target="top1", mask=None, frame=None, concepts=None),
         engine=engine or engine_of(labels),
         result=result,
         **more,

@@ -230,6 +230,11 @@ class Live(Section):
         "part of the window: names as of model.name, or keys of the section model, such as [vgg16, "
         "{name: my.keras, labels: my.txt, preprocess: torch}]",
     )
+    concepts: bool = Field(
+        default=False,
+        description="true or false: whether the panel of concepts is shown at the start (key F2): "
+        "the four channels with most relevance, each with its map and pictures of the gallery",
+    )
     figures: list[Literal["answer", "rates", "setting"]] | None = Field(
         default=None,
         description="what is shown beside the picture at the start: answer, rates, setting; null: "

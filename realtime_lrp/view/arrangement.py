@@ -88,6 +88,7 @@ def arrange(
     panels: int,
     with_figures: bool,
     letters: int,
+    gives_way: bool = False,
 ) -> Arrangement:
     """Arranges a canvas.
 
@@ -98,6 +99,7 @@ def arrange(
       panels: how many maps stand beside the picture; 0 where the map lies over it.
       with_figures: whether figures are shown.
       letters: the height of the figures' letters, in pixels.
+      gives_way: whether the picture becomes smaller so that no figure covers the explained region.
     """
     if panels:
         return _side_by_side(size, shape, 1 + panels, with_figures, letters)
@@ -106,6 +108,8 @@ def arrange(
     areas: tuple[Box, ...] = ()
     if with_figures:
         picture, areas = _with_margin(size, picture, letters)
+        if gives_way and not areas:
+            picture, areas = _giving_way(size, shape, letters)
     region_box = scaled_box(region or central_square(shape), shape, picture)
     if with_figures and not areas:
         areas = _beside_region(size, region_box, letters)
@@ -160,6 +164,21 @@ def _with_margin(size: tuple[int, int], picture: Box, letters: int) -> tuple[Box
     if below >= BAND * letters:
         return (x0, 0, x1, y1 - y0), ((0, y1 - y0, columns, rows),)
     return picture, ()
+
+
+def _giving_way(
+    size: tuple[int, int], shape: Sequence[int], letters: int
+) -> tuple[Box, tuple[Box, ...]]:
+    """A smaller picture, and the area beside it or below, whichever leaves the larger picture."""
+    rows, columns = size
+    width, height = min(FULL_COLUMN * letters, columns // 2), min(COLUMN * letters, rows // 2)
+    beside = fitted_box(shape, (0, 0, columns - width, rows))
+    below = fitted_box(shape, (0, 0, columns, rows - height))
+    if beside[2] - beside[0] >= below[2] - below[0]:
+        x0, y0, x1, y1 = beside
+        return (0, y0, x1 - x0, y1), ((x1 - x0, 0, columns, rows),)
+    x0, y0, x1, y1 = below
+    return (x0, 0, x1, y1 - y0), ((0, y1 - y0, columns, rows),)
 
 
 def _split(area: Box, letters: int) -> tuple[Box, Box]:

@@ -44,6 +44,9 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
         ("n", "previous_method", "previous method"),
         ("p", "panels", "several maps side by side"),
         ("Tab", "choose_panels", "choose which maps stand side by side"),
+        ("F2", "concepts", "concepts: the four channels with most relevance"),
+        ("F3", "lower_layer", "concepts of the layer before, nearer the picture"),
+        ("F4", "higher_layer", "concepts of the next layer, nearer the answer"),
         ("/", "about", "what this method shows, and what not"),
         ("x", "random", "random weights: does the map change?"),
         ("a", "probe", "blur what is relevant: does the answer fall?"),
@@ -101,6 +104,7 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
 MOUSE = (
     ("left button", "cover a part of the picture"),
     ("right button", "uncover it"),
+    ("click on a channel", "its map alone; again or Esc: the whole map"),
     ("moving", "shows buttons, and for films a bar to seek"),
 )
 """What the mouse does."""

@@ -91,6 +91,8 @@ class Scene:
       awaited: the names of further panels that are being prepared; their tiles are empty.
       patches: what the faithfulness probe flips, or None; outlined on the first picture.
       network: the name that stands above the map where there are several networks, or "".
+      title: what stands above the map where it is not the whole one, or "".
+      gives_way: whether the picture becomes smaller so that no figure covers the explained region.
     """
 
     size: tuple[int, int]
@@ -107,6 +109,8 @@ class Scene:
     awaited: tuple[str, ...] = ()
     patches: Patches | None = None
     network: str = ""
+    title: str = ""
+    gives_way: bool = False
 
     @property
     def panels(self) -> tuple[Panel, ...]:
@@ -123,10 +127,11 @@ class Scene:
         """Where everything stands on the canvas."""
         region = self.explained.box if self.explained else None
         panels = len(self.panels) + len(self.awaited)
-        above = round(CAPTION * self.letters) if self.network and not panels else 0
+        titled = (self.network or self.title) and not panels
+        above = round(CAPTION * self.letters) if titled else 0
         return arrange(
             (self.size[0] - above, self.size[1]), self.picture.shape, region, panels,
-            self.with_figures, self.letters,
+            self.with_figures, self.letters, self.gives_way,
         ).moved_down(above)  # fmt: skip
 
     def caption(self, panel: Panel | None) -> str:
@@ -242,7 +247,7 @@ class Artist:
             captions = ("picture", *map(scene.caption, scene.panels), *awaited)
             for name, box in zip(captions, boxes, strict=True):
                 draw(canvas, _draw_caption, name, box, scene.letters)
-        elif scene.network:
+        elif scene.network or scene.title:
             name = scene.caption(scene.explained.panels[0] if scene.explained else None)
             draw(canvas, _draw_caption, name, boxes[0], scene.letters)
         for legend, box in zip(scene.legends, boxes[1:], strict=False):

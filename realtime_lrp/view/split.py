@@ -10,6 +10,7 @@ import numpy as np
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.arrangement import GAP, split
 from realtime_lrp.view.buffers import Buffers
+from realtime_lrp.view.concepts import ConceptArtist, ConceptPanel, PanelPlace, place_panel
 from realtime_lrp.view.decals import Decals
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.scene import BACKGROUND, Artist, Scene
@@ -23,11 +24,13 @@ class SplitScene:
       size: rows and columns of the canvas.
       scenes: one for each network; a scene that stands alone fills the canvas.
       boxes: where each stands.
+      concepts: the panel of concepts, which has a part of the canvas to itself; or None.
     """
 
     size: tuple[int, int]
     scenes: tuple[Scene, ...]
     boxes: tuple[Box, ...]
+    concepts: ConceptPanel | None = None
 
     @property
     def letters(self) -> int:
@@ -44,6 +47,20 @@ class SplitScene:
         )
 
     @property
+    def place(self) -> PanelPlace | None:
+        """Where the panel of concepts stands."""
+        panel = self.concepts
+        return place_panel(self.size, self.letters, panel.with_pictures) if panel else None
+
+    @property
+    def concept_rows(self) -> tuple[tuple[Box, int], ...]:
+        """Where each channel has its row in the panel of concepts."""
+        if self.place is None or self.concepts is None:
+            return ()
+        pairs = zip(self.place.rows, self.concepts.rows, strict=False)
+        return tuple((box, row.channel) for box, row in pairs if row)
+
+    @property
     def marks(self) -> Box:
         """The line for what lasts: frozen, recording."""
         return _moved(self.scenes[-1].arrangement.marks, self.boxes[-1])
@@ -54,7 +71,7 @@ class SplitScene:
         return _moved(self.scenes[number].notice_area(text, rows - box[1]), box)
 
     def pictures_alone(self, size: tuple[int, int]) -> SplitScene:
-        """The same on a canvas of another size, without room for figures."""
+        """The same on a canvas of another size, without figures and the panel of concepts."""
         shape, text_size = self.scenes[0].picture.shape, self.scenes[0].text_size
         boxes = boxes_of(size, shape, len(self.scenes), text_size)
         scenes = (
@@ -67,6 +84,21 @@ class SplitScene:
         """The same without figures and notices."""
         bare = (replace(scene, left=(), right=(), notice="") for scene in self.scenes)
         return replace(self, scenes=tuple(bare))
+
+
+def size_beside(
+    size: tuple[int, int], concepts: ConceptPanel | None, text_size: str
+) -> tuple[int, int]:
+    """Rows and columns that the panel of concepts leaves to the scenes.
+
+    Args:
+      size: rows and columns of the canvas.
+      concepts: the panel, or None.
+      text_size: see `hud.TEXT_SIZES`.
+    """
+    if concepts is None:
+        return size
+    return place_panel(size, figure_size(*size, text_size), concepts.with_pictures).rest
 
 
 def boxes_of(
@@ -95,17 +127,20 @@ class SplitArtist:
 
     def __init__(self, count: int):
         self._artists = [Artist() for _ in range(count)]
-        self._buffers, self.decals = Buffers(), Decals()
+        self._buffers, self.decals, self._concepts = Buffers(), Decals(), ConceptArtist()
 
     def draw(self, scene: SplitScene) -> np.ndarray:
         """The canvas, uint8 [*size, 3] RGB. Its memory is used again when nobody holds it."""
         drawn = [artist.draw(one) for artist, one in zip(self._artists, scene.scenes, strict=True)]
-        if len(drawn) == 1:
+        if len(drawn) == 1 and scene.place is None:
             return drawn[0]
         canvas = self._buffers.get((*scene.size, 3))
-        canvas.fill(BACKGROUND)
+        if len(drawn) > 1:
+            canvas.fill(BACKGROUND)
         for part, (x0, y0, x1, y1) in zip(drawn, scene.boxes, strict=True):
             canvas[y0:y1, x0:x1] = part
+        if scene.concepts and scene.place:
+            self._concepts.draw(canvas, scene.concepts, scene.place, scene.letters)
         return canvas
 
     def copy(self, canvas: np.ndarray) -> np.ndarray:

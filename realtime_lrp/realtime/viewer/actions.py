@@ -12,6 +12,12 @@ from realtime_lrp.config.names import COMPOSITES, METHODS
 from realtime_lrp.engine.wording import TARGETS as TARGETS_IN_WORDS
 from realtime_lrp.engine.wording import name_classes
 from realtime_lrp.realtime.explaining import is_auto_contrast
+from realtime_lrp.realtime.viewer.concept_actions import (
+    change_layer,
+    follow_none,
+    is_followed,
+    toggle_concepts,
+)
 from realtime_lrp.realtime.viewer.state import (
     ALL_FIGURES,
     ESCAPE_S,
@@ -316,7 +322,9 @@ def _full_screen(state: ViewerState, now: float) -> ViewerState:
 
 
 def _escape(state: ViewerState, now: float) -> ViewerState:
-    """Leaves full screen; in a window the second of two quick presses ends."""
+    """Ends following a channel, or leaves full screen; the second of two quick presses ends."""
+    if is_followed(state):
+        return follow_none(state, now)
     if state.full_screen:
         return _full_screen(state, now)
     if now < state.escape_until:
@@ -338,6 +346,9 @@ ACTIONS: dict[str, Action] = {
     "previous_method": partial(_next_method, by=-1),
     "panels": _panels,
     "choose_panels": _choose_panels,
+    "concepts": toggle_concepts,
+    "lower_layer": partial(change_layer, by=-1),
+    "higher_layer": partial(change_layer, by=1),
     "random": _random,
     "probe": _probe,
     "next_target": _next_target,

@@ -135,12 +135,36 @@ class FrameDrawn(Event):
       answer: the newest one; None before the first map.
       pictures: where its picture stands on the canvas; several boxes side by side.
       timeline: where the source stands, None where it has no timeline.
+      concept_rows: where each channel has its row in the panel of concepts.
     """
 
     frame: Item[np.ndarray]
     answer: Answer | None
     pictures: tuple[Box, ...] = ()
     timeline: Timeline | None = None
+    concept_rows: tuple[tuple[Box, int], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelChosen(Event):
+    """The map of this channel alone, or of all channels again if it is shown already.
+
+    Attributes:
+      channel: its number in the layer of the panel of concepts.
+    """
+
+    channel: int
+
+
+@dataclass(frozen=True, eq=False)
+class LayerChosen(Event):
+    """The panel of concepts shows the channels of this layer.
+
+    Attributes:
+      layer: the network has it.
+    """
+
+    layer: str
 
 
 @dataclass(frozen=True, eq=False)

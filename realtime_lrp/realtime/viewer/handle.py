@@ -18,6 +18,7 @@ from realtime_lrp.realtime.viewer.actions import (
     set_style,
     show_panels,
 )
+from realtime_lrp.realtime.viewer.concept_actions import choose_layer, follow_channel
 from realtime_lrp.realtime.viewer.pointing import move_mouse, paint_on_canvas, seek
 from realtime_lrp.realtime.viewer.state import WARNING_S, Notice, ViewerState
 from realtime_lrp.view import keys
@@ -27,7 +28,7 @@ from realtime_lrp.view.panel_list import PanelList
 INPUTS = (
     events.KeyPressed, events.ActionChosen, events.CompositeChosen, events.MethodChosen,
     events.TargetChosen, events.OpacityChosen, events.StyleChosen, events.PanelsChosen,
-    events.Sought, events.Painted,
+    events.Sought, events.Painted, events.ChannelChosen, events.LayerChosen,
 )  # fmt: skip
 """What the user does, apart from the mouse."""
 
@@ -127,6 +128,14 @@ def _painted(state: ViewerState, event: events.Painted) -> ViewerState:
     return paint_on_canvas(state, event.start, event.end, event.cover)
 
 
+def _channel_chosen(state: ViewerState, event: events.ChannelChosen) -> ViewerState:
+    return follow_channel(state, event.channel, event.time)
+
+
+def _layer_chosen(state: ViewerState, event: events.LayerChosen) -> ViewerState:
+    return choose_layer(state, event.layer, event.time)
+
+
 def _mouse_moved(state: ViewerState, event: events.MouseMoved) -> ViewerState:
     return move_mouse(state, (event.x, event.y), event.button, event.time)
 
@@ -134,7 +143,12 @@ def _mouse_moved(state: ViewerState, event: events.MouseMoved) -> ViewerState:
 def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
     answer, first = event.answer, state.answer is None
     state = replace(
-        state, shown=event.frame, answer=answer, pictures=event.pictures, timeline=event.timeline
+        state,
+        shown=event.frame,
+        answer=answer,
+        pictures=event.pictures,
+        timeline=event.timeline,
+        concept_rows=event.concept_rows,
     )
     if state.mask is not None and state.mask.shape != event.frame.value.shape[:2]:
         state = state.with_request(mask=None)  # the source changed its size
@@ -202,6 +216,8 @@ _HANDLERS: dict[type[events.Event], Callable[[ViewerState, Any], ViewerState]] =
     events.Sought: _sought,
     events.MouseMoved: _mouse_moved,
     events.Painted: _painted,
+    events.ChannelChosen: _channel_chosen,
+    events.LayerChosen: _layer_chosen,
     events.FrameDrawn: _frame_drawn,
     events.CanvasResized: _canvas_resized,
     events.FrameStepped: _frame_stepped,

@@ -162,7 +162,10 @@ class NetworkView:
             scores, canonical = explained.result.scores, engine.explainer.canonical(target)
             labels, unsuited = self._labels_of(engine, len(scores)), engine.explainer.unsuited
             warning = engine.network.warning or engine.explainer.advice
-            self._answer = explained, Answer(scores, labels, target, canonical, warning, unsuited)
+            self._answer = explained, Answer(
+                scores, labels, target, canonical, warning, unsuited, engine.concept_layers(),
+                engine.concept_layer or "",
+            )  # fmt: skip
         return self._answer[1]
 
     def _labels_of(self, engine: Engine, classes: int) -> tuple[str, ...]:

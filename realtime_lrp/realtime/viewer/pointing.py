@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 
 from realtime_lrp.realtime.viewer.actions import ACTIONS
+from realtime_lrp.realtime.viewer.concept_actions import follow_channel
 from realtime_lrp.realtime.viewer.state import CONTROLS_S, Pointer, SeekTo, ViewerState
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.source import Timeline
@@ -134,6 +135,9 @@ def _press(state: ViewerState, hit: str, now: float) -> ViewerState:
     if hit:
         state = _holding(state, "button")
         return state if hit == "gap" else ACTIONS[hit](state, now)
+    for box, channel in state.concept_rows:
+        if contains(box, state.pointer.x, state.pointer.y):
+            return follow_channel(_holding(state, "button"), channel, now)
     return _paint_to_pointer(_holding(state, "picture"), state.pointer)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from realtime_lrp.realtime.explaining import ExplainedFrame
+from realtime_lrp.realtime.viewer.concept_view import followed_title
 from realtime_lrp.view.scene import ExplainedPicture, Panel
 from realtime_lrp.view.smoothing import MapSmoother
 
@@ -24,7 +25,7 @@ class MapScaler:
 
     def __init__(self, average: float):
         self._average = average
-        self._series: tuple[Engine, str | int, str, bool] | None = None
+        self._series: tuple[Engine, str | int, str, str, bool] | None = None
         self._smoother = MapSmoother()
         self._last: tuple[ExplainedFrame, ExplainedPicture] | None = None
 
@@ -40,8 +41,10 @@ class MapScaler:
         if explained is None:
             self._series = self._last = None  # so that the engine can be freed
             return None
-        target, source = explained.request.target, explained.frame.source
-        series = explained.engine, target, source, independent
+        title = followed_title(explained)
+        series = (
+            explained.engine, explained.request.target, explained.frame.source, title, independent,
+        )  # fmt: skip
         if series != self._series:
             self._series, self._last = series, None
             self._smoother = MapSmoother(0.0, 0.0) if independent else MapSmoother(self._average)
@@ -55,6 +58,10 @@ class MapScaler:
             (one.strength, one.scale, one.scale * shortfall)
             for one, shortfall in zip(result.maps, explained.shortfalls, strict=True)
         ]
+        names, wanted = explained.names, explained.request.concepts
+        if wanted and result.concepts and (one := result.concepts.of(wanted.channel)):
+            maps[0] = one.strength, one.scale, one.scale
+            names = followed_title(explained), *names[1:]
         intensities = self._smoother(maps, result.region.inner)
-        panels = tuple(map(Panel, explained.names, intensities, signs))
+        panels = tuple(map(Panel, names, intensities, signs))
         return ExplainedPicture(explained.picture, result.region.box, panels)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from realtime_lrp.config import Config
+from realtime_lrp.engine.concept_result import ConceptRequest
 from realtime_lrp.realtime.explaining import MapRequest
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.system.geometry import Box
@@ -114,6 +115,8 @@ class Answer:
       target: the same target, class names replaced by indices.
       warning: why all answers of the network may be wrong, or what would explain it better, or "".
       unsuited: the methods and composites that the network has no use for.
+      concept_layers: the layers whose channels can be shown.
+      concept_layer: the one that is shown first, or "".
     """
 
     scores: np.ndarray
@@ -122,6 +125,8 @@ class Answer:
     target: str | int
     warning: str = ""
     unsuited: frozenset[str] = frozenset()
+    concept_layers: tuple[str, ...] = ()
+    concept_layer: str = ""
 
     def best(self, count: int) -> list[int]:
         """The indices of the best classes, best first."""
@@ -156,6 +161,9 @@ class ViewerState:
       size: rows and columns of the canvas.
       pictures: where the picture stands on the canvas; several boxes side by side.
       timeline: where the source stands, None where it has no timeline.
+      concept_layer: the layer whose channels the panel of concepts shows when it appears; "" is the
+        default.
+      concept_rows: where each channel has its row in that panel.
       pointer: the mouse.
       notice: the line that is shown for a few seconds.
       ended: whether the viewer is to end.
@@ -188,6 +196,8 @@ class ViewerState:
     size: tuple[int, int] = (0, 0)
     pictures: tuple[Box, ...] = ()
     timeline: Timeline | None = None
+    concept_layer: str = ""
+    concept_rows: tuple[tuple[Box, int], ...] = ()
     pointer: Pointer = field(default_factory=Pointer)
     notice: Notice = field(default_factory=Notice)
     ended: bool = False
@@ -281,13 +291,20 @@ class ViewerState:
             "follow": look.follow,
         }  # fmt: skip
         text = next(text for text, shown in PRESENTER.items() if shown is self.presenter)
-        live = {"panels": list(self.panels), "text": text, "text_size": self.text_size}
+        shown = self.request.concepts
+        live = {
+            "panels": list(self.panels), "text": text, "text_size": self.text_size,
+            "concepts": shown is not None,
+        }  # fmt: skip
+        layer = shown.layer if shown else self.concept_layer
+        concepts = {"layer": layer or self.config.concepts.layer}
         return config.model_copy(
             update={
                 "lrp": config.lrp.model_copy(update=lrp),
                 "overlay": config.overlay.model_copy(update=overlay),
                 "input": self.config.input.model_copy(update={"mirror": self.mirror}),
                 "live": self.config.live.model_copy(update=live),
+                "concepts": self.config.concepts.model_copy(update=concepts),
             }
         )
 
@@ -312,6 +329,8 @@ def first_state(config: Config, request: MapRequest) -> ViewerState:
       request: what it asks the relevance thread for.
     """
     overlay = config.overlay
+    if config.live.concepts:
+        request = replace(request, concepts=ConceptRequest())
     return ViewerState(
         config=config,
         request=request,

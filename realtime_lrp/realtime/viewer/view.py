@@ -18,12 +18,14 @@ from realtime_lrp.realtime.networks import network_names
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.compose import Columns, draw_over
+from realtime_lrp.realtime.viewer.concept_view import ConceptView
 from realtime_lrp.realtime.viewer.figures import Rates
 from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.network_view import FIGURES_S, FurtherView, NetworkView
 from realtime_lrp.realtime.viewer.state import Command, LoopFiles, SeekTo, ViewerState
+from realtime_lrp.view.concepts import ConceptPanel
 from realtime_lrp.view.scene import Scene
-from realtime_lrp.view.split import SplitArtist, SplitScene, boxes_of
+from realtime_lrp.view.split import SplitArtist, SplitScene, boxes_of, size_beside
 
 POLL_S = 0.01
 """Maximum wait for a frame, before keys and mouse are read again."""
@@ -46,7 +48,7 @@ class View:
       size: returns rows and columns of the canvas; None is those of the picture.
       status: returns a mark for the recording that runs, or "".
       figures_in_picture: whether the figures are drawn on the canvas; else whoever shows it shows
-        the `columns`, too.
+        the `columns` and the `concepts`, too.
       further: where the maps of further networks come from, see `further_threads`.
 
     Attributes:
@@ -54,6 +56,7 @@ class View:
       networks: what is shown of each network, the first one first.
       split, canvas: what was drawn last, without menus; None before.
       frame: the one that is shown, or None.
+      concepts: the panel of concepts; None where it is hidden.
       figures_in_picture: as given.
     """
 
@@ -73,6 +76,7 @@ class View:
         self.split: SplitScene | None = None
         self.canvas: np.ndarray | None = None
         self.frame: Item[np.ndarray] | None = None
+        self.concepts: ConceptPanel | None = None
         self._capture = capture
         self._relevance = relevance
         self._stats = stats
@@ -88,7 +92,7 @@ class View:
             for thread, name in zip(further, names[1:], strict=False)
         ]
         self.networks: list[NetworkView] = [first, *self._further]
-        self._artist = SplitArtist(len(self.networks))
+        self._artist, self._concept_view = SplitArtist(len(self.networks)), ConceptView()
         self._first_number = capture.frames.count
         self._version = 0  # counts the changes of the state that can be seen
         self._moves = 0  # counts those of the mouse that change nothing else
@@ -242,7 +246,7 @@ class View:
         self.split = split = self._scenes(frame, size)
         self.canvas = self._artist.draw(split)
         answer, timeline = self._first.answer(), self._capture.timeline
-        drawn = events.FrameDrawn(frame, answer, split.pictures, timeline)
+        drawn = events.FrameDrawn(frame, answer, split.pictures, timeline, split.concept_rows)
         self._set(handle(self.state, drawn))
         status, passing, now = self._status(), self._passing(), time.monotonic()
         self._show(draw_over(self.canvas, self._artist, split, self.state, status, passing, now))
@@ -250,15 +254,20 @@ class View:
     def _scenes(self, frame: Item[np.ndarray], size: tuple[int, int]) -> SplitScene:
         """What is drawn of each network."""
         state, trouble = self.state, self._capture.trouble
-        boxes = boxes_of(size, frame.value.shape, len(self.networks), state.text_size)
+        self.concepts = self._concept_view.panel(state, self._first.newest)
+        concepts = self.concepts if self.figures_in_picture else None
+        rest = size_beside(size, concepts, state.text_size)
+        boxes = boxes_of(rest, frame.value.shape, len(self.networks), state.text_size)
         scenes = []
         for network, (x0, y0, x1, y1) in zip(self.networks, boxes, strict=True):
             network.prepare(state, self._version, frame, self._capture.described)
             scene = network.compose(state, frame, trouble, (y1 - y0, x1 - x0))
             if not self.figures_in_picture:
                 scene = network.scene = replace(scene, left=(), right=(), with_figures=False)
+            if concepts:
+                scene = network.scene = replace(scene, gives_way=True)
             scenes.append(scene)
-        return SplitScene(size, tuple(scenes), boxes)
+        return SplitScene(size, tuple(scenes), boxes, concepts)
 
     def _passing(self) -> tuple[str, ...]:
         """For each network the lines for the screen alone."""

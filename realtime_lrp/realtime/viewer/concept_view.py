@@ -1,0 +1,164 @@
+"""Makes the panel of concepts out of the newest explained frame; `view.concepts` draws it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from realtime_lrp.engine.concept_result import ConceptResult
+from realtime_lrp.realtime.explaining import ExplainedFrame
+from realtime_lrp.realtime.viewer.state import ViewerState
+from realtime_lrp.view.colormaps import default_colormap
+from realtime_lrp.view.concepts import ROWS, ConceptPanel, ConceptRow, percent_of
+from realtime_lrp.view.overlay import Scale, intensity
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
+
+AVERAGED_S = 0.3
+"""Over how many seconds the shown shares are averaged."""
+
+FIGURES_S = 0.25
+"""How often the figures change, at most: faster ones cannot be read."""
+
+Channels = tuple[int | None, ...]
+
+
+class ConceptView:
+    """The panel of the first network: which channel has which row, and its averaged share."""
+
+    def __init__(self) -> None:
+        self._panel: ConceptPanel | None = None
+        self._made_of: tuple[object, ...] = ()
+        self._series: tuple[object, ...] = ()
+        self._start_over(())
+
+    def _start_over(self, series: tuple[object, ...]) -> None:
+        """Forgets rows, shares and scale: they are of something else."""
+        self._series = series
+        self._channels: Channels = (None,) * ROWS
+        self._shares: dict[int, float] = {}
+        self._figures: dict[int, str] = {}
+        self._scale, self._time, self._figures_at = Scale(), 0.0, 0.0
+
+    def panel(self, state: ViewerState, explained: ExplainedFrame | None) -> ConceptPanel | None:
+        """The panel, the same object as long as nothing changes; None where it is hidden.
+
+        Args:
+          state: says whether it is shown, and how maps are drawn.
+          explained: the newest explained frame, or None.
+        """
+        wanted = state.request.concepts
+        if wanted is None:
+            self._made_of, self._panel = (), None
+            return None
+        if explained is None:
+            return None
+        made_of = explained, wanted, state.look
+        if made_of != self._made_of:
+            self._made_of, self._panel = made_of, self._new_panel(state, explained)
+        return self._panel
+
+    def _new_panel(self, state: ViewerState, explained: ExplainedFrame) -> ConceptPanel:
+        found, wanted, look = explained.concepts, state.request.concepts, state.look
+        layer = (wanted and wanted.layer) or explained.engine.concept_layer or ""
+        x0, y0, x1, y1 = explained.result.region.box
+        panel = ConceptPanel(
+            title=layer,
+            picture=explained.picture[y0:y1, x0:x1],
+            rows=(),
+            colormap=look.colormap or default_colormap(explained.engine.explainer.signs[0]),
+            opacity=look.opacity,
+            with_pictures=has_pictures(explained.engine, layer),
+        )
+        if found is None or found.layer not in ("", layer):
+            return replace(panel, note=f"preparing {layer or 'channels'}")
+        if found.problem:
+            return replace(panel, note=found.problem)
+        return replace(panel, rows=self._rows(explained, found))
+
+    def _rows(
+        self, explained: ExplainedFrame, found: ConceptResult
+    ) -> tuple[ConceptRow | None, ...]:
+        request, engine = explained.request, explained.engine
+        series = engine, request.target, found.layer, explained.frame.source
+        if series != self._series:
+            self._start_over(series)
+        self._note_shares(found, at_once=request.frame is not None)
+        self._channels = steady_rows(self._channels, [one.channel for one in found.maps])
+        scale, inner = self._scale(found.scale), explained.result.region.inner
+        followed = request.concepts and request.concepts.channel
+
+        def row(channel: int | None) -> ConceptRow | None:
+            if (one := found.of(channel)) is None:
+                return None
+            return ConceptRow(
+                channel=one.channel,
+                name=name_of(engine, found.layer, one.channel),
+                share=self._shares[one.channel],
+                figure=self._figures[one.channel],
+                intensity=intensity(one.strength, inner, one.scale / scale),
+                pictures=pictures_of(engine, found.layer, one.channel),
+                followed=one.channel == followed,
+            )
+
+        return tuple(map(row, self._channels))
+
+    def _note_shares(self, found: ConceptResult, at_once: bool) -> None:
+        """Averages the shares; the figures change now and then only."""
+        now = time.monotonic()
+        kept = 0.0 if at_once else math.exp(-(now - self._time) / AVERAGED_S)
+        before, self._time = self._shares, now
+        self._shares = {
+            one.channel: kept * before.get(one.channel, one.share) + (1 - kept) * one.share
+            for one in found.maps
+        }
+        due = at_once or now - self._figures_at > FIGURES_S
+        self._figures_at = now if due else self._figures_at
+        self._figures = {
+            channel: self._figures[channel]
+            if channel in self._figures and not due
+            else percent_of(share)
+            for channel, share in self._shares.items()
+        }
+
+
+def steady_rows(before: Channels, channels: Sequence[int]) -> Channels:
+    """The channel of each row: one that was there keeps its row, others take the free ones.
+
+    Args:
+      before: the channels of the rows; None for a free one.
+      channels: those to show, the largest share first; as many as rows, or fewer.
+    """
+    new = iter([channel for channel in channels if channel not in before])
+    return tuple(one if one in channels else next(new, None) for one in before)
+
+
+def name_of(engine: Engine, layer: str, channel: int) -> str:
+    """What a channel is called: by its name, else "channel 17"."""
+    name = engine.gallery.name(layer, channel) if engine.gallery else ""
+    return name or f"channel {channel}"
+
+
+def pictures_of(engine: Engine, layer: str, channel: int) -> Sequence[np.ndarray]:
+    """What a channel answers to; empty without a gallery."""
+    return engine.gallery.pictures(layer, channel) if engine.gallery else ()
+
+
+def has_pictures(engine: Engine, layer: str) -> bool:
+    """Whether there is a gallery for a layer."""
+    return engine.gallery is not None and layer in engine.gallery.layers
+
+
+def followed_title(explained: ExplainedFrame) -> str:
+    """What the map is called that is of one channel alone; "" where it is of all."""
+    wanted, found = explained.request.concepts, explained.concepts
+    one = found and wanted and found.of(wanted.channel)
+    if not (one and found):
+        return ""
+    return f"{name_of(explained.engine, found.layer, one.channel)} of {found.layer}"

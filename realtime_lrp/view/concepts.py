@@ -1,0 +1,324 @@
+"""The panel of concepts: for each channel its share, its own map and what it answers to.
+
+`ConceptPanel` is plain data. `place_panel` finds room for it on a canvas of any size, and
+`ConceptArtist` draws it there; the same panel is not drawn twice.
+"""
+
+import functools
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from realtime_lrp.system.geometry import Box
+from realtime_lrp.view.hud import BAR, DIM, TRACK, WARNING, Colour
+from realtime_lrp.view.overlay import lay_into, make_overlay
+from realtime_lrp.view.text import WHITE, draw_text, fitted, text_width, wrapped
+
+ROWS = 4
+"""How many channels have a row."""
+
+GROUND, GROUND_FOLLOWED = 34, 60
+"""The grey of the panel, and of the row that is followed."""
+
+SHOWN, ACROSS = 6, 3
+"""How many pictures of the gallery a row has, and how many of them stand side by side."""
+
+LEAST_PICTURE = 14
+"""Smaller pictures of the gallery, in pixels, are left out."""
+
+FULL_BAR = 0.25
+"""The share of a bar that is full; a larger share is the full bar."""
+
+AGAINST = (120, 160, 255)
+"""The colour of shares that speak against what is explained; `BAR_FOR` is that of the others."""
+BAR_FOR = (255, 150, 50)
+
+HEADER, NAME, STRIP, PAD = 1.9, 1.4, 0.55, 0.35
+"""Heights of the header, of a row's name, of its bar, and of gaps, in heights of a letter."""
+
+KEPT = 48
+"""How many drawn rows of gallery pictures and texts are kept."""
+
+
+@dataclass(frozen=True, eq=False)
+class ConceptRow:
+    """A channel.
+
+    Attributes:
+      channel: its number.
+      name: what it is called; "channel 17" without a name.
+      share: -1 to 1, of the magnitude of the relevance at the layer; the length of the bar.
+      figure: the same in words.
+      intensity: float32 [h, w] or [h, w, 3] in [-1, 1], its map; drawn with one scale in all rows.
+      pictures: what the channel answers to, uint8 [S, S, 3] RGB each; possibly none.
+      followed: whether its map lies over the picture alone.
+    """
+
+    channel: int
+    name: str
+    share: float
+    figure: str
+    intensity: np.ndarray
+    pictures: Sequence[np.ndarray]
+    followed: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class ConceptPanel:
+    """What the panel shows.
+
+    Attributes:
+      title: the layer.
+      picture: uint8 [h, w, 3] RGB, the explained region.
+      rows: the channels; None leaves a row empty.
+      colormap: its name.
+      opacity: 0 to 1, of the strongest relevance.
+      note: what stands in place of the rows, or "".
+      with_pictures: whether rows have room for pictures of the gallery.
+    """
+
+    title: str
+    picture: np.ndarray
+    rows: tuple[ConceptRow | None, ...]
+    colormap: str
+    opacity: float
+    note: str = ""
+    with_pictures: bool = True
+
+
+@dataclass(frozen=True)
+class PanelPlace:
+    """Where the panel stands.
+
+    Attributes:
+      rest: rows and columns of the canvas that are left, at its upper left corner.
+      box: of the panel.
+      header: of its title.
+      rows: of each row.
+    """
+
+    rest: tuple[int, int]
+    box: Box
+    header: Box
+    rows: tuple[Box, ...]
+
+    def row_at(self, x: int, y: int) -> int | None:
+        """The number of the row at a pixel of the canvas, or None."""
+        for number, (x0, y0, x1, y1) in enumerate(self.rows):
+            if x0 <= x < x1 and y0 <= y < y1:
+                return number
+        return None
+
+
+@functools.lru_cache(maxsize=8)
+def place_panel(size: tuple[int, int], letters: int, with_pictures: bool = True) -> PanelPlace:
+    """Finds room for the panel: at the right, on tall canvases at the bottom.
+
+    Args:
+      size: rows and columns of the canvas.
+      letters: the height of letters in pixels.
+      with_pictures: whether rows have room for pictures of the gallery.
+    """
+    rows, columns = size
+    header = round(HEADER * letters)
+    if rows > 1.1 * columns:
+        wide = 2.4 if with_pictures else 1.2
+        tile = columns / 2 / wide
+        height = min(round(header + 2 * (tile + _above_tile(letters))), rows // 2)
+        box = 0, rows - height, columns, rows
+        across, rest = 2, (rows - height, columns)
+    else:
+        tile = (rows - header) / ROWS - _above_tile(letters)
+        width = round(tile * (1 + 1.5 * with_pictures) + 4 * PAD * letters)
+        width = min(max(width, 11 * letters), columns * 2 // 5)
+        box = columns - width, 0, columns, rows
+        across, rest = 1, (rows, columns - width)
+    x0, y0, x1, y1 = box
+    down = ROWS // across
+    xs = [x0 + (x1 - x0) * n // across for n in range(across + 1)]
+    ys = [y0 + header + (y1 - y0 - header) * n // down for n in range(down + 1)]
+    cells = tuple(
+        (xs[n % across], ys[n // across], xs[n % across + 1], ys[n // across + 1])
+        for n in range(ROWS)
+    )
+    return PanelPlace(rest, box, (x0, y0, x1, y0 + header), cells)
+
+
+class ConceptArtist:
+    """Draws panels. Keeps the last one, and what the next ones need again."""
+
+    def __init__(self) -> None:
+        self._drawn: tuple[ConceptPanel, PanelPlace, int, np.ndarray] | None = None
+        self._kept: OrderedDict[tuple[object, ...], tuple[object, np.ndarray]] = OrderedDict()
+
+    def draw(
+        self, canvas: np.ndarray, panel: ConceptPanel, place: PanelPlace, letters: int
+    ) -> None:
+        """Draws a panel on a canvas, uint8 [H, W, 3] RGB, in place.
+
+        Args:
+          canvas: has the size that `place` was found for.
+          panel: what is shown.
+          place: where.
+          letters: the height of letters in pixels.
+        """
+        x0, y0, x1, y1 = place.box
+        last = self._drawn
+        if last is None or last[0] is not panel or last[1:3] != (place, letters):
+            image = np.full((y1 - y0, x1 - x0, 3), GROUND, np.uint8)
+            self._draw_panel(image, panel, place, letters)
+            self._drawn = last = panel, place, letters, image
+        canvas[y0:y1, x0:x1] = last[3]
+
+    def _draw_panel(
+        self, image: np.ndarray, panel: ConceptPanel, place: PanelPlace, letters: int
+    ) -> None:
+        moved = -place.box[0], -place.box[1]
+        pad = round(PAD * letters)
+        x0, y0, x1, y1 = _moved(place.header, moved)
+        title = fitted(panel.title, x1 - x0 - 2 * pad, letters)
+        draw_text(image, title, (x0 + pad, y0 + round(1.3 * letters)), letters, DIM)
+        if panel.note:
+            for number, line in enumerate(wrapped(panel.note, x1 - x0 - 2 * pad, letters)):
+                base = y1 + round((number + 1) * 1.35 * letters)
+                draw_text(image, line, (x0 + pad, base), letters, WARNING)
+            return
+        for row, box in zip(panel.rows, place.rows, strict=False):
+            if row is not None:
+                self._draw_row(image, panel, row, _moved(box, moved), letters)
+
+    def _draw_row(
+        self, image: np.ndarray, panel: ConceptPanel, row: ConceptRow, box: Box, letters: int
+    ) -> None:
+        pad = round(PAD * letters)
+        x0, y0, x1, y1 = box
+        if row.followed:
+            image[y0:y1, x0:x1] = GROUND_FOLLOWED
+            cv2.rectangle(image, (x0, y0), (x1 - 1, y1 - 1), BAR, max(1, letters // 9))
+        x0, y0, x1, y1 = x0 + pad, y0 + pad, x1 - pad, y1 - pad
+        text_rows, width = round(NAME * letters), x1 - x0
+        ground = GROUND_FOLLOWED if row.followed else GROUND
+        key = "text", row.name, row.figure, width, letters, ground
+        text = self._cached(key, None, lambda: _text(row, width, letters, ground))
+        _paste(image, text, x0, y0)
+        strip = y0 + text_rows, y0 + text_rows + max(3, letters // 4)
+        _draw_bar(image, row.share, (x0, strip[0], x1, strip[1]))
+        top = y0 + round((NAME + STRIP) * letters)
+        room = x0, top, x1, y1
+        tile = _tile_box(room, panel.picture.shape, panel.with_pictures)
+        if tile[2] - tile[0] < 4 or tile[3] - tile[1] < 4:
+            return
+        size = tile[2] - tile[0], tile[3] - tile[1]
+        shrunk = functools.partial(_shrunk, panel.picture, size)
+        picture = self._cached(("picture", *size), panel.picture, shrunk)
+        _draw_map(image, panel, picture, row.intensity, tile)
+        if panel.with_pictures and row.pictures:
+            gap = max(1, letters // 8)
+            side, at = _gallery_room((tile[2] + pad, top, x1, y1), gap)
+            if side >= LEAST_PICTURE:
+                which = "pictures", panel.title, row.channel, side, gap, ground
+                make = functools.partial(_gallery, row.pictures, side, gap, ground)
+                _paste(image, self._cached(which, row.pictures, make), *at)
+
+    def _cached(
+        self, key: tuple[object, ...], holds: object, make: Callable[[], np.ndarray]
+    ) -> np.ndarray:
+        """What was made for a key and the same object, or is made now."""
+        if key not in self._kept or self._kept[key][0] is not holds:
+            self._kept[key] = holds, make()
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key][1]
+
+
+def percent_of(share: float) -> str:
+    """A share, -1 to 1, in percent with its sign."""
+    number = round(100 * abs(share))
+    text = f"{number} %" if number or not share else "<1 %"
+    return f"-{text}" if share < 0 and text != "0 %" else text
+
+
+def _above_tile(letters: int) -> float:
+    """The height of name, bar and gaps of a row."""
+    return (NAME + STRIP + 2 * PAD) * letters
+
+
+def _tile_box(room: Box, shape: Sequence[int], with_pictures: bool) -> Box:
+    """Where a row's map stands: at the left, as high as the row unless that is too wide."""
+    x0, y0, x1, y1 = room
+    widest = (x1 - x0) * (0.4 if with_pictures else 1.0)
+    scale = min(widest / shape[1], (y1 - y0) / shape[0])
+    return x0, y0, x0 + max(1, int(shape[1] * scale)), y0 + max(1, int(shape[0] * scale))
+
+
+def _gallery_room(room: Box, gap: int) -> tuple[int, tuple[int, int]]:
+    """The side of the gallery's pictures in a room, and the corner where they begin."""
+    x0, y0, x1, y1 = room
+    down = SHOWN // ACROSS
+    side = min((x1 - x0 + gap) // ACROSS, (y1 - y0 + gap) // down) - gap
+    return side, (x0, y0)
+
+
+def _gallery(pictures: Sequence[np.ndarray], side: int, gap: int, ground: int) -> np.ndarray:
+    """The pictures of a channel side by side, on as many lines as needed."""
+    down = SHOWN // ACROSS
+    size = down * (side + gap) - gap, ACROSS * (side + gap) - gap
+    sheet = np.full((*size, 3), ground, np.uint8)
+    for number, picture in enumerate(pictures[:SHOWN]):
+        x, y = number % ACROSS * (side + gap), number // ACROSS * (side + gap)
+        how = cv2.INTER_AREA if side < picture.shape[1] else cv2.INTER_LINEAR
+        sheet[y : y + side, x : x + side] = cv2.resize(picture, (side, side), interpolation=how)
+    return sheet
+
+
+def _text(row: ConceptRow, width: int, letters: int, ground: int) -> np.ndarray:
+    """The line with a row's name and share."""
+    line = np.full((round(NAME * letters), width, 3), ground, np.uint8)
+    taken = text_width(row.figure, letters)
+    draw_text(line, row.figure, (width - taken, letters), letters, _colour_of(row.share))
+    draw_text(
+        line, fitted(row.name, width - taken - letters, letters), (0, letters), letters, WHITE
+    )
+    return line
+
+
+def _colour_of(share: float) -> Colour:
+    return AGAINST if share < 0 else BAR_FOR
+
+
+def _draw_bar(image: np.ndarray, share: float, box: Box) -> None:
+    x0, y0, x1, y1 = box
+    end = x0 + round((x1 - x0) * min(abs(share) / FULL_BAR, 1.0))
+    image[y0:y1, x0:x1] = TRACK
+    image[y0:y1, x0:end] = _colour_of(share)
+
+
+def _shrunk(picture: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """A picture of another size, (columns, rows)."""
+    return cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
+
+
+def _draw_map(
+    image: np.ndarray, panel: ConceptPanel, picture: np.ndarray, intensity: np.ndarray, box: Box
+) -> None:
+    """Draws the explained region, scaled to the box, with a channel's map over it."""
+    x0, y0, x1, y1 = box
+    size, tile = (x1 - x0, y1 - y0), picture.copy()
+    if intensity.shape[1] > size[0]:
+        intensity = cv2.resize(intensity, size, interpolation=cv2.INTER_AREA)
+    lay_into(tile, make_overlay(intensity, panel.colormap, panel.opacity, (0, 0, *size)))
+    image[y0:y1, x0:x1] = tile
+
+
+def _moved(box: Box, by: tuple[int, int]) -> Box:
+    return box[0] + by[0], box[1] + by[1], box[2] + by[0], box[3] + by[1]
+
+
+def _paste(image: np.ndarray, part: np.ndarray, x: int, y: int) -> None:
+    """Copies a part into an image at x, y; what does not fit is cut."""
+    room = image[y : y + part.shape[0], x : x + part.shape[1]]
+    room[:] = part[: room.shape[0], : room.shape[1]]

@@ -38,6 +38,7 @@ from realtime_lrp.relevance.traced.steps import (
     MatrixProduct,
     Movement,
     Offset,
+    Scaling,
     WeightedSum,
 )
 
@@ -111,37 +112,38 @@ def with_constant_deviation(
     step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: bool
 ) -> Tensors:
     """In proportion to the terms of the normalisation, whose deviation is a constant."""
-    norm = cast(Normalisation, step)
-    return _of_affine(
-        lambda a: norm.normalise(a, tf.stop_gradient(a)), inputs[0], output, s, absorb
-    )
+    norm, exact = cast(Normalisation, step), tf.cast(inputs[0], tf.float32)
+    s, taken = _beside(norm.offset(exact), output, s, absorb)
+    return [tf.cast(norm.gradient_of_sums(exact, s), inputs[0].dtype), *taken]
 
 
 def beside_offset(
     step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: bool
 ) -> Tensors:
     """In proportion to a tensor and the constant that is added to it."""
-    return _of_affine(step.forward, inputs[0], output, s, absorb)
+    constant = step.forward(tf.zeros_like(inputs[0][:1], tf.float32))
+    s, taken = _beside(constant, output, s, absorb)
+    return [*step.gradient(inputs, output, tf.cast(s, output.dtype)), *taken]
 
 
-def _of_affine(
-    affine: Callable[[tf.Tensor], tf.Tensor],
-    a: tf.Tensor,
-    output: tf.Tensor,
-    s: tf.Tensor,
-    absorb: bool,
-) -> Tensors:
-    """The s of the input of affine sums, and if constants absorb relevance what they take."""
-    exact = tf.cast(a, tf.float32)
-    constant, s = affine(tf.zeros_like(exact)), tf.cast(s, tf.float32)
-    if not absorb:
-        z = tf.cast(output, tf.float32)
-        s *= z / stabilise(z - constant, STABILISER)
-    with tf.GradientTape() as tape:
-        tape.watch(exact)
-        z = affine(exact)
-    received = tf.cast(tape.gradient(z, exact, s), a.dtype)
-    return [received, sum_of_each(s * constant)] if absorb else [received]
+def _beside(
+    constant: tf.Tensor | None, output: tf.Tensor, s: tf.Tensor, absorb: bool
+) -> tuple[tf.Tensor, Tensors]:
+    """What remains of s where a constant is part of the output, and what the constant takes.
+
+    Args:
+      constant: float32, or None.
+      output: the sum of other terms and the constant.
+      s: its relevance, divided by it.
+      absorb: whether the constant takes its share; else the other terms get all.
+    """
+    s = tf.cast(s, tf.float32)
+    if constant is None:
+        return s, []
+    if absorb:
+        return s, [sum_of_each(s * constant)]
+    z = tf.cast(output, tf.float32)
+    return s * (z / stabilise(z - constant, STABILISER)), []
 
 
 Rows = tuple[tuple[type[Step], StepRule], ...]
@@ -171,6 +173,7 @@ FOLLOWING: Rows = (
     (ZeroPadding, along),
     (Concatenate, along),
     (Identity, along),
+    (Scaling, along),
     (Elementwise, through_function),
 )
 """Kind of step -> its rule, where a `Multiple` arrives."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from realtime_lrp.relevance.steps import Activation, Deviation, Elementwise
-from realtime_lrp.relevance.traced.steps import kept_shape
+from realtime_lrp.relevance.traced.steps import Scaling, kept_shape
 from realtime_lrp.relevance.traced.tracing import BATCH
 from realtime_lrp.relevance.traced.values import (
     MIXES,
@@ -92,4 +92,5 @@ def step_of(chain: Chain) -> Elementwise:
 
     if DEVIATIONS.intersection(chain.types):
         return Deviation(function, keeps_sign=True)
-    return Elementwise(function, keeps_sign=False)
+    scales = chain.types == ("Mul",) and chain.constants
+    return (Scaling if scales else Elementwise)(function, keeps_sign=False)

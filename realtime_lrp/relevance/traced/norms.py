@@ -113,7 +113,7 @@ def as_layer_norm(
         return None
     epsilon = _epsilon(suspect, constant)
     plain = LayerNorm(own, None, None, epsilon)
-    normal = plain.normalise(tf.constant(a), tf.constant(a)).numpy().astype(np.float64)
+    normal = plain.normalise(tf.constant(a)).numpy().astype(np.float64)
     others = tuple(axis for axis in range(rank) if axis not in own)
     deviation = normal - normal.mean(others, keepdims=True)
     gamma = (deviation * computed).mean(others) / (deviation**2).mean(others)

@@ -4,6 +4,8 @@ A product with constant weights is a layer with weights, whose rule the composit
 of two tensors that depend on the picture, as in attention, is a `MatrixProduct`.
 """
 
+from collections.abc import Callable, Sequence
+
 import tensorflow as tf
 
 from realtime_lrp.relevance.linear import Dense
@@ -13,6 +15,8 @@ from realtime_lrp.relevance.traced.reading import Reader
 from realtime_lrp.relevance.traced.steps import MatrixProduct, WeightedSum
 from realtime_lrp.relevance.traced.tracing import BATCH
 from realtime_lrp.relevance.traced.values import CannotReadError, Held, Value
+
+Product = Callable[..., tf.Tensor]
 
 
 def matrix_product(reader: Reader, operation: tf.Operation) -> list[Value]:
@@ -48,12 +52,56 @@ def _dense(reader: Reader, operation: tf.Operation, kernel: tf.Tensor) -> list[V
     return [*reader.append(operation, [Dense(tf.cast(kernel, tf.float32), None)], [held])]
 
 
-def _other_product(reader: Reader, operation: tf.Operation) -> list[Value]:
-    """A product of two tensors of the picture, or of one with constants that are no weights."""
+def _other_product(
+    reader: Reader, operation: tf.Operation, compute: Product | None = None
+) -> list[Value]:
+    """A product of two tensors of the picture, or of one with constants that are no weights.
+
+    Args:
+      reader: knows the tensors.
+      operation: the product.
+      compute: a faster way to compute it of two tensors, or None.
+    """
     held = [reader.held(one) for one in operation.inputs if reader.constant(one) is None]
     kind = MatrixProduct if len(held) == 2 else WeightedSum
-    step = kind(compute_with_constants(reader, operation), shapes_of(operation, held))
-    return [*reader.append(operation, [step], held)]
+    turned = any(reader.turned(one) for one in operation.inputs)
+    if compute is None or len(held) < 2 or turned:
+        compute = compute_with_constants(reader, operation)
+    return [*reader.append(operation, [kind(compute, shapes_of(operation, held))], held)]
+
+
+def _as_matrix_product(equation: str) -> Product | None:
+    """An equation as a product of matrices [..., rows, columns]; None where it is none.
+
+    So it takes half of the time (DeiT-Tiny, bfloat16), as axes that both passes move are moved
+    once.
+    """
+    terms, output = equation.split("->")
+    first, second = terms.split(",")
+    pages = [one for one in first if one in second and one in output]
+    summed = [one for one in first if one in second and one not in output]
+    rows = [one for one in first if one not in second]
+    columns = [one for one in second if one not in first]
+    axes = [*pages, *rows, *columns]
+    one_of_each = len(summed) == len(rows) == len(columns) == 1
+    if "." in equation or not one_of_each or sorted(axes) != sorted(output):
+        return None
+    if any(len(set(term)) < len(term) for term in (first, second, output)):
+        return None
+
+    def compute(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+        a = _moved(a, first, [*pages, *rows, *summed])
+        b = _moved(b, second, [*pages, *columns, *summed])
+        return _moved(tf.matmul(a, b, transpose_b=True), axes, output)
+
+    return compute
+
+
+def _moved(a: tf.Tensor, axes: Sequence[str], wanted: Sequence[str]) -> tf.Tensor:
+    """A tensor with its axes in another order."""
+    if list(axes) == list(wanted):
+        return a
+    return tf.transpose(a, [list(axes).index(label) for label in wanted])
 
 
 def einsum(reader: Reader, operation: tf.Operation) -> list[Value]:
@@ -73,7 +121,7 @@ def einsum(reader: Reader, operation: tf.Operation) -> list[Value]:
         raise CannotReadError("multiplies more than two tensors")
     if len(constants) == 1:
         raise CannotReadError(f"computes {equation!r} of one tensor, which has no rule")
-    return _other_product(reader, operation)
+    return _other_product(reader, operation, _as_matrix_product(equation))
 
 
 def _dense_steps(held: Held, read: str, weights: str, output: str, kernel: tf.Tensor) -> list[Step]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.steps import Step, Tensors, stabilise, sum_of_each
+from realtime_lrp.relevance.steps import Elementwise, Step, Tensors, stabilise, sum_of_each
 from realtime_lrp.relevance.traced.tracing import BATCH
 
 Compute = Callable[..., tf.Tensor]
@@ -136,6 +136,10 @@ class Quotient(Operation):
     def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         (whole,) = self.gradient(inputs, output, relevance / stabilise(output))[:1]
         return [inputs[0] * whole, None]
+
+
+class Scaling(Elementwise):
+    """Multiplies each entry by a constant, as attention does its scores; relevance passes."""
 
 
 class Stopped(Step):

@@ -26,7 +26,7 @@ class ReadFrames(msgspec.Struct, frozen=True, tag=True):
 
     Attributes:
       path: the file.
-      every: seconds between two frames.
+      every: seconds between two frames; 0 for all frames.
     """
 
     path: Path
@@ -38,9 +38,10 @@ class NextFrame(msgspec.Struct, frozen=True, tag=True):
 
 
 class Frame(msgspec.Struct, frozen=True, tag=True):
-    """A picture, uint8 [H, W, 3] RGB."""
+    """A picture, uint8 [H, W, 3] RGB, and its time in seconds since the first one."""
 
     picture: np.ndarray
+    time: float
 
 
 class NoFrame(msgspec.Struct, frozen=True, tag=True):
@@ -54,18 +55,24 @@ def read_frames(path: Path, every: float) -> Iterator[np.ndarray]:
       MissingInputError: there is no such file.
       DamagedInputError: nothing in it can be decoded, or it makes the decoder crash or hang.
     """
+    for _, picture in read_timed_frames(path, every):
+        yield picture
+
+
+def read_timed_frames(path: Path, every: float = 0.0) -> Iterator[tuple[float, np.ndarray]]:
+    """As `read_frames`, with the seconds since the first frame; `every` 0 is for all frames."""
     child = Child(module_command("realtime_lrp.video.frame_reader"), Frame | NoFrame | Failed)
     try:
         with suppress(OSError):  # it has ended, which the next message shows
             child.send(ReadFrames(path, every))
-        while (picture := _next(child, path)) is not None:
-            yield picture
+        while (frame := _next(child, path)) is not None:
+            yield frame.time, frame.picture
     finally:
         child.close()
 
 
-def _next(child: Child, path: Path) -> np.ndarray | None:
-    """The next picture; None at the end."""
+def _next(child: Child, path: Path) -> Frame | None:
+    """The next frame; None at the end."""
     hung = threading.Event()
 
     def end() -> None:
@@ -89,21 +96,22 @@ def _next(child: Child, path: Path) -> np.ndarray | None:
     picture: np.ndarray = message.picture
     if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3 or not picture.size:
         raise DamagedInputError(f"{str(path)!r} makes the decoder send an invalid picture.")
-    return picture
+    frame: Frame = message
+    return frame
 
 
-def frames_every(path: Path, every: float) -> Iterator[np.ndarray]:
-    """What `read_frames` yields, decoded in this process."""
+def frames_every(path: Path, every: float) -> Iterator[Frame]:
+    """What `read_timed_frames` yields, decoded in this process."""
     with VideoReader(path) as reader:
         begun: Fraction | None = None
         due = 0  # number of the next frame on the grid of times
         for frame in reader:
             time = frame.pts * reader.time_base
             begun = time if begun is None else begun
-            number = int((time - begun) / Fraction(every))
+            number = int((time - begun) / Fraction(every)) if every else due
             if number >= due:
                 due = number + 1
-                yield frame.picture
+                yield Frame(frame.picture, float(time - begun))
 
 
 def main() -> None:
@@ -115,11 +123,11 @@ def main() -> None:
         while True:
             channel.receive()
             try:
-                picture = next(frames, None)
+                frame = next(frames, None)
             except Exception as error:
                 channel.send(Failed.by(error))
                 break
-            channel.send(NoFrame() if picture is None else Frame(picture))
+            channel.send(frame or NoFrame())
     os._exit(0)
 
 

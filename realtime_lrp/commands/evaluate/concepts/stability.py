@@ -11,7 +11,7 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.relevance.channel_masks import ChannelMasks
 from realtime_lrp.results.records import TOP_CONCEPTS
-from realtime_lrp.video.reader import VideoReader
+from realtime_lrp.video.frame_reader import read_timed_frames
 
 AVERAGES = (0.0, 0.5, 0.8)
 """How much of the previous shares stays with each new frame: like `overlay.average`."""
@@ -71,17 +71,15 @@ def read_clip(engine: Engine, file: Path, masks: Mapping[str, ChannelMasks]) -> 
     """
     times: list[float] = []
     found: dict[str, list[np.ndarray]] = {layer: [] for layer in masks}
-    with VideoReader(file) as reader:
-        unit = float(reader.time_base)
-        frames = iter(reader)
-        while batch := list(islice(frames, BATCH)):
-            times += [frame.pts * unit for frame in batch]
-            seen = [engine.region(one.picture.shape[:2]).extract(one.picture) for one in batch]
-            x = engine.network.prepare(np.stack(seen))
-            for layer, one in masks.items():
-                shares = one.shares(x)[1].astype(np.float64)
-                total = np.abs(shares).sum(1, keepdims=True)
-                found[layer].append(shares / np.where(total > 0, total, 1))
+    frames = read_timed_frames(file)
+    while batch := list(islice(frames, BATCH)):
+        times += [time for time, _ in batch]
+        seen = [engine.region(picture.shape[:2]).extract(picture) for _, picture in batch]
+        x = engine.network.prepare(np.stack(seen))
+        for layer, one in masks.items():
+            shares = one.shares(x)[1].astype(np.float64)
+            total = np.abs(shares).sum(1, keepdims=True)
+            found[layer].append(shares / np.where(total > 0, total, 1))
     if len(times) < 2:
         raise DamagedInputError(f"{str(file)!r} has {len(times)} frames. Expected two or more.")
     shares_of = {layer: np.concatenate(parts) for layer, parts in found.items()}

@@ -1,8 +1,11 @@
 """Studies of concepts: masked channels, steadiness in recordings, sidecars."""
 
 import json
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
+import duckdb
 import keras
 import media
 import numpy as np
@@ -18,6 +21,8 @@ from realtime_lrp.relevance.channel_masks import ChannelMasks
 from realtime_lrp.results.records import TOP_CONCEPTS
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.region import region_of
+
+HOME = Path(__file__).parents[1]
 
 
 def sidecar_of(film):
@@ -202,3 +207,44 @@ def test_a_recording_goes_with_concepts_only(run):
     """Otherwise nobody would look at it."""
     code, _, err = run("evaluate", "--recording", "a.mp4")
     assert code == 2 and "goes with --concepts" in err
+
+
+def test_a_sidecar_has_names_and_can_be_searched(run, words, tmp_path, monkeypatch):
+    """The layer is in the settings; a repeat is equal; DuckDB as documented finds the frames."""
+    monkeypatch.chdir(tmp_path)
+    source = media.recording(tmp_path / "in.mp4", count=6)
+    assert run("video", source, "-o", "out.mp4", *words, "--sidecar")[0] == 0
+    rows = sidecar_of(tmp_path / "out.mp4")
+    first = rows[0]
+    layer = first["provenance"]["settings"]["concepts.layer"]
+    channel = first["concepts"][0]["channel"]
+    assert not any("name" in one for row in rows for one in row["concepts"])
+    (tmp_path / "names.yaml").write_text(f"{layer}:\n  {channel}: bar\n")
+    again = ("video", source, "-o", "out.mp4", *words, "--sidecar", "--names", "names.yaml")
+    code, _, err = run(*again, "--resume")
+    assert code == 73 and "other settings" in err
+    assert run(*again, "--overwrite")[0] == 0
+    named = sidecar_of(tmp_path / "out.mp4")
+    assert [one.get("name") for one in named[0]["concepts"]] == ["bar", None, None, None]
+    repeat = ("video", source, "-o", "repeat.mp4", "--sidecar", "--config", "out.jsonl")
+    assert run(*repeat)[0] == 0
+    texts = [(tmp_path / name).read_text() for name in ("out.jsonl", "repeat.jsonl")]
+    assert texts[0] == texts[1]
+    (tmp_path / "repeat.jsonl").unlink()
+    text = (HOME / "docs" / "concepts.md").read_text()
+    (query,) = re.findall(r'duckdb\.sql\("""(.*?)"""\)', text, re.S)
+    query = query.replace("17", str(channel)).replace("0.1", "0")
+    found = duckdb.sql(query).fetchall()
+    shares = [(row["time"], one["share"]) for row in named for one in row["concepts"]
+              if one["channel"] == channel]  # fmt: skip
+    assert [row[1:] for row in found] == shares and shares
+
+
+def test_wrong_names_end_before_the_first_frame(run, words, tmp_path):
+    """A layer that the network does not have is named with its line."""
+    source = media.recording(tmp_path / "in.mp4", count=1)
+    (tmp_path / "names.yaml").write_text("conv99:\n  1: bar\n")
+    command = ("video", source, "-o", tmp_path / "out.mp4", *words, "--sidecar")
+    code, _, err = run(*command, "--names", tmp_path / "names.yaml")
+    assert code == 78 and "names.yaml:1" in err
+    assert not (tmp_path / "out.mp4").exists()

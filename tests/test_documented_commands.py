@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 import tomllib
 from itertools import groupby, takewhile
 from pathlib import Path
@@ -126,6 +127,13 @@ def check_tensorboard(words):
     assert any(line.startswith("tensorboard>=") for line in PYPROJECT["project"]["dependencies"])
 
 
+def check_jq(words):
+    """It is understood by jq, and finds something in a sidecar."""
+    if not shutil.which("jq"):
+        pytest.skip("jq is not installed")
+    assert subprocess.run(words, check=True, capture_output=True).stdout
+
+
 def check_ci(words):
     """The file can be run."""
     assert os.access(HOME / words[0], os.X_OK), words
@@ -172,6 +180,7 @@ KNOWN = {
     "python": check_python,
     "python3": check_python,
     "tensorboard": check_tensorboard,
+    "jq": check_jq,
     "ruff": check_developer_tool,
     "mypy": check_developer_tool,
     "mkdocs": check_mkdocs,
@@ -206,6 +215,9 @@ def workshop(tmp_path, tiny_model, monkeypatch):
     )  # fmt: skip
     for name in ("owl.png", "results/cat.png"):
         pictures.write_picture(tmp_path / name, plain(), description=made.as_json())
+    found = [{"channel": 17, "share": 0.2, "name": "wheel"}]
+    settings = {"provenance": {"settings": {"concepts.layer": "block5_conv2"}}}
+    (tmp_path / "talk.jsonl").write_text(json.dumps({"time": 0.5, "concepts": found} | settings))
     (tmp_path / "names.txt").write_text("tabby\ntiger cat\ncock\nhen\n")
     (tmp_path / "token").write_text("0123456789abcdef0123456789abcdef\n")
     (tmp_path / "token").chmod(0o600)

@@ -282,7 +282,9 @@ def kiosk(
     "--ray", metavar="ADDRESS",
     help="share them among workers of a running Ray cluster: its address, or auto",
 )  # fmt: skip
-@configured(*EXPLAIN, "--layout", "--stride", "--batch", "--codec", "--quality", "--audio")
+@configured(
+    *EXPLAIN, "--layout", "--stride", "--batch", "--codec", "--quality", "--audio", "--names",
+)  # fmt: skip
 def video(settings: config.Settings, **options: Any) -> None:
     """Write recordings with the relevance over them.
 

@@ -1,10 +1,13 @@
 """The gallery of an engine's network, after checking that it belongs to it."""
 
 import logging
+from collections.abc import Mapping
+from pathlib import Path
 
 from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.hashes import hashes
+from realtime_lrp.models.concept_names import read_names
 from realtime_lrp.models.gallery import Gallery, load_gallery
 from realtime_lrp.system.plain_text import plain
 
@@ -37,3 +40,25 @@ def gallery_of(engine: Engine, config: Config | None = None) -> Gallery:
             "channels answer to", plain(gallery.network),
         )  # fmt: skip
     return gallery
+
+
+def channel_names(engine: Engine) -> Mapping[int, str]:
+    """The names that the configuration gives to channels of the engine's concept layer.
+
+    Raises:
+      MissingInputError: there is no such file.
+      ConfigError: something is wrong with the names.
+    """
+    chosen, layer = engine.config.concepts.names, engine.concept_layer
+    if not chosen or not layer:
+        return {}
+    names = read_names(Path(chosen))
+    names.check(engine.explainer.channel_counts())
+    return names.names.get(layer, {})
+
+
+def concept_settings(engine: Engine) -> dict[str, str]:
+    """The settings that shape what a sidecar says of channels: "concepts.layer", and the names."""
+    names, layer = engine.config.concepts.names, engine.concept_layer
+    found = {"concepts.layer": layer, "concepts.names": names if layer else None}
+    return {key: value for key, value in found.items() if value}

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.engine.result import Result
 from realtime_lrp.results.records import MAPS_PREFIX, JsonLines, RawMaps
@@ -111,10 +113,16 @@ class OpenCompanions:
         """Whether any file is wanted."""
         return bool(self.lines or self.maps or self.summary)
 
-    def describe(self, provenance: Provenance) -> None:
-        """Says how the maps are made; to be called before the first one is written."""
+    def describe(self, provenance: Provenance, concepts: Mapping[str, Any] | None = None) -> None:
+        """Says how the maps are made; to be called before the first one is written.
+
+        Args:
+          provenance: how.
+          concepts: further settings of the sidecar.
+        """
         if self.lines:
-            self.lines.provenance = provenance
+            settings = provenance.settings | dict(concepts or {})
+            self.lines.provenance = msgspec.structs.replace(provenance, settings=settings)
         if self.maps:
             self.maps.provenance = provenance
 

@@ -6,7 +6,7 @@ Must not import TensorFlow: the live view opens its window before.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,16 @@ TOP_CONCEPTS = 4
 """How many channels of a layer a sidecar names."""
 
 
-def map_record(engine: Engine, target: str, result: Result) -> dict[str, Any]:
+def map_record(
+    engine: Engine, target: str, result: Result, names: Mapping[int, str] | None = None
+) -> dict[str, Any]:
     """What a sidecar says of a map.
+
+    Args:
+      engine: it made the map.
+      target: what is explained.
+      result: the map.
+      names: of channels of the engine's concept layer.
 
     Returns:
       top5: label and probability, best first; target: what is explained; relevance_sum: of the raw
@@ -59,20 +67,21 @@ def map_record(engine: Engine, target: str, result: Result) -> dict[str, Any]:
         "spread": spread,
     }
     if result.by_channel is not None:
-        record["concepts"] = concept_records(result.by_channel)
+        record["concepts"] = concept_records(result.by_channel, names or {})
     return record
 
 
-def concept_records(by_channel: np.ndarray) -> list[dict[str, Any]]:
+def concept_records(by_channel: np.ndarray, names: Mapping[int, str]) -> list[dict[str, Any]]:
     """What a sidecar says of a map's concepts: the channels with the largest shares, best first.
 
     Args:
       by_channel: float32 [channels], the relevance in each channel of the layer.
+      names: those that channels have.
 
     Returns:
       channel: its number; share: its relevance divided by the sum of magnitudes of all channels, so
       that shares compare between pictures; negative where the channel speaks against what is
-      explained.
+      explained. name: missing where the channel has none.
     """
     magnitudes = np.abs(by_channel).astype(np.float64)
     total = magnitudes.sum()
@@ -82,6 +91,7 @@ def concept_records(by_channel: np.ndarray) -> list[dict[str, Any]]:
     shares = by_channel[order] / total
     return [
         {"channel": channel, "share": round(share, 6)}
+        | ({"name": names[channel]} if channel in names else {})
         for channel, share in zip(order.tolist(), shares.tolist(), strict=True)
     ]
 

@@ -25,6 +25,7 @@ from realtime_lrp.config import Config
 from realtime_lrp.engine.accounting import Losses
 from realtime_lrp.engine.colouring import colormap_for
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.gallery import channel_names, concept_settings
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import best_label, top_scores
@@ -100,7 +101,7 @@ def overlay_file(
         publishing = atomic_file(film.path, film.replace, film.before_publishing)
         part = stack.enter_context(publishing)
         opened = film.companions.open(stack, film.replace or film.replace_companions)
-        opened.describe(provenance_of(engine, config, "video"))
+        opened.describe(provenance_of(engine, config, "video"), concept_settings(engine))
         records = Records(engine, config, opened)
         unfinished = (part, *opened.parts)
         job = job_of(engine, config, source, made, film.path.suffix, unfinished, span)
@@ -297,6 +298,7 @@ class Records:
         self.timeline = Timeline()
         self.losses = Losses(engine)
         self._engine, self._target = engine, config.lrp.target
+        self._names = channel_names(engine) if opened.lines else {}
         self._stride, self._frame = config.video.stride, first
         self._record: dict[str, Any] = {}
 
@@ -325,7 +327,7 @@ class Records:
         if explained:
             self._record = {"top5": [], "target": self._target, "relevance_sum": None}
             if result:
-                self._record = map_record(self._engine, self._target, result)
+                self._record = map_record(self._engine, self._target, result, self._names)
                 self._record["lost_in"] = lost_in
                 self.timeline.add(seconds, self._record)
                 self._opened.keep(result, self._frame, seconds)

@@ -16,6 +16,7 @@ from realtime_lrp.commands.video.recoding import check_video
 from realtime_lrp.commands.video.task import Task, VideoOptions
 from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.gallery import channel_names
 from realtime_lrp.engine.hashes import begin_hashing
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import Error, InternalError, OutputError, TransferError, UsageError
@@ -178,6 +179,8 @@ class _Batch:
     def _engine(self) -> tuple[Engine, Stats]:
         if self._loaded is None:
             engine = Engine(self._config, moving=not self._exact, by_channel=self._options.sidecar)
+            if self._options.sidecar:
+                channel_names(engine)  # wrong names would be wrong for every file
             begin_hashing(engine.files)  # not before: loading refuses files that are too large
             self._loaded = engine, Stats(engine.device, engine.precision)
         return self._loaded

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from realtime_lrp.config import Config
 from realtime_lrp.errors import Error, OutputError
@@ -195,5 +196,9 @@ class Task:
         Raises:
           MissingInputError: a file cannot be read.
         """
-        span = {"start": self._options.start, "end": self._options.end}
-        return fingerprint(self.source, self._config, span)
+        further: dict[str, Any] = {"start": self._options.start, "end": self._options.end}
+        if self._options.sidecar:
+            concepts = self._config.concepts
+            names = digest_of(Path(concepts.names)) if concepts.names else ""
+            further |= {"concepts": [concepts.layer, names]}
+        return fingerprint(self.source, self._config, further)

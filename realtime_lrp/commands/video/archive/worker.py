@@ -146,6 +146,7 @@ class Worker:
             missing_note,
             recode,
         )
+        from realtime_lrp.engine.gallery import concept_settings
         from realtime_lrp.engine.provenance import provenance_of
         from realtime_lrp.results.companions import Companions
 
@@ -159,7 +160,7 @@ class Worker:
             stack.enter_context(strengths)
             before = piece.first // config.video.stride
             opened = companions.open(stack, replace=False, maps_before=before)
-            opened.describe(provenance_of(engine, config, "video"))
+            opened.describe(provenance_of(engine, config, "video"), concept_settings(engine))
             if piece.number and opened.lines:  # only the first line of a sidecar has it
                 opened.lines.provenance = None
             records = Records(engine, config, opened, piece.first)

@@ -183,6 +183,7 @@ def test_a_video_says_it_in_film_sidecar_and_figures(run, tiny_model, tmp_path):
     words += ["--model", tiny_model, "--preprocess", "none", "--layout", "map"]
     assert run("video", *words)[0] == 0
     made = [find_provenance(tmp_path / name) for name in ("o.mp4", "o.jsonl", "s.json")]
+    assert made[1].settings.pop("concepts.layer") == "conv2d", "that of the sidecar's channels"
     assert made[0].settings["video.layout"] == "map" and made == [made[0]] * 3
     rows = (tmp_path / "o.jsonl").read_text().splitlines()
     assert len(rows) == 3 and ["provenance" in json.loads(row) for row in rows] == [1, 0, 0]

@@ -197,8 +197,8 @@ class Task:
           MissingInputError: a file cannot be read.
         """
         further: dict[str, Any] = {"start": self._options.start, "end": self._options.end}
-        if self._options.sidecar:
-            concepts = self._config.concepts
+        concepts = self._config.concepts
+        if self._options.sidecar and (concepts.layer or concepts.names):
             names = digest_of(Path(concepts.names)) if concepts.names else ""
             further |= {"concepts": [concepts.layer, names]}
         return fingerprint(self.source, self._config, further)

@@ -3,11 +3,15 @@
 import json
 import os
 from html.parser import HTMLParser
+from importlib.util import find_spec
+from pathlib import Path
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
+import jsonschema
 import numpy as np
 import pytest
+import yaml
 
 from realtime_lrp.commands.video.archive.listing import Listing
 from realtime_lrp.commands.video.archive.results import FailedFile, FinishedFile, SkippedFile
@@ -298,3 +302,38 @@ def test_a_page_of_somebody_else_is_refused(tmp_path):
     check_page(tmp_path, replace=True)
     write_pages(tmp_path, {})
     check_page(tmp_path, replace=False)
+
+
+def examples():
+    """The YAML files in the document about archives, by their first line."""
+    text = (Path(__file__).parent.parent / "docs" / "archives.md").read_text()
+    blocks = [part.split("```")[0] for part in text.split("```yaml\n")[1:]]
+    return {block.splitlines()[0].strip("# "): yaml.safe_load(block) for block in blocks}
+
+
+def test_the_cluster_file_in_the_documents_fits_rays_schema():
+    """Ray's own schema accepts it, and the head runs no worker."""
+    cluster = examples()["cluster.yaml"]
+    ray = Path(find_spec("ray").submodule_search_locations[0])
+    schema = json.loads((ray / "autoscaler" / "ray-schema.json").read_text())
+    jsonschema.validate(cluster, schema)
+    assert cluster["available_node_types"]["head"]["resources"] == {"CPU": 0}
+    assert cluster["head_node_type"] in cluster["available_node_types"]
+    assert any("realtime-lrp[cluster]" in line for line in cluster["setup_commands"])
+
+
+def test_the_job_for_kubernetes_in_the_documents_is_complete():
+    """A RayJob with the command, a head and workers, each with one image of the same version."""
+    job = examples()["job.yaml"]
+    assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
+    assert job["spec"]["entrypoint"].endswith("--ray auto --resume")
+    groups = job["spec"]["rayClusterSpec"]
+    (workers,) = groups["workerGroupSpecs"]
+    assert workers["minReplicas"] <= workers["replicas"] <= workers["maxReplicas"]
+    assert groups["headGroupSpec"]["rayStartParams"] == {"num-cpus": "0"}  # all values are text
+    images = set()
+    for group in (groups["headGroupSpec"], workers):
+        (container,) = group["template"]["spec"]["containers"]
+        images.add(container["image"])
+        assert "memory" in container["resources"]["limits"]
+    assert len(images) == 1

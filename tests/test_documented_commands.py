@@ -35,8 +35,9 @@ OWN = "mine.py"
 
 SYSTEM = {
     ".", "apt", "cd", "chmod", "chown", "cp", "install", "mkdir", "openssl", "sudo", "systemctl",
+    "kubectl", "ray",
 }  # fmt: skip
-"""Commands of the operating system, which are taken as they are."""
+"""Commands of the operating system and of clusters, which are taken as they are."""
 
 
 def commands_in(document):
@@ -200,7 +201,16 @@ def workshop(tmp_path, tiny_model, monkeypatch):
     """A folder with every file that the documentation names, as the current one."""
     write_picture(tmp_path / "cat.jpg", plain((200, 120, 40)))
     recording(tmp_path / "talk.mp4", count=6)
-    for name in ("folder", "recordings", "photos", "results", "found", "mine", "my_classifier"):
+    for name in (
+        "folder",
+        "films",
+        "recordings",
+        "photos",
+        "results",
+        "found",
+        "mine",
+        "my_classifier",
+    ):
         (tmp_path / name).mkdir()
     recording(tmp_path / "recordings" / "one.mp4", count=6)
     write_picture(tmp_path / "photos" / "cat.jpg", plain((200, 120, 40)))
@@ -268,14 +278,25 @@ INSTEAD = {
 }
 """Command -> further words that replace those that need a camera, a download or much time."""
 
-LONG = {"bench", "demo", "doctor", "evaluate", "kiosk", "live", "serve"}
+LONG = {"bench", "demo", "doctor", "evaluate", "kiosk", "live", "serve", "--workers"}
+"""Commands and options that take long."""
 
-RUN = [words for words in sorted(PROGRAM) if words[0] in INSTEAD and not needs_more(*words)]
+
+def needs_a_network(words):
+    """Whether a command needs a cluster or an object store."""
+    return "--ray" in words or any("s3://" in word for word in words)
+
+
+RUN = [
+    words
+    for words in sorted(PROGRAM)
+    if words[0] in INSTEAD and not needs_more(*words) and not needs_a_network(words)
+]
 
 
 @pytest.mark.parametrize(
     "words",
-    [pytest.param(w, marks=[pytest.mark.release] if w[0] in LONG else []) for w in RUN],
+    [pytest.param(w, marks=[pytest.mark.release] if LONG & set(w) else []) for w in RUN],
     ids=" ".join,
 )
 def test_every_command_of_the_program_runs(words, workshop, run):

@@ -33,11 +33,11 @@ SECTIONS = ("model", "lrp", "input", "overlay", "video")
 WITHOUT_EFFECT = {"video": ("batch",), "overlay": ("follow", "style", "average")}
 
 
-def fingerprint(source: Path, config: Config, further: Mapping[str, Any]) -> str:
+def fingerprint(source: Path | None, config: Config, further: Mapping[str, Any]) -> str:
     """Hash of everything that shapes an output.
 
     Args:
-      source: the file that is read.
+      source: the file that is read; None if `further` says which content that is.
       config: its settings count, and the content of the files that they name.
       further: other settings, anything that JSON can hold.
 
@@ -51,7 +51,7 @@ def fingerprint(source: Path, config: Config, further: Mapping[str, Any]) -> str
     for section, keys in WITHOUT_EFFECT.items():
         for key in keys:
             settings[section].pop(key)
-    files = [source]
+    files = [source] if source else []
     for named in (config.model.name, config.model.weights, config.model.labels):
         if named and Path(named).is_file():
             files.append(Path(named))

@@ -10,7 +10,8 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,9 @@ KEPT_FREE = 64 * 2**20
 
 CONNECT_S, READ_S, ATTEMPTS = 10, 60, 5
 """Maximum wait for a connection and for an answer, in seconds, and how often it is tried."""
+
+AT_ONCE = 16
+"""How many small objects are read at the same time."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _NETWORK = ("Endpoint", "Connect", "Connection", "Timeout", "ServerDisconnected", "SSL", "Http")
@@ -251,11 +255,11 @@ class ObjectStore:
         """
         if not addresses:
             return []
-        with _errors(addresses[0], reading=True):
-            found = self._files.cat([_path(address) for address in addresses])
-            if isinstance(found, bytes):  # of a single one
-                return [found]
-            return [found[_path(address)] for address in addresses]
+        with (
+            _errors(addresses[0], reading=True),
+            ThreadPoolExecutor(min(AT_ONCE, len(addresses))) as threads,
+        ):
+            return list(threads.map(self._files.cat_file, map(_path, addresses)))
 
     def upload(self, file: Path, address: str, overwrite: bool = False) -> None:
         """Copies a local file to an object, which appears complete or not at all.
@@ -272,16 +276,6 @@ class ObjectStore:
             found = self._info(address)
         if not found or found["size"] != file.stat().st_size:
             raise TransferError(f"{address!r} is not what was uploaded. Start again.")
-
-    def remove(self, address: str) -> None:
-        """Removes an object, or all below a folder; nothing happens if there is none.
-
-        Raises:
-          OutputError: there is no permission.
-          TransferError: the connection broke.
-        """
-        with _errors(address, reading=False, midway=True), suppress(FileNotFoundError):
-            self._files.rm(_path(address).rstrip("/"), recursive=True)
 
     def _info(self, address: str) -> dict[str, Any] | None:
         """What fsspec knows of an object; None for a folder, and if there is none."""

@@ -9,6 +9,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from realtime_lrp.commands.video.overlay import Film, notes_of, overlay_file
@@ -23,6 +24,7 @@ from realtime_lrp.errors import Error, InternalError, OutputError, TransferError
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.results.failures import Failures
 from realtime_lrp.system.atomic import check_output
+from realtime_lrp.system.object_store import is_stored, local_path
 from realtime_lrp.system.progress import Progress
 from realtime_lrp.video.files import VIDEOS, inputs_of, outputs_for, skipped_in
 from realtime_lrp.video.writer import CONTAINERS
@@ -45,13 +47,19 @@ def run(config: Config, options: VideoOptions) -> Iterator[str]:
       TransferError: the disk is full; files that were finished before stay.
       Error: a single file failed, or some of several, with the exit code of the worst failure.
     """
-    sources = inputs_of(options.inputs, VIDEOS, "video")
-    if skipped := skipped_in(options.inputs, VIDEOS):
-        log.warning("%s", skipped)
-    _check_options(options)
-    may_exist = options.overwrite or options.resume
-    targets = outputs_for(sources, options.output, ".mp4", tuple(CONTAINERS), may_exist)
-    tasks = [Task(config, options, *pair) for pair in zip(sources, targets, strict=True)]
+    options = _with_paths(options)
+    tasks: Sequence[Task]
+    folder = None
+    if any([is_stored(word) for word in (*options.inputs, options.output)]):
+        if not (options.workers or options.ray):
+            raise UsageError("s3:// and gs:// need workers. Add --workers N or --ray ADDRESS.")
+        from realtime_lrp.commands.video.archive.stored import open_output, stored_tasks
+
+        options, folder = open_output(options)
+        _check_options(options)
+        tasks = stored_tasks(config, options, folder)
+    else:
+        tasks = _tasks(config, options)
     refused = [error for task in tasks if (error := task.refusal())]
     if refused and not (options.resume and len(tasks) > 1):
         raise _with_count(*refused)
@@ -61,10 +69,27 @@ def run(config: Config, options: VideoOptions) -> Iterator[str]:
     if options.workers or options.ray:
         from realtime_lrp.commands.video.archive.run import run_archive
 
-        yield from run_archive(with_float32(config) if options.exact else config, options, tasks)
+        chosen = with_float32(config) if options.exact else config
+        yield from run_archive(chosen, options, tasks, folder)
         return
     with Progress(len(tasks), options.json) as progress:
         yield from _Batch(config, options, progress).run(tasks)
+
+
+def _with_paths(options: VideoOptions) -> VideoOptions:
+    """The options with paths instead of file:// addresses."""
+    inputs = [local_path(word) for word in options.inputs]
+    return replace(options, inputs=inputs, output=local_path(options.output))
+
+
+def _tasks(config: Config, options: VideoOptions) -> list[Task]:
+    sources = inputs_of(options.inputs, VIDEOS, "video")
+    if skipped := skipped_in(options.inputs, VIDEOS):
+        log.warning("%s", skipped)
+    _check_options(options)
+    may_exist = options.overwrite or options.resume
+    targets = outputs_for(sources, options.output, ".mp4", tuple(CONTAINERS), may_exist)
+    return [Task(config, options, *pair) for pair in zip(sources, targets, strict=True)]
 
 
 def _with_count(first: Error, *others: Error) -> Error:

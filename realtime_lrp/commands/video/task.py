@@ -102,6 +102,41 @@ class Task:
         """All that is made: what it is -> where it goes."""
         return {"film": self.target, **self.companions.by_kind}
 
+    @property
+    def address(self) -> str:
+        """Where workers find the recording: a path or an address."""
+        return str(self.source.resolve())
+
+    @property
+    def version(self) -> str:
+        """Of the recording, if it is in an object store; else ""."""
+        return ""
+
+    @property
+    def size(self) -> int:
+        """Of the recording, in bytes; 0 if it is not there."""
+        return self.source.stat().st_size if self.source.exists() else 0
+
+    @property
+    def film(self) -> str:
+        """Where the film is in the end, for messages."""
+        return str(self.target)
+
+    def local_source(self, folder: Path) -> Path:
+        """The recording on this machine; `folder` is for a copy, if one is needed.
+
+        Raises:
+          Error: it cannot be fetched.
+        """
+        return self.source.resolve()
+
+    def published(self) -> None:
+        """Called when all outputs have their names on this machine.
+
+        Raises:
+          Error: they cannot be uploaded.
+        """
+
     def refusal(self) -> Error | None:
         """Looks at what is there already; gives and keeps the reason why it cannot be done."""
         try:

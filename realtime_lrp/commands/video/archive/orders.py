@@ -22,6 +22,7 @@ class Order:
       container: the ending of the film's format.
       summary: whether a summary picture is wanted.
       maps: whether raw maps are wanted.
+      version: of a recording in an object store, see `StoredFile`; else "".
     """
 
     source: str
@@ -30,6 +31,7 @@ class Order:
     container: str
     summary: bool
     maps: bool
+    version: str = ""
 
 
 class Facts(msgspec.Struct, frozen=True):

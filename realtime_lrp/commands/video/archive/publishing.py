@@ -81,12 +81,13 @@ def publish(
             else:
                 _copy(folders[0] / SUMMARY, summary)
         if plan.pieces:
-            joined = _join(order, plan, facts, folders, film)
+            joined = _join(task.local_source(kept.folder), order, plan, facts, folders, film)
             report = msgspec.structs.replace(
                 report, notes=(*report.notes, *joined.notes), lost_sound=joined.lost_sound
             )
         else:
             _copy(folders[0] / f"film{order.container}", film)
+    task.published()
     return report
 
 
@@ -103,17 +104,22 @@ def _report(facts: Sequence[Facts]) -> Report:
 
 
 def _join(
-    order: Order, plan: Planned, facts: Sequence[Facts], folders: Sequence[Path], film: Path
+    source: Path,
+    order: Order,
+    plan: Planned,
+    facts: Sequence[Facts],
+    folders: Sequence[Path],
+    film: Path,
 ) -> Report:
     making = facts[0].making
     ending = ".mp4" if order.container == ".mkv" else order.container
     join = Join(
-        Path(order.source).resolve(), film, order.container, making.comment, making.description,
+        source, film, order.container, making.comment, making.description,
         order.span, order.config.video.audio == "copy", order.config.video.codec,
         tuple(folder / f"film{ending}" for folder in folders),
         tuple(pts for piece in plan.pieces for pts in piece.pts), plan.last,
     )  # fmt: skip
-    return ask(Path(order.source), join, Report)
+    return ask(source, join, Report)
 
 
 def _timeline(rows: Path) -> Timeline:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import logging
 import os
+import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -45,6 +46,8 @@ class LocalCopies:
         self._folder = folder
         self._stores: dict[str, ObjectStore] = {}
         self._copies: dict[tuple[str, str], Path] = {}
+        self._addresses: dict[str, str] = {}
+        self._lock = threading.Lock()
 
     def path(self, source: str, version: str = "") -> Path:
         """The local file of a recording: itself if it is no address of an object store.
@@ -61,6 +64,16 @@ class LocalCopies:
         """
         if not is_stored(source):
             return Path(source)
+        with self._lock:
+            return self._copy(source, version)
+
+    def with_addresses(self, text: str) -> str:
+        """A message with the addresses of recordings in place of their copies."""
+        for path, address in self._addresses.items():
+            text = text.replace(path, address)
+        return text
+
+    def _copy(self, source: str, version: str) -> Path:
         copy = self._copies.pop((source, version), None)
         if copy is None or not copy.exists():
             while len(self._copies) >= MOST_COPIES:  # a decoder that has one open goes on
@@ -77,6 +90,7 @@ class LocalCopies:
             raise MissingInputError(f"There is no {source!r} any more.")
         folder = self._folder / hashlib.sha256(source.encode()).hexdigest()[:16]
         folder.mkdir(exist_ok=True)
+        self._addresses[str(folder / found.name)] = source
         return store.fetch(StoredFile(source, found.size, version or found.version), folder)
 
 
@@ -115,6 +129,7 @@ class StoredFolder:
         self._store = ObjectStore.of(address)
         self._store.check_folder(address)
         self._there = self._store.names(address)
+        self._manifests: dict[str, bytes] = {}
         name = hashlib.sha256(self.address.encode()).hexdigest()[:16]
         self.local = user_cache_path("realtime-lrp") / "archives" / name
         try:
@@ -128,7 +143,7 @@ class StoredFolder:
         Args:
           film: its name.
           fingerprint: of its source and settings.
-          wanted: paths of the files beside it, from the folder.
+          wanted: paths of files and folders beside it, from this folder.
 
         Raises:
           OutputError: a film is there that was made otherwise, has changed since, or is not ours.
@@ -145,15 +160,34 @@ class StoredFolder:
         elif self._changed(manifest, film):
             what = "has changed since it was made"
         else:
-            return not any(self._changed(manifest, name) for name in wanted)
+            return all(self._is_as_made(manifest, name) for name in wanted)
         raise OutputError(f"{join(self.address, film)!r} {what}. Add --overwrite to make it again.")
 
+    def read_manifests(self, films: Iterable[str]) -> None:
+        """Reads the manifests of films, many at a time; `is_finished` would one by one.
+
+        Raises:
+          MissingInputError: there is no permission.
+          TemporaryError: the store cannot be reached.
+        """
+        names = [name for film in films if (name := _manifest_of(film)) in self._there]
+        names = [name for name in names if self._there[name].size <= MOST_MANIFEST]
+        contents = self._store.read_all([join(self.address, name) for name in names])
+        self._manifests |= dict(zip(names, contents, strict=True))
+
     def _manifest(self, film: str) -> StoredManifest | None:
-        data = self._store.read(join(self.address, _manifest_of(film)), MOST_MANIFEST)
+        name = _manifest_of(film)
+        if name not in self._manifests:
+            self.read_manifests([film])
         try:
-            return msgspec.json.decode(data, type=StoredManifest) if data else None
+            return msgspec.json.decode(self._manifests.get(name, b""), type=StoredManifest)
         except (msgspec.MsgspecError, UnicodeError):
             return None
+
+    def _is_as_made(self, manifest: StoredManifest, wanted: str) -> bool:
+        """Whether a file, or all files of a folder, are there as they were made."""
+        names = [name for name in manifest.sizes if name == wanted or name.startswith(f"{wanted}/")]
+        return bool(names) and not any(self._changed(manifest, name) for name in names)
 
     def _changed(self, manifest: StoredManifest, name: str) -> bool:
         found = self._there.get(name)

@@ -10,7 +10,9 @@ from realtime_lrp.commands.video.archive.filework import FileWork
 from realtime_lrp.commands.video.archive.job import Job
 from realtime_lrp.commands.video.archive.listing import Listing
 from realtime_lrp.commands.video.archive.orders import Loaded, Order
+from realtime_lrp.commands.video.archive.remote import StoredFolder
 from realtime_lrp.commands.video.archive.results import Listener
+from realtime_lrp.commands.video.archive.stored import StoredListing
 from realtime_lrp.commands.video.messages import Report
 from realtime_lrp.commands.video.overlay import notes_of
 from realtime_lrp.commands.video.task import Task, VideoOptions
@@ -30,13 +32,19 @@ FEWEST_CORES = 4
 log = logging.getLogger(__name__)
 
 
-def run_archive(config: Config, options: VideoOptions, tasks: Sequence[Task]) -> Iterator[str]:
+def run_archive(
+    config: Config,
+    options: VideoOptions,
+    tasks: Sequence[Task],
+    folder: StoredFolder | None = None,
+) -> Iterator[str]:
     """Overlays recordings with several workers; yields as `video.run.run` does.
 
     Args:
       config: how films are made, with the precision that the first process would choose.
       options: what is asked for.
       tasks: the recordings and their outputs, checked.
+      folder: where the outputs go, if that is an object store.
 
     Raises:
       UnavailableError: Ray or the cluster is not there.
@@ -44,7 +52,7 @@ def run_archive(config: Config, options: VideoOptions, tasks: Sequence[Task]) ->
     """
     check_names(config)
     works = [_work(number, task, config, options) for number, task in enumerate(tasks)]
-    listing = _listing(options, len(tasks))
+    listing = _listing(options, tasks, folder)
     cluster = Cluster(options.ray)
     job = None
     stopped = True
@@ -71,21 +79,23 @@ def run_archive(config: Config, options: VideoOptions, tasks: Sequence[Task]) ->
             _write_stats(options.stats, job)
 
 
-def _listing(options: VideoOptions, total: int) -> Listener:
+def _listing(options: VideoOptions, tasks: Sequence[Task], folder: StoredFolder | None) -> Listener:
     """Table and page of the films in a folder; a single film has neither."""
-    folder = Path(options.output)
-    if not folder.is_dir():
+    if folder:
+        done = [task.target.name for task in tasks if task.done]
+        return StoredListing(folder, len(tasks), done)
+    output = Path(options.output)
+    if not output.is_dir():
         return Listener()
-    return Listing(folder, total, options.overwrite or options.resume)
+    return Listing(output, len(tasks), options.overwrite or options.resume)
 
 
 def _work(number: int, task: Task, config: Config, options: VideoOptions) -> FileWork:
     order = Order(
-        str(task.source.resolve()), config, options.span, task.target.suffix.lower(),
-        options.summary, options.maps is not None,
+        task.address, config, options.span, task.target.suffix.lower(),
+        options.summary, options.maps is not None, task.version,
     )  # fmt: skip
-    size = task.source.stat().st_size if task.source.exists() else 0
-    return FileWork(number, task, order, size)
+    return FileWork(number, task, order, task.size)
 
 
 def _workers(cluster: Cluster, options: VideoOptions) -> tuple[int, Share]:
@@ -121,7 +131,7 @@ class Fitting:
 def _line(work: FileWork, report: Report, job: Job) -> str:
     loaded = job.loaded
     computed = f"{loaded.precision} on {loaded.device}" if loaded else "finished before"
-    return f"{work.name}: {report.frames} frames -> {work.task.target} ({computed})"
+    return f"{work.name}: {report.frames} frames -> {work.task.film} ({computed})"
 
 
 def _write_stats(path: Path, job: Job) -> None:
@@ -145,7 +155,7 @@ class _View:
     def ended(self, event: str, work: FileWork, result: Any) -> None:
         """A recording is done, skipped or has failed."""
         self._bytes_done += work.size
-        target = str(work.task.target)
+        target = work.task.film
         if event == "failed":
             facts = {"error": str(result), "exit_code": result.exit_code}
         elif event == "skipped":

@@ -15,6 +15,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from realtime_lrp.commands.video.archive.orders import (
@@ -27,6 +28,7 @@ from realtime_lrp.commands.video.archive.orders import (
     Status,
     Uncut,
 )
+from realtime_lrp.commands.video.archive.remote import LocalCopies
 from realtime_lrp.commands.video.messages import DrawableMap, Parts, Piece, PlanParts, Report
 from realtime_lrp.system.atomic import runs
 from realtime_lrp.system.channel import Failed
@@ -44,11 +46,11 @@ def _outcome(method: Callable[..., Any]) -> Callable[..., Any]:
     """Returns what a method raises instead of raising it: not all exceptions can be sent."""
 
     @wraps(method)
-    def safe(*arguments: Any) -> Any:
+    def safe(worker: "Worker", *arguments: Any) -> Any:
         try:
-            return method(*arguments)
+            return method(worker, *arguments)
         except Exception as error:
-            return Failed.by(error)
+            return worker.failed(error)
 
     return safe
 
@@ -73,6 +75,7 @@ class Worker:
         logging.getLogger().setLevel(level)
         _remove_abandoned()
         self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=base))
+        self._copies = LocalCopies(self._folder)
         self._count, self._lock = 0, threading.Lock()
         self._engine: Any = None
         self._explained: dict[str, _Strengths] = {}
@@ -218,6 +221,12 @@ class Worker:
         )
         return Made(made.folder, made.files, facts, made.map_ms)
 
+    def failed(self, error: Exception) -> Failed:
+        """What the job hears of an error."""
+        failed = Failed.by(error)
+        message = self._copies.with_addresses(failed.message)
+        return msgspec.structs.replace(failed, message=message)
+
     def read(self, path: str, offset: int, size: int) -> bytes:
         """Bytes of a file that was made here."""
         with Path(path).open("rb") as file:
@@ -237,7 +246,7 @@ class Worker:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _local(self, order: Order) -> Path:
-        return Path(order.source)
+        return self._copies.path(order.source, order.version)
 
     def _new_folder(self) -> Path:
         with self._lock:
@@ -270,15 +279,11 @@ class Worker:
 
 
 def _changed(facts: Facts, **changes: Any) -> Facts:
-    import msgspec
-
     return msgspec.structs.replace(facts, **changes)
 
 
 def _for(job: Any, piece: Piece, draw: bool) -> Any:
     """A job for a part: without sound, which is copied when the parts are joined."""
-    import msgspec
-
     return msgspec.structs.replace(job, piece=piece, draw=draw, sound=False)
 
 

@@ -30,8 +30,8 @@ REPORT_FILE = "report.json"
 CONCEPT_FILES = (REPORT_FILE, "photos.csv", "masking.png", "masking.pdf")
 """What `evaluate --concepts -o` writes into its folder."""
 
-SHOWN_COUNTS = 6
-"""Of how many points of a curve the table has a column."""
+SHOWN_COUNTS = (0, 1, 4, 16, 64, 256)
+"""The points of curves that have a column in the table."""
 
 
 def concept_report(
@@ -141,9 +141,8 @@ def concept_lines(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _masking_table(layers: Sequence[Mapping[str, Any]]) -> Table:
-    counts = sorted({count for layer in layers for count in layer["masked"]})
-    chosen = np.unique(np.linspace(0, len(counts) - 1, SHOWN_COUNTS).round().astype(int))
-    shown = [counts[number] for number in chosen]
+    largest = max(layer["masked"][-1] for layer in layers)
+    shown = [count for count in SHOWN_COUNTS if count <= largest]
     table = _table("layer", "channels", "order", "area", *(f"k={count}" for count in shown))
     for layer in layers:
         tied = _tied_with_best(layer)

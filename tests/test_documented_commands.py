@@ -303,7 +303,7 @@ def test_every_command_of_the_program_runs(words, workshop, run):
     """As it stands there, with a small network and a synthetic picture; it ends with 0."""
     further = () if {"--help", "--print-unit"} & set(words) else INSTEAD[words[0]]
     if "--images" in words:
-        further += TINY
+        further = (*TINY, "--overwrite") if words[0] == "evaluate" else (*further, *TINY)
     code, printed, told = run(*filled_in((*words, *further)))
     assert code == 0, told
     assert printed or told

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from viewer import answer, engine_of, explained_frame
 
 from realtime_lrp import config
 from realtime_lrp.engine import engine as engines
@@ -17,15 +18,26 @@ from realtime_lrp.engine.concept_pipelines import (
     ConceptPipelines,
     fetch_concepts,
 )
-from realtime_lrp.engine.concept_result import TOP, ConceptRequest, ConceptResult
+from realtime_lrp.engine.concept_result import TOP, ConceptMap, ConceptRequest, ConceptResult
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request
-from realtime_lrp.realtime.latest import Slot
+from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.steady_shares import SteadyShares
+from realtime_lrp.realtime.viewer import events
+from realtime_lrp.realtime.viewer.compose import Columns, compose
+from realtime_lrp.realtime.viewer.concept_view import ConceptView, steady_rows
+from realtime_lrp.realtime.viewer.handle import handle
+from realtime_lrp.realtime.viewer.scaling import MapScaler
+from realtime_lrp.realtime.viewer.state import first_state
 from realtime_lrp.relevance.strength import strength
+from realtime_lrp.results.snapshot import concept_arrays
 from realtime_lrp.video.reader import VideoReader
+from realtime_lrp.view.arrangement import arrange, central_square, scaled_box
+from realtime_lrp.view.concepts import ConceptArtist, ConceptPanel, ConceptRow, place_panel
+from realtime_lrp.view.hud import figure_size
+from realtime_lrp.view.overlay import SOFTNESS, intensity
 
 LAYER = "block5_conv2"
 
@@ -224,3 +236,206 @@ def test_the_thread_computes_channels_only_when_asked(picture):
         thread.request = replace(thread.request, frame=None, concepts=None)
         until(lambda: newest().frame is not frozen)
         assert newest().concepts is None
+
+
+# The panel
+
+
+def found_of(*channels, layer="conv2", followed=None, scale=1.0):
+    """A result with these channels: a map each, shares in equal steps down from 0.4."""
+    maps = [
+        ConceptMap(
+            channel, 4.0 - number, 0.4 - 0.1 * number, np.full((8, 8), 100 - number, np.int8),
+            scale / (number + 1), 1.0, 1.0, lambda: np.zeros((8, 8, 3), np.float32),
+        )
+        for number, channel in enumerate(channels)
+    ]  # fmt: skip
+    return ConceptResult(layer, tuple(maps), np.zeros(64, np.float32))
+
+
+def frame_with(found, request, number=1, engine=None):
+    """An explained frame with these channels, of a picture 32 x 32."""
+    frame = Item(np.full((32, 32, 3), 90, np.uint8), number, 0.0)
+    strength = np.zeros((8, 8), np.float32)
+    return explained_frame(
+        frame, strength, (0, 0, 32, 32), request=request, concepts=found,
+        engine=engine or engine_of(("heart", "star", "cup")),
+    )  # fmt: skip
+
+
+def showing(*keys, **answers):
+    """A state whose panel is shown, after further keys."""
+    chosen = config.load(options={"--model": "shapes"}, command="live").config
+    state = first_state(chosen, first_request(chosen))
+    known = replace(answer(), concept_layers=("conv1", "conv2"), concept_layer="conv2")
+    frame = Item(np.zeros((32, 32, 3), np.uint8), 1, 0.0)
+    rows = (((70, 10, 90, 20), 5), ((70, 20, 90, 30), 17))
+    drawn = events.FrameDrawn(frame, known, ((0, 0, 64, 64),), None, rows)
+    return pressed(handle(state, drawn), "F2", *keys)
+
+
+def pressed(state, *keys):
+    """The state after keys."""
+    for key in keys:
+        state = handle(state, events.KeyPressed(key, time=5.0))
+    return state
+
+
+@pytest.mark.parametrize(
+    ("before", "channels", "after"),
+    [
+        ((None,) * 4, [7, 3, 9, 1], (7, 3, 9, 1)),
+        ((7, 3, 9, 1), [1, 9, 3, 7], (7, 3, 9, 1)),
+        ((7, 3, 9, 1), [9, 5, 7, 6], (7, 5, 9, 6)),
+        ((7, 3, 9, 1), [4, 5, 6, 8], (4, 5, 6, 8)),
+        ((7, 3, 9, 1), [3], (None, 3, None, None)),
+        ((None, 3, None, None), [2, 3], (2, 3, None, None)),
+    ],
+)
+def test_a_channel_keeps_its_row_while_it_is_among_the_largest(before, channels, after):
+    """Another one takes a row that is free."""
+    assert steady_rows(before, channels) == after
+
+
+def test_keys_show_the_panel_and_change_its_layer():
+    """F2 shows and hides it with its layer; F3 and F4 go through the layers, not round."""
+    state = showing()
+    assert state.request.concepts == ConceptRequest()
+    higher = pressed(state, "F4")
+    assert higher.request is state.request and "last layer" in higher.notice.text
+    lower = pressed(state, "F3")
+    assert lower.request.concepts == ConceptRequest("conv1")
+    assert "conv1, 1 of 2" in lower.notice.text
+    assert "first layer" in pressed(lower, "F3").notice.text
+    hidden = pressed(lower, "F2")
+    assert hidden.request.concepts is None
+    assert pressed(hidden, "F2").request.concepts == ConceptRequest("conv1")
+    assert pressed(lower, "F4").request.concepts == ConceptRequest("conv2")
+    assert pressed(hidden, "F3").request.concepts == ConceptRequest("conv1"), "shown first"
+    lower_config, hidden_config = lower.present_config(), hidden.present_config()
+    assert (lower_config.live.concepts, lower_config.concepts.layer) == (True, "conv1")
+    assert not hidden_config.live.concepts
+
+
+def test_a_click_on_a_row_follows_its_channel():
+    """Once more, or Esc: the whole map. It paints nothing; another layer ends it too."""
+    state = showing()
+    move = events.MouseMoved(75, 25, "", time=6.0)
+    click = events.MouseMoved(75, 25, "left", time=7.0)
+    followed = handle(handle(state, move), click)
+    assert followed.request.concepts == ConceptRequest(channel=17)
+    assert followed.mask is None
+    released = handle(followed, events.MouseMoved(75, 25, "", time=8.0))
+    again = handle(released, replace(click, time=9.0))
+    assert again.request.concepts == ConceptRequest()
+    escaped = pressed(released, "Escape")
+    assert escaped.request.concepts == ConceptRequest() and not escaped.escape_until
+    assert pressed(escaped, "Escape").escape_until, "then it ends the program as usual"
+    assert pressed(released, "F3").request.concepts == ConceptRequest("conv1")
+    other = handle(released, events.ChannelChosen(5, time=9.0))
+    assert other.request.concepts == ConceptRequest(channel=5)
+    unshown = pressed(released, "F2")
+    assert handle(unshown, events.ChannelChosen(5, time=9.0)) is unshown
+
+
+def test_the_followed_channel_is_the_map_over_the_picture():
+    """Exactly that map, scaled by itself, named above the picture; the other panels stay."""
+    state = handle(showing(), events.ChannelChosen(17, time=6.0))
+    explained = frame_with(found_of(5, 17), state.request)
+    drawn = MapScaler(0.0)(explained)
+    (panel,) = drawn.panels
+    own = explained.concepts.of(17)
+    np.testing.assert_array_equal(panel.intensity, intensity(own.strength, (0, 0, 8, 8)))
+    assert panel.name == "channel 17 of conv2"
+    scene = compose(state, explained.frame, explained, drawn, Columns())
+    assert scene.title == panel.name
+    whole = frame_with(found_of(5, 17), showing().request)
+    assert MapScaler(0.0)(whole).panels[0].name == "epsilon_plus_flat"
+    gone = frame_with(found_of(5, 6), state.request)
+    assert MapScaler(0.0)(gone).panels[0].name == "epsilon_plus_flat", "not in this answer"
+
+
+def test_rows_have_one_scale_and_the_names_and_pictures_of_the_gallery():
+    """The map with the largest scale is drawn at full strength; a followed row is marked."""
+    picture = np.full((96, 96, 3), 7, np.uint8)
+    engine = engine_of(("heart", "star", "cup"))
+    engine.gallery = SimpleNamespace(
+        layers=("conv2",),
+        name=lambda layer, channel: {17: "whiskers"}.get(channel, ""),
+        pictures=lambda layer, channel: (picture,) * 6 if channel == 5 else (),
+    )
+    state = handle(showing(), events.ChannelChosen(17, time=6.0))
+    view = ConceptView()
+    explained = frame_with(found_of(5, 17, scale=2.0), state.request, engine=engine)
+    panel = view.panel(state, explained)
+    assert view.panel(state, explained) is panel, "the same as long as nothing changes"
+    first, second, *free = panel.rows
+    assert free == [None, None] and panel.title == "conv2" and panel.with_pictures
+    assert (first.name, first.figure, len(first.pictures), first.followed) == (
+        "channel 5", "40 %", 6, False,
+    )  # fmt: skip
+    assert (second.name, second.figure, len(second.pictures), second.followed) == (
+        "whiskers", "30 %", 0, True,
+    )  # fmt: skip
+    assert first.intensity.max() == pytest.approx(100 / 127)
+    assert second.intensity.max() == pytest.approx(99 / 127 * 0.5**SOFTNESS)
+    assert view.panel(pressed(state, "F2"), explained) is None
+
+
+def test_the_panel_says_why_it_is_empty():
+    """While a layer is prepared, and where the engine has a reason."""
+    state = showing("F3")
+    view = ConceptView()
+    for found, note in [
+        (None, "preparing conv1"),
+        (found_of(1, layer="conv2"), "preparing conv1"),
+        (ConceptResult("conv1", problem=NOT_LRP), NOT_LRP),
+    ]:
+        panel = view.panel(state, frame_with(found, state.request))
+        assert (panel.note, panel.rows) == (note, ())
+
+
+@pytest.mark.parametrize("with_pictures", [True, False])
+@pytest.mark.parametrize("size", [(720, 1280), (480, 640), (1080, 1920), (1920, 1080), (240, 240)])
+def test_the_panel_has_a_part_of_the_canvas_to_itself(size, with_pictures):
+    """Its rows lie in it, none over another; the rest is more than half of the canvas."""
+    letters = figure_size(*size)
+    place = place_panel(size, letters, with_pictures)
+    covered = np.zeros(size, int)
+    for x0, y0, x1, y1 in (place.header, *place.rows):
+        covered[y0:y1, x0:x1] += 1
+    x0, y0, x1, y1 = place.box
+    assert covered.max() == 1 and covered[y0:y1, x0:x1].min() == 1
+    assert covered[: place.rest[0], : place.rest[1]].max() == 0
+    assert place.rest[0] * place.rest[1] > 0.5 * size[0] * size[1]
+    row = ConceptRow(17, "whiskers", 0.2, "20 %", np.ones((8, 8), np.float32), (), True)
+    picture = np.full((30, 30, 3), 120, np.uint8)
+    panel = ConceptPanel("conv2", picture, (row, None), "fire", 1.0, "", with_pictures)
+    canvas = np.zeros((*size, 3), np.uint8)
+    ConceptArtist().draw(canvas, panel, place, letters)
+    assert not canvas[: place.rest[0], : place.rest[1]].any()
+    assert canvas[y0:y1, x0:x1].min() > 0 or canvas[y0:y1, x0:x1].std() > 0
+
+
+def test_figures_do_not_cover_the_region_beside_the_panel():
+    """The picture becomes smaller instead."""
+    size, shape = (720, 915), (480, 640)
+    plain = arrange(size, shape, None, 0, True, 18)
+    gives_way = arrange(size, shape, None, 0, True, 18, gives_way=True)
+
+    def overlap(arrangement):
+        region = scaled_box(central_square(shape), shape, arrangement.pictures[0])
+        seen = np.zeros(size, bool)
+        seen[region[1] : region[3], region[0] : region[2]] = True
+        return sum(seen[y0:y1, x0:x1].sum() for x0, y0, x1, y1 in arrangement.figures)
+
+    assert overlap(plain) > 0 and overlap(gives_way) == 0
+
+
+def test_a_snapshot_has_the_channels_that_are_shown():
+    """Small: their numbers, shares, and maps summed over colours; nothing without the panel."""
+    arrays = concept_arrays(found_of(5, 17))
+    assert (str(arrays["concept_layer"]), arrays["concept_channels"].tolist()) == ("conv2", [5, 17])
+    np.testing.assert_allclose(arrays["concept_shares"], [0.4, 0.3])
+    assert arrays["concept_maps"].shape == (2, 8, 8)
+    assert concept_arrays(None) == concept_arrays(ConceptResult("conv2", problem="no")) == {}

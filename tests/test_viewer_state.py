@@ -7,6 +7,7 @@ import pytest
 from viewer import answer
 
 from realtime_lrp import config
+from realtime_lrp.engine.concept_result import ConceptRequest
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer import events
@@ -54,6 +55,7 @@ def described(state):
     facts = {
         "target": request.target,
         "probe": request.probe,
+        "concepts": request.concepts,
         "frame": request.frame and request.frame.number,
         "covered": request.mask is not None and tuple(np.argwhere(request.mask).mean(0).round()),
         "menu": menu and (menu.typed, menu.chosen()),
@@ -93,6 +95,10 @@ KEYS = [
     ("b", "n", {"method": "lrp", "notice": "method: LRP"}),
     ("", "p", {"tiled": True, "also": ALSO}),
     ("p", "p", {"tiled": False, "also": ()}),
+    ("", "F2", {"concepts": ConceptRequest()}),
+    ("F2", "F2", {"concepts": None}),
+    ("F2", "F3", {"notice": "there are no layers to choose from"}),
+    ("", "F4", {"concepts": ConceptRequest()}),
     (
         "p",
         "b",
@@ -229,7 +235,7 @@ KEYS = [
     ("Escape", "+", {"notice": "opacity: 0.9", "opacity": 0.9, "escape_until": 0.0}),
     ("Escape z", "Escape", {"full_screen": False, "commands": ["FULL_SCREEN", "FULL_SCREEN"]}),
     ("Escape h", "Escape", {"helping": False}),
-    ("", "F2", {"notice": f"no key F2; {HINT}"}),
+    ("", "F7", {"notice": f"no key F7; {HINT}"}),
     ("", keys.UNNAMED, {"notice": f"no such key; {HINT}"}),
     ("", "~", {"notice": f"no key ~; {HINT}"}),
 ]

@@ -77,7 +77,7 @@ def _viewer(command: Callable[..., Any]) -> Callable[..., Any]:
 )  # fmt: skip
 @OVERWRITE
 @DURATION
-@configured(*EXPLAIN, "--display", *CONCEPTS)
+@configured(*EXPLAIN, "--display", "--concepts", *CONCEPTS)
 def demo(
     settings: config.Settings, output: str | None, overwrite: bool, duration: float | None
 ) -> None:
@@ -111,7 +111,9 @@ def demo(
     "--serve", "with_page", is_flag=True, help="also show it as a web page, as serve does"
 )
 @VIRTUAL_CAMERA
-@configured("--source", *EXPLAIN, "--also-model", "--follow", "--display", *PAGE, *CONCEPTS)
+@configured(
+    "--source", *EXPLAIN, "--also-model", "--follow", "--display", *PAGE, "--concepts", *CONCEPTS
+)
 def live(
     settings: config.Settings,
     duration: float | None,
@@ -155,7 +157,7 @@ def _refuse(settings: config.Settings, options: tuple[str, ...], why: str) -> No
 @DURATION
 @STATS
 @VIRTUAL_CAMERA
-@configured("--source", *PAGE, *EXPLAIN, "--also-model", "--follow", *CONCEPTS)
+@configured("--source", *PAGE, *EXPLAIN, "--also-model", "--follow", "--concepts", *CONCEPTS)
 def serve(
     settings: config.Settings, duration: float | None, stats: Path | None, virtual_camera: bool
 ) -> None:

@@ -46,6 +46,7 @@ OPTIONS = {
     "--audio": "video.audio",
     "--source": "live.source",
     "--display": "live.display",
+    "--concepts": "live.concepts",
     "--host": "serve.host",
     "--port": "serve.port",
     "--token-file": "serve.token_file",

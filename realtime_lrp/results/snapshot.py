@@ -21,6 +21,7 @@ from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.video.pictures import encode_picture, write_picture
 
 if TYPE_CHECKING:
+    from realtime_lrp.engine.concept_result import ConceptResult
     from realtime_lrp.engine.engine import Engine
     from realtime_lrp.engine.result import Result
 
@@ -58,9 +59,10 @@ def save_snapshot(png: Path, snapshot: Snapshot) -> None:
     """Writes NAME.png and, beside it, NAME.npz.
 
     The .npz holds what `image` writes into one (see `raw_map_arrays`), the `further` maps float32
-    [n, h, w, C], the `names` of all maps, `picture`, `explained_picture` (empty where it is the
-    same), `asked` (how the maps were computed, JSON) and `config` (YAML). What differs for further
-    networks is there for each of them, the second one's with `_2` at the end of its name.
+    [n, h, w, C], the `names` of all maps, the arrays of `concept_arrays`, `picture`,
+    `explained_picture` (empty where it is the same), `asked` (how the maps were computed, JSON) and
+    `config` (YAML). What differs for further networks is there for each of them, the second one's
+    with `_2` at the end of its name.
 
     Args:
       png: the picture to write; neither file may exist.
@@ -110,4 +112,22 @@ def _arrays_of_network(snapshot: Snapshot) -> dict[str, Any]:
         "names": np.array(snapshot.names),
         "explained_picture": np.zeros(0) if explained is None else explained,
         "asked": json.dumps(snapshot.computed),
+        **concept_arrays(result.concepts),
+    }
+
+
+def concept_arrays(found: ConceptResult | None) -> dict[str, Any]:
+    """The channels that are shown; none without them.
+
+    Returns:
+      `concept_layer`, `concept_channels` int [n], `concept_shares` float32 [n] as of `ConceptMap`,
+      and `concept_maps` float32 [n, h, w], the raw maps, summed over colours.
+    """
+    if found is None or not found.maps:
+        return {}
+    return {
+        "concept_layer": np.array(found.layer),
+        "concept_channels": np.array([one.channel for one in found.maps]),
+        "concept_shares": np.array([one.share for one in found.maps], np.float32),
+        "concept_maps": np.array([one.relevance.sum(-1) for one in found.maps]),
     }

@@ -125,17 +125,17 @@ def place_panel(size: tuple[int, int], letters: int, with_pictures: bool = True)
     rows, columns = size
     header = round(HEADER * letters)
     if rows > 1.1 * columns:
-        wide = 2.4 if with_pictures else 1.2
-        tile = columns / 2 / wide
-        height = min(round(header + 2 * (tile + _above_tile(letters))), rows // 2)
-        box = 0, rows - height, columns, rows
-        across, rest = 2, (rows - height, columns)
+        across = 2 if with_pictures else ROWS
+        tile = columns / across / (2.5 if with_pictures else 1.05)
+        height = round(header + ROWS // across * (tile + _above_tile(letters)))
+        height = min(height, rows * 2 // 5)
+        box, rest = (0, rows - height, columns, rows), (rows - height, columns)
     else:
         tile = (rows - header) / ROWS - _above_tile(letters)
         width = round(tile * (1 + 1.5 * with_pictures) + 4 * PAD * letters)
         width = min(max(width, 11 * letters), columns * 2 // 5)
-        box = columns - width, 0, columns, rows
-        across, rest = 1, (rows, columns - width)
+        across = 1
+        box, rest = (columns - width, 0, columns, rows), (rows, columns - width)
     x0, y0, x1, y1 = box
     down = ROWS // across
     xs = [x0 + (x1 - x0) * n // across for n in range(across + 1)]

@@ -25,7 +25,7 @@ from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer.network_view import NetworkView
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.realtime.viewer.view import View
-from realtime_lrp.results.records import map_record
+from realtime_lrp.results.records import concept_records, map_record
 from realtime_lrp.results.snapshot import Snapshot, save_snapshot
 from realtime_lrp.system.atomic import check_output, stale_parts_in
 from realtime_lrp.video.recorder import Recorder, check_film
@@ -203,6 +203,10 @@ class Saver:
                 "map_frame": explained.frame.number,
                 "lost_in": explained.loss.layer if explained.loss else None,
             }
+            if (found := explained.concepts) and found.maps:
+                row["concept_layer"] = found.layer
+                names = engine.gallery.names if engine.gallery else {}
+                row["concepts"] = concept_records(found.by_channel, names.get(found.layer, {}))
             self._record_of = explained, row
         now = time.monotonic()
         return {
@@ -267,6 +271,7 @@ def _snapshot_of_network(view: View, network: NetworkView) -> Snapshot | None:
     if not network.has_map or scene is None or canvas is None or explained is None:
         return None
     picture, engine, result = scene.picture, explained.engine, explained.result
+    concepts = explained.request.concepts
     return Snapshot(
         canvas=canvas,
         picture=picture,
@@ -282,6 +287,7 @@ def _snapshot_of_network(view: View, network: NetworkView) -> Snapshot | None:
             "device": engine.device,
             "weights": engine.config.model.weights,
             "probe": explained.request.probe,
+            "followed_channel": concepts.channel if concepts else None,
             "explained": result.explained,
             "sums": [one.total for one in result.maps],
         },

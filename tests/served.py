@@ -9,6 +9,7 @@ import numpy as np
 from websockets.sync.client import connect
 
 from realtime_lrp.commands.serve.app import App
+from realtime_lrp.commands.serve.concepts import Examples
 from realtime_lrp.commands.serve.exchange import Exchange
 from realtime_lrp.commands.serve.guard import Guard
 from realtime_lrp.commands.serve.server import Server, listen
@@ -39,6 +40,7 @@ class Served:
       exchange: what it serves.
       messages: what clients have sent.
       visitors: takes the pictures of visitors' cameras.
+      examples: the gallery's pictures.
     """
 
     def __init__(self, port, names=(), token=TOKEN, visitors=None, tls=None):
@@ -46,7 +48,11 @@ class Served:
         listening = listen("127.0.0.1", port)
         self.port = listening.getsockname()[1]
         self.visitors = visitors or NoVisitors()
-        app = App(self.exchange, self.tokens, lambda: {"maps": 7}, lambda: None, self.visitors)
+        self.examples = Examples()
+        app = App(
+            self.exchange, self.tokens, lambda: {"maps": 7}, lambda: None, self.visitors,
+            self.examples,
+        )  # fmt: skip
         self.server = Server(Guard(app.routes(), self.tokens, names, self.port), listening, tls)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._turn, daemon=True)

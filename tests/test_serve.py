@@ -259,8 +259,8 @@ def test_the_view_is_drawn_for_who_waits_for_it(served, monkeypatch):
     monkeypatch.setattr(web_page, "news", lambda *words: b"{}")
     offered, part = served.exchange, SimpleNamespace(trouble="")
     state = SimpleNamespace(answer=None)
-    view = SimpleNamespace(state=state, frame=None, has_map=False, networks=(part,))
-    turns = web_page.PageTurns(view, part, part, offered, None, required=True)
+    view = SimpleNamespace(state=state, frame=None, has_map=False, networks=(part,), concepts=None)
+    turns = web_page.PageTurns(view, part, part, offered, None, None, required=True)
     served.publish(0)
     with served.socket() as visitor:
         served.until(lambda: offered.picture_wanted)

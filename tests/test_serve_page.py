@@ -4,6 +4,7 @@ import io
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -19,6 +20,7 @@ pytest.importorskip("playwright", reason="the extra test is not installed")
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 from axe_playwright_python.sync_playwright import Axe
+from galleries import gallery_file
 from playwright.sync_api import expect, sync_playwright
 from program import start
 from served import TOKEN, serving_pages
@@ -44,7 +46,8 @@ def address(tmp_path_factory):
     """The program as a user starts it, on the included clip; the address that it prints."""
     folder = tmp_path_factory.mktemp("serve")
     stats, clip = folder / "stats.json", media.slowed(config.ASSETS / "demo.mp4", folder / "c.mp4")
-    words = ("--source", clip, "--model", "shapes", "--target", "top1")
+    gallery = gallery_file(folder / "gallery.concepts", "block5_conv2", 128)
+    words = ("--source", clip, "--model", "shapes", "--target", "top1", "--gallery", gallery)
     with start("serve", *words, "--port", "0", "--stats", stats, DISPLAY="") as process:
         yield process.stdout.readline().strip()
         process.send_signal(signal.SIGINT)
@@ -288,6 +291,46 @@ def test_patches_are_painted_with_the_mouse_and_removed(page):
     page.click("#uncover")
     expect(page.locator("#uncover")).to_be_disabled()
     page.click("#freeze")
+
+
+def test_channels_have_rows_that_can_be_followed(page, visit):
+    """With name, share, own map and the gallery's pictures, also for who only watches."""
+    watching = visit(page.get_attribute("#watch", "href"), **PHONE)
+    page.click("#concepts")
+    rows = page.locator("#concept-rows button")
+    expect(rows).to_have_count(4)
+    pressed(page, "concepts").to_have_count(1)
+    expect(rows.first.locator(".name")).to_contain_text("channel ")
+    expect(rows.first.locator(".percent")).to_contain_text(" %")
+    expect(page.locator("#concept-rows .examples:visible")).to_have_count(4)
+    until(page, lambda: first_map(page).std() > 10)
+    assert Axe().run(page).response["violations"] == []
+    page.click("#freeze")
+    pressed(page, "freeze").to_have_count(1)
+    name = rows.nth(1).locator(".name").inner_text()
+    rows.nth(1).focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#concept-rows button[aria-pressed=true]")).to_have_text(re.compile(name))
+    expect(watching.locator("#concept-rows button[aria-pressed=true]")).to_have_count(1)
+    assert watching.evaluate("document.documentElement.scrollWidth") == 390
+    watching.locator("#concept-rows button").first.click(force=True)
+    page.keyboard.press("Enter")  # the row has kept the focus
+    expect(page.locator("#concept-rows button[aria-pressed=true]")).to_have_count(0)
+    page.select_option("#concept-layer", "block4_conv2")
+    expect(page.locator("#concept-title")).to_have_text("Channels of block4_conv2")
+    page.select_option("#concept-layer", "block5_conv2")
+    expect(rows).to_have_count(4)
+    page.click("#concepts")
+    expect(page.locator("#concept-rows")).to_be_hidden()
+    expect(watching.locator("#concept-rows")).to_be_hidden()
+    page.click("#freeze")
+
+
+def first_map(page):
+    """The map of the first channel, int [pixels]."""
+    canvas = "document.querySelector('#concept-rows canvas')"
+    code = f"[...{canvas}.getContext('2d').getImageData(0, 0, {canvas}.width, 100).data]"
+    return np.array(page.evaluate(code))
 
 
 def pixel(page, x, y):

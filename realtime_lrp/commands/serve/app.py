@@ -31,7 +31,7 @@ from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.errors import first_line
 from realtime_lrp.results.snapshot import Snapshot, encode_view, write_data
 
-SCRIPTS = ("page", "link", "camera", "figures", "painting", "recording")
+SCRIPTS = ("page", "link", "camera", "concepts", "figures", "painting", "recording")
 
 PAGES = {
     "/": ("index.html", "text/html"),
@@ -51,8 +51,9 @@ SENDING_S = 30.0
 LATENCY = struct.Struct("<I")
 """Before the JPEG of the view: the viewer's latency, in tenths of a millisecond."""
 
-VIEW, OWN_MAP = b"v", b"m"
-"""First byte of what is no text: a picture of the view, or the map of the viewer's own picture."""
+VIEW, OWN_MAP, CONCEPTS = b"v", b"m", b"c"
+"""First byte of what is no text: a picture of the view, the map of the viewer's own picture, or
+channels with their maps."""
 
 BOUNDARY = b"picture"
 TRY_AGAIN, POLICY = 1013, 1008
@@ -70,6 +71,7 @@ class App:
       figures: returns what `/figures` answers; called in the render loop.
       snapshot: returns what is shown now, or None; called in the render loop.
       visitors: explains pictures of visitors' own cameras.
+      examples: returns the gallery's pictures of a channel, or b"".
     """
 
     def __init__(
@@ -79,8 +81,9 @@ class App:
         figures: Callable[[], dict[str, Any]],
         snapshot: Callable[[], Snapshot | None],
         visitors: Visitors,
+        examples: Callable[[str, str], bytes],
     ):
-        self._visitors = visitors
+        self._visitors, self._examples = visitors, examples
         self._exchange, self._tokens = exchange, tokens
         self._figures, self._snapshot = figures, snapshot
 
@@ -95,6 +98,7 @@ class App:
                 Route("/qr.svg", self._qr_code),
                 Route("/snapshot.png", self._picture_file),
                 Route("/snapshot.npz", self._data_file),
+                Route("/gallery.jpg", self._examples_picture),
                 Route("/view.mjpg", Film(self._exchange)),
                 WebSocketRoute("/ws", self._socket),
             ],
@@ -125,6 +129,15 @@ class App:
         except TimeoutError:
             return PlainTextResponse("503: the viewer does not answer.\n", 503)
         return Response(msgspec.json.encode(figures), media_type="application/json")
+
+    async def _examples_picture(self, request: Request) -> Response:
+        """The gallery's pictures of a channel; watchers see them too."""
+        asked = request.query_params
+        layer, channel = asked.get("layer", ""), asked.get("channel", "")
+        body = await run_in_threadpool(self._examples, layer, channel)
+        if not body:
+            return PlainTextResponse("404: there are no pictures of that channel.\n", 404)
+        return Response(body, media_type="image/jpeg")
 
     async def _picture_file(self, request: Request) -> Response:
         return await self._file(request, ".png", encode_view)
@@ -183,17 +196,19 @@ class App:
         await _in_time(socket.send_text(msgspec.json.encode(own).decode()))
         labels = b""
         while True:
-            news, own_map, picture = await viewer.next(self._exchange)
+            due = await viewer.next(self._exchange)
             if labels != self._exchange.labels:
                 labels = self._exchange.labels
                 await _in_time(socket.send_text(labels.decode()))
-            if news:
-                await _in_time(socket.send_text(news.decode()))
-            if picture:
+            if due.news:
+                await _in_time(socket.send_text(due.news.decode()))
+            if due.concepts:
+                await _in_time(socket.send_bytes(CONCEPTS + due.concepts))
+            if due.picture:
                 latency = LATENCY.pack(min(round(10 * viewer.latency_ms), 2**32 - 1))
-                await _in_time(socket.send_bytes(VIEW + latency + picture.jpeg))
-            if own_map:
-                await _in_time(socket.send_bytes(OWN_MAP + own_map))
+                await _in_time(socket.send_bytes(VIEW + latency + due.picture.jpeg))
+            if due.own_map:
+                await _in_time(socket.send_bytes(OWN_MAP + due.own_map))
 
     async def _receive(self, socket: WebSocket, viewer: Viewer, role: Role) -> None:
         """Takes the viewer's messages; ends the connection of who sends too many, or wrong ones."""
@@ -259,8 +274,7 @@ class Film:
         between = b"--" + BOUNDARY + b"\r\n"
         await send({"type": "http.response.body", "body": between, "more_body": True})
         while True:
-            _, _, picture = await viewer.next(self._exchange)
-            if picture:
+            if picture := (await viewer.next(self._exchange)).picture:
                 head = b"Content-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n"
                 part = head % len(picture.jpeg) + picture.jpeg + b"\r\n" + between
                 body = {"type": "http.response.body", "body": part, "more_body": True}

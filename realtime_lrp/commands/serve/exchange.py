@@ -64,7 +64,7 @@ class Viewer:
         self.latency_ms = 0.0
         self._wake = asyncio.Event()
         self._map = b""
-        self._shows, self._knows = 0, b""
+        self._shows, self._knows, self._concepts = 0, b"", b""
         self._sent: Picture | None = None
 
     def waits(self, newest: int) -> bool:
@@ -87,10 +87,10 @@ class Viewer:
         self._map = message
         self._wake.set()
 
-    async def next(self, exchange: "Exchange") -> tuple[bytes, bytes, Picture | None]:
-        """Waits for something to send: news, the viewer's own map, a picture; b"" or None for none.
+    async def next(self, exchange: "Exchange") -> "Due":
+        """Waits for something to send.
 
-        A picture that is returned has to be confirmed before another one is.
+        A picture that is returned has to be confirmed before another one is, or concepts are.
 
         Raises:
           TimeoutError: its place was given to another viewer.
@@ -98,17 +98,43 @@ class Viewer:
         while True:
             if self.cut_off:
                 raise TimeoutError("its address had the most places")
-            news = exchange.news if exchange.news != self._knows else b""
-            newest = exchange.picture
-            fits = self._sent is None and newest is not None and newest.number != self._shows
-            picture, own_map = newest if fits else None, self._map
-            if news or own_map or picture:
-                self._knows, self._map = exchange.news, b""
-                if picture:
-                    self._sent, self._shows = picture, picture.number
-                return news, own_map, picture
+            if due := self._due(exchange):
+                return due
             await self._wake.wait()
             self._wake.clear()
+
+    def _due(self, exchange: "Exchange") -> "Due | None":
+        """What is to be sent now; None for nothing."""
+        news = exchange.news if exchange.news != self._knows else b""
+        newest, free = exchange.picture, self._sent is None
+        picture = newest if newest and free and newest.number != self._shows else None
+        concepts = exchange.concepts if free and exchange.concepts != self._concepts else b""
+        own_map = self._map
+        if not (news or own_map or picture or concepts):
+            return None
+        self._knows, self._map = exchange.news, b""
+        if concepts:
+            self._concepts = concepts
+        if picture:
+            self._sent, self._shows = picture, picture.number
+        return Due(news, own_map, picture, concepts)
+
+
+@dataclass(frozen=True)
+class Due:
+    """What a viewer gets next.
+
+    Attributes:
+      news: b"" for none.
+      own_map: the map of its own picture, or b"".
+      picture: of the view, or None.
+      concepts: channels with their maps, or b"".
+    """
+
+    news: bytes
+    own_map: bytes
+    picture: Picture | None
+    concepts: bytes
 
 
 class Exchange:
@@ -117,6 +143,7 @@ class Exchange:
     Attributes:
       picture: the newest one, or None.
       news: the newest figures and settings, JSON.
+      concepts: the newest channels with their maps; see `serve.concepts`.
       labels: what the page needs to know once, JSON; b"" until the network is loaded.
       turned: `time.monotonic()` when the render loop last took its turn.
       confirmed: `time.monotonic()` when a picture of the view was last on somebody's screen.
@@ -124,7 +151,7 @@ class Exchange:
 
     def __init__(self) -> None:
         self.picture: Picture | None = None
-        self.news = self.labels = b""
+        self.news = self.labels = self.concepts = b""
         self.turned = self.confirmed = time.monotonic()
         self._viewers: dict[Viewer, None] = {}  # in the order in which they came
         self._messages: deque[Message] = deque(maxlen=MOST_MESSAGES)
@@ -161,6 +188,11 @@ class Exchange:
         if news != self.news:
             self.news = news
             self._wake_all()
+
+    def publish_concepts(self, message: bytes) -> None:
+        """Offers channels and their maps to everybody who is ready for them."""
+        self.concepts = message
+        self._wake_all()
 
     def messages(self) -> list[Message]:
         """What pages have sent since the last call."""

@@ -4,7 +4,9 @@ Messages are checked by their types alone before anything looks at them; wrong o
 connection.
 """
 
-from typing import Annotated
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
@@ -15,6 +17,9 @@ from realtime_lrp.realtime.explaining import RelevanceThread
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.actions import STYLES, panel_names
 from realtime_lrp.view import keys
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
 
 PAGE_ACTIONS = frozenset(
     ("choose", "choose_panels", "snapshot", "record", "full_screen", "help", "escape", "quit")
@@ -55,6 +60,7 @@ class Choice(msgspec.Struct, tag="choice", frozen=True):
     target: Name | None = None
     style: Name | None = None
     opacity: Annotated[float, Meta(ge=0, le=1)] | None = None
+    concept_layer: Name | None = None
 
 
 class Stroke(msgspec.Struct, tag="stroke", frozen=True):
@@ -71,13 +77,19 @@ class Panels(msgspec.Struct, tag="panels", frozen=True):
     names: Annotated[tuple[Name, ...], Meta(max_length=MOST_PANELS)]
 
 
+class Follow(msgspec.Struct, tag="follow", frozen=True):
+    """A row of a channel was clicked: its map alone lies over the picture, or no longer."""
+
+    channel: Annotated[int, Meta(ge=0, le=1_000_000)]
+
+
 class Seek(msgspec.Struct, tag="seek", frozen=True):
     """The film goes on after this share of it."""
 
     share: Annotated[float, Meta(ge=0, le=1)]
 
 
-Message = Shown | Key | Action | Choice | Stroke | Panels | Seek
+Message = Shown | Key | Action | Choice | Stroke | Panels | Follow | Seek
 
 MOST_TEXT = 4096
 """Maximum size of a message."""
@@ -126,6 +138,8 @@ def _event(message: Message, relevance: RelevanceThread) -> events.Event | None:
             return events.Painted(start, end, cover)
         case Panels(names):
             return _panels(names)
+        case Follow(channel):
+            return events.ChannelChosen(channel)
         case Seek(share):
             return events.Sought(share)
     return None
@@ -145,9 +159,22 @@ def _choice(choice: Choice, relevance: RelevanceThread) -> events.Event | None:
         return events.CompositeChosen(choice.composite)
     if choice.target is not None:
         return _target(choice.target.strip(), relevance)
+    if choice.concept_layer is not None:
+        return _layer(choice.concept_layer, relevance)
     if choice.style in STYLES:
         return events.StyleChosen(choice.style)
     return None if choice.opacity is None else events.OpacityChosen(choice.opacity)
+
+
+def _engine(relevance: RelevanceThread) -> Engine:
+    """The engine.
+
+    Raises:
+      UsageError: there is none yet.
+    """
+    if relevance.engine is None:
+        raise UsageError("The network is not loaded yet: its classes and layers are not known.")
+    return relevance.engine
 
 
 def _panels(names: tuple[str, ...]) -> events.Event:
@@ -158,8 +185,13 @@ def _panels(names: tuple[str, ...]) -> events.Event:
     return events.PanelsChosen(tuple(name for name in known if name in names))
 
 
+def _layer(name: str, relevance: RelevanceThread) -> events.Event:
+    layers = _engine(relevance).concept_layers()
+    if name not in layers:
+        raise unknown("layer", name, layers)
+    return events.LayerChosen(name)
+
+
 def _target(text: str, relevance: RelevanceThread) -> events.Event:
-    if relevance.engine is None:
-        raise UsageError("The network is not loaded yet: its classes are not known.")
-    target = relevance.engine.explainer.canonical(text)
+    target = _engine(relevance).explainer.canonical(text)
     return events.TargetChosen(int(target) if str(target).isdecimal() else target)

@@ -53,6 +53,7 @@ def news(view: View, relevance: RelevanceThread, trouble: str, now: float) -> by
             "style": state.look.style,
             "tiled": state.tiled,
             "panels": state.panels,
+            "concepts": state.request.concepts is not None,
             "main": choice.name,
             "timeline": _timeline_fields(view),
             "text_size": state.text_size,

@@ -11,6 +11,7 @@ import numpy as np
 from realtime_lrp.commands.live.saver import snapshot_of
 from realtime_lrp.commands.serve.addresses import address_of, print_address, tls_of
 from realtime_lrp.commands.serve.app import App
+from realtime_lrp.commands.serve.concepts import NOTHING, Examples, concepts_message
 from realtime_lrp.commands.serve.exchange import Exchange
 from realtime_lrp.commands.serve.guard import Guard
 from realtime_lrp.commands.serve.messages import event_of
@@ -26,6 +27,7 @@ from realtime_lrp.realtime.viewer.events import Event, NoticeGiven, Painted
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.pictures import encode_picture
+from realtime_lrp.view.concepts import ConceptPanel
 from realtime_lrp.view.split import SplitArtist
 
 LARGEST = 720, 1280
@@ -88,14 +90,15 @@ class WebPage:
         """Shows a view while the context lasts; see `Remote`. Prints the address."""
         exchange = Exchange()
         visitors = Visitors(relevance, lambda: view.state, lambda: exchange.view_watched)
-        app = App(exchange, self._tokens, figures, lambda: snapshot_of(view), visitors)
+        examples = Examples()
+        app = App(exchange, self._tokens, figures, lambda: snapshot_of(view), visitors, examples)
         port = self._listening.getsockname()[1]
         guard = Guard(app.routes(), self._tokens, self._serve.names, port)
         with visitors, Server(guard, self._listening, self._tls) as server:
             print_address(
                 address_of(self._serve, port, self._tokens[Role.CONTROL]), self._serve.host
             )
-            yield PageTurns(view, capture, relevance, exchange, server, self._required)
+            yield PageTurns(view, capture, relevance, exchange, server, examples, self._required)
 
 
 class PageTurns:
@@ -107,6 +110,7 @@ class PageTurns:
       relevance: knows the classes of the network.
       exchange: what the server gets.
       server: the server.
+      examples: gets the gallery.
       required: whether the viewer is to end when the server does.
     """
 
@@ -117,10 +121,14 @@ class PageTurns:
         relevance: RelevanceThread,
         exchange: Exchange,
         server: Server,
+        examples: Examples,
         required: bool,
     ):
         self._view, self._capture, self._relevance = view, capture, relevance
         self._exchange, self._server, self._required = exchange, server, required
+        self._examples = examples
+        self._concepts: ConceptPanel | None = None
+        self._concepts_due = 0.0
         self._artist = SplitArtist(len(view.networks))
         self._boxes: tuple[Box, ...] = ()
         self._drawn, self._encoded = 0, 0
@@ -154,6 +162,7 @@ class PageTurns:
         self._drawn += drawn
         exchange.run_jobs()
         self._publish_news(time.monotonic())
+        self._publish_concepts(time.monotonic())
         new = self._encoded != self._drawn or exchange.picture is None
         if (
             new
@@ -178,6 +187,23 @@ class PageTurns:
         answer = view.state.answer
         if answer and not exchange.labels:
             exchange.labels = choices(answer.labels, answer.unsuited)
+
+    def _publish_concepts(self, now: float) -> None:
+        """Renews the channels where they are due: at once when they appear or go."""
+        panel, exchange = self._view.concepts, self._exchange
+        as_before = (panel is None) == (self._concepts is None)
+        if panel is self._concepts or (as_before and now < self._concepts_due):
+            return
+        if not exchange.view_watched and panel:
+            return
+        self._concepts, self._concepts_due = panel, now + NEWS_S
+        engine = self._relevance.engine
+        if panel is None or engine is None:
+            exchange.publish_concepts(NOTHING)
+            return
+        self._examples.gallery = engine.gallery
+        layers = engine.concept_layers()
+        exchange.publish_concepts(concepts_message(panel, engine.gallery, layers))
 
     def _end_of_server(self) -> list[Event]:
         """A notice, once, when the server has ended."""

@@ -13,9 +13,9 @@ const HEAD_BYTES = 5; // what it is, and the latency or the length of the JSON
  *
  * @param {HTMLCanvasElement} canvas where pictures go
  * @param {{news?: Function, role?: Function, choices?: Function, lost?: Function,
- *          shown?: Function, map?: Function}} heard called with the message of that type; `lost`
- *          with a sentence about the connection, "" once it stands; `shown` with the latency in
- *          milliseconds; `map` with its fields and its PNG
+ *          shown?: Function, map?: Function, concepts?: Function}} heard called with the message of
+ *          that type; `lost` with a sentence about the connection, "" once it stands; `shown` with
+ *          the latency in milliseconds; `map` and `concepts` with their fields and their picture
  * @returns {{send: Function, sendPicture: Function, hold: Function}} `send` sends a message,
  *          `sendPicture` a JPEG and says whether there is a connection, `hold(true)` keeps pictures
  *          of the view from the canvas
@@ -33,7 +33,7 @@ export function connect(canvas, heard) {
     const number = head.getUint32(1, true);
     if (head.getUint8(0) !== VIEW) {
       const fields = JSON.parse(new TextDecoder().decode(new Uint8Array(data, HEAD_BYTES, number)));
-      heard.map?.(fields, new Uint8Array(data, HEAD_BYTES + number));
+      heard[fields.type]?.(fields, new Uint8Array(data, HEAD_BYTES + number));
     } else if (holds) {
       held = () => draw(data, number / 10, from); // not confirmed: no further one comes
     } else {

@@ -1,6 +1,7 @@
 // The controls, the figures and the keys. The state is the server's: controls send a message and
 // then show what the news say.
 import { openCamera, whyNoCamera } from "./camera.js";
+import { conceptRows } from "./concepts.js";
 import { keepHeight, made, showBlocks } from "./figures.js";
 import { connect } from "./link.js";
 import { paintOn } from "./painting.js";
@@ -12,12 +13,12 @@ const METER_MS = 2000;
 const FIGURES_MS = 250; // how often the line of figures is renewed
 const SEEK_MS = 100; // at least between two positions, while the bar is dragged
 const SEEK_SHOWN_MS = 1000; // so long the bar stays where it was put
-const PRESSED = { freeze: "frozen", tiled: "tiled" };
+const PRESSED = { freeze: "frozen", tiled: "tiled", concepts: "concepts" };
 const CHOSEN = ["method", "composite", "style", "opacity", "target"];
 const KEY_NAMES = {
   " ": "space", Backspace: "BackSpace", Delete: "Delete", PageDown: "Page_Down",
   PageUp: "Page_Up", ArrowRight: "Right", ArrowDown: "Down", ArrowLeft: "Left", ArrowUp: "Up",
-  F6: "F6",
+  F2: "F2", F3: "F3", F4: "F4", F6: "F6",
 };
 const CONTROLS_OF_VIEW = "The controls change the view for everybody. This camera follows its method, " +
   "class and colours alone; Snapshot and Record take what you see here.";
@@ -33,6 +34,7 @@ let control = false;
 let connected = false;
 let latest = null; // the newest news of this connection
 let camera = null; // this device's own, while it is used
+let concepts = null; // the newest message about channels
 let timeline = null; // where the film is; null for a camera
 let brush = 0; // radius of the brush, as a share of the picture's shorter side; 0 for no circle
 let panels = []; // the maps side by side
@@ -42,8 +44,9 @@ let seekAt = 0;
 document.body.classList.toggle("bare", bare);
 
 const { send, sendPicture, hold } = connect(canvas, {
-  role: onRole, choices: onChoices, news: onNews, map: onMap, lost, shown,
+  role: onRole, choices: onChoices, news: onNews, map: onMap, concepts: onConcepts, lost, shown,
 });
+const rows = conceptRows(at("concept-rows"), usable, (channel) => send({ type: "follow", channel }));
 
 function onRole(role) {
   control = role.control && !bare;
@@ -63,6 +66,7 @@ function onChoices(choices) {
   fillSelect(at("method"), choices.methods);
   fillSelect(at("composite"), choices.composites);
   fillSelect(at("style"), choices.styles);
+  rows.forget();
   at("targets").replaceChildren(...choices.targets.map((name) => made("option", { value: name })));
   at("key-table").replaceChildren(...choices.keys.flatMap(([heading, rows]) => [
     made("h3", { textContent: heading }),
@@ -240,9 +244,34 @@ function changeCamera() {
   at("camera").textContent = camera ? "Stop this device's camera" : "Use this device's camera";
   say("camera-notice", "");
   shownAt.length = 0;
+  showConcepts();
   showNotices();
   showFilm();
   showFigures();
+}
+
+function onConcepts(...message) {
+  concepts = message;
+  showConcepts();
+}
+
+/** The channels of the view; not beside this device's camera. */
+function showConcepts() {
+  const shown = concepts?.[0].shown && !camera;
+  if (shown) rows.show(...concepts);
+  else rows.hide();
+  at("concept-layer").disabled = !shown;
+  if (shown) showLayers(concepts[0]);
+}
+
+/** The layers to choose from; the list stays as it is while somebody chooses. */
+function showLayers({ layer, layers }) {
+  const select = at("concept-layer");
+  if (document.activeElement === select && select.options.length) return;
+  if ([...select.options].map((option) => option.value).join() !== layers.join()) {
+    fillSelect(select, layers);
+  }
+  select.value = layer;
 }
 
 function onMap(fields, png) {
@@ -262,8 +291,13 @@ for (const id of CHOSEN) {
     if (id === "target") at(id).blur();
   });
 }
+at("concept-layer").addEventListener("change", () => {
+  send({ type: "choice", concept_layer: at("concept-layer").value });
+});
 at("target").addEventListener("focus", () => at("target").select());
-const BUTTONS = { freeze: "freeze", tiled: "panels", uncover: "uncover", loop: "loop" };
+const BUTTONS = {
+  freeze: "freeze", tiled: "panels", uncover: "uncover", loop: "loop", concepts: "concepts",
+};
 for (const [id, action] of Object.entries(BUTTONS)) {
   at(id).addEventListener("click", () => send({ type: "action", action }));
 }

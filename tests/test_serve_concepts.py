@@ -1,0 +1,136 @@
+"""Channels on the web page: their message, the gallery's pictures, and who may change them."""
+
+import json
+import time
+from types import SimpleNamespace
+
+import cv2
+import msgspec
+import numpy as np
+import pytest
+from galleries import gallery_of
+from served import Role, serving_pages
+
+from realtime_lrp.commands.serve.concepts import NOTHING, concepts_message
+from realtime_lrp.commands.serve.messages import Choice, Follow, event_of, read_message
+from realtime_lrp.realtime.viewer import events
+from realtime_lrp.view.concepts import ConceptPanel, ConceptRow
+
+
+@pytest.fixture(scope="module")
+def served():
+    """A server with pictures for the channel 5 of 16."""
+    with serving_pages() as one:
+        one.examples.gallery = gallery_of("conv", 16)
+        yield one
+
+
+def panel_of(*rows, note=""):
+    """A panel over a grey picture; rows are (channel, share, column that the map looks at)."""
+    made = []
+    for channel, share, column in rows:
+        intensity = np.zeros((12, 16), np.float32)
+        intensity[:, column] = 1.0
+        made.append(
+            ConceptRow(channel, f"channel {channel}", share, f"{share:.0%}", intensity, (), False)
+        )
+    picture = np.full((60, 80, 3), 90, np.uint8)
+    return ConceptPanel("conv", picture, (*made, None), "fire", 1.0, note)
+
+
+def parts_of(message):
+    """The fields of a message, and its picture, uint8 [H, W, 3] BGR, or None."""
+    length = int.from_bytes(message[:4], "little")
+    fields, data = json.loads(message[4 : 4 + length]), message[4 + length :]
+    return fields, cv2.imdecode(np.frombuffer(data, np.uint8), 1) if data else None
+
+
+def test_a_message_has_every_channel_with_its_own_map():
+    """The maps stand side by side in the order of the rows; a free row is left out."""
+    panel = panel_of((5, 0.125, 2), (9, -0.5, 13))
+    fields, maps = parts_of(concepts_message(panel, gallery_of("conv", 16), ("first", "conv")))
+    assert (fields["layer"], fields["layers"], fields["why"]) == ("conv", ["first", "conv"], "")
+    assert [
+        (row["channel"], row["bar"], row["against"], row["examples"]) for row in fields["rows"]
+    ] == [(5, 0.5, False, True), (9, 1.0, True, False)]
+    assert maps.shape == (144, 2 * 192, 3)
+    bright = [maps[:, 192 * n : 192 * (n + 1), 2].mean(0).argmax() / 192 for n in (0, 1)]
+    assert bright == pytest.approx([2.5 / 16, 13.5 / 16], abs=0.05)
+    assert len(concepts_message(panel, None, ())) < 40_000
+
+
+def test_why_there_are_no_channels_is_said():
+    """Without rows and maps."""
+    fields, maps = parts_of(concepts_message(panel_of(note="preparing conv"), None, ()))
+    assert (fields["why"], fields["rows"], maps) == ("preparing conv", [], None)
+
+
+def test_the_pictures_of_a_channel_are_answered_to_all_who_have_a_token(served):
+    """Six side by side; nothing else is there, whatever is asked for."""
+    for role in (Role.CONTROL, Role.WATCH):
+        token = served.tokens[role]
+        status, headers, body = served.get("/gallery.jpg?layer=conv&channel=5", token)
+        assert (status, headers["Content-Type"]) == (200, "image/jpeg")
+        shown = cv2.imdecode(np.frombuffer(body, np.uint8), 1)
+        assert shown.shape == (96, 6 * 100, 3)
+        assert shown[48, 48::100, 0].tolist() == pytest.approx([30, 60, 90, 120, 150, 180], abs=3)
+    assert served.get("/gallery.jpg?layer=conv&channel=5", token="")[0] == 401
+    for query in ("", "layer=conv", "layer=conv&channel=6", "layer=conv&channel=-5",
+                  "layer=conv&channel=5.0", "layer=conv&channel=99999999999999999999",
+                  "layer=../conv&channel=5", "layer=/etc/passwd&channel=5"):  # fmt: skip
+        status, _, body = served.get(f"/gallery.jpg?{query}")
+        assert (status, body[:4]) == (404, b"404:"), query
+
+
+def test_without_a_gallery_there_are_no_pictures():
+    """Nor before the network is loaded."""
+    with serving_pages() as served:
+        assert served.get("/gallery.jpg?layer=conv&channel=5")[0] == 404
+
+
+def test_a_viewer_gets_the_newest_channels_once_it_has_shown_the_picture():
+    """Those in between are never sent: a slow connection gets fewer."""
+    with serving_pages() as served, served.socket() as viewer:
+        viewer.recv(timeout=5)
+        served.publish(50)
+        assert viewer.recv(timeout=5)[:1] == b"v"
+        for number in range(5):
+            served.exchange.publish_concepts(b"%d" % number)
+        with pytest.raises(TimeoutError):
+            viewer.recv(timeout=0.2)
+        viewer.send('{"type": "shown"}')
+        assert viewer.recv(timeout=5) == b"c4"
+        with pytest.raises(TimeoutError):
+            viewer.recv(timeout=0.2)
+        with served.socket() as later:
+            later.recv(timeout=5)
+            assert later.recv(timeout=5) == b"c4"
+
+
+def test_a_row_and_a_layer_that_are_chosen_are_events():
+    """Numbers that no channel has are no message."""
+    assert event_of(read_message('{"type": "follow", "channel": 17}'), None).channel == 17
+    relevance = SimpleNamespace(engine=SimpleNamespace(concept_layers=lambda: ("conv", "top")))
+    chosen = event_of(Choice(concept_layer="conv"), relevance)
+    assert isinstance(chosen, events.LayerChosen) and chosen.layer == "conv"
+    wrong = event_of(Choice(concept_layer="cond"), relevance)
+    assert isinstance(wrong, events.NoticeGiven) and "'conv'" in wrong.text
+    loading = event_of(Choice(concept_layer="conv"), SimpleNamespace(engine=None))
+    assert "not loaded yet" in loading.text
+    for channel in ("-1", "null", '"5"', "1e9", "5.5"):
+        with pytest.raises(msgspec.ValidationError):
+            read_message(f'{{"type": "follow", "channel": {channel}}}')
+
+
+def test_who_only_watches_sees_channels_and_changes_none(served):
+    """As with all that is chosen."""
+    served.messages.clear()
+    served.exchange.publish_concepts(NOTHING)
+    with served.socket(role=Role.WATCH) as watcher, served.socket() as other:
+        watcher.recv(timeout=5)
+        assert watcher.recv(timeout=5)[1:] == NOTHING
+        watcher.send('{"type": "follow", "channel": 5}')
+        time.sleep(0.1)
+        other.send('{"type": "follow", "channel": 6}')
+        served.until(lambda: served.messages)
+        assert served.messages == [Follow(6)]

@@ -140,6 +140,8 @@ def test_an_object_is_fetched_complete_or_not_at_all(store, film, tmp_path, monk
     with pytest.raises(DamagedInputError, match="has changed"):
         store.fetch(found, folder)
     store._files.rm_file("bucket/a.mp4")
+    with pytest.raises(DamagedInputError, match="name of a local file"):
+        store.fetch(module.StoredFile("s3://bucket/in/..", 1, ""), folder)
     with pytest.raises(MissingInputError):
         store.fetch(found, folder)
     assert list(folder.iterdir()) == []
@@ -319,7 +321,7 @@ def test_an_upload_that_is_killed_at_any_object_is_made_again(store, folder, bef
             count += 1
             if count > last:
                 raise KeyboardInterrupt
-            upload(self, file, address, overwrite)
+            return upload(self, file, address, overwrite)
 
         running = StoredFolder(OUT)
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -423,7 +425,7 @@ def test_a_film_that_was_not_uploaded_is_by_the_next_run(
     def lost(self, file, address, overwrite=False):
         if address.endswith(".mp4"):
             raise TransferError("the connection broke")
-        upload(self, file, address, overwrite)
+        return upload(self, file, address, overwrite)
 
     with monkeypatch.context() as patch:
         patch.setattr(ObjectStore, "upload", lost)

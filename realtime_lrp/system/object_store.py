@@ -211,9 +211,11 @@ class ObjectStore:
 
         Raises:
           MissingInputError: it is gone, or there is no permission.
-          DamagedInputError: it has changed since it was found.
+          DamagedInputError: it has changed since it was found, or no file can have its name.
           TransferError: the disk has too little room, or the connection broke.
         """
+        if file.name in ("", ".", ".."):
+            raise DamagedInputError(f"{file.address!r} cannot be the name of a local file.")
         target = folder / file.name
         free = shutil.disk_usage(folder).free
         if free < file.size + KEPT_FREE:
@@ -261,8 +263,11 @@ class ObjectStore:
         ):
             return list(threads.map(self._files.cat_file, map(_path, addresses)))
 
-    def upload(self, file: Path, address: str, overwrite: bool = False) -> None:
+    def upload(self, file: Path, address: str, overwrite: bool = False) -> StoredFile:
         """Copies a local file to an object, which appears complete or not at all.
+
+        Returns:
+          The object.
 
         Raises:
           OutputError: it exists, there is no such bucket, or no permission.
@@ -276,6 +281,7 @@ class ObjectStore:
             found = self._info(address)
         if not found or found["size"] != file.stat().st_size:
             raise TransferError(f"{address!r} is not what was uploaded. Start again.")
+        return _stored(address, found)
 
     def _info(self, address: str) -> dict[str, Any] | None:
         """What fsspec knows of an object; None for a folder, and if there is none."""

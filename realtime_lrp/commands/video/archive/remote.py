@@ -10,10 +10,10 @@ of their film. So a disk needs room for the films that are under way, not for th
 
 import hashlib
 import json
-import logging
 import os
 import threading
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -32,7 +32,8 @@ MOST_COPIES = 3
 MOST_MANIFEST = 1 << 20
 """Bytes of the largest manifest or entry that is read."""
 
-log = logging.getLogger(__name__)
+AT_ONCE = 8
+"""How many files are uploaded at the same time."""
 
 
 class LocalCopies:
@@ -237,8 +238,9 @@ class StoredFolder:
             replaces=old.version if old else "",
         )  # fmt: skip
         self._write_manifest(film, manifest)
-        for file in files:
-            self._upload(file, names[file])
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            list(threads.map(lambda file: self._upload(file, names[file]), files[:-1]))
+        self._upload(files[-1], film)
         versions = {name: self._there[name].version for name in names.values()}
         self._write_manifest(film, msgspec.structs.replace(manifest, versions=versions))
         keep = {self.local / files_of(film)[1]}  # for the page
@@ -255,8 +257,7 @@ class StoredFolder:
 
     def _upload(self, file: Path, name: str) -> None:
         address = join(self.address, name)
-        self._store.upload(file, address, overwrite=True)
-        self._there[name] = self._store.info(address) or StoredFile(address, 0, "")
+        self._there[name] = self._store.upload(file, address, overwrite=True)
 
     def _write_manifest(self, film: str, manifest: StoredManifest) -> None:
         local = self.local / f"{_manifest_of(film)}.upload"

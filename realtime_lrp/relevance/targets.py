@@ -120,8 +120,8 @@ def start_of_gradient(
 
 def _highest(scores: tf.Tensor, top: tf.Tensor) -> tf.Tensor:
     """1 for the `top` highest scores of each picture (of equal ones the first), else 0."""
-    order = tf.argsort(scores, axis=-1, direction="DESCENDING", stable=True)
-    rank = tf.argsort(order, axis=-1, stable=True)
+    order = tf.math.top_k(scores, scores.shape[-1]).indices
+    rank = tf.math.top_k(-order, scores.shape[-1]).indices
     return tf.cast(rank < top, scores.dtype)
 
 

@@ -196,9 +196,10 @@ COMMANDS = {(file.name, *words): words for file in DOCUMENTS for words in comman
 PROGRAM = {tuple(words[1:]) for words in COMMANDS.values() if known_as(words) == "realtime-lrp"}
 
 
-@pytest.fixture
-def workshop(tmp_path, tiny_model, monkeypatch):
-    """A folder with every file that the documentation names, as the current one."""
+@pytest.fixture(scope="module")
+def furnished(tmp_path_factory, tiny_model):
+    """A folder with every file that the documentation names."""
+    tmp_path = tmp_path_factory.mktemp("workshop")
     write_picture(tmp_path / "cat.jpg", plain((200, 120, 40)))
     recording(tmp_path / "talk.mp4", count=6)
     for name in (
@@ -236,6 +237,13 @@ def workshop(tmp_path, tiny_model, monkeypatch):
     (tmp_path / "my.yaml").write_text("overlay: {opacity: 0.5}\n")
     (tmp_path / "found" / "settings.yaml").write_text("lrp: {composite: epsilon}\n")
     (tmp_path / "exhibit.yaml").write_text("model: {name: shapes}\n")
+    return tmp_path
+
+
+@pytest.fixture
+def workshop(tmp_path, furnished, monkeypatch):
+    """A copy of that folder, as the current one."""
+    shutil.copytree(furnished, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("click.prompt", lambda *words, **how: "2718")

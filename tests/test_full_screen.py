@@ -39,7 +39,7 @@ if "--alone" in sys.argv:
     x11.Display = None
 with (Ordinary if "--ordinary" in sys.argv else full_screen.FullScreen)() as window:
     said = None
-    while not select.select([sys.stdin], [], [], 0)[0]:
+    while not select.select([sys.stdin], [], [], 0.004)[0]:
         picture = np.full((*window.size, 3), (200, 0, 0), np.uint8)
         picture[len(picture) // 2 :] = 0, 0, 200
         window.show(picture)

@@ -22,10 +22,10 @@ def network():
     return load_network("shapes_vit")
 
 
-@pytest.fixture(scope="module")
-def fresh() -> Batch:
+@pytest.fixture(scope="module", params=[80, pytest.param(160, marks=pytest.mark.release)])
+def fresh(request) -> Batch:
     """Pictures that were not trained with."""
-    return draw_batch((314159,), 160)
+    return draw_batch((314159,), request.param)
 
 
 def test_the_network_is_the_one_that_is_built(network):
@@ -44,7 +44,7 @@ def test_the_network_is_the_one_that_is_built(network):
 
 
 def test_it_names_fresh_pictures_and_points_at_the_symbol(network, fresh):
-    """At least 93 % of 160 new pictures, the largest relevance on the ink of 90 %."""
+    """At least 93 % of new pictures, the largest relevance on the ink of 90 %."""
     explainer = Explainer(network, composite="zplus", target="top1")
     assert explainer.patches == (ROWS, ROWS) and explainer.unsuited == set()
     scores, maps = explain(explainer, fresh.pixels, "top1")

@@ -7,9 +7,11 @@ again after any loss, drawn where it was explained, and joined in order.
 
 import logging
 import os
+import re
 import secrets
 import shutil
 import signal
+import socket
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from realtime_lrp.commands.video.archive.worker import Worker
-from realtime_lrp.errors import UnavailableError, first_line, masked
+from realtime_lrp.errors import UnavailableError, UsageError, first_line, masked
 from realtime_lrp.system.atomic import runs
 from realtime_lrp.system.signals import raise_on_signals
 
@@ -28,6 +30,11 @@ PREFIX = "rlrp-ray-"
 
 OBJECTS = 512 << 20
 """Memory for what is on its way from workers to the job, in bytes."""
+
+ADDRESS = re.compile(r"[^/\s]+:\d{1,5}")
+
+CONNECT_S = 5.0
+"""Maximum wait for the address of a cluster, in seconds."""
 
 MISSING = (
     '--workers and --ray need Ray, which is not installed. Run: pip install "realtime-lrp[cluster]"'
@@ -65,10 +72,13 @@ class Cluster:
       local: whether it runs on this machine for this job only.
 
     Raises:
+      UsageError: this is no address.
       UnavailableError: Ray is not installed, cannot be started, or there is no such cluster.
     """
 
     def __init__(self, address: str | None):
+        if address is not None and address != "auto" and not ADDRESS.fullmatch(address):
+            raise UsageError(f"Expected HOST:PORT or auto for --ray. Received {masked(address)!r}.")
         if find_spec("ray") is None:
             raise UnavailableError(MISSING)
         self.local = address is None
@@ -101,6 +111,7 @@ class Cluster:
     def _start(self, address: str | None) -> None:
         quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
         if address is not None:
+            _check_listens(address)
             self._ray.init(address=address, **quiet)
             return
         _remove_abandoned()
@@ -171,6 +182,21 @@ class Cluster:
             self._ray.shutdown()
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _check_listens(address: str) -> None:
+    """Refuses an address at which nothing listens, for which Ray would wait two minutes.
+
+    Raises:
+      ConnectionError: nothing does.
+    """
+    if address == "auto":
+        return
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+    except (OSError, OverflowError) as error:
+        raise ConnectionError(getattr(error, "strerror", None) or str(error)) from None
 
 
 def cores() -> int:

@@ -1,0 +1,322 @@
+"""`video --workers` and `--ray`: what several workers make is what one process makes."""
+
+import ast
+import json
+import logging
+import threading
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import crew
+import media
+import numpy as np
+import pytest
+
+import realtime_lrp.commands.video.archive.run as archive_run
+from realtime_lrp.cli import main
+from realtime_lrp.commands.video.archive import cluster, job
+from realtime_lrp.commands.video.archive.filework import FileWork, Part
+from realtime_lrp.commands.video.archive.orders import Loaded
+from realtime_lrp.commands.video.messages import Piece
+from realtime_lrp.video.cutting import Frames, cuts
+from realtime_lrp.view.overlay import SMOOTHING, Scale
+
+PACKAGE = Path(__file__).parents[1] / "realtime_lrp"
+LOSSLESS = ("--quality", "0", "--sidecar")
+
+
+@pytest.fixture
+def archive(run, network, monkeypatch):
+    """Runs `video` with workers that are threads, in parts of 16 frames; gives also the cluster."""
+    monkeypatch.setattr(job, "PART_S", 16 / 30)
+    monkeypatch.setattr(job, "AGAIN_S", 0.01)
+    monkeypatch.setattr(job, "TICK_S", 0.05)
+    monkeypatch.setattr(job, "STATUS_EVERY_S", 0.0)
+    level, handlers = logging.root.level, list(logging.root.handlers)
+
+    def run_archive(*arguments, on_call=lambda method, arguments: None):
+        made = crew.ThreadCluster(on_call)
+        monkeypatch.setattr(archive_run, "Cluster", lambda address: made)
+        return (*run("video", *arguments, "--workers", 2, *network), made)
+
+    yield run_archive
+    for handler in [one for one in logging.root.handlers if one not in handlers]:
+        logging.root.removeHandler(handler)
+    logging.root.setLevel(level)
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory):
+    """A folder with a turned recording of 72 frames with sound, and two short ones."""
+    folder = tmp_path_factory.mktemp("clips")
+    options = {"bf": "2", "g": "12", "keyint_min": "12"}
+    media.recording(
+        folder / "long.mp4", 72, sound="aac", rotation=90, options=options, offset_s=1,
+        metadata={"title": "a day"}, pts=[3 * n + n % 3 for n in range(72)],
+        base=Fraction(1, 90),
+    )  # fmt: skip
+    media.recording(folder / "short.mkv", 12)
+    media.recording(folder / "other.mp4", 10)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def network(tiny_model, tmp_path_factory):
+    """Options for the tiny network, with labels in a file that all tests share."""
+    labels = tmp_path_factory.mktemp("labels") / "labels.txt"
+    labels.write_text("red\ngreen\nblue\nother\n")
+    return ("--model", tiny_model, "--preprocess", "none", "--labels", labels)
+
+
+@pytest.fixture(scope="module")
+def alone(clips, network, tmp_path_factory):
+    """What one process makes of the clips: (folder of the films, folder of the raw maps)."""
+    folder = tmp_path_factory.mktemp("alone")
+    (folder / "films").mkdir()
+    words = "-o", folder / "films", "--maps", folder / "maps", *LOSSLESS, *network
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
+        patch.setattr("sys.argv", ["realtime-lrp", "video", *map(str, (clips, *words))])
+        main()
+    assert ended.value.code == 0
+    return folder / "films", folder / "maps"
+
+
+def decoded(path):
+    """The exact time and the planes of each frame."""
+    with av.open(path) as container:
+        return [
+            (frame.pts * frame.time_base, frame.to_ndarray(format="yuv420p"))
+            for frame in container.decode(video=0)
+        ]
+
+
+def described(path):
+    """What a film says of itself and its pictures."""
+    with av.open(path) as container:
+        stream = container.streams.video[0]
+        metadata = dict(container.metadata)
+        return (
+            metadata, stream.average_rate, stream.width, stream.height, stream.time_base,
+            stream.codec_context.color_range, stream.codec_context.colorspace, container.duration,
+        )  # fmt: skip
+
+
+def assert_same_film(one, other):
+    """Every frame with its time, the sound, and what the film says of itself."""
+    frames, others = decoded(one), decoded(other)
+    assert [time for time, _ in frames] == [time for time, _ in others]
+    for (_, picture), (_, wanted) in zip(frames, others, strict=True):
+        np.testing.assert_array_equal(picture, wanted)
+    assert described(one) == described(other)
+
+
+def test_parts_are_joined_to_what_one_process_makes(archive, alone, clips, tmp_path):
+    """Frames, times, sound, rotation and tags; sidecars and raw maps; without loss, so exactly."""
+    films, maps = alone
+    (tmp_path / "out").mkdir()
+    code, out, _, made = archive(
+        clips, "-o", tmp_path / "out", "--maps", tmp_path / "maps", *LOSSLESS
+    )
+    assert (code, len(out.splitlines())) == (0, 3)
+    assert made.count("whole") == 3  # raw maps come in files of 256, so parts do, too
+    (tmp_path / "again").mkdir()
+    code, out, _, made = archive(clips, "-o", tmp_path / "again", *LOSSLESS)
+    assert (code, made.count("explain"), made.count("draw"), made.count("whole")) == (0, 4, 4, 2)
+    for folder in ("out", "again"):
+        for name in ("long.mp4", "short.mp4", "other.mp4"):
+            new, old = tmp_path / folder / name, films / name
+            assert_same_film(new, old)
+            assert new.with_suffix(".jsonl").read_bytes() == old.with_suffix(".jsonl").read_bytes()
+        assert media.sound_of(tmp_path / folder / "long.mp4") == media.sound_of(films / "long.mp4")
+    for name in ("long", "short"):
+        ours, theirs = (np.load(f / name / "maps_000000.npz") for f in (tmp_path / "maps", maps))
+        for key in ("relevance", "scale", "names", "times", "box"):
+            np.testing.assert_array_equal(ours[key], theirs[key])
+
+
+def test_a_lost_worker_costs_its_part_and_no_frame(archive, alone, clips, tmp_path):
+    """Each third call of a worker is lost, with what was explained on it."""
+    count, lock = 0, threading.Lock()
+
+    def lose_some(method, arguments):
+        nonlocal count
+        with lock:
+            if method in ("explain", "draw", "plan"):
+                count += 1
+                if count in (2, 3, 6, 9):
+                    crew.lost()
+
+    code, out, told, made = archive(
+        clips / "long.mp4", "-o", tmp_path / "a.mp4", *LOSSLESS, on_call=lose_some
+    )
+    assert (code, out.count("72 frames")) == (0, 1)
+    assert told.count("is lost") == 4 and made.count("explain") > 4
+    assert_same_film(tmp_path / "a.mp4", alone[0] / "long.mp4")
+    sidecar = alone[0] / "long.jsonl"
+    assert (tmp_path / "a.jsonl").read_bytes() == sidecar.read_bytes()
+    assert not list(tmp_path.glob(".a.mp4.parts"))
+
+
+def test_a_part_that_always_fails_names_its_file_and_the_others_are_made(archive, clips, tmp_path):
+    """Three workers are lost with it; then its recording is given up, with exit code 65."""
+
+    def lose(method, arguments):
+        if method == "explain" and arguments[1].number == 1:
+            crew.lost()
+
+    code, out, told, made = archive(clips, "-o", tmp_path, "--json", on_call=lose)
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert code == 65 and told.count("is lost") == 3
+    assert "long.mp4 ended 3 workers" in told and "2 of 3 videos done, 1 failed" in told
+    ends = {row["file"]: row["event"] for row in rows if row["event"] != "progress"}
+    assert ends == {"long.mp4": "failed", "short.mkv": "done", "other.mp4": "done"}
+    progress = [row for row in rows if row["event"] == "progress"]
+    assert progress and {"files", "parts", "fps", "seconds_left", "workers"} <= progress[-1].keys()
+    assert not (tmp_path / "long.mp4").exists() and (tmp_path / "short.mp4").exists()
+    page = (tmp_path / "archive.html").read_text()
+    assert "ended 3 workers" in page
+
+
+def test_a_full_disk_of_a_worker_costs_only_time(archive, clips, tmp_path, monkeypatch):
+    """The part is drawn again; if that fails three times, the exit code is 74."""
+    fails = 2
+
+    def no_room(method, arguments):
+        nonlocal fails
+        if method == "draw" and arguments[1].number == 2 and fails:
+            fails -= 1
+            raise OSError(28, "No space left on device")
+
+    import realtime_lrp.commands.video.archive.worker as worker
+
+    inner = worker.Worker.draw.__wrapped__
+
+    def draw(self, *arguments):
+        no_room("draw", arguments)
+        return inner(self, *arguments)
+
+    monkeypatch.setattr(worker.Worker, "draw", worker._outcome(draw))
+    code, _, told, made = archive(clips / "long.mp4", "-o", tmp_path / "a.mp4")
+    assert (code, told, made.count("draw")) == (0, "", 6)
+    fails = 9
+    code, _, told, _ = archive(clips / "long.mp4", "-o", tmp_path / "b.mp4")
+    assert code == 74 and "disk is full" in told and not (tmp_path / "b.mp4").exists()
+
+
+def test_the_same_command_goes_on_where_it_was_stopped(archive, alone, clips, tmp_path):
+    """Parts that are done stay, unless they were changed or belong to other settings."""
+    words = clips / "long.mp4", "-o", tmp_path / "a.mp4", *LOSSLESS
+    drawn = 0
+
+    def stop(method, arguments):
+        nonlocal drawn
+        drawn += method == "draw"
+        if drawn == 3:
+            raise KeyboardInterrupt
+
+    code, _, told, _ = archive(*words, on_call=stop)
+    parts = tmp_path / ".a.mp4.parts"
+    assert code == 130 and not (tmp_path / "a.mp4").exists()
+    assert sorted(one.name for one in parts.iterdir()) == ["00000", "00001", "manifest.json"]
+    (parts / "00001" / "rows.jsonl").write_text("{}")
+    code, _, told, made = archive(*words, "--resume")
+    assert (code, made.count("explain"), made.count("plan")) == (0, 3, 0)
+    assert "rows.jsonl is missing or has changed" in told
+    assert_same_film(tmp_path / "a.mp4", alone[0] / "long.mp4")
+    code, out, _, made = archive(*words, "--resume")
+    assert (code, made.calls, "finished before" in out) == (0, [], True)
+
+
+def test_parts_of_other_settings_are_not_used(archive, clips, tmp_path):
+    """Here another opacity."""
+    words = clips / "long.mp4", "-o", tmp_path / "a.mp4"
+
+    def stop(method, arguments):
+        if method == "draw" and arguments[1].number == 1:
+            raise KeyboardInterrupt
+
+    assert archive(*words, on_call=stop)[0] == 130
+    code, _, _, made = archive(*words, "--resume", "--opacity", "0.5")
+    assert (code, made.count("plan"), made.count("explain")) == (0, 1, 4)
+
+
+@pytest.mark.parametrize("kind", ["interlaced", "damaged", "transport stream"])
+def test_what_cannot_be_cut_is_made_in_one_piece(kind, archive, tmp_path, rng):
+    """Its pictures depend on those before, or its times are not known before it is decoded."""
+    name = "a.ts" if kind == "transport stream" else "a.mp4"
+    options = {"flags": "+ildct+ilme", "x264opts": "tff=1"} if kind == "interlaced" else {}
+    source = media.recording(tmp_path / name, 64, options={"g": "12", **options})
+    if kind == "damaged":
+        media.damage(source, rng)
+    code, out, _, made = archive(source, "-o", tmp_path / "b.mp4")
+    assert (code, made.count("whole")) == (0, 1)
+
+
+def test_nothing_of_ray_is_imported_without_an_option():
+    """One file imports it, and nothing imports that file but what the options start."""
+    importing = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            modules = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                modules = [node.module or ""]
+            for module in modules:
+                if module.split(".")[0] == "ray" or module.endswith("archive.cluster"):
+                    importing.setdefault(path.name, set()).add(module.split(".")[-1])
+    assert importing == {"cluster.py": {"ray"}, "job.py": {"cluster"}, "run.py": {"cluster"}}
+
+
+@pytest.mark.parametrize(
+    ("address", "code", "expected"),
+    [("nonsense", 2, "HOST:PORT or auto"), ("127.0.0.1:1", 69, "There is no Ray cluster")],
+)
+def test_a_cluster_that_is_not_there_is_named(address, code, expected, run, network, tmp_path):
+    """At once, not after Ray's two minutes."""
+    source = media.recording(tmp_path / "a.mp4")
+    words = "video", source, "-o", tmp_path / "b.mp4", "--ray", address, *network
+    ended, _, told = run(*words)
+    assert ended == code and expected in told
+
+
+def test_without_ray_a_message_says_how_to_install_it(run, network, tmp_path, monkeypatch):
+    """As with the other extras."""
+    monkeypatch.setattr(cluster, "find_spec", lambda name: None)
+    source = media.recording(tmp_path / "a.mp4")
+    code, _, told = run("video", source, "-o", tmp_path / "b.mp4", "--workers", 2, *network)
+    assert code == 69 and 'pip install "realtime-lrp[cluster]"' in told
+
+
+def test_cuts_lie_behind_key_frames_at_multiples():
+    """So little is decoded in vain, and batches are those of one process."""
+    frames = Frames(list(range(1000)), [0, 95, 190, 330, 480, 700], 0, 1)
+    assert cuts(frames, 200, 16) == [0, 192, 336, 480, 704]
+    assert cuts(frames, 2000, 16) == [0]
+    assert cuts(Frames(list(range(1000)), [0], 0, 1), 100, 16) == [0]
+
+
+def test_scales_of_parts_follow_each_other(rng):
+    """Whatever the order in which parts are explained."""
+    scales = rng.random(40) * 10
+    whole, wanted = Scale(SMOOTHING), []
+    for scale in scales:
+        whole(scale)
+        wanted.append(whole.value)
+    pieces = tuple(Piece(n, 10 * n, tuple(range(10)), (0, 1)) for n in range(4))
+    work = FileWork(0, None, None, 0)
+    work.parts = [Part(piece) for piece in pieces]
+    for number in (2, 1, 3, 0):
+        assert work.can_draw(number) == (number == 0)
+        work.explained(number, list(scales[10 * number : 10 * number + 10]))
+    assert [part.after for part in work.parts] == wanted[9::10]
+
+
+
+
+def test_only_as_many_workers_are_begun_as_fit(monkeypatch, caplog):
+    """A line says why; a cluster's machines are left to Ray."""
+    monkeypatch.setattr(archive_run, "available_bytes", lambda: 3 << 30)
+    first = Loaded(1 << 30, "{}", "CPU", "float32", "here", 1)
+    assert archive_run.Fitting(4, local=True)(first) == 2
+    assert "4 workers are asked for, 2 fit: one takes 1.39 GiB, 3.00 GiB are free" in caplog.text
+    assert archive_run.Fitting(4, local=False)(first) == 4

@@ -1,5 +1,6 @@
 """Workers of an archive's job as threads of this process, which can be lost on purpose."""
 
+import logging
 import socket
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
@@ -64,6 +65,7 @@ class Handle:
 
     def __init__(self):
         self.worker, self.threads = Worker(0), ThreadPoolExecutor(1)
+        logging.getLogger().removeHandler(self.worker._log)  # the job logs in this process, too
 
 
 def lost(*_):

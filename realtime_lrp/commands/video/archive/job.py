@@ -26,7 +26,7 @@ from realtime_lrp.commands.video.archive.crew import Member, Step
 from realtime_lrp.commands.video.archive.filework import PLAN, FileWork, Queue
 from realtime_lrp.commands.video.archive.orders import Explained, Loaded, Made, Planned, Uncut
 from realtime_lrp.commands.video.archive.publishing import publish
-from realtime_lrp.commands.video.archive.results import FailedFile, Listener, SkippedFile
+from realtime_lrp.commands.video.archive.results import FailedFile, Listener
 from realtime_lrp.commands.video.messages import Piece, Report
 from realtime_lrp.commands.video.overlay import THUMBNAILS
 from realtime_lrp.config import Config
@@ -75,9 +75,10 @@ class Job:
       cluster: where workers run.
       share: what each worker gets.
       config: how films are made.
-      works: the recordings.
+      works: the recordings that are not finished yet.
+      total: how many recordings there are.
       listener: hears of each file.
-      ended: called for each file that is finished, skipped or failed, with the event's name, the
+      ended: called for each file that is finished or failed, with the event's name, the
         recording, and its report or error.
       show: called about once a second.
 
@@ -99,6 +100,7 @@ class Job:
         share: Share,
         config: Config,
         works: Sequence[FileWork],
+        total: int,
         listener: Listener,
         ended: Callable[[str, FileWork, Any], None],
         show: Callable[["Job"], None],
@@ -114,10 +116,10 @@ class Job:
         self._losses = 0
         self._numbers = iter(range(1, 1 << 60))
         self._said: set[str] = set()
-        self._failures = Failures(len(works), "videos done")
+        self._failures = Failures(total, "videos done")
         self._memory = 0
         self.members: list[Member] = []
-        self.finished, self.frames, self.maps = 0, 0, 0
+        self.finished, self.frames, self.maps = total - len(works), 0, 0
         self.parts_done = self.parts_known = 0
         self.map_ms: deque[float] = deque(maxlen=10_000)
         self.loaded: Loaded | None = None
@@ -241,13 +243,6 @@ class Job:
     def _begin(self, work: FileWork) -> None:
         if work.task.refused:
             raise work.task.refused
-        if work.task.done:
-            del self._under_way[work.number]
-            skipped = SkippedFile(work.order.source, work.task.outputs, work.task.fingerprint)
-            self._tell(lambda: self._listener.skipped(skipped))
-            self._ended("skipped", work, None)
-            self.finished += 1
-            return
         work.begin()
         if work.plan:
             self._put_parts(work)

@@ -1,6 +1,7 @@
 """`video --workers N` and `video --ray ADDRESS`: sets up a job, and shows how far it is."""
 
 import logging
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from realtime_lrp.commands.video.archive.job import Job
 from realtime_lrp.commands.video.archive.listing import Listing
 from realtime_lrp.commands.video.archive.orders import Loaded, Order
 from realtime_lrp.commands.video.archive.remote import StoredFolder
-from realtime_lrp.commands.video.archive.results import Listener
+from realtime_lrp.commands.video.archive.results import Listener, SkippedFile
 from realtime_lrp.commands.video.archive.stored import StoredListing
 from realtime_lrp.commands.video.messages import Report
 from realtime_lrp.commands.video.overlay import notes_of
@@ -51,20 +52,42 @@ def run_archive(
       Error: as `video.run.run`.
     """
     check_names(config)
-    works = [_work(number, task, config, options) for number, task in enumerate(tasks)]
     listing = _listing(options, tasks, folder)
+    with JobProgress(len(tasks), options.json) as progress:
+        view = _View(progress)
+        for task in tasks:
+            if task.done:
+                listing.skipped(SkippedFile(task.address, task.outputs, task.fingerprint))
+                progress.end("skipped", task.source.name, output=task.film)
+                if not options.json:
+                    yield f"{task.source.name}: finished before -> {task.film}"
+        left = [task for task in tasks if not task.done]
+        if left:
+            yield from _with_workers(config, options, left, len(tasks), listing, view)
+        elif options.stats:
+            log.warning("nothing was done: %s is not written", options.stats)
+    listing.end(stopped=False)
+
+
+def _with_workers(
+    config: Config,
+    options: VideoOptions,
+    tasks: Sequence[Task],
+    total: int,
+    listing: Listener,
+    view: "_View",
+) -> Iterator[str]:
+    works = [_work(number, task, config, options) for number, task in enumerate(tasks)]
     cluster = Cluster(options.ray)
     job = None
     stopped = True
     try:
         workers, share = _workers(cluster, options)
-        with JobProgress(len(works), options.json) as progress:
-            view = _View(progress)
-            loading = options.exact, options.sidecar
-            job = Job(cluster, share, config, works, listing, view.ended, view.show)
-            for work, report in job.run(workers, loading, Fitting(workers, cluster.local)):
-                if not options.json:
-                    yield _line(work, report, job)
+        job = Job(cluster, share, config, works, total, listing, view.ended, view.show)
+        loading = options.exact, options.sidecar
+        for work, report in job.run(workers, loading, Fitting(workers, cluster.local)):
+            if not options.json:
+                yield _line(work, report, job)
         stopped = False
     except Error:
         stopped = False
@@ -73,7 +96,7 @@ def run_archive(
         if job:
             job.close(wait=not stopped)
         cluster.close()
-        if job and job.loaded:
+        if job and job.loaded and sys.exc_info()[0]:
             listing.end(stopped)
         if job and options.stats:
             _write_stats(options.stats, job)
@@ -153,13 +176,11 @@ class _View:
         self._bytes_done = 0.0
 
     def ended(self, event: str, work: FileWork, result: Any) -> None:
-        """A recording is done, skipped or has failed."""
+        """A recording is done or has failed."""
         self._bytes_done += work.size
         target = work.task.film
         if event == "failed":
             facts = {"error": str(result), "exit_code": result.exit_code}
-        elif event == "skipped":
-            facts = {"output": target}
         else:
             notes = notes_of(result)
             for note in notes:

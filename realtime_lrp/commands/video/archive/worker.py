@@ -93,10 +93,13 @@ class Worker:
         import psutil
 
         from realtime_lrp.engine.engine import Engine
+        from realtime_lrp.engine.gallery import channel_names
         from realtime_lrp.engine.hashes import begin_hashing
         from realtime_lrp.engine.provenance import provenance_of
 
         self._engine = engine = Engine(order.config, moving=not exact, by_channel=by_channel)
+        if by_channel:
+            channel_names(engine)  # wrong names would be wrong for every file
         begin_hashing(engine.files)
         rows, columns = engine.explainer.input_shape[:2]
         batch = np.zeros((8, rows, columns, 3), np.uint8)

@@ -1,5 +1,7 @@
 """Galleries of concepts: the file, names of channels, and how they are made."""
 
+import hashlib
+
 import msgspec
 import numpy as np
 import pytest
@@ -126,6 +128,20 @@ def test_names_lie_over_a_gallery(file, tmp_path):
     assert gallery.names == {"block/conv": {3: 'wheel: "rim"'}, "a b": {0: "x"}}
     with pytest.raises(ConfigError, match=r"names\.yaml:\d+: the network has no layer 'a b'"):
         gallery.check({"block/conv": 8})
+
+
+def test_the_embedded_gallery_is_of_the_embedded_network():
+    """Made with the present shapes.keras, at most 1 MB, with pictures for the last layers."""
+    gallery = load_gallery(config.Config(), "shapes")
+    network = (config.ASSETS / "shapes.keras").read_bytes()
+    assert gallery.contents.sha256 == {"model": hashlib.sha256(network).hexdigest()}
+    assert gallery.layers == ("block3_conv2", "block4_conv2", "block5_conv2")
+    assert (config.ASSETS / "shapes.concepts").stat().st_size <= 10**6
+    for layer in gallery.layers:
+        whole = [n for n in gallery.channels(layer) if len(gallery.pictures(layer, n)) == 6]
+        assert len(whole) > 0.8 * gallery.contents.layers[-1].channels or layer == "block3_conv2"
+    random = config.load(None, ("model.name=shapes", "model.weights=random")).config
+    assert load_gallery(random, "shapes").layers == load_gallery(random, "vgg16").layers == ()
 
 
 @pytest.mark.parametrize(

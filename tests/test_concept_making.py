@@ -12,7 +12,7 @@ from realtime_lrp.commands.concepts.kept import state_path
 from realtime_lrp.commands.concepts.making import Making
 from realtime_lrp.commands.concepts.options import ConceptOptions
 from realtime_lrp.commands.concepts.pictures import FilePictures
-from realtime_lrp.commands.concepts.ranking import ROW, Best
+from realtime_lrp.commands.concepts.ranking import ACTIVATING, RELEVANT, Best
 from realtime_lrp.commands.concepts.run import run as make
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.models.gallery import Gallery, read_gallery_file
@@ -44,9 +44,9 @@ def engine(settings):
     return Engine(settings)
 
 
-def naive_order(values) -> list[int]:
+def naive_order(values, count) -> list[int]:
     """The numbers of the pictures with the largest values above 0, largest first."""
-    order = np.argsort(-values, kind="stable")[:ROW]
+    order = np.argsort(-values, kind="stable")[:count]
     return [int(number) for number in order if values[number] > 0]
 
 
@@ -64,9 +64,12 @@ def test_the_best_pictures_are_those_of_a_naive_ranking(engine, photos, tmp_path
     record = next(one for one in engine.explainer.layers(x) if one.name == layer)
     active = record.output.reshape(COUNT, -1, shares.shape[1]).max(1)
     ranking = making.state.rankings[layer]
-    for values, best in ((shares, ranking.relevant), (active, ranking.activating)):
+    for values, best, count in (
+        (shares, ranking.relevant, RELEVANT),
+        (active, ranking.activating, ACTIVATING),
+    ):
         for channel in range(values.shape[1]):
-            expected = naive_order(values[:, channel])
+            expected = naive_order(values[:, channel], count)
             found = best.places[channel, : len(expected), 0]
             assert found.tolist() == expected
             kept = best.values[channel]
@@ -78,19 +81,19 @@ def test_the_best_pictures_are_those_of_a_naive_ranking(engine, photos, tmp_path
 
 def test_of_pictures_that_are_alike_only_the_best_stays():
     """Copies and still frames do not fill the row; nothing but the row is kept."""
-    best, rng = Best.empty(2), np.random.default_rng(1)
+    best, rng = Best.empty(2, 6), np.random.default_rng(1)
     still = rng.integers(40, 200, 64).astype(np.uint8)
     zeros = np.zeros(2, np.int32)
     for number in range(200):
         values = np.array([1 + (number * 7 % 200) / 200, -1], np.float32)
         best.add(values, zeros, (0, number), still + (number % 2))
-    assert best.values[0].tolist() == [np.float32(1.995)] + [-np.inf] * (ROW - 1)
+    assert best.values[0].tolist() == [np.float32(1.995)] + [-np.inf] * 5
     assert not np.isfinite(best.values[1]).any()
     for number in range(200):
         thumbnail = rng.integers(0, 256, 64).astype(np.uint8)
         best.add(np.array([number / 200, 0], np.float32), zeros, (1, number), thumbnail)
     assert best.places[0].tolist() == [[0, 57], *([1, n] for n in range(199, 194, -1))]
-    assert best.values.shape == (2, ROW)
+    assert best.values.shape == (2, 6)
 
 
 def test_crops_lie_where_relevance_is():

@@ -92,6 +92,29 @@ def test_all_channels_add_up(composite, pictures):
         )
 
 
+def test_neurons_add_up_to_their_channel(explainer, pictures):
+    """The maps of all positions, times the relevance there, are the conditional map; 13 at once."""
+    layer, target = "conv2", "top1"
+    scores, peaks = explainer.peaks(pictures, [layer, "conv1"], target)
+    found = explainer.concepts(pictures, layer, 2, target)
+    np.testing.assert_allclose(peaks[layer].shares, found.by_channel, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(scores, found.scores)
+    records = {one.name: one for one in explainer.layers(pictures, target)}
+    for name, count in ((layer, 20), ("conv1", 6)):
+        arrived, output = (
+            one.reshape(3, -1, count) for one in (records[name].arrived, records[name].output)
+        )
+        assert (arrived.argmax(1) == peaks[name].positions).all()
+        assert (output.argmax(1) == peaks[name].active_positions).all()
+        np.testing.assert_allclose(output.max(1), peaks[name].activations, rtol=1e-5)
+    arrived = records[layer].arrived.reshape(3, -1, 20)[0]
+    channel = int(found.channels[0, 0])
+    positions = np.nonzero(arrived[:, channel])[0]
+    maps = explainer.position_maps(pictures[:1], layer, [channel] * len(positions), positions)
+    whole = np.tensordot(arrived[positions, channel], maps, 1)
+    assert largest_difference(whole, found.maps[0, 0]) < 1e-4
+
+
 def residual(rng):
     """A block with a branch and a skip connection; a gate; logits."""
     x = keras.Input((6, 6, 2))

@@ -1,8 +1,8 @@
 """Makes the files in `assets/`: the networks, their figures, the demo clip, pictures.
 
 `python assets/make/make_assets.py` runs every step; name some of `network`, `transformer`,
-`measure`, `clip`, `animation`, `views`, `kiosk` to run only these. The networks are measured on
-pictures from a seed that their training never uses.
+`measure`, `concepts`, `clip`, `animation`, `views`, `kiosk` to run only these. The networks are
+measured on pictures from a seed that their training never uses.
 
 Maps here are float32 [N, H, W], summed over the colour channels; masks are bool [N, H, W].
 """
@@ -47,6 +47,7 @@ def main(arguments: list[str] | None = None) -> None:
         "network": make_network,
         "transformer": make_transformer,
         "measure": measure_networks,
+        "concepts": make_gallery,
         "clip": make_clip,
         "animation": film_viewer,
         "views": photograph_viewer,
@@ -70,6 +71,23 @@ def make_network(folder: Path) -> None:
     from train_shapes import STAGES, train
 
     _save_trained(folder, "shapes", train, STAGES)
+
+
+def make_gallery(folder: Path) -> None:
+    """Chooses pictures for the channels of `shapes`: `shapes.concepts`."""
+    from realtime_lrp import config
+    from realtime_lrp.commands.concepts.options import ConceptOptions
+    from realtime_lrp.commands.concepts.run import run
+
+    settings = config.load(None, ("model.name=shapes",), command="concepts").config
+    options = ConceptOptions(
+        output=folder / "shapes.concepts",
+        layers="block3_conv2,block4_conv2,block5_conv2",
+        side=60,  # of 96 the file would be larger than 1 MB
+        overwrite=True,
+    )
+    for line in run(settings, options):
+        logger.info("%s", line)
 
 
 def make_transformer(folder: Path) -> None:

@@ -19,8 +19,9 @@ from realtime_lrp.relevance.compiled import Compute, Lazy, signature_of
 from realtime_lrp.relevance.graph import Graph, Part, Parts, total
 from realtime_lrp.relevance.methods import Explain
 
-AT_ONCE = 8
-"""How many neurons of a picture are followed together."""
+AT_ONCE = 8, 4, 2, 1
+"""How many neurons of a picture are followed together, as many as there are left: each number has
+a compiled function, and filling one up would cost as much as the neurons that are missing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,21 +94,21 @@ class References:
         self, x: tf.Tensor, layer: str, channels: np.ndarray, positions: np.ndarray
     ) -> np.ndarray:
         """What `Explainer.position_maps` returns."""
-        number = self._number(layer)
-        key = "maps", number
-        if key not in self._functions:
-            function = position_maps_function(
-                self._graph, self._explain, number, AT_ONCE, self._sharing
-            )
-            neurons = [tf.TensorSpec([AT_ONCE], tf.int32) for _ in range(2)]
-            self._functions[key] = Lazy(function, [self._x, *neurons], self._xla)
-        maps = []
-        for begin in range(0, len(channels), AT_ONCE):
-            given = [one[begin : begin + AT_ONCE] for one in (channels, positions)]
-            missing = AT_ONCE - len(given[0])
-            padded = [np.pad(one, (0, missing), mode="edge").astype(np.int32) for one in given]
-            found = self._functions[key](x, *map(tf.constant, padded)).numpy()
-            maps.append(found[: AT_ONCE - missing])
+        number, begin, maps = self._number(layer), 0, []
+        while begin < len(channels):
+            count = next(one for one in AT_ONCE if one <= len(channels) - begin)
+            key = "maps", number, count
+            if key not in self._functions:
+                function = position_maps_function(
+                    self._graph, self._explain, number, count, self._sharing
+                )
+                neurons = [tf.TensorSpec([count], tf.int32) for _ in range(2)]
+                self._functions[key] = Lazy(function, [self._x, *neurons], self._xla)
+            part = [
+                tf.constant(one[begin : begin + count], tf.int32) for one in (channels, positions)
+            ]
+            maps.append(self._functions[key](x, *part).numpy())
+            begin += count
         return np.concatenate(maps)
 
 

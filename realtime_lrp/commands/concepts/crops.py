@@ -7,7 +7,7 @@ from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.region import resize
 
 SIDE = 96
-"""Rows and columns of a crop."""
+"""Rows and columns of a crop, unless the caller says otherwise."""
 
 MOST_OF_PICTURE = 0.5
 """A receptive field with a larger part of the picture says too little: the crop follows the map."""
@@ -28,23 +28,24 @@ DARK = 0.25
 """What is left of the brightness where the map has nothing."""
 
 
-def crop(picture: np.ndarray, relevance: np.ndarray) -> np.ndarray:
+def crop(picture: np.ndarray, relevance: np.ndarray, side: int = SIDE) -> np.ndarray:
     """The part of a picture that a neuron looks at, the rest of it darkened.
 
     Args:
       picture: uint8 [h, w, 3] RGB, as the network sees it.
       relevance: float32 [h, w, C], the map of one neuron.
+      side: rows and columns of the crop.
 
     Returns:
-      uint8 [SIDE, SIDE, 3].
+      uint8 [side, side, 3].
     """
     strength = np.abs(relevance.sum(2))
     x0, y0, x1, y1 = crop_box(strength)
     seen = np.ascontiguousarray(strength[y0:y1, x0:x1])
     smooth = cv2.GaussianBlur(seen, (0, 0), max(1.0, SMOOTHING * (y1 - y0)))
     clear = np.clip(smooth / max(CLEAR * float(smooth.max()), 1e-30), 0, 1)
-    clear = resize(clear.astype(np.float32), (SIDE, SIDE))[..., None]
-    shown = resize(np.ascontiguousarray(picture[y0:y1, x0:x1]), (SIDE, SIDE))
+    clear = resize(clear.astype(np.float32), (side, side))[..., None]
+    shown = resize(np.ascontiguousarray(picture[y0:y1, x0:x1]), (side, side))
     return np.round(shown * (DARK + (1 - DARK) * np.clip(clear, 0, 1))).astype(np.uint8)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from realtime_lrp.commands.concepts.crops import SIDE, crop
 from realtime_lrp.commands.concepts.kept import Facts, Neuron, State
 from realtime_lrp.commands.concepts.pictures import Found, Pictures, Place
-from realtime_lrp.commands.concepts.ranking import ROW, Best, Ranking, thumbnail_of
+from realtime_lrp.commands.concepts.ranking import Best, Ranking, thumbnail_of
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError, Error
 from realtime_lrp.models.gallery import (
@@ -31,7 +31,7 @@ resumed run computes what an uninterrupted one does."""
 SAVED_EVERY_S = 30.0
 """Seconds between two times that the state is written."""
 
-QUALITY = 70
+QUALITY = 60
 """Of the encoded crops, 1 to 100."""
 
 CLASSES = 3
@@ -49,11 +49,19 @@ class Making:
       layers: the layers whose channels get pictures, in the order of the network.
       facts: what the gallery depends on.
       kept: where the state is written.
+      side: rows and columns of the crops.
     """
 
     def __init__(
-        self, engine: Engine, pictures: Pictures, layers: Sequence[str], facts: Facts, kept: Path
+        self,
+        engine: Engine,
+        pictures: Pictures,
+        layers: Sequence[str],
+        facts: Facts,
+        kept: Path,
+        side: int = SIDE,
     ):
+        self._side = side
         self._engine, self._pictures, self._kept = engine, pictures, kept
         counts = engine.explainer.channel_counts()
         rankings = {
@@ -101,7 +109,7 @@ class Making:
             network=self._engine.network.name,
             layers=tuple(layers),
             pictures=self.state.looked,
-            side=SIDE,
+            side=self._side,
         )
         return contents, [self.state.crops[neuron] for neuron in numbers]
 
@@ -169,13 +177,13 @@ class Making:
         seen = engine.region(picture.shape[:2]).extract(picture)
         for number, layer in enumerate(self._layers):
             chosen = [neuron for neuron in neurons if neuron.layer == number]
-            for begin in range(0, len(chosen), AT_ONCE):
-                part = chosen[begin : begin + AT_ONCE]
+            for begin in range(0, len(chosen), AT_ONCE[0]):
+                part = chosen[begin : begin + AT_ONCE[0]]
                 maps = engine.position_maps(
                     seen, layer, [one.channel for one in part], [one.position for one in part]
                 )
                 for neuron, relevance in zip(part, maps, strict=True):
-                    yield neuron, encode_picture(crop(seen, relevance), QUALITY)
+                    yield neuron, encode_picture(crop(seen, relevance, self._side), QUALITY)
 
     def _chosen(self) -> Iterator[Neuron]:
         """Every neuron that gets a crop; some several times."""
@@ -209,7 +217,7 @@ class Making:
 
 def _neurons(layer: int, channel: int, best: Best) -> Iterator[Neuron]:
     """What the pictures of a channel show, the best one first."""
-    for rank in range(ROW):
-        if np.isfinite(best.values[channel, rank]):
+    for rank, value in enumerate(best.values[channel]):
+        if np.isfinite(value):
             file, frame = best.places[channel, rank].tolist()
             yield Neuron(layer, channel, int(best.positions[channel, rank]), (file, frame))

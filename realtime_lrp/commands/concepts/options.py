@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from realtime_lrp.commands.concepts.crops import SIDE
 from realtime_lrp.errors import UsageError
 
 DRAWN_PICTURES = 900
@@ -24,6 +25,7 @@ class ConceptOptions:
       sheet: a picture of the whole gallery, or None.
       overwrite: existing files may be replaced.
       resume: an interrupted run is gone on with.
+      side: rows and columns of the crops.
     """
 
     inputs: Sequence[str] = ()
@@ -35,6 +37,7 @@ class ConceptOptions:
     sheet: Path | None = None
     overwrite: bool = False
     resume: bool = False
+    side: int = SIDE
 
     def check(self, names: bool) -> None:
         """Refuses options that do not go together.

@@ -13,8 +13,8 @@ from realtime_lrp.commands.concepts.pictures import Place
 if TYPE_CHECKING:
     from realtime_lrp.relevance.references import Peaks
 
-ROW = 6
-"""How many pictures are kept for each channel, of each kind."""
+RELEVANT, ACTIVATING = 6, 3
+"""How many pictures are kept for each channel: with most relevance, and with most activation."""
 
 OFTEN = 4
 """A channel counts as often relevant where it is among so many with the largest shares."""
@@ -32,10 +32,10 @@ class Best:
     """The pictures with the largest values of each channel, largest first.
 
     Attributes:
-      values: float32 [channels, ROW]; -inf where there is none.
-      places: int32 [channels, ROW, 2].
-      positions: int32 [channels, ROW], where in the layer.
-      thumbnails: uint8 [channels, ROW, THUMBNAIL * THUMBNAIL].
+      values: float32 [channels, count]; -inf where there is none.
+      places: int32 [channels, count, 2].
+      positions: int32 [channels, count], where in the layer.
+      thumbnails: uint8 [channels, count, THUMBNAIL * THUMBNAIL].
     """
 
     values: np.ndarray
@@ -44,13 +44,13 @@ class Best:
     thumbnails: np.ndarray
 
     @classmethod
-    def empty(cls, channels: int) -> Best:
-        """Of no picture yet."""
+    def empty(cls, channels: int, count: int) -> Best:
+        """Of no picture yet; has room for `count` of each channel."""
         return cls(
-            np.full((channels, ROW), -np.inf, np.float32),
-            np.zeros((channels, ROW, 2), np.int32),
-            np.zeros((channels, ROW), np.int32),
-            np.zeros((channels, ROW, THUMBNAIL**2), np.uint8),
+            np.full((channels, count), -np.inf, np.float32),
+            np.zeros((channels, count, 2), np.int32),
+            np.zeros((channels, count), np.int32),
+            np.zeros((channels, count, THUMBNAIL**2), np.uint8),
         )
 
     def add(
@@ -72,7 +72,7 @@ class Best:
         alike = (differences < ALIKE) & np.isfinite(before)
         beaten = alike & (before >= values[better, None])
         channels, alike = better[~beaten.any(1)], alike[~beaten.any(1)]
-        replaced = np.where(alike.any(1), alike.argmax(1), ROW - 1)
+        replaced = np.where(alike.any(1), alike.argmax(1), -1)
         self.values[channels, replaced] = values[channels]
         self.positions[channels, replaced] = positions[channels]
         self.places[channels, replaced] = place
@@ -103,7 +103,9 @@ class Ranking:
     def empty(cls, channels: int, classes: int) -> Ranking:
         """Of no picture yet."""
         often, by_class = np.zeros(channels, np.int64), np.zeros((classes, channels))
-        return cls(Best.empty(channels), Best.empty(channels), often, by_class)
+        return cls(
+            Best.empty(channels, RELEVANT), Best.empty(channels, ACTIVATING), often, by_class
+        )
 
     def add(
         self, peaks: Peaks, scores: np.ndarray, places: list[Place], thumbnails: np.ndarray

@@ -119,7 +119,7 @@ def _make(config: Config, options: ConceptOptions) -> Iterator[str]:
     pictures = _pictures(config, options)
     engine = Engine(config)
     layers = _layers(engine, options.layers or config.concepts.layer)
-    facts = _facts(engine, pictures, layers)
+    facts = _facts(engine, pictures, layers, options.side)
     fingerprint = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     if options.resume and target.exists():
         if _fingerprint_in(target) == fingerprint:
@@ -131,7 +131,7 @@ def _make(config: Config, options: ConceptOptions) -> Iterator[str]:
                 "--overwrite to make it again."
             )
     kept = state_path(target)
-    making = Making(engine, pictures, layers, facts, kept)
+    making = Making(engine, pictures, layers, facts, kept, options.side)
     if options.resume and kept.exists():
         making.state.load(kept)
     making.run()
@@ -193,11 +193,16 @@ def _layers(engine: Engine, asked: str | None) -> tuple[str, ...]:
     return tuple(layer for layer in known if layer in words)
 
 
-def _facts(engine: Engine, pictures: Pictures, layers: tuple[str, ...]) -> Facts:
+def _facts(engine: Engine, pictures: Pictures, layers: tuple[str, ...], side: int) -> Facts:
     """Everything that the gallery depends on."""
     config, network = engine.config, engine.network
     settings = config.model_dump(mode="json", include={"lrp": True, "input": True})
-    settings |= {"size": config.model.size, "preprocess": network.preprocess, "layers": layers}
+    settings |= {
+        "size": config.model.size,
+        "preprocess": network.preprocess,
+        "layers": layers,
+        "side": side,
+    }
     named = (network.name, hashes(engine.files), network.labels, config.model.weights)
     return {
         "network": hashlib.sha256(repr(named).encode()).hexdigest(),

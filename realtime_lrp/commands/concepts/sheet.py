@@ -58,16 +58,19 @@ def _row(
 ) -> np.ndarray:
     """The text and the pictures of a channel, uint8 [TILE, W, 3]."""
     parts = [gallery.pictures(layer, channel), gallery.activating(layer, channel)]
-    count = max(1, *(len(one.relevant) for one in gallery.channels(layer).values()))
+    all_known = gallery.channels(layer).values()
+    count = max(len(one.relevant) for one in all_known)
+    compared = max(len(one.activating) for one in all_known)
     step, gap = TILE + GAP, 4 * GAP
-    row = np.full((TILE, TEXT_WIDTH + 2 * count * step + 2 * gap, 3), BACKGROUND, np.uint8)
+    width = TEXT_WIDTH + (count + compared) * step + 2 * gap
+    row = np.full((TILE, width, 3), BACKGROUND, np.uint8)
     lines = [name or f"channel {channel}", layer if not name else f"{channel} of {layer}"]
     lines += [f"{label.replace('_', ' ')} {share:.0%}" for label, share in known.classes[:2]]
     for number, line in enumerate(lines):
         text = fitted(line, TEXT_WIDTH - 2 * GAP, TEXT_SIZE)
         draw_text(row, text, (GAP, TEXT_SIZE + number * (TEXT_SIZE + 2)), TEXT_SIZE)
     for kind, pictures in enumerate(parts):
-        for number, picture in enumerate(pictures[:count]):
+        for number, picture in enumerate(pictures):
             x = TEXT_WIDTH + kind * (count * step + gap) + number * step
             row[:, x : x + TILE] = resize(picture, (TILE, TILE))
     return row

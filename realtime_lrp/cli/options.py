@@ -25,6 +25,13 @@ PAGE = "--host", "--port", "--token-file", "--https", "--cert", "--key"
 CONCEPTS = "--gallery", "--names"
 """What is known of the channels of a network."""
 
+_SWITCHES = {
+    "--https": "",
+    "--mirror": "swap left and right",
+    "--concepts": "show the panel of concepts at the start (key F2)",
+}
+"""Options without a value -> their help; "" is that of the key."""
+
 _MAY_BE_FILES = (
     "--model", "--also-model", "--weights", "--labels", "--source", "--gallery", "--names",
 )  # fmt: skip
@@ -147,14 +154,9 @@ def _variable(name: str) -> str:
 
 def _key_option(name: str) -> Decorator:
     key = config.OPTIONS[name]
-    if name == "--https":
-        return click.option(
-            "--https/--no-https", _variable(name), default=None, help=config.describe(key)
-        )
-    if name == "--mirror":
-        return click.option(
-            "--mirror/--no-mirror", _variable(name), default=None, help="swap left and right"
-        )
+    if name in _SWITCHES:
+        text = _SWITCHES[name] or config.describe(key)
+        return click.option(f"{name}/--no-{name[2:]}", _variable(name), default=None, help=text)
     complete = _complete_names(key, files=name in _MAY_BE_FILES)
     if name == "--also-model":
         return click.option(

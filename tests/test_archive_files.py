@@ -294,6 +294,26 @@ def test_ten_thousand_films_are_shown_on_pages_of_bounded_size(tmp_path):
     assert not list((tmp_path / FOLDER).glob("page-*"))
 
 
+def test_every_failure_is_on_a_page_once(tmp_path):
+    """The first page lists a thousand, the rest stand among the films."""
+    films = {f"{number:04}": FilmEntry(error=f"fault {number:04}") for number in range(1100)}
+    write_pages(tmp_path, films)
+    text = (tmp_path / PAGE).read_text()
+    assert all(text.count(f"fault {number:04}") == 1 for number in range(1100))
+    assert text.count("<li>") == 1000
+    assert text.count("<article>") == 100
+
+
+def test_the_axis_of_a_timeline_fits_small_probabilities():
+    """For a network that is never sure it ends at a small number, for a sure one at 1."""
+    for probability, ticks in ((0.0023, ["0", "0.005", "0.01"]), (0.7, ["0", "0.5", "1"])):
+        overview = Overview()
+        top = [{"label": "cat", "probability": probability}]
+        assert len(list(overview.watch(record(frame, top5=top) for frame in range(4)))) == 4
+        svg = ElementTree.fromstring(overview.draw([])[0])
+        assert [one.text for one in svg if one.get("x") == "0" and one.text] == ticks
+
+
 def test_a_page_of_somebody_else_is_refused(tmp_path):
     """A file of that name that is none of ours stays, unless everything may be replaced."""
     (tmp_path / PAGE).write_text("<h1>My archive</h1>")

@@ -31,7 +31,7 @@ FILMS = 250
 """How many films a page shows."""
 
 FAILED = 1000
-"""How many failures the first page lists."""
+"""How many failures the first page lists; further ones stand among the films."""
 
 MARK = '<meta name="generator" content="realtime_lrp archive">'
 MARK_WITHIN = 1024
@@ -94,11 +94,12 @@ def write_pages(
       TransferError: the write failed.
     """
     (folder / FOLDER).mkdir(exist_ok=True)
-    names = sorted(films)
+    failed = sorted(name for name, entry in films.items() if entry.error)
+    names = sorted(films.keys() - set(failed[:FAILED]))
     pages = [names[at : at + FILMS] for at in range(0, len(names), FILMS)] or [[]]
     for number, shown in reversed(list(enumerate(pages, 1))):  # the first leads to the others
         up = "" if number == 1 else "../"
-        head = list(_head(films, waiting, provenance)) if number == 1 else []
+        head = list(_head(films, failed, waiting, provenance)) if number == 1 else []
         body = [
             *head,
             _links(number, len(pages)),
@@ -129,9 +130,11 @@ def _document(body: str, number: int) -> str:
 
 
 def _head(
-    films: Mapping[str, FilmEntry], waiting: int, provenance: Provenance | None
+    films: Mapping[str, FilmEntry],
+    failed: Sequence[str],
+    waiting: int,
+    provenance: Provenance | None,
 ) -> Iterator[str]:
-    failed = {name: entry for name, entry in films.items() if entry.error}
     frames = sum(entry.frames for entry in films.values())
     seconds = sum(entry.seconds for entry in films.values())
     yield "<h1>Archive</h1>"
@@ -153,11 +156,11 @@ def _head(
     yield facts("", values)
     if failed:
         yield "<h2>What failed</h2>\n<ul>"
-        for name in sorted(failed)[:FAILED]:
-            yield f"<li>{_why(name, failed[name])}</li>"
+        for name in failed[:FAILED]:
+            yield f"<li>{_why(name, films[name])}</li>"
         yield "</ul>"
         if len(failed) > FAILED:
-            yield f"<p>and {len(failed) - FAILED} more</p>"
+            yield f"<p>and {len(failed) - FAILED} more among the films</p>"
     yield "<h2>Films</h2>"
 
 

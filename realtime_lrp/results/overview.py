@@ -33,6 +33,9 @@ WIDTH, THUMBNAIL, TALLEST = 960, (116, 65), 116
 """Width of the picture; (width, usual height) and maximum height of a thumbnail, in pixels."""
 
 LEFT, RIGHT, PLOT, CAPTION, GAP = 34, 8, 110, 16, 4
+LIMITS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
+"""Where the axis of probabilities may end."""
+
 POINTS = 300
 """Maximum number of points of a curve."""
 
@@ -140,8 +143,10 @@ def _plot(curves: Curves, top: int) -> tuple[str, int]:
     wide = (WIDTH - LEFT - RIGHT) / ((end - begin) or 1.0)
     above = top + CAPTION + GAP
     below = above + PLOT
+    largest = max(np.nanmax(shares) for shares in curves.probabilities.values())
+    most = min(limit for limit in LIMITS if limit >= min(largest, 1.0))
     parts = [
-        f'<text x="0" y="{y + 4:.0f}" fill="#555">{share}</text>'
+        f'<text x="0" y="{y + 4:.0f}" fill="#555">{share * most:g}</text>'
         f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="#ddd"/>\n'
         for share in (0, 0.5, 1)
         for y in [below - share * PLOT]
@@ -150,7 +155,7 @@ def _plot(curves: Curves, top: int) -> tuple[str, int]:
     for number, (label, shares) in enumerate(curves.probabilities.items()):
         colour, x = COLOURS[number], LEFT + number * column
         points = [
-            None if np.isnan(share) else (LEFT + (at - begin) * wide, below - share * PLOT)
+            None if np.isnan(share) else (LEFT + (at - begin) * wide, below - share / most * PLOT)
             for at, share in zip(curves.positions, shares, strict=True)
         ]
         name = label_text(label, int(column / 6.5))

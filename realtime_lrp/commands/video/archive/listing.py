@@ -20,6 +20,9 @@ from realtime_lrp.results.overview import FilmEntry, Overview, keep_overview, li
 EVERY_S = 60.0
 """Minimum time between two versions of the page while the job runs."""
 
+SHARE = 50
+"""It is also at least so many times as long as the last version took to write."""
+
 
 class Listing(Listener):
     """Adds each finished film to `figures.parquet` and to `archive.html`.
@@ -40,7 +43,7 @@ class Listing(Listener):
         self._folder, self._total = folder, total
         self._entries: dict[str, FilmEntry] = {}
         self._provenance: Provenance | None = None
-        self._written = time.monotonic()
+        self._next = time.monotonic() + EVERY_S
 
     def finished(self, file: FinishedFile) -> None:
         records = file.records()
@@ -82,10 +85,12 @@ class Listing(Listener):
 
     def _add(self, name: str, entry: FilmEntry) -> None:
         self._entries[name] = entry
-        if time.monotonic() - self._written > EVERY_S:
+        if time.monotonic() > self._next:
             self._write()
 
     def _write(self) -> None:
+        begun = time.monotonic()
         waiting = max(0, self._total - len(self._entries))
         write_pages(self._folder, self._entries, waiting, self._provenance)
-        self._written = time.monotonic()
+        now = time.monotonic()
+        self._next = now + max(EVERY_S, SHARE * (now - begun))

@@ -3,7 +3,11 @@
 import ast
 import json
 import logging
+import os
+import tempfile
 import threading
+import time
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,6 +15,7 @@ import av
 import crew
 import media
 import numpy as np
+import psutil
 import pytest
 
 import realtime_lrp.commands.video.archive.run as archive_run
@@ -328,3 +333,48 @@ def test_only_as_many_workers_are_begun_as_fit(monkeypatch, caplog):
     assert archive_run.Fitting(4, local=True)(first) == 2
     assert "4 workers are asked for, 2 fit: one takes 1.39 GiB, 3.00 GiB are free" in caplog.text
     assert archive_run.Fitting(4, local=False)(first) == 4
+
+
+def workers_of(process):
+    """The processes of Ray's workers below a process that have a network loaded."""
+    found = []
+    for child in process.children(recursive=True):
+        with suppress(psutil.Error):
+            if child.name().startswith("ray::") and "Agent" not in " ".join(child.cmdline()):
+                found.append(child)
+    return found
+
+
+def wait_until(condition, seconds=120):
+    """Waits for a condition and gives its value."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return value
+
+
+def test_a_killed_worker_of_ray_costs_no_frame(run, network, alone, clips, tmp_path, monkeypatch):
+    """Two real workers, of which one is killed in the middle; nothing of Ray is left afterwards."""
+    monkeypatch.setattr(job, "PART_S", 16 / 30)
+    monkeypatch.setattr(job, "AGAIN_S", 0.01)
+    killed = []
+
+    def kill():
+        parts = tmp_path / ".a.mp4.parts"
+        wait_until(lambda: list(parts.glob("0*/part.json")))
+        killed.extend(workers_of(psutil.Process())[:1])
+        killed[0].kill()
+
+    threading.Thread(target=kill, daemon=True).start()
+    words = "video", clips / "long.mp4", "-o", tmp_path / "a.mp4", "--workers", 2, *LOSSLESS
+    code, _, told = run(*words, *network)
+    assert (code, len(killed), told.count("is lost")) == (0, 1, 1), told
+    assert_same_film(tmp_path / "a.mp4", alone[0] / "long.mp4")
+    sidecar = alone[0] / "long.jsonl"
+    assert (tmp_path / "a.jsonl").read_bytes() == sidecar.read_bytes()
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        ".a.mp4.resume.json", "a.jsonl", "a.mp4",
+    ]  # fmt: skip
+    assert not list(Path(tempfile.gettempdir()).glob(f"{cluster.PREFIX}{os.getpid()}-*"))
+    wait_until(lambda: not workers_of(psutil.Process()))

@@ -84,9 +84,9 @@ class Cluster:
         self.local = address is None
         self._folder: Path | None = None
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        if self.local:  # nobody else on this machine may send it work
+        if self.local:  # nobody else on this machine may send it work; read when Ray is imported
             os.environ["RAY_AUTH_MODE"] = "token"
-            os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         import ray
 
         self._ray = ray

@@ -180,6 +180,7 @@ def test_the_command_measures_prints_writes_and_goes_on(run, words, tmp_path, mo
     assert json.loads((tmp_path / "again" / "report.json").read_text()) == whole
     code, out, err = run(*command, "-o", tmp_path / "again", "--resume")
     assert code == 0 and "finished before" in out, err
+    assert run(*command, "--resume")[0] == 2, "nothing is unfinished, and no file is asked for"
 
 
 def interrupt(*arguments):

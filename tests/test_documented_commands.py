@@ -215,6 +215,7 @@ def furnished(tmp_path_factory, tiny_model):
         (tmp_path / name).mkdir()
     recording(tmp_path / "recordings" / "one.mp4", count=6)
     write_picture(tmp_path / "photos" / "cat.jpg", plain((200, 120, 40)))
+    write_picture(tmp_path / "photos" / "dog.jpg", plain((80, 60, 40)))
     box = {"cat.jpg": {"box": [10, 10, 30, 30]}}
     (tmp_path / "boxes.json").write_text(json.dumps(box))
     shutil.copy(tiny_model, tmp_path / "mine.keras")

@@ -53,8 +53,8 @@ def is_finished(options: EvaluateOptions, fingerprint: str, names: Collection[st
     """
     files = [options.output / name for name in names] if options.output else []
     files += [options.picture] if options.picture else []
-    same = all(fingerprint_in(report) == fingerprint for report in reports(options))
-    return same and all(file.is_file() for file in files)
+    same = [fingerprint_in(report) == fingerprint for report in reports(options)]
+    return any(same) and all(same) and all(file.is_file() for file in files)
 
 
 def check_outputs(options: EvaluateOptions, names: Collection[str]) -> None:

@@ -116,6 +116,7 @@ def study_layers(engine: Engine) -> list[str]:
         resolution = tuple(explainer._concepts.output_of(layer)[1][1:3])
         last.pop(resolution, None)
         last[resolution] = layer
+    last.pop((1, 1), None)  # of gates, which have no positions
     if not last:
         raise UsageError(
             "The network has no layer with rows and columns whose channels are concepts."
@@ -163,6 +164,8 @@ def _curves(
     ranks += [rng.permuted(_ranks(shares), axis=1) for _ in range(RANDOM_ORDERS)]
     kept = np.stack(ranks, 1)[:, :, None] >= counts[1:, None]  # [B, orders, points - 1, channels]
     masked = masks.masked_scores(x, kept.reshape(len(kept), -1, masks.channels))
+    if not np.isfinite(masked).all():
+        raise DamagedInputError("The network computes NaN or Inf without some channels of a layer.")
     pictures = np.arange(len(classes))
     of_class = masked[pictures, :, classes].reshape(len(kept), len(ranks), len(counts) - 1)
     first = np.broadcast_to(scores[pictures, classes][:, None, None], (*of_class.shape[:2], 1))

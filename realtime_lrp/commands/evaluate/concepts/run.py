@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -49,6 +50,8 @@ from realtime_lrp.video.files import VIDEOS, inputs_of
 
 CLIP = ASSETS / "demo.mp4"
 
+log = logging.getLogger(__name__)
+
 
 def run_concepts(
     engine: Engine, samples: Samples, options: EvaluateOptions, provenance: Provenance
@@ -72,8 +75,9 @@ def run_concepts(
     """
     if engine.config.lrp.method != "lrp":
         raise UsageError("Concepts are defined for LRP only. Leave lrp.method at lrp.", "method")
-    layers, recordings = study_layers(engine), _recordings(engine, options.recordings)
-    masks = {layer: ChannelMasks(engine.explainer, layer) for layer in layers}
+    recordings = _recordings(engine, options.recordings)
+    masks = _masks(engine, samples)
+    layers = [*masks]
     facts = facts_of(engine, samples, options.seed, study="concepts")
     kept = KeptRows(facts, MaskedLayer.load)
     shown = [*options.recordings] if options.recordings else [file.name for file in recordings]
@@ -103,6 +107,24 @@ def run_concepts(
         )
     kept.remove()
     return concept_lines(report)
+
+
+def _masks(engine: Engine, samples: Samples) -> dict[str, ChannelMasks]:
+    """Layer -> its masks; without layers that no relevance reaches, unless one is configured."""
+    found = {}
+    for layer in study_layers(engine):
+        try:
+            masks = ChannelMasks(engine.explainer, layer)
+            masks.shares(engine.network.prepare(samples.pictures[:1]))
+        except UsageError as error:
+            if engine.config.concepts.layer:
+                raise
+            log.warning("%s is left out: %s", layer, error)
+        else:
+            found[layer] = masks
+    if not found:
+        raise UsageError("No layer of the network can be studied.")
+    return found
 
 
 def _measure(

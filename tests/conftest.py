@@ -108,8 +108,9 @@ def _forked_children(request: pytest.FixtureRequest, _stems: forks.Stems | None)
     if _stems is None or "new_processes" in request.fixturenames:
         yield
         return
-    scripts = [name for name in ("light", "heavy") if f"{name}_scripts" in request.fixturenames]
-    with forks.forking(_stems, *scripts):
+    given = request.fixturenames
+    scripts = "heavy" if "heavy_scripts" in given else "light" if "light_scripts" in given else ""
+    with forks.forking(_stems, scripts):
         yield
 
 

@@ -24,6 +24,8 @@ from realtime_lrp.view.controls import BUTTONS, arrange_controls, draw_brush, dr
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.window.window import Mouse
 
+pytestmark = pytest.mark.usefixtures("light_scripts")
+
 SIZE = (720, 1280)
 PICTURE = np.full((360, 640, 3), 90, np.uint8)
 FILM = Timeline(2.0, 8.0, "seconds")

@@ -22,6 +22,8 @@ from realtime_lrp.models.labels import imagenet_labels
 from realtime_lrp.models.names import NETWORKS, application
 from realtime_lrp.models.networks import load_network
 
+pytestmark = pytest.mark.usefixtures("light_scripts")
+
 BODY = bytes(range(256)) * 4096
 MD5 = hashlib.md5(BODY).hexdigest()
 

@@ -9,6 +9,7 @@ from importlib.metadata import version
 import psutil
 import pytest
 from faults.clock import until
+from media import recording
 from program import start
 
 from realtime_lrp.system.child_command import module_command
@@ -60,6 +61,16 @@ def test_a_forked_script_has_tensorflow(tmp_path, heavy_scripts):
     command = [sys.executable, "script.py", "word"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == "True ['word'] 1\n23 True\n"
+
+
+def test_a_fork_that_fails_says_why_and_flushes_what_it_prints(tmp_path):
+    """As a new process: the traceback, exit code 1; and an answer with exit code 0."""
+    command = module_command("realtime_lrp.video.film_tags")
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, "IndexError" in done.stderr) == (1, True)
+    path = recording(tmp_path / "film.mp4", count=2, metadata={"description": "said"})
+    done = subprocess.run([*command, path], capture_output=True, text=True)
+    assert (done.returncode, "said" in done.stdout) == (0, True)
 
 
 @pytest.mark.parametrize(

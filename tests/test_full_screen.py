@@ -17,7 +17,7 @@ from program import with_display, xdotool
 
 from realtime_lrp.view.window import desktop, screen_power, x11
 
-pytestmark = pytest.mark.gui
+pytestmark = [pytest.mark.gui, pytest.mark.usefixtures("light_scripts")]
 
 EXHIBIT = """
 import logging, select, sys

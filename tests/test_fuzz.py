@@ -99,7 +99,7 @@ for kind, number in plan["cases"]:
 """
 
 
-def test_what_kills_or_hangs_a_child_is_counted_and_kept(tmp_path, monkeypatch):
+def test_what_kills_or_hangs_a_child_is_counted_and_kept(tmp_path, monkeypatch, light_scripts):
     """The others are tried all the same, by another child."""
     child = tmp_path / "child.py"
     child.write_text(CHILD)

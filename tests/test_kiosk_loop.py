@@ -493,7 +493,7 @@ def test_a_second_exhibit_is_refused(run, monkeypatch, tmp_path):
         pass
 
 
-def test_the_lock_ends_with_the_process(monkeypatch, tmp_path):
+def test_the_lock_ends_with_the_process(monkeypatch, tmp_path, light_scripts):
     """Also by SIGKILL, and if a program that it started lives on."""
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     code = (

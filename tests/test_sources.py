@@ -293,7 +293,7 @@ input()
 
 
 @pytest.mark.gui
-def test_a_screen_is_a_source(display, stop, monkeypatch):
+def test_a_screen_is_a_source(display, stop, monkeypatch, light_scripts):
     """Its pictures are the screen's, RGB, 30 a second at most; what is not there is refused."""
     monkeypatch.setenv("DISPLAY", display)
     words = [sys.executable, "-c", RED_WINDOW]

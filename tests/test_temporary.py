@@ -7,6 +7,8 @@ import pytest
 
 from realtime_lrp.system.temporary import PREFIX, temporary_folder
 
+pytestmark = pytest.mark.usefixtures("light_scripts")
+
 PROGRAM = """
 import os, signal, sys, threading, time
 from realtime_lrp.system import program

@@ -184,7 +184,7 @@ def test_a_last_picture_and_sound_may_go_on(name, tmp_path):
         assert missing(untagged(path) if name == "untagged.mkv" else path) == (12, 0)
 
 
-def test_files_are_closed_in_the_middle_without_waiting_for_ever(tmp_path):
+def test_files_are_closed_in_the_middle_without_waiting_for_ever(tmp_path, light_scripts):
     """Decoder threads that are still at work when a file is closed do not block it."""
     path = media.write_video(tmp_path / "a.mp4", media.numbered(60, (240, 320)))
     code = f"""

@@ -37,6 +37,8 @@ from realtime_lrp.commands.video.recoding import check_video
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.system.channel import Channel
 
+pytestmark = pytest.mark.usefixtures("light_scripts")
+
 FAULTS = {
     "crash": ("os.kill(os.getpid(), signal.SIGSEGV)", 65, "makes the decoder crash (SIGSEGV)"),
     "killed": ("os.kill(os.getpid(), signal.SIGKILL)", 69, "(SIGKILL). The memory may have run"),

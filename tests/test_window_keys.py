@@ -16,6 +16,8 @@ from realtime_lrp.view.window import display as display_module
 from realtime_lrp.view.window.keyboard import key_name
 from realtime_lrp.view.window.watch import GONE, DisplayWatch
 
+pytestmark = pytest.mark.usefixtures("light_scripts")
+
 LETTERS = "abcdefghijklmnopqrst"
 
 SLOW = """

@@ -88,7 +88,7 @@ def run_concepts(
         kept.check_resumable()
     check_outputs(options, CONCEPT_FILES)
     with EvaluationProgress("layer", len(layers), parts_of(samples.pictures)) as progress:
-        steady = _steadiness(engine, recordings, masks, progress)  # first: a file may be damaged
+        steady = _steadiness(engine, recordings, layers, progress)  # first: a file may be damaged
         classes = _classes(engine, samples)
         measured = _measure(engine, samples, classes, masks, kept, options, progress)
     report = concept_report(
@@ -158,15 +158,15 @@ def _measure(
 def _steadiness(
     engine: Engine,
     recordings: Sequence[Path],
-    masks: Mapping[str, ChannelMasks],
+    layers: Sequence[str],
     progress: EvaluationProgress,
 ) -> list[Steadiness]:
     """How steady the top channels are, by layer and average; nothing without a recording."""
     clips = []
     for file in recordings:
         progress.show(file.name)
-        clips.append(read_clip(engine, file, masks))
-    return [steadiness(clips, layer, average) for layer in masks for average in AVERAGES if clips]
+        clips.append(read_clip(engine, file, layers))
+    return [steadiness(clips, layer, average) for layer in layers for average in AVERAGES if clips]
 
 
 def _classes(engine: Engine, samples: Samples) -> np.ndarray:

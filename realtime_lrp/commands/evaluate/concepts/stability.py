@@ -1,6 +1,6 @@
 """How steady the top channels are in moving pictures."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
@@ -9,7 +9,6 @@ import numpy as np
 
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.relevance.channel_masks import ChannelMasks
 from realtime_lrp.results.records import TOP_CONCEPTS
 from realtime_lrp.video.frame_reader import read_timed_frames
 
@@ -57,27 +56,27 @@ class Clip:
     shares: dict[str, np.ndarray]
 
 
-def read_clip(engine: Engine, file: Path, masks: Mapping[str, ChannelMasks]) -> Clip:
+def read_clip(engine: Engine, file: Path, layers: Sequence[str]) -> Clip:
     """Explains every frame of a recording for the engine's own target.
 
     Args:
       engine: the network.
       file: the recording.
-      masks: layer -> what computes its shares.
+      layers: whose shares are wanted.
 
     Raises:
       MissingInputError: there is no such file.
       DamagedInputError: fewer than two frames can be decoded.
     """
     times: list[float] = []
-    found: dict[str, list[np.ndarray]] = {layer: [] for layer in masks}
+    found: dict[str, list[np.ndarray]] = {layer: [] for layer in layers}
     frames = read_timed_frames(file)
     while batch := list(islice(frames, BATCH)):
         times += [time for time, _ in batch]
         seen = [engine.region(picture.shape[:2]).extract(picture) for _, picture in batch]
         x = engine.network.prepare(np.stack(seen))
-        for layer, one in masks.items():
-            shares = one.shares(x)[1].astype(np.float64)
+        for layer, peaks in engine.explainer.peaks(x, layers)[1].items():
+            shares = peaks.shares.astype(np.float64)
             total = np.abs(shares).sum(1, keepdims=True)
             found[layer].append(shares / np.where(total > 0, total, 1))
     if len(times) < 2:

@@ -162,10 +162,14 @@ def photograph_viewer(folder: Path) -> None:
 
 
 def photograph_exhibit(folder: Path) -> None:
-    """Photographs the exhibit into `kiosk.jpg` and `kiosk_states.jpg`; needs `demo.mp4`."""
+    """Photographs the exhibit into `kiosk.jpg`, `kiosk_states.jpg` and `kiosk_concepts.jpg`.
+
+    It needs `demo.mp4`, and `shapes.concepts` in `assets`.
+    """
     import screens
 
     screens.photograph_exhibit(folder)
+    screens.photograph_exhibit_concepts(folder)
 
 
 def _fields(batch: Batch) -> tuple[np.ndarray, ...]:

@@ -174,6 +174,11 @@ class Kiosk:
         return self._answer.answer.name if self._answer.answer else ""
 
     @property
+    def channel(self) -> int | None:
+        """The channel of the network that the page is about; None for other pages."""
+        return self._concept.channel if self._concept else None
+
+    @property
     def opens(self) -> datetime | None:
         """When it opens next; None while it is open."""
         now = self._wall_clock()

@@ -1,8 +1,8 @@
 """Makes the files in `assets/`: the networks, their figures, the demo clip, pictures.
 
 `python assets/make/make_assets.py` runs every step; name some of `network`, `transformer`,
-`measure`, `concepts`, `clip`, `animation`, `views`, `kiosk` to run only these. The networks are
-measured on pictures from a seed that their training never uses.
+`measure`, `concepts`, `clip`, `animation`, `views`, `panel`, `kiosk` to run only these. The
+networks are measured on pictures from a seed that their training never uses.
 
 Maps here are float32 [N, H, W], summed over the colour channels; masks are bool [N, H, W].
 """
@@ -51,6 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
         "clip": make_clip,
         "animation": film_viewer,
         "views": photograph_viewer,
+        "panel": photograph_panel,
         "kiosk": photograph_exhibit,
     }
     parser = argparse.ArgumentParser(prog="make_assets", description=__doc__.split("\n\n")[0])
@@ -159,6 +160,13 @@ def photograph_viewer(folder: Path) -> None:
     import screens
 
     screens.photograph_viewer(folder)
+
+
+def photograph_panel(folder: Path) -> None:
+    """Photographs the panel of concepts: `concepts.jpg`."""
+    import screens
+
+    screens.photograph_panel(folder)
 
 
 def photograph_exhibit(folder: Path) -> None:

@@ -49,6 +49,9 @@ NETWORKS = ((10.0, "t"), (20.0, PHOTO), (20.1, "q"))
 VIEWS_FRAME = 110
 """The picture of the clip that they show: a heart."""
 
+PANEL, PANEL_FRAME, PANEL_SIZE = ((5.0, "t"), (15.0, PHOTO), (15.1, "q")), 190, (720, 1280)
+"""The same of the panel of concepts, the picture of the clip (a house), rows and columns."""
+
 VIEW_SIZE = (540, 960)
 """Rows and columns of each of them."""
 
@@ -185,12 +188,22 @@ def photograph_viewer(folder: Path) -> None:
     _write_jpeg(folder / "live_networks.jpg", both)
 
 
+def photograph_panel(folder: Path) -> None:
+    """Photographs the panel of concepts into `concepts.jpg`; needs `demo.mp4` and the gallery."""
+    (photo,) = _photographs(folder, PANEL, "live.concepts=true", frame=PANEL_FRAME, size=PANEL_SIZE)
+    _write_jpeg(folder / "concepts.jpg", photo)
+
+
 def _photographs(
-    folder: Path, script: Sequence[tuple[float, str | Mouse]], *assignments: str
+    folder: Path,
+    script: Sequence[tuple[float, str | Mouse]],
+    *assignments: str,
+    frame: int = VIEWS_FRAME,
+    size: tuple[int, int] = VIEW_SIZE,
 ) -> list[np.ndarray]:
     """The canvases of the live viewer at every key `PHOTO` of a script."""
     with VideoReader(folder / "demo.mp4") as reader:
-        picture = next(frame.picture for n, frame in enumerate(reader) if n == VIEWS_FRAME)
+        picture = next(one.picture for n, one in enumerate(reader) if n == frame)
     photos: list[np.ndarray] = []
 
     class Camera(ScriptedWindow):
@@ -202,10 +215,10 @@ def _photographs(
             return [event for event in due if event != PHOTO]
 
     with tempfile.TemporaryDirectory() as shown:
-        write_picture(Path(shown) / "heart.png", picture)
+        write_picture(Path(shown) / "frame.png", picture)
         options = {"--model": "shapes", "--source": shown}
         settings = config.load(sets=assignments, options=options, command="live").config
-        run_live(settings, window=lambda: Camera(VIEW_SIZE, script, SETTLING_S))
+        run_live(settings, window=lambda: Camera(size, script, SETTLING_S))
     return photos
 
 

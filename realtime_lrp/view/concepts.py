@@ -29,6 +29,8 @@ SHOWN, ACROSS = 6, 3
 LEAST_PICTURE = 14
 """Smaller pictures of the gallery, in pixels, are left out."""
 
+NO_PICTURES = "no pictures of it"
+
 FULL_BAR = 0.25
 """The share of a bar that is full; a larger share is the full bar."""
 
@@ -215,10 +217,12 @@ class ConceptArtist:
         shrunk = functools.partial(_shrunk, panel.picture, size)
         picture = self._cached(("picture", *size), panel.picture, shrunk)
         _draw_map(image, panel, picture, row.intensity, tile)
-        if panel.with_pictures and row.pictures:
+        if panel.with_pictures:
             gap = max(1, letters // 8)
             side, at = _gallery_room((tile[2] + pad, top, x1, y1), gap)
-            if side >= LEAST_PICTURE:
+            if not row.pictures:
+                draw_text(image, NO_PICTURES, (at[0], at[1] + letters), letters, DIM)
+            elif side >= LEAST_PICTURE:
                 which = "pictures", panel.title, row.channel, side, gap, ground
                 make = functools.partial(_gallery, row.pictures, side, gap, ground)
                 _paste(image, self._cached(which, row.pictures, make), *at)

@@ -74,7 +74,7 @@ class ConceptView:
             rows=(),
             colormap=look.colormap or default_colormap(explained.engine.explainer.signs[0]),
             opacity=look.opacity,
-            with_pictures=has_pictures(explained.engine, layer),
+            with_pictures=bool(explained.engine.gallery and explained.engine.gallery.layers),
         )
         if found is None or found.layer not in ("", layer):
             return replace(panel, note=f"preparing {layer or 'channels'}")
@@ -148,11 +148,6 @@ def name_of(engine: Engine, layer: str, channel: int) -> str:
 def pictures_of(engine: Engine, layer: str, channel: int) -> Sequence[np.ndarray]:
     """What a channel answers to; empty without a gallery."""
     return engine.gallery.pictures(layer, channel) if engine.gallery else ()
-
-
-def has_pictures(engine: Engine, layer: str) -> bool:
-    """Whether there is a gallery for a layer."""
-    return engine.gallery is not None and layer in engine.gallery.layers
 
 
 def followed_title(explained: ExplainedFrame) -> str:

@@ -1,12 +1,16 @@
 """Files in object stores, against a real S3 server: moto's, over HTTP, on this machine."""
 
+import json
 import logging
 import os
 import shutil
+import subprocess
+import sys
+import time
 from urllib.request import Request, urlopen
 
 import pytest
-from local_cluster import LocalCluster
+from crew import ThreadCluster
 from media import recording
 
 import realtime_lrp.system.object_store as module
@@ -25,6 +29,7 @@ from realtime_lrp.results.frame_table import partition_of
 from realtime_lrp.results.overview import FilmEntry, keep_overview, read_entry
 from realtime_lrp.system.object_store import ObjectStore, is_stored, join, local_path
 
+CLUSTER = "realtime_lrp.commands.video.archive.run.Cluster"
 VIDEOS = (".mp4", ".mkv")
 ROOM = b"a film" * 1000
 
@@ -380,7 +385,7 @@ def test_a_job_reads_from_and_writes_into_the_store(store, tmp_path, run, monkey
     from pyarrow import parquet
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("realtime_lrp.commands.video.archive.run.Cluster", LocalCluster)
+    monkeypatch.setattr(CLUSTER, lambda address: ThreadCluster())
     film = recording(tmp_path / "a.mp4", count=3)
     store.upload(film, "s3://bucket/in/a.mp4")
     (tmp_path / "broken.mp4").write_bytes(b"no film")
@@ -416,7 +421,7 @@ def test_a_film_that_was_not_uploaded_is_by_the_next_run(
 ):
     """The store is lost when the film is done (74); the next run uploads it without a worker."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("realtime_lrp.commands.video.archive.run.Cluster", LocalCluster)
+    monkeypatch.setattr(CLUSTER, lambda address: ThreadCluster())
     recording(tmp_path / "a.mp4", count=2)
     settings = ("--model", str(tiny_model), "--preprocess", "tf")
     words = ("video", str(tmp_path / "a.mp4"), "-o", OUT, "--workers", "1", *settings)
@@ -466,3 +471,60 @@ def test_file_addresses_are_paths(tmp_path, run, tiny_model):
     code, _, told = run("video", f"file://{film}", "-o", f"file://{tmp_path}/out.mp4", *small)
     assert code == 0, told
     assert (tmp_path / "out.mp4").is_file()
+
+
+UPLOAD = """
+import sys
+from pathlib import Path
+from realtime_lrp.system.object_store import ObjectStore
+store = ObjectStore("s3")
+print("ready", flush=True)
+store.upload(Path(sys.argv[1]), sys.argv[2], overwrite=True)
+"""
+
+
+@pytest.mark.release
+def test_an_upload_whose_process_is_killed_leaves_the_object_as_it_was(store, film, tmp_path):
+    """Killed at ten moments of an upload in parts: the old object, or the whole new one."""
+    large = tmp_path / "large.mp4"
+    large.write_bytes(os.urandom(2**27))
+    address = "s3://bucket/a.mp4"
+    sizes = []
+    for moment in range(10):
+        store.upload(film, address, overwrite=True)
+        words = [sys.executable, "-c", UPLOAD, str(large), address]
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as child:
+            assert child.stdout.readline()
+            time.sleep(0.15 * moment)
+            child.kill()
+        sizes.append(store.info(address).size)
+    assert set(sizes) <= {len(ROOM), 2**27}
+    assert sizes[0] == len(ROOM)
+
+
+@pytest.mark.release
+def test_workers_of_ray_read_from_and_write_into_the_store(
+    store, tmp_path, tiny_model, new_processes
+):
+    """Two processes of Ray, a driver that is killed, and one that goes on; every film is there."""
+    for number in range(4):
+        film = recording(tmp_path / f"{number}.mp4", count=40)
+        store.upload(film, f"s3://bucket/in/{number}.mp4")
+    words = [
+        sys.executable, "-m", "realtime_lrp", "video", "s3://bucket/in", "-o", OUT, "--resume",
+        "--workers", "2", "--sidecar", "--model", str(tiny_model), "--preprocess", "tf",
+    ]  # fmt: skip
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    with subprocess.Popen(words, env=environment, stderr=subprocess.DEVNULL) as driver:
+        while driver.poll() is None and "0.mp4" not in store.names(OUT):
+            time.sleep(0.05)
+        driver.kill()
+    before = store.names(OUT)
+    assert before["0.mp4"]
+    subprocess.run(words, env=environment, check=True)
+    after = store.names(OUT)
+    for number in range(4):
+        assert f"{number}.mp4" in after
+        lines = store.read(f"{OUT}/{number}.jsonl", 10**6).splitlines()
+        assert [json.loads(line)["frame"] for line in lines] == list(range(40))
+    assert after["0.mp4"].version == before["0.mp4"].version

@@ -1,9 +1,9 @@
 """Files and folders that appear complete or not at all."""
 
 import errno
-import glob
 import os
 import shutil
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,6 +12,13 @@ from realtime_lrp.errors import OutputError, TransferError, masked
 
 CANNOT_CREATE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENAMETOOLONG)
 """Error numbers that mean that a file cannot be created, as opposed to a failed write."""
+
+LISTING_SHARE = 20
+"""The listing of a folder is used for so many times as long as it took."""
+
+MOST_LISTINGS = 8
+_listings: dict[Path, tuple[float, dict[str, list[Path]]]] = {}
+"""Folder -> until when its listing is used, and the parts in it by the names of their targets."""
 
 
 def check_output(target: Path, overwrite: bool) -> None:
@@ -132,7 +139,7 @@ def publish(part: Path, target: Path, overwrite: bool) -> None:
 
 def stale_parts(target: Path) -> list[Path]:
     """Parts of a file that were left by processes that no longer run."""
-    return stale_parts_in(target.parent, f"{glob.escape(target.name)}.*.part")
+    return [part for part in _parts_of(target) if not runs(part.name.split(".")[-2])]
 
 
 def stale_parts_in(folder: Path, pattern: str) -> list[Path]:
@@ -146,12 +153,33 @@ def refuse_busy(target: Path) -> None:
     Raises:
       OutputError: there is a part of it that belongs to a running process.
     """
-    for part in target.parent.glob(f"{glob.escape(target.name)}.*.part"):
+    for part in _parts_of(target):
         if part != part_path(target) and runs(part.name.split(".")[-2]):
             raise OutputError(
                 f"{str(target)!r} is being written by another process. Wait for it to finish, or "
                 "choose another name."
             )
+
+
+def _parts_of(target: Path) -> list[Path]:
+    """The parts of a file, from a listing of its folder.
+
+    A listing for each of n files in a folder would take n² steps, so a listing is used for a while:
+    `LISTING_SHARE` times as long as it took. For a folder of a few files that is a millisecond.
+    """
+    folder, now = target.parent, time.monotonic()
+    until, parts = _listings.get(folder, (0.0, {}))
+    if now >= until:
+        parts = {}
+        with suppress(OSError):
+            for name in os.listdir(folder):
+                if name.endswith(".part"):
+                    parts.setdefault(name.rsplit(".", 2)[0], []).append(folder / name)
+        took = time.monotonic() - now
+        while len(_listings) >= MOST_LISTINGS:
+            _listings.pop(next(iter(_listings)), None)
+        _listings[folder] = now + took + LISTING_SHARE * took, parts
+    return parts.get(target.name, [])
 
 
 def runs(number: str) -> bool:

@@ -219,6 +219,7 @@ class Visit(Turns):
         Thread.made[-1].engine = SimpleNamespace(
             network=SimpleNamespace(labels=LABELS, name="shapes"), label=LABELS.__getitem__,
             name="zplus", also=(), explainer=explainer, concept_layers=lambda: ("conv",),
+            gallery=None,
         )  # fmt: skip
         self.turn(heart=1.0)
         until(lambda: self.turn(0.05, present=True, heart=1.0) == "active" and self.kiosk._shown)
@@ -234,6 +235,10 @@ class Visit(Turns):
         while not condition():
             assert self.now < end
             self.turn(0.2, present=True, heart=1.0)
+
+    def drawn(self):
+        """The maps over the picture, or None."""
+        return self.kiosk._content(self.kiosk._newest_map(), self.now).explained
 
     def words(self):
         """What the page says."""
@@ -252,12 +257,15 @@ def test_the_exhibit_asks_for_channels_and_shows_them(monkeypatch):
     visit.until(lambda: visit.kiosk._concepts.shown, ANSWER_S)
     assert visit.asked.channel == 5, "the largest that speaks for the answer and has pictures"
     assert visit.words()[1] == "what these pictures have in common"
-    explained = visit.kiosk._content(visit.kiosk._newest_map(), visit.now).explained
-    assert explained.panels[0].intensity.sum(0).argmax() == 2
+    assert visit.drawn() is None, "no longer the map of the answer"
+    visit.turn(0.2, present=True, heart=1.0)
+    assert visit.drawn().panels[0].intensity.sum(0).argmax() == 2
     visit.until(lambda: visit.asked.channel == 2, CONCEPT_S + 1)
     assert visit.words()[1] == "round strokes"
     visit.until(lambda: visit.asked is None, CONCEPT_S + 1)
-    assert "heart" in visit.words()
+    assert "heart" in visit.words() and visit.drawn() is None
+    visit.turn(0.2, present=True, heart=1.0)
+    assert visit.drawn().panels[0].intensity.max() == 0
     visit.kiosk.end()
 
 

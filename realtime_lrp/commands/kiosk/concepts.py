@@ -17,8 +17,6 @@ from realtime_lrp.errors import first_line
 from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.view.elements import Pictures
-from realtime_lrp.view.scene import ExplainedPicture, Panel
-from realtime_lrp.view.smoothing import MapSmoother
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
@@ -139,8 +137,6 @@ class ConceptPart:
         self._turns = ConceptTurns(self._described)
         self._rests_until = 0.0
         self._problem = ""
-        self._smoothed: tuple[int, MapSmoother] | None = None
-        self._drawn: tuple[ExplainedFrame, ExplainedPicture] | None = None
 
     @property
     def shown(self) -> ShownConcept | None:
@@ -206,22 +202,11 @@ class ConceptPart:
             return None
         return ConceptRequest(self._layer, self.shown.channel if self.shown else None)
 
-    def explained(self, explained: ExplainedFrame | None) -> ExplainedPicture | None:
-        """A frame with the map of the channel that is shown, or None."""
-        found = explained.concepts if explained else None
-        own = found.of(self.shown.channel) if found and self.shown else None
-        if explained is None or own is None:
-            self._smoothed = None
-            return None
-        if self._smoothed is None or self._smoothed[0] != own.channel:
-            self._smoothed = own.channel, MapSmoother(self._config.overlay.average)
-            self._drawn = None
-        if self._drawn is None or self._drawn[0] is not explained:
-            region, signed = explained.result.region, explained.engine.explainer.signed
-            maps = self._smoothed[1]([(own.strength, own.scale, own.scale)], region.inner)
-            panel = Panel("", maps[0], signed)
-            self._drawn = explained, ExplainedPicture(explained.picture, region.box, (panel,))
-        return self._drawn[1]
+    def belongs(self, explained: ExplainedFrame | None) -> bool:
+        """Whether a frame has the map of what is shown: of the channel, or of the answer."""
+        wanted = explained.request.concepts if explained else None
+        shown = self.shown.channel if self.shown else None
+        return (wanted.channel if wanted else None) == shown
 
     def _described(self, channel: int) -> ShownConcept | None:
         """A channel with its name and pictures; None without both."""

@@ -384,15 +384,14 @@ class Kiosk:
 
     def _content(self, explained: ExplainedFrame | None, now: float) -> ScreenContent:
         maps = self._presentation.scaled_maps(explained)
-        if self._concept:
-            maps = self._concepts.explained(explained)
+        belongs = self._answer.belongs_to(explained) and self._concepts.belongs(explained)
         # A clip's pictures are too far apart for a map to follow the motion between them.
         with_own_map = explained is not None and self._shown_source == "clip"
         shown = explained.frame if explained and with_own_map else self._shown
         code = self.phones.code  # read once: the thread of the phones changes it
         return ScreenContent(
             picture=shown.value if shown else None,
-            explained=maps if self._answer.belongs_to(explained) else None,
+            explained=maps if belongs else None,
             page=self._page(now, code),
             fault=self._fault if self.state == State.CARD else None,
             privacy=self._visitor.privacy(now),

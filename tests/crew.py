@@ -24,7 +24,7 @@ class ThreadCluster:
         self.calls, self._on_call = [], on_call
 
     def resources(self):
-        return 2, 0
+        return [2], 0
 
     def new_worker(self, share, memory):
         return Handle()

@@ -20,7 +20,7 @@ import pytest
 
 import realtime_lrp.commands.video.archive.run as archive_run
 from realtime_lrp.cli import main
-from realtime_lrp.commands.video.archive import cluster, job, worker
+from realtime_lrp.commands.video.archive import cluster, job, watching, worker
 from realtime_lrp.commands.video.archive.filework import FileWork, Part
 from realtime_lrp.commands.video.archive.orders import Loaded
 from realtime_lrp.commands.video.archive.worker import Worker
@@ -54,7 +54,7 @@ def archive(run, network, engines, monkeypatch):
     monkeypatch.setattr(job, "PART_S", 16 / 30)
     monkeypatch.setattr(job, "AGAIN_S", 0.01)
     monkeypatch.setattr(job, "TICK_S", 0.05)
-    monkeypatch.setattr(job, "STATUS_EVERY_S", 0.0)
+    monkeypatch.setattr(watching, "EVERY_S", 0.0)
     level = logging.root.level
 
     def run_archive(*arguments, on_call=lambda method, arguments: None):
@@ -279,7 +279,8 @@ def test_nothing_of_ray_is_imported_without_an_option():
             for module in modules:
                 if module.split(".")[0] == "ray" or module.endswith("archive.cluster"):
                     importing.setdefault(path.name, set()).add(module.split(".")[-1])
-    assert importing == {"cluster.py": {"ray"}, "job.py": {"cluster"}, "run.py": {"cluster"}}
+    ours = ("fetching.py", "job.py", "run.py", "watching.py")
+    assert importing == {"cluster.py": {"ray"}, **{name: {"cluster"} for name in ours}}
 
 
 @pytest.mark.parametrize(
@@ -378,3 +379,12 @@ def test_a_killed_worker_of_ray_costs_no_frame(run, network, alone, clips, tmp_p
     ]  # fmt: skip
     assert not list(Path(tempfile.gettempdir()).glob(f"{cluster.PREFIX}{os.getpid()}-*"))
     wait_until(lambda: not workers_of(psutil.Process()))
+
+
+def test_cores_are_divided_among_workers_as_machines_allow():
+    """No worker gets more than a machine has left."""
+    share = cluster.share_of
+    assert [share(n, [4], 0).threads for n in (1, 2, 3, 4, 8)] == [4, 2, 1, 1, 1]
+    assert share(8, [4], 0).cpus * 8 <= 4
+    assert (share(2, [4, 8], 1).threads, share(2, [4, 8], 1).gpus) == (4, 0.5)
+    assert share(1, [4, 4, 4], 3) == cluster.Share(4, 1.0, 4)

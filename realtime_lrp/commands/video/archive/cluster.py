@@ -122,10 +122,11 @@ class Cluster:
             _temp_dir=str(self._folder), **quiet,
         )  # fmt: skip
 
-    def resources(self) -> tuple[int, int]:
-        """How many processor cores and GPUs the cluster has."""
-        found = self._ray.cluster_resources()
-        return int(found.get("CPU", 1)), int(found.get("GPU", 0))
+    def resources(self) -> tuple[list[int], int]:
+        """How many processor cores each machine has, and how many GPUs all of them have."""
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        cpus = [int(found.get("CPU", 0)) for found in nodes]
+        return cpus, int(sum(found.get("GPU", 0) for found in nodes))
 
     def new_worker(self, share: Share, memory: int) -> Any:
         """Begins a worker; a machine with enough room for it is found by Ray.
@@ -206,11 +207,19 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def share_of(workers: int, cpus: int, gpus: int) -> Share:
-    """What each of so many workers gets of processor cores and GPUs."""
-    each = cpus / workers
-    threads = max(1, int(each))
-    return Share(threads if each >= 1 else each, min(1.0, gpus / workers), threads)
+def share_of(workers: int, cpus: Sequence[int], gpus: int) -> Share:
+    """What each of so many workers gets: as many cores as there are for all of them.
+
+    Args:
+      workers: how many there are.
+      cpus: the cores of each machine.
+      gpus: how many all machines have.
+    """
+    gpu = min(1.0, gpus / workers)
+    for threads in range(max(cpus, default=1), 0, -1):
+        if sum(count // threads for count in cpus) >= workers:
+            return Share(threads, gpu, threads)
+    return Share(sum(cpus) / workers / 2, gpu, 1)  # more workers than cores
 
 
 def _remove_abandoned() -> None:

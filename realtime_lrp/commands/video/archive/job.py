@@ -15,18 +15,20 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from math import lcm
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from realtime_lrp.commands.video.archive.cluster import Cluster, Share, WorkerLostError
 from realtime_lrp.commands.video.archive.crew import Member, Step
+from realtime_lrp.commands.video.archive.fetching import fetch
 from realtime_lrp.commands.video.archive.filework import PLAN, FileWork, Queue
 from realtime_lrp.commands.video.archive.orders import Explained, Loaded, Made, Planned, Uncut
 from realtime_lrp.commands.video.archive.publishing import publish
 from realtime_lrp.commands.video.archive.results import FailedFile, Listener
+from realtime_lrp.commands.video.archive.watching import Watcher
 from realtime_lrp.commands.video.messages import Piece, Report
 from realtime_lrp.commands.video.overlay import THUMBNAILS
 from realtime_lrp.config import Config
@@ -60,10 +62,6 @@ MOST_LOSSES = 12
 TICK_S = 0.5
 CLOSING_S = 1.0
 """Workers get so long to remove their temporary folders."""
-
-STATUS_EVERY_S = 1.0
-CHUNK_BYTES = 32 << 20
-"""Files are fetched from workers in pieces of this size."""
 
 log = logging.getLogger(__name__)
 
@@ -115,8 +113,7 @@ class Job:
         self._publisher = ThreadPoolExecutor(1, "publishing")
         self._losses = 0
         self._numbers = iter(range(1, 1 << 60))
-        self._said: set[str] = set()
-        self._failures = Failures(total, "videos done")
+        self._total, self._failures = total, Failures(total, "videos done")
         self._memory = 0
         self.members: list[Member] = []
         self.finished, self.frames, self.maps = total - len(works), 0, 0
@@ -124,7 +121,7 @@ class Job:
         self.map_ms: deque[float] = deque(maxlen=10_000)
         self.loaded: Loaded | None = None
         self.begun = time.monotonic()
-        self._shown = 0.0
+        self._watcher = Watcher(cluster)
 
     def run(
         self, workers: int, loading: tuple[bool, bool], fitting: Callable[[Loaded], int]
@@ -301,7 +298,7 @@ class Job:
             try:
                 result = self._cluster.get(call)
                 if call in asked:
-                    self._take_status(member, result)
+                    self._watcher.take(member, result)
                 else:
                     self._take(member, member.steps.pop(call), result)
             except WorkerLostError as lost:
@@ -363,18 +360,8 @@ class Job:
 
     def _keep(self, member: Member, work: FileWork, number: int, made: Made) -> None:
         """Fetches what a worker has made."""
-
-        def fetch(name: str, path: Path) -> None:
-            with path.open("wb") as file:
-                for offset in range(0, made.files[name], CHUNK_BYTES):
-                    where = f"{made.folder}/{name}"
-                    call = self._cluster.call(member.handle, "read", where, offset, CHUNK_BYTES)
-                    file.write(self._cluster.get(call))
-            if path.stat().st_size != made.files[name]:
-                raise WorkerLostError(f"{name} was not fetched completely")
-
         try:
-            work.keeper.add(number, made, fetch)
+            work.keeper.add(number, made, partial(fetch, self._cluster, member.handle, made))
         except WorkerLostError:
             self._queue.put(work, number)
             raise
@@ -405,10 +392,13 @@ class Job:
         work.error = error
         self._under_way.pop(work.number, None)
         work.task.note_failed()
-        self._failures.add(work.task.source, error)
+        if self._total > 1:
+            self._failures.add(work.task.source, error)
         failed = FailedFile(work.order.source, str(error), error.exit_code)
         self._tell(lambda: self._listener.failed(failed))
         self._ended("failed", work, error)
+        if self._total == 1:
+            raise error
 
     def _publish_if_done(self, work: FileWork) -> None:
         if not work.done or work.plan is None or self._under_way.pop(work.number, None) is None:
@@ -447,25 +437,10 @@ class Job:
         """Tells the listener something where it hears of finished films, too."""
         self._publisher.submit(call).add_done_callback(_log_error)
 
-    # watching
-
     def _watch(self) -> None:
-        now = time.monotonic()
-        if now - self._shown < STATUS_EVERY_S:
-            return
-        self._shown = now
-        for member in self.members:
-            if member.loaded and member.status is None:
-                member.status = self._cluster.call(member.handle, "status")
-        self._show(self)
-
-    def _take_status(self, member: Member, status: Any) -> None:
-        member.status = None
-        member.frames, member.file = status.frames, status.file
-        for line in status.log:
-            if line not in self._said:
-                self._said.add(line)
-                log.warning("%s", line)
+        if self._watcher.is_due():
+            self._watcher.ask(self.members, self._share)
+            self._show(self)
 
 
 def _log_error(future: "Future[None]") -> None:

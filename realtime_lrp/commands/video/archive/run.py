@@ -16,12 +16,14 @@ from realtime_lrp.commands.video.archive.results import Listener, SkippedFile
 from realtime_lrp.commands.video.archive.stored import StoredListing
 from realtime_lrp.commands.video.messages import Report
 from realtime_lrp.commands.video.overlay import notes_of
+from realtime_lrp.commands.video.recoding import check_video
 from realtime_lrp.commands.video.task import Task, VideoOptions
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.config.provenance import read_provenance
 from realtime_lrp.errors import Error
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.system.free_memory import available_bytes, gib
+from realtime_lrp.system.object_store import is_stored
 from realtime_lrp.system.progress import JobProgress, WorkerShare
 
 CHILDREN_BYTES = 400 << 20
@@ -52,6 +54,8 @@ def run_archive(
       Error: as `video.run.run`.
     """
     check_names(config)
+    if len(tasks) == 1 and not (tasks[0].done or tasks[0].refused or is_stored(tasks[0].address)):
+        check_video(tasks[0].source)  # before Ray is started
     listing = _listing(options, tasks, folder)
     with JobProgress(len(tasks), options.json) as progress:
         view = _View(progress)
@@ -123,7 +127,7 @@ def _work(number: int, task: Task, config: Config, options: VideoOptions) -> Fil
 
 def _workers(cluster: Cluster, options: VideoOptions) -> tuple[int, Share]:
     cpus, gpus = cluster.resources()
-    workers = options.workers or gpus or max(1, cpus // FEWEST_CORES)
+    workers = options.workers or gpus or max(1, sum(cpus) // FEWEST_CORES)
     return workers, share_of(workers, cpus, gpus)
 
 

@@ -128,6 +128,10 @@ def test_names_lie_over_a_gallery(file, tmp_path):
     assert gallery.names == {"block/conv": {3: 'wheel: "rim"'}, "a b": {0: "x"}}
     with pytest.raises(ConfigError, match=r"names\.yaml:\d+: the network has no layer 'a b'"):
         gallery.check({"block/conv": 8})
+    read_names(names).check({"block/conv": 8}, partly=True)
+    with pytest.raises(ConfigError, match="has the channels 0 to 2; there is no 3"):
+        read_names(names).check({"block/conv": 3}, partly=True)
+    assert names_text({}, {"a": {1: "b\nc:\n  2: d"}}, "").splitlines()[-1] == "  1:  # b c: 2: d"
 
 
 def test_the_embedded_gallery_is_of_the_embedded_network():

@@ -171,6 +171,8 @@ def test_recordings_photos_names_and_a_sheet(run, settings, photos, tmp_path):
     shown = gallery.pictures(layer, channel) or gallery.activating(layer, channel)
     assert shown[0].shape == (SIDE, SIDE, 3)
     assert gallery.contents.provenance["composite"] == "epsilon_plus_flat"
+    code, printed, told = run("show", target)
+    assert code == 0 and "epsilon_plus_flat" in printed, told
     named = names.read_text().replace(f"  {channel}: ", f"  {channel}: wheel rim", 1)
     names.write_text(named)
     sheet = tmp_path / "sheet.png"
@@ -199,6 +201,7 @@ def test_wrong_words_are_refused(run, settings, photos, tmp_path):
         (("-o", target, tmp_path / "empty"), 66, "empty"),
         (("-o", target, tmp_path / "bad"), 65, "x.png"),
         (("-o", target, photos, "--layers", "conf1"), 2, "There is no layer 'conf1'"),
+        (("-o", target, photos, "--set", "lrp.method=gradient"), 78, "relevance propagation only"),
         (("-o", target, photos, "--count", "3"), 2, "--count is for drawn"),
         (("-o", target, photos, "--sheet", tmp_path / "s.txt"), 2, "no known ending"),
     ):

@@ -28,7 +28,7 @@ MAX_WRITTEN_BYTES = 60_000
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 FILMS = (".mp4", ".mov", ".mkv")
-DATA = (".npz", ".jsonl")
+DATA = (".npz", ".jsonl", ".concepts")
 """Endings of outputs; a .json may be one too, or a configuration."""
 
 SECTIONS = ("model", "lrp", "input", "overlay")

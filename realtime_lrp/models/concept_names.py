@@ -9,6 +9,7 @@ from typing import Any
 
 from realtime_lrp.config import KeyPath, Problem, as_error, read_file
 from realtime_lrp.errors import MissingInputError, nearest
+from realtime_lrp.system.plain_text import plain
 
 MAX_NAME = 60
 """Characters of a name; a longer one does not fit beside a picture."""
@@ -35,21 +36,24 @@ class NamesFile:
     names: ChannelNames
     locations: Mapping[KeyPath, str]
 
-    def check(self, layers: Mapping[str, int]) -> None:
+    def check(self, layers: Mapping[str, int], partly: bool = False) -> None:
         """Refuses names of channels that a network does not have.
 
         Args:
           layers: every layer -> how many channels it has.
+          partly: whether these are only some layers; names of others are not looked at then.
 
         Raises:
           ConfigError: it lists them all.
         """
-        if problems := list(self._unknown(layers)):
+        if problems := list(self._unknown(layers, partly)):
             raise as_error(problems)
 
-    def _unknown(self, layers: Mapping[str, int]) -> Iterator[Problem]:
+    def _unknown(self, layers: Mapping[str, int], partly: bool) -> Iterator[Problem]:
         for layer, channels in self.names.items():
             known = layers.get(layer)
+            if known is None and partly:
+                continue
             if known is None:
                 close = nearest(layer, layers)
                 hint = f"; did you mean {close!r}?" if close else ""
@@ -127,7 +131,8 @@ def names_text(
         lines += ["", f"{_key(layer)}:"]
         for channel in dict.fromkeys((*said, *sorted(known))):
             name = json.dumps(known[channel], ensure_ascii=False) if channel in known else ""
-            comment = f" # {said[channel]}" if said.get(channel) else ""
+            text = " ".join(plain(said.get(channel, "")).split())  # it may come from anybody
+            comment = f" # {text}" if text else ""
             lines.append(f"  {channel}: {name}{comment}".rstrip())
     return "\n".join(lines) + "\n"
 

@@ -23,6 +23,7 @@ from realtime_lrp.config.provenance import (
     read_provenance,
 )
 from realtime_lrp.errors import DamagedInputError, Error, MissingInputError
+from realtime_lrp.models.gallery import read_gallery_file
 from realtime_lrp.system.reading import read_limited
 from realtime_lrp.video.film_tags import read_film_description
 from realtime_lrp.video.pictures import read_description
@@ -52,8 +53,8 @@ def provenance_of_file(path: Path) -> Provenance:
     if found is None:
         raise DamagedInputError(
             f"{str(path)!r} does not say how it was made. Expected an output of realtime-lrp: a "
-            "picture (.png, .jpg), film (.mp4, .mov, .mkv), .npz, .json or .jsonl file, a "
-            "SavedModel, or a run for TensorBoard."
+            "picture (.png, .jpg), film (.mp4, .mov, .mkv), .npz, .json, .jsonl or .concepts file, "
+            "a SavedModel, or a run for TensorBoard."
         )
     return found
 
@@ -103,7 +104,7 @@ def _text(path: Path) -> str | bytes | None:
     readers: dict[str, Callable[[Path], str | bytes | None]] = {
         **dict.fromkeys(PICTURES, _of_picture),
         **dict.fromkeys(FILMS, read_film_description),
-        **dict(zip(DATA, (_of_arrays, _of_lines), strict=True)),
+        **dict(zip(DATA, (_of_arrays, _of_lines, _of_gallery), strict=True)),
         ".json": _of_json,
     }
     reader = readers.get(path.suffix.lower())
@@ -136,6 +137,11 @@ def _of_json(path: Path) -> bytes | None:
 def _of_lines(path: Path) -> bytes | None:
     with path.open("rb") as file:
         return _of_row(file.readline(2 * MAX_BYTES))
+
+
+def _of_gallery(path: Path) -> bytes | None:
+    made = read_gallery_file(path)[0].provenance
+    return msgspec.json.encode(made) if made else None
 
 
 def _of_arrays(path: Path) -> str | None:

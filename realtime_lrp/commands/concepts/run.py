@@ -19,7 +19,7 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.hashes import hashes
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import Error, OutputError, UsageError
-from realtime_lrp.models.concept_names import ChannelNames, names_text, read_names
+from realtime_lrp.models.concept_names import ChannelNames, NamesFile, names_text, read_names
 from realtime_lrp.models.gallery import (
     MAX_BYTES,
     SUFFIX,
@@ -29,7 +29,7 @@ from realtime_lrp.models.gallery import (
     read_gallery_file,
     write_gallery,
 )
-from realtime_lrp.system.atomic import atomic_file, check_output
+from realtime_lrp.system.atomic import atomic_file, check_output, stale_parts
 from realtime_lrp.system.version import __version__
 from realtime_lrp.video.files import PICTURES
 from realtime_lrp.video.pictures import write_picture
@@ -78,10 +78,11 @@ def run(config: Config, options: ConceptOptions) -> Iterator[str]:
             raise UsageError(
                 "There is no gallery. Name one with --gallery FILE, or make one with -o FILE."
             )
+    names.check({layer.name: layer.channels for layer in gallery.contents.layers}, partly=True)
     if config.concepts.names:
-        yield _write_names(Path(config.concepts.names), gallery, names)
+        yield _write_names(Path(config.concepts.names), gallery, names.names)
     if options.sheet:
-        sheet = gallery_sheet(gallery, names)
+        sheet = gallery_sheet(gallery, names.names)
         made = json.dumps(gallery.contents.provenance)
         write_picture(options.sheet, sheet, options.overwrite, made)
         yield f"sheet: {sheet.shape[1]} x {sheet.shape[0]} pixels -> {options.sheet}"
@@ -106,10 +107,10 @@ def _check_outputs(config: Config, options: ConceptOptions) -> None:
         check_output(Path(config.concepts.names), overwrite=True)
 
 
-def _present_names(config: Config) -> ChannelNames:
+def _present_names(config: Config) -> NamesFile:
     """The names of the file that is going to be written, if it exists."""
     file = config.concepts.names
-    return read_names(Path(file)).names if file and Path(file).exists() else {}
+    return read_names(Path(file)) if file and Path(file).exists() else NamesFile({}, {})
 
 
 def _make(config: Config, options: ConceptOptions) -> Iterator[str]:
@@ -150,7 +151,8 @@ def _make(config: Config, options: ConceptOptions) -> Iterator[str]:
                 f"The gallery would be larger than {MAX_BYTES >> 20} MiB, which is more than can "
                 "be read. Choose fewer --layers."
             )
-    kept.unlink(missing_ok=True)
+    for file in (kept, *stale_parts(kept)):
+        file.unlink(missing_ok=True)
     yield _line(contents, target)
 
 
@@ -179,7 +181,7 @@ def _pictures(config: Config, options: ConceptOptions) -> Pictures:
 def _layers(engine: Engine, asked: str | None) -> tuple[str, ...]:
     """The layers of the gallery in the order of the network."""
     known = engine.explainer.channel_counts()
-    if asked is None:
+    if asked is None and engine.config.lrp.method == "lrp":
         last = engine.concept_layer
         if last is None:
             raise UsageError(
@@ -187,7 +189,7 @@ def _layers(engine: Engine, asked: str | None) -> tuple[str, ...]:
                 "Choose one: --layers NAME."
             )
         return (last,)
-    words = [word.strip() for word in asked.split(",")]
+    words = [word.strip() for word in (asked or "").split(",")]
     for word in words:
         engine.explainer.check_concept_layer(word)
     return tuple(layer for layer in known if layer in words)

@@ -131,6 +131,17 @@ def test_a_transformer_has_the_map_of_a_modified_gradient(name, model, pictures,
         np.testing.assert_allclose(ours, theirs, atol=1e-4 * np.abs(theirs).max())
 
 
+@pytest.mark.parametrize("target", ["all", TARGET, "0 - 2"])
+def test_products_of_a_transformer_may_be_rounded_on_the_way_back(target, model, pictures):
+    """Maps in `auto` precision correlate with those in float32 to 0.9999."""
+    for name in ("attnlrp", "cp_lrp"):
+        exact = Explainer(model, composite=name, target=target)(pictures).relevance
+        explainer = Explainer(model, composite=name, target=target, precision="auto")
+        assert explainer.precision == "bfloat16" and explainer.exact_forward
+        for one, other in zip(exact, explainer(pictures).relevance, strict=True):
+            assert np.corrcoef(one.ravel(), other.ravel())[0, 1] > 0.9999
+
+
 def test_gradients_of_a_transformer_are_those_of_tensorflow(model, pictures, explained):
     """To 1e-4."""
     with tf.GradientTape() as tape:

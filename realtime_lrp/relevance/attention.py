@@ -14,8 +14,9 @@ from typing import cast
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.graph import Graph, Handed, Multiple
+from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.linear import Linear
+from realtime_lrp.relevance.multiples import Handed, Multiple
 from realtime_lrp.relevance.normalisations import Normalisation
 from realtime_lrp.relevance.sharing import taken_by
 from realtime_lrp.relevance.steps import (
@@ -63,14 +64,19 @@ def along(step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: 
 def with_remainder(
     step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: bool
 ) -> Tensors:
-    """As `along`; what the inputs do not receive counts as taken by constants.
-
-    A softmax hands down a * (R - softmax(a) * sum of R) (prop. 3.1), a join keeps what arrives at
-    the class token.
-    """
+    """As `along`; constants among what is joined, such as a class token, take the rest."""
     parts = step.gradient(inputs, output, s)
     received = [sum_of_each(a * part) for a, part in zip(inputs, parts, strict=True)]
     return [*parts, sum_of_each(output * s) - tf.add_n(received)]
+
+
+def through_softmax(
+    step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: bool
+) -> Tensors:
+    """R_in = a * (R - softmax(a) * sum of R) (prop. 3.1); constants take the rest."""
+    total = tf.reduce_sum(output * s, cast(Softmax, step).axis, keepdims=True)
+    part = output * (s - total)
+    return [part, sum_of_each(total) - sum_of_each(inputs[0] * part)]
 
 
 def through_function(
@@ -160,7 +166,7 @@ CP_LRP: Rows = (*_DIVIDING, (MatrixProduct, past_gates))
 """Kind of step -> its rule, for the composite `cp_lrp`. Where relevance arrives that is no
 `Multiple`, it is divided by z."""
 
-ATTNLRP: Rows = (*_DIVIDING, (MatrixProduct, halves), (Softmax, with_remainder))
+ATTNLRP: Rows = (*_DIVIDING, (MatrixProduct, halves), (Softmax, through_softmax))
 """The same for `attnlrp`."""
 
 FOLLOWING: Rows = (

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from realtime_lrp.relevance.half import InHalf
 from realtime_lrp.relevance.linear import RECTIFIERS, Linear
+from realtime_lrp.relevance.multiples import Handed, Multiple, relevance_of
 from realtime_lrp.relevance.place_steps import Mean, Places
 from realtime_lrp.relevance.pools import GlobalPool, MaxPool, Pool
 from realtime_lrp.relevance.steps import (
@@ -57,28 +58,6 @@ nearly equal entries would win, which moves relevance by several pixels."""
 BIASES = -1
 """The number under which `backward` keeps what biases took, [B] for each node."""
 
-
-class Multiple(NamedTuple):
-    """Relevance of which a rule knows by what the tensor that it belongs to was multiplied.
-
-    The next rule in proportion would have to divide by that tensor again. What nobody reads of the
-    two costs nothing: TensorFlow leaves it out.
-
-    Attributes:
-      relevance: the tensor times the factor.
-      factor: shaped like it.
-    """
-
-    relevance: tf.Tensor
-    factor: tf.Tensor
-
-
-def relevance_of(arriving: tf.Tensor | Multiple) -> tf.Tensor:
-    """Relevance as a tensor."""
-    return arriving.relevance if isinstance(arriving, Multiple) else arriving
-
-
-Handed = Sequence[tf.Tensor | Multiple | None]
 
 Back = Callable[[Node, Tensors, tf.Tensor, tf.Tensor | Multiple], Handed]
 """(node, its inputs, its output, what arrives at the output) -> what each input receives; after
@@ -219,14 +198,14 @@ class Graph:
         return behind & before
 
     def _behind_only(self, layers: set[int]) -> set[int]:
-        """These layers with weights, and the tensors that come from no others.
+        """These layers and steps, and the tensors that come from no others and no products.
 
         What these hand down stays exact until another layer with weights takes it: near the output
         both signs cancel, and the small rest would be lost in what is rounded.
         """
         found = set(layers)
         for node in self.nodes:
-            if not isinstance(node.step, Linear) and found.issuperset(node.inputs):
+            if not node.step.multiplies and found.issuperset(node.inputs):
                 found.add(node.output)
         return found
 

@@ -53,6 +53,7 @@ class Linear(Step):
     """
 
     convolves = False
+    multiplies = True
 
     def __init__(self, kernel: tf.Tensor, bias: tf.Tensor | None) -> None:
         self.kernel = kernel

@@ -173,7 +173,10 @@ def choose_precision(
         return Lowering(precision)
     cancels = keep < 1 or any(plan.method.cancels for plan in plans)
     rules, absorbing = [plan.rules for plan in plans], plans[0].absorbing
-    return choose_lowering(rules, graph, fast, absorbing, contrasts, cancels)
+    attends = all(
+        plan.rules and plan.composite.steps and not plan.composite.overrides for plan in plans
+    )
+    return choose_lowering(rules, graph, fast, absorbing, contrasts, cancels, attends)
 
 
 def bind_maps(

@@ -16,19 +16,10 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance import attention_maps
 from realtime_lrp.relevance.attention import BoundStepRule
 from realtime_lrp.relevance.composites import EXCITATION, Composite, layer_matcher
-from realtime_lrp.relevance.graph import (
-    Back,
-    Graph,
-    Handed,
-    Multiple,
-    Node,
-    Part,
-    Parts,
-    relevance_of,
-    total,
-)
+from realtime_lrp.relevance.graph import Back, Graph, Node, Part, Parts, total
 from realtime_lrp.relevance.layer_contexts import spatial_maps
 from realtime_lrp.relevance.linear import Linear
+from realtime_lrp.relevance.multiples import Handed, Multiple, relevance_of
 from realtime_lrp.relevance.perturbed import (
     Baseline,
     Perturb,

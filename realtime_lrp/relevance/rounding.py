@@ -9,6 +9,10 @@ What rounding does to a map, measured on photos and drawings:
 - Epsilon divides by the sum of the forward pass, so both have to be the same. Behind the last
   convolution, where biases take their share, it may follow a rounded network if it is not rounded
   itself.
+- Rules of transformers hand down R / z itself, and no rounded z divides it again. So what dense
+  layers and attention multiply on the way back may be rounded (0.99997), but not the forward pass:
+  for all classes at once the logits nearest 0 decide (0.1), and a stem of convolutions suffers
+  (0.998).
 - Rounding only what is handed down changes hardly anything, with two exceptions. Near the output,
   where classes or signs cancel, the differences that remain are small against what is rounded. And
   in plain gradients of deep networks, terms of both signs cancel in every layer.
@@ -30,7 +34,7 @@ class Lowering:
 
     Attributes:
       precision: "float32", "bfloat16" or "float16".
-      exact: the output numbers of layers that compute in float32, forward and back.
+      exact: the output numbers of layers and other steps that compute in float32, forward and back.
       exact_forward: whether the whole forward pass is float32, and only relevance is handed down
         in this precision.
     """
@@ -47,6 +51,7 @@ def choose_lowering(
     absorbing: Collection[int],
     contrasts: bool,
     cancels: bool,
+    attends: bool = False,
 ) -> Lowering:
     """The fastest lowering that keeps every map, correlation 0.999 or more.
 
@@ -57,9 +62,15 @@ def choose_lowering(
       absorbing: the output numbers of layers whose biases take a share in the first map.
       contrasts: whether classes count against others.
       cancels: whether a map does not even survive rounding on the way back.
+      attends: whether all maps follow composites for transformers.
     """
     if fast == "float32" or cancels:
         return Lowering("float32")
+    if attends and fast == "bfloat16":
+        last = graph.last_with_weights(graph.output)
+        to_round = {n.output for n in graph.nodes if n.step.multiplies and not _convolves(n.step)}
+        exact = {n.output for n in graph.nodes} - to_round | last
+        return Lowering(fast, frozenset(exact), exact_forward=True)
     if len(rules) == 1 and not contrasts and survives_rounding(rules[0], graph, absorbing):
         exact = {
             number

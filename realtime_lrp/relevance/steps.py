@@ -35,9 +35,11 @@ class Step:
         negative inputs where there are none, so a wrong True makes wrong maps.
       shares: whether relevance goes to the inputs in proportion to their values, so that a negative
         input can change the sign of relevance.
+      multiplies: whether it sums products, with weights or with another tensor.
     """
 
     keeps_sign = False
+    multiplies = False
     shares = False
 
     def forward(self, *inputs: tf.Tensor) -> tf.Tensor:

@@ -95,7 +95,7 @@ class MatrixProduct(Operation):
       gates: the positions of inputs that come out of a softmax or the like.
     """
 
-    shares = True
+    shares = multiplies = True
     gates: frozenset[int] = frozenset()
 
     def forward(self, *inputs: tf.Tensor) -> tf.Tensor:

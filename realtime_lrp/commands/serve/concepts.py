@@ -28,7 +28,7 @@ QUALITY = 80
 """Of the JPEGs."""
 
 ENCODED = 256
-"""Channels whose pictures are kept encoded: about 4 MB."""
+"""Channels whose pictures are kept encoded: 2 to 3 MB."""
 
 NOTHING = join_message({"type": "concepts", "shown": False}, b"")
 """The message while no channels are shown."""

@@ -188,6 +188,7 @@ def test_a_part_that_always_fails_names_its_file_and_the_others_are_made(archive
     code, out, told, _ = archive(clips, "-o", tmp_path, "--json", on_call=lose)
     rows = [json.loads(line) for line in out.splitlines()]
     assert code == 65 and told.count("is lost") == 3
+    assert not list(tmp_path.glob(".*/owner*"))
     assert "long.mp4 ended 3 workers" in told and "2 of 3 videos done, 1 failed" in told
     ends = {row["file"]: row["event"] for row in rows if row["event"] != "progress"}
     assert ends == {"long.mp4": "failed", "short.mkv": "done", "other.mp4": "done"}
@@ -254,6 +255,18 @@ def test_parts_of_other_settings_are_not_used(archive, clips, tmp_path):
     assert archive(*words, on_call=stop)[0] == 130
     code, _, _, made = archive(*words, "--resume", "--opacity", "0.5")
     assert (code, made.count("plan"), made.count("explain")) == (0, 1, 4)
+
+
+def test_two_jobs_do_not_make_one_film(archive, clips, tmp_path):
+    """The second one is refused as long as the first one runs; one that was killed is forgotten."""
+    parts = tmp_path / ".a.mp4.parts"
+    parts.mkdir()
+    (parts / f"owner-{os.getppid()}").touch()
+    words = clips / "other.mp4", "-o", tmp_path / "a.mp4"
+    code, _, told, _ = archive(*words)
+    assert code == 73 and "another job" in told
+    (parts / f"owner-{os.getppid()}").rename(parts / "owner-999999999")
+    assert archive(*words)[0] == 0 and not parts.exists()
 
 
 @pytest.mark.parametrize("kind", ["interlaced", "damaged", "transport stream"])

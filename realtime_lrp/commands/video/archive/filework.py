@@ -102,9 +102,16 @@ class FileWork:
     def in_one_piece(self) -> None:
         """Starts again without cutting."""
         self.keeper.remove()
+        self.keeper.claim()
         self.generation, self.attempts = self.generation + 1, {}
         frames = self.plan.frames if self.plan else 0
         self.plan, self.parts = Planned((), frames, 0), [Part(None)]
+
+    def give_back(self) -> None:
+        """Leaves the recording for a later run, which goes on with the parts that are done."""
+        self.task.note_failed()
+        if self.kept:
+            self.kept.release()
 
     @property
     def done(self) -> bool:

@@ -161,7 +161,7 @@ class Job:
             self._cluster.end_worker(member.handle)
         self._publisher.shutdown(wait=wait, cancel_futures=True)
         for work in self.under_way:
-            work.task.note_failed()
+            work.give_back()
 
     @property
     def failed(self) -> int:
@@ -391,7 +391,7 @@ class Job:
     def _give_up(self, work: FileWork, error: Error) -> None:
         work.error = error
         self._under_way.pop(work.number, None)
-        work.task.note_failed()
+        work.give_back()
         if self._total > 1:
             self._failures.add(work.task.source, error)
         failed = FailedFile(work.order.source, str(error), error.exit_code)

@@ -21,9 +21,12 @@ from realtime_lrp.commands.video.archive.orders import Facts, Made, Planned
 from realtime_lrp.commands.video.messages import Piece
 from realtime_lrp.errors import OutputError
 from realtime_lrp.results.resume import digest_of
-from realtime_lrp.system.atomic import atomic_file, refuse_link
+from realtime_lrp.system.atomic import atomic_file, refuse_link, runs
 
 MANIFEST, PART = "manifest.json", "part.json"
+
+OWNER = "owner-"
+"""How the name of the file begins that says which process makes the film."""
 
 log = logging.getLogger(__name__)
 
@@ -67,30 +70,59 @@ class KeptParts:
       plan: how the recording is cut, if an earlier run has found that out.
 
     Raises:
-      OutputError: a link lies in place of the folder.
+      OutputError: a link lies in place of the folder, or another job makes the film.
     """
 
     def __init__(self, film: Path, fingerprint: str):
+        self._film = film
         self.folder = film.with_name(f".{film.name}.parts")
         self._fingerprint = fingerprint
         refuse_link(self.folder)
+        self.claim()
         self.plan = self._read_plan()
 
     def _read_plan(self) -> Planned | None:
-        if not self.folder.exists():
-            return None
         try:
             data = (self.folder / MANIFEST).read_bytes()
             manifest = msgspec.json.decode(data, type=JobManifest)
         except (OSError, msgspec.MsgspecError, UnicodeError):
             manifest = None
         if manifest is None or manifest.fingerprint != self._fingerprint:
-            log.info("%s: parts of another source or other settings are removed", self.folder)
+            if any(self.folder.glob(f"*/{PART}")):
+                log.warning("%s: parts made with other settings are removed", self.folder)
             self.remove()
+            self.claim()
             return None
         for unfinished in self.folder.glob("*.part"):
             shutil.rmtree(unfinished, ignore_errors=True)
         return Planned(manifest.pieces, manifest.frames, manifest.last)
+
+    def claim(self) -> None:
+        """Keeps other jobs on this machine from making the same film.
+
+        Raises:
+          OutputError: another one makes it, or the folder cannot be made.
+        """
+        self._make_folder()
+        for owner in self.folder.glob(f"{OWNER}*"):
+            number = owner.name.removeprefix(OWNER)
+            if number == str(os.getpid()):
+                continue
+            if runs(number):
+                raise OutputError(
+                    f"{str(self._film)!r} is being made by another job. Wait for it to finish, or "
+                    "choose another name."
+                )
+            owner.unlink(missing_ok=True)
+        with suppress(OSError):
+            (self.folder / f"{OWNER}{os.getpid()}").touch()
+
+    def release(self) -> None:
+        """Lets other jobs make the film; the folder goes if no part is done."""
+        with suppress(OSError):
+            (self.folder / f"{OWNER}{os.getpid()}").unlink(missing_ok=True)
+            if not any(self.folder.glob(f"*/{PART}")):
+                self.remove()
 
     def begin(self, plan: Planned) -> None:
         """Notes how the recording is cut.

@@ -230,6 +230,8 @@ def furnished(tmp_path_factory, tiny_model):
     found = [{"channel": 17, "share": 0.2, "name": "wheel"}]
     settings = {"provenance": {"settings": {"concepts.layer": "block5_conv2"}}}
     (tmp_path / "talk.jsonl").write_text(json.dumps({"time": 0.5, "concepts": found} | settings))
+    for name in ("vgg16.concepts", "my.concepts"):
+        shutil.copy(HOME / "assets" / "shapes.concepts", tmp_path / name)
     (tmp_path / "names.txt").write_text("tabby\ntiger cat\ncock\nhen\n")
     (tmp_path / "token").write_text("0123456789abcdef0123456789abcdef\n")
     (tmp_path / "token").chmod(0o600)
@@ -271,7 +273,7 @@ TINY = ("--model", "mine.keras", "--preprocess", "tf")
 NO_CAMERA = ("--source", "synthetic", "--display", "none", "--duration", "0.2")
 INSTEAD = {
     "bench": (*TINY[:2], "--quick"),
-    "concepts": (*TINY, "--count", "1"),
+    "concepts": (),
     "config": (),
     "demo": ("-o", "film.mp4"),
     "doctor": NO_CAMERA[:4],
@@ -311,7 +313,17 @@ RUN = [
 def test_every_command_of_the_program_runs(words, workshop, run):
     """As it stands there, with a small network and a synthetic picture; it ends with 0."""
     further = () if {"--help", "--print-unit"} & set(words) else INSTEAD[words[0]]
-    if "--images" in words:
+    if words[0] == "concepts":
+        further = (
+            ("--count", "1")
+            if "shapes" in words
+            else ()
+            if "--names" in words
+            else (*TINY, "--overwrite")
+        )
+    elif "--gallery" in words:
+        further = ("--model", "shapes", *NO_CAMERA)
+    elif "--images" in words:
         further = (*TINY, "--overwrite") if words[0] == "evaluate" else (*further, *TINY)
     code, printed, told = run(*filled_in((*words, *further)))
     assert code == 0, told

@@ -353,7 +353,7 @@ def test_the_job_for_kubernetes_in_the_documents_is_complete():
     """A RayJob with the command, a head and workers, each with one image of the same version."""
     job = examples()["job.yaml"]
     assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
-    assert job["spec"]["entrypoint"].endswith("--ray auto --resume")
+    assert job["spec"]["entrypoint"].endswith("--ray auto --workers 8 --resume")
     groups = job["spec"]["rayClusterSpec"]
     (workers,) = groups["workerGroupSpecs"]
     assert workers["minReplicas"] <= workers["replicas"] <= workers["maxReplicas"]

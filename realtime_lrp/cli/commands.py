@@ -290,7 +290,8 @@ def kiosk(
 def video(settings: config.Settings, **options: Any) -> None:
     """Write recordings with the relevance over them.
 
-    Times and sound stay as they are.
+    Times and sound stay as they are. With --workers or --ray, inputs and output may be addresses of
+    object stores, such as s3://BUCKET/FOLDER.
     """
     from realtime_lrp.commands.video.run import run
     from realtime_lrp.commands.video.task import VideoOptions

@@ -109,8 +109,17 @@ def test_a_viewer_gets_the_newest_channels_once_it_has_shown_the_picture():
 
 def test_a_row_and_a_layer_that_are_chosen_are_events():
     """Numbers that no channel has are no message."""
-    assert event_of(read_message('{"type": "follow", "channel": 17}'), None).channel == 17
-    relevance = SimpleNamespace(engine=SimpleNamespace(concept_layers=lambda: ("conv", "top")))
+    explainer = SimpleNamespace(channel_counts=lambda: {"conv": 18, "top": 8})
+    relevance = SimpleNamespace(
+        engine=SimpleNamespace(
+            concept_layers=lambda: ("conv", "top"), concept_layer="top", explainer=explainer
+        ),
+        request=SimpleNamespace(concepts=SimpleNamespace(layer="conv")),
+    )
+    assert event_of(read_message('{"type": "follow", "channel": 17}'), relevance).channel == 17
+    assert "'conv' has 18" in event_of(Follow(18), relevance).text
+    relevance.request.concepts = None
+    assert "'top' has 8" in event_of(Follow(8), relevance).text
     chosen = event_of(Choice(concept_layer="conv"), relevance)
     assert isinstance(chosen, events.LayerChosen) and chosen.layer == "conv"
     wrong = event_of(Choice(concept_layer="cond"), relevance)

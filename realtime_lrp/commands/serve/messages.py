@@ -139,7 +139,7 @@ def _event(message: Message, relevance: RelevanceThread) -> events.Event | None:
         case Panels(names):
             return _panels(names)
         case Follow(channel):
-            return events.ChannelChosen(channel)
+            return _channel(channel, relevance)
         case Seek(share):
             return events.Sought(share)
     return None
@@ -183,6 +183,15 @@ def _panels(names: tuple[str, ...]) -> events.Event:
         if name not in known:
             raise unknown("method or composite", name, known)
     return events.PanelsChosen(tuple(name for name in known if name in names))
+
+
+def _channel(number: int, relevance: RelevanceThread) -> events.Event:
+    engine, wanted = _engine(relevance), relevance.request.concepts
+    layer = (wanted.layer if wanted else "") or engine.concept_layer or ""
+    known = engine.explainer.channel_counts().get(layer, 0)
+    if number >= known:
+        raise UsageError(f"There is no channel {number}: {layer!r} has {known}.")
+    return events.ChannelChosen(number)
 
 
 def _layer(name: str, relevance: RelevanceThread) -> events.Event:

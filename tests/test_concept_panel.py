@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from viewer import answer, engine_of, explained_frame
+from viewer import Viewer, answer, engine_of, explained_frame
 
 from realtime_lrp import config
 from realtime_lrp.engine import engine as engines
@@ -38,6 +38,7 @@ from realtime_lrp.view.arrangement import arrange, central_square, scaled_box
 from realtime_lrp.view.concepts import ConceptArtist, ConceptPanel, ConceptRow, place_panel
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.overlay import SOFTNESS, intensity
+from realtime_lrp.view.window.window import Mouse
 
 LAYER = "block5_conv2"
 
@@ -439,3 +440,37 @@ def test_a_snapshot_has_the_channels_that_are_shown():
     np.testing.assert_allclose(arrays["concept_shares"], [0.4, 0.3])
     assert arrays["concept_maps"].shape == (2, 8, 8)
     assert concept_arrays(None) == concept_arrays(ConceptResult("conv2", problem="no")) == {}
+
+
+def test_the_view_draws_the_panel_beside_the_picture_and_hears_its_clicks():
+    """At the right of the canvas; clicks go to the rows of the newest map; hidden, it is gone."""
+    viewer = Viewer(size=(360, 640))
+    frame = viewer.frame(np.full((240, 320, 3), 90, np.uint8))
+    viewer.press("F2")
+
+    def explained_now(found):
+        strength = np.zeros((8, 8), np.float32)
+        explained = explained_frame(
+            frame, strength, (40, 0, 280, 240), request=viewer.request, concepts=found
+        )
+        viewer.maps.put(explained, time.monotonic())
+        viewer.press(",")  # any change of the view is drawn at once
+        viewer.view.step()
+
+    explained_now(None)
+    assert viewer.view.concepts.note == "preparing conv2" and not viewer.state.concept_rows
+    explained_now(found_of(5, 17))
+    ((box, first), (_, second)) = viewer.state.concept_rows
+    assert (first, second) == (5, 17)
+    assert max(x1 for _, _, x1, _ in viewer.state.pictures) <= box[0]
+    middle = (box[0] + box[2]) // 2, (box[1] + box[3]) // 2
+    viewer.press(Mouse(*middle, ""), Mouse(*middle, "left"))
+    assert viewer.request.concepts.channel == 5 and viewer.request.mask is None
+    explained_now(found_of(5, 17))
+    assert viewer.view.scene.title == "channel 5 of conv2"
+    viewer.press("F2")
+    viewer.view.step()
+    assert viewer.request.concepts is None and not viewer.state.concept_rows
+    assert viewer.view.concepts is None and viewer.view.split.place is None
+    alone = viewer.view.split.pictures_alone((360, 640))
+    assert alone.concepts is None

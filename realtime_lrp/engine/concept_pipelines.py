@@ -25,7 +25,7 @@ CERTAIN = 1e6
 """Added to the share of a channel that is wanted in any case; shares are 1 at most."""
 
 NO_LAYERS = "this network has no layer with rows and columns whose channels could be shown"
-NOT_LRP = "single channels are defined for LRP only: press 1 to 7, or b"
+NOT_LRP = "single channels are defined for LRP only: choose a composite (keys 1 to 7)"
 NO_MEMORY = "the memory does not suffice for the maps of single channels"
 NOT_FINITE = "the maps of single channels hold NaN or Inf"
 

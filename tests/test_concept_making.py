@@ -1,6 +1,7 @@
 """The command `concepts`: which pictures are chosen, what is cut out, and going on after a stop."""
 
-import cv2
+import cv2  # isort: skip
+import av  # isort: skip
 import media
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from realtime_lrp.commands.concepts.ranking import ACTIVATING, RELEVANT, Best
 from realtime_lrp.commands.concepts.run import run as make
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.models.gallery import Gallery, read_gallery_file
+from realtime_lrp.video.frame_reader import read_frames
 
 COUNT = 21
 
@@ -180,6 +182,23 @@ def test_recordings_photos_names_and_a_sheet(run, settings, photos, tmp_path):
     assert code == 0 and "1 of them named" in printed, told
     assert f'  {channel}: "wheel rim"' in names.read_text()
     assert len(cv2.imread(str(sheet))) >= 64
+
+
+def test_what_is_wrong_with_a_recording_is_told(tmp_path, caplog):
+    """Its frames are taken as far as they go, and it is said that it ends early."""
+    film = media.write_video(tmp_path / "f.mp4", media.numbered(60), fps=30, crf="1")
+    whole = [picture.shape for picture in read_frames(film, 0.5)]
+    assert whole == [(48, 64, 3)] * 4 and not caplog.records
+    moved = tmp_path / "cut.mp4"
+    with av.open(film) as source, av.open(moved, "w", options={"movflags": "faststart"}) as copy:
+        stream = copy.add_stream_from_template(source.streams.video[0])
+        for packet in source.demux(video=0):
+            if packet.size:
+                packet.stream = stream
+                copy.mux(packet)
+    moved.write_bytes(moved.read_bytes()[: moved.stat().st_size // 2])
+    assert 1 <= len(list(read_frames(moved, 0.5))) < 4
+    assert "ends early, of about 60 frames" in caplog.text
 
 
 def test_wrong_words_are_refused(run, settings, photos, tmp_path):

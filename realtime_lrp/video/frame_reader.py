@@ -1,5 +1,6 @@
 """Reads some frames of recordings in a child process, which a damaged file may crash or hang."""
 
+import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -15,10 +16,16 @@ from realtime_lrp.system.channel import Failed
 from realtime_lrp.system.child import Child, parent_channel
 from realtime_lrp.system.child_command import module_command
 from realtime_lrp.system.child_errors import death, failure, hang
+from realtime_lrp.video.picture_child import Notes
 from realtime_lrp.video.reader import VideoReader
 
 HANGS_S = 60.0
 """A child that needs longer for its next picture is killed."""
+
+MOST_NOTES = 5
+"""How much is logged about a recording."""
+
+log = logging.getLogger("realtime_lrp.video.frame_reader")  # not "__main__" in the child
 
 
 class ReadFrames(msgspec.Struct, frozen=True, tag=True):
@@ -45,7 +52,9 @@ class Frame(msgspec.Struct, frozen=True, tag=True):
 
 
 class NoFrame(msgspec.Struct, frozen=True, tag=True):
-    """The recording has ended."""
+    """The recording has ended; `notes` are to be logged about it."""
+
+    notes: list[str] = []
 
 
 def read_frames(path: Path, every: float) -> Iterator[np.ndarray]:
@@ -88,6 +97,8 @@ def _next(child: Child, path: Path) -> Frame | None:
     finally:
         timer.cancel()
     if isinstance(message, NoFrame):
+        for note in message.notes[:MOST_NOTES]:
+            log.warning("%s", note)
         return None
     if isinstance(message, Failed):
         raise failure(str(path), message)
@@ -112,11 +123,14 @@ def frames_every(path: Path, every: float) -> Iterator[Frame]:
             if number >= due:
                 due = number + 1
                 yield Frame(frame.picture, float(time - begun))
+        if reader.expected:
+            log.warning("%s: ends early, of about %d frames", path, reader.expected)
 
 
 def main() -> None:
     """Reads one recording for the parent."""
-    channel = parent_channel(ReadFrames | NextFrame)
+    channel, notes = parent_channel(ReadFrames | NextFrame), Notes()
+    logging.getLogger("realtime_lrp").addHandler(notes)
     with suppress(EOFError, OSError):
         request = channel.receive()
         frames = frames_every(request.path, request.every)
@@ -127,7 +141,7 @@ def main() -> None:
             except Exception as error:
                 channel.send(Failed.by(error))
                 break
-            channel.send(frame or NoFrame())
+            channel.send(frame or NoFrame(notes.lines))
     os._exit(0)
 
 

@@ -37,7 +37,7 @@ class Pages(msgspec.Struct, frozen=True, tag=True):
     notes: list[str] = []
 
 
-class _Notes(logging.Handler):
+class Notes(logging.Handler):
     """Collects what is logged."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class _Notes(logging.Handler):
 
 def main() -> None:
     """Reads one file after the other until the parent closes the channel."""
-    channel, notes = parent_channel(ReadPages), _Notes()
+    channel, notes = parent_channel(ReadPages), Notes()
     logging.getLogger("realtime_lrp").addHandler(notes)
     with suppress(EOFError, OSError):
         while True:

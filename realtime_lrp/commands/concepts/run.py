@@ -161,7 +161,8 @@ def _line(contents: Contents, target: Path) -> str:
     layers = ", ".join(layer.name for layer in contents.layers)
     size = target.stat().st_size / 1e6
     return (
-        f"{contents.network}: {channels} channels of {layers}, from {contents.pictures} pictures, "
+        f"{contents.network}: {channels} channels of {layers}, from {contents.pictures} "
+        f"picture{'s' * (contents.pictures != 1)}, "
         f"{size:.1f} MB -> {target}"
     )
 

@@ -85,6 +85,16 @@ def _same_log_level() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def _same_threads() -> Iterator[None]:
+    """How many threads may compute, which workers of archives change, stays as it was."""
+    before = {name: value for name, value in os.environ.items() if "_NUM_" in name}
+    yield
+    for name in [name for name in os.environ if "_NUM_" in name]:
+        del os.environ[name]
+    os.environ.update(before)
+
+
+@pytest.fixture(autouse=True)
 def _first_warnings() -> None:
     """What is warned of once in a process is warned of in each test."""
     if advice := sys.modules.get("realtime_lrp.relevance.advice"):

@@ -240,10 +240,9 @@ class ConceptArtist:
 
 
 def percent_of(share: float) -> str:
-    """A share, -1 to 1, in percent with its sign."""
-    number = round(100 * abs(share))
-    text = f"{number} %" if number or not share else "<1 %"
-    return f"-{text}" if share < 0 and text != "0 %" else text
+    """A share, -1 to 1, in percent with its sign, which the smallest ones have none of."""
+    number = round(100 * share)
+    return f"{number} %" if number or not share else "<1 %"
 
 
 def _above_tile(letters: int) -> float:

@@ -38,6 +38,8 @@ MODULES = [
     "realtime_lrp.video.picture_child", "realtime_lrp.video.read_source",
 ]  # fmt: skip
 """What child processes run; each is imported with its libraries, and run anew in the child."""
+TENSORFLOW = "TF_", "KERAS_", "XLA_", "CUDA_", "OMP_"
+"""Variables that it reads when it is imported."""
 FOR_SCRIPTS = ["realtime_lrp.cli", "realtime_lrp.view.window.display"]
 FOR_PROGRAMS = [
     "realtime_lrp.commands.kiosk.start", "realtime_lrp.commands.live.run", "tensorflow", "keras",
@@ -58,6 +60,7 @@ class Stems:
 
         self._prefix = module_command("")[:-1]
         self._inherited = inherited(os.environ)
+        self._read_by_tensorflow = variables_of(os.environ, TENSORFLOW)
         self._children, self._programs = Stem(), None
 
     def fork(self, command, environment, scripts, files, **request):
@@ -74,6 +77,8 @@ class Stems:
         is_script = command[1] == "-c" or command[1].endswith(".py")
         if is_script and scripts == "light":
             return self._children.fork(files, words=command[1:], **request)
+        if variables_of(environment, TENSORFLOW) != self._read_by_tensorflow:
+            return None
         if is_script and scripts == "heavy":
             return self._forking_programs().fork(files, words=command[1:], **request)
         if command[1:3] == ["-m", "realtime_lrp"]:
@@ -125,12 +130,19 @@ def adopt_orphans(adopt):
         raise OSError(ctypes.get_errno(), "orphans cannot be adopted here")
 
 
+def variables_of(environment, beginnings):
+    """The variables whose names begin so."""
+    return {name: value for name, value in environment.items() if name.startswith(beginnings)}
+
+
 def inherited(environment):
-    """What changes how Python and TensorFlow begin: variables, limits, and Ctrl-C ignored."""
-    read = ("PYTHON", "TF_", "KERAS_", "XLA_", "CUDA_", "OMP_")
-    variables = {name: value for name, value in environment.items() if name.startswith(read)}
+    """What changes how Python begins: its variables, limits, and Ctrl-C that is ignored."""
     limits = [resource.getrlimit(limit) for limit in LIMITS]
-    return variables, limits, signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    return (
+        variables_of(environment, "PYTHON"),
+        limits,
+        signal.getsignal(signal.SIGINT) == signal.SIG_IGN,
+    )
 
 
 @contextmanager

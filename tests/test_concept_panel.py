@@ -175,7 +175,8 @@ class Scripted:
 
     def begin(self, pictures, concepts, prior):
         shares = next(self._pictures)
-        order = np.argsort(-(np.abs(shares) + (0 if prior is None else prior)))
+        parts = np.abs(shares) / np.abs(shares).sum()
+        order = np.argsort(-(parts + (0 if prior is None else prior)))
         maps = [SimpleNamespace(channel=channel) for channel in order[:2].tolist()]
         found = ConceptResult("conv", tuple(maps), shares)
         return lambda: [SimpleNamespace(concepts=found)]
@@ -188,13 +189,15 @@ def chosen(engine, steady, times, series="film"):
     return [sorted(one.channel for one in result.maps) for result in found]
 
 
-def test_channels_stay_while_their_shares_flicker():
-    """A single picture does not change them; a lasting change does, in less than a second."""
+@pytest.mark.parametrize("relevance", [1.0, 0.01, 50.0])
+def test_channels_stay_while_their_shares_flicker(relevance):
+    """However much relevance there is: one picture changes nothing, lasting ones do."""
     flicker = [[0.4, 0.3, 0.28, 0.02], [0.4, 0.25, 0.33, 0.02]] * 8
+    flicker = np.array(flicker) * relevance
     assert chosen(Scripted(*flicker), SteadyShares(), np.arange(16) / 30) == [[0, 1]] * 16
     lasting = [[0.4, 0.3, 0.28, 0.02]] * 15 + [[0.4, 0.1, 0.48, 0.02]] * 15
-    rows = chosen(Scripted(*lasting), SteadyShares(), np.arange(30) / 30)
-    assert (rows[14], rows[16], rows[29]) == ([0, 1], [0, 1], [0, 2])
+    rows = chosen(Scripted(*np.array(lasting) * relevance), SteadyShares(), np.arange(30) / 30)
+    assert (rows[14], rows[15], rows[29]) == ([0, 1], [0, 1], [0, 2])
 
 
 def test_a_picture_that_stands_alone_has_its_largest_channels():

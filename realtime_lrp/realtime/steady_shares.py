@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
     from realtime_lrp.engine.result import Result
 
-AVERAGED_S = 0.5
+AVERAGED_S = 0.2
 """Over how many seconds shares are averaged: one that is gone has fallen to 1/e of itself then."""
 
 ADVANTAGE = 0.3
@@ -73,7 +73,8 @@ class SteadyShares:
 
     def _add(self, series: object, found: ConceptResult, now: float) -> None:
         """Notes the shares of a picture, and which channels were chosen."""
-        new = np.abs(found.by_channel)
+        magnitudes = np.abs(found.by_channel)
+        new = magnitudes / (magnitudes.sum() or 1)
         if self._average is None or series != self._series or new.size != self._average.size:
             self._average = new
         else:

@@ -155,6 +155,27 @@ def test_parts_are_joined_to_what_one_process_makes(archive, alone, clips, tmp_p
         np.testing.assert_array_equal(ours[key], theirs[key])
 
 
+@pytest.mark.release
+@pytest.mark.parametrize(
+    ("codec", "ending"),
+    [("hevc", ".mp4"), ("hevc", ".mkv"), ("av1", ".mp4"), ("av1", ".mkv"), ("h264", ".mov")],
+)
+def test_parts_of_every_codec_are_joined(codec, ending, archive, run, network, clips, tmp_path):
+    """Without encoding again; what they hold differs from one process as encoders differ."""
+    words = clips / "long.mp4", "--codec", codec
+    code, _, told, made = archive(*words, "-o", tmp_path / f"a{ending}")
+    assert (code, made.count("draw"), made.count("whole")) == (0, 4, 0), told
+    assert run("video", *words, "-o", tmp_path / f"b{ending}", *network)[0] == 0
+    ours, others = (decoded(tmp_path / f"{name}{ending}") for name in "ab")
+    assert [time for time, _ in ours] == [time for time, _ in others]
+    for (_, picture), (_, wanted) in zip(ours, others, strict=True):
+        assert np.square(picture.astype(float) - wanted).mean() < 255**2 / 10**3  # 30 dB
+    # the last frame in the file may be another one, with another duration
+    ours, theirs = (list(described(tmp_path / f"{name}{ending}")) for name in "ab")
+    assert abs(ours.pop(1) / theirs.pop(1) - 1) < 0.01 and abs(ours.pop() - theirs.pop()) < 50_000
+    assert ours == theirs
+
+
 def test_a_lost_worker_costs_its_part_and_no_frame(archive, alone, clips, tmp_path):
     """Two workers are lost, with what they have explained."""
     count, lock = 0, threading.Lock()
@@ -318,10 +339,10 @@ def test_without_ray_a_message_says_how_to_install_it(run, network, tmp_path, mo
 
 def test_cuts_lie_behind_key_frames_at_multiples():
     """So little is decoded in vain, and batches are those of one process."""
-    frames = Frames(list(range(1000)), [0, 95, 190, 330, 480, 700], 0, 1)
+    frames = Frames(list(range(1000)), [0, 95, 190, 330, 480, 700], 0, (1,))
     assert cuts(frames, 200, 16) == [0, 192, 336, 480, 704]
     assert cuts(frames, 2000, 16) == [0]
-    assert cuts(Frames(list(range(1000)), [0], 0, 1), 100, 16) == [0]
+    assert cuts(Frames(list(range(1000)), [0], 0, (1,)), 100, 16) == [0]
 
 
 def test_scales_of_parts_follow_each_other(rng):

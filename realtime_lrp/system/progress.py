@@ -138,6 +138,7 @@ class JobProgress(Progress):
         super().__init__(files, as_json)
         self._total = self._bars.add_task("files", total=files, rate="", label="")
         self._lines: dict[int, Any] = {}
+        self._done_before: float | None = None
         self._job_begun, self._job_printed, self._name = time.monotonic(), 0.0, ""
 
     def show(
@@ -153,8 +154,9 @@ class JobProgress(Progress):
         now = time.monotonic()
         seconds = max(now - self._job_begun, 1e-9)
         rate = sum(one.frames for one in shares) / seconds
-        self._shares_seen = [share_done, *getattr(self, "_shares_seen", [])][-1:]
-        gained = share_done - self._shares_seen[0]
+        if self._done_before is None:
+            self._done_before = share_done
+        gained = share_done - self._done_before
         left = seconds * (1 - share_done) / gained if gained > 0 else None
         self._bars.update(
             self._total, completed=self._done, rate=f"{rate:.1f} frames/s",
@@ -162,10 +164,10 @@ class JobProgress(Progress):
         )  # fmt: skip
         for one in shares:
             if one.worker not in self._lines:
-                line = self._bars.add_task(f"worker {one.worker}", total=1.0, rate="", label="")
+                line = self._bars.add_task(f"worker {one.worker}", total=100, rate="", label="")
                 self._lines[one.worker] = line
             self._bars.update(
-                self._lines[one.worker], completed=one.share, rate=f"{one.share:.0%}",
+                self._lines[one.worker], completed=round(100 * one.share), rate="% of the frames",
                 label=f"{one.frames} frames, {one.file}",
             )  # fmt: skip
         for gone in self._lines.keys() - {one.worker for one in shares}:

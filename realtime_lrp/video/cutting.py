@@ -15,6 +15,10 @@ CUT_FORMATS = ("mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm")
 """Container formats that have an index of key frames and the time of each frame."""
 
 
+LAST = 64
+"""An encoder puts fewer frames into another order; the last one in a file has its own duration."""
+
+
 @dataclass(frozen=True)
 class Frames:
     """The frames of a recording, without having decoded them.
@@ -23,13 +27,13 @@ class Frames:
       pts: when each is shown, in units of the stream's time base, growing.
       keys: the numbers of the frames from which decoding can begin.
       zero: the time that counts as 0, in the same units.
-      last: how long the last frame is shown, in the same units.
+      last: how long each of the last `LAST` frames is shown, in the same units.
     """
 
     pts: list[int]
     keys: list[int]
     zero: int
-    last: int
+    last: tuple[int, ...]
 
 
 def frames_of(reader: VideoReader) -> Frames | None:
@@ -58,12 +62,13 @@ def frames_of(reader: VideoReader) -> Frames | None:
     within = [pts for pts in sorted(shown) if limits.start <= pts * reader.time_base < limits.end]
     if not within:
         return None
-    last = max(shown) == within[-1]
+    to_end = max(shown) == within[-1]
     until = (within[-1] + shown[within[-1]][1]) * reader.time_base
-    if last and reader.ends_early(len(within), within[0] * reader.time_base, until):
+    if to_end and reader.ends_early(len(within), within[0] * reader.time_base, until):
         return None
     keys = [number for number, pts in enumerate(within) if shown[pts][0]]
-    return Frames(within, keys, limits.zero, shown[within[-1]][1])
+    last = tuple(shown[pts][1] for pts in within[-LAST:])
+    return Frames(within, keys, limits.zero, last)
 
 
 def cuts(frames: Frames, length: int, unit: int) -> list[int]:

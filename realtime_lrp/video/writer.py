@@ -103,8 +103,10 @@ class VideoWriter:
         self._durations: dict[int | None, int] = {}
         self._encodes = template is None
         if template is not None:
-            self._stream = self._container.add_stream_from_template(template)
+            # opaque: of some codecs the decoder has another name than any encoder
+            self._stream = self._container.add_stream_from_template(template, opaque=True)
             self._stream.time_base = time_base
+            self._tag_as_hevc(codec, container)
             self._stream.codec_context.framerate = fps
             return
         self._stream = self._container.add_stream(encoder, rate=fps)
@@ -113,14 +115,17 @@ class VideoWriter:
         context = self._stream.codec_context
         self._stream.time_base = context.time_base = time_base
         context.sample_aspect_ratio = aspect
-        if codec == "hevc" and CONTAINERS[container] != "matroska":
-            context.codec_tag = "hvc1"  # the tag that Apple's players know
+        self._tag_as_hevc(codec, container)
         context.color_primaries = self._colour.primaries
         context.color_trc = self._colour.transfer
         context.colorspace = self._colour.matrix
         context.color_range = self._colour.range
         self._size: tuple[int, ...] | None = None
         self._to_yuv = av.video.reformatter.VideoReformatter()
+
+    def _tag_as_hevc(self, codec: str, container: str) -> None:
+        if codec == "hevc" and CONTAINERS[container] != "matroska":
+            self._stream.codec_context.codec_tag = "hvc1"  # the tag that Apple's players know
 
     def __enter__(self) -> "VideoWriter":
         return self

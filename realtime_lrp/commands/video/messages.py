@@ -117,7 +117,7 @@ class Join(msgspec.Struct, frozen=True, tag=True):
       source, part, container, comment, provenance, span, sound, codec: as in `Job`.
       films: of the parts, in order.
       pts: when each frame is shown, in units of the film's time base.
-      last: how long the last frame is shown.
+      last: how long each of the last frames is shown.
     """
 
     source: Path
@@ -130,7 +130,7 @@ class Join(msgspec.Struct, frozen=True, tag=True):
     codec: str
     films: tuple[Path, ...]
     pts: tuple[int, ...]
-    last: int
+    last: tuple[int, ...]
 
     @property
     def parts(self) -> tuple[Path, ...]:
@@ -186,12 +186,12 @@ class Parts(msgspec.Struct, frozen=True, tag=True):
     Attributes:
       parts: in order.
       frames: about how many frames there are, 0 if unknown.
-      last: how long the last frame is shown, in units of the film's time base.
+      last: how long each of the last frames is shown, in units of the film's time base.
     """
 
     parts: tuple[Piece, ...]
     frames: Count
-    last: Count = 0
+    last: tuple[int, ...] = ()
 
 
 class Written(msgspec.Struct, frozen=True, tag=True):

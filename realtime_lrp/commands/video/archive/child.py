@@ -98,7 +98,8 @@ def _joined(request: Join, opened: Any, reader: VideoReader) -> "Iterator[av.Pac
     """
     shown = request.pts
     extradata = opened.streams.video[0].codec_context.extradata
-    films_end = (*request.pts, request.pts[-1] + request.last)
+    ends = (*shown[1:], shown[-1])
+    known = len(shown) - len(request.last)
     done, early = 0, _held_back(opened)
     for number, film in enumerate(request.films):
         with av.open(film) as container:
@@ -118,7 +119,8 @@ def _joined(request: Join, opened: Any, reader: VideoReader) -> "Iterator[av.Pac
                 raise InternalError(f"part {number} has frames in another order than the first")
             packet.time_base = reader.time_base
             packet.pts, packet.dts = pts, dts
-            packet.duration = films_end[rank + 1] - pts
+            own = rank >= known
+            packet.duration = request.last[rank - known] if own else ends[rank] - pts
             yield packet
         done += len(packets)
     if done != len(shown):

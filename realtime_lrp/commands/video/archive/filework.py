@@ -105,7 +105,7 @@ class FileWork:
         self.keeper.claim()
         self.generation, self.attempts = self.generation + 1, {}
         frames = self.plan.frames if self.plan else 0
-        self.plan, self.parts = Planned((), frames, 0), [Part(None)]
+        self.plan, self.parts = Planned((), frames, ()), [Part(None)]
 
     def give_back(self) -> None:
         """Leaves the recording for a later run, which goes on with the parts that are done."""

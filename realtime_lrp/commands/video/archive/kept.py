@@ -37,13 +37,13 @@ class JobManifest(msgspec.Struct, frozen=True):
     Attributes:
       fingerprint: of source and settings, see `results.resume.fingerprint`.
       frames: how many the film has.
-      last: how long the last one is shown.
+      last: how long each of the last ones is shown.
       pieces: the parts.
     """
 
     fingerprint: str
     frames: int
-    last: int
+    last: tuple[int, ...]
     pieces: tuple[Piece, ...]
 
 

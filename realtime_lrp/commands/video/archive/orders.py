@@ -106,12 +106,12 @@ class Planned:
     Attributes:
       pieces: the parts; none if it is made in one piece.
       frames: about how many frames it has, 0 if unknown.
-      last: how long the last frame is shown.
+      last: how long each of the last frames is shown.
     """
 
     pieces: tuple[Piece, ...]
     frames: int
-    last: int
+    last: tuple[int, ...]
 
 
 @dataclass(frozen=True)

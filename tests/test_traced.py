@@ -173,6 +173,14 @@ SUMS = {
     "depthwise": Weighted(
         lambda a, w: tf.nn.depthwise_conv2d(a, w, [1, 1, 1, 1], "SAME"), (3, 3, 6, 1)
     ),
+    "padding in numbers": Weighted(
+        lambda a, w: tf.nn.conv2d(a, w, 1, [[0, 0], [1, 0], [2, 1], [0, 0]]), (3, 3, 6, 4)
+    ),
+    "depthwise, padding in numbers": Weighted(
+        lambda a, w: tf.nn.depthwise_conv2d(
+            a, w, [1, 1, 1, 1], [[0, 0], [0, 2], [1, 1], [0, 0]]
+        ), (3, 3, 6, 1)
+    ),
     "average pool": Computed(lambda a: ops.average_pool(a, 2)),
     "difference": Computed(lambda a: a[..., :3] - a[..., 3:]),
     "broadcast sum": Computed(lambda a: a + ops.mean(a, (1, 2), keepdims=True)),

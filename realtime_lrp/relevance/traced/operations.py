@@ -23,6 +23,8 @@ from realtime_lrp.relevance.steps import (
     Product,
     Reshape,
     Softmax,
+    Step,
+    ZeroPadding,
 )
 from realtime_lrp.relevance.traced.chains import chain_of, of_any_batch
 from realtime_lrp.relevance.traced.operands import compute_with_constants, shapes_of
@@ -320,10 +322,17 @@ def _picture(reader: Reader, operation: tf.Operation) -> Held:
 
 def _geometry(operation: tf.Operation) -> Geometry:
     padding = operation.get_attr("padding").decode()
-    if padding not in ("SAME", "VALID"):
-        raise CannotReadError(f"has padding {padding}, only SAME and VALID are known")
     strides, dilations = (operation.get_attr(key)[1:-1] for key in ("strides", "dilations"))
-    return Geometry(strides=strides, padding=padding, dilations=dilations)
+    explicit = padding == "EXPLICIT"  # see `_border`
+    return Geometry(strides=strides, padding="VALID" if explicit else padding, dilations=dilations)
+
+
+def _border(operation: tf.Operation) -> list[Step]:
+    """The padding of a convolution whose padding is given in numbers, else nothing."""
+    if operation.get_attr("padding") != b"EXPLICIT":
+        return []
+    numbers = operation.get_attr("explicit_paddings")[2:-2]
+    return [ZeroPadding([numbers[:2], numbers[2:]])]
 
 
 def convolution(reader: Reader, operation: tf.Operation) -> list[Value]:
@@ -331,14 +340,14 @@ def convolution(reader: Reader, operation: tf.Operation) -> list[Value]:
     held, kernel = _picture(reader, operation), _kernel(reader, operation)
     groups = held.shape[-1] // kernel.shape[-2]
     step = Convolution(kernel, None, **_geometry(operation), groups=groups)
-    return [*reader.append(operation, [step], [held])]
+    return [*reader.append(operation, [*_border(operation), step], [held])]
 
 
 def depthwise_convolution(reader: Reader, operation: tf.Operation) -> list[Value]:
     """A convolution of each channel with constant weights."""
     held, kernel = _picture(reader, operation), _kernel(reader, operation)
     step = DepthwiseConvolution(kernel, None, **_geometry(operation))
-    return [*reader.append(operation, [step], [held])]
+    return [*reader.append(operation, [*_border(operation), step], [held])]
 
 
 def _kernel(reader: Reader, operation: tf.Operation) -> tf.Tensor:

@@ -21,7 +21,8 @@ import pytest
 import realtime_lrp.commands.video.archive.run as archive_run
 from realtime_lrp.cli import main
 from realtime_lrp.commands.video.archive import cluster, job, watching, worker
-from realtime_lrp.commands.video.archive.filework import FileWork, Part
+from realtime_lrp.commands.video.archive.crew import Member, Step
+from realtime_lrp.commands.video.archive.filework import FileWork, Part, Waiting
 from realtime_lrp.commands.video.archive.orders import Loaded
 from realtime_lrp.commands.video.archive.worker import Worker
 from realtime_lrp.commands.video.messages import Piece
@@ -359,6 +360,18 @@ def test_scales_of_parts_follow_each_other(rng):
         assert work.can_draw(number) == (number == 0)
         work.explained(number, list(scales[10 * number : 10 * number + 10]))
     assert [part.after for part in work.parts] == wanted[9::10]
+
+
+def test_a_part_that_was_lost_is_done_by_the_only_worker_that_is_left():
+    """Though the parts that this one has explained wait for it; but not beside another part."""
+    work = FileWork(0, None, None, 0, attempts={1: 1})
+    work.parts = [Part(None), Part(None), Part(None)]
+    work.parts[0].after = 1.0
+    member = Member(1, None, undrawn=[(work, 0, 2)] * 3)
+    waiting = Waiting(0, 1, work)
+    assert member.take_drawable() is None and member.may_compute(waiting)
+    member.steps["a call"] = Step("draw", work, 2)
+    assert not member.may_compute(waiting)
 
 
 def test_only_as_many_workers_are_begun_as_fit(monkeypatch, caplog):

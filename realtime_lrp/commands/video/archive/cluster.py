@@ -33,6 +33,9 @@ OBJECTS = 512 << 20
 
 ADDRESS = re.compile(r"[^/\s]+:\d{1,5}")
 
+GET_S = 300.0
+"""A worker that needs longer to hand over what it has is given up, in seconds."""
+
 CONNECT_S = 5.0
 """Maximum wait for the address of a cluster, in seconds."""
 
@@ -162,7 +165,7 @@ class Cluster:
         """
         errors = self._ray.exceptions
         try:
-            return self._ray.get(call)
+            return self._ray.get(call, timeout=GET_S)
         except errors.RayError as error:
             text = str(error)
             if "ModuleNotFoundError" in text or "No module named" in text:

@@ -66,8 +66,8 @@ class Member:
 
     def may_compute(self, waiting: Waiting) -> bool:
         """Whether it may begin with a part now."""
-        if waiting.work.attempts.get(waiting.number) and (self.steps or self.undrawn):
-            return False  # it may have ended a worker: it does so to no other part again
+        if waiting.work.attempts.get(waiting.number) and self.steps:
+            return False  # it may have ended a worker: no other part is lost with it again
         first = not waiting.work.parts or waiting.work.can_draw(max(0, waiting.number))
         return first or len(self.undrawn) < MOST_UNDRAWN
 

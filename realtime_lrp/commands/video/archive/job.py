@@ -212,9 +212,11 @@ class Job:
         for member in self.members:
             if member.loaded is None:
                 continue
+            if member.alone and member.steps:
+                continue
             if not member.is_at("draw") and (drawable := member.take_drawable()):
                 self._draw(member, *drawable)
-            if member.is_at("plan", "whole", "explain") or (member.alone and member.steps):
+            if member.is_at("plan", "whole", "explain"):
                 continue
             member.alone = False
             waiting = self._queue.take(now, member.may_compute)

@@ -45,11 +45,13 @@ class Watcher:
         for member in members:
             if member.loaded and member.status is None:
                 member.status = self._cluster.call(member.handle, "status")
+        if any(one.loaded for one in members):
+            self._begun = self._asked
         waited = self._asked - self._begun
-        if waited > WAITING_S and not self._warned and not any(one.loaded for one in members):
+        if waited > WAITING_S and not self._warned:
             self._warned = True
             log.warning(
-                "no worker has begun for %.0f s: each waits for a machine that has %g cores and "
+                "no worker for %.0f s: each waits for a machine that has %g cores and "
                 "%g GPUs to spare", waited, share.cpus, share.gpus,
             )  # fmt: skip
 

@@ -5,6 +5,7 @@ import hashlib
 import msgspec
 import numpy as np
 import pytest
+import yaml
 
 from realtime_lrp import config
 from realtime_lrp.errors import ConfigError, DamagedInputError, MissingInputError, UsageError
@@ -144,6 +145,12 @@ def test_the_embedded_gallery_is_of_the_embedded_network():
     for layer in gallery.layers:
         whole = [n for n in gallery.channels(layer) if len(gallery.pictures(layer, n)) == 6]
         assert len(whole) > 0.8 * gallery.contents.layers[-1].channels or layer == "block3_conv2"
+    named = gallery.names["block5_conv2"]
+    assert list(gallery.names) == ["block5_conv2"] and len(named) == 45 and named[44] == "houses"
+    assert set(named) <= set(gallery.channels("block5_conv2"))
+    for language in ("de", "es", "fr", "zh"):
+        captions = yaml.safe_load((config.ASSETS / "captions" / f"{language}.yaml").read_text())
+        assert set(captions["concepts"]["names"]) == set(named.values()), language
     random = config.load(None, ("model.name=shapes", "model.weights=random")).config
     assert load_gallery(random, "shapes").layers == load_gallery(random, "vgg16").layers == ()
 

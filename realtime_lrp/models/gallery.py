@@ -24,6 +24,8 @@ from realtime_lrp.system.reading import read_limited
 
 MAGIC = b"realtime_lrp concepts 1\n"
 SUFFIX = ".concepts"
+NAMES_SUFFIX = ".names.yaml"
+"""Names of the channels of an embedded gallery stand beside it."""
 
 MAX_BYTES = 1 << 26
 """Largest file that is read."""
@@ -184,6 +186,8 @@ class Gallery:
 def load_gallery(config: Config, network_name: str) -> Gallery:
     """The gallery that a configuration names, else the embedded one, else an empty one.
 
+    Names are those of the configuration; only the embedded gallery has its own.
+
     Args:
       config: its section `concepts` counts.
       network_name: the name of the network that is shown.
@@ -194,12 +198,13 @@ def load_gallery(config: Config, network_name: str) -> Gallery:
       ConfigError: something is wrong with the names.
     """
     chosen = config.concepts
-    names = read_names(Path(chosen.names)) if chosen.names else None
+    names = Path(chosen.names) if chosen.names else None
     file = Path(chosen.gallery) if chosen.gallery else ASSETS / f"{network_name}{SUFFIX}"
     if not chosen.gallery and (config.model.weights or not file.is_file()):
-        return Gallery(Contents(network=""), names=names)
-    contents, data = read_gallery_file(file)
-    return Gallery(contents, data, names)
+        return Gallery(Contents(network=""), names=read_names(names) if names else None)
+    if not chosen.gallery and not names:
+        names = file.with_suffix(NAMES_SUFFIX)
+    return Gallery(*read_gallery_file(file), read_names(names) if names else None)
 
 
 def read_gallery_file(file: Path) -> tuple[Contents, bytes]:

@@ -126,7 +126,7 @@ def test_captions_are_told_with_their_own_places(run, tmp_path):
         ("opacity", "did you mean 'overlay.opacity'?"),
         ("model.file", "model has name, weights, labels, preprocess, size"),
         ("video.output", "video has layout, stride, batch, codec, quality, audio"),
-        ("xyz", "the sections are model, lrp, input, overlay, video, live, kiosk, serve"),
+        ("xyz", "the sections are " + ", ".join(config.Config.model_fields)),
     ],
 )
 def test_an_unknown_key_is_answered_with_the_nearest(tmp_path, key, advice):

@@ -58,7 +58,7 @@ VIEW_SIZE = (540, 960)
 PATCHES = ((0.54, 0.56), (0.66, 0.66), (0.42, 0.67), (0.46, 0.83), (0.61, 0.83))
 """Where the film's last scene clicks: shares of the picture's width and height."""
 
-CONCEPT_FRAME = 40
+CONCEPT_FRAME = 200
 """The picture of the clip that the exhibit's page of a channel is photographed with: a star."""
 
 EXHIBIT_SIZE = (720, 1280)

@@ -102,19 +102,29 @@ class Stem:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-P", __file__, str(theirs.fileno()), *programs]
-            alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # what has threads cannot be forked
+            # what has threads cannot be forked: OpenBLAS's, and jemalloc's that PyArrow brings
+            without = {
+                "OPENBLAS_NUM_THREADS": "1",
+                "JE_ARROW_MALLOC_CONF": "background_thread:false",
+            }
+            alone = {**os.environ, **without}
             self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=alone)
         self._socket, self._lock = ours, threading.Lock()
 
     def fork(self, files, **request):
-        """The number of a new process, which has open: here -> there, and nothing else."""
+        """The number of a new process, which has open: here -> there, and nothing else.
+
+        None where this process has ended because it could not be forked.
+        """
         with self._lock:
             # the process between the stem and the new one ends; that makes the new one our child
             adopt_orphans(True)
             try:
                 data = json.dumps({**request, "files": [there for _, there in files]}).encode()
                 socket.send_fds(self._socket, [data], [here for here, _ in files])
-                return int(self._socket.recv(100))
+                return int(self._socket.recv(100) or 0) or None
+            except OSError:
+                return None
             finally:
                 adopt_orphans(False)
 

@@ -59,7 +59,7 @@ PATCHES = ((0.54, 0.56), (0.66, 0.66), (0.42, 0.67), (0.46, 0.83), (0.61, 0.83))
 """Where the film's last scene clicks: shares of the picture's width and height."""
 
 CONCEPT_FRAME = 200
-"""The picture of the clip that the exhibit's page of a channel is photographed with: a star."""
+"""The picture of the clip that the exhibit's page of a channel is photographed with: a house."""
 
 EXHIBIT_SIZE = (720, 1280)
 """Rows and columns of the pictures of the exhibit."""

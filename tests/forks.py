@@ -67,7 +67,7 @@ class Stems:
         """The number of a new process for a command line; None if that needs one of its own."""
         command, count = [os.fsdecode(word) for word in command], len(self._prefix)
         request["environment"] = environment
-        if inherited(environment) != self._inherited:
+        if inherited(environment) != self._inherited or __file__ in command:
             return None
         if command[:count] == self._prefix and command[count] in MODULES:
             return self._children.fork(files, words=command[count:], **request)

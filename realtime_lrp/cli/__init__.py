@@ -1,12 +1,12 @@
 """The command line: from words to options, a configuration and a command; errors to exit codes.
 
 `options` has the options and their completion, `completion` what bash needs for it, `repeat` reads
-settings from outputs. The commands are in `commands` and `about`. Everything heavy is imported
-inside a command, so that `--help` answers at once.
+settings from outputs. The commands are in `viewers`, `commands` and `about`. Everything heavy is
+imported inside a command, so that `--help` answers at once.
 """
 
-from realtime_lrp.cli import about, completion
-from realtime_lrp.cli.commands import cli
+from realtime_lrp.cli import about, commands, completion, viewers
+from realtime_lrp.cli.group import cli
 from realtime_lrp.system import program
 
 completion.install()
@@ -22,4 +22,4 @@ def process() -> None:
     program.end_process(main)
 
 
-__all__ = ["about", "cli", "main", "process"]
+__all__ = ["about", "cli", "commands", "main", "process", "viewers"]

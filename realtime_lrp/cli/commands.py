@@ -3,257 +3,29 @@
 What a command does belongs there; here are only options, help texts and what is loaded.
 """
 
-import getpass
-import signal
-import sys
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
 from realtime_lrp import config
+from realtime_lrp.cli.group import cli
 from realtime_lrp.cli.options import (
     CONCEPTS,
-    DURATION,
     EXPLAIN,
     INPUTS,
     MAPS,
     OUTPUT,
     OVERWRITE,
-    PAGE,
     PATH,
     RESUME,
     SECONDS,
     STATS,
-    VIRTUAL_CAMERA,
     ConfigFile,
-    Group,
     complete_files,
     configured,
 )
-from realtime_lrp.errors import ConfigError, UsageError
 from realtime_lrp.system.program import print_lines
-from realtime_lrp.system.version import __version__
-
-
-@click.group(
-    cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
-)
-@click.version_option(__version__, prog_name="realtime-lrp")
-def cli() -> None:
-    """See, live, what a neural network looks at."""
-
-
-def _exit_0_if_stopped(run: Callable[[], Any]) -> Any:
-    """Runs a viewer. Ctrl-C and SIGTERM end it with exit code 0: they are its normal end."""
-    try:
-        return run()
-    except KeyboardInterrupt:
-        sys.exit(0)
-    except SystemExit as stopped:
-        if stopped.code != 128 + signal.SIGTERM:
-            raise
-        sys.exit(0)
-
-
-def _viewer(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command that Ctrl-C and SIGTERM end with exit code 0, also while it starts."""
-
-    @wraps(command)
-    def run(**options: Any) -> Any:
-        if options.get("print_unit"):
-            return command(**options)
-        return _exit_0_if_stopped(lambda: command(**options))
-
-    return run
-
-
-@cli.command()
-@click.option(
-    "-o", "output", metavar="FILE", help="write a video and a contact sheet instead",
-    shell_complete=complete_files,
-)  # fmt: skip
-@OVERWRITE
-@DURATION
-@configured(*EXPLAIN, "--display", "--concepts", *CONCEPTS)
-def demo(
-    settings: config.Settings, output: str | None, overwrite: bool, duration: float | None
-) -> None:
-    """Show the embedded network on the included clip.
-
-    It needs no camera and no download. Without a display it writes demo.mp4 and demo.png.
-    """
-    from realtime_lrp.view.window.display import display_reachable
-
-    def show() -> None:
-        from realtime_lrp.commands.demo import in_window
-
-        print_lines(in_window(settings.config, duration))
-
-    windowed = settings.config.live.display == "window" and display_reachable()
-    if output is None and windowed:
-        _exit_0_if_stopped(show)
-    else:
-        from realtime_lrp.commands.demo import to_file
-
-        print_lines(to_file(settings.config, Path(output or "demo.mp4"), overwrite))
-
-
-@cli.command()
-@_viewer
-@DURATION
-@STATS
-@click.option("--record", type=PATH, metavar="FILE", help="record what is shown (.mp4, .mov, .mkv)")
-@OVERWRITE
-@click.option(
-    "--serve", "with_page", is_flag=True, help="also show it as a web page, as serve does"
-)
-@VIRTUAL_CAMERA
-@configured(
-    "--source", *EXPLAIN, "--also-model", "--follow", "--display", *PAGE, "--concepts", *CONCEPTS
-)
-def live(
-    settings: config.Settings,
-    duration: float | None,
-    stats: Path | None,
-    record: Path | None,
-    overwrite: bool,
-    with_page: bool,
-    virtual_camera: bool,
-) -> None:
-    """Show a camera, stream or file with the relevance over it.
-
-    It runs until q is pressed in the window, Ctrl-C, or --duration; a file starts again at its end.
-    Press h in the window to see all keys. With --serve the web page shows and controls the same
-    view; its address is printed.
-    """
-    run: Callable[..., list[str]]
-    if with_page:
-        from realtime_lrp.commands.serve.run import run_with_window as run
-    else:
-        _refuse(settings, PAGE, "belongs to the web page. Add --serve, or leave it out.")
-        from realtime_lrp.commands.live.run import run
-
-    print_lines(
-        run(settings.config, duration, stats, record, overwrite, virtual_camera=virtual_camera)
-    )
-
-
-def _refuse(settings: config.Settings, options: tuple[str, ...], why: str) -> None:
-    """Refuses options that would have no effect.
-
-    Raises:
-      UsageError: one of them is given.
-    """
-    for name in options:
-        if settings.origins[config.OPTIONS[name]] == name:
-            raise UsageError(f"{name} {why}")
-
-
-@cli.command()
-@_viewer
-@DURATION
-@STATS
-@VIRTUAL_CAMERA
-@configured("--source", *PAGE, *EXPLAIN, "--also-model", "--follow", "--concepts", *CONCEPTS)
-def serve(
-    settings: config.Settings, duration: float | None, stats: Path | None, virtual_camera: bool
-) -> None:
-    """Show the live view as a web page.
-
-    It prints the address to open. Whoever opens it controls the view; the page gives another
-    address for those who only watch. It runs until Ctrl-C or --duration.
-    """
-    from realtime_lrp.commands.serve.run import run
-
-    print_lines(run(settings.config, duration, stats, virtual_camera))
-
-
-def _hash_pin(context: click.Context, option: click.Parameter, asked: bool) -> None:
-    if asked and not context.resilient_parsing:  # as when a shell completes a word
-        from realtime_lrp.commands.kiosk.lock import hash_pin
-
-        pin = click.prompt(
-            "PIN (4 to 12 digits)", hide_input=True, confirmation_prompt=True, err=True
-        )
-        try:
-            click.echo(hash_pin(pin))
-        except ValueError as error:
-            raise UsageError(str(error)) from None
-        context.exit()
-
-
-def _load_for_kiosk(
-    file: ConfigFile, sets: tuple[str, ...], options: dict[str, Any], command: str
-) -> config.Settings:
-    """Loads the exhibit's settings: the last good ones if the file is wrong."""
-    if isinstance(file, config.Tree):
-        raise UsageError(
-            "The exhibit takes a YAML file. Make one of an output: "
-            "realtime-lrp config --config OUTPUT > exhibit.yaml"
-        )
-    from realtime_lrp.commands.kiosk.start import load
-
-    return load(file, sets, options)
-
-
-def _print_unit(settings: config.Settings) -> None:
-    """Prints the systemd unit, if the configuration can be used by it."""
-    from realtime_lrp.commands.kiosk.service import unit
-
-    file, *others = settings.given
-    if settings.complaint:
-        raise ConfigError(settings.complaint)
-    if any(others):
-        raise UsageError("--print-unit takes only --config. Put the other settings into that file.")
-    user = getpass.getuser()
-    if user == "root":
-        click.echo("realtime-lrp: this unit runs as root; print it as another user.", err=True)
-    click.echo(unit(Path(file).absolute() if file else None, user, _program()), nl=False)
-
-
-def _program() -> str:
-    """The path of the program in this environment."""
-    installed = Path(sys.executable).with_name("realtime-lrp")
-    return str(installed if installed.exists() else Path(sys.argv[0]).absolute())
-
-
-@cli.command()
-@_viewer
-@DURATION
-@STATS
-@click.option(
-    "--print-unit",
-    is_flag=True,
-    help="check the configuration and print a systemd unit that starts the exhibit at boot",
-)
-@click.option(
-    "--hash-pin",
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_hash_pin,
-    help="ask for a PIN and print the value for kiosk.pin",
-)
-@configured("--source", *EXPLAIN, "--follow", "--display", *CONCEPTS, load=_load_for_kiosk)
-def kiosk(
-    settings: config.Settings,
-    duration: float | None,
-    stats: Path | None,
-    print_unit: bool,
-) -> None:
-    """Run the exhibit: full screen, without supervision.
-
-    To end it, hold its key (kiosk.exit_key, q) or a corner of the screen for 5 seconds.
-    """
-    if print_unit:
-        _print_unit(settings)
-        return
-    from realtime_lrp.commands.kiosk.start import start
-
-    print_lines(start(settings, duration, stats))
 
 
 @cli.command()

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from realtime_lrp.config.concepts_section import Concepts
 from realtime_lrp.config.model_section import AlsoModels, Model, Section
 from realtime_lrp.config.values import (
     Address,
@@ -418,25 +419,6 @@ class Serve(Section):
         default=[],
         description="further names of this machine in addresses, such as that of a reverse proxy, "
         "[lrp.example.org]",
-    )
-
-
-class Concepts(Section):
-    """Concepts: what single channels of a layer answer to."""
-
-    layer: Text | None = Field(
-        default=None,
-        description="the layer whose channels are shown first; null: the last one with rows and "
-        "columns",
-    )
-    gallery: Text | None = Field(
-        default=None,
-        description="file with the pictures that channels answer to, made by realtime-lrp "
-        "concepts; null: the embedded one (shapes), or none",
-    )
-    names: Text | None = Field(
-        default=None,
-        description="file of channel names (YAML), {layer: {17: whiskers}}; null: none",
     )
 
 

@@ -17,6 +17,7 @@ from realtime_lrp.commands.concepts.ranking import ACTIVATING, RELEVANT, Best
 from realtime_lrp.commands.concepts.run import run as make
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.models.gallery import Gallery, read_gallery_file
+from realtime_lrp.system import progress
 from realtime_lrp.video.frame_reader import read_frames
 
 COUNT = 21
@@ -130,6 +131,14 @@ def uninterrupted(settings, photos, tmp_path_factory):
     target = tmp_path_factory.mktemp("whole") / "whole.concepts"
     list(make(settings, ConceptOptions(images=photos, output=target)))
     return target.read_bytes()
+
+
+def test_the_log_says_how_far_it_is(settings, photos, tmp_path, monkeypatch, caplog):
+    """Where there is no terminal: of the pictures and of the crops."""
+    monkeypatch.setattr(progress, "LOG_EVERY_S", 0.0)
+    list(make(settings, ConceptOptions(images=photos, output=tmp_path / "g.concepts")))
+    assert f"looking at pictures: 8 of {COUNT + 1} pictures after 0 min" in caplog.text
+    assert "cutting out what channels answer to: " in caplog.text
 
 
 @pytest.mark.parametrize("stops", [(4,), (2, 3)])

@@ -1,4 +1,4 @@
-"""Shows the progress of long work: bars for a person, JSON lines for a script."""
+"""Shows the progress of long work: bars for a person, JSON lines for a script, lines for a log."""
 
 import json
 import logging
@@ -17,6 +17,9 @@ from realtime_lrp.errors import TransferError
 EVERY_S = 1.0
 """Minimum time between two JSON lines of one file."""
 
+LOG_EVERY_S = 60.0
+"""Seconds between two lines in the log."""
+
 log = logging.getLogger(__name__)
 
 
@@ -27,11 +30,15 @@ class Progress:
       files: how many there are.
       as_json: JSON lines on stdout instead of bars on stderr, which a pipe does not get.
       unit: what is counted in a file.
+      logged: whether the log gets a line a minute where stderr is no terminal.
     """
 
-    def __init__(self, files: int, as_json: bool = False, unit: str = "frames"):
+    def __init__(
+        self, files: int, as_json: bool = False, unit: str = "frames", logged: bool = False
+    ):
         console = Console(stderr=True)
         shown = not as_json and console.is_terminal and log.isEnabledFor(logging.WARNING)
+        self._logged = logged and not shown
         self._json, self._unit = as_json, unit
         self._bars = Bars(
             _plain("{task.description}"), BarColumn(), MofNCompleteColumn(),
@@ -56,6 +63,7 @@ class Progress:
         """Begins a file; `frames` is 0 if their number is not known."""
         self._name, self._frames = name, frames
         self._begun, self._printed, self._count = time.monotonic(), 0.0, 0
+        self._last_logged = self._begun
         self._start = self._start or self._begun
         self._task = self._bars.add_task(name, total=frames or None, rate="", label="")
 
@@ -72,6 +80,13 @@ class Progress:
                 self._batch, completed=self._done + part, rate=f"{overall:.1f} {self._unit}/s"
             )
         self._count = count
+        if self._logged and now - self._last_logged >= LOG_EVERY_S:
+            self._last_logged = now
+            of_all = f" of {self._frames}" if self._frames else ""
+            minutes = (now - self._begun) / 60
+            log.warning(
+                "%s: %d%s %s after %.0f min", self._name, count, of_all, self._unit, minutes
+            )
         if self._json and now - self._printed >= EVERY_S:
             self._printed = now
             left = (self._frames - count) / rate if self._frames and count else None

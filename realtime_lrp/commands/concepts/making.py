@@ -122,7 +122,7 @@ class Making:
 
     def _look(self) -> None:
         state, found = self.state, self._pictures.read(self.state.next)
-        with Progress(1, unit="pictures") as progress:
+        with Progress(1, unit="pictures", logged=True) as progress:
             progress.begin("looking at pictures", self._pictures.total)
             while batch := list(islice(found, BATCH)):
                 self._look_at(batch)
@@ -155,7 +155,7 @@ class Making:
             by_place[neuron.place].append(neuron)
         if not by_place:
             return
-        with Progress(1, unit="crops") as progress:
+        with Progress(1, unit="crops", logged=True) as progress:
             progress.begin("cutting out what channels answer to", len(set(missing)))
             done = 0
             for place, picture in self._pictures.read(min(by_place), by_place.keys()):

@@ -35,9 +35,9 @@ CHANNELS = ((5, 0.4), (9, -0.3), (2, 0.2), (7, 0.1))
 
 
 def shown_channel(channel, name=""):
-    """A channel with six pictures, each of one colour."""
+    """A channel with six pictures, each of one colour, that takes part in the answer star."""
     pictures = (np.full((48, 48, 3), 30 * n, np.uint8) for n in range(1, 7))
-    return ShownConcept(channel, name, Pictures(tuple(pictures)))
+    return ShownConcept(channel, name, Pictures(tuple(pictures)), "star")
 
 
 def course(turns, seconds, answer=0, channels=CHANNELS, start=0.0, step=0.5):
@@ -124,9 +124,10 @@ def texts_of(page):
 def test_the_page_says_what_the_channel_answers_to(pages):
     """By its name, or by its pictures; a curator's captions translate names."""
     assert texts_of(pages.concept(0, shown_channel(5, "round strokes"))) == [
-        "This part of the network answers to:",
+        "This part of the network usually answers to:",
         "round strokes",
-        "The bright colours show where it found that in your picture.",
+        "It took part in the answer “star”.",
+        "The bright colours show where in your picture.",
     ]
     assert texts_of(pages.concept(0, shown_channel(5)))[1] == "what these pictures have in common"
     german = pages.captions[1]
@@ -134,7 +135,9 @@ def test_the_page_says_what_the_channel_answers_to(pages):
     translated = PageBuilder(
         (german.model_copy(update={"concepts": texts}),), True, "fire", False
     ).concept(0, shown_channel(5, "round strokes"))
-    assert texts_of(translated)[1] == "runde Striche"
+    assert texts_of(translated)[1:3] == [
+        "runde Striche", "Er hat bei der Antwort „Stern“ mitgewirkt.",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("size", [(1080, 1920), (1920, 1080), (480, 640), (600, 1024)])
@@ -261,7 +264,7 @@ def test_the_exhibit_asks_for_channels_and_shows_them(monkeypatch):
     visit.turn(0.2, present=True, heart=1.0)
     assert visit.drawn().panels[0].intensity.sum(0).argmax() == 2
     visit.until(lambda: visit.asked.channel == 2, CONCEPT_S + 1)
-    assert visit.words()[1] == "round strokes"
+    assert visit.words()[1:3] == ["round strokes", "It took part in the answer “heart”."]
     visit.until(lambda: visit.asked is None, CONCEPT_S + 1)
     assert "heart" in visit.words() and visit.drawn() is None
     visit.turn(0.2, present=True, heart=1.0)

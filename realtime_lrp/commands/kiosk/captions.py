@@ -29,8 +29,8 @@ from realtime_lrp.errors import ConfigError, Error, nearest
 
 INCLUDED = config.ASSETS / "captions"
 
-SECONDS, TIME, DAY = "{seconds}", "{time}", "{day}"
-"""Placeholders: a number of seconds, a time such as 10:00, a day of the week."""
+SECONDS, TIME, DAY, LABEL = "{seconds}", "{time}", "{day}", "{label}"
+"""Placeholders: a number of seconds, a time such as 10:00, a day of the week, an answer."""
 
 NEEDED_SECTIONS = {"concepts": "concepts", "phone": "phones"}
 """Section that a file of captions may lack -> the key of the section `kiosk` that needs it."""
@@ -95,6 +95,7 @@ def _seven(value: tuple[str, ...]) -> tuple[str, ...]:
 Text = Annotated[str, _text_with()]
 TextWithSeconds = Annotated[str, _text_with(SECONDS)]
 TextWithTime = Annotated[str, _text_with(TIME)]
+TextWithLabel = Annotated[str, _text_with(LABEL)]
 TextWithDayAndTime = Annotated[str, _text_with(DAY, TIME)]
 Texts = Annotated[tuple[Text, ...], BeforeValidator(_list)]
 Days = Annotated[tuple[Text, ...], BeforeValidator(_list), AfterValidator(_seven)]
@@ -152,6 +153,7 @@ class Concepts(_Section):
 
     part: Text
     nameless: Text
+    took_part: TextWithLabel
     where: Text
     names: dict[str, Text] = {}
 

@@ -53,11 +53,13 @@ class ShownConcept:
       channel: its number in the layer.
       name: "" if it has none.
       pictures: pictures that it answers to, possibly none.
+      answer: the network's label of the answer in which it takes part.
     """
 
     channel: int
     name: str
     pictures: Pictures
+    answer: str
 
 
 class ConceptTurns:
@@ -68,6 +70,7 @@ class ConceptTurns:
 
     Attributes:
       shown: the channel that is shown, or None: the page of the answer.
+      answer: the class of the present answer, or None.
     """
 
     def __init__(self, describe: Callable[[int], ShownConcept | None]):
@@ -78,12 +81,12 @@ class ConceptTurns:
     def start_over(self, answer: int | None, now: float) -> None:
         """Shows the page of an answer, and no channel before `ANSWER_S`."""
         self.shown: ShownConcept | None = None
-        self._answer, self._done = answer, set[int]()
+        self.answer, self._done = answer, set[int]()
         self._next_at = now + ANSWER_S
 
     def wanted(self, now: float) -> bool:
         """Whether channels have to be computed."""
-        due = self._answer is not None and now >= self._next_at - AHEAD_S
+        due = self.answer is not None and now >= self._next_at - AHEAD_S
         return due or self.shown is not None
 
     def update(self, answer: int | None, channels: Iterable[tuple[int, float]], now: float) -> None:
@@ -97,8 +100,8 @@ class ConceptTurns:
         if answer is not None:
             self._answered_at = now
         elif now - self._answered_at < FORGIVEN_S:
-            answer = self._answer
-        if answer != self._answer:
+            answer = self.answer
+        if answer != self.answer:
             self.start_over(answer, now)
         if answer is not None and now >= self._next_at:
             self._take_turn(channels, now)
@@ -111,7 +114,7 @@ class ConceptTurns:
             self._done.add(found.channel)
             self._next_at = now + CONCEPT_S
         elif self._done or now - self._next_at > WAIT_S:
-            self.start_over(self._answer, now)
+            self.start_over(self.answer, now)
 
     def _next_channel(self, channels: Iterable[tuple[int, float]]) -> ShownConcept | None:
         """The first channel that speaks for the answer, was not shown in this turn, and can be."""
@@ -210,12 +213,14 @@ class ConceptPart:
 
     def _described(self, channel: int) -> ShownConcept | None:
         """A channel with its name and pictures; None without both."""
-        gallery = self._gallery
-        if gallery is None:
+        gallery, engine, answer = self._gallery, self._engine, self._turns.answer
+        if gallery is None or engine is None or answer is None:
             return None
         pictures = tuple(gallery.pictures(self._layer, channel))[:PICTURES]
         name = gallery.name(self._layer, channel)
-        return ShownConcept(channel, name, Pictures(pictures)) if name or pictures else None
+        if not (name or pictures):
+            return None
+        return ShownConcept(channel, name, Pictures(pictures), engine.label(answer))
 
 
 def _layer_for(engine: Engine, gallery: Gallery, wanted: str | None) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from realtime_lrp.commands.kiosk.answer import Answer
-from realtime_lrp.commands.kiosk.captions import Captions, opening_text, with_seconds
+from realtime_lrp.commands.kiosk.captions import LABEL, Captions, opening_text, with_seconds
 from realtime_lrp.commands.kiosk.concepts import ShownConcept
 from realtime_lrp.commands.kiosk.screen import ClosedCard
 from realtime_lrp.view.elements import (
@@ -115,7 +115,8 @@ class PageBuilder:
           language: index of the captions.
           shown: the channel.
         """
-        texts = self.captions[language].concepts
+        captions = self.captions[language]
+        texts = captions.concepts
         if texts is None:
             return self.active(language, None, 0.0)
         name = texts.names.get(shown.name, shown.name) or texts.nameless
@@ -123,7 +124,8 @@ class PageBuilder:
         top: list[Element] = [TextBlock(texts.part, 0.9, SOFT), TextBlock(name, size, ACCENT)]
         if shown.pictures.pictures:
             top += [Gap(0.5), shown.pictures]
-        top += [Gap(0.5), TextBlock(texts.where, 0.9)]
+        took_part = texts.took_part.replace(LABEL, captions.label(shown.answer))
+        top += [Gap(0.5), TextBlock(took_part, 0.9), Gap(0.2), TextBlock(texts.where, 0.9)]
         return Page(tuple(top), self._footer(language))
 
     def idle(self, language: int, remaining_s: float, total_s: float) -> Page:

@@ -35,8 +35,16 @@ from realtime_lrp.relevance.strength import strength
 from realtime_lrp.results.snapshot import concept_arrays
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view.arrangement import arrange, central_square, scaled_box
-from realtime_lrp.view.concepts import ConceptArtist, ConceptPanel, ConceptRow, place_panel
-from realtime_lrp.view.hud import figure_size
+from realtime_lrp.view.concepts import (
+    AGAINST,
+    BAR_FOR,
+    ConceptArtist,
+    ConceptPanel,
+    ConceptRow,
+    _draw_bar,
+    place_panel,
+)
+from realtime_lrp.view.hud import DIM, figure_size
 from realtime_lrp.view.overlay import SOFTNESS, intensity
 from realtime_lrp.view.window.window import Mouse
 
@@ -384,6 +392,16 @@ def test_rows_have_one_scale_and_the_names_and_pictures_of_the_gallery():
     assert first.intensity.max() == pytest.approx(100 / 127)
     assert second.intensity.max() == pytest.approx(99 / 127 * 0.5**SOFTNESS)
     assert view.panel(pressed(state, "F2"), explained) is None
+    assert panel.heading == "What it found: conv2"
+    assert ConceptView("vgg16").panel(state, explained).heading == "vgg16 found: conv2"
+
+
+def test_bars_are_as_long_as_their_share_and_neutral_where_it_is_nothing():
+    """Full at 100 %; orange for, blue against, grey below half a percent."""
+    for share, length, colour in [(0.2, 40, BAR_FOR), (-1.0, 200, AGAINST), (-0.004, 1, DIM)]:
+        image = np.zeros((2, 200, 3), np.uint8)
+        _draw_bar(image, share, (0, 0, 200, 2))
+        assert (image == colour).all(-1).sum(1).tolist() == [length] * 2
 
 
 def test_the_panel_says_why_it_is_empty():

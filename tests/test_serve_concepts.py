@@ -52,7 +52,7 @@ def test_a_message_has_every_channel_with_its_own_map():
     assert (fields["layer"], fields["layers"], fields["why"]) == ("conv", ["first", "conv"], "")
     assert [
         (row["channel"], row["bar"], row["against"], row["examples"]) for row in fields["rows"]
-    ] == [(5, 0.5, False, True), (9, 1.0, True, False)]
+    ] == [(5, 0.125, False, True), (9, 0.5, True, False)]
     assert maps.shape == (144, 2 * 192, 3)
     bright = [maps[:, 192 * n : 192 * (n + 1), 2].mean(0).argmax() / 192 for n in (0, 1)]
     assert bright == pytest.approx([2.5 / 16, 13.5 / 16], abs=0.05)

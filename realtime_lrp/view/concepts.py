@@ -31,15 +31,18 @@ LEAST_PICTURE = 14
 
 NO_PICTURES = "no pictures of it"
 
-FULL_BAR = 0.25
-"""The share of a bar that is full; a larger share is the full bar."""
+OF_WHAT, OWN_MAP, EXAMPLES = "of the layer's relevance", "here", "answers to"
+"""The captions above the figures, the maps, and the pictures of the gallery."""
 
 AGAINST = (120, 160, 255)
 """The colour of shares that speak against what is explained; `BAR_FOR` is that of the others."""
 BAR_FOR = (255, 150, 50)
 
-HEADER, NAME, STRIP, PAD = 1.9, 1.4, 0.55, 0.35
+HEADER, NAME, STRIP, PAD = 3.7, 1.4, 0.55, 0.35
 """Heights of the header, of a row's name, of its bar, and of gaps, in heights of a letter."""
+
+CAPTION = 0.75
+"""How high the letters of captions are, in heights of other letters."""
 
 KEPT = 48
 """How many drawn rows of gallery pictures and texts are kept."""
@@ -80,6 +83,7 @@ class ConceptPanel:
       opacity: 0 to 1, of the strongest relevance.
       note: what stands in place of the rows, or "".
       with_pictures: whether rows have room for pictures of the gallery.
+      network: whose channels they are, or "" where there is one network only.
     """
 
     title: str
@@ -89,6 +93,12 @@ class ConceptPanel:
     opacity: float
     note: str = ""
     with_pictures: bool = True
+    network: str = ""
+
+    @property
+    def heading(self) -> str:
+        """The line at the top."""
+        return f"{self.network or 'What it'} found: {self.title}"
 
 
 @dataclass(frozen=True)
@@ -181,8 +191,8 @@ class ConceptArtist:
         moved = -place.box[0], -place.box[1]
         pad = round(PAD * letters)
         x0, y0, x1, y1 = _moved(place.header, moved)
-        title = fitted(panel.title, x1 - x0 - 2 * pad, letters)
-        draw_text(image, title, (x0 + pad, y0 + round(1.3 * letters)), letters, DIM)
+        title = fitted(panel.heading, x1 - x0 - 2 * pad, letters)
+        draw_text(image, title, (x0 + pad, y0 + round(1.3 * letters)), letters, WHITE)
         if panel.note:
             for number, line in enumerate(wrapped(panel.note, x1 - x0 - 2 * pad, letters)):
                 base = y1 + round((number + 1) * 1.35 * letters)
@@ -191,6 +201,9 @@ class ConceptArtist:
         for row, box in zip(panel.rows, place.rows, strict=False):
             if row is not None:
                 self._draw_row(image, panel, row, _moved(box, moved), letters)
+        for box in place.rows:
+            if box[1] == place.header[3]:
+                _draw_captions(image, panel, _moved(box, moved), letters)
 
     def _draw_row(
         self, image: np.ndarray, panel: ConceptPanel, row: ConceptRow, box: Box, letters: int
@@ -290,14 +303,30 @@ def _text(row: ConceptRow, width: int, letters: int, ground: int) -> np.ndarray:
 
 
 def _colour_of(share: float) -> Colour:
+    if not round(100 * share):
+        return DIM
     return AGAINST if share < 0 else BAR_FOR
 
 
 def _draw_bar(image: np.ndarray, share: float, box: Box) -> None:
     x0, y0, x1, y1 = box
-    end = x0 + round((x1 - x0) * min(abs(share) / FULL_BAR, 1.0))
+    end = x0 + round((x1 - x0) * min(abs(share), 1.0))
     image[y0:y1, x0:x1] = TRACK
     image[y0:y1, x0:end] = _colour_of(share)
+
+
+def _draw_captions(image: np.ndarray, panel: ConceptPanel, row: Box, letters: int) -> None:
+    """Says above the uppermost row of a column what its figures and pictures are."""
+    pad, size = round(PAD * letters), max(9, round(CAPTION * letters))
+    x0, y0, x1, y1 = row
+    x0, x1, base = x0 + pad, x1 - pad, y0 - round(0.3 * size)
+    above = base - round(1.3 * size)
+    draw_text(image, OF_WHAT, (x1 - text_width(OF_WHAT, size), above), size, DIM)
+    draw_text(image, OWN_MAP, (x0, base), size, DIM)
+    if panel.with_pictures:
+        room = x0, y0 + pad + round((NAME + STRIP) * letters), x1, y1 - pad
+        tile = _tile_box(room, panel.picture.shape, True)
+        draw_text(image, EXAMPLES, (tile[2] + pad, base), size, DIM)
 
 
 def _shrunk(picture: np.ndarray, size: tuple[int, int]) -> np.ndarray:

@@ -12,7 +12,7 @@ from realtime_lrp.commands.serve.visitors import join_message
 from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.pictures import encode_picture
-from realtime_lrp.view.concepts import FULL_BAR, ConceptPanel, ConceptRow
+from realtime_lrp.view.concepts import ConceptPanel, ConceptRow
 from realtime_lrp.view.overlay import lay_into, make_overlay
 
 MAP_ROWS = 144
@@ -48,7 +48,7 @@ def concepts_message(panel: ConceptPanel, gallery: Gallery | None, layers: Seque
         {
             "channel": one.channel,
             "name": one.name,
-            "bar": round(min(abs(one.share) / FULL_BAR, 1.0), 3),
+            "bar": round(min(abs(one.share), 1.0), 3),
             "against": one.share < 0,
             "percent": one.figure,
             "examples": one.channel in described,

@@ -30,9 +30,14 @@ Channels = tuple[int | None, ...]
 
 
 class ConceptView:
-    """The panel of the first network: which channel has which row, and its averaged share."""
+    """The panel of the first network: which channel has which row, and its averaged share.
 
-    def __init__(self) -> None:
+    Args:
+      network: the network's name where there are several, or "".
+    """
+
+    def __init__(self, network: str = "") -> None:
+        self._network = network
         self._panel: ConceptPanel | None = None
         self._made_of: tuple[object, ...] = ()
         self._series: tuple[object, ...] = ()
@@ -75,6 +80,7 @@ class ConceptView:
             colormap=look.colormap or default_colormap(explained.engine.explainer.signs[0]),
             opacity=look.opacity,
             with_pictures=bool(explained.engine.gallery and explained.engine.gallery.layers),
+            network=self._network,
         )
         if found is None or found.layer not in ("", layer):
             return replace(panel, note=f"preparing {layer or 'channels'}")

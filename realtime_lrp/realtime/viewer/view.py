@@ -92,7 +92,7 @@ class View:
             for thread, name in zip(further, names[1:], strict=False)
         ]
         self.networks: list[NetworkView] = [first, *self._further]
-        self._artist, self._concept_view = SplitArtist(len(self.networks)), ConceptView()
+        self._artist, self._concept_view = SplitArtist(len(self.networks)), ConceptView(first.name)
         self._first_number = capture.frames.count
         self._version = 0  # counts the changes of the state that can be seen
         self._moves = 0  # counts those of the mouse that change nothing else

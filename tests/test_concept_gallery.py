@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from realtime_lrp import config
+from realtime_lrp.commands.concepts import sheet
 from realtime_lrp.errors import ConfigError, DamagedInputError, MissingInputError, UsageError
 from realtime_lrp.models.concept_names import names_text, read_names
 from realtime_lrp.models.gallery import (
@@ -183,3 +184,28 @@ def test_missing_files_are_named(tmp_path):
     with pytest.raises(MissingInputError, match="realtime-lrp concepts --names"):
         load_gallery(chosen, "vgg16")
     assert load_gallery(config.Config(), "vgg16").layers == ()
+
+
+def test_the_sheet_and_the_template_list_channels_that_matter(monkeypatch):
+    """Those relevant for a picture, most often first, at most so many, and those with a name."""
+    entries = {
+        0: ChannelContents((0,), (0,), often=1),
+        1: ChannelContents((), (1,), often=9),
+        2: ChannelContents((1,), (2,), (("windsor_tie", 0.4), ("x", 0.009)), often=7),
+        3: ChannelContents((2,), (0,), often=3),
+        4: ChannelContents((), (0,)),
+    }
+    made = Contents(network="mine", side=16, layers=(LayerContents("c", 8, entries),))
+    data = [encode_picture(one, 90) for one in plain_pictures(3)]
+    made = msgspec.structs.replace(made, sizes=tuple(map(len, data)))
+    gallery = Gallery(made, b"".join(data))
+    monkeypatch.setattr(sheet, "MOST_CHANNELS", 2)
+    listed = sheet.listed_channels(gallery, "c", {"c": {4: "rims"}})
+    assert [number for number, _ in listed] == [2, 3, 4]
+    assert sheet.class_words(entries[2]) == ["windsor tie 40%"]
+    drawn = sheet.gallery_sheet(gallery, {"c": {4: "rims"}})
+    step = sheet.TILE + sheet.GAP
+    assert drawn.shape[0] == sheet.HEADING + 3 * step + sheet.GAP
+    first, last = (drawn[sheet.HEADING + n * step :][: sheet.TILE] for n in (0, 2))
+    left = slice(sheet.TEXT_WIDTH, sheet.TEXT_WIDTH + sheet.TILE)
+    assert (first[:, left] != sheet.BACKGROUND).all() and (last[:, left] == sheet.BACKGROUND).all()

@@ -12,7 +12,7 @@ from realtime_lrp.commands.concepts.kept import Facts, state_path
 from realtime_lrp.commands.concepts.making import Making
 from realtime_lrp.commands.concepts.options import DRAWN_PICTURES, ConceptOptions
 from realtime_lrp.commands.concepts.pictures import DrawnPictures, FilePictures, Pictures
-from realtime_lrp.commands.concepts.sheet import gallery_sheet
+from realtime_lrp.commands.concepts.sheet import class_words, gallery_sheet, listed_channels
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import EMBEDDED
 from realtime_lrp.engine.engine import Engine
@@ -40,7 +40,7 @@ FORMAT = 1
 HEADING = """\
 Names of channels, for --names FILE or the key concepts.names.
 Write a name behind the colon, such as 17: whiskers. Channels that are relevant most often come
-first. Behind them: the answers for which they speak most.
+first; rare ones are left out. Behind them: the answers for which they speak most.
 realtime-lrp concepts --names writes this file anew: names stay, other comments do not."""
 
 log = logging.getLogger(__name__)
@@ -225,15 +225,13 @@ def _fingerprint_in(file: Path) -> str:
 
 def _write_names(file: Path, gallery: Gallery, names: ChannelNames) -> str:
     """Writes the file of names, with those that are there; returns a line."""
-    comments = {}
-    for layer in gallery.layers:
-        channels = sorted(gallery.channels(layer).items(), key=lambda one: (-one[1].often, one[0]))
-        comments[layer] = {
-            channel: ", ".join(
-                f"{label.replace('_', ' ')} {share:.0%}" for label, share in known.classes
-            )
-            for channel, known in channels
+    comments = {
+        layer: {
+            channel: ", ".join(class_words(known))
+            for channel, known in listed_channels(gallery, layer, names)
         }
+        for layer in gallery.layers
+    }
     text = names_text(names, comments, HEADING)
     with atomic_file(file, overwrite=True) as part:
         part.write_text(text, encoding="utf-8")

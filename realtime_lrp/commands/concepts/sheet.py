@@ -1,6 +1,4 @@
-"""A picture of a whole gallery: a row for each channel, for whoever gives them names."""
-
-from collections.abc import Iterator
+"""A picture of a gallery: a row for each channel that matters, for whoever gives them names."""
 
 import numpy as np
 
@@ -18,9 +16,44 @@ TEXT_WIDTH, TEXT_SIZE = 150, 13
 BACKGROUND = 24
 """Brightness behind everything."""
 
+HEADING = 24
+"""Rows of pixels above the pictures, for the words that say which are which."""
+
+MOST_CHANNELS = 200
+"""How many channels of a layer are listed: more than that nobody names."""
+
+LEAST_CLASS = 0.01
+"""A class with a smaller part of a channel's relevance is not mentioned."""
+
+
+def listed_channels(
+    gallery: Gallery, layer: str, names: ChannelNames
+) -> list[tuple[int, ChannelContents]]:
+    """The channels of a layer that are worth a name, that which is relevant most often first.
+
+    They are those that were relevant for a picture, at most `MOST_CHANNELS`, and those that have
+    a name.
+
+    Args:
+      gallery: has some.
+      layer: one of its layers.
+      names: names of channels.
+    """
+    named = names.get(layer, {})
+    known = sorted(gallery.channels(layer).items(), key=lambda one: (-one[1].often, one[0]))
+    relevant = [number for number, one in known if one.relevant]
+    first = set(relevant[:MOST_CHANNELS])
+    return [(number, one) for number, one in known if number in first or number in named]
+
+
+def class_words(known: ChannelContents) -> list[str]:
+    """The classes that a channel speaks for, with their parts: "tabby cat 40%"."""
+    shown = [(label, part) for label, part in known.classes if part >= LEAST_CLASS]
+    return [f"{label.replace('_', ' ')} {part:.0%}" for label, part in shown]
+
 
 def gallery_sheet(gallery: Gallery, names: ChannelNames) -> np.ndarray:
-    """All pictures of a gallery: for each channel the relevant ones, then the activating ones.
+    """The pictures of `listed_channels`: the relevant ones, then the activating ones.
 
     Args:
       gallery: has some.
@@ -29,48 +62,43 @@ def gallery_sheet(gallery: Gallery, names: ChannelNames) -> np.ndarray:
     Returns:
       uint8 [H, W, 3] RGB, about as wide as high.
     """
-    rows = [
-        _row(gallery, layer, channel, known, names.get(layer, {}).get(channel, ""))
+    channels = [
+        (layer, channel, known)
         for layer in gallery.layers
-        for channel, known in _in_order(gallery, layer)
+        for channel, known in listed_channels(gallery, layer, names)
     ]
-    width, height = max(row.shape[1] for row in rows), TILE + GAP
-    rows = [
-        np.pad(r, ((0, 0), (0, width - r.shape[1]), (0, 0)), constant_values=BACKGROUND)
-        for r in rows
-    ]
-    columns = max(1, round(np.sqrt(len(rows) * height / width)))
-    each = -(-len(rows) // columns)
-    sheet = np.full((each * height + GAP, columns * width, 3), BACKGROUND, np.uint8)
-    for number, row in enumerate(rows):
-        y, x = GAP + number % each * height, number // each * width
-        sheet[y : y + TILE, x : x + width] = row
+    count = max((len(known.relevant) for *_, known in channels), default=0)
+    compared = max((len(known.activating) for *_, known in channels), default=0)
+    step = TILE + GAP
+    starts = TEXT_WIDTH, TEXT_WIDTH + count * step + 4 * GAP
+    width = starts[1] + compared * step + 4 * GAP
+    columns = max(1, round(np.sqrt(len(channels) * step / width)))
+    each = -(-len(channels) // columns)
+    sheet = np.full((HEADING + each * step + GAP, columns * width, 3), BACKGROUND, np.uint8)
+    for column in range(columns):
+        for start, text in zip(starts, ("most relevance", "most activation"), strict=True):
+            draw_text(sheet, text, (column * width + start, HEADING - 8), TEXT_SIZE)
+    for number, (layer, channel, known) in enumerate(channels):
+        y, x = HEADING + number % each * step, number // each * width
+        row = sheet[y : y + TILE, x : x + width]
+        name = names.get(layer, {}).get(channel, "")
+        _write_beside(row, layer, channel, known, name)
+        kinds = gallery.pictures(layer, channel), gallery.activating(layer, channel)
+        for start, pictures in zip(starts, kinds, strict=True):
+            for place, picture in enumerate(pictures):
+                left = start + place * step
+                row[:, left : left + TILE] = resize(picture, (TILE, TILE))
     return sheet
 
 
-def _in_order(gallery: Gallery, layer: str) -> Iterator[tuple[int, ChannelContents]]:
-    """The channels of a layer, that which is relevant most often first."""
-    yield from sorted(gallery.channels(layer).items(), key=lambda one: (-one[1].often, one[0]))
-
-
-def _row(
-    gallery: Gallery, layer: str, channel: int, known: ChannelContents, name: str
-) -> np.ndarray:
-    """The text and the pictures of a channel, uint8 [TILE, W, 3]."""
-    parts = [gallery.pictures(layer, channel), gallery.activating(layer, channel)]
-    all_known = gallery.channels(layer).values()
-    count = max(len(one.relevant) for one in all_known)
-    compared = max(len(one.activating) for one in all_known)
-    step, gap = TILE + GAP, 4 * GAP
-    width = TEXT_WIDTH + (count + compared) * step + 2 * gap
-    row = np.full((TILE, width, 3), BACKGROUND, np.uint8)
+def _write_beside(
+    row: np.ndarray, layer: str, channel: int, known: ChannelContents, name: str
+) -> None:
+    """Draws the text of a channel into its row, uint8 [TILE, W, 3]."""
     lines = [name or f"channel {channel}", layer if not name else f"{channel} of {layer}"]
-    lines += [f"{label.replace('_', ' ')} {share:.0%}" for label, share in known.classes[:2]]
+    lines += class_words(known)[:2]
+    text = np.ascontiguousarray(row[:, :TEXT_WIDTH])
     for number, line in enumerate(lines):
-        text = fitted(line, TEXT_WIDTH - 2 * GAP, TEXT_SIZE)
-        draw_text(row, text, (GAP, TEXT_SIZE + number * (TEXT_SIZE + 2)), TEXT_SIZE)
-    for kind, pictures in enumerate(parts):
-        for number, picture in enumerate(pictures):
-            x = TEXT_WIDTH + kind * (count * step + gap) + number * step
-            row[:, x : x + TILE] = resize(picture, (TILE, TILE))
-    return row
+        fits = fitted(line, TEXT_WIDTH - 2 * GAP, TEXT_SIZE)
+        draw_text(text, fits, (GAP, TEXT_SIZE + number * (TEXT_SIZE + 2)), TEXT_SIZE)
+    row[:, :TEXT_WIDTH] = text

@@ -97,6 +97,8 @@ def first_line(error: BaseException) -> str:
 
 _ADDRESS = re.compile(r"\w[\w+.-]{1,20}:/{1,2}|\b\w://")
 _QUERY = re.compile(r"([?#])(?:[^'\"]*(?=['\"])|\S*)")
+_STORES = ("s3", "gs", "file")
+"""Schemes whose addresses have no query: ? and # are letters of a name there."""
 _SECRET = re.compile(r"(?i)\b(user\w*|pass\w*|pwd|token|\w*key|auth|secret)=[^&\s'\"]*")
 
 
@@ -117,8 +119,19 @@ def _masked_line(line: str) -> str:
     at = address.rfind("@")
     if at >= 0:
         address = f"***{address[at:]}"
-    address = _QUERY.sub(r"\1***", address, count=1)
+    address = _without_query(found[0], address)
     return before + _SECRET.sub(r"\1=***", address)
+
+
+def _without_query(scheme: str, address: str) -> str:
+    """Replaces the first query after an address begins; names of objects have none."""
+    start = 0
+    while scheme.rstrip(":/").lower() in _STORES:
+        further = _ADDRESS.search(address, start)
+        if not further:
+            return address
+        scheme, start = further[0], further.end()
+    return address[:start] + _QUERY.sub(r"\1***", address[start:], count=1)
 
 
 def nearest(word: str, legal: Iterable[str]) -> str | None:

@@ -433,6 +433,8 @@ def test_a_camera_does_not_say_whom_else_to_ask(way):
         ("http://h/a b?pwd=s3cret", "http://h/a b?***"),
         ("http://h/#tok=s3cret", "http://h/#***"),
         ("x://me:s3cret@h", "x://***@h"),
+        ("'s3://b/why? #1.mp4': no http://h/?a=s3cret", "'s3://b/why? #1.mp4': no http://h/?***"),
+        ("s3://me:s3cret@b/a?token=s3cret", "s3://***@b/a?token=***"),
         ("rtsp://me:s3@cret@cam/x", "rtsp://***@cam/x"),
         ("one\nhttp://me:s3cret@h\nwhy?", "one\nhttp://***@h\nwhy?"),
         ("C:/a@b: is it there?", "C:/a@b: is it there?"),

@@ -39,9 +39,10 @@ def _row(cells: Sequence[object], tag: str) -> str:
 
 
 def facts(title: object, values: Mapping[str, object]) -> str:
-    """A title and a table of names and values; a value of None is left out."""
+    """A title, if any, and a table of names and values; a value of None is left out."""
     rows = [(name, value) for name, value in values.items() if value is not None]
-    return f"<strong>{escaped(title)}</strong>\n{table((), rows)}"
+    heading = f"<strong>{escaped(title)}</strong>\n" if title else ""
+    return heading + table((), rows)
 
 
 def folded(summary: object, content: str) -> str:

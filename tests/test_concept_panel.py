@@ -27,7 +27,7 @@ from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.steady_shares import SteadyShares
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.compose import Columns, compose
-from realtime_lrp.realtime.viewer.concept_view import ConceptView, steady_rows
+from realtime_lrp.realtime.viewer.concept_view import ConceptView, described_layers, steady_rows
 from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.realtime.viewer.state import first_state
@@ -279,7 +279,11 @@ def showing(*keys, **answers):
     """A state whose panel is shown, after further keys."""
     chosen = config.load(options={"--model": "shapes"}, command="live").config
     state = first_state(chosen, first_request(chosen))
-    known = replace(answer(), concept_layers=("conv1", "conv2"), concept_layer="conv2")
+    layers = answers.pop("layers", ("conv1", "conv2"))
+    known = replace(
+        answer(), concept_layers=layers, described_layers=answers.pop("described", layers),
+        concept_layer=layers[-1],
+    )  # fmt: skip
     frame = Item(np.zeros((32, 32, 3), np.uint8), 1, 0.0)
     rows = (((70, 10, 90, 20), 5), ((70, 20, 90, 30), 17))
     drawn = events.FrameDrawn(frame, known, ((0, 0, 64, 64),), None, rows)
@@ -327,6 +331,23 @@ def test_keys_show_the_panel_and_change_its_layer():
     lower_config, hidden_config = lower.present_config(), hidden.present_config()
     assert (lower_config.live.concepts, lower_config.concepts.layer) == (True, "conv1")
     assert not hidden_config.live.concepts
+
+
+def test_keys_skip_layers_of_which_nothing_is_known():
+    """Unless one was chosen, as on the page; where none is described, all are."""
+    layers, described = ("conv1", "conv2", "conv3", "conv4"), ("conv2", "conv4")
+    state = showing("F3", layers=layers, described=described)
+    assert state.request.concepts == ConceptRequest("conv2")
+    assert "conv2, 1 of 2" in state.notice.text
+    assert "first layer" in pressed(state, "F3").notice.text
+    chosen = handle(state, events.LayerChosen("conv3", time=6.0))
+    assert pressed(chosen, "F3").request.concepts == ConceptRequest("conv2")
+    assert pressed(chosen, "F4").request.concepts == ConceptRequest("conv4")
+    gallery = SimpleNamespace(described=lambda layer: layer == "conv2")
+    engine = SimpleNamespace(concept_layers=lambda: layers, gallery=gallery)
+    assert described_layers(engine) == ("conv2",)
+    gallery.described = lambda layer: False
+    assert described_layers(engine) == layers
 
 
 def test_a_click_on_a_row_follows_its_channel():

@@ -125,6 +125,10 @@ class Gallery:
         """The names that a user gave: layer -> channel -> name."""
         return self._names.names if self._names else {}
 
+    def described(self, layer: str) -> bool:
+        """Whether any channel of a layer has pictures or a name."""
+        return bool(self.channels(layer) or self.names.get(layer))
+
     def channels(self, layer: str) -> Mapping[int, ChannelContents]:
         """What is known of the channels of a layer that have pictures."""
         known = self._layers.get(layer)

@@ -226,5 +226,5 @@ class ConceptPart:
 def _layer_for(engine: Engine, gallery: Gallery, wanted: str | None) -> str:
     """The layer whose channels are shown: the wanted one, or the last with pictures or names."""
     known = engine.concept_layers()
-    described = [one for one in known if gallery.channels(one) or gallery.names.get(one)]
+    described = [one for one in known if gallery.described(one)]
     return wanted or (described or known or ("",))[-1]

@@ -17,14 +17,16 @@ def toggle_concepts(state: ViewerState, now: float) -> ViewerState:
 def change_layer(state: ViewerState, now: float, by: int) -> ViewerState:
     """Shows the channels of the layer before (-1) or after (1) the present one.
 
-    The first press only shows the panel.
+    Layers whose channels have neither pictures nor names are skipped, unless none has any. The
+    first press only shows the panel.
     """
     shown, answer = state.request.concepts, state.answer
     if shown is None:
         return toggle_concepts(state, now)
     if answer is None or not answer.concept_layers:
         return state.with_notice("there are no layers to choose from", now)
-    layers, present = answer.concept_layers, shown.layer or answer.concept_layer
+    known, present = answer.described_layers, shown.layer or answer.concept_layer
+    layers = [one for one in answer.concept_layers if one in known or one == present]
     if present not in layers:  # one that the configuration names
         return choose_layer(state, layers[-1], now)
     number = layers.index(present) + by
@@ -35,7 +37,7 @@ def change_layer(state: ViewerState, now: float, by: int) -> ViewerState:
 
 def choose_layer(state: ViewerState, layer: str, now: float) -> ViewerState:
     """Shows the channels of a layer."""
-    layers = state.answer.concept_layers if state.answer else ()
+    layers = state.answer.described_layers if state.answer else ()
     where = f", {layers.index(layer) + 1} of {len(layers)}" if layer in layers else ""
     state = state.with_request(concepts=ConceptRequest(layer))
     return state.with_notice(f"layer {layer}{where}", now)

@@ -156,6 +156,14 @@ def pictures_of(engine: Engine, layer: str, channel: int) -> Sequence[np.ndarray
     return engine.gallery.pictures(layer, channel) if engine.gallery else ()
 
 
+def described_layers(engine: Engine) -> tuple[str, ...]:
+    """The layers whose channels have pictures or names; all that can be shown where none have."""
+    layers, gallery = engine.concept_layers(), engine.gallery
+    if gallery is None:
+        return layers
+    return tuple(one for one in layers if gallery.described(one)) or layers
+
+
 def followed_title(explained: ExplainedFrame) -> str:
     """What the map is called that is of one channel alone; "" where it is of all."""
     wanted, found = explained.request.concepts, explained.concepts

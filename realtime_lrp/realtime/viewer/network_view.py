@@ -14,6 +14,7 @@ from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.networks import request_for, target_for
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer.compose import Columns, compose, fits, passing_notice
+from realtime_lrp.realtime.viewer.concept_view import described_layers
 from realtime_lrp.realtime.viewer.events import ChoiceRefused, Event, NoticeGiven
 from realtime_lrp.realtime.viewer.figures import Rates, figure_columns
 from realtime_lrp.realtime.viewer.scaling import MapScaler
@@ -164,7 +165,7 @@ class NetworkView:
             warning = engine.network.warning or engine.explainer.advice
             self._answer = explained, Answer(
                 scores, labels, target, canonical, warning, unsuited, engine.concept_layers(),
-                engine.concept_layer or "",
+                described_layers(engine), engine.concept_layer or "",
             )  # fmt: skip
         return self._answer[1]
 

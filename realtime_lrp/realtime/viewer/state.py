@@ -116,6 +116,7 @@ class Answer:
       warning: why all answers of the network may be wrong, or what would explain it better, or "".
       unsuited: the methods and composites that the network has no use for.
       concept_layers: the layers whose channels can be shown.
+      described_layers: those of them whose channels have pictures or names; all where none have.
       concept_layer: the one that is shown first, or "".
     """
 
@@ -126,6 +127,7 @@ class Answer:
     warning: str = ""
     unsuited: frozenset[str] = frozenset()
     concept_layers: tuple[str, ...] = ()
+    described_layers: tuple[str, ...] = ()
     concept_layer: str = ""
 
     def best(self, count: int) -> list[int]:

@@ -155,7 +155,7 @@ def tiny_model(tmp_path_factory):
     model = keras.Sequential(
         [
             keras.Input((32, 32, 3)),
-            layers.Conv2D(6, 3, padding="same", activation="relu"),
+            layers.Conv2D(6, 3, padding="same", activation="relu", name="conv2d"),
             layers.MaxPooling2D(4),
             layers.Flatten(),
             layers.Dense(4, activation="softmax"),

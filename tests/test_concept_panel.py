@@ -388,6 +388,20 @@ def test_the_followed_channel_is_the_map_over_the_picture():
     assert MapScaler(0.0)(gone).panels[0].name == "epsilon_plus_flat", "not in this answer"
 
 
+def test_a_followed_channel_that_is_absent_is_said_to_be():
+    """Its noise is not drawn as strongly as a map; a channel whose parts cancel out is there."""
+    state = handle(showing(), events.ChannelChosen(17, time=6.0))
+    first, second = found_of(5, 17).maps
+    for share, magnitude, absent in [(0.001, 1e-3, True), (0.001, 0.5, False), (0.2, 0.0, False)]:
+        one = replace(second, share=share, magnitude=magnitude, scale=magnitude)
+        found = ConceptResult("conv2", (first, one))
+        explained = frame_with(found, state.request)
+        drawn = MapScaler(0.0)(explained)
+        title = compose(state, explained.frame, explained, drawn, Columns()).title
+        assert ("nothing of it" in title) == absent == ("nothing" in drawn.panels[0].name)
+        assert (drawn.panels[0].intensity.max() < 0.2) == (absent or magnitude == 0)
+
+
 def test_rows_have_one_scale_and_the_names_and_pictures_of_the_gallery():
     """The map with the largest scale is drawn at full strength; a followed row is marked."""
     picture = np.full((96, 96, 3), 7, np.uint8)
@@ -504,12 +518,15 @@ def test_the_view_draws_the_panel_beside_the_picture_and_hears_its_clicks():
     explained_now(found_of(5, 17))
     ((box, first), (_, second)) = viewer.state.concept_rows
     assert (first, second) == (5, 17)
+    before = viewer.view.scene.arrangement
+    assert not viewer.view.scene.title
     assert max(x1 for _, _, x1, _ in viewer.state.pictures) <= box[0]
     middle = (box[0] + box[2]) // 2, (box[1] + box[3]) // 2
     viewer.press(Mouse(*middle, ""), Mouse(*middle, "left"))
     assert viewer.request.concepts.channel == 5 and viewer.request.mask is None
     explained_now(found_of(5, 17))
     assert viewer.view.scene.title == "channel 5 of conv2"
+    assert viewer.view.scene.arrangement == before, "nothing moves"
     viewer.press("F2")
     viewer.view.step()
     assert viewer.request.concepts is None and not viewer.state.concept_rows

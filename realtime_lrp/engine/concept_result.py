@@ -11,6 +11,9 @@ import numpy as np
 TOP = 4
 """How many channels are shown."""
 
+NOTHING = 0.01
+"""A picture has nothing of a channel whose map has less of the largest map's relevance."""
+
 NO_SHARES = np.zeros(0, np.float32)
 
 
@@ -81,3 +84,8 @@ class ConceptResult:
     def of(self, channel: int | None) -> ConceptMap | None:
         """The map of a channel, or None."""
         return next((one for one in self.maps if one.channel == channel), None)
+
+    def lacks(self, one: ConceptMap) -> bool:
+        """Whether the picture has nothing of a channel: under half a percent, and hardly a map."""
+        most = max((other.magnitude for other in self.maps), default=0.0)
+        return abs(one.share) < 0.005 and one.magnitude <= NOTHING * most

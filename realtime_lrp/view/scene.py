@@ -23,6 +23,9 @@ from realtime_lrp.view.text import draw_text, fitted
 BACKGROUND, EMPTY = 24, 40
 """The grey around pictures, and that of a tile whose map is being prepared."""
 
+WHOLE_MAP = "the whole map"
+"""What stands above the map where the line for the title of another one is kept."""
+
 
 @dataclass(frozen=True)
 class Look:
@@ -92,7 +95,8 @@ class Scene:
       patches: what the faithfulness probe flips, or None; outlined on the first picture.
       network: the name that stands above the map where there are several networks, or "".
       title: what stands above the map where it is not the whole one, or "".
-      gives_way: whether the picture becomes smaller so that no figure covers the explained region.
+      gives_way: whether the picture becomes smaller so that no figure covers the explained region,
+        and a line above it is kept for the title.
     """
 
     size: tuple[int, int]
@@ -127,7 +131,7 @@ class Scene:
         """Where everything stands on the canvas."""
         region = self.explained.box if self.explained else None
         panels = len(self.panels) + len(self.awaited)
-        titled = (self.network or self.title) and not panels
+        titled = (self.network or self.title or self.gives_way) and not panels
         above = round(CAPTION * self.letters) if titled else 0
         return arrange(
             (self.size[0] - above, self.size[1]), self.picture.shape, region, panels,
@@ -250,6 +254,8 @@ class Artist:
         elif scene.network or scene.title:
             name = scene.caption(scene.explained.panels[0] if scene.explained else None)
             draw(canvas, _draw_caption, name, boxes[0], scene.letters)
+        elif scene.gives_way and scene.explained:
+            draw(canvas, _draw_caption, WHOLE_MAP, boxes[0], scene.letters)
         for legend, box in zip(scene.legends, boxes[1:], strict=False):
             if legend:
                 draw(canvas, _draw_legend, legend, box, scene.letters)

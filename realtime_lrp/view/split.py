@@ -75,7 +75,14 @@ class SplitScene:
         shape, text_size = self.scenes[0].picture.shape, self.scenes[0].text_size
         boxes = boxes_of(size, shape, len(self.scenes), text_size)
         scenes = (
-            replace(scene, size=(y1 - y0, x1 - x0), left=(), right=(), with_figures=False)
+            replace(
+                scene,
+                size=(y1 - y0, x1 - x0),
+                left=(),
+                right=(),
+                with_figures=False,
+                gives_way=False,
+            )
             for scene, (x0, y0, x1, y1) in zip(self.scenes, boxes, strict=True)
         )
         return SplitScene(size, tuple(scenes), boxes)

@@ -13,7 +13,7 @@ from realtime_lrp.realtime.engine_cache import EngineChoice
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.faithfulness import covered
 from realtime_lrp.realtime.latest import Item
-from realtime_lrp.realtime.viewer.concept_view import followed_title
+from realtime_lrp.realtime.viewer.concept_view import followed_caption
 from realtime_lrp.realtime.viewer.pointing import brush_at_pointer, brush_radius, progress
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.system.geometry import Box
@@ -85,7 +85,7 @@ def compose(
         awaited=_awaited(state, drawn, explained),
         patches=_flipped_patches(state, explained),
         network=network,
-        title=followed_title(explained) if explained and drawn else "",
+        title=followed_caption(explained) if explained and drawn else "",
     )
 
 

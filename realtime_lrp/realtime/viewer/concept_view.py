@@ -26,6 +26,8 @@ AVERAGED_S = 0.3
 FIGURES_S = 0.25
 """How often the figures change, at most: faster ones cannot be read."""
 
+ABSENT = "this picture has nothing of it"
+
 Channels = tuple[int | None, ...]
 
 
@@ -171,3 +173,10 @@ def followed_title(explained: ExplainedFrame) -> str:
     if not (one and found):
         return ""
     return f"{name_of(explained.engine, found.layer, one.channel)} of {found.layer}"
+
+
+def followed_caption(explained: ExplainedFrame) -> str:
+    """The same, and whether the picture has nothing of that channel."""
+    wanted, found, title = explained.request.concepts, explained.concepts, followed_title(explained)
+    one = found and wanted and found.of(wanted.channel)
+    return f"{title}: {ABSENT}" if found and one and found.lacks(one) else title

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from realtime_lrp.realtime.explaining import ExplainedFrame
-from realtime_lrp.realtime.viewer.concept_view import followed_title
+from realtime_lrp.realtime.viewer.concept_view import followed_caption, followed_title
 from realtime_lrp.view.scene import ExplainedPicture, Panel
 from realtime_lrp.view.smoothing import MapSmoother
 
@@ -59,9 +59,11 @@ class MapScaler:
             for one, shortfall in zip(result.maps, explained.shortfalls, strict=True)
         ]
         names, wanted = explained.names, explained.request.concepts
-        if wanted and result.concepts and (one := result.concepts.of(wanted.channel)):
-            maps[0] = one.strength, one.scale, one.scale
-            names = followed_title(explained), *names[1:]
+        found = result.concepts
+        if wanted and found and (one := found.of(wanted.channel)):
+            least = found.scale if found.lacks(one) else one.scale  # noise is not drawn as a map
+            maps[0] = one.strength, one.scale, least
+            names = followed_caption(explained), *names[1:]
         intensities = self._smoother(maps, result.region.inner)
         panels = tuple(map(Panel, names, intensities, signs))
         return ExplainedPicture(explained.picture, result.region.box, panels)

@@ -51,7 +51,7 @@ def follow_channel(state: ViewerState, channel: int, now: float) -> ViewerState:
     if shown.channel == channel:
         return follow_none(state, now)
     return state.with_request(concepts=replace(shown, channel=channel)).with_notice(
-        f"channel {channel} alone; Esc: the whole map", now
+        f"channel {channel} alone; choose it again for the whole map", now
     )
 
 

@@ -50,12 +50,15 @@ def test_a_message_has_every_channel_with_its_own_map():
     panel = panel_of((5, 0.125, 2), (9, -0.5, 13))
     fields, maps = parts_of(concepts_message(panel, gallery_of("conv", 16), ("first", "conv")))
     assert (fields["layer"], fields["layers"], fields["why"]) == ("conv", ["first", "conv"], "")
+    assert fields["without_pictures"] == ["first"]
     assert [
         (row["channel"], row["bar"], row["against"], row["examples"]) for row in fields["rows"]
     ] == [(5, 0.125, False, True), (9, 0.5, True, False)]
     assert maps.shape == (144, 2 * 192, 3)
     bright = [maps[:, 192 * n : 192 * (n + 1), 2].mean(0).argmax() / 192 for n in (0, 1)]
     assert bright == pytest.approx([2.5 / 16, 13.5 / 16], abs=0.05)
+    without, _ = parts_of(concepts_message(panel, None, ("first", "conv")))
+    assert without["without_pictures"] == [], "without a gallery no layer stands out"
     assert len(concepts_message(panel, None, ())) < 40_000
 
 

@@ -316,6 +316,9 @@ def test_channels_have_rows_that_can_be_followed(page, visit):
     watching.locator("#concept-rows button").first.click(force=True)
     page.keyboard.press("Enter")  # the row has kept the focus
     expect(page.locator("#concept-rows button[aria-pressed=true]")).to_have_count(0)
+    layers = page.locator("#concept-layer option")
+    expect(layers.filter(has_text="no pictures")).to_have_count(8)
+    expect(layers.last).to_have_text("block5_conv2")
     page.select_option("#concept-layer", "block4_conv2")
     expect(page.locator("#concept-title")).to_have_text("Channels of block4_conv2")
     page.select_option("#concept-layer", "block5_conv2")

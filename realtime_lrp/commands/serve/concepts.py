@@ -56,8 +56,10 @@ def concepts_message(panel: ConceptPanel, gallery: Gallery | None, layers: Seque
         }
         for one in rows
     ]
+    pictured = gallery.layers if gallery else ()
     fields = {
         "type": "concepts", "shown": True, "layer": panel.title, "layers": layers,
+        "without_pictures": [one for one in layers if pictured and one not in pictured],
         "why": panel.note, "rows": entries,
     }  # fmt: skip
     maps = [_drawn_map(panel, one) for one in rows]

@@ -86,8 +86,8 @@ function chooseRow(key) {
   press(key);
 }
 
-function fillSelect(select, names) {
-  select.replaceChildren(...names.map((name) => made("option", { value: name, textContent: name })));
+function fillSelect(select, names, textOf = (name) => name) {
+  select.replaceChildren(...names.map((name) => made("option", { value: name, textContent: textOf(name) })));
 }
 
 // What the news say
@@ -264,12 +264,13 @@ function showConcepts() {
   if (shown) showLayers(concepts[0]);
 }
 
-/** The layers to choose from; the list stays as it is while somebody chooses. */
-function showLayers({ layer, layers }) {
+/** The layers to choose from; the list stays as it is while somebody chooses. Where the gallery has
+ * pictures for some layers, the others are marked. */
+function showLayers({ layer, layers, without_pictures: pictureless }) {
   const select = at("concept-layer");
   if (document.activeElement === select && select.options.length) return;
   if ([...select.options].map((option) => option.value).join() !== layers.join()) {
-    fillSelect(select, layers);
+    fillSelect(select, layers, (name) => pictureless.includes(name) ? `${name} (no pictures)` : name);
   }
   select.value = layer;
 }

@@ -23,11 +23,12 @@ from realtime_lrp.cli import main
 from realtime_lrp.commands.video.archive import cluster, job, watching, worker
 from realtime_lrp.commands.video.archive.crew import Member, Step
 from realtime_lrp.commands.video.archive.filework import FileWork, Part, Waiting
-from realtime_lrp.commands.video.archive.orders import Loaded
+from realtime_lrp.commands.video.archive.orders import Loaded, Status
 from realtime_lrp.commands.video.archive.worker import Worker
 from realtime_lrp.commands.video.messages import Piece
 from realtime_lrp.engine import engine
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.system import progress
 from realtime_lrp.video.cutting import Frames, cuts
 from realtime_lrp.view.overlay import SMOOTHING, Scale
 
@@ -381,6 +382,71 @@ def test_only_as_many_workers_are_begun_as_fit(monkeypatch, caplog):
     assert archive_run.Fitting(4, local=True)(first) == 2
     assert "4 workers are asked for, 2 fit: one takes 1.39 GiB, 3.00 GiB are free" in caplog.text
     assert archive_run.Fitting(4, local=False)(first) == 4
+
+
+class SilentCluster:
+    """Calls never end."""
+
+    local = True
+
+    def call(self, handle, method):
+        return object()
+
+    def wait(self, calls, timeout_s):
+        return []
+
+
+def test_a_worker_that_answers_no_more_is_given_up(monkeypatch):
+    """But not one that still waits for a machine, nor because the job itself was stopped."""
+    now = 0.0
+    monkeypatch.setattr(watching.time, "monotonic", lambda: now)
+    watcher = watching.Watcher(SilentCluster())
+    members = [hanging := Member(1, None), Member(2, None)]
+    watcher.ask(members, None)
+    watcher.take(hanging, Status(0, ""))
+    watcher.ask(members, None)
+    now += 3600  # the job was stopped for an hour
+    watcher.ask(members, None)
+    for _ in range(int(watching.HANGS_S) - 11):
+        now += 1
+        watcher.ask(members, None)
+        assert not watcher.hanging(members)
+    for _ in range(3):
+        now += 1
+        watcher.ask(members, None)
+    assert watcher.hanging(members) == [hanging]
+
+
+def test_a_worker_that_loads_for_long_is_said_to_load(monkeypatch, caplog):
+    """On this machine no worker waits for another machine."""
+    now = 0.0
+    monkeypatch.setattr(watching.time, "monotonic", lambda: now)
+    watcher = watching.Watcher(SilentCluster())
+    now = 61.0
+    watcher.ask([Member(1, None)], cluster.Share(4, 0, 4))
+    assert caplog.messages == ["the first worker is still loading after 61 s"]
+
+
+def test_no_more_workers_are_begun_than_parts_are_left(archive, clips, tmp_path):
+    """Here one, for one recording of one part."""
+    code, _, _, made = archive(clips / "other.mp4", "-o", tmp_path / "a.mp4")
+    assert (code, made.count("load")) == (0, 1)
+
+
+def test_the_rate_counts_from_the_first_frame(capsys, monkeypatch):
+    """So loading a network does not slow it; frames of a lost worker count."""
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    with progress.JobProgress(2, as_json=True) as shown:
+        for at, frames in ((60.0, 0), (61.0, 10), (65.0, 50)):
+            now = at
+            share = progress.WorkerShare(1, "here", frames, 1.0, "a.mp4")
+            shown.show((0, 1), frames / 100, [share])
+        now = 70.0
+        shown.show((0, 1), 0.5, [progress.WorkerShare(2, "here", 50, 1.0, "a.mp4")])
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["fps"] for row in rows] == [0, 10, 10, 10]
+    assert [row["seconds_left"] for row in rows] == [None, 9.0, 5.0, 10.0]
 
 
 def workers_of(process):

@@ -153,6 +153,7 @@ class JobProgress(Progress):
         super().__init__(files, as_json)
         self._total = self._bars.add_task("files", total=files, rate="", label="")
         self._lines: dict[int, Any] = {}
+        self._counted: dict[int, int] = {}
         self._done_before: float | None = None
         self._job_begun, self._job_printed, self._name = time.monotonic(), 0.0, ""
 
@@ -167,10 +168,12 @@ class JobProgress(Progress):
           shares: what the workers do.
         """
         now = time.monotonic()
+        self._counted |= {one.worker: one.frames for one in shares}  # also of workers that are lost
+        frames = sum(self._counted.values())
+        if not frames or self._done_before is None:  # workers load, recordings are cut
+            self._job_begun, self._done_before, self._counted_before = now, share_done, frames
         seconds = max(now - self._job_begun, 1e-9)
-        rate = sum(one.frames for one in shares) / seconds
-        if self._done_before is None:
-            self._done_before = share_done
+        rate = (frames - self._counted_before) / seconds
         gained = share_done - self._done_before
         left = seconds * (1 - share_done) / gained if gained > 0 else None
         self._bars.update(

@@ -33,7 +33,7 @@ OBJECTS = 512 << 20
 
 ADDRESS = re.compile(r"[^/\s]+:\d{1,5}")
 
-GET_S = 300.0
+GET_S = 120.0
 """A worker that needs longer to hand over what it has is given up, in seconds."""
 
 CONNECT_S = 5.0

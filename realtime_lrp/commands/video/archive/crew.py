@@ -45,7 +45,10 @@ class Member:
       steps: the calls that it is at, by what the cluster knows them by.
       undrawn: the parts that it has explained: (recording, generation, number).
       status: the call that asks how far it is, or None.
+      answers: it has answered such a call.
+      silent_s: how long it owes the answer to the present one, in seconds.
       frames: how many frames it has explained.
+      made: how many of them are in parts that are done.
       file: what it works at.
       alone: it does nothing besides its present part, which ended a worker before.
     """
@@ -56,7 +59,10 @@ class Member:
     steps: dict[Any, Step] = field(default_factory=dict)
     undrawn: list[tuple[FileWork, int, int]] = field(default_factory=list)
     status: Any = None
+    answers: bool = False
+    silent_s: float = 0.0
     frames: int = 0
+    made: int = 0
     file: str = ""
     alone: bool = False
 

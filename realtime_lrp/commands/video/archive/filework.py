@@ -4,12 +4,14 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import lcm
 
 from realtime_lrp.commands.video.archive.kept import KeptParts
 from realtime_lrp.commands.video.archive.orders import Facts, Order, Planned
 from realtime_lrp.commands.video.messages import Piece
 from realtime_lrp.commands.video.task import Task
 from realtime_lrp.errors import Error
+from realtime_lrp.results.records import CHUNK
 from realtime_lrp.system.atomic import refuse_busy
 from realtime_lrp.view.overlay import SMOOTHING, Scale
 
@@ -117,6 +119,18 @@ class FileWork:
     def done(self) -> bool:
         """Whether all parts are done."""
         return bool(self.parts) and all(part.facts for part in self.parts)
+
+    @property
+    def parts_left(self) -> int:
+        """How many parts are to be done; 1 if it is not cut yet."""
+        return sum(part.facts is None for part in self.parts) if self.parts else 1
+
+    @property
+    def unit(self) -> int:
+        """Parts begin with multiples of it: then batches and files of raw maps are the same."""
+        video = self.order.config.video
+        batches = lcm(8, 16) if video.batch == "auto" else video.batch
+        return (lcm(batches, CHUNK) if self.order.maps else batches) * video.stride
 
     @property
     def frames_done(self) -> int:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from math import lcm
 from typing import Any
 
 import msgspec
@@ -31,7 +30,6 @@ from realtime_lrp.commands.video.archive.results import FailedFile, Listener
 from realtime_lrp.commands.video.archive.watching import Watcher
 from realtime_lrp.commands.video.messages import Piece, Report
 from realtime_lrp.commands.video.overlay import THUMBNAILS
-from realtime_lrp.config import Config
 from realtime_lrp.errors import (
     DamagedInputError,
     Error,
@@ -40,7 +38,6 @@ from realtime_lrp.errors import (
     TransferError,
 )
 from realtime_lrp.results.failures import Failures
-from realtime_lrp.results.records import CHUNK
 from realtime_lrp.system.channel import Failed
 from realtime_lrp.system.child_errors import failure
 
@@ -72,7 +69,6 @@ class Job:
     Args:
       cluster: where workers run.
       share: what each worker gets.
-      config: how films are made.
       works: the recordings that are not finished yet.
       total: how many recordings there are.
       listener: hears of each file.
@@ -96,14 +92,13 @@ class Job:
         self,
         cluster: Cluster,
         share: Share,
-        config: Config,
         works: Sequence[FileWork],
         total: int,
         listener: Listener,
         ended: Callable[[str, FileWork, Any], None],
         show: Callable[["Job"], None],
     ):
-        self._cluster, self._share, self._config = cluster, share, config
+        self._cluster, self._share = cluster, share
         self.works, self._listener, self._ended, self._show = works, listener, ended, show
         self._loading = False, False
         self._unbegun = deque(works)
@@ -137,9 +132,9 @@ class Job:
           Error: the network cannot be loaded, the output's disk is full, or some files failed.
         """
         self._loading, self._wanted, self._fitting = loading, workers, fitting
-        self._hire()
         try:
             while self._unbegun or self._under_way or self._publishing:
+                self._hire_missing()
                 self._hand_out()
                 self._collect()
                 yield from self._published()
@@ -164,11 +159,6 @@ class Job:
             work.give_back()
 
     @property
-    def failed(self) -> int:
-        """How many recordings have failed."""
-        return self._failures.count
-
-    @property
     def under_way(self) -> list[FileWork]:
         """The recordings that are begun and not finished."""
         return [*self._under_way.values(), *self._publishing.values()]
@@ -182,8 +172,17 @@ class Job:
         self.members.append(member)
         self._call(member, Step("load"), self.works[0].order, *self._loading)
 
+    def _hire_missing(self) -> None:
+        """Begins workers: the first one alone, then as many as there are parts to do."""
+        wanted = self._wanted if self.loaded else 1
+        if len(self.members) >= wanted:
+            return
+        left = len(self._unbegun) + sum(work.parts_left for work in self._under_way.values())
+        while len(self.members) < min(wanted, left):
+            self._hire()
+
     def _lose(self, member: Member, why: str) -> None:
-        """Gives away what a lost worker was at, and begins another one."""
+        """Gives away what a lost worker was at; `_hire_missing` begins another one."""
         self.members.remove(member)
         self._losses += 1
         log.warning("worker %d is lost (%s)", member.number, why)
@@ -200,7 +199,6 @@ class Job:
                 f"{MOST_LOSSES} workers were lost in a row ({why}). Look at the memory of the "
                 "machines, then start again with --resume: what is done is kept."
             )
-        self._hire()
 
     def _call(self, member: Member, step: Step, *arguments: Any) -> None:
         member.steps[self._cluster.call(member.handle, step.kind, *arguments)] = step
@@ -260,20 +258,13 @@ class Job:
     def _compute(self, member: Member, work: FileWork, number: int) -> None:
         step = Step("plan", work, number, work.generation)
         if number == PLAN:
-            self._call(member, step, work.order, PART_S, self._unit(work), THUMBNAILS)
+            self._call(member, step, work.order, PART_S, work.unit, THUMBNAILS)
         elif (piece := work.parts[number].piece) is None:
             step.kind = "whole"
             self._call(member, step, work.order)
         else:
             step.kind = "explain"
             self._call(member, step, work.order, piece)
-
-    def _unit(self, work: FileWork) -> int:
-        """Parts begin with multiples of it: then batches and files of raw maps are the same."""
-        batch = self._config.video.batch
-        batches = lcm(8, 16) if batch == "auto" else batch
-        unit = lcm(batches, CHUNK) if work.order.maps else batches
-        return unit * self._config.video.stride
 
     def _draw(self, member: Member, work: FileWork, number: int) -> None:
         part = work.parts[number]
@@ -357,8 +348,6 @@ class Job:
         if first:
             self.loaded = loaded
             self._wanted = min(self._wanted, self._fitting(loaded))
-        while len(self.members) < self._wanted:
-            self._hire()
 
     def _keep(self, member: Member, work: FileWork, number: int, made: Made) -> None:
         """Fetches what a worker has made."""
@@ -376,6 +365,7 @@ class Job:
         part = work.parts[number]
         part.facts, part.scales = made.facts, None
         self.parts_done += 1
+        member.made += made.facts.frames
         self.maps += len(made.map_ms)
         self.map_ms.extend(made.map_ms)
         self._publish_if_done(work)
@@ -442,6 +432,8 @@ class Job:
     def _watch(self) -> None:
         if self._watcher.is_due():
             self._watcher.ask(self.members, self._share)
+            for member in self._watcher.hanging(self.members):
+                self._lose(member, f"it did not answer for {member.silent_s:.0f} s")
             self._show(self)
 
 

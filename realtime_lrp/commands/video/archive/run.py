@@ -87,7 +87,7 @@ def _with_workers(
     stopped = True
     try:
         workers, share = _workers(cluster, options)
-        job = Job(cluster, share, config, works, total, listing, view.ended, view.show)
+        job = Job(cluster, share, works, total, listing, view.ended, view.show)
         loading = options.exact, options.sidecar
         for work, report in job.run(workers, loading, Fitting(workers, cluster.local)):
             if not options.json:
@@ -172,6 +172,20 @@ def _write_stats(path: Path, job: Job) -> None:
     stats.write(path, live=False, provenance=provenance)
 
 
+def _bytes_under_way(job: Job) -> float:
+    """How much of the recordings that are begun is done, with the parts that workers are at."""
+    cut = [work for work in job.under_way if work.plan and work.plan.frames]
+    size, rest, frames_left = 0.0, 0.0, 0
+    for work in cut:
+        frames = work.plan.frames if work.plan else 0
+        left = max(0, frames - work.frames_done)
+        size += work.size * (1 - left / frames)
+        rest += work.size * left / frames
+        frames_left += left
+    explained = sum(max(0, member.frames - member.made) for member in job.members)
+    return size + rest * min(1.0, explained / frames_left if frames_left else 0.0)
+
+
 class _View:
     """Shows a job in the terminal, or as JSON lines."""
 
@@ -197,10 +211,8 @@ class _View:
 
     def show(self, job: Job) -> None:
         """The job goes on."""
-        done, known, size = job.parts_done, job.parts_known, self._bytes_done
-        for work in job.under_way:
-            if work.plan and work.plan.frames:
-                size += work.size * min(1.0, work.frames_done / work.plan.frames)
+        done, known = job.parts_done, job.parts_known
+        size = self._bytes_done + _bytes_under_way(job)
         total = sum(work.size for work in job.works)
         frames = sum(member.frames for member in job.members)
         shares = [

@@ -14,6 +14,12 @@ EVERY_S = 1.0
 WAITING_S = 60.0
 """After so long without any worker a line says what they wait for."""
 
+HANGS_S = 120.0
+"""A worker that has answered once and then does not answer for so long is given up."""
+
+MOST_COUNTED_S = 10.0
+"""Most that counts of the time between two questions: the job itself may have been stopped."""
+
 log = logging.getLogger(__name__)
 
 
@@ -35,29 +41,39 @@ class Watcher:
         return time.monotonic() - self._asked >= EVERY_S
 
     def ask(self, members: Sequence[Member], share: Share) -> None:
-        """Asks those that have answered before; the answers are for `take`.
+        """Asks those that owe no answer; the answers are for `take`.
 
         Args:
           members: the workers.
           share: what each needs.
         """
-        self._asked = time.monotonic()
+        before, self._asked = self._asked, time.monotonic()
         for member in members:
-            if member.loaded and member.status is None:
-                member.status = self._cluster.call(member.handle, "status")
+            if member.status is None:
+                member.status, member.silent_s = self._cluster.call(member.handle, "status"), 0.0
+            elif member.answers:
+                member.silent_s += min(self._asked - before, MOST_COUNTED_S)
         if any(one.loaded for one in members):
             self._begun = self._asked
         waited = self._asked - self._begun
         if waited > WAITING_S and not self._warned:
             self._warned = True
+            if self._cluster.local:
+                log.warning("the first worker is still loading after %.0f s", waited)
+                return
             log.warning(
-                "no worker for %.0f s: each waits for a machine that has %g cores and "
+                "no worker for %.0f s: each loads, or waits for a machine that has %g cores and "
                 "%g GPUs to spare", waited, share.cpus, share.gpus,
             )  # fmt: skip
 
+    def hanging(self, members: Sequence[Member]) -> list[Member]:
+        """Those that have answered before and do not any more."""
+        silent = [member for member in members if member.silent_s > HANGS_S]
+        return [one for one in silent if not self._cluster.wait([one.status], 0)]
+
     def take(self, member: Member, status: Status) -> None:
         """Takes an answer; each line of the workers' logs is told once."""
-        member.status = None
+        member.status, member.silent_s, member.answers = None, 0.0, True
         member.frames, member.file = status.frames, status.file
         for line in status.log:
             if line not in self._said:

@@ -178,11 +178,13 @@ def test_wrong_names_are_refused_with_their_line(tmp_path, text, message):
 
 def test_missing_files_are_named(tmp_path):
     """A gallery or names that do not exist: exit code 66, and how to make them."""
-    with pytest.raises(MissingInputError, match="realtime-lrp concepts -o"):
-        config.load(None, (f"concepts.gallery={tmp_path}/x.concepts",))
+    with pytest.raises(MissingInputError, match="concepts --model shapes -o"):
+        config.load(None, (f"concepts.gallery={tmp_path}/x.concepts", "model.name=shapes"))
     chosen = config.load(None, (f"concepts.names={tmp_path}/x.yaml",)).config
-    with pytest.raises(MissingInputError, match="realtime-lrp concepts --names"):
+    with pytest.raises(MissingInputError, match="concepts --gallery GALLERY --names"):
         load_gallery(chosen, "vgg16")
+    with pytest.raises(MissingInputError, match="--model vgg16 --images FOLDER -o"):
+        config.load(None, (f"concepts.gallery={tmp_path}/x.concepts", "model.name=vgg16"))
     assert load_gallery(config.Config(), "vgg16").layers == ()
 
 

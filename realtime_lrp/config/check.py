@@ -5,12 +5,14 @@ It must stay as light as the schema: names come from `names`, never from the tab
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from realtime_lrp.config.model_section import Model
 from realtime_lrp.config.names import (
     COLORMAPS,
     COMPOSITES,
+    EMBEDDED,
     HUB,
     METHODS,
     MODELS,
@@ -60,7 +62,8 @@ def wrong_names(config: Config) -> Iterator[tuple[KeyPath, Error]]:
         yield from errors_of(("live", "panels", number), legal_panels.check, name)
     yield from errors_of(("live", "folder"), _check_folder, config.live.folder)
     if config.concepts.gallery:
-        yield from errors_of(("concepts", "gallery"), _check_gallery, config.concepts.gallery)
+        check = partial(_check_gallery, model=config.model.name)
+        yield from errors_of(("concepts", "gallery"), check, config.concepts.gallery)
 
 
 def _wrong_names_of_model(path: KeyPath, model: Model) -> Iterator[tuple[KeyPath, Error]]:
@@ -156,10 +159,12 @@ def _check_labels(name: str) -> None:
         raise MissingInputError(f"There is no labels file {name!r}. Expected class names.")
 
 
-def _check_gallery(name: str) -> None:
+def _check_gallery(name: str, model: str) -> None:
     if not os.path.isfile(name):
+        images = "" if model.lower() in EMBEDDED else " --images FOLDER"
         raise MissingInputError(
-            f"There is no gallery {name!r}. Make one: realtime-lrp concepts -o {name}"
+            f"There is no gallery {name!r}. "
+            f"Make one: realtime-lrp concepts --model {model}{images} -o {name}"
         )
 
 

@@ -30,9 +30,12 @@ def gallery_of(engine: Engine, config: Config | None = None) -> Gallery:
       UsageError: the gallery belongs to another network.
       ConfigError: something is wrong with the names.
     """
-    gallery = load_gallery(config or engine.config, engine.network.name)
+    config = config or engine.config
+    gallery = load_gallery(config, engine.network.name)
     gallery.check(engine.explainer.channel_counts())
     made_with = gallery.contents.sha256
+    if config.concepts.names and not any(gallery.names.values()):
+        log.warning("%s names no channel", config.concepts.names)
     ours = hashes(engine.files) if made_with else {}
     if any(ours.get(kind) != made_with[kind] for kind in made_with):
         log.warning(
@@ -54,6 +57,8 @@ def channel_names(engine: Engine) -> Mapping[int, str]:
         return {}
     names = read_names(Path(chosen))
     names.check(engine.explainer.channel_counts())
+    if not any(names.names.values()):
+        log.warning("%s names no channel", chosen)
     return names.names.get(layer, {})
 
 

@@ -75,7 +75,7 @@ def read_names(file: Path) -> NamesFile:
     if not file.exists():
         raise MissingInputError(
             f"There is no file {str(file)!r} with names of channels. "
-            f"Make one: realtime-lrp concepts --names {file}"
+            f"Make one: realtime-lrp concepts --gallery GALLERY --names {file}"
         )
     tree = read_file(file, texts=True, most=MAX_ENTRIES)
     problems, names = list(tree.problems), {}

@@ -164,7 +164,8 @@ class Gallery:
                 raise UsageError(
                     f"The gallery is of the network {plain(self.network)!r}: its layer "
                     f"{plain(layer.name)!r} has {layer.channels} channels, and this network {why}. "
-                    "Make one of this network: realtime-lrp concepts.",
+                    "Make one of this network: realtime-lrp concepts --model NETWORK --images "
+                    "FOLDER -o FILE",
                     "gallery",
                 )
         if self._names:

@@ -20,6 +20,7 @@ from realtime_lrp.commands.live.sources import Mirror, SourceControl, SourceList
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import Error, UsageError, first_line
+from realtime_lrp.models.gallery import load_gallery
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request
 from realtime_lrp.realtime.networks import further_threads
@@ -78,6 +79,8 @@ def run(
     memory.limit_kept_memory()
     draw_in_one_thread()
     check_names(config)
+    if config.concepts.gallery or config.concepts.names:
+        load_gallery(config, config.model.name)  # before anything is shown or printed
     windowed = window is not None and config.live.display == "window"
     if windowed and window is Window:
         require_display()

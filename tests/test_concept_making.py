@@ -114,7 +114,7 @@ def test_crops_lie_where_relevance_is():
 
 
 def test_a_crop_is_dark_where_the_map_has_nothing():
-    """The lit part keeps its colour, the rest a quarter of it."""
+    """The lit part keeps its colour, the rest half of it."""
     picture = np.full((100, 100, 3), 200, np.uint8)
     relevance = np.zeros((100, 100, 3), np.float32)
     relevance[20:60, 20:60] = 1e-9
@@ -122,7 +122,7 @@ def test_a_crop_is_dark_where_the_map_has_nothing():
     cut = crop(picture, relevance)
     assert cut.shape == (SIDE, SIDE, 3)
     assert (cut[5 : SIDE // 3, 10:-10] == 200).all()
-    assert (cut[-SIDE // 4 :] == 50).all()
+    assert (cut[-SIDE // 4 :] == 100).all()
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ SMOOTHING = 1 / 24
 CLEAR = 0.3
 """From this part of its maximum on the smoothed map leaves the picture as it is."""
 
-DARK = 0.25
+DARK = 0.5
 """What is left of the brightness where the map has nothing."""
 
 

@@ -31,7 +31,7 @@ resumed run computes what an uninterrupted one does."""
 SAVED_EVERY_S = 30.0
 """Seconds between two times that the state is written."""
 
-QUALITY = 60
+QUALITY = 55
 """Of the encoded crops, 1 to 100."""
 
 CLASSES = 3

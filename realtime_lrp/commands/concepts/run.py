@@ -34,7 +34,7 @@ from realtime_lrp.system.version import __version__
 from realtime_lrp.video.files import PICTURES
 from realtime_lrp.video.pictures import write_picture
 
-FORMAT = 1
+FORMAT = 2
 """Raise it where a change of the code changes galleries."""
 
 HEADING = """\

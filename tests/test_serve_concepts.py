@@ -134,6 +134,18 @@ def test_a_row_and_a_layer_that_are_chosen_are_events():
             read_message(f'{{"type": "follow", "channel": {channel}}}')
 
 
+@pytest.mark.parametrize("option", ["--gallery", "--names"])
+@pytest.mark.parametrize("command", ["serve", "live --serve --display none"])
+def test_files_that_cannot_be_read_are_said_before_the_address(run, tmp_path, option, command):
+    """And before the network is loaded."""
+    file = tmp_path / "damaged"
+    words = *command.split(), "--model", "shapes"
+    assert run(*words, option, file)[:2] == (66, "")
+    file.write_text("conv: 5")
+    code, printed, told = run(*words, option, file)
+    assert code == (65 if option == "--gallery" else 78) and printed == "" and "damaged" in told
+
+
 def test_who_only_watches_sees_channels_and_changes_none(served):
     """As with all that is chosen."""
     served.messages.clear()

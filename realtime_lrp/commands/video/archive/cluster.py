@@ -5,6 +5,7 @@ of rows through a function and keeps no state of what is done, while here a part
 again after any loss, drawn where it was explained, and joined in order.
 """
 
+import functools
 import logging
 import os
 import re
@@ -65,6 +66,12 @@ class Share:
     threads: int
 
 
+@functools.cache
+def _token() -> str:
+    """The token of clusters that this process starts: Ray keeps the first one that it is given."""
+    return secrets.token_hex(32)
+
+
 class Cluster:
     """Ray, started for this job or joined.
 
@@ -89,7 +96,7 @@ class Cluster:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         if self.local:  # nobody else on this machine may send it work; read when Ray is imported
             os.environ["RAY_AUTH_MODE"] = "token"
-            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+            os.environ.setdefault("RAY_AUTH_TOKEN", _token())
         import ray
 
         self._ray = ray

@@ -227,9 +227,9 @@ def furnished(tmp_path_factory, tiny_model):
     )  # fmt: skip
     for name in ("owl.png", "results/cat.png"):
         pictures.write_picture(tmp_path / name, plain(), description=made.as_json())
-    found = [{"channel": 17, "share": 0.2, "name": "wheel"}]
+    found = [{"channel": 44, "share": 0.2, "name": "houses"}]
     settings = {"provenance": {"settings": {"concepts.layer": "block5_conv2"}}}
-    (tmp_path / "talk.jsonl").write_text(json.dumps({"time": 0.5, "concepts": found} | settings))
+    (tmp_path / "out.jsonl").write_text(json.dumps({"time": 0.5, "concepts": found} | settings))
     for name in ("vgg16.concepts", "my.concepts"):
         shutil.copy(HOME / "assets" / "shapes.concepts", tmp_path / name)
     (tmp_path / "names.txt").write_text("tabby\ntiger cat\ncock\nhen\n")
@@ -325,6 +325,8 @@ def test_every_command_of_the_program_runs(words, workshop, run):
         further = ("--model", "shapes", *NO_CAMERA)
     elif "--images" in words:
         further = (*TINY, "--overwrite") if words[0] == "evaluate" else (*further, *TINY)
+    elif "--sidecar" in words and "--overwrite" not in words:
+        further = (*further, "--overwrite")
     code, printed, told = run(*filled_in((*words, *further)))
     assert code == 0, told
     assert printed or told

@@ -390,12 +390,17 @@ def test_a_job_reads_from_and_writes_into_the_store(store, tmp_path, run, monkey
     store.upload(film, "s3://bucket/in/a.mp4")
     (tmp_path / "broken.mp4").write_bytes(b"no film")
     store.upload(tmp_path / "broken.mp4", "s3://bucket/in/broken.mp4")
+    for length in (230, 240, 600):  # what lies beside a film has longer names
+        store.upload(film, f"s3://bucket/in/{'n' * length}.mp4")
     settings = ("--sidecar", "--model", str(tiny_model), "--preprocess", "tf")
     words = ("video", "s3://bucket/in", "-o", OUT, "--workers", "1", *settings)
     code, printed, told = run(*words)
-    assert code == 65, told
+    assert code == 73, told
     assert f"a.mp4: 3 frames -> {OUT}/a.mp4" in printed
     assert "'s3://bucket/in/broken.mp4' is no video" in told
+    for length in (240, 600):
+        assert f"/{'n' * length}.mp4' cannot be written (File name too long)" in told
+    assert "2 of 5 videos done, 3 failed" in told
     assert run("video", str(film), "-o", str(tmp_path / "one.mp4"), *settings)[0] == 0
     alone = (tmp_path / "one.jsonl").read_bytes()
     assert store.read(f"{OUT}/a.jsonl", 10**6) == alone
@@ -411,7 +416,7 @@ def test_a_job_reads_from_and_writes_into_the_store(store, tmp_path, run, monkey
     assert run(*words)[0] == 73
     shutil.rmtree(tmp_path / "cache")  # the next driver runs elsewhere
     code, printed, told = run(*words, "--resume")
-    assert (code, "a.mp4: 3 frames" in printed) == (65, False), told
+    assert (code, "a.mp4: 3 frames" in printed) == (73, False), told
     assert store.info(f"{OUT}/a.mp4").version == before
     assert "3 frames" in store.read(f"{OUT}/archive.html", 10**6).decode()
 

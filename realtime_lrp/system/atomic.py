@@ -13,6 +13,9 @@ from realtime_lrp.errors import OutputError, TransferError, masked
 CANNOT_CREATE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENAMETOOLONG)
 """Error numbers that mean that a file cannot be created, as opposed to a failed write."""
 
+MOST_NAME = 255
+"""Bytes of the longest name of a file, on the usual file systems."""
+
 LISTING_SHARE = 20
 """The listing of a folder is used for so many times as long as it took."""
 
@@ -94,13 +97,14 @@ def atomic_file(
         publish(part, target, overwrite)
     except OSError as error:
         _discard(part)
-        raise _failed(target, error) from error
+        raise write_error(target, error) from error
     except BaseException:
         _discard(part)
         raise
 
 
-def _failed(target: Path, error: OSError) -> OutputError | TransferError:
+def write_error(target: Path, error: OSError) -> OutputError | TransferError:
+    """What it means for an output that the system refused to make or to write a file."""
     if error.errno in CANNOT_CREATE:
         return OutputError(f"{str(target)!r} cannot be written ({error.strerror}).")
     return TransferError(
@@ -229,7 +233,7 @@ def atomic_folder(
         check_folder(target, overwrite, mark)  # another process may have been faster
         _move_folder(part, target, overwrite)
     except OSError as error:
-        raise _failed(target, error) from error
+        raise write_error(target, error) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
         if new:

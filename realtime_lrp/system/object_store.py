@@ -29,6 +29,7 @@ from realtime_lrp.errors import (
     first_line,
     masked,
 )
+from realtime_lrp.system.atomic import MOST_NAME
 
 PACKAGES = {"s3": "s3fs", "gs": "gcsfs"}
 """Schemes of object stores -> the package that fsspec needs for them."""
@@ -214,7 +215,7 @@ class ObjectStore:
           DamagedInputError: it has changed since it was found, or no file can have its name.
           TransferError: the disk has too little room, or the connection broke.
         """
-        if file.name in ("", ".", ".."):
+        if file.name in ("", ".", "..") or len(os.fsencode(file.name)) > MOST_NAME:
             raise DamagedInputError(f"{file.address!r} cannot be the name of a local file.")
         target = folder / file.name
         free = shutil.disk_usage(folder).free
@@ -223,7 +224,7 @@ class ObjectStore:
                 f"{file.address!r} needs {file.size + KEPT_FREE >> 20} MiB in {str(folder)!r}, "
                 f"{free >> 20} MiB are free. Make room, or set TMPDIR to another folder."
             )
-        part = target.with_name(f"{target.name}.{os.getpid()}.part")
+        part = folder / f".{os.getpid()}.part"  # the name may be as long as names can be
         try:
             with _errors(file.address, reading=True, midway=True):
                 self._files.get_file(_path(file.address), str(part))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from realtime_lrp.errors import MissingInputError, OutputError, UsageError, masked
-from realtime_lrp.system.atomic import check_output, refuse_link
+from realtime_lrp.system.atomic import MOST_NAME, check_output, refuse_link
 
 PICTURES = (
     ".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".avif", ".gif", ".jp2", ".j2k",
@@ -104,6 +104,8 @@ def outputs_for(
 ) -> list[Path]:
     """One output for each input, all checked before any work is done.
 
+    One whose name is too long for a file is not checked: it fails alone, the others are made.
+
     Args:
       inputs: the files to read.
       output: what the user wrote after -o: a file, or a folder that exists.
@@ -118,7 +120,8 @@ def outputs_for(
     target = Path(output)
     if os.path.isdir(target):
         targets = [target / (source.stem + suffix) for source in inputs]
-        for made in targets:
+        checked = [made for made in targets if not _is_too_long(made)]
+        for made in checked:
             refuse_link(made)
     elif output.endswith(("/", os.sep)) or len(inputs) > 1:
         raise OutputError(
@@ -127,14 +130,18 @@ def outputs_for(
     elif target.suffix.lower() not in suffixes:
         raise UsageError(f"{output!r} has no known ending. Expected one of {', '.join(suffixes)}.")
     else:
-        targets = [target]
+        targets = checked = [target]
     _refuse_collisions(inputs, targets)
     inputs_read = {_file_number(source) for source in inputs}
-    for made in targets:
+    for made in checked:
         if os.path.exists(made) and _file_number(made) in inputs_read:
             raise OutputError(f"{str(made)!r} is an input. Choose another name or folder.")
         check_output(made, overwrite)
     return targets
+
+
+def _is_too_long(path: Path) -> bool:
+    return len(os.fsencode(path.name)) > MOST_NAME
 
 
 def _file_number(path: Path) -> tuple[int, int] | None:

@@ -20,7 +20,13 @@ from realtime_lrp.results.resume import (
     refuse_unknown,
     write_manifest,
 )
-from realtime_lrp.system.atomic import check_output, refuse_busy, refuse_link, stale_parts
+from realtime_lrp.system.atomic import (
+    check_output,
+    refuse_busy,
+    refuse_link,
+    stale_parts,
+    write_error,
+)
 from realtime_lrp.video.reader import Span
 
 log = logging.getLogger(__name__)
@@ -138,12 +144,20 @@ class Task:
         """
 
     def refusal(self) -> Error | None:
-        """Looks at what is there already; gives and keeps the reason why it cannot be done."""
+        """Looks at what is there already; keeps the reason why it cannot be done.
+
+        Returns:
+          The reason, if nothing at all should be begun; None also for a name that the system
+          refuses, for example as too long: the others are made.
+        """
         try:
             self._check()
         except Error as error:
             self.refused = error
-        return self.refused
+            return error
+        except OSError as error:
+            self.refused = write_error(self.target, error)
+        return None
 
     def _check(self) -> None:
         for stale in (part for path in self.outputs.values() for part in stale_parts(path)):

@@ -38,6 +38,7 @@ from realtime_lrp.errors import (
     TransferError,
 )
 from realtime_lrp.results.failures import Failures
+from realtime_lrp.system.atomic import write_error
 from realtime_lrp.system.channel import Failed
 from realtime_lrp.system.child_errors import failure
 
@@ -233,6 +234,8 @@ class Job:
                 self._begin(work)
             except Error as error:
                 self._give_up(work, error)
+            except OSError as error:  # a name that is too long, for example
+                self._give_up(work, write_error(work.task.target, error))
             if work.number in self._under_way:
                 return True
         return False
@@ -405,6 +408,8 @@ class Job:
         for future in [future for future in self._publishing if future.done()]:
             work = self._publishing.pop(future)
             error = future.exception()
+            if isinstance(error, OSError):
+                error = write_error(work.task.target, error)
             if error is None:
                 work.keeper.remove()
                 self.finished += 1

@@ -184,9 +184,10 @@ class Scripted:
     def begin(self, pictures, concepts, prior):
         shares = next(self._pictures)
         parts = np.abs(shares) / np.abs(shares).sum()
-        order = np.argsort(-(parts + (0 if prior is None else prior)))
+        added, factor = (0, 1) if prior is None else prior
+        order = np.argsort(-(parts + added) * factor)
         maps = [SimpleNamespace(channel=channel) for channel in order[:2].tolist()]
-        found = ConceptResult("conv", tuple(maps), shares)
+        found = ConceptResult("conv", tuple(maps), parts * np.sign(shares))
         return lambda: [SimpleNamespace(concepts=found)]
 
 
@@ -198,13 +199,27 @@ def chosen(engine, steady, times, series="film"):
 
 
 @pytest.mark.parametrize("relevance", [1.0, 0.01, 50.0])
-def test_channels_stay_while_their_shares_flicker(relevance):
-    """However much relevance there is: one picture changes nothing, lasting ones do."""
-    flicker = [[0.4, 0.3, 0.28, 0.02], [0.4, 0.25, 0.33, 0.02]] * 8
-    flicker = np.array(flicker) * relevance
-    assert chosen(Scripted(*flicker), SteadyShares(), np.arange(16) / 30) == [[0, 1]] * 16
-    lasting = [[0.4, 0.3, 0.28, 0.02]] * 15 + [[0.4, 0.1, 0.48, 0.02]] * 15
-    rows = chosen(Scripted(*np.array(lasting) * relevance), SteadyShares(), np.arange(30) / 30)
+@pytest.mark.parametrize("period", [0.033, 0.3, 0.65])
+def test_channels_stay_while_their_shares_flicker(relevance, period):
+    """However much relevance there is, and however rarely maps come."""
+    flicker = np.array([[0.4, 0.3, 0.28, 0.02], [0.4, 0.26, 0.32, 0.02]] * 8) * relevance
+    times = np.arange(16) * period
+    assert chosen(Scripted(*flicker), SteadyShares(), times) == [[0, 1]] * 16
+
+
+@pytest.mark.parametrize("period", [0.033, 0.3, 0.65])
+def test_a_shown_channel_gives_way_to_one_that_is_30_percent_larger(period):
+    """Not to one that is 28 % larger, however often maps come; to one of 32 %."""
+    for larger, rows in ((1.28, [0, 1]), (1.32, [0, 2])):
+        pictures = [[0.4, 0.2, 0.1, 0.1]] * 3 + [[0.4, 0.2, 0.2 * larger, 0]] * 60
+        found = chosen(Scripted(*pictures), SteadyShares(), np.arange(63) * period)
+        assert (found[2], found[-1]) == ([0, 1], rows)
+
+
+def test_a_picture_at_once_after_another_changes_nothing():
+    """One frame counts for what it lasts; the same lasting half a second does change the rows."""
+    pictures = [[0.4, 0.3, 0.28, 0.02]] * 15 + [[0.4, 0.1, 0.48, 0.02]] * 15
+    rows = chosen(Scripted(*pictures), SteadyShares(), np.arange(30) / 30)
     assert (rows[14], rows[15], rows[29]) == ([0, 1], [0, 1], [0, 2])
 
 

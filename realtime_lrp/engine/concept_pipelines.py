@@ -12,7 +12,7 @@ import numpy as np
 from realtime_lrp.engine.concept_result import TOP, ConceptMap, ConceptRequest, ConceptResult
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import Error, first_line
-from realtime_lrp.relevance.concept_pipeline import BothOutputs, ConceptOutput
+from realtime_lrp.relevance.concept_pipeline import BothOutputs, ConceptOutput, no_prior
 from realtime_lrp.relevance.explainer import Explainer
 
 KEPT = 3
@@ -116,8 +116,8 @@ class ConceptPipelines:
             self._ready.move_to_end(layer)
         if wanted.channel is not None:
             channels = self._explainer.channel_counts()[layer]
-            prior = np.zeros(channels, np.float32) if prior is None else prior.copy()
-            prior[wanted.channel : wanted.channel + 1] = CERTAIN
+            prior = no_prior(channels) if prior is None else prior.copy()
+            prior[0, wanted.channel : wanted.channel + 1] = CERTAIN
         return run(batch, prior, targets)
 
     def give_up(self, wanted: ConceptRequest) -> None:

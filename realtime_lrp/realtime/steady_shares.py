@@ -63,13 +63,13 @@ class SteadyShares:
         return noted
 
     def _prior(self, series: object, now: float) -> np.ndarray | None:
-        """What is added to the shares of the next picture, float32 [channels]; None for nothing."""
+        """The `prior` of the next picture, see `Engine.begin`; None for nothing."""
         if self._average is None or series is None or series != self._series:
             return None
         kept = self._kept(now)
-        held = self._average.copy()
-        held[self._shown] *= 1 + ADVANTAGE
-        return held * np.float32(kept / (1 - kept))
+        factor = np.ones_like(self._average)
+        factor[self._shown] = 1 + ADVANTAGE
+        return np.stack([self._average * np.float32(kept / (1 - kept)), factor])
 
     def _add(self, series: object, found: ConceptResult, now: float) -> None:
         """Notes the shares of a picture, and which channels were chosen."""

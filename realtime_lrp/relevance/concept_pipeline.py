@@ -7,6 +7,7 @@ themselves, from the layer on.
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.relevance.account import account
@@ -38,8 +39,9 @@ def concept_pipeline(
 ) -> Callable[..., BothOutputs]:
     """Makes the function (pictures, prior, *target) -> what a pipeline returns, and concepts.
 
-    The channels are those with the largest sum of two parts: their share of the magnitude of all
-    shares, 0 to 1, and what `prior`, float32 [channels of the layer], adds to it.
+    The channels are those with the largest share of the magnitude of all shares, 0 to 1, after
+    `prior`, float32 [2, channels of the layer]: its first row is added to the shares, then its
+    second row multiplies them.
 
     Args:
       graph: the network.
@@ -71,8 +73,13 @@ def concept_pipeline(
         shares = channel_sums(arrived)
         magnitudes = tf.abs(shares)
         parts = tf.math.divide_no_nan(magnitudes, tf.reduce_sum(magnitudes, -1, keepdims=True))
-        channels = tf.math.top_k(parts + prior, count).indices
+        channels = tf.math.top_k((parts + prior[0]) * prior[1], count).indices
         own = channel_maps(graph, methods[0], tensors, arrived, number, channels, sharing)
         return usual, (channels, shares, after(tf.reshape(own, [-1, *x.shape[1:]])), own)
 
     return pipeline
+
+
+def no_prior(channels: int) -> np.ndarray:
+    """The `prior` of so many channels that changes nothing."""
+    return np.stack([np.zeros(channels, np.float32), np.ones(channels, np.float32)])

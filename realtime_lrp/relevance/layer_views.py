@@ -10,7 +10,7 @@ from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance import checks
 from realtime_lrp.relevance.account import LayerFlow, layer_flows
 from realtime_lrp.relevance.compiled import Lazy, compile_once
-from realtime_lrp.relevance.concept_pipeline import BothOutputs, concept_pipeline
+from realtime_lrp.relevance.concept_pipeline import BothOutputs, concept_pipeline, no_prior
 from realtime_lrp.relevance.concepts import ConceptMaps, Concepts
 from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.layer_records import LayerRecord, layer_records
@@ -243,7 +243,7 @@ class LayerViews:
           top: how many channels, or as many as the layer has.
 
         Returns:
-          A function of pictures, of a prior (see `concept_pipeline`; None is 0) and of targets as
+          A function of pictures, of a prior (see `concept_pipeline`; or None) and of targets as
           in `compile_pipeline`. It returns what that function returns, and a `ConceptOutput`.
 
         Raises:
@@ -257,7 +257,7 @@ class LayerViews:
         )  # fmt: skip
         signature = [
             tf.TensorSpec([None, *self.input_shape[:2], 3], tf.uint8, name="pictures"),
-            tf.TensorSpec([channels], tf.float32, name="prior"),
+            tf.TensorSpec([2, channels], tf.float32, name="prior"),
             *Target.signature(self.classes),
         ]
         run = compile_once(pipeline, signature, self._xla)[1]
@@ -267,9 +267,10 @@ class LayerViews:
             prior: np.ndarray | None = None,
             targets: Targets | None = None,
         ) -> BothOutputs:
-            added = tf.zeros(channels) if prior is None else tf.constant(prior, tf.float32)
+            if prior is None:
+                prior = no_prior(channels)
             target = self._target(targets, len(pictures))
-            return run(tf.constant(pictures), added, *target)
+            return run(tf.constant(pictures), tf.constant(prior, tf.float32), *target)
 
         return explain_pictures
 

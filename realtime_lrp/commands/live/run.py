@@ -80,7 +80,7 @@ def run(
     draw_in_one_thread()
     check_names(config)
     if config.concepts.gallery or config.concepts.names:
-        load_gallery(config, config.model.name)  # before anything is shown or printed
+        load_gallery(config, Path(config.model.name).stem)  # before anything is shown or printed
     windowed = window is not None and config.live.display == "window"
     if windowed and window is Window:
         require_display()

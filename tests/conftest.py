@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -11,6 +12,8 @@ import tempfile
 from collections.abc import Iterator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("RAY_AUTH_MODE", "token")  # Ray reads both once for a process
+os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 import realtime_lrp.video.libraries  # isort: skip
 import forks

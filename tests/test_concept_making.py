@@ -225,7 +225,14 @@ def test_wrong_words_are_refused(run, settings, photos, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "x.png").write_bytes(b"no picture")
+    photo, long = photos / "00.png", tmp_path / f"{'g' * 230}.concepts"
+    before = photo.read_bytes()
     for words, code, message in (
+        (("-o", target, photo, "--sheet", photo, "--overwrite"), 73, "is an input"),
+        (("-o", settings.model.name, photo, "--overwrite"), 73, "is an input"),
+        (("-o", target, photo, "--names", target), 73, "-o and --names name the same file"),
+        (("-o", tmp_path / "x.mp4", photos), 2, "ends as another kind"),
+        (("-o", long, photos), 73, "is too long"),
         ((), 2, "nothing to do"),
         (("--images", photos), 2, "-o FILE"),
         (("-o", target), 2, "drawn pictures suit only"),
@@ -244,3 +251,10 @@ def test_wrong_words_are_refused(run, settings, photos, tmp_path):
         found, _, told = run("concepts", *network, *words)
         assert (found, message in told) == (code, True), (words, found, told)
     assert not target.exists() and not state_path(target).exists()
+    assert photo.read_bytes() == before
+    run("concepts", *network, photo, "-o", target)
+    whole = target.read_bytes()
+    for option in ("--sheet", "--names"):
+        found, _, told = run("concepts", "--gallery", target, option, target, "--overwrite")
+        assert (found, f"{option} and --gallery name the same file" in told) == (73, True), told
+    assert target.read_bytes() == whole

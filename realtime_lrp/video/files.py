@@ -3,7 +3,7 @@
 import glob
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from realtime_lrp.errors import MissingInputError, OutputError, UsageError, masked
@@ -132,12 +132,30 @@ def outputs_for(
     else:
         targets = checked = [target]
     _refuse_collisions(inputs, targets)
-    inputs_read = {_file_number(source) for source in inputs}
+    refuse_inputs(inputs, checked)
     for made in checked:
-        if os.path.exists(made) and _file_number(made) in inputs_read:
-            raise OutputError(f"{str(made)!r} is an input. Choose another name or folder.")
         check_output(made, overwrite)
     return targets
+
+
+def refuse_inputs(inputs: Iterable[Path], targets: Iterable[Path]) -> None:
+    """Refuses outputs that are inputs, by whatever name.
+
+    Raises:
+      OutputError: an output is an input.
+    """
+    inputs_read = {_file_number(source) for source in inputs} - {None}
+    for made in targets:
+        if _file_number(made) in inputs_read:
+            raise OutputError(f"{str(made)!r} is an input. Choose another name or folder.")
+
+
+def same_file(one: Path, other: Path) -> bool:
+    """Whether two paths name one file, which need not exist."""
+    number = _file_number(one)
+    if number:
+        return number == _file_number(other)
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _is_too_long(path: Path) -> bool:

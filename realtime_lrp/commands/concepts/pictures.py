@@ -38,10 +38,12 @@ class Pictures(Protocol):
     """Pictures that can be read twice.
 
     Attributes:
+      files: what is read, empty for drawn pictures.
       total: how many there are, 0 if that is not known.
       facts: says which pictures they are.
     """
 
+    files: Sequence[Path]
     total: int
     facts: str
 
@@ -67,6 +69,7 @@ class DrawnPictures:
     """Symbols drawn for the embedded networks, each class equally often; the seed is fixed."""
 
     def __init__(self, count: int):
+        self.files: Sequence[Path] = ()
         self.total, self.facts = count, f"{count} drawn"
 
     def raise_if_all_failed(self) -> None:
@@ -104,27 +107,27 @@ class FilePictures:
 
     def __init__(self, words: Sequence[str], images: Path | None, every: float):
         kinds = (*PICTURES, *VIDEOS)
-        self._files = inputs_of(words, kinds, "picture or recording")
+        files = inputs_of(words, kinds, "picture or recording")
         if images and not images.is_dir():
             raise MissingInputError(f"There is no folder {str(images)!r}.")
         of_images = [str(images)] if images else []
-        self._files += inputs_of(of_images, PICTURES, "picture")
+        self.files: Sequence[Path] = files + inputs_of(of_images, PICTURES, "picture")
         for skipped in (skipped_in(words, kinds), skipped_in(of_images, PICTURES)):
             if skipped:
                 log.warning("%s", skipped)
         self._every = every
-        moving = any(map(_is_recording, self._files))
-        self.total = 0 if moving else len(self._files)
-        self.facts = _facts(self._files, every if moving else None)
+        moving = any(map(_is_recording, self.files))
+        self.total = 0 if moving else len(self.files)
+        self.facts = _facts(self.files, every if moving else None)
         self._left_out: dict[int, Exception] = {}
 
     def read(
         self, start: Place = (0, 0), wanted: Collection[Place] | None = None
     ) -> Iterator[Found]:
         """See `Pictures.read`."""
-        files = set(range(len(self._files)) if wanted is None else (file for file, _ in wanted))
+        files = set(range(len(self.files)) if wanted is None else (file for file, _ in wanted))
         chosen = sorted(number for number in files if number >= start[0])
-        for moving, run in groupby(chosen, lambda number: _is_recording(self._files[number])):
+        for moving, run in groupby(chosen, lambda number: _is_recording(self.files[number])):
             for place, picture in (self._frames if moving else self._stills)([*run]):
                 if place >= start and (wanted is None or place in wanted):
                     yield place, picture
@@ -137,7 +140,7 @@ class FilePictures:
     def tell_left_out(self) -> None:
         """Logs how many files could not be read, and names some."""
         if self._left_out:
-            names = [self._files[number].name for number in sorted(self._left_out)]
+            names = [self.files[number].name for number in sorted(self._left_out)]
             more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
             log.warning(
                 "left out because they cannot be read: %d (%s%s)",
@@ -145,7 +148,7 @@ class FilePictures:
             )  # fmt: skip
 
     def _stills(self, numbers: Sequence[int]) -> Iterator[Found]:
-        paths = [self._files[number] for number in numbers]
+        paths = [self.files[number] for number in numbers]
         with PictureReader(first_only=True) as reader:
             for number, (_, pages) in zip(numbers, reader.read(paths), strict=True):
                 if isinstance(pages, Exception):
@@ -156,7 +159,7 @@ class FilePictures:
     def _frames(self, numbers: Sequence[int]) -> Iterator[Found]:
         for number in numbers:
             try:
-                frames = read_frames(self._files[number], self._every)
+                frames = read_frames(self.files[number], self._every)
                 for frame, picture in enumerate(frames):
                     yield (number, frame), picture
             except Error as error:

@@ -3,7 +3,9 @@
 import hashlib
 import json
 import logging
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
 
 import msgspec
@@ -29,9 +31,16 @@ from realtime_lrp.models.gallery import (
     read_gallery_file,
     write_gallery,
 )
-from realtime_lrp.system.atomic import atomic_file, check_output, stale_parts
+from realtime_lrp.system.atomic import (
+    MOST_NAME,
+    atomic_file,
+    check_output,
+    part_path,
+    refuse_link,
+    stale_parts,
+)
 from realtime_lrp.system.version import __version__
-from realtime_lrp.video.files import PICTURES
+from realtime_lrp.video.files import PICTURES, VIDEOS, refuse_inputs, same_file
 from realtime_lrp.video.pictures import write_picture
 
 FORMAT = 2
@@ -64,10 +73,11 @@ def run(config: Config, options: ConceptOptions) -> Iterator[str]:
       ConfigError: the file of names has mistakes.
     """
     options.check(names=config.concepts.names is not None)
-    _check_outputs(config, options)
+    pictures = _pictures(config, options) if options.output else None
+    _check_outputs(config, options, pictures.files if pictures else ())
     names = _present_names(config)
-    if options.output:
-        yield from _make(config, options)
+    if options.output and pictures:
+        yield from _make(config, options, options.output, pictures)
         gallery = Gallery(*read_gallery_file(options.output))
     else:
         chosen = config.model_copy(
@@ -88,11 +98,13 @@ def run(config: Config, options: ConceptOptions) -> Iterator[str]:
         yield f"sheet: {sheet.shape[1]} x {sheet.shape[0]} pixels -> {options.sheet}"
 
 
-def _check_outputs(config: Config, options: ConceptOptions) -> None:
+def _check_outputs(config: Config, options: ConceptOptions, inputs: Sequence[Path]) -> None:
     """Refuses outputs that cannot be made, before any work is done."""
+    _check_distinct(config, options, inputs)
     if options.output:
+        _check_state(options.output)
         check_output(options.output, options.overwrite or options.resume)
-        if options.output.suffix.lower() in (*PICTURES, ".yaml", ".yml", ".keras"):
+        if options.output.suffix.lower() in (*PICTURES, *VIDEOS, ".yaml", ".yml", ".keras"):
             raise UsageError(
                 f"{str(options.output)!r} ends as another kind of file. Expected a name such as "
                 f"{options.output.stem}{SUFFIX}."
@@ -107,17 +119,42 @@ def _check_outputs(config: Config, options: ConceptOptions) -> None:
         check_output(Path(config.concepts.names), overwrite=True)
 
 
+def _check_distinct(config: Config, options: ConceptOptions, inputs: Sequence[Path]) -> None:
+    """Refuses an output that is an input or another output."""
+    chosen, model = config.concepts, config.model
+    files = {
+        "-o": options.output,
+        "--sheet": options.sheet,
+        "--names": Path(chosen.names) if chosen.names else None,
+    }
+    outputs = {option: file for option, file in files.items() if file}
+    of_network = [Path(file) for file in (model.name, model.weights, model.labels) if file]
+    refuse_inputs((*inputs, *of_network), outputs.values())
+    if chosen.gallery and not options.output:
+        outputs["--gallery"] = Path(chosen.gallery)
+    for (one, file), (other, second) in combinations(outputs.items(), 2):
+        if same_file(file, second):
+            raise OutputError(f"{one} and {other} name the same file, {str(file)!r}. Choose two.")
+
+
+def _check_state(target: Path) -> None:
+    """Refuses a gallery beside which its state cannot be kept."""
+    state = state_path(target)
+    if len(os.fsencode(part_path(state).name)) > MOST_NAME:
+        raise OutputError(f"The name {target.name!r} is too long. Choose a shorter one.")
+    refuse_link(state)
+
+
 def _present_names(config: Config) -> NamesFile:
     """The names of the file that is going to be written, if it exists."""
     file = config.concepts.names
     return read_names(Path(file)) if file and Path(file).exists() else NamesFile({}, {})
 
 
-def _make(config: Config, options: ConceptOptions) -> Iterator[str]:
+def _make(
+    config: Config, options: ConceptOptions, target: Path, pictures: Pictures
+) -> Iterator[str]:
     """Makes the gallery; yields a line."""
-    target = options.output
-    assert target is not None
-    pictures = _pictures(config, options)
     engine = Engine(config)
     layers = _layers(engine, options.layers or config.concepts.layer)
     facts = _facts(engine, pictures, layers, options.side)

@@ -30,13 +30,16 @@ NAMES_SUFFIX = ".names.yaml"
 MAX_BYTES = 1 << 26
 """Largest file that is read."""
 MAX_TEXT_BYTES = 1 << 24
-MAX_SIDE = 512
+MAX_SIDE = 256
 MAX_CHANNELS = 1 << 20
 MAX_ROW = 32
 """How many pictures a channel may have, of each kind."""
 
-DECODED_ROWS = 128
-"""How many rows of pictures are kept decoded: 20 MB of six pictures of 96 x 96."""
+SHOWN = 6
+"""How many pictures of a row are decoded: those with the largest values."""
+
+DECODED_BYTES = 32 << 20
+"""How much is kept decoded: 202 rows of six pictures of 96 x 96."""
 
 Number = Annotated[int, msgspec.Meta(ge=0)]
 Row = Annotated[tuple[Number, ...], msgspec.Meta(max_length=MAX_ROW)]
@@ -114,7 +117,7 @@ class Gallery:
         self._layers = {layer.name: layer for layer in contents.layers}
         self._names = names
         self.network, self.layers = contents.network, tuple(self._layers)
-        self._decoded = lru_cache(DECODED_ROWS)(self._decode_row)
+        self._decoded = lru_cache(DECODED_BYTES // (SHOWN * 3 * contents.side**2))(self._decode_row)
 
     def name(self, layer: str, channel: int) -> str:
         """The name that a user gave to a channel; "" without one."""
@@ -138,7 +141,7 @@ class Gallery:
         """The pictures in which a channel carries most relevance; empty if there are none.
 
         Returns:
-          uint8 [S, S, 3] RGB each, most relevance first, cropped and masked.
+          uint8 [S, S, 3] RGB each, at most `SHOWN`, most relevance first, cropped and masked.
         """
         known = self.channels(layer).get(channel)
         return self._decoded(known.relevant) if known else ()
@@ -172,7 +175,7 @@ class Gallery:
             self._names.check(layers)
 
     def _decode_row(self, numbers: Row) -> tuple[np.ndarray, ...]:
-        return tuple(map(self._decode, numbers))
+        return tuple(map(self._decode, numbers[:SHOWN]))
 
     def _decode(self, number: int) -> np.ndarray:
         """A picture; a grey one if it cannot be decoded although its header is right."""

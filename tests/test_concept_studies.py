@@ -2,6 +2,7 @@
 
 import json
 import re
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +16,8 @@ from keras import layers
 from realtime_lrp import Explainer
 from realtime_lrp.commands.evaluate.concepts import run as study
 from realtime_lrp.commands.evaluate.concepts.masking import measure_layer
-from realtime_lrp.commands.evaluate.concepts.stability import Clip, steadiness
+from realtime_lrp.commands.evaluate.concepts.stability import SteadinessStudy
+from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.relevance.channel_masks import ChannelMasks
 from realtime_lrp.results.records import TOP_CONCEPTS
@@ -141,13 +143,46 @@ def test_steadiness_of_a_hand_made_sequence():
     """Channels 0 to 3 for two frames, then 1 to 4: overlap 1, 3/5, 1; 0.2 s, 0.4 s and 0.2 s."""
     shares = np.tile(np.array([5.0, 4, -3, 2, 1]) / 15, (4, 1))
     shares[2:, 0], shares[2:, 4] = 0, -0.5
-    clip = Clip("clip.mp4", np.arange(4) / 10, {"conv": shares})
-    found = steadiness([clip], "conv", 0.0)
+    frames = [(number / 10, {"conv": row}) for number, row in enumerate(shares)]
+    study = SteadinessStudy(["conv"], [0.0, 0.9])
+    study.add("clip.mp4", frames)
+    found, slow = study.results()
     np.testing.assert_allclose(found.overlaps, [1, 3 / 5, 1])
     np.testing.assert_allclose(sorted(found.stays), [0.2, 0.2, 0.4, 0.4, 0.4])
     assert (found.different, found.seconds) == (5, ["clip.mp4: 0"] * 3)
-    slow = steadiness([clip], "conv", 0.9)
     np.testing.assert_allclose(slow.overlaps, [1, 1, 1])
+    study.add("other.mp4", frames[:2])  # nothing goes on from one recording to the next
+    found, _ = study.results()
+    np.testing.assert_allclose(found.overlaps, [1, 3 / 5, 1, 1])
+    assert found.stays.size == 9 and found.seconds[-1] == "other.mp4: 0"
+    with pytest.raises(DamagedInputError, match=r"'short\.mp4' has 1 frames"):
+        study.add("short.mp4", frames[:1])
+
+
+def test_recordings_of_any_length_are_studied_frame_by_frame(rng):
+    """The shares of earlier frames are not kept."""
+    alive = weakref.WeakSet()
+
+    def frames():
+        for number in range(50):
+            row = rng.normal(size=8).view(Row)
+            alive.add(row)
+            yield number / 10, {"conv": row}
+            del row
+            assert len(alive) <= 6
+
+    study = SteadinessStudy(["conv"])
+    study.add("clip.mp4", frames())
+    assert [one.overlaps.size for one in study.results()] == [49] * 3
+
+
+class Row(np.ndarray):
+    """An array that can be counted: equal and hashed by identity."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):
+        return self is other
 
 
 def test_the_command_measures_prints_writes_and_goes_on(run, words, tmp_path, monkeypatch):
@@ -234,7 +269,7 @@ def test_a_sidecar_has_names_and_can_be_searched(run, words, tmp_path, monkeypat
     (tmp_path / "repeat.jsonl").unlink()
     text = (HOME / "docs" / "concepts.md").read_text()
     (query,) = re.findall(r'duckdb\.sql\("""(.*?)"""\)', text, re.S)
-    query = query.replace("17", str(channel)).replace("0.1", "0")
+    query = re.sub(r"channel = \d+", f"channel = {channel}", query).replace("> 0.1", "> 0")
     found = duckdb.sql(query).fetchall()
     shares = [(row["time"], one["share"]) for row in named for one in row["concepts"]
               if one["channel"] == channel]  # fmt: skip

@@ -23,10 +23,9 @@ from realtime_lrp.commands.evaluate.concepts.report import (
     write_concept_folder,
 )
 from realtime_lrp.commands.evaluate.concepts.stability import (
-    AVERAGES,
     Steadiness,
-    read_clip,
-    steadiness,
+    SteadinessStudy,
+    shares_of_frames,
 )
 from realtime_lrp.commands.evaluate.finished import (
     FINGERPRINT,
@@ -162,11 +161,11 @@ def _steadiness(
     progress: EvaluationProgress,
 ) -> list[Steadiness]:
     """How steady the top channels are, by layer and average; nothing without a recording."""
-    clips = []
+    study = SteadinessStudy(layers)
     for file in recordings:
         progress.show(file.name)
-        clips.append(read_clip(engine, file, layers))
-    return [steadiness(clips, layer, average) for layer in layers for average in AVERAGES if clips]
+        study.add(file.name, shares_of_frames(engine, file, layers))
+    return study.results() if recordings else []
 
 
 def _classes(engine: Engine, samples: Samples) -> np.ndarray:

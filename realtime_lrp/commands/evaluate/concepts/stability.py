@@ -1,8 +1,9 @@
 """How steady the top channels are in moving pictures."""
 
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -41,22 +42,90 @@ class Steadiness:
     different: int
 
 
-@dataclass(frozen=True)
-class Clip:
-    """The shares of one recording.
+class SteadinessStudy:
+    """Follows the top channels through recordings, frame by frame; keeps no shares.
 
-    Attributes:
-      name: of the file.
-      times: float64 [frames], seconds.
-      shares: layer -> float64 [frames, channels], as parts of the magnitude of all channels.
+    Args:
+      layers: whose channels are followed.
+      averages: how much of the previous shares stays with each new frame, one result for each.
     """
 
-    name: str
-    times: np.ndarray
-    shares: dict[str, np.ndarray]
+    def __init__(self, layers: Sequence[str], averages: Sequence[float] = AVERAGES) -> None:
+        self._followed = [_Followed(layer, average) for layer in layers for average in averages]
+        self._seconds: list[str] = []
+
+    def add(self, name: str, frames: Iterable[tuple[float, Mapping[str, np.ndarray]]]) -> None:
+        """Takes in a recording.
+
+        Args:
+          name: of the file.
+          frames: time and shares of each frame, see `shares_of_frames`.
+
+        Raises:
+          DamagedInputError: there are fewer than two frames.
+        """
+        times, second = array("d"), ""
+        for time, shares in frames:
+            if times:
+                now = f"{name}: {int(time)}"
+                second = second if second == now else now  # one string for all of a second
+                self._seconds.append(second)
+            times.append(time)
+            for one in self._followed:
+                one.add(shares[one.layer], time)
+        if len(times) < 2:
+            raise DamagedInputError(f"{name!r} has {len(times)} frames. Expected two or more.")
+        end = times[-1] + float(np.median(np.diff(times)))  # a frame lasts to the next
+        for one in self._followed:
+            one.end(end)
+
+    def results(self) -> list[Steadiness]:
+        """How steady the channels are, by layer and average."""
+        return [one.result(self._seconds) for one in self._followed]
 
 
-def read_clip(engine: Engine, file: Path, layers: Sequence[str]) -> Clip:
+class _Followed:
+    """The top channels of one layer with one average."""
+
+    def __init__(self, layer: str, average: float) -> None:
+        self.layer, self._average = layer, average
+        self._overlaps, self._stays = array("d"), array("d")
+        self._different: set[int] = set()
+        self._shares: np.ndarray | None = None
+        self._top: frozenset[int] = frozenset()
+        self._begun: dict[int, float] = {}
+
+    def add(self, shares: np.ndarray, time: float) -> None:
+        """Takes in a frame: its shares are mixed with those before, as the viewer averages maps."""
+        if self._shares is None:
+            self._shares = shares
+            top = self._top = top_channels(shares)
+        else:
+            self._shares = self._average * self._shares + (1 - self._average) * shares
+            top = top_channels(self._shares)
+            self._overlaps.append(len(self._top & top) / len(self._top | top))
+        self._stays.extend(time - self._begun.pop(channel) for channel in self._top - top)
+        for channel in top:
+            self._begun.setdefault(channel, time)
+        self._different |= top
+        self._top = top
+
+    def end(self, time: float) -> None:
+        """Ends the recording; another one may follow."""
+        self._stays.extend(time - begin for begin in self._begun.values())
+        self._shares, self._top, self._begun = None, frozenset(), {}
+
+    def result(self, seconds: Sequence[str]) -> Steadiness:
+        """What was found; `seconds` as there."""
+        overlaps, stays = np.array(self._overlaps), np.array(self._stays)
+        return Steadiness(
+            self.layer, self._average, overlaps, seconds, stays, len(self._different)
+        )  # fmt: skip
+
+
+def shares_of_frames(
+    engine: Engine, file: Path, layers: Sequence[str]
+) -> Iterator[tuple[float, dict[str, np.ndarray]]]:
     """Explains every frame of a recording for the engine's own target.
 
     Args:
@@ -64,74 +133,30 @@ def read_clip(engine: Engine, file: Path, layers: Sequence[str]) -> Clip:
       file: the recording.
       layers: whose shares are wanted.
 
+    Returns:
+      For each frame its time in seconds, and layer -> float64 [channels], the shares as parts of
+      the magnitude of all channels.
+
     Raises:
       MissingInputError: there is no such file.
-      DamagedInputError: fewer than two frames can be decoded.
+      DamagedInputError: it cannot be decoded.
+      NotFiniteError: the network computes NaN or Inf.
     """
-    times: list[float] = []
-    found: dict[str, list[np.ndarray]] = {layer: [] for layer in layers}
     frames = read_timed_frames(file)
     while batch := list(islice(frames, BATCH)):
-        times += [time for time, _ in batch]
         seen = [engine.region(picture.shape[:2]).extract(picture) for _, picture in batch]
         x = engine.network.prepare(np.stack(seen))
-        for layer, peaks in engine.explainer.peaks(x, layers)[1].items():
-            shares = peaks.shares.astype(np.float64)
-            total = np.abs(shares).sum(1, keepdims=True)
-            found[layer].append(shares / np.where(total > 0, total, 1))
-    if len(times) < 2:
-        raise DamagedInputError(f"{str(file)!r} has {len(times)} frames. Expected two or more.")
-    shares_of = {layer: np.concatenate(parts) for layer, parts in found.items()}
-    return Clip(file.name, np.array(times), shares_of)
+        peaks = engine.explainer.peaks(x, layers)[1]
+        parts = {layer: _parts(one.shares.astype(np.float64)) for layer, one in peaks.items()}
+        for number, (time, _) in enumerate(batch):
+            yield time, {layer: one[number] for layer, one in parts.items()}
 
 
-def steadiness(clips: Sequence[Clip], layer: str, average: float) -> Steadiness:
-    """How steady the top channels of a layer are in some recordings.
-
-    Args:
-      clips: at least one.
-      layer: its name.
-      average: how much of the previous shares stays with each new frame.
-    """
-    overlaps: list[float] = []
-    seconds: list[str] = []
-    stays: list[float] = []
-    different: set[int] = set()
-    for clip in clips:
-        tops = [top_channels(row) for row in smoothed(clip.shares[layer], average)]
-        overlaps += [len(one & other) / len(one | other) for one, other in pairwise(tops)]
-        seconds += [f"{clip.name}: {int(time)}" for time in clip.times[1:]]
-        stays += stays_of(tops, clip.times)
-        different = different.union(*tops)
-    return Steadiness(layer, average, np.array(overlaps), seconds, np.array(stays), len(different))
-
-
-def smoothed(shares: np.ndarray, average: float) -> Iterator[np.ndarray]:
-    """The shares of each frame mixed with those before, as the viewer averages maps."""
-    previous = shares[0]
-    for row in shares:
-        previous = average * previous + (1 - average) * row
-        yield previous
+def _parts(shares: np.ndarray) -> np.ndarray:
+    total = np.abs(shares).sum(1, keepdims=True)
+    return shares / np.where(total > 0, total, 1)
 
 
 def top_channels(shares: np.ndarray) -> frozenset[int]:
     """The channels with the largest shares by magnitude."""
     return frozenset(np.argsort(-np.abs(shares), kind="stable")[:TOP_CONCEPTS].tolist())
-
-
-def stays_of(tops: Sequence[frozenset[int]], times: np.ndarray) -> list[float]:
-    """For how many seconds channels are in the top without a break; a frame lasts to the next.
-
-    Args:
-      tops: the top channels of each frame.
-      times: float64 [frames], seconds.
-    """
-    last = float(np.median(np.diff(times))) if len(times) > 1 else 0.0
-    ends = [*times[1:].tolist(), float(times[-1]) + last]
-    begun: dict[int, float] = {}
-    stays: list[float] = []
-    for number, top in enumerate(tops):
-        stays += [times[number] - begun.pop(channel) for channel in [*begun] if channel not in top]
-        for channel in top:
-            begun.setdefault(channel, float(times[number]))
-    return [float(stay) for stay in stays] + [ends[-1] - begin for begin in begun.values()]

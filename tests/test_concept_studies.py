@@ -201,6 +201,7 @@ def test_the_command_measures_prints_writes_and_goes_on(run, words, tmp_path, mo
     assert masking["channels"] == 6 and masking["masked"] == [0, 1, 2]
     assert [one["order"] for one in masking["orders"]] == ["relevance", "activation", "random"]
     assert [row["pairs_of_frames"] for row in whole["stability"]] == [3, 3, 3]
+    assert not any("stay_interval" in row for row in whole["stability"]), "stays depend on another"
     names = {"report.json", "photos.csv", "masking.png", "masking.pdf"}
     assert {file.name for file in (tmp_path / "whole").iterdir()} == names
     lines = (tmp_path / "whole" / "photos.csv").read_text().splitlines()

@@ -95,7 +95,6 @@ def _masking(layer: MaskedLayer, photos: Sequence[str]) -> dict[str, Any]:
 
 def _stability(steady: Steadiness) -> dict[str, Any]:
     (overlap,) = bootstrap.intervals(steady.overlaps[:, None], steady.seconds)
-    (stay,) = bootstrap.intervals(steady.stays[:, None])
     return {
         "layer": steady.layer,
         "average": steady.average,
@@ -104,7 +103,6 @@ def _stability(steady: Steadiness) -> dict[str, Any]:
         "overlap_interval": _rounded(*overlap or ()),
         "unchanged": _rounded((steady.overlaps == 1).mean())[0],
         "stay_s": _rounded(steady.stays.mean())[0],
-        "stay_interval": _rounded(*stay or ()),
         "different_channels": steady.different,
     }
 
@@ -136,7 +134,8 @@ def concept_lines(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"overlap the {TOP_CONCEPTS} top channels of a frame and the next: common ones of all"
         yield "        (Jaccard)"
         yield "same    part of the frames in which all of them stay"
-        yield "stay    mean seconds for which a channel is among them without a break"
+        yield "stay    mean seconds for which a channel is among them without a break; stays cut by"
+        yield "        the ends of a recording count as they are"
         yield "average how much of the previous shares stays with each frame, as in overlay.average"
 
 
@@ -185,7 +184,7 @@ def _stability_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         table.add_row(
             row["layer"], f"{row['average']:g}",
             _with_interval(row["overlap"], row["overlap_interval"]), f"{row['unchanged']:.2f}",
-            f"{_with_interval(row['stay_s'], row['stay_interval'], 2)} s",
+            f"{row['stay_s']:.2f} s",
             str(row["different_channels"]),
         )  # fmt: skip
     return table
@@ -205,10 +204,10 @@ def _text(table: Table) -> list[str]:
     return [line.rstrip() for line in text.getvalue().splitlines()]
 
 
-def _with_interval(value: float, interval: Sequence[float] | None, digits: int = 3) -> str:
+def _with_interval(value: float, interval: Sequence[float] | None) -> str:
     if not interval:
-        return f"{value:.{digits}f}"
-    return f"{value:.{digits}f}±{(interval[1] - interval[0]) / 2:.{digits}f}"
+        return f"{value:.3f}"
+    return f"{value:.3f}±{(interval[1] - interval[0]) / 2:.3f}"
 
 
 def _rounded(*values: float) -> list[float]:

@@ -5,6 +5,7 @@ of rows through a function and keeps no state of what is done, while here a part
 again after any loss, drawn where it was explained, and joined in order.
 """
 
+import atexit
 import functools
 import logging
 import os
@@ -14,8 +15,8 @@ import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -97,12 +98,16 @@ class Cluster:
         if self.local:  # nobody else on this machine may send it work; read when Ray is imported
             os.environ["RAY_AUTH_MODE"] = "token"
             os.environ.setdefault("RAY_AUTH_TOKEN", _token())
-        import ray
-
-        self._ray = ray
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        self._ray: Any = None
         try:
-            self._start(address)
+            if address is not None:
+                _check_listens(address)
+            import ray
+
+            self._ray = ray
+            atexit.unregister(ray.shutdown)  # `close` does that
+            with _sigterm_held():
+                self._start(address)
         except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
             self.close()
             if self.local:
@@ -114,14 +119,11 @@ class Cluster:
         except BaseException:
             self.close()
             raise
-        for number, handler in handlers.items():  # Ray has its own for SIGTERM
-            signal.signal(number, handler)
         raise_on_signals()
 
     def _start(self, address: str | None) -> None:
         quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
         if address is not None:
-            _check_listens(address)
             self._ray.init(address=address, **quiet)
             return
         _remove_abandoned()
@@ -193,6 +195,52 @@ class Cluster:
             self._ray.shutdown()
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@contextmanager
+def _sigterm_held() -> Iterator[None]:
+    """Holds SIGTERM back while Ray starts: its own handlers end the process in the middle.
+
+    This thread does not get the signal, another one may: then our handler notes it, which Ray must
+    not replace. What Ray starts would inherit that it is held, and could not be ended by it.
+    """
+    global _holds
+    if not hasattr(signal, "pthread_sigmask"):  # Windows, where `raise_on_signals` has to do
+        yield
+        return
+    held: list[int] = []
+    set_handler, before = signal.signal, signal.getsignal(signal.SIGTERM)
+
+    def set_other(number: int, handler: Any) -> Any:
+        if number == signal.SIGTERM:
+            return signal.getsignal(number)
+        return set_handler(number, handler)
+
+    interrupt = signal.getsignal(signal.SIGINT)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    set_handler(signal.SIGTERM, lambda number, frame: held.append(number))
+    signal.signal, _holds = set_other, True  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        signal.signal, _holds = set_handler, False
+        set_handler(signal.SIGINT, interrupt)
+        set_handler(signal.SIGTERM, before)  # also over that of Ray's libraries
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if held:
+            signal.raise_signal(signal.SIGTERM)
+
+
+_holds = False
+
+
+def _release_in_child() -> None:
+    if _holds:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_release_in_child)
 
 
 def _check_listens(address: str) -> None:

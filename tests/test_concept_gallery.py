@@ -85,12 +85,13 @@ def test_every_damaged_byte_is_noticed(file):
         {"layers": (LayerContents("a", 2, {5: ChannelContents((0,), ())}),)},
         {"layers": (LayerContents("a", 2, {1: ChannelContents((3,), ())}),)},
         {"layers": (LayerContents("a", 2, {}), LayerContents("a", 2, {}))},
+        {"layers": (LayerContents("a", 2, {1: ChannelContents((0,), (), (("cat", 1e308),))}),)},
         {"side": 8000},
         {"side": 24},
     ],
 )
 def test_contents_that_contradict_themselves_are_refused(tmp_path, changes):
-    """Channels and pictures that are not there, a layer twice, another size of the pictures."""
+    """Channels and pictures that are not there, a layer twice, parts above 1, another size."""
     path, wrong = tmp_path / "x.concepts", msgspec.structs.replace(contents(), **changes)
     write_gallery(path, wrong, [encode_picture(p, 90) for p in plain_pictures(3)])
     with pytest.raises(DamagedInputError, match="Expected a file that realtime-lrp concepts"):
@@ -227,3 +228,17 @@ def test_the_sheet_and_the_template_list_channels_that_matter(monkeypatch):
     first, last = (drawn[sheet.HEADING + n * step :][: sheet.TILE] for n in (0, 2))
     left = slice(sheet.TEXT_WIDTH, sheet.TEXT_WIDTH + sheet.TILE)
     assert (first[:, left] != sheet.BACKGROUND).all() and (last[:, left] == sheet.BACKGROUND).all()
+
+
+def test_a_sheet_of_many_layers_and_long_rows_stays_small(monkeypatch):
+    """As many rows in all as allowed, and six pictures in each."""
+    monkeypatch.setattr(sheet, "MOST_ROWS", 8)
+    entries = {n: ChannelContents((0,) * MAX_ROW, (0,) * MAX_ROW) for n in range(50)}
+    layers = tuple(LayerContents(f"c{n}", 50, entries) for n in range(4))
+    (data,) = [encode_picture(one, 90) for one in plain_pictures(1)]
+    made = Contents(network="mine", side=16, layers=layers, sizes=(len(data),))
+    drawn = sheet.gallery_sheet(Gallery(made, data), {})
+    step = sheet.TILE + sheet.GAP
+    row = sheet.TEXT_WIDTH + 12 * step + 8 * sheet.GAP
+    rows = (drawn.shape[0] - sheet.HEADING) // step * (drawn.shape[1] // row)
+    assert (drawn.shape[1] % row, rows) == (0, 8)

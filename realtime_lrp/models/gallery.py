@@ -43,6 +43,7 @@ DECODED_BYTES = 32 << 20
 
 Number = Annotated[int, msgspec.Meta(ge=0)]
 Row = Annotated[tuple[Number, ...], msgspec.Meta(max_length=MAX_ROW)]
+Part = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Word = Annotated[str, msgspec.Meta(max_length=500)]
 
 
@@ -59,7 +60,7 @@ class ChannelContents(msgspec.Struct, frozen=True):
 
     relevant: Row
     activating: Row
-    classes: Annotated[tuple[tuple[Word, float], ...], msgspec.Meta(max_length=8)] = ()
+    classes: Annotated[tuple[tuple[Word, Part], ...], msgspec.Meta(max_length=8)] = ()
     often: Number = 0
 
 

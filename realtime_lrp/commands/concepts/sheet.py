@@ -3,7 +3,7 @@
 import numpy as np
 
 from realtime_lrp.models.concept_names import ChannelNames
-from realtime_lrp.models.gallery import ChannelContents, Gallery
+from realtime_lrp.models.gallery import SHOWN, ChannelContents, Gallery
 from realtime_lrp.video.region import resize
 from realtime_lrp.view.text import draw_text, fitted
 
@@ -22,27 +22,30 @@ HEADING = 24
 MOST_CHANNELS = 200
 """How many channels of a layer are listed: more than that nobody names."""
 
+MOST_ROWS = 2000
+"""How many channels a sheet shows, and those with a name; of many layers it has fewer of each."""
+
 LEAST_CLASS = 0.01
 """A class with a smaller part of a channel's relevance is not mentioned."""
 
 
 def listed_channels(
-    gallery: Gallery, layer: str, names: ChannelNames
+    gallery: Gallery, layer: str, names: ChannelNames, most: int | None = None
 ) -> list[tuple[int, ChannelContents]]:
     """The channels of a layer that are worth a name, that which is relevant most often first.
 
-    They are those that were relevant for a picture, at most `MOST_CHANNELS`, and those that have
-    a name.
+    They are those that were relevant for a picture, at most so many, and those that have a name.
 
     Args:
       gallery: has some.
       layer: one of its layers.
       names: names of channels.
+      most: how many channels without a name; None is `MOST_CHANNELS`.
     """
     named = names.get(layer, {})
     known = sorted(gallery.channels(layer).items(), key=lambda one: (-one[1].often, one[0]))
     relevant = [number for number, one in known if one.relevant]
-    first = set(relevant[:MOST_CHANNELS])
+    first = set(relevant[: MOST_CHANNELS if most is None else most])
     return [(number, one) for number, one in known if number in first or number in named]
 
 
@@ -62,13 +65,14 @@ def gallery_sheet(gallery: Gallery, names: ChannelNames) -> np.ndarray:
     Returns:
       uint8 [H, W, 3] RGB, about as wide as high.
     """
+    most = min(MOST_CHANNELS, MOST_ROWS // max(1, len(gallery.layers)))
     channels = [
         (layer, channel, known)
         for layer in gallery.layers
-        for channel, known in listed_channels(gallery, layer, names)
+        for channel, known in listed_channels(gallery, layer, names, most)
     ]
-    count = max((len(known.relevant) for *_, known in channels), default=0)
-    compared = max((len(known.activating) for *_, known in channels), default=0)
+    count = min(SHOWN, max((len(known.relevant) for *_, known in channels), default=0))
+    compared = min(SHOWN, max((len(known.activating) for *_, known in channels), default=0))
     step = TILE + GAP
     starts = TEXT_WIDTH, TEXT_WIDTH + count * step + 4 * GAP
     width = starts[1] + compared * step + 4 * GAP

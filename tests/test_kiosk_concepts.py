@@ -16,6 +16,7 @@ from realtime_lrp.commands.kiosk.concepts import (
     ANSWER_S,
     CONCEPT_S,
     FORGIVEN_S,
+    REST_S,
     WAIT_S,
     ConceptTurns,
     ShownConcept,
@@ -278,7 +279,7 @@ def test_the_exhibit_asks_for_channels_and_shows_them(monkeypatch):
         (DamagedInputError("it is damaged"), "", "the page is left out: it is damaged"),
         (PermissionError("not readable"), "", "the page is left out: not readable"),
         (UsageError("it is of another network"), "", "left out: it is of another network"),
-        (gallery_of("conv", 16), "too little memory", "the page is left out: too little memory"),
+        (gallery_of("conv", 16), "too little memory", "left out for 600 s: too little memory"),
     ],
     ids=["damaged", "unreadable", "of another network", "no maps"],
 )
@@ -309,4 +310,17 @@ def test_failing_maps_are_not_asked_for_channels_again(monkeypatch, caplog):
         visit.turn(0.2, present=True, heart=1.0)
         assert visit.asked is None
     assert sum("concepts" in one.message for one in caplog.records) == 1
+    visit.kiosk.end()
+
+
+def test_a_picture_whose_channels_cannot_be_computed_is_forgiven(monkeypatch, caplog):
+    """One with NaN, or a moment without memory: the page comes back after `REST_S`."""
+    visit = Visit(monkeypatch, gallery_of("conv", 16))
+    visit.concepts = ConceptResult("conv", problem="NaN")
+    visit.until(lambda: "NaN" in caplog.text, 2 * ANSWER_S)
+    visit.concepts = None
+    part, begin = visit.kiosk._concepts, visit.now
+    assert part.update(0, None, False, begin + REST_S - 1) is None
+    assert part.update(0, None, False, begin + REST_S) is None
+    assert part.update(0, None, False, begin + REST_S + ANSWER_S) == ConceptRequest("conv", None)
     visit.kiosk.end()

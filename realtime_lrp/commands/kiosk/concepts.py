@@ -40,7 +40,7 @@ PICTURES = 6
 """Pictures of the gallery, at most."""
 
 REST_S = 600.0
-"""If explaining fails while channels are computed, none are computed for this long."""
+"""If computing channels fails, or explaining while they are, none are computed for this long."""
 
 log = logging.getLogger(__name__)
 
@@ -170,8 +170,16 @@ class ConceptPart:
         """Shows no channels of this network; says so once."""
         self._gallery = None
         self._turns.start_over(None, 0.0)
+        self._tell(why, "the page is left out")
+
+    def _rest(self, why: str, now: float) -> None:
+        """Computes no channels for `REST_S`; says so once while the reason stays the same."""
+        self._rests_until = now + REST_S
+        self._tell(why, f"the page is left out for {REST_S:.0f} s")
+
+    def _tell(self, why: str, what: str) -> None:
         if why != self._problem:
-            text = f"concepts: the page is left out: {why}"
+            text = f"concepts: {what}: {why}"
             log.warning("%s", text)
             self._note_error(text)
         self._problem = why
@@ -190,12 +198,13 @@ class ConceptPart:
         if self._gallery is None:
             return None
         found = explained.concepts if explained else None
-        if found and found.problem:
-            self._leave_out(found.problem)
-            return None
-        if failing and self._turns.wanted(now):
-            log.warning("concepts: the page is left out for %.0f s: explaining failed", REST_S)
-            self._rests_until = now + REST_S
+        wanted = self._turns.wanted(now)
+        if wanted and found and found.problem:
+            self._rest(found.problem, now)
+        elif wanted and failing:
+            self._rest("explaining failed", now)
+        elif found and found.maps:
+            self._problem = ""
         if now < self._rests_until:
             self._turns.start_over(None, now)
             return None

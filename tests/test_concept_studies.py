@@ -19,7 +19,7 @@ from realtime_lrp.commands.evaluate.concepts.masking import measure_layer
 from realtime_lrp.commands.evaluate.concepts.stability import SteadinessStudy
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.networks import load_network
-from realtime_lrp.relevance.channel_masks import ChannelMasks
+from realtime_lrp.relevance.channel_masks import ChannelMasks, resolution_of
 from realtime_lrp.results.records import TOP_CONCEPTS
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.region import region_of
@@ -84,6 +84,7 @@ def test_masked_scores_are_those_of_a_network_without_the_channels(layer):
     model = residual_network()
     x = np.random.default_rng(2).normal(size=(3, 6, 6, 3)).astype("float32")
     masks = ChannelMasks(Explainer(model), layer)
+    assert resolution_of(Explainer(model), layer) == (6, 6)
     kept = np.random.default_rng(3).integers(0, 2, (3, 5, 4))
     found = masks.masked_scores(x, kept)
     first, second, total = (model.get_layer(name) for name in ("first", "second", "sum"))

@@ -82,6 +82,15 @@ class ChannelMasks:
         return run_in_parts(self._masked, (batch, masks), most)[0]
 
 
+def resolution_of(explainer: Explainer, layer: str) -> tuple[int, ...]:
+    """Rows and columns of a layer's output.
+
+    Raises:
+      UsageError: as `Explainer.concepts`, for the layer or the method.
+    """
+    return tuple(explainer._concepts.output_of(layer)[1][1:-1])
+
+
 def shares_function(graph: Graph, explain: Explain, number: int, layer: str) -> Compute:
     """Makes the function (x, *target) -> scores, shares and activations of all channels.
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError, UsageError
-from realtime_lrp.relevance.channel_masks import ChannelMasks
+from realtime_lrp.relevance.channel_masks import ChannelMasks, resolution_of
 
 RELEVANCE, ACTIVATION, RANDOM = "relevance", "activation", "random"
 ORDERS = (RELEVANCE, ACTIVATION, RANDOM)
@@ -113,7 +113,7 @@ def study_layers(engine: Engine) -> list[str]:
     explainer = engine.explainer
     last: dict[tuple[int, ...], str] = {}
     for layer in explainer.concept_layers:
-        resolution = tuple(explainer._concepts.output_of(layer)[1][1:3])
+        resolution = resolution_of(explainer, layer)
         last.pop(resolution, None)
         last[resolution] = layer
     last.pop((1, 1), None)  # of gates, which have no positions

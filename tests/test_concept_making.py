@@ -8,6 +8,7 @@ import pytest
 
 from realtime_lrp import config
 from realtime_lrp.commands.concepts import making as making_module
+from realtime_lrp.commands.concepts import run as run_module
 from realtime_lrp.commands.concepts.crops import HELD, SIDE, crop, crop_box
 from realtime_lrp.commands.concepts.kept import state_path
 from realtime_lrp.commands.concepts.making import Making
@@ -198,7 +199,25 @@ def test_recordings_photos_names_and_a_sheet(run, settings, photos, tmp_path):
     code, printed, told = run("concepts", "--gallery", target, "--names", names, "--sheet", sheet)
     assert code == 0 and "1 of them named" in printed, told
     assert f'  {channel}: "wheel rim"' in names.read_text()
+    names.write_text("conf1:\n  0: wheel\n")
+    _, _, told = run("concepts", "--gallery", target, "--names", names)
+    assert "layers that the gallery does not have: conf1" in told
     assert len(cv2.imread(str(sheet))) >= 64
+
+
+def test_names_and_size_are_checked_before_a_picture_is_looked_at(
+    run, settings, photos, tmp_path, monkeypatch
+):
+    """Names of layers that the network lacks, and more channels than a file can hold."""
+    network = ("--model", settings.model.name, "--preprocess", "tf")
+    target, names = tmp_path / "g.concepts", tmp_path / "n.yaml"
+    monkeypatch.setattr(Making, "run", lambda self: pytest.fail("it looked"))
+    names.write_text("conf1:\n  0: wheel\n")
+    code, _, told = run("concepts", *network, photos, "-o", target, "--names", names)
+    assert code == 78 and "n.yaml:1" in told and "no layer 'conf1'" in told, told
+    monkeypatch.setattr(run_module, "MAX_BYTES", 3 * run_module.LEAST_CROP)
+    code, _, told = run("concepts", *network, photos, "-o", target)
+    assert code == 73 and "channels, which is more than can be read" in told, told
 
 
 def test_what_is_wrong_with_a_recording_is_told(tmp_path, caplog):

@@ -9,12 +9,15 @@ import pytest
 from viewer import Viewer, answer, engine_of, explained_frame
 
 from realtime_lrp import config
+from realtime_lrp.engine import concept_pipelines
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine.concept_pipelines import (
     KEPT,
     NO_LAYERS,
+    NO_MEMORY,
     NOT_FINITE,
     NOT_LRP,
+    REST_S,
     ConceptPipelines,
     fetch_concepts,
 )
@@ -173,6 +176,24 @@ def test_few_functions_are_kept():
     for layer in (*layers, *layers[1:], layers[0]):
         pipelines.run(None, None, ConceptRequest(layer), None)
     assert compiled == [*layers, layers[0]]
+
+
+def test_a_layer_is_tried_again_after_too_little_memory(monkeypatch):
+    """Not for a while, then it is prepared once more."""
+    clock, free, wanted = [100.0], [1], ConceptRequest("conv")
+    monkeypatch.setattr(concept_pipelines.time, "monotonic", lambda: clock[0])
+    explainer = SimpleNamespace(
+        concept_layers=("conv",), input_shape=(8, 8, 3), pictures_at_once=lambda: free[0],
+        compile_concept_pipeline=lambda *words: lambda *words: "computed",
+    )  # fmt: skip
+    pipelines = ConceptPipelines(explainer, "conv", None, None, True)
+    assert pipelines.run(None, None, wanted, None) is None
+    free[0], clock[0] = 8, clock[0] + REST_S - 1
+    assert pipelines.is_ready(wanted) and pipelines.run(None, None, wanted, None) is None
+    assert pipelines.refusal(wanted).problem == NO_MEMORY
+    clock[0] += 1
+    assert not pipelines.is_ready(wanted), "it has to be prepared"
+    assert pipelines.run(None, None, wanted, None) == "computed" and pipelines.is_ready(wanted)
 
 
 class Scripted:

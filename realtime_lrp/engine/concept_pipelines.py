@@ -1,7 +1,9 @@
 """Compiled functions of an engine that explain pictures and the channels of a layer in one run."""
 
 import logging
+import math
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +25,9 @@ NEEDED = 3
 
 CERTAIN = 1e6
 """Added to the share of a channel that is wanted in any case; shares are 1 at most."""
+
+REST_S = 300.0
+"""For how long a layer is not tried again after the memory did not suffice."""
 
 NO_LAYERS = "this network has no layer with rows and columns whose channels could be shown"
 NOT_LRP = "single channels are defined for LRP only: choose a composite (keys 1 to 7)"
@@ -62,6 +67,7 @@ class ConceptPipelines:
         self.layers = explainer.concept_layers if default else ()
         self._ready: OrderedDict[str, Callable[..., BothOutputs]] = OrderedDict()
         self._problems: dict[str, str] = {}
+        self._rests_until: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def layer(self, wanted: ConceptRequest) -> str:
@@ -71,7 +77,8 @@ class ConceptPipelines:
     def is_ready(self, wanted: ConceptRequest) -> bool:
         """Whether a request can be answered at once, be it with the problem."""
         layer = self.layer(wanted)
-        return not layer or layer in self._ready or layer in self._problems
+        rested = time.monotonic() >= self._rests_until.get(layer, math.inf)
+        return not layer or layer in self._ready or (layer in self._problems and not rested)
 
     def refusal(self, wanted: ConceptRequest) -> ConceptResult:
         """Says why there are no channels of a layer."""
@@ -86,17 +93,17 @@ class ConceptPipelines:
         explainer, layer = self._explainer, self.layer(wanted)
         try:
             if self._cpu and explainer.pictures_at_once() < NEEDED:
-                self._problems[layer] = NO_MEMORY
+                self.give_up(wanted)
                 return
             run = explainer.compile_concept_pipeline(self._prepare, self._reduce, layer, TOP)
             run(np.zeros((1, *explainer.input_shape[:2], 3), np.uint8))
         except tf.errors.ResourceExhaustedError:
-            self._problems[layer] = NO_MEMORY
+            self.give_up(wanted)
         except Error as error:
-            self._problems[layer] = first_line(error)
+            self._refuse(layer, first_line(error))
         except Exception as error:
             log.error("preparing channels of %s failed: %s", layer, first_line(error))
-            self._problems[layer] = first_line(error)
+            self._refuse(layer, first_line(error))
         else:
             with self._lock:
                 self._ready[layer] = run
@@ -120,10 +127,13 @@ class ConceptPipelines:
             prior[0, wanted.channel : wanted.channel + 1] = CERTAIN
         return run(batch, prior, targets)
 
+    def _refuse(self, layer: str, problem: str, until: float = math.inf) -> None:
+        self._rests_until[layer], self._problems[layer] = until, problem
+
     def give_up(self, wanted: ConceptRequest) -> None:
-        """Computes channels of a layer no more, because the memory did not suffice."""
+        """Computes no channels of a layer for `REST_S`, because the memory did not suffice."""
         layer = self.layer(wanted)
-        self._problems[layer] = NO_MEMORY
+        self._refuse(layer, NO_MEMORY, time.monotonic() + REST_S)
         with self._lock:
             self._ready.pop(layer, None)
 

@@ -39,6 +39,7 @@ def test_the_window_opens_before_tensorflow_is_imported():
     assert not loaded_after(statement) & {"tensorflow", "keras", "matplotlib"}
 
 
+@pytest.mark.release
 def test_keras_is_imported_without_matplotlib():
     """Matplotlib can be imported later."""
     statement = "import realtime_lrp.engine.tensorflow, sys; "

@@ -270,6 +270,7 @@ def test_the_same_command_goes_on_where_it_was_stopped(archive, alone, clips, tm
     assert (code, made.calls, "finished before" in out) == (0, [], True)
 
 
+@pytest.mark.release
 def test_parts_of_other_settings_are_not_used(archive, clips, tmp_path):
     """Here another opacity."""
     words = clips / "long.mp4", "-o", tmp_path / "a.mp4"
@@ -295,7 +296,14 @@ def test_two_jobs_do_not_make_one_film(archive, clips, tmp_path):
     assert archive(*words)[0] == 0 and not parts.exists()
 
 
-@pytest.mark.parametrize("kind", ["interlaced", "damaged", "transport stream"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("interlaced", marks=pytest.mark.release),
+        pytest.param("damaged", marks=pytest.mark.release),
+        "transport stream",
+    ],
+)
 def test_what_cannot_be_cut_is_made_in_one_piece(kind, archive, tmp_path, rng):
     """Its pictures depend on those before, or its times are not known before it is decoded."""
     name = "a.ts" if kind == "transport stream" else "a.mp4"

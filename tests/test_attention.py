@@ -131,7 +131,14 @@ def test_a_transformer_has_the_map_of_a_modified_gradient(name, model, pictures,
         np.testing.assert_allclose(ours, theirs, atol=1e-4 * np.abs(theirs).max())
 
 
-@pytest.mark.parametrize("target", ["all", TARGET, "0 - 2"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "all",
+        pytest.param(TARGET, marks=pytest.mark.release),
+        pytest.param("0 - 2", marks=pytest.mark.release),
+    ],
+)
 def test_products_of_a_transformer_may_be_rounded_on_the_way_back(target, model, pictures):
     """Maps in `auto` precision correlate with those in float32 to 0.9999."""
     for name in ("attnlrp", "cp_lrp"):

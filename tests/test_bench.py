@@ -101,6 +101,7 @@ def test_maps_of_transformers_are_timed(monkeypatch):
     assert all(row["ms"] > 0 and row["forward_ms"] > 0 for row in rows)
 
 
+@pytest.mark.release
 def test_bench_compares_xla_on_a_gpu(tiny_model, monkeypatch):
     """A pretended GPU adds a row for each batch, and the transfer."""
     older = hardware.Device("/GPU:0", "Small GPU", "float16")

@@ -41,6 +41,7 @@ def test_a_deep_residual_network_stays_within_its_answer(blocks, rng):
         assert (grown < 1000).all(), name
 
 
+@pytest.mark.release
 def test_image_and_inspect_name_the_layer_once(run, words, tmp_path):
     """Without biases epsilon grows by far more: the map is written, with a warning and a note."""
     picture, options = words

@@ -235,6 +235,16 @@ def test_what_is_wrong_with_a_recording_is_told(tmp_path, caplog):
     moved.write_bytes(moved.read_bytes()[: moved.stat().st_size // 2])
     assert 1 <= len(list(read_frames(moved, 0.5))) < 4
     assert "ends early, of about 60 frames" in caplog.text
+    caplog.clear()
+    damaged = tmp_path / "no\nerror: it burns.png"
+    damaged.write_bytes(b"no picture")
+    pictures = FilePictures([str(damaged), str(moved)], None, 0.5)
+    for _ in range(2):  # to look, and to cut
+        assert list(pictures.read())
+    pictures.tell_left_out()
+    told = [record.getMessage() for record in caplog.records]
+    assert len([line for line in told if "ends early" in line]) == 1
+    assert not any("\n" in line for line in told) and "burns.png" in told[-1]
 
 
 def test_wrong_words_are_refused(run, settings, photos, tmp_path):

@@ -248,6 +248,7 @@ BAD = {
     "output is input": (f"video ok.mp4 -o ok.mp4 --overwrite {M}", 73, "is an input"),
     "unknown ending": ("video ok.mp4 -o x.gif", 2, ".mp4"),
     "demo's folder": ("demo -o none/x.mp4", 73, "none"),
+    "demo's gallery": ("demo -o x.mp4 --gallery text.mp4", 65, "text.mp4"),
     "stats' folder": ("live --display none --stats none/s.json", 73, "none"),
     "composite in a file": (f"image ok.png -o x.png {M} --config bad.yaml", 78, "bad.yaml:1"),
     "value in a file": (f"image ok.png -o x.png {M} --config broken.yaml", 78, "broken.yaml:1"),

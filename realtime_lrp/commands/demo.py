@@ -8,6 +8,7 @@ from realtime_lrp.commands.live.run import run as run_live
 from realtime_lrp.commands.video.overlay import Film, overlay_file
 from realtime_lrp.config import ASSETS, Config
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.gallery import gallery_of
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.stats import Stats
@@ -40,6 +41,7 @@ def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
     Raises:
       UsageError: the name has another ending.
       OutputError: a file cannot be written.
+      DamagedInputError: the gallery is damaged.
     """
     if target.suffix.lower() not in CONTAINERS:
         raise UsageError(f"{str(target)!r}: expected a name that ends in .mp4, .mov or .mkv.")
@@ -47,6 +49,8 @@ def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
     for path in (target, sheet):
         check_output(path, overwrite)
     engine = Engine(config, moving=True)
+    if config.concepts.gallery or config.concepts.names:
+        gallery_of(engine)  # a broken one is refused here as in the window
     figures = Stats(engine.device, engine.precision)
     report = overlay_file(engine, config, CLIP, Film(target, overwrite), figures)
     thumbnails = [picture for _, picture in report.thumbnails]

@@ -57,30 +57,37 @@ class NoFrame(msgspec.Struct, frozen=True, tag=True):
     notes: list[str] = []
 
 
-def read_frames(path: Path, every: float) -> Iterator[np.ndarray]:
+def read_frames(path: Path, every: float, notes: bool = True) -> Iterator[np.ndarray]:
     """Yields the first frame of a recording, then one every so many seconds, uint8 [H, W, 3] RGB.
+
+    Args:
+      path: the recording.
+      every: seconds between two frames; 0 for all frames.
+      notes: whether to log what is wrong with it, though it can be read.
 
     Raises:
       MissingInputError: there is no such file.
       DamagedInputError: nothing in it can be decoded, or it makes the decoder crash or hang.
     """
-    for _, picture in read_timed_frames(path, every):
+    for _, picture in read_timed_frames(path, every, notes):
         yield picture
 
 
-def read_timed_frames(path: Path, every: float = 0.0) -> Iterator[tuple[float, np.ndarray]]:
+def read_timed_frames(
+    path: Path, every: float = 0.0, notes: bool = True
+) -> Iterator[tuple[float, np.ndarray]]:
     """As `read_frames`, with the seconds since the first frame; `every` 0 is for all frames."""
     child = Child(module_command("realtime_lrp.video.frame_reader"), Frame | NoFrame | Failed)
     try:
         with suppress(OSError):  # it has ended, which the next message shows
             child.send(ReadFrames(path, every))
-        while (frame := _next(child, path)) is not None:
+        while (frame := _next(child, path, notes)) is not None:
             yield frame.time, frame.picture
     finally:
         child.close()
 
 
-def _next(child: Child, path: Path) -> Frame | None:
+def _next(child: Child, path: Path, notes: bool) -> Frame | None:
     """The next frame; None at the end."""
     hung = threading.Event()
 
@@ -97,7 +104,7 @@ def _next(child: Child, path: Path) -> Frame | None:
     finally:
         timer.cancel()
     if isinstance(message, NoFrame):
-        for note in message.notes[:MOST_NOTES]:
+        for note in message.notes[: MOST_NOTES * notes]:
             log.warning("%s", note)
         return None
     if isinstance(message, Failed):

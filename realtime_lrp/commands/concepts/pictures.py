@@ -119,6 +119,7 @@ class FilePictures:
         moving = any(map(_is_recording, self.files))
         self.total = 0 if moving else len(self.files)
         self.facts = _facts(self.files, every if moving else None)
+        self._read: set[int] = set()
         self._left_out: dict[int, Exception] = {}
 
     def read(
@@ -140,7 +141,7 @@ class FilePictures:
     def tell_left_out(self) -> None:
         """Logs how many files could not be read, and names some."""
         if self._left_out:
-            names = [self.files[number].name for number in sorted(self._left_out)]
+            names = [repr(self.files[number].name) for number in sorted(self._left_out)]
             more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
             log.warning(
                 "left out because they cannot be read: %d (%s%s)",
@@ -159,9 +160,10 @@ class FilePictures:
     def _frames(self, numbers: Sequence[int]) -> Iterator[Found]:
         for number in numbers:
             try:
-                frames = read_frames(self.files[number], self._every)
+                frames = read_frames(self.files[number], self._every, number not in self._read)
                 for frame, picture in enumerate(frames):
                     yield (number, frame), picture
+                self._read.add(number)
             except Error as error:
                 self._left_out[number] = error
 

@@ -167,7 +167,6 @@ def test_auto_is_float32_where_epsilon_does_not_end_the_network(rng):
         assert (explainer.precision, explainer.exact_forward) == ("bfloat16", True)
 
 
-@pytest.mark.release
 @each_network
 def test_float16_gives_the_maps_of_float32(build, rng):
     """Only products are rounded, to eleven bits, so that most maps with both signs agree too."""

@@ -1,8 +1,9 @@
 """Two maps of a small transformer at once, each computed by one thread.
 
 Its products are so small that two threads spend more on sharing them than they gain: on two cores
-DeiT-Tiny makes 15 maps a second one after the other and 28 in pairs. Larger networks gain nothing,
-and their maps would be older. TensorFlow is told the number of threads before it is imported.
+DeiT-Tiny makes 9 to 11 maps a second one after the other and 16 to 20 in pairs. Larger networks
+gain nothing, and their maps would be older. TensorFlow is told the number of threads before it is
+imported.
 """
 
 from __future__ import annotations

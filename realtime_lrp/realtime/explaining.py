@@ -390,20 +390,22 @@ class RelevanceThread:
 
     def _explained(self, started: _InFlight, result: Result) -> ExplainedFrame:
         engine, region, frame = started.engine, result.region, started.frame
-        uncovered = None
+        request, uncovered, probed = started.request, None, None
         if started.picture is not frame.value:
             order = np.argsort(-result.scores)[:TOP]
             uncovered = engine.scores(region.extract(frame.value)[None])[0, order].tolist()
+        if request.probe:
+            probed = self._probe(
+                engine, started.picture, result, request.target, request.mask, bool(request.frame)
+            )
         explained = ExplainedFrame(
             frame=frame,
             picture=started.picture,
-            request=started.request,
+            request=request,
             engine=engine,
             result=result,
             uncovered=uncovered,
-            probed=self._probe(engine, started.picture, result, started.request)
-            if started.request.probe
-            else None,
+            probed=probed,
         )
         return explained if all(explained.conserved) else self._with_loss(explained)
 

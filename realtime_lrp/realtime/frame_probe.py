@@ -12,7 +12,6 @@ from realtime_lrp.realtime.faithfulness import Probe, ProbeResult
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
     from realtime_lrp.engine.result import Result
-    from realtime_lrp.realtime.explaining import MapRequest
 
 
 @dataclass(frozen=True)
@@ -40,22 +39,30 @@ class FrameProbe:
         self.series: _Series | None = None
 
     def __call__(
-        self, engine: Engine, picture: np.ndarray, result: Result, request: MapRequest
+        self,
+        engine: Engine,
+        picture: np.ndarray,
+        result: Result,
+        target: str | int,
+        mask: np.ndarray | None,
+        frozen: bool,
     ) -> ProbeResult:
-        """Probes a map; a frozen frame is always probed for itself.
+        """Probes a map.
 
         Args:
           engine: explained the picture.
           picture: uint8 [H, W, 3] RGB, with the painted patches.
           result: its maps.
-          request: what was asked for.
+          target: what is explained.
+          mask: the painted patches, bool [H, W], or None.
+          frozen: whether the frame stands still; then its means are its own.
         """
-        first = str(engine.explainer.canonical(request.target)).split(" - ")[0]
+        first = str(engine.explainer.canonical(target)).split(" - ")[0]
         class_ = int(first) if first.isdecimal() else int(np.argmax(result.scores))
         strength = result.maps[0].strength.astype(np.float32)
         series = self.series
-        if request.frame or not (series and series.continues(engine, class_, request.mask)):
-            series = self.series = _Series(engine, class_, request.mask, Probe())
+        if frozen or not (series and series.continues(engine, class_, mask)):
+            series = self.series = _Series(engine, class_, mask, Probe())
         return series.probe(
             result.region.extract(picture),
             strength if strength.ndim == 2 else strength.sum(-1),

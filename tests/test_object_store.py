@@ -15,6 +15,9 @@ from media import recording
 
 import realtime_lrp.system.object_store as module
 from realtime_lrp.commands.video.archive.remote import MOST_COPIES, LocalCopies, StoredFolder
+from realtime_lrp.commands.video.archive.stored import StoredTask
+from realtime_lrp.commands.video.task import VideoOptions
+from realtime_lrp.config import Config
 from realtime_lrp.errors import (
     DamagedInputError,
     Error,
@@ -27,7 +30,7 @@ from realtime_lrp.errors import (
 )
 from realtime_lrp.results.frame_table import partition_of
 from realtime_lrp.results.overview import FilmEntry, keep_overview, read_entry
-from realtime_lrp.system.object_store import ObjectStore, is_stored, join, local_path
+from realtime_lrp.system.object_store import ObjectStore, StoredFile, is_stored, join, local_path
 
 CLUSTER = "realtime_lrp.commands.video.archive.run.Cluster"
 VIDEOS = (".mp4", ".mkv")
@@ -419,6 +422,27 @@ def test_a_job_reads_from_and_writes_into_the_store(store, tmp_path, run, monkey
     assert (code, "a.mp4: 3 frames" in printed) == (73, False), told
     assert store.info(f"{OUT}/a.mp4").version == before
     assert "3 frames" in store.read(f"{OUT}/archive.html", 10**6).decode()
+
+
+def test_films_of_stored_recordings_are_told_apart_by_all_that_shapes_them(tmp_path):
+    """Another layer of concepts, other names or another recording give another fingerprint."""
+    names = tmp_path / "names.yaml"
+    names.write_text("{}")
+    plain = {"version": "v1", "sidecar": True, "concepts": {}}
+
+    def mark(**changes):
+        given = plain | changes
+        options = VideoOptions(["s3://bucket/a.mp4"], str(tmp_path), sidecar=given["sidecar"])
+        recording = StoredFile("s3://bucket/a.mp4", 7, given["version"])
+        config = Config(concepts=given["concepts"])
+        return StoredTask(config, options, recording, tmp_path / "a.mp4", None).fingerprint
+
+    layer, named = {"layer": "conv_1"}, {"names": str(names)}
+    marks = [mark(), mark(version="v2"), mark(concepts=layer), mark(concepts=named)]
+    names.write_text("{conv_1: {0: whiskers}}")
+    marks.append(mark(concepts=named))
+    assert len(set(marks)) == 5
+    assert mark(concepts=layer, sidecar=False) == mark(sidecar=False) == mark()
 
 
 def test_a_film_that_was_not_uploaded_is_by_the_next_run(

@@ -245,9 +245,13 @@ class Task:
         Raises:
           MissingInputError: a file cannot be read.
         """
+        return fingerprint(self.source, self._config, self._further_settings())
+
+    def _further_settings(self) -> dict[str, Any]:
+        """What shapes the outputs besides the settings that count for every output."""
         further: dict[str, Any] = {"start": self._options.start, "end": self._options.end}
         concepts = self._config.concepts
         if self._options.sidecar and (concepts.layer or concepts.names):
             names = digest_of(Path(concepts.names)) if concepts.names else ""
             further |= {"concepts": [concepts.layer, names]}
-        return fingerprint(self.source, self._config, further)
+        return further

@@ -45,10 +45,9 @@ class StoredTask(Task):
         target: Path,
         folder: StoredFolder | None,
     ):
-        path = _as_path(source)
-        super().__init__(config, options, path, target)
+        super().__init__(config, options, _as_path(source), target)
         self._stored = source if isinstance(source, StoredFile) else None
-        self._folder, self._config, self._options = folder, config, options
+        self._folder = folder
 
     @property
     def address(self) -> str:
@@ -74,11 +73,8 @@ class StoredTask(Task):
         """Of the source and the settings."""
         if self._stored is None:
             return super().fingerprint
-        span = {
-            "start": self._options.start, "end": self._options.end,
-            "size": self.size, "version": self.version,
-        }  # fmt: skip
-        return fingerprint(None, self._config, span)
+        content = {"size": self.size, "version": self.version}
+        return fingerprint(None, self._config, self._further_settings() | content)
 
     def _check(self) -> None:
         folder = self._folder

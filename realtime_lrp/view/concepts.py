@@ -117,13 +117,6 @@ class PanelPlace:
     header: Box
     rows: tuple[Box, ...]
 
-    def row_at(self, x: int, y: int) -> int | None:
-        """The number of the row at a pixel of the canvas, or None."""
-        for number, (x0, y0, x1, y1) in enumerate(self.rows):
-            if x0 <= x < x1 and y0 <= y < y1:
-                return number
-        return None
-
 
 @functools.lru_cache(maxsize=8)
 def place_panel(size: tuple[int, int], letters: int, with_pictures: bool = True) -> PanelPlace:

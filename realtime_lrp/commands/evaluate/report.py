@@ -1,4 +1,4 @@
-"""The table of figures that `evaluate` prints."""
+"""The table of figures that `evaluate` prints, and how its tables are printed."""
 
 from collections.abc import Mapping
 from io import StringIO
@@ -21,15 +21,10 @@ from realtime_lrp.relevance.account import FLOOD, flood_advice
 def table_lines(report: Mapping[str, Any]) -> list[str]:
     """The report as plain text: the table and the explanation of its columns."""
     metrics = measured_metrics(report)
-    table = Table("", box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    for metric in metrics.values():
-        table.add_column(metric.heading, justify="right")
+    table = new_table("", *(metric.heading for metric in metrics.values()))
     for row in report["rows"]:
         name = f"{row['name']} !" if row.get("flooded") else row["name"]
         table.add_row(name, *(_cell(row, key) for key in metrics))
-    text = StringIO()
-    Console(file=text, width=140).print(table)
-    rows = [line.rstrip() for line in text.getvalue().splitlines()]
     title = f"{report['network']}, {pictures_in_words(report)}; the object: {report['object']}"
     explanations = [
         f"{m.heading:7} {m.name}, {m.direction} is good: {m.meaning}" for m in metrics.values()
@@ -48,7 +43,22 @@ def table_lines(report: Mapping[str, Any]) -> list[str]:
             f"!       maps that explain nothing: relevance grew more than {FLOOD:.0f} times on its "
             f"way: {', '.join(flooded)}; {advice}"
         )
-    return [title, "", *rows, "", *explanations]
+    return [title, "", *printed(table), "", *explanations]
+
+
+def new_table(first: str, *headings: str) -> Table:
+    """An empty table: the first column stands at the left, all others at the right."""
+    table = Table(first, box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def printed(table: Table) -> list[str]:
+    """The lines of a table as plain text."""
+    text = StringIO()
+    Console(file=text, width=140).print(table)
+    return [line.rstrip() for line in text.getvalue().splitlines()]
 
 
 def _cell(row: Mapping[str, Any], key: str) -> str:

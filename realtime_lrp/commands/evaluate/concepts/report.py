@@ -3,12 +3,10 @@
 import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from realtime_lrp.commands.evaluate import bootstrap
@@ -22,6 +20,7 @@ from realtime_lrp.commands.evaluate.concepts.plot import masking_plot
 from realtime_lrp.commands.evaluate.concepts.stability import Steadiness
 from realtime_lrp.commands.evaluate.measured import photo_of
 from realtime_lrp.commands.evaluate.plots import save_plot
+from realtime_lrp.commands.evaluate.report import new_table, printed
 from realtime_lrp.commands.evaluate.summary import pictures_in_words, resampled
 from realtime_lrp.results.records import TOP_CONCEPTS
 from realtime_lrp.system.atomic import atomic_folder
@@ -111,7 +110,7 @@ def concept_lines(report: Mapping[str, Any]) -> Iterator[str]:
     """The report as plain text: the tables and what their columns mean."""
     yield f"{report['network']}, {pictures_in_words(report)}"
     yield ""
-    yield from _text(_masking_table(report["masking"]))
+    yield from printed(_masking_table(report["masking"]))
     yield ""
     yield "k       probability of the class that is explained, k channels of the layer set to 0"
     yield "area    the mean over k = 0, 1, 2, 4, ... up to half of the channels; low is good"
@@ -129,7 +128,7 @@ def concept_lines(report: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         yield f"{', '.join(report['recordings'])}: target {report['target']}"
         yield ""
-        yield from _text(_stability_table(report["stability"]))
+        yield from printed(_stability_table(report["stability"]))
         yield ""
         yield f"overlap the {TOP_CONCEPTS} top channels of a frame and the next: common ones of all"
         yield "        (Jaccard)"
@@ -142,7 +141,7 @@ def concept_lines(report: Mapping[str, Any]) -> Iterator[str]:
 def _masking_table(layers: Sequence[Mapping[str, Any]]) -> Table:
     largest = max(layer["masked"][-1] for layer in layers)
     shown = [count for count in SHOWN_COUNTS if count <= largest]
-    table = _table("layer", "channels", "order", "area", *(f"k={count}" for count in shown))
+    table = new_table("layer", "channels", "order", "area", *(f"k={count}" for count in shown))
     for layer in layers:
         tied = _tied_with_best(layer)
         for number, order in enumerate(layer["orders"]):
@@ -179,7 +178,7 @@ def _comparisons(layer: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _stability_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = _table("layer", "average", "overlap", "same", "stay", "different channels")
+    table = new_table("layer", "average", "overlap", "same", "stay", "different channels")
     for row in rows:
         table.add_row(
             row["layer"], f"{row['average']:g}",
@@ -188,20 +187,6 @@ def _stability_table(rows: Sequence[Mapping[str, Any]]) -> Table:
             str(row["different_channels"]),
         )  # fmt: skip
     return table
-
-
-def _table(*headings: str) -> Table:
-    table = Table("", box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    table.columns.clear()
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if number == 0 else "right")
-    return table
-
-
-def _text(table: Table) -> list[str]:
-    text = StringIO()
-    Console(file=text, width=140).print(table)
-    return [line.rstrip() for line in text.getvalue().splitlines()]
 
 
 def _with_interval(value: float, interval: Sequence[float] | None) -> str:

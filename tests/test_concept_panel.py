@@ -380,10 +380,10 @@ def test_keys_skip_layers_of_which_nothing_is_known():
     assert pressed(chosen, "F3").request.concepts == ConceptRequest("conv2")
     assert pressed(chosen, "F4").request.concepts == ConceptRequest("conv4")
     gallery = SimpleNamespace(described=lambda layer: layer == "conv2")
-    engine = SimpleNamespace(concept_layers=lambda: layers, gallery=gallery)
-    assert described_layers(engine) == ("conv2",)
+    engine = SimpleNamespace(concept_layers=lambda: layers)
+    assert described_layers(engine, gallery) == ("conv2",)
     gallery.described = lambda layer: False
-    assert described_layers(engine) == layers
+    assert described_layers(engine, gallery) == layers
 
 
 def test_a_click_on_a_row_follows_its_channel():

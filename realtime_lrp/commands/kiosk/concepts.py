@@ -16,6 +16,7 @@ from realtime_lrp.engine.concept_result import ConceptRequest
 from realtime_lrp.errors import first_line
 from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.realtime.explaining import ExplainedFrame
+from realtime_lrp.realtime.viewer.concept_view import described_layers
 from realtime_lrp.view.elements import Pictures
 
 if TYPE_CHECKING:
@@ -234,6 +235,4 @@ class ConceptPart:
 
 def _layer_for(engine: Engine, gallery: Gallery, wanted: str | None) -> str:
     """The layer whose channels are shown: the wanted one, or the last with pictures or names."""
-    known = engine.concept_layers()
-    described = [one for one in known if gallery.described(one)]
-    return wanted or (described or known or ("",))[-1]
+    return wanted or (described_layers(engine, gallery) or ("",))[-1]

@@ -19,6 +19,7 @@ from realtime_lrp.view.overlay import Scale, intensity
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
+    from realtime_lrp.models.gallery import Gallery
 
 AVERAGED_S = 0.3
 """Over how many seconds the shown shares are averaged."""
@@ -158,9 +159,9 @@ def pictures_of(engine: Engine, layer: str, channel: int) -> Sequence[np.ndarray
     return engine.gallery.pictures(layer, channel) if engine.gallery else ()
 
 
-def described_layers(engine: Engine) -> tuple[str, ...]:
+def described_layers(engine: Engine, gallery: Gallery | None) -> tuple[str, ...]:
     """The layers whose channels have pictures or names; all that can be shown where none have."""
-    layers, gallery = engine.concept_layers(), engine.gallery
+    layers = engine.concept_layers()
     if gallery is None:
         return layers
     return tuple(one for one in layers if gallery.described(one)) or layers

@@ -165,7 +165,7 @@ class NetworkView:
             warning = engine.network.warning or engine.explainer.advice
             self._answer = explained, Answer(
                 scores, labels, target, canonical, warning, unsuited, engine.concept_layers(),
-                described_layers(engine), engine.concept_layer or "",
+                described_layers(engine, engine.gallery), engine.concept_layer or "",
             )  # fmt: skip
         return self._answer[1]
 

@@ -118,13 +118,39 @@ def explain_function(
         if shared:
             tensors = _repeated(tensors, tf.shape(target[0])[0])
             x = tensors[0]
-        results = [method(x, tensors, *target) for method in methods]
-        maps = [tf.cast(result.relevance, tf.float32) for result in results]
-        accounts = [account(result, graph.output) for result in results]
-        summed = [by_channel(results[0].parts)] if by_channel else []
-        return scores_or_nan(graph, tensors, by_rules), maps, accounts, summed
+        scores, maps, accounts, parts = explain_tensors(
+            graph, methods, by_rules, x, tensors, target
+        )
+        return scores, maps, accounts, [by_channel(parts)] if by_channel else []
 
     return explain
+
+
+def explain_tensors(
+    graph: Graph,
+    methods: Sequence[Explain],
+    by_rules: bool,
+    x: tf.Tensor,
+    tensors: dict[int, tf.Tensor],
+    target: Sequence[tf.Tensor],
+) -> tuple[tf.Tensor, list[tf.Tensor], list[tf.Tensor], Parts]:
+    """The scores, maps and accounts of a forward pass; all float32.
+
+    Args:
+      graph: the network.
+      methods: as in `explain_function`.
+      by_rules: as there.
+      x: float32 [B, H, W, C].
+      tensors: what `Graph.forward` returned for x.
+      target: the tensors of a target.
+
+    Returns:
+      These, and what arrived at each tensor for the first map.
+    """
+    results = [method(x, tensors, *target) for method in methods]
+    maps = [tf.cast(result.relevance, tf.float32) for result in results]
+    accounts = [account(result, graph.output) for result in results]
+    return scores_or_nan(graph, tensors, by_rules), maps, accounts, results[0].parts
 
 
 def scores_or_nan(graph: Graph, tensors: dict[int, tf.Tensor], by_rules: bool) -> tf.Tensor:
@@ -160,13 +186,20 @@ def pipeline_function(
     """Makes the function (pictures, *target) -> what `Explainer.compile_pipeline` describes."""
 
     def pipeline(pictures: tf.Tensor, *target: tf.Tensor) -> PipelineOutput:
-        scores, maps, accounts, by_channel = explain(before(pictures), *target)
-        start = start_of_relevance(scores, *target)
-        explained = tf.stack([tf.reduce_sum(start, -1), tf.reduce_sum(tf.abs(start), -1)], -1)
-        processed = [after(relevance) for relevance in maps]
-        return PipelineOutput(scores, explained, processed, maps, accounts, by_channel)
+        return pipeline_output(explain(before(pictures), *target), target, after)
 
     return pipeline
+
+
+def pipeline_output(
+    found: Explained, target: Sequence[tf.Tensor], after: Callable[[tf.Tensor], Any]
+) -> PipelineOutput:
+    """Adds what is explained, and what `after` makes of each map."""
+    scores, maps, accounts, by_channel = found
+    start = start_of_relevance(scores, *target)
+    explained = tf.stack([tf.reduce_sum(start, -1), tf.reduce_sum(tf.abs(start), -1)], -1)
+    processed = [after(relevance) for relevance in maps]
+    return PipelineOutput(scores, explained, processed, maps, accounts, by_channel)
 
 
 def layers_function(graph: Graph, as_built: Graph, method: Explain) -> Callable[..., LayerTensors]:

@@ -10,18 +10,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.relevance.account import account
-from realtime_lrp.relevance.compiled import PipelineOutput, scores_or_nan
-from realtime_lrp.relevance.concept_layers import not_reached
-from realtime_lrp.relevance.concepts import channel_maps, channel_sums
-from realtime_lrp.relevance.graph import Graph, total
+from realtime_lrp.relevance.compiled import PipelineOutput, explain_tensors, pipeline_output
+from realtime_lrp.relevance.concepts import arrived_at, channel_maps, channel_sums
+from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.methods import Explain
-from realtime_lrp.relevance.targets import start_of_relevance
 
 ConceptOutput = tuple[tf.Tensor, tf.Tensor, Any, tf.Tensor]
-"""channels int32 [B, count]; float32 [B, channels of the
-layer], the shares of all; what `after` made of the maps of the chosen ones, as a batch [B * count];
-these maps, float32 [B, count, H, W, C]."""
+"""The chosen channels, int32 [B, count]; the shares of all channels of the layer, float32
+[B, channels]; what `after` made of the maps of the chosen ones, as a batch [B * count]; these maps,
+float32 [B, count, H, W, C]."""
 
 BothOutputs = tuple[PipelineOutput, ConceptOutput]
 
@@ -58,18 +55,12 @@ def concept_pipeline(
     def pipeline(pictures: tf.Tensor, prior: tf.Tensor, *target: tf.Tensor) -> BothOutputs:
         x = before(pictures)
         tensors = graph.forward(x)
-        results = [method(x, tensors, *target) for method in methods]
-        maps = [tf.cast(one.relevance, tf.float32) for one in results]
-        accounts = [account(one, graph.output) for one in results]
-        scores = scores_or_nan(graph, tensors, by_rules)
-        start = start_of_relevance(scores, *target)
-        explained = tf.stack([tf.reduce_sum(start, -1), tf.reduce_sum(tf.abs(start), -1)], -1)
-        processed = [after(one) for one in maps]
-        usual = PipelineOutput(scores, explained, processed, maps, accounts, [])
+        scores, maps, accounts, arriving = explain_tensors(
+            graph, methods, by_rules, x, tensors, target
+        )
+        usual = pipeline_output((scores, maps, accounts, []), target, after)
 
-        if number not in results[0].parts:
-            raise not_reached(layer)
-        arrived = total(results[0].parts[number])
+        arrived = arrived_at(arriving, number, layer)
         shares = channel_sums(arrived)
         magnitudes = tf.abs(shares)
         parts = tf.math.divide_no_nan(magnitudes, tf.reduce_sum(magnitudes, -1, keepdims=True))

@@ -107,9 +107,7 @@ class ConceptMaps:
         number = self.number(layer)
 
         def by_channel(parts: Parts) -> tf.Tensor:
-            if number not in parts:
-                raise not_reached(layer)
-            return channel_sums(total(parts[number]))
+            return channel_sums(arrived_at(parts, number, layer))
 
         return by_channel
 
@@ -330,6 +328,15 @@ def relevance_at(
 ) -> tf.Tensor:
     """The relevance that reaches the output of a layer, `number`, from the tensor `start`."""
     parts = graph.backward(tensors, begin, past_gates(explain.back), start, number)
+    return arrived_at(parts, number, layer)
+
+
+def arrived_at(parts: Parts, number: int, layer: str) -> tf.Tensor:
+    """The relevance that arrived at the output of a layer, `number`.
+
+    Raises:
+      UsageError: none did.
+    """
     if number not in parts:
         raise not_reached(layer)
     return total(parts[number])

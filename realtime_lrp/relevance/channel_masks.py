@@ -4,19 +4,21 @@ The channels are set to 0 at the layer's output, and the forward pass goes on fr
 passes the layer by, as in a residual connection, stays as it is.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.relevance import checks
 from realtime_lrp.relevance.batches import run_in_parts
 from realtime_lrp.relevance.compiled import Compute, Lazy, signature_of
-from realtime_lrp.relevance.concepts import PER_PICTURE, channel_sums, relevance_at
+from realtime_lrp.relevance.concepts import (
+    PER_PICTURE,
+    channel_sums,
+    relevance_at,
+    shaped_as_channels,
+)
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.methods import Explain
-from realtime_lrp.relevance.not_finite import first_not_finite, one_pair
 from realtime_lrp.relevance.targets import Targets
 
 
@@ -63,8 +65,7 @@ class ChannelMasks:
         explainer = self._explainer
         tensors = explainer._pairs(explainer.check_batch(x), target)
         found = run_in_parts(self._shares, tensors, explainer.pictures_at_once())
-        if (bad := first_not_finite(found)) is not None:
-            raise explainer.not_finite(*one_pair(x, target, bad))
+        explainer._check_finite(x, target, *found)
         scores, shares, activations = found
         return scores, shares, activations
 
@@ -125,14 +126,9 @@ def masked_function(graph: Graph, number: int) -> Compute:
     def masked(x: tf.Tensor, masks: tf.Tensor) -> tuple[tf.Tensor, ...]:
         tensors, count = graph.forward(x), tf.shape(masks)[1]
         given = {one: tf.repeat(tensors[one], count, axis=0) for one in (number, *passing)}
-        given[number] *= _by_channel(masks, given[number])
+        each = tf.reshape(masks, [-1, masks.shape[-1]])
+        given[number] *= shaped_as_channels(each, given[number])
         scores = graph.go_on(given, behind)[graph.output]
         return (tf.reshape(scores, [-1, count, scores.shape[-1]]),)
 
     return masked
-
-
-def _by_channel(masks: tf.Tensor, activation: tf.Tensor) -> tf.Tensor:
-    """Masks [B, K, N] in a shape that multiplies the activation [B * K, ..., N]."""
-    middle: Sequence[int] = [1] * (activation.shape.rank - 2)
-    return tf.cast(tf.reshape(masks, [-1, *middle, masks.shape[-1]]), activation.dtype)

@@ -310,7 +310,7 @@ def conditional_function(graph: Graph, explain: Explain, layers: Mapping[int, st
         relevance, start = explain.start(tensors, *target), None
         for (number, layer), mask in zip(layers.items(), masks, strict=True):
             arrived = relevance_at(graph, explain, tensors, relevance, start, number, layer)
-            relevance, start = arrived * _by_channel(mask, arrived), number
+            relevance, start = arrived * shaped_as_channels(mask, arrived), number
         parts = graph.backward(tensors, relevance, past_gates(explain.back), start)
         return tensors[graph.output], tf.cast(total(parts[0]), tf.float32)
 
@@ -354,12 +354,12 @@ def _each_alone(relevance: tf.Tensor, channels: tf.Tensor) -> tf.Tensor:
     All pictures of the first channel come first.
     """
     mask = tf.one_hot(tf.transpose(channels), relevance.shape[-1], dtype=relevance.dtype)
-    kept = relevance[None] * _by_channel(mask, relevance)
+    kept = relevance[None] * shaped_as_channels(mask, relevance)
     return tf.reshape(kept, [-1, *relevance.shape[1:]])
 
 
-def _by_channel(mask: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
-    """A mask [..., B, N] in a shape that multiplies relevance [B, ..., N]."""
-    middle = [1] * (relevance.shape.rank - 2)
+def shaped_as_channels(mask: tf.Tensor, tensor: tf.Tensor) -> tf.Tensor:
+    """A mask [..., B, N] in a shape that multiplies a tensor [B, ..., N]."""
+    middle = [1] * (tensor.shape.rank - 2)
     shape = tf.concat([tf.shape(mask)[:-1], middle, tf.shape(mask)[-1:]], 0)
-    return tf.cast(tf.reshape(mask, shape), relevance.dtype)
+    return tf.cast(tf.reshape(mask, shape), tensor.dtype)

@@ -66,8 +66,7 @@ class ConceptPipelines:
         self._default = default
         self.layers = explainer.concept_layers if default else ()
         self._ready: OrderedDict[str, Callable[..., BothOutputs]] = OrderedDict()
-        self._problems: dict[str, str] = {}
-        self._rests_until: dict[str, float] = {}
+        self._problems: dict[str, tuple[str, float]] = {}  # why, and until when it is not tried
         self._lock = threading.Lock()
 
     def layer(self, wanted: ConceptRequest) -> str:
@@ -77,14 +76,15 @@ class ConceptPipelines:
     def is_ready(self, wanted: ConceptRequest) -> bool:
         """Whether a request can be answered at once, be it with the problem."""
         layer = self.layer(wanted)
-        rested = time.monotonic() >= self._rests_until.get(layer, math.inf)
-        return not layer or layer in self._ready or (layer in self._problems and not rested)
+        _, until = self._problems.get(layer, ("", 0.0))
+        return not layer or layer in self._ready or time.monotonic() < until
 
     def refusal(self, wanted: ConceptRequest) -> ConceptResult:
         """Says why there are no channels of a layer."""
         layer = self.layer(wanted)
         none = NO_LAYERS if not self._explainer.concept_layers else NOT_LRP
-        return ConceptResult(layer, problem=self._problems.get(layer, none))
+        problem, _ = self._problems.get(layer, (none, 0.0))
+        return ConceptResult(layer, problem=problem)
 
     def compile(self, wanted: ConceptRequest) -> None:
         """Compiles the function of a layer and runs it once; a failure becomes its problem."""
@@ -128,7 +128,7 @@ class ConceptPipelines:
         return run(batch, prior, targets)
 
     def _refuse(self, layer: str, problem: str, until: float = math.inf) -> None:
-        self._rests_until[layer], self._problems[layer] = until, problem
+        self._problems[layer] = problem, until
 
     def give_up(self, wanted: ConceptRequest) -> None:
         """Computes no channels of a layer for `REST_S`, because the memory did not suffice."""

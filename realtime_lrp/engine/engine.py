@@ -276,8 +276,8 @@ class Engine:
           pictures: uint8 [H, W, 3] RGB each, of any sizes.
           targets: what is explained of each picture instead of the engine's own target.
           concepts: the channels that are wanted too. Where they cannot be had, results say why.
-          prior: float32 [2, channels of the layer], is added to their shares, and multiplies them
-            then, before the largest are chosen, see `SteadyShares`.
+          prior: float32 [2, channels of the layer]. Before the largest shares are chosen, its first
+            row is added to them, then its second row multiplies them; see `SteadyShares`.
 
         Raises:
           UsageError: there is no such target, or there are more or fewer targets than pictures.

@@ -288,7 +288,8 @@ import cv2, numpy
 cv2.imshow("red", numpy.full((300, 400, 3), (0, 0, 255), numpy.uint8))
 cv2.waitKey(300)
 print("shown", flush=True)
-input()
+while True:
+    cv2.waitKey(50)
 """
 
 
@@ -297,12 +298,13 @@ def test_a_screen_is_a_source(display, stop, monkeypatch, light_scripts):
     """Its pictures are the screen's, RGB, 30 a second at most; what is not there is refused."""
     monkeypatch.setenv("DISPLAY", display)
     words = [sys.executable, "-c", RED_WINDOW]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as window:
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as window:
         window.stdout.readline()
         with open_source("screen:1", stop) as screen:
-            pictures = (screen.read() for _ in range(150))  # Qt paints a moment after it says so
-            assert any((one == media.RED).all(-1).sum() > 100_000 for one in pictures)
+            pictures = (screen.read() for _ in range(600))  # Qt paints a moment after it says so
+            is_red = any((one == media.RED).all(-1).sum() > 100_000 for one in pictures)
         window.kill()
+    assert is_red
     with open_source("screen", stop) as screen:
         assert (screen.described, screen.steady, screen.alive) == ("screen 1", True, False)
         begin = time.monotonic()

@@ -11,7 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from realtime_lrp.engine.concept_result import TOP, ConceptMap, ConceptRequest, ConceptResult
+from realtime_lrp.engine.concept_result import (
+    TOP,
+    ConceptMap,
+    ConceptRequest,
+    ConceptResult,
+    shares_of,
+)
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import Error, first_line
 from realtime_lrp.relevance.concept_pipeline import BothOutputs, ConceptOutput, no_prior
@@ -150,8 +156,7 @@ def fetch_concepts(layer: str, output: ConceptOutput) -> list[ConceptResult]:
     """
     channels, by_channel, (drawn, *figures), raw = output
     numbers, at_layer = channels.numpy(), by_channel.numpy()
-    sums = np.abs(at_layer).sum(1, keepdims=True)
-    shares = at_layer / np.where(sums > 0, sums, 1)
+    shares = shares_of(at_layer)
     scales, totals, magnitudes = (one.numpy().reshape(numbers.shape) for one in figures)
     strengths = drawn.numpy()
     strengths = strengths.reshape(*numbers.shape, *strengths.shape[1:])

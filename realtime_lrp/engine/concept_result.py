@@ -17,6 +17,15 @@ NOTHING = 0.01
 NO_SHARES = np.zeros(0, np.float32)
 
 
+def shares_of(relevance: np.ndarray) -> np.ndarray:
+    """The relevance of channels [..., channels], divided by the sum of magnitudes of all: -1 to 1.
+
+    Shares compare between pictures; where no channel has relevance, they are 0.
+    """
+    magnitudes = np.abs(relevance).sum(-1, keepdims=True)
+    return relevance / np.where(magnitudes > 0, magnitudes, 1)
+
+
 @dataclass(frozen=True)
 class ConceptRequest:
     """Which channels are wanted.
@@ -37,7 +46,7 @@ class ConceptMap:
     Attributes:
       channel: its number.
       relevance_at_layer: the relevance in the channel at the layer's output.
-      share: this, divided by the sum of the magnitudes of all channels: -1 to 1.
+      share: see `shares_of`.
       strength: int8 [h, w] or [h, w, C], as of `ResultMap`, scaled by itself.
       scale: the relevance that is drawn at full strength.
       total: the sum of the raw map.

@@ -73,8 +73,7 @@ class SteadyShares:
 
     def _add(self, series: object, found: ConceptResult, now: float) -> None:
         """Notes the shares of a picture, and which channels were chosen."""
-        magnitudes = np.abs(found.by_channel)
-        new = magnitudes / (magnitudes.sum() or 1)
+        new = np.abs(found.by_channel)
         if self._average is None or series != self._series or new.size != self._average.size:
             self._average = new
         else:

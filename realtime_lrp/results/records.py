@@ -15,6 +15,7 @@ import numpy as np
 
 from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.engine.accounting import has_account
+from realtime_lrp.engine.concept_result import shares_of
 from realtime_lrp.engine.wording import top_scores
 
 if TYPE_CHECKING:
@@ -79,20 +80,17 @@ def concept_records(by_channel: np.ndarray, names: Mapping[int, str]) -> list[di
       names: those that channels have.
 
     Returns:
-      channel: its number; share: its relevance divided by the sum of magnitudes of all channels, so
-      that shares compare between pictures; negative where the channel speaks against what is
+      channel: its number; share: see `shares_of`; negative where the channel speaks against what is
       explained. name: missing where the channel has none.
     """
-    magnitudes = np.abs(by_channel).astype(np.float64)
-    total = magnitudes.sum()
-    if not total > 0:
+    shares = shares_of(by_channel.astype(np.float64))
+    if not np.abs(shares).max() > 0:
         return []
-    order = np.argsort(-magnitudes, kind="stable")[:TOP_CONCEPTS]
-    shares = by_channel[order] / total
+    order = np.argsort(-np.abs(shares), kind="stable")[:TOP_CONCEPTS]
     return [
         {"channel": channel, "share": round(share, 6)}
         | ({"name": names[channel]} if channel in names else {})
-        for channel, share in zip(order.tolist(), shares.tolist(), strict=True)
+        for channel, share in zip(order.tolist(), shares[order].tolist(), strict=True)
     ]
 
 

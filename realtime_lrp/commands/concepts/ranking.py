@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.commands.concepts.pictures import Place
+from realtime_lrp.engine.concept_result import shares_of
 
 if TYPE_CHECKING:
     from realtime_lrp.relevance.references import Peaks
@@ -88,7 +89,7 @@ class Ranking:
     """What is known of the channels of a layer.
 
     Attributes:
-      relevant: pictures with the largest shares, each as a part of the magnitude of all channels.
+      relevant: pictures with the largest shares, see `shares_of`.
       activating: pictures with the largest activation anywhere.
       often: int64 [channels], in how many pictures a channel was among the `OFTEN` largest.
       by_class: float64 [classes, channels], positive shares summed over the pictures of a class.
@@ -118,8 +119,7 @@ class Ranking:
           places: of each.
           thumbnails: uint8 [B, THUMBNAIL * THUMBNAIL].
         """
-        magnitudes = np.abs(peaks.shares).sum(1, keepdims=True)
-        shares = peaks.shares / np.where(magnitudes > 0, magnitudes, 1)
+        shares = shares_of(peaks.shares)
         count = min(OFTEN, shares.shape[1])
         for number, place in enumerate(places):
             share, thumbnail = shares[number], thumbnails[number]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from realtime_lrp.engine.concept_result import shares_of
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.results.records import TOP_CONCEPTS
@@ -134,8 +135,7 @@ def shares_of_frames(
       layers: whose shares are wanted.
 
     Returns:
-      For each frame its time in seconds, and layer -> float64 [channels], the shares as parts of
-      the magnitude of all channels.
+      For each frame its time in seconds, and layer -> float64 [channels], see `shares_of`.
 
     Raises:
       MissingInputError: there is no such file.
@@ -147,14 +147,9 @@ def shares_of_frames(
         seen = [engine.region(picture.shape[:2]).extract(picture) for _, picture in batch]
         x = engine.network.prepare(np.stack(seen))
         peaks = engine.explainer.peaks(x, layers)[1]
-        parts = {layer: _parts(one.shares.astype(np.float64)) for layer, one in peaks.items()}
+        shares = {layer: shares_of(one.shares.astype(np.float64)) for layer, one in peaks.items()}
         for number, (time, _) in enumerate(batch):
-            yield time, {layer: one[number] for layer, one in parts.items()}
-
-
-def _parts(shares: np.ndarray) -> np.ndarray:
-    total = np.abs(shares).sum(1, keepdims=True)
-    return shares / np.where(total > 0, total, 1)
+            yield time, {layer: one[number] for layer, one in shares.items()}
 
 
 def top_channels(shares: np.ndarray) -> frozenset[int]:

@@ -7,6 +7,7 @@ once for each picture.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,7 @@ class ConceptMaps:
         self._xla = xla
         self._functions: dict[tuple[Any, ...], Lazy] = {}
 
+    @cached_property
     def layers(self) -> tuple[str, ...]:
         """What `Explainer.concept_layers` returns."""
         return concept_layers(self._graph, self._shapes)

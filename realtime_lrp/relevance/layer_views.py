@@ -98,7 +98,7 @@ class LayerViews:
         Layers with weights, sums and joins; what lies between has the same channels. Without those
         of the last weights, whose channels are classes. There may be none.
         """
-        return self._concepts.layers()
+        return self._concepts.layers
 
     def concepts(
         self,

@@ -95,6 +95,24 @@ class Lazy:
         return self._compiled(*inputs)
 
 
+class LazyByKey:
+    """Functions by key, each compiled at its first call.
+
+    Args:
+      xla: whether they go through XLA.
+    """
+
+    def __init__(self, xla: bool) -> None:
+        self._xla = xla
+        self._functions: dict[tuple[Any, ...], Lazy] = {}
+
+    def get(
+        self, key: tuple[Any, ...], function: Compute, signature: Sequence[tf.TensorSpec]
+    ) -> Lazy:
+        """The function of a key: the first that was given for it."""
+        return self._functions.setdefault(key, Lazy(function, signature, self._xla))
+
+
 def explain_function(
     graph: Graph,
     methods: Sequence[Explain],

@@ -8,7 +8,6 @@ once for each picture.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,7 +15,7 @@ import tensorflow as tf
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.backs import of_copies, past_gates
 from realtime_lrp.relevance.batches import run_in_parts
-from realtime_lrp.relevance.compiled import Compute, Lazy, signature_of
+from realtime_lrp.relevance.compiled import Compute, LazyByKey, signature_of
 from realtime_lrp.relevance.concept_layers import (
     checked_channels,
     checked_top,
@@ -89,8 +88,7 @@ class ConceptMaps:
         self._graph, self._explain, self._shapes = graph, explain, shapes
         self.sharing = sharing
         self._x, *self._target = signature_of(tuple(shapes[0][1:]), classes)
-        self._xla = xla
-        self._functions: dict[tuple[Any, ...], Lazy] = {}
+        self._functions = LazyByKey(xla)
 
     @cached_property
     def layers(self) -> tuple[str, ...]:
@@ -148,10 +146,11 @@ class ConceptMaps:
         else:
             chosen = checked_channels(channels, layer, known)[None]
         count = min(AT_ONCE, chosen.shape[1], PER_PICTURE * most)
-        function = self._function(
-            concepts_function(self._graph, self._explain, layer, number, count, self.sharing),
-            [tf.TensorSpec([None, count], tf.int32, name="channels")],
+        wanted = tf.TensorSpec([None, count], tf.int32, name="channels")
+        function = self._functions.get(
             ("concepts", number, count),
+            concepts_function(self._graph, self._explain, layer, number, count, self.sharing),
+            [self._x, wanted, *self._target],
         )
 
         def run(chosen: np.ndarray) -> list[np.ndarray]:
@@ -206,12 +205,13 @@ class ConceptMaps:
             kept[:, checked_channels(channels, layer, known)] = 1
             masks[number] = layer, kept
         numbers = sorted(masks, reverse=True)
-        function = self._function(
+        specs = [tf.TensorSpec([None, self._shapes[number][-1]], tf.float32) for number in numbers]
+        function = self._functions.get(
+            ("conditional", *numbers),
             conditional_function(
                 self._graph, self._explain, {number: masks[number][0] for number in numbers}
             ),
-            [tf.TensorSpec([None, self._shapes[number][-1]], tf.float32) for number in numbers],
-            ("conditional", *numbers),
+            [self._x, *specs, *self._target],
         )
         given = [tf.constant(masks[number][1]) for number in numbers]
         scores, maps = run_in_parts(function, (x, *given, *target), most)
@@ -221,13 +221,6 @@ class ConceptMaps:
         """What `Explainer.channel_counts` returns."""
         numbers = self._graph.outputs().items()
         return {layer: int(self._shapes[number][-1]) for layer, number in numbers}
-
-    def _function(
-        self, compute: Compute, between: Sequence[tf.TensorSpec], key: tuple[Any, ...]
-    ) -> Lazy:
-        """The function (x, *between, *target) of a key, which is compiled at its first call."""
-        lazy = Lazy(compute, [self._x, *between, *self._target], self._xla)
-        return self._functions.setdefault(key, lazy)
 
     def number(self, layer: str) -> int:
         """The number of the output of a layer; see `concept_number`."""

@@ -8,14 +8,13 @@ the receptive field of a neuron.
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.relevance.backs import of_copies, past_gates
 from realtime_lrp.relevance.batches import run_in_parts
-from realtime_lrp.relevance.compiled import Compute, Lazy, signature_of
+from realtime_lrp.relevance.compiled import Compute, LazyByKey, signature_of
 from realtime_lrp.relevance.graph import Graph, Part, Parts, total
 from realtime_lrp.relevance.methods import Explain
 
@@ -66,8 +65,7 @@ class References:
     ) -> None:
         self._graph, self._explain, self._sharing = graph, explain, sharing
         self._x, *self._target = signature_of(shape, classes)
-        self._xla, self._number = xla, number
-        self._functions: dict[Any, Lazy] = {}
+        self._number, self._functions = number, LazyByKey(xla)
 
     def peaks(
         self, x: tf.Tensor, target: Sequence[tf.Tensor], layers: Sequence[str], most: int
@@ -81,11 +79,12 @@ class References:
           most: how many pictures are explained at once.
         """
         numbers = {layer: self._number(layer) for layer in layers}
-        key = ("peaks", *layers)
-        if key not in self._functions:
-            function = peaks_function(self._graph, self._explain, numbers)
-            self._functions[key] = Lazy(function, [self._x, *self._target], self._xla)
-        scores, *arrays = run_in_parts(self._functions[key], (x, *target), most)
+        function = self._functions.get(
+            ("peaks", *layers),
+            peaks_function(self._graph, self._explain, numbers),
+            [self._x, *self._target],
+        )
+        scores, *arrays = run_in_parts(function, (x, *target), most)
         return scores, {
             layer: Peaks(*arrays[4 * at : 4 * at + 4]) for at, layer in enumerate(layers)
         }
@@ -97,17 +96,15 @@ class References:
         number, begin, maps = self._number(layer), 0, []
         while begin < len(channels):
             count = next(one for one in AT_ONCE if one <= len(channels) - begin)
-            key = "maps", number, count
-            if key not in self._functions:
-                function = position_maps_function(
-                    self._graph, self._explain, number, count, self._sharing
-                )
-                neurons = [tf.TensorSpec([count], tf.int32) for _ in range(2)]
-                self._functions[key] = Lazy(function, [self._x, *neurons], self._xla)
+            function = self._functions.get(
+                ("maps", number, count),
+                position_maps_function(self._graph, self._explain, number, count, self._sharing),
+                [self._x, *[tf.TensorSpec([count], tf.int32)] * 2],
+            )
             part = [
                 tf.constant(one[begin : begin + count], tf.int32) for one in (channels, positions)
             ]
-            maps.append(self._functions[key](x, *part).numpy())
+            maps.append(function(x, *part).numpy())
             begin += count
         return np.concatenate(maps)
 
@@ -120,10 +117,10 @@ def peaks_function(graph: Graph, explain: Explain, layers: Mapping[str, int]) ->
       explain: LRP, bound to it.
       layers: layer -> the number of its output.
     """
-    needed = {node.output for number in layers.values() for node in graph.behind(number)}
-    nodes = [node for node in graph.nodes if node.output in needed]
 
     def peaks(x: tf.Tensor, *target: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        needed = {node.output for number in layers.values() for node in graph.behind(number)}
+        nodes = [node for node in graph.nodes if node.output in needed]
         tensors = graph.forward(x)
         parts: Parts = defaultdict(list)
         parts[graph.output].append(Part(explain.start(tensors, *target)))

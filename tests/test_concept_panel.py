@@ -121,6 +121,19 @@ def test_a_channel_that_is_asked_for_is_there(engine, picture):
         assert [one.channel for one in again.maps] == largest
 
 
+def test_a_batch_in_halves_chooses_the_channels_that_the_whole_one_does(
+    engine, picture, monkeypatch
+):
+    """The channels that a prior puts first stay first where the memory suffices for one picture."""
+    pictures, wanted, favoured = [picture, picture[:, ::-1]], ConceptRequest(LAYER), [3, 5, 8, 13]
+    prior = np.ones((2, 128), np.float32)
+    prior[0] = np.isin(np.arange(128), favoured)
+    for at_once in (8, 1):
+        monkeypatch.setattr(engine.explainer, "pictures_at_once", lambda most=at_once: most)
+        for result in engine.begin(pictures, concepts=wanted, prior=prior)():
+            assert sorted(one.channel for one in result.concepts.maps) == favoured
+
+
 def test_layers_that_can_be_chosen(engine):
     """Convolutions after their activation, the last one by default; no pools, no dense layers."""
     layers = engine.concept_layers()

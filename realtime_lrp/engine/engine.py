@@ -338,7 +338,7 @@ class Engine:
         """As `begin_extracted`; without concepts where these have a problem."""
         pipelines, on = self._concepts, self._device
         if len(batch) > 1 and not self._fits(NEEDED * len(batch)):
-            return lambda: self._with_less_memory(batch, regions, targets, on, wanted)
+            return lambda: self._with_less_memory(batch, regions, targets, on, wanted, prior)
 
         def without() -> list[Result]:
             why = pipelines.refusal(wanted)
@@ -388,6 +388,7 @@ class Engine:
         targets: Sequence[str | int] | None,
         on: Device,
         concepts: ConceptRequest | None = None,
+        prior: np.ndarray | None = None,
     ) -> list[Result]:
         """The results of a batch that did not fit into the memory of the device `on`."""
         if len(batch) > 1:
@@ -396,7 +397,8 @@ class Engine:
             results = []
             for part in (slice(half), slice(half, None)):
                 of_part = None if targets is None else targets[part]
-                results += self.begin_extracted(batch[part], regions[part], of_part, concepts)()
+                begun = self.begin_extracted(batch[part], regions[part], of_part, concepts, prior)
+                results += begun()
             return results
         if not on.is_gpu:
             raise UnavailableError(

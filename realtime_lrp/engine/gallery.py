@@ -7,7 +7,7 @@ from pathlib import Path
 from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.hashes import hashes
-from realtime_lrp.models.concept_names import read_names
+from realtime_lrp.models.concept_names import ChannelNames, read_names
 from realtime_lrp.models.gallery import Gallery, load_gallery
 from realtime_lrp.system.plain_text import plain
 
@@ -34,8 +34,8 @@ def gallery_of(engine: Engine, config: Config | None = None) -> Gallery:
     gallery = load_gallery(config, engine.network.name)
     gallery.check(engine.explainer.channel_counts())
     made_with = gallery.contents.sha256
-    if config.concepts.names and not any(gallery.names.values()):
-        log.warning("%s names no channel", config.concepts.names)
+    if config.concepts.names:
+        _warn_of_no_names(config.concepts.names, gallery.names)
     ours = hashes(engine.files) if made_with else {}
     if any(ours.get(kind) != made_with[kind] for kind in made_with):
         log.warning(
@@ -57,9 +57,13 @@ def channel_names(engine: Engine) -> Mapping[int, str]:
         return {}
     names = read_names(Path(chosen))
     names.check(engine.explainer.channel_counts())
-    if not any(names.names.values()):
-        log.warning("%s names no channel", chosen)
+    _warn_of_no_names(chosen, names.names)
     return names.names.get(layer, {})
+
+
+def _warn_of_no_names(file: str, names: ChannelNames) -> None:
+    if not any(names.values()):
+        log.warning("%s names no channel", file)
 
 
 def concept_settings(engine: Engine) -> dict[str, str]:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class MapScaler:
     """Scales the maps of one explained frame after the other.
 
-    Scale and average follow the last maps of the same engine, target and file (or camera); a change
-    starts anew.
+    Scale and average follow the last maps of the same engine, target, file (or camera) and followed
+    channel; a change starts anew.
 
     Args:
       average: see `overlay.average` of the configuration.

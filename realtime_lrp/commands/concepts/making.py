@@ -150,13 +150,13 @@ class Making:
     def _cut(self) -> None:
         """Cuts out all crops that are not there yet, picture by picture."""
         by_place: dict[Place, list[Neuron]] = defaultdict(list)
-        missing = [neuron for neuron in self._chosen() if neuron not in self.state.crops]
-        for neuron in sorted(set(missing)):
+        missing = sorted(set(self._chosen()) - self.state.crops.keys())
+        for neuron in missing:
             by_place[neuron.place].append(neuron)
         if not by_place:
             return
         with Progress(1, unit="crops", logged=True) as progress:
-            progress.begin("cutting out what channels answer to", len(set(missing)))
+            progress.begin("cutting out what channels answer to", len(missing))
             done = 0
             for place, picture in self._pictures.read(min(by_place), by_place.keys()):
                 cut = dict(self._crops_of(picture, by_place[place]))
@@ -164,7 +164,7 @@ class Making:
                 done += len(cut)
                 progress.step(done, "")
                 self._save_now_and_then()
-        if done < len(set(missing)):
+        if done < len(missing):
             raise DamagedInputError(
                 "Pictures have changed or gone while the gallery was made. Start again."
             )

@@ -99,19 +99,16 @@ class Guard:
         """Answers who has a token, unless too many others without control are there."""
         scope["role"] = role
         scope["know"](tuple(scope["client"]))
-        if role is Role.CONTROL:
-            await self._app(
-                scope, receive, with_headers(send, self._cookie_for(scope, role, token))
-            )
-        elif self._requests >= MOST_REQUESTS:
+        counted = role is not Role.CONTROL
+        if counted and self._requests >= MOST_REQUESTS:
             await refuse(scope, send, 503, TOO_MANY)
-        else:
-            self._requests += 1
-            try:
-                send = with_headers(send, self._cookie_for(scope, role, token))
-                await self._app(scope, receive, send)
-            finally:
-                self._requests -= 1
+            return
+        self._requests += counted
+        try:
+            send = with_headers(send, self._cookie_for(scope, role, token))
+            await self._app(scope, receive, send)
+        finally:
+            self._requests -= counted
 
     def _is_own_host(self, hosts: list[str]) -> bool:
         """Whether the address is a number or a name of this machine, not any name that leads here.

@@ -14,7 +14,7 @@ import numpy as np
 
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.hud import BAR, DIM, TRACK, WARNING, Colour
-from realtime_lrp.view.overlay import lay_into, make_overlay
+from realtime_lrp.view.overlay import lay_over, make_overlay
 from realtime_lrp.view.text import WHITE, draw_text, fitted, text_width, wrapped
 
 ROWS = 4
@@ -222,7 +222,7 @@ class ConceptArtist:
         size = tile[2] - tile[0], tile[3] - tile[1]
         shrunk = functools.partial(_shrunk, panel.picture, size)
         picture = self._cached(("picture", *size), panel.picture, shrunk)
-        _draw_map(image, panel, picture, row.intensity, tile)
+        _paste(image, map_over(picture, row.intensity, panel), *tile[:2])
         if panel.with_pictures:
             gap = max(1, letters // 8)
             side, at = _gallery_room((tile[2] + pad, top, x1, y1), gap)
@@ -243,6 +243,15 @@ class ConceptArtist:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return self._kept[key][1]
+
+
+def map_over(picture: np.ndarray, intensity: np.ndarray, panel: ConceptPanel) -> np.ndarray:
+    """The explained region at any size, uint8 [h, w, 3], with a channel's map over it."""
+    size = picture.shape[1], picture.shape[0]
+    if intensity.shape[1] > size[0]:
+        intensity = cv2.resize(intensity, size, interpolation=cv2.INTER_AREA)
+    overlay = make_overlay(intensity, panel.colormap, panel.opacity, (0, 0, *size))
+    return lay_over(picture, overlay)
 
 
 def percent_of(share: float) -> str:
@@ -325,18 +334,6 @@ def _draw_captions(image: np.ndarray, panel: ConceptPanel, row: Box, letters: in
 def _shrunk(picture: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """A picture of another size, (columns, rows)."""
     return cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
-
-
-def _draw_map(
-    image: np.ndarray, panel: ConceptPanel, picture: np.ndarray, intensity: np.ndarray, box: Box
-) -> None:
-    """Draws the explained region, scaled to the box, with a channel's map over it."""
-    x0, y0, x1, y1 = box
-    size, tile = (x1 - x0, y1 - y0), picture.copy()
-    if intensity.shape[1] > size[0]:
-        intensity = cv2.resize(intensity, size, interpolation=cv2.INTER_AREA)
-    lay_into(tile, make_overlay(intensity, panel.colormap, panel.opacity, (0, 0, *size)))
-    image[y0:y1, x0:x1] = tile
 
 
 def _moved(box: Box, by: tuple[int, int]) -> Box:

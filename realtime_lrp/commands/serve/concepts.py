@@ -12,8 +12,7 @@ from realtime_lrp.commands.serve.visitors import join_message
 from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.pictures import encode_picture
-from realtime_lrp.view.concepts import ConceptPanel, ConceptRow
-from realtime_lrp.view.overlay import lay_into, make_overlay
+from realtime_lrp.view.concepts import ConceptPanel, ConceptRow, map_over
 
 MAP_ROWS = 144
 """Rows of each channel's map."""
@@ -71,10 +70,9 @@ def _drawn_map(panel: ConceptPanel, row: ConceptRow) -> np.ndarray:
     """The map of a channel over the region of the picture, uint8 [MAP_ROWS, columns, 3] RGB."""
     rows, columns = panel.picture.shape[:2]
     size = max(1, round(MAP_ROWS * columns / rows)), MAP_ROWS
-    drawn = cv2.resize(panel.picture, size, interpolation=cv2.INTER_AREA)
-    overlay = make_overlay(row.intensity, panel.colormap, panel.opacity, (0, 0, *size))
-    lay_into(drawn, overlay)
-    return drawn
+    return map_over(
+        cv2.resize(panel.picture, size, interpolation=cv2.INTER_AREA), row.intensity, panel
+    )
 
 
 class Examples:

@@ -20,7 +20,7 @@ from realtime_lrp.config import Config
 from realtime_lrp.config.names import EMBEDDED
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.hashes import hashes
-from realtime_lrp.engine.provenance import provenance_of
+from realtime_lrp.engine.provenance import map_settings, provenance_of
 from realtime_lrp.errors import Error, OutputError, UsageError
 from realtime_lrp.models.concept_names import ChannelNames, NamesFile, names_text, read_names
 from realtime_lrp.models.gallery import (
@@ -261,19 +261,12 @@ def _layers(engine: Engine, asked: str | None) -> tuple[str, ...]:
 
 def _facts(engine: Engine, pictures: Pictures, layers: tuple[str, ...], side: int) -> Facts:
     """Everything that the gallery depends on."""
-    config, network = engine.config, engine.network
-    settings = config.model_dump(mode="json", include={"lrp": True, "input": True})
-    settings |= {
-        "size": config.model.size,
-        "preprocess": network.preprocess,
-        "layers": layers,
-        "side": side,
-    }
-    named = (network.name, hashes(engine.files), network.labels, config.model.weights)
+    network, weights = engine.network, engine.config.model.weights
+    named = (network.name, hashes(engine.files), network.labels, weights)
     return {
         "network": hashlib.sha256(repr(named).encode()).hexdigest(),
         "pictures": pictures.facts,
-        "settings": json.dumps(settings | {"computed": engine.computed}, sort_keys=True),
+        "settings": map_settings(engine, layers=layers, side=side),
         "version": f"{__version__}, galleries {FORMAT}",
     }
 

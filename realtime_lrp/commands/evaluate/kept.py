@@ -20,6 +20,7 @@ from platformdirs import user_cache_path
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.hashes import hashes
+from realtime_lrp.engine.provenance import map_settings
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import DamagedInputError, Error, UsageError
 from realtime_lrp.system.atomic import atomic_file
@@ -185,15 +186,11 @@ def facts_of(engine: Engine, samples: Samples, seed: int, **measured: Any) -> Fa
       seed: the random seed.
       measured: what is measured, anything that JSON can hold.
     """
-    config = engine.config
-    settings = config.model_dump(mode="json", include={"lrp": True, "input": True})
-    settings |= {"size": config.model.size, "computed": engine.computed, **measured}
-    settings |= {"preprocess": engine.network.preprocess}
     pictures = hashlib.sha256(repr((samples.names, samples.labels)).encode())
     for array in (samples.pictures, samples.masks):
         pictures.update(array.tobytes())
     files = hashes(engine.files)  # weights alone do not say how layers are connected
-    name = None if "model" in files else config.model.name.lower()
+    name = None if "model" in files else engine.config.model.name.lower()
     network = hashlib.sha256(repr((name, files, engine.network.labels)).encode())
     for weights in engine.model.get_weights():
         network.update(weights.tobytes())
@@ -201,7 +198,7 @@ def facts_of(engine: Engine, samples: Samples, seed: int, **measured: Any) -> Fa
         "network": network.hexdigest(),
         "pictures": pictures.hexdigest(),
         "seed": str(seed),
-        "settings": json.dumps(settings, sort_keys=True),
+        "settings": map_settings(engine, **measured),
         "version": f"{__version__}, TensorFlow {tf.__version__}, metrics {METRICS_VERSION}",
     }
 

@@ -23,11 +23,11 @@ from realtime_lrp.engine.accounting import Loss, closes, find_loss, has_account
 from realtime_lrp.engine.concept_result import ConceptRequest, ConceptResult
 from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.errors import Error, NotFiniteError, UsageError, first_line
-from realtime_lrp.realtime.ahead import Ahead
 from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
 from realtime_lrp.realtime.faithfulness import ProbeResult, covered
 from realtime_lrp.realtime.frame_probe import FrameProbe
 from realtime_lrp.realtime.latest import Item, Slot
+from realtime_lrp.realtime.map_pairs import MapPairs
 from realtime_lrp.realtime.meter import Waiting
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.steady_shares import SteadyShares
@@ -228,7 +228,7 @@ class RelevanceThread:
         self._number = 0
         self._last: tuple[int, _Asked] | None = None
         self._shares = SteadyShares()
-        self._ahead = Ahead(config)
+        self._pairs = MapPairs(config)
         self.failing, self.waiting = "", Waiting()
         self.others: Callable[[], float] = lambda: 0
         self._aimed: tuple[Explainer, str | int] | None = None
@@ -289,7 +289,7 @@ class RelevanceThread:
             self._error = error
 
     def _explain_frames(self) -> None:
-        self._ahead.decide()
+        self._pairs.decide()
         from realtime_lrp.engine.engine import Engine
         from realtime_lrp.engine.gallery import gallery_of
 
@@ -328,7 +328,7 @@ class RelevanceThread:
         asked = request, engine, self._concepts_of(request, engine)
         if frame is None:
             with self.waiting:
-                timeout_s = self._ahead.wait_s(in_flight) if in_flight else IDLE_S
+                timeout_s = self._pairs.wait_s(len(in_flight)) if in_flight else IDLE_S
                 frame = self._frames.newest(self._number, timeout_s)
             if frame is None and self._asks_otherwise(asked):
                 frame = self._frames.newest()
@@ -342,7 +342,7 @@ class RelevanceThread:
                 return
             self._number, self._last = frame.number, (frame.number, asked)
             in_flight.append(self._started(frame, *asked))
-        if in_flight and (frame is None or len(in_flight) >= self._ahead.most(engine)):
+        if in_flight and (frame is None or len(in_flight) >= self._pairs.at_once(engine)):
             self._finish(in_flight.popleft())
 
     def _asks_otherwise(self, asked: _Asked) -> bool:
@@ -371,7 +371,7 @@ class RelevanceThread:
             series = None if request.frame else (request.target, frame.source)
             results = self._shares.begin(engine, picture, concepts, series, start)
         else:
-            results = self._ahead.begin(engine, picture, request.target)
+            results = self._pairs.begin(engine, picture, request.target)
         return _InFlight(frame, picture, request, engine, start, results)
 
     def _finish(self, started: _InFlight) -> None:

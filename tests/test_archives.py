@@ -23,16 +23,20 @@ import pytest
 
 import realtime_lrp.commands.video.archive.run as archive_run
 from realtime_lrp.cli import main
+from realtime_lrp.commands.video import alive
+from realtime_lrp.commands.video.archive import child as make_parts
 from realtime_lrp.commands.video.archive import cluster, job, watching, worker
 from realtime_lrp.commands.video.archive.crew import Member, Step
 from realtime_lrp.commands.video.archive.filework import FileWork, Part, Waiting
 from realtime_lrp.commands.video.archive.orders import Loaded, Status
 from realtime_lrp.commands.video.archive.worker import Worker
-from realtime_lrp.commands.video.messages import Piece
+from realtime_lrp.commands.video.messages import Join, Piece, PlanParts, Written
 from realtime_lrp.engine import engine
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.system import progress
 from realtime_lrp.video.cutting import Frames, cuts
+from realtime_lrp.video.reader import VideoReader
+from realtime_lrp.video.writer import VideoWriter
 from realtime_lrp.view.overlay import SMOOTHING, Scale
 
 PACKAGE = Path(__file__).parents[1] / "realtime_lrp"
@@ -374,6 +378,43 @@ def test_cuts_lie_behind_key_frames_at_multiples():
     assert cuts(frames, 200, 16) == [0, 192, 336, 480, 704]
     assert cuts(frames, 2000, 16) == [0]
     assert cuts(Frames(list(range(1000)), [0], 0, (1,)), 100, 16) == [0]
+
+
+def test_a_recording_that_takes_long_to_read_is_not_taken_for_one_that_hangs(
+    clips, tmp_path, monkeypatch
+):
+    """The child shows its parent that it is alive while it looks for cuts, joins, and verifies."""
+    monkeypatch.setattr(alive, "EVERY_S", 0.01)
+    signs = threading.Semaphore(0)
+
+    class Parent:
+        def send(self, message):
+            assert message == Written(0)
+            signs.release()
+
+    def waiting(function):
+        def slow(*arguments):
+            assert signs.acquire(timeout=60)
+            return function(*arguments)
+
+        return slow
+
+    def verified(*arguments):
+        while signs.acquire(blocking=False):
+            pass
+        assert signs.acquire(timeout=60)
+
+    source = clips / "long.mp4"
+    with monkeypatch.context() as patch:
+        patch.setattr(VideoReader, "heard_until", waiting(VideoReader.heard_until))
+        found = make_parts.plan(PlanParts(source, None, 0.1, 1, 0), Parent())
+    assert len(found.parts) > 1
+    pts = tuple(pts for part in found.parts for pts in part.pts)
+    monkeypatch.setattr(VideoWriter, "copy", waiting(VideoWriter.copy))
+    monkeypatch.setattr(make_parts, "verify", verified)
+    film = tmp_path / "film.mp4"
+    asked = Join(source, film, ".mp4", "", "", None, True, "h264", (source,), pts, found.last)
+    assert make_parts.join(asked, Parent()).frames == len(pts)
 
 
 def test_scales_of_parts_follow_each_other(rng):

@@ -97,6 +97,7 @@ def sound_of(reader: VideoReader) -> "Iterator[av.Packet[Any]]":
     """Yields the packets of sound as `VideoReader.with_sound` does, without the pictures."""
     limits = reader.limits()
     for packet in reader.container.demux(reader.sound):
+        reader.packets += 1
         time = packet.pts * packet.time_base if packet.pts is not None else None
         if packet.dts is not None and packet.dts * packet.time_base > limits.end + SOUND_BEHIND_S:
             return

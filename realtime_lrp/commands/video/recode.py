@@ -16,6 +16,7 @@ from contextlib import ExitStack, suppress
 
 import numpy as np
 
+from realtime_lrp.commands.video.alive import alive_while
 from realtime_lrp.commands.video.messages import (
     KEPT_FREE,
     TO_CHILD,
@@ -51,7 +52,6 @@ MOST_BYTES = 2**30
 """Maximum number of bytes of decoded pictures that wait to be drawn."""
 THUMBNAIL_WIDTH = 320
 WRITTEN_EVERY_S = 0.2
-ALIVE_EVERY_S = 1.0
 
 
 def main() -> None:
@@ -74,7 +74,7 @@ def _fulfil(request: Probe | PlanParts | Join | Job, channel: Channel) -> Readab
         from realtime_lrp.commands.video.archive.child import join, plan
 
         if isinstance(request, PlanParts):
-            return plan(request)
+            return plan(request, channel)
         threading.Thread(
             target=_listen, args=(channel, request, queue.Queue()), daemon=True
         ).start()
@@ -110,7 +110,6 @@ class Recoder:
         self._room = threading.Semaphore(0)
         self._reader: VideoReader | None = None
         self._frames_drawn, self._all_decoded = 0, False
-        self._ended = threading.Event()
         self._times: list[float] = []
         self._thumbnails = _Thumbnails(job.thumbnails, job.piece)
         self._written_at = 0.0
@@ -123,8 +122,7 @@ class Recoder:
           OSError: a write failed.
         """
         job = self._job
-        threading.Thread(target=self._show_alive, daemon=True).start()
-        try:
+        with alive_while(self._channel, self._progress):
             # Not closed: that may hang while a decoder is at work, and the process ends anyway.
             between = job.piece.between if job.piece else None
             self._reader = reader = VideoReader(job.source, job.span, between)
@@ -134,8 +132,6 @@ class Recoder:
                 verify(job.part, frames)
             else:
                 frames, lost, notes = self._await_maps(), 0, []
-        finally:
-            self._ended.set()
         return Report(
             frames, reader.expected, tuple(self._times), reader.bad_packets, lost,
             tuple(notes), self._thumbnails.kept, reader.deinterlaced,
@@ -256,15 +252,11 @@ class Recoder:
                     "free). Nothing is left of the unfinished file; make room and start again."
                 )
 
-    def _show_alive(self) -> None:
-        """Sends a sign of life each second while there is progress, or all is decoded."""
-        before = -1
-        with suppress(OSError, ValueError):
-            while not self._ended.wait(ALIVE_EVERY_S if before >= 0 else 0.0):
-                progress = self._frames_drawn + (self._reader.packets if self._reader else 0)
-                if self._all_decoded or progress != before:
-                    before = progress
-                    self._channel.send(Written(0))
+    def _progress(self) -> int | None:
+        """For `alive_while`: what is drawn and read, None once all is decoded."""
+        if self._all_decoded:
+            return None
+        return self._frames_drawn + (self._reader.packets if self._reader else 0)
 
 
 class _Drawer:

@@ -3,14 +3,13 @@
 Both open files of strangers, so they run where `recode` does.
 """
 
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
 from itertools import chain
 from math import inf
 from typing import Any
 
-from realtime_lrp.commands.video.messages import Join, Parts, Piece, PlanParts, Report, Written
+from realtime_lrp.commands.video.alive import alive_while
+from realtime_lrp.commands.video.messages import Join, Parts, Piece, PlanParts, Report
 from realtime_lrp.errors import InternalError
 from realtime_lrp.system.channel import Channel
 from realtime_lrp.video.cutting import Frames, cuts, frames_of, sound_of
@@ -19,12 +18,13 @@ from realtime_lrp.video.libraries import av
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.writer import VideoWriter, verify
 
-ALIVE_EVERY_S = 1.0
 
-
-def plan(request: PlanParts) -> Parts:
+def plan(request: PlanParts, channel: Channel) -> Parts:
     """Finds the parts of a recording; none for a short one and one that cannot be cut."""
-    with VideoReader(request.source, request.span) as reader:
+    with (
+        VideoReader(request.source, request.span) as reader,
+        alive_while(channel, lambda: reader.packets),
+    ):
         length = round(request.seconds * reader.fps)
         if reader.frames <= length + length // 2:
             return Parts((), reader.frames)
@@ -56,33 +56,33 @@ def join(request: Join, channel: Channel) -> Report:
       InternalError: the parts do not fit together.
       OSError: a write failed.
     """
-    alive = _Alive(channel)
-    with ExitStack() as stack:
-        reader = stack.enter_context(VideoReader(request.source, request.span))
-        first = stack.enter_context(av.open(request.films[0]))
-        writer = stack.enter_context(
+    frames, written = 0, False
+    with (
+        VideoReader(request.source, request.span) as reader,
+        alive_while(channel, lambda: None if written else frames + reader.packets),
+    ):
+        with (
+            av.open(request.films[0]) as first,
             VideoWriter(
                 request.part, request.container, reader.fps, reader.time_base, codec=request.codec,
                 metadata=film_metadata(reader.metadata, request.comment),
                 description=request.provenance, template=first.streams.video[0],
-            )
-        )  # fmt: skip
-        notes = writer.add_sound(reader.sound) if request.sound else []
-        sound = sound_of(reader) if request.sound else iter(())
-        waiting = next(sound, None)
-        frames = 0
-        for packet in _joined(request, first, reader):
-            writer.copy(packet)
-            frames += 1
-            now = (packet.dts or 0) * reader.time_base
-            while waiting is not None and _time(waiting) <= now:
-                writer.sound(waiting)
-                waiting = next(sound, None)
-            alive.show(frames)
-        for packet in chain([waiting] if waiting else [], sound):
-            writer.sound(packet)
-            alive.show(frames)
-    verify(request.part, frames)
+            ) as writer,
+        ):  # fmt: skip
+            notes = writer.add_sound(reader.sound) if request.sound else []
+            sound = sound_of(reader) if request.sound else iter(())
+            waiting = next(sound, None)
+            for packet in _joined(request, first, reader):
+                writer.copy(packet)
+                frames += 1
+                now = (packet.dts or 0) * reader.time_base
+                while waiting is not None and _time(waiting) <= now:
+                    writer.sound(waiting)
+                    waiting = next(sound, None)
+            for packet in chain([waiting] if waiting else [], sound):
+                writer.sound(packet)
+            written = True  # closing and verifying a long film takes long, too
+        verify(request.part, frames)
     return Report(frames, 0, (), reader.bad_packets, writer.lost_sound, tuple(notes))
 
 
@@ -132,17 +132,3 @@ def _held_back(container: Any) -> int:
     packets = [packet for packet in container.demux(video=0) if packet.size]
     begin = min(packet.pts for packet in packets)
     return sum(packet.dts < begin for packet in packets)
-
-
-class _Alive:
-    """Tells the parent from time to time that the work goes on."""
-
-    def __init__(self, channel: Channel):
-        self._channel, self._at = channel, 0.0
-
-    def show(self, frames: int) -> None:
-        now = time.monotonic()
-        if now - self._at > ALIVE_EVERY_S:
-            self._at = now
-            with suppress(OSError):
-                self._channel.send(Written(frames))

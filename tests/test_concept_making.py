@@ -14,10 +14,10 @@ from realtime_lrp.commands.concepts.kept import state_path
 from realtime_lrp.commands.concepts.making import Making
 from realtime_lrp.commands.concepts.options import ConceptOptions
 from realtime_lrp.commands.concepts.pictures import FilePictures
-from realtime_lrp.commands.concepts.ranking import ACTIVATING, RELEVANT, Best
+from realtime_lrp.commands.concepts.ranking import ACTIVATING, RELEVANT, ROOM, Best
 from realtime_lrp.commands.concepts.run import run as make
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.models.gallery import Gallery, read_gallery_file
+from realtime_lrp.models.gallery import Gallery, encode_picture, read_gallery_file
 from realtime_lrp.system import progress
 from realtime_lrp.video.frame_reader import read_frames
 
@@ -69,8 +69,8 @@ def test_the_best_pictures_are_those_of_a_naive_ranking(engine, photos, tmp_path
     active = record.output.reshape(COUNT, -1, shares.shape[1]).max(1)
     ranking = making.state.rankings[layer]
     for values, best, count in (
-        (shares, ranking.relevant, RELEVANT),
-        (active, ranking.activating, ACTIVATING),
+        (shares, ranking.relevant, ROOM * RELEVANT),
+        (active, ranking.activating, ROOM * ACTIVATING),
     ):
         for channel in range(values.shape[1]):
             expected = naive_order(values[:, channel], count)
@@ -98,6 +98,54 @@ def test_of_pictures_that_are_alike_only_the_best_stays():
         best.add(np.array([number / 200, 0], np.float32), zeros, (1, number), thumbnail)
     assert best.places[0].tolist() == [[0, 57], *([1, n] for n in range(199, 194, -1))]
     assert best.values.shape == (2, 6)
+    moved = best.thumbnails[0, 1] + rng.integers(-12, 12, 64)  # nearly the best of them
+    values = np.array([0.5, 0], np.float32)
+    best.add(values, zeros, (2, 0), moved.clip(0, 255).astype(np.uint8))
+    assert (2, 0) not in map(tuple, best.places[0].tolist())
+
+
+def test_of_frames_that_are_near_only_the_best_stays():
+    """Of any 5 frames of a recording one, though none of them resembles another."""
+    rng, zero = np.random.default_rng(2), np.zeros(1, np.int32)
+    thumbnails = rng.integers(0, 256, (40, 64)).astype(np.uint8)
+    values = np.zeros(40, np.float32)
+    values[[3, 6, 11, 20, 22, 24]] = 5, 3, 4, 1, 2, 0.5
+    for order in (np.arange(40), np.arange(40)[::-1]):
+        best = Best.empty(1, 6)
+        for number in order.tolist():
+            best.add(values[number : number + 1], zero, (7, number), thumbnails[number], apart=5)
+        assert best.places[0, :3, 1].tolist() == [3, 11, 22]
+        assert best.values[0].tolist() == [5, 4, 2, *[-np.inf] * 3]
+    best.add(np.float32([4.5]), zero, (8, 3), rng.integers(0, 256, 64).astype(np.uint8), apart=5)
+    assert best.places[0, :2].tolist() == [[7, 3], [8, 3]]
+
+
+def test_of_crops_that_are_alike_the_best_is_shown(engine, photos, tmp_path, monkeypatch):
+    """The next best picture is cut out instead; a row is shorter where there is none."""
+    layer = engine.concept_layer
+    making = Making(engine, FilePictures([], photos, 1.0), [layer], {}, tmp_path / "state")
+    ranking = making.state.rankings[layer]
+    for channel, count in enumerate((9, 3)):
+        ranking.relevant.values[channel, :count] = np.arange(count, 0, -1)
+        ranking.relevant.places[channel, :count, 0] = range(count)
+    # Files 0, 1 and 2 show the same, and so do 3 and 6.
+    shown = [cv2.imread(str(photos / f"{n:02d}.png")) for n in (0, 0, 0, 3, 4, 5, 3, 7, 8)]
+    cut = []
+
+    def crops_of(self, picture, neurons):
+        cut.append(sorted((neuron.channel, neuron.place[0]) for neuron in neurons))
+        for neuron in neurons:
+            yield neuron, encode_picture(cv2.resize(shown[neuron.place[0]], (96, 96)), 55)
+
+    monkeypatch.setattr(Making, "_crops_of", crops_of)
+    making._cut()
+    rows = [
+        [neuron.place[0] for neuron in making._row(0, channel, ranking.relevant)]
+        for channel in range(2)
+    ]
+    assert rows == [[0, 3, 4, 5, 7, 8], [0]]
+    once = [one for batch in cut for one in batch]
+    assert sorted(once) == sorted({*once}) and (0, 8) in once
 
 
 def test_crops_lie_where_relevance_is():

@@ -182,10 +182,7 @@ class Gallery:
         """A picture; a grey one if it cannot be decoded although its header is right."""
         data = self._data[self._ends[number] : self._ends[number + 1]]
         side = self.contents.side
-        try:
-            found = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB)
-        except cv2.error:
-            found = None
+        found = decode_picture(data)
         if found is None or found.shape != (side, side, 3):
             found = np.full((side, side, 3), 128, np.uint8)
         found.flags.writeable = False
@@ -294,6 +291,14 @@ def encode_picture(picture: np.ndarray, quality: int) -> bytes:
     if not done:
         raise ValueError(f"cannot encode a picture of the shape {picture.shape}")
     return data.tobytes()
+
+
+def decode_picture(data: bytes) -> np.ndarray | None:
+    """What `encode_picture` encoded, uint8 [S, S, 3] RGB; None if it is no picture."""
+    try:
+        return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB)
+    except cv2.error:
+        return None
 
 
 def _check_layers(contents: Contents) -> None:

@@ -12,13 +12,14 @@ import numpy as np
 from realtime_lrp.commands.concepts.crops import SIDE, crop
 from realtime_lrp.commands.concepts.kept import Facts, Neuron, State
 from realtime_lrp.commands.concepts.pictures import Found, Pictures, Place
-from realtime_lrp.commands.concepts.ranking import Best, Ranking, thumbnail_of
+from realtime_lrp.commands.concepts.ranking import ROOM, Best, Ranking, are_alike, thumbnail_of
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError, Error
 from realtime_lrp.models.gallery import (
     ChannelContents,
     Contents,
     LayerContents,
+    decode_picture,
     encode_picture,
 )
 from realtime_lrp.relevance.references import AT_ONCE
@@ -69,6 +70,7 @@ class Making:
         }
         self.state = State(facts, rankings)
         self._layers, self._counts = tuple(layers), counts
+        self._thumbnails: dict[Neuron, np.ndarray] = {}
         self._saved = time.monotonic()
 
     def run(self) -> None:
@@ -91,7 +93,7 @@ class Making:
         numbers: dict[Neuron, int] = {}
 
         def row(layer: int, channel: int, best: Best) -> tuple[int, ...]:
-            neurons = _neurons(layer, channel, best)
+            neurons = self._row(layer, channel, best)
             return tuple(numbers.setdefault(neuron, len(numbers)) for neuron in neurons)
 
         layers = []
@@ -142,19 +144,31 @@ class Making:
         scores, peaks = engine.peaks(np.stack(regions), self._layers)
         thumbnails = np.stack([*map(thumbnail_of, regions)])
         for layer, ranking in state.rankings.items():
-            ranking.add(peaks[layer], scores, places, thumbnails)
+            ranking.add(peaks[layer], scores, places, thumbnails, self._pictures.apart)
         state.looked += len(batch)
         file, frame = places[-1]
         state.next = file, frame + 1
 
     def _cut(self) -> None:
-        """Cuts out all crops that are not there yet, picture by picture."""
+        """Cuts out all crops that are not there yet; where some are alike, also the next best."""
+        while missing := self._missing():
+            self._cut_out(missing)
+
+    def _missing(self) -> set[Neuron]:
+        """The neurons of all rows whose crops are not there yet."""
+        rows = (
+            self._row(number, channel, best)
+            for number, (layer, ranking) in enumerate(self.state.rankings.items())
+            for channel in range(self._counts[layer])
+            for best in (ranking.relevant, ranking.activating)
+        )
+        return {neuron for row in rows for neuron in row if neuron not in self.state.crops}
+
+    def _cut_out(self, missing: set[Neuron]) -> None:
+        """Cuts out the crops of these neurons, picture by picture."""
         by_place: dict[Place, list[Neuron]] = defaultdict(list)
-        missing = sorted(set(self._chosen()) - self.state.crops.keys())
-        for neuron in missing:
+        for neuron in sorted(missing):
             by_place[neuron.place].append(neuron)
-        if not by_place:
-            return
         with Progress(1, unit="crops", logged=True) as progress:
             progress.begin("cutting out what channels answer to", len(missing))
             done = 0
@@ -185,12 +199,31 @@ class Making:
                 for neuron, relevance in zip(part, maps, strict=True):
                     yield neuron, encode_picture(crop(seen, relevance, self._side), QUALITY)
 
-    def _chosen(self) -> Iterator[Neuron]:
-        """Every neuron that gets a crop; some several times."""
-        for number, (layer, ranking) in enumerate(self.state.rankings.items()):
-            for channel in range(self._counts[layer]):
-                yield from _neurons(number, channel, ranking.relevant)
-                yield from _neurons(number, channel, ranking.activating)
+    def _row(self, layer: int, channel: int, best: Best) -> list[Neuron]:
+        """What the pictures of a channel show, the best first, without crops that are alike.
+
+        Crops that are not there yet count as different from all others.
+        """
+        row: list[Neuron] = []
+        shown: list[np.ndarray] = []
+        for neuron in _neurons(layer, channel, best):
+            thumbnail = self._thumbnail(neuron)
+            if thumbnail is not None:
+                if shown and are_alike(np.stack(shown), thumbnail).any():
+                    continue
+                shown.append(thumbnail)
+            row.append(neuron)
+            if len(row) == best.values.shape[1] // ROOM:
+                break
+        return row
+
+    def _thumbnail(self, neuron: Neuron) -> np.ndarray | None:
+        """The thumbnail of a crop; None if that is not cut out yet."""
+        if neuron not in self._thumbnails and neuron in self.state.crops:
+            shown = decode_picture(self.state.crops[neuron])
+            if shown is not None:
+                self._thumbnails[neuron] = thumbnail_of(shown)
+        return self._thumbnails.get(neuron)
 
     def _save_now_and_then(self) -> None:
         if time.monotonic() - self._saved >= SAVED_EVERY_S:

@@ -5,6 +5,7 @@ Each has a place (file, frame) by which it is read again when its crops are cut.
 
 import hashlib
 import logging
+import math
 from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -21,6 +22,9 @@ from realtime_lrp.video.picture_reader import PictureReader
 
 SEED_OFFSET = 31_415
 """Keeps drawn pictures apart from those of the training and of `evaluate`."""
+
+APART_S = 5.0
+"""Seconds of a recording of which a channel has at most one picture."""
 
 NAMED = 5
 """How many of the files that are left out are named."""
@@ -41,11 +45,13 @@ class Pictures(Protocol):
       files: what is read, empty for drawn pictures.
       total: how many there are, 0 if that is not known.
       facts: says which pictures they are.
+      apart: how many frames of a recording make `APART_S`, rounded up; 0 without recordings.
     """
 
     files: Sequence[Path]
     total: int
     facts: str
+    apart: int
 
     def raise_if_all_failed(self) -> None:
         """Raises the error of the first file that could not be read, if there is one."""
@@ -70,7 +76,7 @@ class DrawnPictures:
 
     def __init__(self, count: int):
         self.files: Sequence[Path] = ()
-        self.total, self.facts = count, f"{count} drawn"
+        self.total, self.facts, self.apart = count, f"{count} drawn", 0
 
     def raise_if_all_failed(self) -> None:
         """Drawing does not fail."""
@@ -118,6 +124,7 @@ class FilePictures:
         self._every = every
         moving = any(map(_is_recording, self.files))
         self.total = 0 if moving else len(self.files)
+        self.apart = math.ceil(APART_S / every) if moving else 0
         self.facts = _facts(self.files, every if moving else None)
         self._read: set[int] = set()
         self._left_out: dict[int, Exception] = {}

@@ -20,12 +20,16 @@ RELEVANT, ACTIVATING = 6, 3
 OFTEN = 4
 """A channel counts as often relevant where it is among so many with the largest shares."""
 
+ROOM = 2
+"""How many times as many are remembered, for when crops of them are alike."""
+
 THUMBNAIL = 8
 """Rows and columns of the grey thumbnail by which nearly equal pictures are recognised."""
 
-ALIKE = 3.0
-"""Mean difference of grey values, out of 255, below which two pictures count as equal. Of frames of
-a still scene, and of copies, only the best is kept."""
+ALIKE, ALIKE_PART = 3.0, 0.3
+"""Mean difference of grey values, out of 255, and as a part of their standard deviation, below
+which two pictures are alike. Frames of a bottle that is moved about differ by 0.11 (median), 900
+drawings of symbols by 0.38 or more."""
 
 
 @dataclass(eq=False)
@@ -55,7 +59,12 @@ class Best:
         )
 
     def add(
-        self, values: np.ndarray, positions: np.ndarray, place: Place, thumbnail: np.ndarray
+        self,
+        values: np.ndarray,
+        positions: np.ndarray,
+        place: Place,
+        thumbnail: np.ndarray,
+        apart: int = 0,
     ) -> None:
         """Takes a picture into account; only values above 0 count.
 
@@ -64,16 +73,21 @@ class Best:
           positions: int32 [channels].
           place: of the picture.
           thumbnail: uint8 [THUMBNAIL * THUMBNAIL].
+          apart: of frames of one file that are nearer than this, only the best is kept.
         """
         better = np.nonzero((values > self.values[:, -1]) & (values > 0))[0]
         if not better.size:
             return
         before = self.values[better]
-        differences = np.abs(self.thumbnails[better].astype(np.int16) - thumbnail).mean(2)
-        alike = (differences < ALIKE) & np.isfinite(before)
-        beaten = alike & (before >= values[better, None])
-        channels, alike = better[~beaten.any(1)], alike[~beaten.any(1)]
-        replaced = np.where(alike.any(1), alike.argmax(1), -1)
+        file, frame = place
+        near = self.places[better] - (file, frame)
+        same = (near[..., 0] == 0) & (np.abs(near[..., 1]) < apart)
+        same |= are_alike(self.thumbnails[better], thumbnail)
+        same &= np.isfinite(before)
+        beaten = (same & (before >= values[better, None])).any(1)
+        channels, same = better[~beaten], same[~beaten]
+        self.values[channels] = np.where(same, -np.inf, self.values[channels])
+        replaced = self.values[channels].argmin(1)
         self.values[channels, replaced] = values[channels]
         self.positions[channels, replaced] = positions[channels]
         self.places[channels, replaced] = place
@@ -89,8 +103,8 @@ class Ranking:
     """What is known of the channels of a layer.
 
     Attributes:
-      relevant: pictures with the largest shares, see `shares_of`.
-      activating: pictures with the largest activation anywhere.
+      relevant: pictures with the largest shares (`shares_of`), `ROOM` times as many as are shown.
+      activating: pictures with the largest activation anywhere, the same.
       often: int64 [channels], in how many pictures a channel was among the `OFTEN` largest.
       by_class: float64 [classes, channels], positive shares summed over the pictures of a class.
     """
@@ -104,12 +118,18 @@ class Ranking:
     def empty(cls, channels: int, classes: int) -> Ranking:
         """Of no picture yet."""
         often, by_class = np.zeros(channels, np.int64), np.zeros((classes, channels))
-        return cls(
-            Best.empty(channels, RELEVANT), Best.empty(channels, ACTIVATING), often, by_class
+        relevant, activating = (
+            Best.empty(channels, ROOM * count) for count in (RELEVANT, ACTIVATING)
         )
+        return cls(relevant, activating, often, by_class)
 
     def add(
-        self, peaks: Peaks, scores: np.ndarray, places: list[Place], thumbnails: np.ndarray
+        self,
+        peaks: Peaks,
+        scores: np.ndarray,
+        places: list[Place],
+        thumbnails: np.ndarray,
+        apart: int = 0,
     ) -> None:
         """Takes a batch of pictures into account.
 
@@ -118,15 +138,15 @@ class Ranking:
           scores: float32 [B, classes].
           places: of each.
           thumbnails: uint8 [B, THUMBNAIL * THUMBNAIL].
+          apart: as in `Best.add`.
         """
         shares = shares_of(peaks.shares)
         count = min(OFTEN, shares.shape[1])
         for number, place in enumerate(places):
             share, thumbnail = shares[number], thumbnails[number]
-            self.relevant.add(share, peaks.positions[number], place, thumbnail)
-            self.activating.add(
-                peaks.activations[number], peaks.active_positions[number], place, thumbnail
-            )
+            active, active_at = peaks.activations[number], peaks.active_positions[number]
+            self.relevant.add(share, peaks.positions[number], place, thumbnail, apart)
+            self.activating.add(active, active_at, place, thumbnail, apart)
             self.often[np.argsort(-np.abs(share), kind="stable")[:count]] += 1
             self.by_class[scores[number].argmax()] += np.maximum(share, 0)
 
@@ -135,3 +155,10 @@ def thumbnail_of(picture: np.ndarray) -> np.ndarray:
     """The thumbnail of a picture uint8 [h, w, 3]: uint8 [THUMBNAIL * THUMBNAIL], grey."""
     grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
     return cv2.resize(grey, (THUMBNAIL, THUMBNAIL), interpolation=cv2.INTER_AREA).reshape(-1)
+
+
+def are_alike(thumbnails: np.ndarray, thumbnail: np.ndarray) -> np.ndarray:
+    """Which of some thumbnails, uint8 [..., THUMBNAIL * THUMBNAIL], are nearly equal to another."""
+    differences = np.abs(thumbnails.astype(np.int16) - thumbnail).mean(-1)
+    limit = max(ALIKE, ALIKE_PART * float(thumbnail.std()))
+    return np.asarray(differences < limit)

@@ -1,8 +1,11 @@
 """The command `concepts`: which pictures are chosen, what is cut out, and going on after a stop."""
 
+from itertools import pairwise
+
 import cv2  # isort: skip
 import av  # isort: skip
 import media
+import msgspec
 import numpy as np
 import pytest
 
@@ -17,7 +20,14 @@ from realtime_lrp.commands.concepts.pictures import FilePictures
 from realtime_lrp.commands.concepts.ranking import ACTIVATING, RELEVANT, ROOM, Best
 from realtime_lrp.commands.concepts.run import run as make
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.models.gallery import Gallery, encode_picture, read_gallery_file
+from realtime_lrp.engine.gallery import gallery_of
+from realtime_lrp.models.gallery import (
+    Gallery,
+    encode_picture,
+    parse_gallery,
+    read_gallery_file,
+    write_gallery,
+)
 from realtime_lrp.system import progress
 from realtime_lrp.video.frame_reader import read_frames
 
@@ -251,6 +261,39 @@ def test_recordings_photos_names_and_a_sheet(run, settings, photos, tmp_path):
     _, _, told = run("concepts", "--gallery", target, "--names", names)
     assert "layers that the gallery does not have: conf1" in told
     assert len(cv2.imread(str(sheet))) >= 64
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, ""),
+        ({"network": "renamed"}, ""),
+        ({"sha256": {}}, ""),
+        ({"network": "theirs", "sha256": {}}, "the network 'theirs'"),
+        ({"network": "theirs", "sha256": {"model": "0"}}, "the network 'theirs'"),
+        ({"sha256": {"model": "0"}}, "other weights of tiny"),
+        ({"provenance": {"model": {"weights": "random"}}}, "other weights of tiny"),
+    ],
+)
+def test_a_gallery_of_another_network_is_told_or_refused(
+    uninterrupted, settings, engine, run, tmp_path, caplog, changes, told
+):
+    """The viewers warn if the layers are the same; the command refuses it with the network."""
+    contents, data = parse_gallery(uninterrupted)
+    assert (contents.network, [*contents.sha256]) == ("tiny", ["model"])
+    changed = msgspec.structs.replace(contents, **changes)
+    file, ends = tmp_path / "g.concepts", [0, *np.cumsum(contents.sizes).tolist()]
+    write_gallery(file, changed, [data[a:b] for a, b in pairwise(ends)])
+    concepts = settings.concepts.model_copy(update={"gallery": str(file)})
+    gallery_of(engine, settings.model_copy(update={"concepts": concepts}))
+    found = [one.getMessage() for one in caplog.records]
+    assert [f"the gallery was made with {told}, " in one for one in found] == [True] * bool(told)
+    network, sheet = ("--model", settings.model.name), tmp_path / "s.png"
+    code, _, said = run("concepts", "--gallery", file, *network, "--sheet", sheet)
+    assert (code, f"was made with {told}, not with" in said) == ((2, True) if told else (0, False))
+    assert sheet.exists() == (not told)
+    if told:
+        assert run("concepts", "--gallery", file, "--sheet", sheet)[0] == 0
 
 
 def test_names_and_size_are_checked_before_a_picture_is_looked_at(

@@ -237,7 +237,8 @@ def concepts(settings: config.Settings, **options: Any) -> None:
     from realtime_lrp.commands.concepts.options import ConceptOptions
     from realtime_lrp.commands.concepts.run import run
 
-    print_lines(run(settings.config, ConceptOptions(**options)))
+    given = settings.is_set("model.name")
+    print_lines(run(settings.config, ConceptOptions(**options, network_given=given)))
 
 
 @cli.command()

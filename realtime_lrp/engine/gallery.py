@@ -6,7 +6,7 @@ from pathlib import Path
 
 from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.hashes import hashes
+from realtime_lrp.engine.hashes import Files, hashes
 from realtime_lrp.models.concept_names import ChannelNames, read_names
 from realtime_lrp.models.gallery import Gallery, load_gallery
 from realtime_lrp.system.plain_text import plain
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 def gallery_of(engine: Engine, config: Config | None = None) -> Gallery:
     """The gallery and the names that a configuration asks for.
 
-    Other weights than those that the gallery was made with are warned of: pictures and channels
+    If it was made with another network or other weights, a warning says so: pictures and channels
     may not go together then.
 
     Args:
@@ -33,16 +33,38 @@ def gallery_of(engine: Engine, config: Config | None = None) -> Gallery:
     config = config or engine.config
     gallery = load_gallery(config, engine.network.name)
     gallery.check(engine.explainer.channel_counts())
-    made_with = gallery.contents.sha256
     if config.concepts.names:
         _warn_of_no_names(config.concepts.names, gallery.names)
-    ours = hashes(engine.files) if made_with else {}
-    if any(ours.get(kind) != made_with[kind] for kind in made_with):
+    weights, name = config.model.weights, engine.network.name
+    if other := other_network(gallery, weights, name, engine.files):
         log.warning(
-            "the gallery was made with other weights of %s, so its pictures may not show what the "
-            "channels answer to", plain(gallery.network),
+            "the gallery was made with %s, so its pictures may not show what the channels of %s "
+            "answer to", other, plain(name),
         )  # fmt: skip
     return gallery
+
+
+def other_network(gallery: Gallery, weights: str | None, name: str, files: Files) -> str:
+    """What a gallery was made with, if not with this network: "the network 'x'"; else "".
+
+    Args:
+      gallery: what is asked about; an empty one was made with nothing.
+      weights: of the network, as configured.
+      name: its name.
+      files: what it is read from.
+    """
+    made, model = gallery.contents, gallery.contents.provenance.get("model")
+    ours = hashes(files) if made.sha256 else {}
+    same = all(ours.get(kind) == one for kind, one in made.sha256.items())
+    if isinstance(model, dict) and "random" in (then := model.get("weights"), weights):
+        same &= then == weights
+    if not made.sha256:
+        same &= made.network in ("", name)
+    if same:
+        return ""
+    if made.network == name:
+        return f"other weights of {plain(name)}"
+    return f"the network {plain(made.network)!r}"
 
 
 def channel_names(engine: Engine) -> Mapping[int, str]:

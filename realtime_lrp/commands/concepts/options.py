@@ -26,6 +26,7 @@ class ConceptOptions:
       overwrite: existing files may be replaced.
       resume: an interrupted run is gone on with.
       side: rows and columns of the crops.
+      network_given: whether the configuration or the command line names a network.
     """
 
     inputs: Sequence[str] = ()
@@ -38,6 +39,7 @@ class ConceptOptions:
     overwrite: bool = False
     resume: bool = False
     side: int = SIDE
+    network_given: bool = False
 
     def check(self, names: bool) -> None:
         """Refuses options that do not go together.

@@ -19,7 +19,8 @@ from realtime_lrp.commands.concepts.sheet import class_words, gallery_sheet, lis
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import EMBEDDED
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.hashes import hashes
+from realtime_lrp.engine.gallery import other_network
+from realtime_lrp.engine.hashes import hashes, network_files
 from realtime_lrp.engine.provenance import map_settings, provenance_of
 from realtime_lrp.errors import Error, OutputError, UsageError
 from realtime_lrp.models.concept_names import ChannelNames, NamesFile, names_text, read_names
@@ -90,11 +91,14 @@ def run(config: Config, options: ConceptOptions) -> Iterator[str]:
         chosen = config.model_copy(
             update={"concepts": config.concepts.model_copy(update={"names": None})}
         )
-        gallery = load_gallery(chosen, Path(config.model.name).stem)
+        name = Path(config.model.name).stem
+        gallery = load_gallery(chosen, name)
         if not gallery.layers:
             raise UsageError(
                 "There is no gallery. Name one with --gallery FILE, or make one with -o FILE."
             )
+        if options.network_given:
+            _check_network(config, gallery, name)
         if others := sorted(layer for layer in names.names if layer not in gallery.layers):
             log.warning(
                 "%s names channels of layers that the gallery does not have: %s",
@@ -108,6 +112,16 @@ def run(config: Config, options: ConceptOptions) -> Iterator[str]:
         made = json.dumps(gallery.contents.provenance)
         write_picture(options.sheet, sheet, options.overwrite, made)
         yield f"sheet: {sheet.shape[1]} x {sheet.shape[0]} pixels -> {options.sheet}"
+
+
+def _check_network(config: Config, gallery: Gallery, name: str) -> None:
+    """Refuses a gallery that was not made with the network that the configuration names."""
+    if other := other_network(gallery, config.model.weights, name, network_files(config)):
+        raise UsageError(
+            f"The gallery {config.concepts.gallery!r} was made with {other}, not with "
+            f"{config.model.name!r}. Name the network's own gallery, or leave the network out.",
+            "gallery",
+        )
 
 
 def _check_outputs(config: Config, options: ConceptOptions, inputs: Sequence[Path]) -> None:

@@ -58,7 +58,7 @@ def test_entries_are_names_or_keys_and_are_printed_as_they_were_written():
         ("[nix]", "There is no model 'nix'"),
         ("[3]", "expected the name of a network"),
         ("vgg16", "expected a list"),
-        ("[vgg16, vgg19, shapes, {name: vgg16, weights: random}]", "expected at most 3 entries"),
+        ("[vgg16, vgg19, shapes, {name: vgg16, weights: random}]", "at most 3 entries; received 4"),
     ],
 )
 def test_wrong_entries_are_refused(text, part):

@@ -205,6 +205,8 @@ M = "--model TINY"
 BAD = {
     "no command": ("vidoe", 2, "Did you mean 'video'?"),
     "unknown option": ("video ok.mp4 -o x.mp4 --speed 3", 2, "--speed"),
+    "no number": ("live --duration abc", 2, "'abc' is not a valid number. See"),
+    "one word too many": ("models extra", 2, "(extra). See '"),
     "no output": ("video ok.mp4", 2, "-o"),
     "missing file": ("video none.mp4 -o x.mp4", 66, "none.mp4"),
     "missing picture": ("image none.png -o x.png", 66, "none.png"),

@@ -21,10 +21,10 @@ def _load_unchecked(
 @cli.command()
 @configured("--source", "--display", load=_load_unchecked)
 def doctor(settings: config.Settings) -> None:
-    """Check what works on this machine and say what to do about the rest.
+    """Check what works on this machine.
 
-    The exit code is 0 if the demo runs and files can be processed, otherwise 69. With --source,
-    that source has to give pictures too.
+    It says what to do about the rest. The exit code is 0 if the demo runs and files can be
+    processed, otherwise 69. With --source, that source has to give pictures too.
     """
     from realtime_lrp.commands.doctor.run import run
 

@@ -22,6 +22,8 @@ from realtime_lrp.cli.options import (
     SECONDS,
     STATS,
     ConfigFile,
+    Number,
+    Whole,
     complete_files,
     configured,
 )
@@ -49,7 +51,7 @@ from realtime_lrp.system.program import print_lines
 @MAPS
 @click.option("--json", is_flag=True, help="print progress as JSON lines on stdout")
 @click.option(
-    "--workers", type=click.IntRange(1, 1024), metavar="N",
+    "--workers", type=Whole(1, 1024), metavar="N",
     help="share files and parts of long files among N processes (Ray)",
 )  # fmt: skip
 @click.option(
@@ -134,15 +136,15 @@ def _load_for_evaluate(
 @click.option("--images", type=PATH, metavar="DIR", help="folder of photos; default: drawn symbols")
 @click.option("--boxes", type=PATH, metavar="FILE", help="the boxes of the photos' objects (JSON)")
 @click.option(
-    "--photos", type=click.IntRange(min=1), metavar="N",
+    "--photos", type=Whole(min=1), metavar="N",
     help="take only N photos, chosen at random",
 )  # fmt: skip
 @click.option(
-    "--count", type=click.IntRange(min=1), metavar="N",
+    "--count", type=Whole(min=1), metavar="N",
     help="how many symbols are drawn; default: 60",
 )  # fmt: skip
 @click.option(
-    "--seed", type=click.IntRange(0, 2**31), default=0,
+    "--seed", type=Whole(0, 2**31), default=0, metavar="N",
     help="random seed of photos, symbols and new weights; default: 0",
 )  # fmt: skip
 @click.option("--only", metavar="NAMES", help="measure only these rows, such as zplus,grad_cam")
@@ -152,7 +154,7 @@ def _load_for_evaluate(
 )  # fmt: skip
 @click.option("--resume", is_flag=True, help="go on with an interrupted evaluation")
 @click.option(
-    "--search", type=click.IntRange(min=1), is_flag=False, flag_value=40, metavar="[N]",
+    "--search", type=Whole(min=1), is_flag=False, flag_value=40, metavar="[N]",
     help="look for the best composite among N, default 40, instead; needs no boxes",
 )  # fmt: skip
 @click.option(
@@ -161,7 +163,8 @@ def _load_for_evaluate(
 )  # fmt: skip
 @click.option(
     "--recording", "recordings", multiple=True, metavar="FILE",
-    help="look there whether top channels stay; may be repeated; default: the demo's clip",
+    help="recording on which --concepts measures whether they stay; may be repeated; default: the "
+    "demo's clip",
 )  # fmt: skip
 @click.option(
     "-o", "output", type=PATH, metavar="FOLDER",
@@ -180,13 +183,13 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
     Every composite and every method is measured; so is your own composite if you give rules for
     layers (lrp.layers).
 
-    Without --images the embedded network is measured on symbols drawn for it. With --images and
-    --boxes photos are used. FILE holds {"cat.jpg": {"box": [x0, y0, x1, y1], "label": "tabby"}}:
-    for each photo a box, or a list of boxes, in pixels. Without a label the network's answer is
-    explained.
+    Without --images the embedded network is measured on symbols drawn for it. With --images DIR and
+    --boxes FILE photos are used. FILE holds for each photo a box, or a list of boxes, in pixels:
+    {"cat.jpg": {"box": [x0, y0, x1, y1], "label": "tabby"}}. Without a label the network's answer
+    is explained.
 
-    --search tries composites with different rules and numbers on half of the photos, tells on the
-    other half whether the best one beats the defaults, and prints its settings.
+    --search tries composites with different rules and numbers on half of the photos,
+    measures on the other half whether the best one beats the defaults, and prints its settings.
 
     --concepts sets channels of a layer to 0, those with most relevance first, and compares how far
     the answer falls with other orders; on recordings it measures how long the top channels stay.
@@ -199,7 +202,7 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
 
 @cli.command()
 @click.argument("inputs", nargs=-1, metavar="[INPUT]...", shell_complete=complete_files)
-@click.option("--images", type=PATH, metavar="DIR", help="folder of photos, as an INPUT")
+@click.option("--images", type=PATH, metavar="DIR", help="folder of photos; the same as an INPUT")
 @click.option(
     "-o", "output", type=PATH, metavar="FILE", help="the gallery that is made (.concepts)"
 )  # fmt: skip
@@ -208,11 +211,11 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
     help="layers with commas between them; default: the last with rows and columns",
 )  # fmt: skip
 @click.option(
-    "--every", type=click.FloatRange(min=0.04, max=3600), default=1.0, metavar="SECONDS",
+    "--every", type=Number(min=0.04, max=3600), default=1.0, metavar="SECONDS",
     help="time between the frames that are taken of a recording; default: 1",
 )  # fmt: skip
 @click.option(
-    "--count", type=click.IntRange(min=1, max=1_000_000), metavar="N",
+    "--count", type=Whole(min=1, max=1_000_000), metavar="N",
     help="how many symbols are drawn for an embedded network; default: 900",
 )  # fmt: skip
 @click.option(
@@ -225,14 +228,15 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
     "--pool", "--precision", *CONCEPTS,
 )  # fmt: skip
 def concepts(settings: config.Settings, **options: Any) -> None:
-    """Choose pictures that show what the channels of a network answer to.
+    """Choose pictures for the channels of a network.
 
-    INPUT are pictures and recordings: files, folders or globs. Without any, symbols are drawn for
-    the embedded networks. For each channel of the layers the pictures are kept in which it carries
-    most relevance, and those that activate it most, cut out and darkened where it looks at nothing.
+    They show what each channel answers to: the pictures in which it carries most relevance, and
+    those that activate it most, each cut out around what the channel looks at, with the rest
+    darkened. INPUT are pictures and recordings: files, folders or globs. Without any, symbols are
+    drawn for the embedded networks.
 
-    --names FILE writes a file in which channels are named, and keeps the names that are in it.
-    Without -o it is written for a gallery that exists, and so is --sheet.
+    --names FILE writes a file in which you name channels; names that are in it stay. Without -o,
+    --names and --sheet are about the gallery of --gallery, or the embedded one.
     """
     from realtime_lrp.commands.concepts.options import ConceptOptions
     from realtime_lrp.commands.concepts.run import run

@@ -155,7 +155,7 @@ def _variable(name: str) -> str:
 def _key_option(name: str) -> Decorator:
     key = config.OPTIONS[name]
     if name in _SWITCHES:
-        text = _SWITCHES[name] or config.describe(key)
+        text = _SWITCHES[name] or config.describe(key).removeprefix("true or false: ")
         return click.option(f"{name}/--no-{name[2:]}", _variable(name), default=None, help=text)
     complete = _complete_names(key, files=name in _MAY_BE_FILES)
     if name == "--also-model":
@@ -192,7 +192,21 @@ _COMMON: tuple[Decorator, ...] = (
 )
 
 PATH = click.Path(path_type=Path)
-SECONDS = click.FloatRange(min=0)
+
+
+class Whole(click.IntRange):
+    """A whole number; click's own name of it is "integer range"."""
+
+    name = "whole number"
+
+
+class Number(click.FloatRange):
+    """A number; click's own name of it is "float range"."""
+
+    name = "number"
+
+
+SECONDS = Number(min=0)
 
 INPUTS = click.argument(
     "inputs", nargs=-1, required=True, metavar="INPUT...", shell_complete=complete_files

@@ -44,6 +44,8 @@ def expectation(detail: Mapping[str, Any], field: FieldInfo | None) -> str:
         text = f"expected {' or '.join(filter(None, [', '.join(legal[:-1]), legal[-1]]))}"
     else:
         text = _EXPECTED.get(kind) or _limits(kind, field) or detail["msg"]
+    if kind == "too_long" and isinstance(received, list):
+        return f"{text}; received {len(received)}"
     says_it_already = kind == "value_error" and (
         " instead of " in text or showable(received) in _NOT_SHOWN or received == ""
     )

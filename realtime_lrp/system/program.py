@@ -52,7 +52,9 @@ def run(command: Callable[[], int | None]) -> NoReturn:
     except click.ClickException as error:
         context = error.ctx if isinstance(error, click.UsageError) else None
         path = context.command_path if context else NAME
-        _fail(f"{error.format_message()} See '{path} --help'.", error.exit_code)
+        message = error.format_message()
+        stop = "" if message.endswith((".", "?)")) else "."
+        _fail(f"{message}{stop} See '{path} --help'.", error.exit_code)
     except Error as error:
         _fail(str(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort):

@@ -25,7 +25,7 @@ realtime-lrp live --config my.yaml --set lrp.keep=0.1 --opacity 1  # all three w
 ```
 
 An option wins over `--set`, `--set` over the file, the file over the default. Every command but
-`models` takes `--config` and `--set`; `realtime-lrp COMMAND --help` lists its options.
+`models` and `show` takes `--config` and `--set`; `realtime-lrp COMMAND --help` lists its options.
 
 `realtime-lrp config` prints the effective value of every key and where it came from. A few defaults
 depend on the command, as their descriptions say. These keys are printed as comments until somebody

@@ -84,9 +84,10 @@ class Stats:
     def summary(self) -> str:
         """One line for a person."""
         fps, maps = self.display_fps() or 0.0, self.maps_per_s() or 0.0
+        frames = "1 frame" if self.frames_shown == 1 else f"{self.frames_shown} frames"
         dropped = "" if self.frames_dropped is None else f"{self.frames_dropped} dropped, "
         return (
-            f"{self.frames_shown} frames shown ({fps:.1f} a second), "
+            f"{frames} shown ({fps:.1f} a second), "
             f"{dropped}{self.maps} maps ({maps:.1f} a second), "
             f"{self.precision} on {self.device}"
         )

@@ -21,6 +21,7 @@ from realtime_lrp.commands.concepts.ranking import ACTIVATING, RELEVANT, ROOM, B
 from realtime_lrp.commands.concepts.run import run as make
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import gallery_of
+from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.models.gallery import (
     Gallery,
     encode_picture,
@@ -158,6 +159,42 @@ def test_of_crops_that_are_alike_the_best_is_shown(engine, photos, tmp_path, mon
     assert sorted(once) == sorted({*once}) and (0, 8) in once
 
 
+def test_pictures_for_which_the_network_computes_nan_are_left_out(
+    engine, photos, tmp_path, monkeypatch, caplog
+):
+    """The rest of their batch counts, the log says how many; an error if it is all of the first."""
+    original, bad, asked = Engine.peaks, [], []
+
+    def peaks(self, pictures, layers):
+        asked.append(len(pictures))
+        if any((one == other).all() for one in pictures for other in bad):
+            raise NotFiniteError("The network computes NaN.")
+        return original(self, pictures, layers)
+
+    monkeypatch.setattr(Engine, "peaks", peaks)
+    shown = [found for _, found in FilePictures([], photos, 1.0).read()]
+    bad += [engine.region(shown[n].shape[:2]).extract(shown[n]) for n in (3, 19, 20)]
+    making = Making(
+        engine, FilePictures([], photos, 1.0), [engine.concept_layer], {}, tmp_path / "state"
+    )
+    making.run()
+    ranking = making.state.rankings[engine.concept_layer]
+    assert making.contents()[0].pictures == making.state.looked == COUNT - 3
+    assert asked == [8, *[1] * 8, 8, 5, *[1] * 5]
+    assert making.state.next == (COUNT - 1, 1) and np.isfinite(ranking.by_class).all()
+    chosen = ranking.activating.places[np.isfinite(ranking.activating.values)][:, 0]
+    assert chosen.size and not {3, 19, 20} & {*chosen.tolist()}
+    assert "computes NaN or infinity for them: 3" in caplog.text
+    bad += [engine.region(one.shape[:2]).extract(one) for one in shown]
+    making = Making(
+        engine, FilePictures([], photos, 1.0), [engine.concept_layer], {}, tmp_path / "state"
+    )
+    asked.clear()
+    with pytest.raises(NotFiniteError):
+        making.run()
+    assert asked == [8, *[1] * 8]
+
+
 def test_crops_lie_where_relevance_is():
     """A receptive field is cut exactly; of a map everywhere, the square with most of it."""
     strength = np.zeros((60, 80), np.float32)
@@ -182,6 +219,7 @@ def test_a_crop_is_dark_where_the_map_has_nothing():
     assert cut.shape == (SIDE, SIDE, 3)
     assert (cut[5 : SIDE // 3, 10:-10] == 200).all()
     assert (cut[-SIDE // 4 :] == 100).all()
+    assert (crop(picture, np.full_like(relevance, np.nan)) == 100).all()
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ def crop(picture: np.ndarray, relevance: np.ndarray, side: int = SIDE) -> np.nda
     Returns:
       uint8 [side, side, 3].
     """
-    strength = np.abs(relevance.sum(2))
+    strength = np.nan_to_num(np.abs(relevance.sum(2)), posinf=0)
     x0, y0, x1, y1 = crop_box(strength)
     seen = np.ascontiguousarray(strength[y0:y1, x0:x1])
     smooth = cv2.GaussianBlur(seen, (0, 0), max(1.0, SMOOTHING * (y1 - y0)))

@@ -46,6 +46,7 @@ class State:
       rankings: layer -> what is known of its channels.
       next: the first place that has not been looked at.
       looked: how many pictures have been looked at.
+      not_finite: how many were left out because the network computes NaN for them.
       all_looked: whether these are all.
       crops: what has been cut so far, encoded.
     """
@@ -54,6 +55,7 @@ class State:
     rankings: dict[str, Ranking]
     next: Place = (0, 0)
     looked: int = 0
+    not_finite: int = 0
     all_looked: bool = False
     crops: dict[Neuron, bytes] = field(default_factory=dict)
 
@@ -66,7 +68,8 @@ class State:
         """
         refuse_link(file)
         known = {"facts": dict(self.facts), "next": self.next, "looked": self.looked}
-        text = json.dumps(known | {"all_looked": self.all_looked, "layers": [*self.rankings]})
+        known |= {"not_finite": self.not_finite, "all_looked": self.all_looked}
+        text = json.dumps(known | {"layers": [*self.rankings]})
         arrays: dict[str, Any] = {"state": np.frombuffer(text.encode(), np.uint8)}
         for number, ranking in enumerate(self.rankings.values()):
             arrays |= {f"{number}.{name}": array for name, array in _arrays(ranking).items()}
@@ -119,6 +122,7 @@ class State:
             rankings=rankings,
             next=(file, frame),
             looked=int(known["looked"]),
+            not_finite=int(known["not_finite"]),
             all_looked=bool(known["all_looked"]),
             crops={
                 Neuron(layer, channel, position, (file, frame)): data[begin:end]

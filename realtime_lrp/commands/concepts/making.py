@@ -14,7 +14,7 @@ from realtime_lrp.commands.concepts.kept import Facts, Neuron, State
 from realtime_lrp.commands.concepts.pictures import Found, Pictures, Place
 from realtime_lrp.commands.concepts.ranking import ROOM, Best, Ranking, are_alike, thumbnail_of
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.errors import DamagedInputError, Error
+from realtime_lrp.errors import DamagedInputError, Error, NotFiniteError
 from realtime_lrp.models.gallery import (
     ChannelContents,
     Contents,
@@ -71,6 +71,7 @@ class Making:
         self.state = State(facts, rankings)
         self._layers, self._counts = tuple(layers), counts
         self._thumbnails: dict[Neuron, np.ndarray] = {}
+        self._last_error: NotFiniteError | None = None
         self._saved = time.monotonic()
 
     def run(self) -> None:
@@ -78,12 +79,18 @@ class Making:
 
         Raises:
           DamagedInputError: no picture can be read.
+          NotFiniteError: the network computes NaN for the first pictures, all of them.
           TransferError: the state cannot be written.
         """
         try:
             if not self.state.all_looked:
                 self._look()
             self._cut()
+            if self.state.not_finite:
+                log.warning(
+                    "left out because the network computes NaN or infinity for them: %d",
+                    self.state.not_finite,
+                )
         except (KeyboardInterrupt, SystemExit, Error):
             self._save_if_begun()
             raise
@@ -128,6 +135,8 @@ class Making:
             progress.begin("looking at pictures", self._pictures.total)
             while batch := list(islice(found, BATCH)):
                 self._look_at(batch)
+                if self._last_error and not state.looked:
+                    raise self._last_error
                 progress.step(state.looked, "")
                 self._save_now_and_then()
         if not state.looked:
@@ -137,7 +146,21 @@ class Making:
         self._save()
 
     def _look_at(self, batch: Sequence[Found]) -> None:
-        """Takes pictures into account."""
+        """Takes pictures into account, but not those for which the network computes NaN."""
+        try:
+            self._add(batch)
+        except NotFiniteError as error:
+            if len(batch) > 1:
+                for found in batch:
+                    self._look_at([found])
+            else:
+                self.state.not_finite += 1
+                self._last_error = error
+        file, frame = batch[-1][0]
+        self.state.next = file, frame + 1
+
+    def _add(self, batch: Sequence[Found]) -> None:
+        """Adds a batch to the rankings. Raises NotFiniteError before anything is added."""
         state, engine = self.state, self._engine
         regions = [engine.region(one.shape[:2]).extract(one) for _, one in batch]
         places = [place for place, _ in batch]
@@ -146,8 +169,6 @@ class Making:
         for layer, ranking in state.rankings.items():
             ranking.add(peaks[layer], scores, places, thumbnails, self._pictures.apart)
         state.looked += len(batch)
-        file, frame = places[-1]
-        state.next = file, frame + 1
 
     def _cut(self) -> None:
         """Cuts out all crops that are not there yet; where some are alike, also the next best."""

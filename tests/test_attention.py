@@ -74,10 +74,11 @@ def halved(a):
     return a / 2 + tf.stop_gradient(a / 2)
 
 
-def modified_logits(model, x, attends):
+def modified_logits(model, x, attends, keep=lambda name, tokens: None):
     """The forward pass with other gradients: half through products, none through deviations.
 
-    Without `attends` none through attention weights either.
+    Without `attends` none through attention weights either. `keep` gets the hidden units of each
+    block and the sum behind it.
     """
     layer = {one.name: one for one in model.layers}
 
@@ -112,7 +113,10 @@ def modified_logits(model, x, attends):
         h += tf.einsum("bhte,hed->btd", attended, out.kernel.value) + out.bias.value
         wide = dense(norm(h, f"norm{i}b"), f"wide{i}")
         activated = keras.activations.gelu(wide, approximate=False)
-        h += dense(wide * tf.stop_gradient(activated / wide), f"narrow{i}")
+        hidden = wide * tf.stop_gradient(activated / wide)
+        keep(f"wide{i}", hidden)
+        h += dense(hidden, f"narrow{i}")
+        keep(f"sum{i}", h)
     return dense(norm(h, "norm")[:, 0], "head")
 
 

@@ -230,7 +230,7 @@ def furnished(tmp_path_factory, tiny_model):
     found = [{"channel": 44, "share": 0.2, "name": "houses"}]
     settings = {"provenance": {"settings": {"concepts.layer": "block5_conv2"}}}
     (tmp_path / "out.jsonl").write_text(json.dumps({"time": 0.5, "concepts": found} | settings))
-    for name in ("vgg16.concepts", "my.concepts"):
+    for name in ("vgg16.concepts", "my.concepts", "vit.concepts"):
         shutil.copy(HOME / "assets" / "shapes.concepts", tmp_path / name)
     (tmp_path / "names.txt").write_text("tabby\ntiger cat\ncock\nhen\n")
     (tmp_path / "token").write_text("0123456789abcdef0123456789abcdef\n")
@@ -289,8 +289,8 @@ INSTEAD = {
 }
 """Command -> further words that replace those that need a camera, a download or much time."""
 
-LONG = {"bench", "demo", "doctor", "evaluate", "kiosk", "live", "serve", "--workers"}
-"""Commands and options that take long."""
+LONG = {"bench", "demo", "doctor", "evaluate", "kiosk", "live", "serve", "--workers", "shapes_vit"}
+"""Commands, options and networks that take long."""
 
 
 def needs_a_network(words):
@@ -315,8 +315,8 @@ def test_every_command_of_the_program_runs(words, workshop, run):
     further = () if {"--help", "--print-unit"} & set(words) else INSTEAD[words[0]]
     if words[0] == "concepts":
         further = (
-            ("--count", "1")
-            if "shapes" in words
+            ("--count", "1", "--overwrite")
+            if {"shapes", "shapes_vit"} & set(words)
             else ()
             if "--names" in words
             else (*TINY, "--overwrite")

@@ -12,7 +12,7 @@ class Concepts(Section):
     layer: Text | None = Field(
         default=None,
         description="the layer whose channels are shown first; null: the last one with rows and "
-        "columns",
+        "columns, or the last hidden one of a transformer",
     )
     gallery: Text | None = Field(
         default=None,

@@ -179,8 +179,8 @@ class Engine:
     @property
     def concept_layer(self) -> str | None:
         """The layer whose channels are concepts; None without one, and for methods but LRP."""
-        layers, chosen = self.explainer.concept_layers, self.config.concepts.layer
-        return chosen or layers[-1] if layers and self.config.lrp.method == "lrp" else None
+        default = self.explainer.concept_layer if self.config.lrp.method == "lrp" else None
+        return default and (self.config.concepts.layer or default)
 
     def _check_concept_layer(self) -> None:
         """Refuses a layer of the configuration that the network does not have."""

@@ -84,7 +84,7 @@ class ChannelMasks:
 
 
 def resolution_of(explainer: Explainer, layer: str) -> tuple[int, ...]:
-    """Rows and columns of a layer's output.
+    """Rows and columns of a layer's output, or how many tokens it has.
 
     Raises:
       UsageError: as `Explainer.concepts`, for the layer or the method.

@@ -5,19 +5,23 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from realtime_lrp.errors import UsageError, unknown
-from realtime_lrp.relevance.graph import Graph
+from realtime_lrp.relevance.graph import Graph, Node
 from realtime_lrp.relevance.layer_contexts import reachable
-from realtime_lrp.relevance.linear import Linear
+from realtime_lrp.relevance.linear import Dense, DenseByOutput, Linear
 from realtime_lrp.relevance.methods import METHODS, Explain
-from realtime_lrp.relevance.steps import Add, Concatenate
+from realtime_lrp.relevance.steps import Activation, Add, Concatenate, Elementwise
+from realtime_lrp.relevance.token_grids import TokenGrids
 
 
-def concept_layers(graph: Graph, shapes: Mapping[int, Sequence[int]]) -> tuple[str, ...]:
+def concept_layers(
+    graph: Graph, shapes: Mapping[int, Sequence[int]], grids: TokenGrids
+) -> tuple[str, ...]:
     """What `Explainer.concept_layers` returns.
 
     Args:
       graph: the network.
       shapes: number of a tensor -> its shape for one picture, with the batch.
+      grids: which patch each token of these tensors stands for.
     """
     scores, classes = _scores(graph), graph.last_with_weights(graph.output)
     reached, outputs = reachable(graph), graph.outputs()
@@ -25,9 +29,10 @@ def concept_layers(graph: Graph, shapes: Mapping[int, Sequence[int]]) -> tuple[s
         node.layer: None
         for node in graph.nodes
         if isinstance(node.step, Linear | Add | Concatenate)
-        and len(shapes[node.output]) == 4
+        and len(shapes[node.output]) in (3, 4)
         and node.output in reached - classes
         and outputs[node.layer] not in scores
+        and grids.has_places(node.output)
     }
     return tuple(found)
 
@@ -59,6 +64,67 @@ def concept_number(graph: Graph, explain: Explain, layer: str) -> int:
     if numbers[layer] not in reached:
         raise not_reached(layer)
     return numbers[layer]
+
+
+def default_layer(graph: Graph, layers: Sequence[str], grids: TokenGrids) -> str | None:
+    """What `Explainer.concept_layer` returns.
+
+    Args:
+      graph: the network.
+      layers: what `concept_layers` returned.
+      grids: as there.
+    """
+    if not layers:
+        return None
+    outputs = graph.outputs()
+    if grids.grid(outputs[layers[-1]]) is None:
+        return layers[-1]
+    hidden = {node.layer for node in graph.nodes if _is_hidden(graph, node)}
+    return next((one for one in reversed(layers) if one in hidden), layers[-1])
+
+
+def _is_hidden(graph: Graph, node: Node) -> bool:
+    """Whether a node computes the units of a dense layer that an activation reads."""
+    return isinstance(node.step, Dense | DenseByOutput) and any(
+        isinstance(one.step, Activation) or type(one.step) is Elementwise
+        for one in graph.readers(node.output)
+    )
+
+
+def seen_tokens(
+    layer: str, number: int, shape: Sequence[int], grids: TokenGrids
+) -> np.ndarray | None:
+    """Which tokens of a layer stand for patches of the picture, bool [tokens].
+
+    Args:
+      layer: the layer's name.
+      number: that of its output.
+      shape: that of its output, with the batch.
+      grids: which patch each token stands for.
+
+    Returns:
+      None where the layer has no tokens.
+
+    Raises:
+      UsageError: its tokens cannot be laid on a grid, or the answer does not depend on patches.
+    """
+    if len(shape) != 3:
+        return None
+    grid = grids.grid(number)
+    if grid is None:
+        raise UsageError(
+            f"The {shape[1]} tokens of the layer {layer!r} cannot be laid on a grid of patches: it "
+            "is not certain that each patch has one. Choose another layer, such as the sum behind "
+            "an attention.",
+            "layer",
+        )
+    if not grids.patches_matter(number):
+        raise UsageError(
+            f"Of the tokens of the layer {layer!r} the answer depends on none that stands for a "
+            "patch, only on a class token or the like. Choose a layer before the last attention.",
+            "layer",
+        )
+    return grid.cells >= 0
 
 
 def _scores(graph: Graph) -> set[int]:

@@ -21,10 +21,13 @@ from realtime_lrp.relevance.concept_layers import (
     checked_top,
     concept_layers,
     concept_number,
+    default_layer,
     not_reached,
+    seen_tokens,
 )
 from realtime_lrp.relevance.graph import Graph, Parts, total
 from realtime_lrp.relevance.methods import Explain
+from realtime_lrp.relevance.token_grids import TokenGrids
 
 AT_ONCE = 16
 """How many channels are handed down together; more take several runs."""
@@ -93,7 +96,25 @@ class ConceptMaps:
     @cached_property
     def layers(self) -> tuple[str, ...]:
         """What `Explainer.concept_layers` returns."""
-        return concept_layers(self._graph, self._shapes)
+        return concept_layers(self._graph, self._shapes, self._grids)
+
+    @cached_property
+    def _grids(self) -> TokenGrids:
+        return TokenGrids(self._graph, self._shapes)
+
+    @cached_property
+    def default_layer(self) -> str | None:
+        """What `Explainer.concept_layer` returns."""
+        return default_layer(self._graph, self.layers, self._grids)
+
+    def seen_tokens(self, layer: str) -> np.ndarray | None:
+        """Which tokens of a layer stand for patches; see the function.
+
+        Raises:
+          UsageError: as `Explainer.peaks`.
+        """
+        number, shape = self.output_of(layer)
+        return seen_tokens(layer, number, shape, self._grids)
 
     def sums(self, layer: str) -> Callable[[Parts], tf.Tensor]:
         """What computes the shares of all channels of a layer, float32 [B, channels].
@@ -348,7 +369,8 @@ def _each_alone(relevance: tf.Tensor, channels: tf.Tensor) -> tf.Tensor:
 
     All pictures of the first channel come first.
     """
-    mask = tf.one_hot(tf.transpose(channels), relevance.shape[-1], dtype=relevance.dtype)
+    mask = tf.one_hot(channels, relevance.shape[-1], dtype=relevance.dtype)
+    mask = tf.transpose(mask, [1, 0, 2])  # oneDNN prints an error where integers are transposed
     kept = relevance[None] * shaped_as_channels(mask, relevance)
     return tf.reshape(kept, [-1, *relevance.shape[1:]])
 

@@ -239,8 +239,9 @@ class Explainer(LayerViews):
         several = () if keep < 1 else taking_several(self._rules)
         self._concepts = ConceptMaps(graph, explain[0], shapes, self.classes, several, xla)
         self._references = References(
-            graph, explain[0], self.input_shape, self.classes, several, xla, self._concepts.number
-        )
+            graph, explain[0], self.input_shape, self.classes, several, xla,
+            self._concepts.number, self._concepts.seen_tokens,
+        )  # fmt: skip
 
     def __call__(self, x: np.ndarray | tf.Tensor, target: Targets | None = None) -> Explanation:
         """Explains a batch.

@@ -16,7 +16,7 @@ from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.layer_records import LayerRecord, layer_records
 from realtime_lrp.relevance.methods import Explain
 from realtime_lrp.relevance.not_finite import first_not_finite, one_pair
-from realtime_lrp.relevance.references import Peaks, References
+from realtime_lrp.relevance.references import Peaks, References, in_parts
 from realtime_lrp.relevance.rules import Rule
 from realtime_lrp.relevance.targets import Target, TargetResolver, Targets
 
@@ -96,9 +96,20 @@ class LayerViews:
         """The layers with rows and columns whose channels may be concepts, from the input on.
 
         Layers with weights, sums and joins; what lies between has the same channels. Without those
-        of the last weights, whose channels are classes. There may be none.
+        of the last weights, whose channels are classes. There may be none. Of a transformer also
+        layers of tokens, if each patch has one token there and the answer depends on these tokens;
+        of its attention only what is added up behind it.
         """
         return self._concepts.layers
+
+    @property
+    def concept_layer(self) -> str | None:
+        """The one of `concept_layers` that shows most: the last one.
+
+        Of a transformer it is the last of the hidden layers between two dense layers. In the sums
+        behind them, to which all blocks add, single channels hardly answer to single things.
+        """
+        return self._concepts.default_layer
 
     def concepts(
         self,
@@ -181,7 +192,7 @@ class LayerViews:
           The scores, float32 [B, classes], and the peaks of each layer.
 
         Raises:
-          UsageError: as `concepts`.
+          UsageError: as `concepts`; or tokens of a layer cannot be laid on a grid of patches.
           NotFiniteError: the network computes NaN or Inf.
         """
         pictures, *tensors = self._pairs(self.check_batch(x), target)
@@ -199,7 +210,8 @@ class LayerViews:
         """The maps of single neurons of a layer for one picture: what each of them looks at.
 
         Relevance 1 starts at one channel and one position. Where the rules are linear, as all of
-        them are, that is the conditional map of what reaches this neuron, but for its scale.
+        them are, that is the conditional map of what reaches this neuron, but for its scale. The
+        position -1 stands for all of them: the map of the channel, as of `concepts`.
 
         Args:
           x: float32 [1, H, W, C], already preprocessed.
@@ -210,18 +222,26 @@ class LayerViews:
         Returns:
           float32 [neurons, H, W, C].
         """
-        return self._references.position_maps(
-            checks.to_float32(self.check_batch(x)), layer, np.asarray(channels),
-            np.asarray(positions),
-        )  # fmt: skip
+        batch = checks.to_float32(self.check_batch(x))
+        numbers, places = np.asarray(channels), np.asarray(positions)
+        maps = np.empty((len(numbers), *self.input_shape), np.float32)
+        whole = np.flatnonzero(places < 0)
+        for part in in_parts(len(whole)):
+            chosen = whole[part]
+            maps[chosen] = self.concepts(batch, layer, channels=numbers[chosen].tolist()).maps[0]
+        if (single := np.flatnonzero(places >= 0)).size:
+            maps[single] = self._references.position_maps(
+                batch, layer, numbers[single], places[single]
+            )
+        return maps
 
     def check_concept_layer(self, layer: str) -> None:
-        """Refuses a layer whose channels cannot be concepts.
+        """Refuses a layer whose channels cannot be shown in pictures.
 
         Raises:
-          UsageError: as `concepts`.
+          UsageError: as `peaks`.
         """
-        self._concepts.number(layer)
+        self._concepts.seen_tokens(layer)
 
     def channel_counts(self) -> dict[str, int]:
         """Every layer, as `layers` names them -> how many channels its output has."""

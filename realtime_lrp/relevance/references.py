@@ -6,7 +6,7 @@ the receptive field of a neuron.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,10 +27,15 @@ a compiled function, and filling one up would cost as much as the neurons that a
 class Peaks:
     """What the channels of a layer carry. A position counts rows and columns as one axis.
 
+    In a layer of tokens it is the number of a token that stands for a patch. There attention has
+    brought relevance together, much of it in the class token, so that no position stands for it.
+
     Attributes:
-      shares: float32 [B, channels], the relevance of each channel, summed over all positions.
-      positions: int32 [B, channels], where the relevance of a channel is largest.
-      activations: float32 [B, channels], the largest activation of each channel.
+      shares: float32 [B, channels], the relevance of each channel, summed over all positions, and
+        over tokens that stand for no patch.
+      positions: int32 [B, channels], where the relevance of a channel is largest; -1 in a layer of
+        tokens.
+      activations: float32 [B, channels], the largest activation of each channel at a position.
       active_positions: int32 [B, channels], where that is.
     """
 
@@ -51,6 +56,8 @@ class References:
       sharing: the output numbers of layers whose rules take several relevances of a picture.
       xla: whether functions go through XLA.
       number: layer -> the number of its output; raises UsageError for layers without concepts.
+      seen_tokens: layer -> which of its tokens stand for patches, bool; None for feature maps.
+        Raises UsageError where that cannot be said.
     """
 
     def __init__(
@@ -62,10 +69,12 @@ class References:
         sharing: Collection[int],
         xla: bool,
         number: Callable[[str], int],
+        seen_tokens: Callable[[str], np.ndarray | None],
     ) -> None:
         self._graph, self._explain, self._sharing = graph, explain, sharing
         self._x, *self._target = signature_of(shape, classes)
-        self._number, self._functions = number, LazyByKey(xla)
+        self._number, self._seen_tokens = number, seen_tokens
+        self._functions = LazyByKey(xla)
 
     def peaks(
         self, x: tf.Tensor, target: Sequence[tf.Tensor], layers: Sequence[str], most: int
@@ -79,9 +88,10 @@ class References:
           most: how many pictures are explained at once.
         """
         numbers = {layer: self._number(layer) for layer in layers}
+        seen = {layer: self._seen_tokens(layer) for layer in layers}
         function = self._functions.get(
             ("peaks", *layers),
-            peaks_function(self._graph, self._explain, numbers),
+            peaks_function(self._graph, self._explain, numbers, seen),
             [self._x, *self._target],
         )
         scores, *arrays = run_in_parts(function, (x, *target), most)
@@ -93,29 +103,41 @@ class References:
         self, x: tf.Tensor, layer: str, channels: np.ndarray, positions: np.ndarray
     ) -> np.ndarray:
         """What `Explainer.position_maps` returns."""
-        number, begin, maps = self._number(layer), 0, []
-        while begin < len(channels):
-            count = next(one for one in AT_ONCE if one <= len(channels) - begin)
+        number, maps = self._number(layer), []
+        for part in in_parts(len(channels)):
+            count = part.stop - part.start
             function = self._functions.get(
                 ("maps", number, count),
                 position_maps_function(self._graph, self._explain, number, count, self._sharing),
                 [self._x, *[tf.TensorSpec([count], tf.int32)] * 2],
             )
-            part = [
-                tf.constant(one[begin : begin + count], tf.int32) for one in (channels, positions)
-            ]
-            maps.append(function(x, *part).numpy())
-            begin += count
+            chosen = [tf.constant(one[part], tf.int32) for one in (channels, positions)]
+            maps.append(function(x, *chosen).numpy())
         return np.concatenate(maps)
 
 
-def peaks_function(graph: Graph, explain: Explain, layers: Mapping[str, int]) -> Compute:
+def in_parts(neurons: int) -> Iterator[slice]:
+    """Yields the parts of so many neurons that are followed together; see `AT_ONCE`."""
+    begin = 0
+    while begin < neurons:
+        count = next(one for one in AT_ONCE if one <= neurons - begin)
+        yield slice(begin, begin + count)
+        begin += count
+
+
+def peaks_function(
+    graph: Graph,
+    explain: Explain,
+    layers: Mapping[str, int],
+    seen: Mapping[str, np.ndarray | None],
+) -> Compute:
     """Makes the function (x, *target) -> scores, and the four arrays of `Peaks` for each layer.
 
     Args:
       graph: the network.
       explain: LRP, bound to it.
       layers: layer -> the number of its output.
+      seen: layer -> which of its tokens stand for patches, bool; None for feature maps.
     """
 
     def peaks(x: tf.Tensor, *target: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -126,11 +148,15 @@ def peaks_function(graph: Graph, explain: Explain, layers: Mapping[str, int]) ->
         parts[graph.output].append(Part(explain.start(tensors, *target)))
         graph.hand_down(parts, nodes, tensors, past_gates(explain.back))
         found = []
-        for number in layers.values():
+        for layer, number in layers.items():
             output = _by_position(tensors[number])
             arrived = parts.get(number)
             relevance = _by_position(total(arrived)) if arrived else tf.zeros_like(output)
-            found += [tf.reduce_sum(relevance, 1), tf.argmax(relevance, 1, tf.int32)]
+            position = tf.argmax(relevance, 1, tf.int32)
+            if (tokens := seen[layer]) is not None:
+                position = tf.fill(tf.shape(position), -1)
+                output = tf.where(tokens[:, None], output, output.dtype.min)
+            found += [tf.reduce_sum(relevance, 1), position]
             found += [tf.reduce_max(output, 1), tf.argmax(output, 1, tf.int32)]
         return tensors[graph.output], *found
 

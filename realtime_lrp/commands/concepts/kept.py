@@ -29,7 +29,10 @@ Facts = Mapping[str, str]
 
 
 class Neuron(NamedTuple):
-    """A channel of a layer at a position, in a picture: what a crop shows."""
+    """A channel of a layer at a position, in a picture: what a crop shows.
+
+    The position -1 is the whole channel, see `Peaks`.
+    """
 
     layer: int
     channel: int

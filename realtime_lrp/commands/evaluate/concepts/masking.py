@@ -116,6 +116,8 @@ def study_layers(engine: Engine) -> list[str]:
         resolution = resolution_of(explainer, layer)
         last.pop(resolution, None)
         last[resolution] = layer
+    if explainer.concept_layer:
+        last[resolution_of(explainer, explainer.concept_layer)] = explainer.concept_layer
     last.pop((1, 1), None)  # of gates, which have no positions
     if not last:
         raise UsageError(

@@ -1,0 +1,211 @@
+"""Which part of the picture each token of a transformer stands for.
+
+A convolution or a pool has rows and columns; each of their cells gets a number. The numbers are
+moved as the network moves entries (reshaping, transposing, joining, cutting), and stay where it
+computes each token by itself. A sum, such as a residual connection, has the cells of its terms.
+Nothing is concluded from numbers of tokens: what mixes tokens has no cells.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from realtime_lrp.relevance.convolutions import Convolution
+from realtime_lrp.relevance.graph import Graph, Node
+from realtime_lrp.relevance.linear import Dense, DenseByOutput
+from realtime_lrp.relevance.steps import (
+    Add,
+    Concatenate,
+    Elementwise,
+    Permute,
+    Product,
+    Reshape,
+)
+from realtime_lrp.relevance.traced.steps import (
+    MatrixProduct,
+    Movement,
+    Offset,
+    Operation,
+    Quotient,
+    Stopped,
+    WeightedSum,
+)
+
+MOVES = Reshape | Permute | Concatenate | Movement
+BY_ENTRY = Elementwise | Stopped | Offset
+SEVERAL = Add | Product | Quotient
+BY_TOKEN = Dense | DenseByOutput
+SCALINGS = {"Mul", "Div", "RealDiv"}
+"""Operations that multiply each entry by a constant, among those that weigh and sum."""
+
+
+class TokenGrid(NamedTuple):
+    """The patches that the tokens of a layer stand for.
+
+    Attributes:
+      rows: of the grid of patches.
+      columns: of this grid.
+      cells: int32 [tokens], row * columns + column; -1 for tokens that stand for no patch, such as
+        a class token or registers.
+    """
+
+    rows: int
+    columns: int
+    cells: np.ndarray
+
+
+class _Cells(NamedTuple):
+    """The cell of each entry of a tensor.
+
+    Attributes:
+      size: rows and columns of the grid.
+      numbers: float32 [1, ...], 1 + row * columns + column, 0 for an entry of no cell.
+    """
+
+    size: tuple[int, int]
+    numbers: np.ndarray
+
+
+class TokenGrids:
+    """Follows the cells through a network.
+
+    Args:
+      graph: the canonised network.
+      shapes: number of a tensor -> its shape for one picture, with the batch.
+    """
+
+    def __init__(self, graph: Graph, shapes: Mapping[int, Sequence[int]]) -> None:
+        self._graph, self._shapes = graph, shapes
+        self._spatial = {0}
+        self._cells: dict[int, _Cells] = {}
+        for node in graph.nodes:
+            if self._has_own_rows(node):
+                self._spatial.add(node.output)
+            elif (cells := self._cells_behind(node)) is not None:
+                self._cells[node.output] = cells
+
+    def grid(self, number: int) -> TokenGrid | None:
+        """The grid of tokens [1, tokens, channels]; None unless each patch has just one."""
+        cells = self._cells.get(number)
+        if cells is None or cells.numbers.ndim != 3:
+            return None
+        of_token = _of_tokens(cells.numbers)
+        if of_token is None:
+            return None
+        numbers, (rows, columns) = of_token.reshape(-1).astype(np.int32) - 1, cells.size
+        if not np.array_equal(np.sort(numbers[numbers >= 0]), np.arange(rows * columns)):
+            return None
+        return TokenGrid(rows, columns, numbers)
+
+    def has_places(self, number: int) -> bool:
+        """Whether the channels of a tensor can be shown in the picture.
+
+        It is feature maps; or tokens of which each patch has one, and the answer depends on these
+        patches. Queries, keys and values are left out: they are parts of one attention. So are
+        windows of tokens [1, windows, tokens, channels].
+        """
+        if len(self._shapes[number]) == 4:
+            return not self._is_rearranged(number)
+        return (
+            self.grid(number) is not None
+            and self.patches_matter(number)
+            and not self._feeds_attention(number)
+        )
+
+    def _is_rearranged(self, number: int) -> bool:
+        """Whether [1, a, b, channels] is known to be other than rows and columns of one grid."""
+        cells = self._cells.get(number)
+        if cells is None:
+            return False
+        _, *size, _ = self._shapes[number]
+        in_order = np.arange(1, math.prod(size) + 1).reshape(1, *size, 1)
+        return tuple(size) != cells.size or not (cells.numbers == in_order).all()
+
+    def _feeds_attention(self, number: int) -> bool:
+        """Whether only products of two matrices read a tensor, perhaps after it was moved."""
+        readers = self._graph.readers(number)
+        return bool(readers) and all(
+            isinstance(one.step, MatrixProduct)
+            or (isinstance(one.step, MOVES | BY_ENTRY) and self._feeds_attention(one.output))
+            for one in readers
+        )
+
+    def patches_matter(self, number: int) -> bool:
+        """Whether the answer depends on more tokens of a tensor than those that stand for no patch.
+
+        Behind the last attention often only the class token goes on.
+        """
+        mixed, apart = set[int](), {number}
+        for node in self._graph.behind(number):
+            if not mixed.isdisjoint(node.inputs):
+                mixed.add(node.output)
+            elif not apart.isdisjoint(node.inputs):
+                cells = self._cells.get(node.output)
+                if cells is None:
+                    mixed.add(node.output)
+                elif cells.numbers.any():
+                    apart.add(node.output)
+        return self._graph.output in mixed | apart
+
+    def _has_own_rows(self, node: Node) -> bool:
+        """Whether a tensor is feature maps [1, rows, columns, channels] of a picture."""
+        if len(self._shapes[node.output]) != 4:
+            return False
+        keeps = not isinstance(node.step, Reshape | Permute | Operation)
+        return isinstance(node.step, Convolution) or (keeps and self._spatial >= set(node.inputs))
+
+    def _cells_of(self, number: int) -> _Cells | None:
+        if number not in self._spatial:
+            return self._cells.get(number)
+        _, rows, columns, _ = shape = self._shapes[number]
+        numbers = np.arange(1, rows * columns + 1, dtype=np.float32).reshape(1, rows, columns, 1)
+        return _Cells((rows, columns), np.broadcast_to(numbers, shape))
+
+    def _cells_behind(self, node: Node) -> _Cells | None:
+        """The cells of the output of a node; None where they are not known."""
+        inputs, shape = [*map(self._cells_of, node.inputs)], tuple(self._shapes[node.output])
+        known = [one for one in inputs if one is not None]
+        if not known or any(one.size != known[0].size for one in known):
+            return None
+        size, numbers = known[0].size, [one.numbers for one in known]
+        step = node.step
+        if isinstance(step, MOVES):
+            parts = [
+                np.zeros(self._shapes[number], np.float32) if one is None else one.numbers
+                for number, one in zip(node.inputs, inputs, strict=True)
+            ]
+            return _Cells(size, _moved(step.forward, parts))
+        scales = isinstance(step, WeightedSum) and node.kind in SCALINGS
+        if isinstance(step, BY_ENTRY | SEVERAL) or scales:
+            whole = [one for one in numbers if one.shape == shape]
+            return _Cells(size, whole[0]) if whole and _agree(whole) else None
+        if isinstance(step, BY_TOKEN) and len(shape) > 2:
+            of_token = _of_tokens(numbers[0])
+            return None if of_token is None else _Cells(size, np.broadcast_to(of_token, shape))
+        return None
+
+
+def _moved(forward: Callable[..., tf.Tensor], parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Numbers of cells after a move; 0 for constants that it adds.
+
+    What is moved changes its sign with the inputs. A constant does not, nor does the larger one of
+    two different cells.
+    """
+    there, back = (
+        forward(*(tf.constant(sign * part) for part in parts)).numpy() for sign in (1, -1)
+    )
+    return np.where(there == -back, there, 0)
+
+
+def _agree(several: Sequence[np.ndarray]) -> bool:
+    first, *others = several
+    return all(one is first or np.array_equal(one, first) for one in others)
+
+
+def _of_tokens(numbers: np.ndarray) -> np.ndarray | None:
+    """The cell of each token, [..., 1]; None if a token has entries of several cells."""
+    first = numbers[..., :1]
+    return first if (numbers == first).all() else None

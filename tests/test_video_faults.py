@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import random
 import shutil
 import signal
@@ -95,7 +96,7 @@ def test_a_file_that_cannot_be_done_does_not_end_the_batch(run, words, tmp_path,
     media.recording(folder / "a.mkv", codec="ffv1", pixels="bgr0", size=(1, 1), count=2)
     media.recording(folder / "b.mp4", count=2)
     code, stdout, err = run("video", folder, "-o", out, *words, "--codec", "hevc")
-    assert code == 73 and "1 x 1 pixels" in err, err and "b.mp4: 2 frames" in stdout
+    assert code == 73 and "1 x 1 pixels" in err and "b.mp4: 2 frames" in stdout, (stdout, err)
     assert films_in(out) == ["b.mp4"]
 
 
@@ -109,7 +110,7 @@ def test_batches_in_flight_do_not_wait_for_each_other(count, tiny_model, tmp_pat
     chosen = config.load(options={"--model": str(tiny_model), "--batch": "3"}).config
     engine = Engine(chosen, moving=True)
     engine.in_flight = count
-    monkeypatch.setattr(recoding, "STALLED_S", 10.0)
+    monkeypatch.setattr(recoding, "STALLED_S", 60.0)
     source = media.recording(tmp_path / "in.mp4", count=31)
     for number in range(4):
         film = Film(tmp_path / f"{number}.mp4")
@@ -136,7 +137,7 @@ def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
     process.stdin.flush()
     process.stdin.close()
     process.stdout.close()
-    assert process.wait(10) == 1
+    assert process.wait(60) == 1
     assert not part.exists()
 
 
@@ -166,7 +167,7 @@ def test_a_decoder_that_hangs_takes_no_other_file_with_it(run, words, tmp_path, 
         media.recording(folder / name)
     scripted(monkeypatch, tmp_path, FAULTY + "def hangs():\n    time.sleep(60)")
     # the start of the process takes a second or two
-    monkeypatch.setattr(recoding, "STALLED_S", 5.0)
+    monkeypatch.setattr(recoding, "STALLED_S", 5.0 * busy())
     code, _, err = run("video", folder, "-o", out, *words)
     assert code == 65 and "hangs.mp4' makes the decoder hang" in err, err
     assert films_in(out) == ["whole.mp4"]
@@ -283,7 +284,7 @@ def test_interrupted_it_keeps_what_is_finished(words, tmp_path):
     with program.start("video", folder, "-o", out, *words, *slow) as process:
         until(lambda: list(out.glob("b.mp4*.part")))
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=10 * busy())
+        _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "interrupted: 1 of 2 videos done" in err and "Traceback" not in err
     assert films_in(out) == ["a.mp4"]
@@ -299,11 +300,33 @@ def test_two_jobs_to_one_target(words, tmp_path):
         program.start("video", source, "-o", target, *words) as one,
         program.start("video", source, "-o", target, *words) as other,
     ):
-        errors = [process.communicate(timeout=60)[1] for process in (one, other)]
+        errors = [process.communicate(timeout=120)[1] for process in (one, other)]
     assert sorted([one.returncode, other.returncode]) == [0, 73]
     assert "--overwrite" in "".join(errors)
     assert len(media.times_of(target)) == 60
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".mp4", ".mp4", ".txt"]
+
+
+SHORT = """
+import sys
+from pathlib import Path
+import media
+from worker import recode
+for count in (1, 2, 3):
+    source = media.recording(Path(f"{count}.mp4"), count=count)
+    recode(source, Path(f"{count} hevc.mp4"), codec="hevc")
+"""
+
+
+def test_the_shortest_films_are_hevc_too(tmp_path):
+    """Whatever memory holds that x265 does not set: glibc fills it with a pattern."""
+    environment = {"MALLOC_PERTURB_": "85", "PYTHONPATH": str(Path(__file__).parent)}
+    subprocess.run(
+        [sys.executable, "-c", SHORT], env={**os.environ, **environment}, cwd=tmp_path, check=True
+    )
+    for count in (1, 2, 3):
+        times = media.frame_times(tmp_path / f"{count} hevc.mp4")
+        assert times == [Fraction(number, 30) for number in range(count)]
 
 
 LIMITED = """
@@ -319,7 +342,7 @@ def test_a_full_disk_leaves_nothing_broken(words, tmp_path, rng, heavy_scripts):
     noise = [rng.integers(0, 256, (240, 320, 3), np.uint8) for _ in range(40)]
     source = media.write_video(tmp_path / "in.mkv", noise)
     command = [sys.executable, "-c", LIMITED, "video", source, "-o", tmp_path / "out.mp4", *words]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=100)
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=240)
     assert done.returncode == 74, done.stderr
     assert "Writing" in done.stderr and "Traceback" not in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.mkv", "labels.txt"]
@@ -348,7 +371,7 @@ def test_frames_that_wait_for_maps_are_bounded(run, words, tmp_path, monkeypatch
     source = media.recording(tmp_path / "in.mp4", count=25, sound="aac")
     room = 3 * 48 * 64 * 3
     scripted(monkeypatch, tmp_path, f"recode.MOST_BYTES = {room}")
-    monkeypatch.setattr(recoding, "STALLED_S", 10.0)
+    monkeypatch.setattr(recoding, "STALLED_S", 60.0)
     for stride in (1, 4):
         target = tmp_path / f"{stride}.mp4"
         code, _, err = run("video", source, "-o", target, *words, "--stride", stride)
@@ -380,5 +403,5 @@ def test_a_worker_decodes_no_further_ahead_than_there_is_room(tmp_path, monkeypa
     assert decoded() == 3
     for _ in range(25):
         parent.maps.put(parent.map)
-    worker.join(30)
+    worker.join(60)
     assert not worker.is_alive() and len(media.frame_times(tmp_path / "out.mp4")) == 25

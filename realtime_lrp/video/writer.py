@@ -98,6 +98,7 @@ class VideoWriter:
         self._container.metadata.update(tags)
         self._fps, self._format = fps, container
         self._last: int | None = None  # pts of the last frame
+        self._frames = 0
         self._codec, self._colour = codec, colour or Colour()
         self._sound: dict[int, _Copied | _Reencoded] = {}
         self._durations: dict[int | None, int] = {}
@@ -138,10 +139,21 @@ class VideoWriter:
         try:
             for sound in self._sound.values():
                 sound.end()
-            self._mux(self._stream.encode(None) if self._encodes else [])
+            self._mux(self._last_packets() if self._encodes else [])
         finally:
             with self._as_damaged_sound():
                 self._container.close()
+
+    def _last_packets(self) -> "list[av.Packet[Any]]":
+        """What the encoder still holds.
+
+        In films of one or two frames x265 leaves decoding times as they happen to be in memory.
+        """
+        packets = self._stream.encode(None)
+        if self._codec == "hevc" and self._frames <= 2:
+            for packet in packets:
+                packet.dts = packet.pts
+        return packets
 
     def _mux(self, packets: "list[av.Packet[Any]]") -> None:
         for packet in packets:  # encoders drop the duration of the last frame
@@ -234,6 +246,7 @@ class VideoWriter:
                 f"Frames of {size[1]} x {size[0]} pixels, {float(self._fps):.6g} a second, "
                 f"cannot be encoded as {self._codec} ({error})."
             ) from None
+        self._frames += 1
         self._mux(packets)
 
     def copy(self, packet: "av.Packet[Any]") -> None:

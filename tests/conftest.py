@@ -230,7 +230,7 @@ def display():
     yield number
     for process in (manager, server):
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 @pytest.fixture

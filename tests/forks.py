@@ -131,7 +131,7 @@ class Stem:
     def close(self):
         """Ends it."""
         self._socket.close()
-        self._process.wait(20)
+        self._process.wait(60)
 
 
 def adopt_orphans(adopt):

@@ -70,7 +70,7 @@ class Served:
 
     def get(self, path, token=TOKEN, host=None, method="GET", **headers):
         """Status, headers and body of an answer."""
-        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         client.putrequest(method, path, skip_host=True)
         for name, value in [("Host", host or f"127.0.0.1:{self.port}"), *headers.items()]:
             for one in value if isinstance(value, list) else [value]:
@@ -88,7 +88,7 @@ class Served:
         token = self.tokens[role] if role else token
         return connect(f"ws://127.0.0.1:{self.port}/ws?token={token}", **options)
 
-    def until(self, condition, timeout_s=10):
+    def until(self, condition, timeout_s=60):
         """Waits for a condition."""
         end = time.monotonic() + timeout_s
         while not condition():
@@ -111,7 +111,7 @@ def serving_pages(port=0, **options):
 
 def picture_of(socket):
     """The bytes of the next picture of the view, news left out."""
-    while isinstance(data := socket.recv(timeout=10), str) or data[:1] != b"v":
+    while isinstance(data := socket.recv(timeout=60), str) or data[:1] != b"v":
         pass
     return data[5:]
 

@@ -502,8 +502,8 @@ def test_frames_are_turned_before_they_are_handed_over(clock):
 
 def test_a_blocked_read_in_real_time(monkeypatch):
     """A thread that hangs is left behind, ignored at its end, and does not keep the program."""
-    monkeypatch.setattr(capture_module, "STALLED_S", 0.2)
-    monkeypatch.setattr(capture_module, "GIVEN_UP_S", 0.4)
+    monkeypatch.setattr(capture_module, "STALLED_S", 0.5)
+    monkeypatch.setattr(capture_module, "GIVEN_UP_S", 2.5)
     world = World(capture_module.CLOCK)
     with Capture(world.open) as capture:
         levels = recorded(capture)
@@ -592,8 +592,9 @@ def test_a_hanging_decoder_is_killed_and_its_file_opened_again(kind, tmp_path, m
         assert (children[0].returncode, capture.reconnects) == (-signal.SIGKILL, 1)
 
 
-def test_a_damaged_picture_in_a_stream_is_not_a_loss():
+def test_a_damaged_picture_in_a_stream_is_not_a_loss(monkeypatch):
     """One broken JPEG in five costs itself, the connection stays."""
+    monkeypatch.setattr(capture_module, "STALLED_S", 15.0)  # the server is in this process
     with MjpegServer(fps=60, broken_every=5) as server:
         with Capture(lambda stop: open_source(server.url, stop)) as capture:
             until(lambda: capture.frames.count > 40)
@@ -627,7 +628,8 @@ def test_a_stream_that_stalls_comes_back(monkeypatch):
         server.stalled.set()
         begin = time.monotonic()
         until(lambda: capture.trouble == LOST)
-        assert 1.4 < time.monotonic() - begin < 2 * busy()
+        assert time.monotonic() - begin < 2 * busy()
+        assert time.monotonic() - capture.frames.newest().time > capture_module.STALLED_S
         until(lambda: server.connections == 2)
         before = capture.frames.count
         server.stalled.clear()

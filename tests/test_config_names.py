@@ -131,7 +131,7 @@ def test_checking_and_completing_load_nothing_heavy():
     """One after the other in a process of its own, right or wrong words alike."""
     given = json.dumps([COMMANDS, COMPLETED])
     done = subprocess.run(
-        [sys.executable, "-c", EACH, given], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", EACH, given], capture_output=True, text=True, timeout=240, check=True
     )
     answers = json.loads(done.stdout)
     for command, (heavy, said) in zip([*COMMANDS, *COMPLETED], answers, strict=True):

@@ -369,4 +369,4 @@ def test_in_a_real_window_a_button_freezes_a_film_and_the_bar_seeks(display, tmp
         film.until_seen(colours[1])
         film.mouse(at[0.3], y - 90, "mouseup", "1")
         film.mouse(*middle(controls.buttons["quit"]), "click", "1")
-        assert process.wait(10) == 0, process.stderr.read()
+        assert process.wait(60) == 0, process.stderr.read()

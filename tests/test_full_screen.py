@@ -138,7 +138,7 @@ def started(*words, **more):
         yield process
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)
 
 
 @pytest.fixture
@@ -175,8 +175,8 @@ def exhibit(screen, *words, folder=None):
         within(40, lambda: lines and screen.covered())
         yield process, lines
         process.stdin.close()
-        process.wait(20)
-        reader.join(20)
+        process.wait(60)
+        reader.join(60)
 
 
 def within(seconds, condition):

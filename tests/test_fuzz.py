@@ -104,8 +104,8 @@ def test_what_kills_or_hangs_a_child_is_counted_and_kept(tmp_path, monkeypatch, 
     child = tmp_path / "child.py"
     child.write_text(CHILD)
     monkeypatch.setattr(runner, "CHILD", (sys.executable, str(child)))
-    monkeypatch.setattr(runner, "HANGS_S", 0.2)
-    monkeypatch.setattr(runner, "GRACE_S", 0.2)
+    monkeypatch.setattr(runner, "HANGS_S", 1.0)
+    monkeypatch.setattr(runner, "GRACE_S", 1.0)
     (tmp_path / "child0").mkdir()
     (tmp_path / "child0" / "child.log").touch()
     row = fuzz([{"png": 6}], 1, tmp_path)["png"]

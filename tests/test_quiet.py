@@ -15,13 +15,13 @@ def load():
     with captured_stderr() as printed:
         os.write(2, b"a line of a library\\n")
         begun.set()
-        done.wait(20)
+        done.wait(60)
     open("printed", "w").write("\\n".join(printed))
 
 def main():
     thread = threading.Thread(target=load, daemon=True)
     thread.start()
-    begun.wait(20)
+    begun.wait(60)
     logging.warning("the camera is gone")
     if {ends}:
         raise UsageError("There is no such source.")

@@ -15,7 +15,7 @@ import av
 import media
 import numpy as np
 import pytest
-from faults.clock import until
+from faults.clock import busy, until
 
 from realtime_lrp.errors import OutputError, TransferError, UsageError
 from realtime_lrp.video import recorder
@@ -148,8 +148,8 @@ def test_a_slow_encoder_never_blocks(slow, tmp_path):
         time.sleep(0.01)
     begun = time.monotonic()
     lines = recording.finish()
-    assert statistics.median(took) < 0.005 and max(took) < 0.15
-    assert time.monotonic() - begun < recorder.DRAIN_S + 1
+    assert statistics.median(took) < 0.005 * busy() and max(took) < 0.15 * busy()
+    assert time.monotonic() - begun < (recorder.DRAIN_S + 1) * busy()
     assert recording.dropped > 50 and recording.frames > 5
     assert recording.frames + recording.dropped == 100
     assert lines[1] == f"{recording.dropped} pictures are left out: they came too fast"
@@ -158,15 +158,23 @@ def test_a_slow_encoder_never_blocks(slow, tmp_path):
     assert len(rows) == recording.frames
 
 
-def test_the_end_is_cut_off(slow, tmp_path, monkeypatch):
+def test_the_end_is_cut_off(tmp_path, monkeypatch):
     """What would take too long to encode is counted as left out."""
+
+    class TooSlow(recorder.VideoWriter):
+        def write(self, *args, **options):
+            until(lambda: time.monotonic() > recording._until)
+            super().write(*args, **options)
+
+    monkeypatch.setattr(recorder, "VideoWriter", TooSlow)
     monkeypatch.setattr(recorder, "DRAIN_S", 0.3)
     recording = Recorder(tmp_path / "view.mp4", SIZE)
     put_all(recording, np.arange(5) / 30)
+    until(lambda: len(recording._waiting) == 4)
     begun = time.monotonic()
     recording.finish()
-    assert time.monotonic() - begun < 1.3
-    assert recording.frames + recording.dropped == 5 and recording.dropped >= 2
+    assert 0.29 < time.monotonic() - begun < 1.3 * busy()
+    assert (recording.frames, recording.dropped) == (1, 4)
 
 
 def test_no_picture_leaves_nothing(tmp_path):
@@ -329,7 +337,7 @@ except Error as error:
 def test_a_write_that_fails_loses_nothing_before(tmp_path, when):
     """A limit instead of a full disk: the program goes on, what was written plays."""
     command = [sys.executable, "-c", LIMITED, tmp_path / "view.mp4", when]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     message, trouble, files = json.loads(done.stdout)
     (part,) = tmp_path.iterdir()
@@ -399,7 +407,7 @@ def test_at_most_so_many_pictures_wait(monkeypatch, tmp_path):
 
     class Still(recorder.VideoWriter):
         def write(self, *args, **options):
-            goes_on.wait(10)
+            goes_on.wait(60)
             super().write(*args, **options)
 
     monkeypatch.setattr(recorder, "VideoWriter", Still)

@@ -50,7 +50,7 @@ def attack(port, seed, count):
     """Sends, reads a little or nothing, and goes, with or without a word."""
     rng = random.Random(seed)
     for _ in range(count):
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5) as one:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 60) as one:
             one.sendall(hostile(rng))
             one.settimeout(rng.choice([0.001, 0.02, 0.1]))
             if rng.random() < 0.5:
@@ -123,7 +123,7 @@ def test_viewers_that_come_and_go_leave_nothing_behind():
             served.publish(brightness)
             time.sleep(0.01)
         for one in visitors:
-            one.join(15)
+            one.join(60)
         served.until(lambda: not served.exchange.watched)
     third = len(seen) // 3
     assert max(seen[2 * third :]) - max(seen[:third]) < 15

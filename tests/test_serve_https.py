@@ -60,7 +60,7 @@ def test_the_server_speaks_https_with_the_files_of_a_user(files):
     with serving_pages(tls=context) as served:
         trusting = ssl.create_default_context(cafile=files / "cert.pem")
         address = f"https://127.0.0.1:{served.port}/healthz"
-        with urllib.request.urlopen(address, context=trusting, timeout=10) as answer:
+        with urllib.request.urlopen(address, context=trusting, timeout=60) as answer:
             assert answer.read() == b"ok\n"
         with pytest.raises(OSError):
             urllib.request.urlopen(address.replace("https", "http"), timeout=10)

@@ -51,7 +51,7 @@ def address(tmp_path_factory):
     with start("serve", *words, "--port", "0", "--stats", stats, DISPLAY="") as process:
         yield process.stdout.readline().strip()
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         told = process.stderr.read()
     assert "Traceback" not in told and "token" not in told
     figures = json.loads(stats.read_text())

@@ -177,7 +177,8 @@ def test_maps_are_shared_fairly_whatever_somebody_sends(relevance, monkeypatch):
         for one in everybody:
             one.send()
         until(lambda: min(len(one.answers) for one in everybody) >= 20)
-        counts = [len(one.answers) for one in everybody]
+        with shared._changed:  # nothing is taken meanwhile
+            counts = [len(one.answers) for one in everybody]
         assert len(shared._turn) <= 10 and relevance.others() == 2
         for one in everybody:
             shared.leave(one.visitor)
@@ -318,9 +319,9 @@ def test_a_camera_may_be_used_by_who_only_watches():
         served.socket(role=Role.WATCH) as phone,
         served.socket() as other,
     ):
-        phone.recv(timeout=5), other.recv(timeout=5)
+        phone.recv(timeout=60), other.recv(timeout=60)
         phone.send(b"a picture")
-        assert phone.recv(timeout=5) == b"m\x09\x00\x00\x00"
+        assert phone.recv(timeout=60) == b"m\x09\x00\x00\x00"
         with pytest.raises(TimeoutError):
             other.recv(timeout=0.2)
     assert kept.pictures == [b"a picture"] and kept.joined == 0
@@ -332,18 +333,21 @@ def test_the_connection_of_who_ends_the_decoder_is_closed():
         phone.send(b"harm")
         with pytest.raises(ConnectionClosed) as closed:
             while True:
-                phone.recv(timeout=5)
+                phone.recv(timeout=60)
         assert (closed.value.rcvd.code, served.visitors.joined) == (1008, 0)
 
 
 def test_pictures_are_not_too_large_and_not_too_many():
     """Who sends them is cut off."""
     with serving_pages(visitors=Kept()) as served:
-        for data, code, count in ((b"x" * (messages.MOST_BYTES + 1), 1009, 1), (b"x", 1008, 2000)):
+        for data, code, count in (
+            (b"x" * (messages.MOST_BYTES + 1), 1009, 1),
+            (b"x", 1008, 50_000),
+        ):
             with served.socket() as phone, pytest.raises(ConnectionClosed) as closed:
                 for _ in range(count):
                     phone.send(data)
                 while True:
-                    phone.recv(timeout=5)
+                    phone.recv(timeout=60)
             assert closed.value.rcvd is None or closed.value.rcvd.code == code
         assert served.get("/healthz")[0] == 200

@@ -165,7 +165,7 @@ def verified(path):
     if not shutil.which("systemd-analyze"):
         pytest.skip("not installed: systemd-analyze")
     done = subprocess.run(
-        ["systemd-analyze", "verify", path], capture_output=True, text=True, timeout=60
+        ["systemd-analyze", "verify", path], capture_output=True, text=True, timeout=240
     )
     lines = [line for line in done.stderr.splitlines() if path.name in line]
     young = re.compile(r"Unknown key( name)? '?(RestartSteps|RestartMaxDelaySec)'?")
@@ -227,7 +227,7 @@ def launched(folder, command, script):
     )
     try:
         lines = [process.stdout.readline(), process.stdout.readline()]
-        process.wait(20)
+        process.wait(60)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, 9)  # the screen outlives the exhibit until systemd ends it

@@ -63,7 +63,7 @@ def wait():
     try:
         {where}()
         print("goes on", flush=True)
-        time.sleep(20)
+        time.sleep(200)
         print("was never stopped")
     finally:
         print("cleans up", flush=True)
@@ -93,7 +93,7 @@ def ended(where, number, cleaning_s=0.2, send=()):
         lines.append(line.strip())
         if lines[-1] in send:
             process.send_signal(number)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     return process.returncode, lines, err, time.monotonic() - begun
 
 
@@ -116,14 +116,14 @@ def test_a_signal_ends_a_command_wherever_it_comes(where, number):
     assert "was never stopped" not in lines and lines.count("cleans up") == 1
     assert ("goes on" in lines) is (where != "nowhere_special")
     assert "SystemExit" not in err and "KeyboardInterrupt" not in err
-    assert seconds < 10
+    assert seconds < 100
 
 
 def test_the_second_signal_of_a_user_ends_at_once():
     """It interrupts the clean-up, which may hang."""
-    code, lines, _, seconds = ended("in_del", signal.SIGTERM, 20, send=["cleans up"])
+    code, lines, _, seconds = ended("in_del", signal.SIGTERM, 200, send=["cleans up"])
     assert code == 143 and lines[-1] == "cleans up"
-    assert seconds < 10
+    assert seconds < 100
 
 
 def test_a_stop_that_took_effect_is_not_raised_again():
@@ -163,7 +163,7 @@ process()
 def test_a_signal_after_the_work_changes_nothing(number):
     """It comes three times: after the command, at exit, and in the interpreter's last steps."""
     code = LATE.format(number=int(number))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
 
 
@@ -173,7 +173,7 @@ def test_a_signal_while_the_message_of_an_error_is_printed_has_its_code(number):
     code = LATE.format(number=int(number)).replace(
         "sys.exit(3)", "program.write_error = lambda text: hit(); raise program.InternalError('no')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stdout, done.stderr) == (CODES[number], "", "")
 
 
@@ -183,7 +183,7 @@ def test_an_exception_that_is_no_stop_is_reported_as_ever():
         "from realtime_lrp.system.signals import raise_on_signals\nraise_on_signals()\n"
         "class A:\n    def __del__(self): raise SystemExit(5)\nA()\nprint('goes on')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
     assert done.stdout == "goes on\n" and "SystemExit: 5" in done.stderr and done.returncode == 0
 
 
@@ -196,7 +196,7 @@ def test_what_is_ignored_stays_ignored(number):
         f"os.kill(os.getpid(), {int(number)})\nprint('goes on')"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, env=os.environ
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=240, env=os.environ
     )
     assert done.stdout == "goes on\n" and done.returncode == 0
 
@@ -241,7 +241,7 @@ process()
 def test_a_viewer_that_is_stopped_while_it_starts_ends_with_0(words, where, viewer, number):
     """Whatever prints or writes a file has the code of the signal, and so has SIGHUP always."""
     code = STARTING.format(number=int(number), where=where, words=words)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
     normal = viewer and number != signal.SIGHUP
     assert done.returncode == (0 if normal else CODES[number]), done.stderr
     assert done.stdout == "" and "Traceback" not in done.stderr

@@ -16,6 +16,7 @@ import media
 import numpy as np
 import pytest
 from faults.cameras import Device
+from faults.clock import busy
 from faults.server import MjpegServer
 
 from realtime_lrp.errors import DamagedInputError, MissingInputError, UnavailableError, masked
@@ -277,7 +278,7 @@ def test_the_synthetic_source_moves_at_30_frames_a_second(stop):
     begin = time.monotonic()
     source = Synthetic(30, stop)
     frames = [source.read() for _ in range(7)]
-    assert 0.18 < time.monotonic() - begin < 3
+    assert 0.18 < time.monotonic() - begin < 3 * busy()
     assert frames[0].shape == (480, 640, 3)
     assert not np.array_equal(frames[0], frames[6])
     assert (source.described, source.files) == ("synthetic", 0)
@@ -309,7 +310,7 @@ def test_a_screen_is_a_source(display, stop, monkeypatch, light_scripts):
         assert (screen.described, screen.steady, screen.alive) == ("screen 1", True, False)
         begin = time.monotonic()
         pictures = [screen.read() for _ in range(7)]
-        assert 0.19 < time.monotonic() - begin < 3
+        assert 0.19 < time.monotonic() - begin < 3 * busy()
         assert pictures[0].shape == (800, 1280, 3)
         stop.set()
         assert screen.read() is None
@@ -375,7 +376,7 @@ def test_a_recording_plays_at_its_own_speed_and_starts_again(tmp_path, stop):
     with Playback([path], stop) as source:
         frames = [source.read() for _ in range(11)]
         assert (source.described, source.files) == ("a.mp4", 1)
-    assert 0.45 < time.monotonic() - begin < 3
+    assert 0.45 < time.monotonic() - begin < 3 * busy()
     np.testing.assert_array_equal(frames[10], frames[0])
     assert not np.array_equal(frames[1], frames[0])
 
@@ -390,7 +391,7 @@ def test_a_paused_player_waits_and_steps(two_films, stop):
         reading, came = waits(source)
         assert reading.is_alive()
         source.step()
-        reading.join(5)
+        reading.join(60)
         source.step()
         source.step()
         came += [source.read(), source.read()]
@@ -398,11 +399,11 @@ def test_a_paused_player_waits_and_steps(two_films, stop):
             np.testing.assert_array_equal(frame, right)
         reading, came = waits(source)
         assert reading.is_alive()
-        source.pause(False)
-        reading.join(5)
         begin = time.monotonic()
+        source.pause(False)
+        reading.join(60)
         came += [source.read() for _ in range(3)]
-        assert time.monotonic() - begin > 0.12, "three frames, 50 ms apart"
+        assert time.monotonic() - begin > 0.19, "four frames, 50 ms apart"
         for frame, right in zip(came, a, strict=True):
             np.testing.assert_array_equal(frame, right)
 
@@ -418,7 +419,7 @@ def test_a_picture_that_was_paused_is_shown_for_its_time_again(tmp_path, stop, m
         reading, _ = waits(source)
         begin = time.monotonic()
         source.pause(False)
-        reading.join(5)
+        reading.join(60)
         assert time.monotonic() - begin > 0.29
 
 
@@ -431,9 +432,9 @@ def test_a_player_that_is_paused_at_once_shows_its_first_frame(two_films, stop):
         reading, came = waits(source)
         begin = time.monotonic()
         stop.set()
-        reading.join(5)
+        reading.join(60)
         assert came == [None]
-        assert time.monotonic() - begin < 0.5
+        assert time.monotonic() - begin < 0.5 * busy()
 
 
 def test_files_are_skipped_forwards_and_backwards(two_films, tmp_path, stop):
@@ -453,7 +454,7 @@ def test_files_are_skipped_forwards_and_backwards(two_films, tmp_path, stop):
         reading, came = waits(source)
         assert reading.is_alive()
         source.skip(3)
-        reading.join(5)
+        reading.join(60)
         assert np.array_equal(came[0], b[0])
         source.pause(False)
         rest = [source.read() for _ in range(3)]
@@ -487,7 +488,7 @@ def test_a_seek_gives_the_frame_that_is_shown_then(name, tmp_path, stop):
         reading, came = waits(source)
         assert reading.is_alive(), "paused"
         source.seek(0.5)
-        reading.join(5)
+        reading.join(60)
         assert np.array_equal(came[0], frames[10])
 
 
@@ -552,7 +553,7 @@ def test_without_the_loop_the_last_frame_stays_until_something_is_asked_for(two_
             reading, came = waits(source)
             assert reading.is_alive()
             ask()
-            reading.join(5)
+            reading.join(60)
             assert np.array_equal(came[0], expected)
             rest = 3 + 3 if expected is a[0] else 0
             for _ in range(rest):
@@ -578,21 +579,20 @@ def test_pictures_are_sought_by_their_number(tmp_path, stop):
 
 
 def test_a_picture_is_skipped_at_once(tmp_path, stop, monkeypatch):
-    """It would stand longer, and the next one stands no longer for it."""
-    monkeypatch.setattr(playback, "PICTURE_S", 0.8)
+    """It would stand for minutes; the next one stands for its own time and no longer."""
+    monkeypatch.setattr(playback, "PICTURE_S", 300.0)
     for name, colour in [("a.png", (255, 0, 0)), ("b.png", (0, 255, 0))]:
         media.write_picture(tmp_path / name, media.plain(colour))
     with Playback([tmp_path / "a.png", tmp_path / "b.png"], stop) as source:
         source.read()
-        begin = time.monotonic()
         reading, came = waits(source)
-        source.skip(1)
-        reading.join(5)
-        assert time.monotonic() - begin < 0.7
-        assert (came[0] == (0, 255, 0)).all()
+        monkeypatch.setattr(playback, "PICTURE_S", 0.8)
         begin = time.monotonic()
+        source.skip(1)
+        reading.join(60)
+        assert (came[0] == (0, 255, 0)).all()
         assert (source.read() == (255, 0, 0)).all()
-        assert 0.7 < time.monotonic() - begin < 1.2
+        assert 0.79 < time.monotonic() - begin < 60
 
 
 def test_a_stopped_player_ends_its_wait(tmp_path, stop):
@@ -603,7 +603,7 @@ def test_a_stopped_player_ends_its_wait(tmp_path, stop):
         threading.Timer(0.1, stop.set).start()
         begin = time.monotonic()
         assert source.read() is None
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 2 * busy()
 
 
 def test_damaged_files_of_a_folder_are_left_out(tmp_path, caplog, stop):
@@ -647,11 +647,11 @@ def test_a_child_that_hangs_is_killed_and_frees_the_device(tmp_path, stop, child
     source = ChildSource(Device, [str(tmp_path)], stop)
     source.read()
     (tmp_path / "hang").touch()
-    threading.Timer(0.5, stop.set).start()
     begin = time.monotonic()
+    threading.Timer(0.5, stop.set).start()
     while source.read() is not None:
         pass
-    assert 0.4 < time.monotonic() - begin < 2
+    assert 0.4 < time.monotonic() - begin < 2 * busy()
     source.close()
     assert children[0].returncode == -9
     Device(tmp_path, stop).close()
@@ -686,7 +686,7 @@ def test_a_source_that_waits_on_purpose_is_not_killed(name, tmp_path, stop, chil
 
 def test_a_stall_of_the_parent_is_no_hang(tmp_path, stop, children, monkeypatch):
     """A library that holds the interpreter for longer than a hang may last costs nothing."""
-    monkeypatch.setattr(child_source, "HANGS_S", 1.0)
+    monkeypatch.setattr(child_source, "HANGS_S", 2.0)
     media.write_picture(tmp_path / "a.png", media.plain())
     with open_source(str(tmp_path), stop) as source:
         source.read()
@@ -694,7 +694,7 @@ def test_a_stall_of_the_parent_is_no_hang(tmp_path, stop, children, monkeypatch)
         reading, came = waits(source)
         ctypes.PyDLL(None).usleep(3_000_000)  # holds the interpreter's lock
         source.pause(False)
-        reading.join(10)
+        reading.join(60)
         assert len(came) == 1 and came[0] is not None
         assert children[0].poll() is None
 
@@ -754,7 +754,7 @@ def test_a_recording_in_a_child_is_controlled(two_films, stop):
         reading, came = waits(source)
         assert reading.is_alive()
         source.step()
-        reading.join(5)
+        reading.join(60)
         assert np.array_equal(came[0], a[1])
         source.skip(1)
         assert np.array_equal(source.read(), b[0])
@@ -778,7 +778,7 @@ def test_a_child_ends_with_its_parent(tmp_path, stop, children):
     while (tmp_path / "hang").exists():
         time.sleep(0.01)
     children[0].stdin.close()
-    assert children[0].wait(5) == 0
+    assert children[0].wait(60) == 0
 
 
 def test_a_child_does_not_load_tensorflow():

@@ -20,7 +20,7 @@ def hold():
     with temporary_folder() as folder:
         (folder / "weights").write_bytes(bytes(1 << 20))
         held.set()
-        time.sleep(30)
+        time.sleep(600)
 
 def command():
     threading.Thread(target=hold, daemon=True).start()
@@ -45,7 +45,7 @@ def test_a_folder_that_a_thread_holds_is_gone_at_the_end(ending, code, tmp_path,
     """The process ends while the thread goes on."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     script = PROGRAM.format(ending=ending)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=240)
     assert done.returncode == code, done.stderr
     assert list(tmp_path.iterdir()) == []
 

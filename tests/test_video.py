@@ -197,7 +197,7 @@ for number in range(60):
             pass
 print("closed")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
     assert done.stdout == "closed\n", done.stderr
 
 
@@ -384,7 +384,7 @@ try:
 except TransferError as error:
     print("refused:", error)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
     assert done.stdout.startswith("refused: Writing"), done
     assert list(tmp_path.iterdir()) == []
 

@@ -16,9 +16,8 @@ from realtime_lrp.engine.accounting import Loss
 from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
-from realtime_lrp.realtime.viewer import compose, figures, view
+from realtime_lrp.realtime.viewer import compose, figures, network_view, view
 from realtime_lrp.realtime.viewer.compose import passing_notice
-from realtime_lrp.realtime.viewer.network_view import OLD_MAP_S
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.video.region import Region
 from realtime_lrp.view import keys, menus
@@ -516,13 +515,14 @@ def test_a_class_against_another_is_named_on_both_sides():
     assert (rest.low, rest.high) == ("for the others", "for tabby")
 
 
-def test_the_old_map_is_marked_until_the_first_one_of_the_chosen_method():
+def test_the_old_map_is_marked_until_the_first_one_of_the_chosen_method(monkeypatch):
     """After a moment; also when its engine is ready and its first map is still computed."""
+    monkeypatch.setattr(network_view, "OLD_MAP_S", 60.0)
     viewer = seen(Viewer())
     viewer.press(*"nnnnn")
     viewer.relevance.engine = engine_of(("heart", "star", "cup"), name="gradient")
     assert passing(viewer) == "method: gradient"
-    time.sleep(OLD_MAP_S + 0.05)
+    monkeypatch.setattr(network_view, "OLD_MAP_S", 0.0)
     note = "preparing gradient (still shown: epsilon_plus_flat)"
     assert passing(viewer) == f"method: gradient\n{note}"
     frame = viewer.view.frame

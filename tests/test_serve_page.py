@@ -535,18 +535,29 @@ def test_the_page_is_accessible(visit, address, options):
 
 
 def test_a_phone_explains_what_is_before_its_own_camera(page, visit):
-    """Its video is shown with its own map, also to who only watches; then the view is back."""
+    """Its video is shown with its own map, also to who only watches; then the view is back.
+
+    The view's channels are hidden on the phone meanwhile, and only there.
+    """
     phone = visit(page.get_attribute("#watch", "href"), **PHONE)
     ready(phone)
+    page.click("#concepts")
+    expect(phone.locator("#concept-rows button")).to_have_count(4)
     phone.tap("#camera")
     expect(phone.locator("#figures")).to_contain_text("this device's camera")
     expect(phone.locator("#film")).to_be_hidden()
+    expect(phone.locator("#concept-rows")).to_be_hidden()
+    expect(page.locator("#concept-rows button")).to_have_count(4)
     until(phone, lambda: float(phone.get_attribute("#figures", "data-maps")) > 0)
     expect(phone.locator("#answers .bar")).to_have_count(5)
     before = pixel(phone, 320, 240)
     until(phone, lambda: np.abs(pixel(phone, 320, 240) - before).max() > 3)
+    expect(phone.locator("#concept-rows")).to_be_hidden()
     phone.tap("#camera")
     expect(phone.locator("#figures")).to_contain_text("from camera to screen")
+    expect(phone.locator("#concept-rows button")).to_have_count(4)
+    page.click("#concepts")
+    expect(phone.locator("#concept-rows")).to_be_hidden()
 
 
 class Numbers:

@@ -98,8 +98,12 @@ def browser(film: Path) -> Iterator[Browser]:
 
 
 def photograph_projector(chromium: Browser, address: str) -> tuple[str, np.ndarray]:
-    """The address for those who only watch, and the page in full screen, uint8 [H, W, 3] BGR."""
+    """The address for those who only watch, and the page in full screen with rows of concepts.
+
+    The picture is uint8 [H, W, 3] BGR.
+    """
     page = opened(chromium, address, PROJECTOR)
+    page.click("#concepts")
     page.click("#freeze")
     page.locator("#seek").fill(str(PROJECTED))
     page.click("#fill")

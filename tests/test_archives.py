@@ -63,7 +63,7 @@ def archive(run, network, engines, monkeypatch):
     monkeypatch.setattr(job, "PART_S", 16 / 30)
     monkeypatch.setattr(job, "AGAIN_S", 0.01)
     monkeypatch.setattr(job, "TICK_S", 0.05)
-    monkeypatch.setattr(watching, "EVERY_S", 0.0)
+    monkeypatch.setattr(watching, "EVERY_S", 0.1)
     level = logging.root.level
 
     def run_archive(*arguments, on_call=lambda method, arguments: None):

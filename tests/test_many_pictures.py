@@ -250,7 +250,7 @@ def test_an_empty_word_is_wrong_words(words, run):
     """An unset variable of the shell is neither this folder nor the default."""
     code, out, err = run(*words.split("|"))
     option = [word for word in words.split("|") if word.startswith("-")] or ["INPUT"]
-    assert (code, out) == (2, "") and "is a variable of the shell not set?" in err
+    assert (code, out) == (2, "") and "is a variable of the shell not set? See " in err
     assert option[-1].rstrip("=") in err
 
 

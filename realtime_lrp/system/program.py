@@ -53,7 +53,7 @@ def run(command: Callable[[], int | None]) -> NoReturn:
         context = error.ctx if isinstance(error, click.UsageError) else None
         path = context.command_path if context else NAME
         message = error.format_message()
-        stop = "" if message.endswith((".", "?)")) else "."
+        stop = "" if message.endswith((".", "?", "?)")) else "."
         _fail(f"{message}{stop} See '{path} --help'.", error.exit_code)
     except Error as error:
         _fail(str(error), error.exit_code)

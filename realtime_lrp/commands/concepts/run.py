@@ -238,8 +238,8 @@ def _line(contents: Contents, target: Path) -> str:
     layers = ", ".join(layer.name for layer in contents.layers)
     size = target.stat().st_size / 1e6
     return (
-        f"{contents.network}: {channels} channels of {layers}, from {contents.pictures} "
-        f"picture{'s' * (contents.pictures != 1)}, "
+        f"{contents.network}: {channels} channel{'s' * (channels != 1)} of {layers}, "
+        f"from {contents.pictures} picture{'s' * (contents.pictures != 1)}, "
         f"{size:.1f} MB -> {target}"
     )
 
@@ -307,4 +307,4 @@ def _write_names(file: Path, gallery: Gallery, names: ChannelNames) -> str:
         part.write_text(text, encoding="utf-8")
     named = sum(len(of_layer) for of_layer in names.values())
     listed = sum(len(channels) for channels in comments.values())
-    return f"names: {listed} channels, {named} of them named -> {file}"
+    return f"names: {listed} channel{'s' * (listed != 1)}, {named} of them named -> {file}"

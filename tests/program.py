@@ -38,7 +38,7 @@ def screenshot(display, path):
         ["import", "-window", "root", str(path)],
         env=with_display(display),
         check=True,
-        timeout=20,
+        timeout=60,
     )
     return cv2.imread(str(path))[..., ::-1]
 
@@ -50,14 +50,14 @@ def xdotool(display, *words):
         env=with_display(display),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
     )
     return done.stdout.strip()
 
 
 def opened_window(display, process):
     """The window's id once it is there."""
-    for _ in range(200):
+    for _ in range(600):
         found = xdotool(display, "search", "--name", "^realtime_lrp$")
         if found:
             return found.splitlines()[-1]

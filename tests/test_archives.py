@@ -542,15 +542,15 @@ def test_a_killed_worker_of_ray_costs_no_frame(run, network, alone, clips, tmp_p
     """Two real workers, of which one is killed in the middle; nothing of Ray is left afterwards."""
     monkeypatch.setattr(job, "PART_S", 16 / 30)
     monkeypatch.setattr(job, "AGAIN_S", 0.01)
-    killed = []
+    killed, keep = [], job.Job._keep
 
-    def kill():
-        parts = tmp_path / ".a.mp4.parts"
-        wait_until(lambda: list(parts.glob("0*/part.json")))
-        killed.extend(workers_of(psutil.Process())[:1])
-        killed[0].kill()
+    def keep_and_kill(self, member, *arguments):
+        keep(self, member, *arguments)
+        if not killed:
+            killed.append(member.loaded.pid)
+            os.kill(member.loaded.pid, signal.SIGKILL)
 
-    threading.Thread(target=kill, daemon=True).start()
+    monkeypatch.setattr(job.Job, "_keep", keep_and_kill)
     words = "video", clips / "long.mp4", "-o", tmp_path / "a.mp4", "--workers", 2, *LOSSLESS
     code, _, told = run(*words, *network)
     assert (code, len(killed), told.count("is lost")) == (0, 1, 1), told

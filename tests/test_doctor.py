@@ -7,12 +7,14 @@ import subprocess
 import sys
 from collections import namedtuple
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from types import SimpleNamespace
 
 import media
 import numpy as np
 import pytest
+from faults.clock import busy
 from faults.server import MjpegServer
 
 from realtime_lrp import config
@@ -169,7 +171,7 @@ system.CHECKS = {name: globals()[name] for name in FAULT}
         ),
         (
             ("hangs", "good"),
-            [("before", "good"), ("system", "failed: it did not finish within 2 seconds")],
+            [("before", "good"), ("system", "failed: it did not finish within {} seconds")],
         ),
     ],
 )
@@ -179,9 +181,11 @@ def test_a_failing_check_leaves_the_others(fault, rows, tmp_path, temporary_fold
     (tmp_path / "sitecustomize.py").write_text(f"FAULT = {fault}\n{FAULTS}")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
     settings = config.load(options={"--source": "film.mp4"})
-    group = replace(doctor.SYSTEM, timeout_s=2)
+    limit_s = 2 * ceil(busy()) if "hangs" in fault else 60
+    group = replace(doctor.SYSTEM, timeout_s=limit_s)
     found = doctor._run_group(group, settings)
-    assert [(row.name, row.found) for row in found] == rows
+    told = [(row.name, row.found.replace(str(limit_s), "{}")) for row in found]
+    assert told == rows
     assert {row.advice for row in found if row.mark == "warning"} == {group.advice}
 
 

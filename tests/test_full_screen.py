@@ -91,7 +91,7 @@ class Screen:
     def window(self):
         found = []
         within(
-            20, lambda: found.extend(self.xdotool("search --name ^realtime_lrp$").split()) or found
+            60, lambda: found.extend(self.xdotool("search --name ^realtime_lrp$").split()) or found
         )
         return int(found[-1])
 
@@ -157,7 +157,7 @@ def screen(request, tmp_path):
         if getattr(request, "param", "managed") == "managed":
             manager = started("openbox", env=with_display(screen.name))
             screen.manager = stack.enter_context(manager)
-            within(10, screen.managed)
+            within(60, screen.managed)
         yield screen
 
 
@@ -172,7 +172,7 @@ def exhibit(screen, *words, folder=None):
     with started(*command, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
         reader = threading.Thread(target=lambda: lines.extend(map(str.strip, process.stdout)))
         reader.start()
-        within(40, lambda: lines and screen.covered())
+        within(90, lambda: lines and screen.covered())
         yield process, lines
         process.stdin.close()
         process.wait(60)
@@ -191,16 +191,16 @@ def disturb(screen, process, how):
     """Disturbs a window while its process is stopped: sees the harm, then the repair."""
     process.send_signal(signal.SIGSTOP)
     how()
-    within(20, lambda: not screen.covered())
+    within(60, lambda: not screen.covered())
     process.send_signal(signal.SIGCONT)
-    within(20, screen.covered)
+    within(60, screen.covered)
 
 
 def hears(screen, lines, key):
     """Whether a key reaches the window."""
     count = lines.count(key)
     screen.xdotool(f"key {key}")
-    within(20, lambda: lines.count(key) > count)
+    within(60, lambda: lines.count(key) > count)
     return True
 
 
@@ -216,12 +216,12 @@ def test_under_a_window_manager_it_comes_back(screen):
         assert hears(screen, lines, "k")
         screen.xdotool(f"windowmove {screen.window()} 100 100")
         screen.xdotool(f"windowsize {screen.window()} 300 200")
-        within(20, screen.covered)
+        within(60, screen.covered)
         screen.xdotool("key alt+F4")
-        within(20, lambda: lines[-1] == "((600, 800), 1)" and screen.covered())
+        within(60, lambda: lines[-1] == "((600, 800), 1)" and screen.covered())
         assert hears(screen, lines, "j")
         screen.xdotool(f"windowclose {screen.window()}")
-        within(20, lambda: lines[-1] == "((600, 800), 2)" and screen.covered())
+        within(60, lambda: lines[-1] == "((600, 800), 2)" and screen.covered())
         screen.manager.kill()
         disturb(screen, process, lambda: screen.xdotool(f"windowmove {screen.window()} 90 90"))
         assert hears(screen, lines, "m")
@@ -243,12 +243,12 @@ def test_without_a_window_manager_it_has_the_screen_and_the_keys(screen):
         disturb(screen, process, screen.open_window)
         assert hears(screen, lines, "h")
         screen.send(*delete, to_manager=False)
-        within(20, lambda: lines[-1] == "((600, 800), 1)" and screen.covered())
+        within(60, lambda: lines[-1] == "((600, 800), 1)" and screen.covered())
         disturb(screen, process, partial(screen.become, 480, 640))
-        within(20, lambda: "((480, 640), 1)" in lines)
+        within(60, lambda: "((480, 640), 1)" in lines)
         assert hears(screen, lines, "j")
         display.set_screen_saver(300, 60, 1, 1)
-        within(20, lambda: display.get_screen_saver().timeout == 0)
+        within(60, lambda: display.get_screen_saver().timeout == 0)
     screen.xdotool("mousemove 300 300")
     assert len(np.unique(screen.pixels()[290:310, 290:310])) > 1, "the pointer is seen again"
     assert display.get_screen_saver().timeout == 300
@@ -278,7 +278,7 @@ def test_opencv_offers_visitors_nothing(screen, tmp_path):
         assert lines[-1] == "k" and "((600, 800), 1)" not in lines
         assert told.read_text().split() == list(desktop.INHIBIT[1:])
         process.kill()
-        within(20, lambda: told.read_text().endswith("ended\n"))
+        within(60, lambda: told.read_text().endswith("ended\n"))
 
 
 @pytest.mark.release

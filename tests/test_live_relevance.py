@@ -78,7 +78,7 @@ class Running:
     def __exit__(self, *exception):
         self.thread.__exit__(*exception)
 
-    def wait(self, condition, timeout_s=30.0):
+    def wait(self, condition, timeout_s=120.0):
         """Waits for what the thread brings about."""
         end = time.monotonic() + timeout_s
         while not condition():
@@ -390,6 +390,6 @@ def test_an_error_of_the_network_comes_out_on_the_main_thread(tmp_path):
         settings(**{"--model": str(file)}), Slot(), first_request(settings()), Stats("", "")
     )
     with thread, pytest.raises(DamagedInputError):
-        for _ in range(600):
+        for _ in range(6000):
             thread.check()
             time.sleep(0.05)

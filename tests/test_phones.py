@@ -45,6 +45,7 @@ from realtime_lrp.commands.serve.qr import modules
 from realtime_lrp.commands.serve.tokens import RenewedTokens, Role
 from realtime_lrp.errors import ConfigError
 from realtime_lrp.realtime.latest import Item
+from realtime_lrp.video import child_decoder
 from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.view.scene import Look
 
@@ -218,8 +219,10 @@ def part(*sets, port=0):
 
 @pytest.fixture(scope="module")
 def opened():
-    """A part that phones can reach, and its token."""
-    with part() as made:
+    """A part that phones can reach, and its token; no turn ends because the machine is busy."""
+    with pytest.MonkeyPatch.context() as patch, part() as made:
+        patch.setattr(turns, "SILENT_S", 20.0)
+        patch.setattr(child_decoder, "DECODING_S", 60.0)
         until(lambda: made.code is not None)
         made.update(True, True)
         yield SimpleNamespace(

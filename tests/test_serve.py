@@ -430,7 +430,7 @@ def film_of(served):
 
 def test_a_request_that_never_ends_is_cut_off(monkeypatch):
     """Half a head, a head without end, nothing at all; a viewer that watches stays."""
-    monkeypatch.setattr(server, "REQUEST_S", 0.4)
+    monkeypatch.setattr(server, "REQUEST_S", 2.0)
     with serving_pages() as served, served.socket() as viewer, film_of(served) as film:
         viewer.recv(timeout=60)
         clients = [socket.create_connection(("127.0.0.1", served.port), 60) for _ in range(3)]

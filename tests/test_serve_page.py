@@ -35,7 +35,7 @@ PHONE = {
     "viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True,
     "has_touch": True,
 }  # fmt: skip
-LONG_MS = 30_000
+LONG_MS = 90_000
 """Milliseconds for what takes one where the machine is idle."""
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")

@@ -53,7 +53,7 @@ class Screen:
         assert inside
         return tuple(int(facts[name]) for name in ("X", "Y", "WIDTH", "HEIGHT"))
 
-    def until(self, condition, timeout_s=15):
+    def until(self, condition, timeout_s=60):
         """Takes pictures until one fits, and gives it."""
         end = time.monotonic() + timeout_s
         while not condition(picture := self.picture()):
@@ -171,7 +171,7 @@ def test_a_snapshot_is_what_the_window_shows_with_the_data_behind_it(display, tm
 
 def kept_with_further_maps(screen, folder):
     """The kept picture, once it has the maps that keys asked for, of the frozen frame itself."""
-    for _ in range(20):
+    for _ in range(60):
         screen.press("s", pause_s=1.0)
         newest = max(folder.glob("realtime*.npz"), default=None)
         if newest is None:

@@ -231,7 +231,7 @@ def test_the_sheet_and_the_template_list_channels_that_matter(monkeypatch):
 
 
 def test_a_sheet_of_many_layers_and_long_rows_stays_small(monkeypatch):
-    """As many rows in all as allowed, and six pictures in each."""
+    """As many rows in all as allowed, and six pictures in each; too many names are refused."""
     monkeypatch.setattr(sheet, "MOST_ROWS", 8)
     entries = {n: ChannelContents((0,) * MAX_ROW, (0,) * MAX_ROW) for n in range(50)}
     layers = tuple(LayerContents(f"c{n}", 50, entries) for n in range(4))
@@ -242,3 +242,6 @@ def test_a_sheet_of_many_layers_and_long_rows_stays_small(monkeypatch):
     row = sheet.TEXT_WIDTH + 12 * step + 8 * sheet.GAP
     rows = (drawn.shape[0] - sheet.HEADING) // step * (drawn.shape[1] // row)
     assert (drawn.shape[1] % row, rows) == (0, 8)
+    monkeypatch.setattr(sheet, "MOST_WITH_NAMES", 50)
+    with pytest.raises(UsageError, match="would have 56 rows, more than 50"):
+        sheet.gallery_sheet(Gallery(made, data), {"c0": dict.fromkeys(range(50), "x")})

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from realtime_lrp.errors import UsageError
 from realtime_lrp.models.concept_names import ChannelNames
 from realtime_lrp.models.gallery import SHOWN, ChannelContents, Gallery
 from realtime_lrp.video.region import resize
@@ -22,8 +23,12 @@ HEADING = 24
 MOST_CHANNELS = 200
 """How many channels of a layer are listed: more than that nobody names."""
 
-MOST_ROWS = 2000
-"""How many channels a sheet shows, and those with a name; of many layers it has fewer of each."""
+MOST_ROWS = 600
+"""How many channels without a name a sheet shows; of many layers it has fewer of each. As PNG that
+takes 510 MB of memory."""
+
+MOST_WITH_NAMES = 1000
+"""More rows, with those that have a name, are refused."""
 
 LEAST_CLASS = 0.01
 """A class with a smaller part of a channel's relevance is not mentioned."""
@@ -64,6 +69,9 @@ def gallery_sheet(gallery: Gallery, names: ChannelNames) -> np.ndarray:
 
     Returns:
       uint8 [H, W, 3] RGB, about as wide as high.
+
+    Raises:
+      UsageError: it would be too large.
     """
     most = min(MOST_CHANNELS, MOST_ROWS // max(1, len(gallery.layers)))
     channels = [
@@ -71,6 +79,11 @@ def gallery_sheet(gallery: Gallery, names: ChannelNames) -> np.ndarray:
         for layer in gallery.layers
         for channel, known in listed_channels(gallery, layer, names, most)
     ]
+    if len(channels) > MOST_WITH_NAMES:
+        raise UsageError(
+            f"The sheet would have {len(channels)} rows, more than {MOST_WITH_NAMES}, as so many "
+            "channels have names. Draw it with fewer names."
+        )
     count = min(SHOWN, max((len(known.relevant) for *_, known in channels), default=0))
     compared = min(SHOWN, max((len(known.activating) for *_, known in channels), default=0))
     step = TILE + GAP

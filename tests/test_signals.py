@@ -13,6 +13,7 @@ pytestmark = pytest.mark.usefixtures("light_scripts")
 SCRIPT = """
 import ctypes, gc, os, signal, sys, time, weakref
 from realtime_lrp.cli import cli, process
+from realtime_lrp.system.signals import stops_unchanged
 
 def hit():
     os.kill(os.getpid(), {number})
@@ -48,6 +49,13 @@ def in_weakref_callback():
     reference = weakref.ref(held, lambda gone: hit())
     del held
 
+def in_a_library_that_exits_otherwise():
+    with stops_unchanged():
+        try:
+            hit()
+        except SystemExit:
+            sys.exit(1)
+
 def in_ctypes_callback():
     ctypes.CFUNCTYPE(None)(hit)()
 
@@ -75,8 +83,9 @@ process()
 """
 PLACES = [
     "in_del", "in_del_under_another_error", "in_gc_callback", "in_weakref_callback",
-    "in_ctypes_callback", "three_times", "nowhere_special",
+    "in_ctypes_callback", "in_a_library_that_exits_otherwise", "three_times", "nowhere_special",
 ]  # fmt: skip
+AT_ONCE = ("nowhere_special", "in_a_library_that_exits_otherwise")
 CODES = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 
 
@@ -114,7 +123,7 @@ def test_a_signal_ends_a_command_wherever_it_comes(where, number):
     assert code == CODES[number]
     assert lines[-2:] == ["cleans up", "cleaned up"]
     assert "was never stopped" not in lines and lines.count("cleans up") == 1
-    assert ("goes on" in lines) is (where != "nowhere_special")
+    assert ("goes on" in lines) is (where not in AT_ONCE)
     assert "SystemExit" not in err and "KeyboardInterrupt" not in err
     assert seconds < 100
 
@@ -245,3 +254,58 @@ def test_a_viewer_that_is_stopped_while_it_starts_ends_with_0(words, where, view
     normal = viewer and number != signal.SIGHUP
     assert done.returncode == (0 if normal else CODES[number]), done.stderr
     assert done.stdout == "" and "Traceback" not in done.stderr
+
+
+UNINTERRUPTED = """
+import ctypes, os, signal, subprocess, sys, threading, time
+from realtime_lrp.cli import cli, process
+from realtime_lrp.system import signals
+
+libc = ctypes.CDLL(None)
+libc.signal.argtypes = ctypes.c_int, ctypes.c_void_p
+MASK = "import signal; print('held:', signal.pthread_sigmask(signal.SIG_BLOCK, ()))"
+
+def main_waits():
+    status = open(f"/proc/self/task/{{os.getpid()}}/status").read()
+    blocked = int(status.split("SigBlk:")[1].split()[0], 16)
+    return not blocked & 1 << {number} - 1
+
+def starts():
+    while not main_waits():
+        time.sleep(0.001)
+    libc.signal({number}, ctypes.cast(libc.abort, ctypes.c_void_p))
+    os.kill(os.getpid(), {number})
+    child = [sys.executable, "-c", MASK]
+    print(subprocess.check_output(child, preexec_fn=int, text=True).strip(), flush=True)
+    {then}
+    print("started", flush=True)
+
+@cli.command()
+def work():
+    signals.HELD_S = {held_s}
+    threading.Thread(target=threading.Event().wait, daemon=True).start()  # may get signals, too
+    call = signals.UninterruptedCalls()
+    try:
+        call(starts)
+    finally:
+        print("busy" if call.busy else "ended", flush=True)
+
+sys.argv = ["realtime-lrp", "work"]
+process()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="such calls run as any other")
+@pytest.mark.parametrize(
+    ("number", "then", "held_s", "lines"),
+    [
+        *((number, "pass", 60, ["held: set()", "started", "ended"]) for number in CODES),
+        (signal.SIGTERM, "threading.Event().wait()", 0.2, ["held: set()", "busy"]),
+    ],
+)
+def test_a_library_with_handlers_of_its_own_does_not_get_a_signal(number, then, held_s, lines):
+    """It takes effect when the call has ended, or hangs; what it starts can be ended by signals."""
+    code = UNINTERRUPTED.format(number=int(number), then=then, held_s=held_s)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr.strip()) == (CODES[number], "")
+    assert done.stdout.splitlines() == lines

@@ -12,20 +12,21 @@ import os
 import re
 import secrets
 import shutil
-import signal
 import socket
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from realtime_lrp.commands.video.archive.worker import Worker
 from realtime_lrp.errors import UnavailableError, UsageError, first_line, masked
 from realtime_lrp.system.atomic import runs
-from realtime_lrp.system.signals import raise_on_signals
+from realtime_lrp.system.signals import UninterruptedCalls, stops_unchanged
 
 PREFIX = "rlrp-ray-"
 """How the name of Ray's temporary folder begins; short, as names of sockets are limited."""
@@ -40,6 +41,9 @@ GET_S = 120.0
 
 CONNECT_S = 5.0
 """Maximum wait for the address of a cluster, in seconds."""
+
+CLOSING_S = 2.0
+"""Maximum wait for killed processes of Ray, in seconds."""
 
 MISSING = (
     '--workers and --ray need Ray, which is not installed. Run: pip install "realtime-lrp[cluster]"'
@@ -99,15 +103,11 @@ class Cluster:
             os.environ["RAY_AUTH_MODE"] = "token"
             os.environ.setdefault("RAY_AUTH_TOKEN", _token())
         self._ray: Any = None
+        self._uninterrupted = UninterruptedCalls()
         try:
             if address is not None:
                 _check_listens(address)
-            import ray
-
-            self._ray = ray
-            atexit.unregister(ray.shutdown)  # `close` does that
-            with _sigterm_held():
-                self._start(address)
+            self._uninterrupted(lambda: self._start(address))
         except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
             self.close()
             if self.local:
@@ -119,9 +119,12 @@ class Cluster:
         except BaseException:
             self.close()
             raise
-        raise_on_signals()
 
     def _start(self, address: str | None) -> None:
+        import ray
+
+        self._ray = ray
+        atexit.unregister(ray.shutdown)  # `close` does that
         quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
         if address is not None:
             self._ray.init(address=address, **quiet)
@@ -139,6 +142,23 @@ class Cluster:
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         cpus = [int(found.get("CPU", 0)) for found in nodes]
         return cpus, int(sum(found.get("GPU", 0) for found in nodes))
+
+    def may_be_waiting(self, share: Share, workers: int) -> bool:
+        """Whether workers may not have begun because no machine has room for them yet.
+
+        Args:
+          share: what each gets.
+          workers: how many there are, with those that have not begun.
+        """
+        if self.local:
+            return False
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        free = self._ray.available_resources()
+        wanted = {"CPU": share.cpus, "GPU": share.gpus}
+        if not any(all(one.get(kind, 0) >= wanted[kind] for kind in wanted) for one in nodes):
+            return True
+        used = {kind: sum(one.get(kind, 0) for one in nodes) - free.get(kind, 0) for kind in wanted}
+        return any(used[kind] > wanted[kind] * workers + 0.01 for kind in wanted)  # by others
 
     def new_worker(self, share: Share, memory: int) -> Any:
         """Begins a worker; a machine with enough room for it is found by Ray.
@@ -160,9 +180,10 @@ class Cluster:
 
     def wait(self, calls: Sequence[Any], timeout_s: float) -> list[Any]:
         """Waits until at least one call has ended; gives those that have."""
-        done, _ = self._ray.wait(list(calls), num_returns=1, timeout=timeout_s)
-        if done:
-            done, _ = self._ray.wait(list(calls), num_returns=len(calls), timeout=0)
+        with stops_unchanged():
+            done, _ = self._ray.wait(list(calls), num_returns=1, timeout=timeout_s)
+            if done:
+                done, _ = self._ray.wait(list(calls), num_returns=len(calls), timeout=0)
         return list(done)
 
     def get(self, call: Any) -> Any:
@@ -174,7 +195,8 @@ class Cluster:
         """
         errors = self._ray.exceptions
         try:
-            return self._ray.get(call, timeout=GET_S)
+            with stops_unchanged():
+                return self._ray.get(call, timeout=GET_S)
         except errors.RayError as error:
             text = str(error)
             if "ModuleNotFoundError" in text or "No module named" in text:
@@ -191,56 +213,39 @@ class Cluster:
 
     def close(self) -> None:
         """Leaves the cluster; ends it if it was started for this job."""
-        with suppress(Exception):
-            self._ray.shutdown()
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        name = self._folder.name if self._folder else None
+        processes = _processes(name) if name else []
+        try:
+            if self._ray and not self._uninterrupted.busy:
+                with suppress(Exception):
+                    self._uninterrupted(self._ray.shutdown)
+        finally:
+            self._uninterrupted.close()
+            if self._folder and name:
+                _kill([*processes, *_processes(name)])
+                shutil.rmtree(self._folder, ignore_errors=True)
 
 
-@contextmanager
-def _sigterm_held() -> Iterator[None]:
-    """Holds SIGTERM back while Ray starts: its own handlers end the process in the middle.
+def _processes(named: str) -> list[psutil.Process]:
+    """The processes of Ray below this one.
 
-    This thread does not get the signal, another one may: then our handler notes it, which Ray must
-    not replace. What Ray starts would inherit that it is held, and could not be ended by it.
+    Args:
+      named: what stands in the command lines of those that Ray starts first.
     """
-    global _holds
-    if not hasattr(signal, "pthread_sigmask"):  # Windows, where `raise_on_signals` has to do
-        yield
-        return
-    held: list[int] = []
-    set_handler, before = signal.signal, signal.getsignal(signal.SIGTERM)
-
-    def set_other(number: int, handler: Any) -> Any:
-        if number == signal.SIGTERM:
-            return signal.getsignal(number)
-        return set_handler(number, handler)
-
-    interrupt = signal.getsignal(signal.SIGINT)
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-    set_handler(signal.SIGTERM, lambda number, frame: held.append(number))
-    signal.signal, _holds = set_other, True  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        signal.signal, _holds = set_handler, False
-        set_handler(signal.SIGINT, interrupt)
-        set_handler(signal.SIGTERM, before)  # also over that of Ray's libraries
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        if held:
-            signal.raise_signal(signal.SIGTERM)
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if any(named in word for word in child.cmdline()):
+                found += [child, *child.children(recursive=True)]
+    return found
 
 
-_holds = False
-
-
-def _release_in_child() -> None:
-    if _holds:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_release_in_child)
+def _kill(processes: list[psutil.Process]) -> None:
+    """Kills what Ray has not ended in time, or not at all as it was starting."""
+    for process in processes:
+        with suppress(psutil.Error):
+            process.kill()  # not another one that has got its number
+    psutil.wait_procs(processes, CLOSING_S)
 
 
 def _check_listens(address: str) -> None:

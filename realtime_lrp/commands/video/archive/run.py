@@ -97,13 +97,17 @@ def _with_workers(
         stopped = False
         raise
     finally:
-        if job:
-            job.close(wait=not stopped)
-        cluster.close()
-        if job and job.loaded and sys.exc_info()[0]:
-            listing.end(stopped)
-        if job and options.stats:
-            _write_stats(options.stats, job)
+        try:
+            if job:
+                job.close(wait=not stopped)
+        finally:
+            try:
+                cluster.close()
+            finally:
+                if job and job.loaded and sys.exc_info()[0]:
+                    listing.end(stopped)
+                if job and options.stats:
+                    _write_stats(options.stats, job)
 
 
 def _listing(options: VideoOptions, tasks: Sequence[Task], folder: StoredFolder | None) -> Listener:

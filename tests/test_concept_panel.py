@@ -480,6 +480,16 @@ def test_rows_have_one_scale_and_the_names_and_pictures_of_the_gallery():
     assert ConceptView("vgg16").panel(state, explained).heading == "vgg16 found: conv2"
 
 
+def test_a_row_says_that_a_channel_has_hardly_a_map():
+    """Where a tenth of its relevance or less reaches the pixels, though its share is large."""
+    first, second = found_of(5, 17).maps
+    first = replace(first, magnitude=0.11 * first.relevance_at_layer)
+    second = replace(second, relevance_at_layer=-0.3, magnitude=0.02)
+    frame = frame_with(ConceptResult("conv2", (first, second)), showing().request)
+    names = [row.name for row in ConceptView().panel(showing(), frame).rows if row]
+    assert names == ["channel 5", "no map: channel 17"]
+
+
 def test_bars_are_as_long_as_their_share_and_neutral_where_it_is_nothing():
     """Full at 100 %; orange for, blue against, grey below half a percent."""
     for share, length, colour in [(0.2, 40, BAR_FOR), (-1.0, 200, AGAINST), (-0.004, 1, DIM)]:

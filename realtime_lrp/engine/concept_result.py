@@ -63,6 +63,11 @@ class ConceptMap:
     _fetch: Callable[[], np.ndarray]
 
     @property
+    def without_map(self) -> bool:
+        """Whether at most a tenth of the relevance reaches the pixels; biases take the rest."""
+        return self.magnitude < 0.1 * abs(self.relevance_at_layer)
+
+    @property
     def relevance(self) -> np.ndarray:
         """The raw map, float32 [h, w, C]; copied from the device at each access."""
         return self._fetch()

@@ -29,6 +29,9 @@ FIGURES_S = 0.25
 
 ABSENT = "this picture has nothing of it"
 
+NO_MAP = "no map: "
+"""Stands before the name of a channel whose relevance biases take nearly all of."""
+
 Channels = tuple[int | None, ...]
 
 
@@ -106,9 +109,10 @@ class ConceptView:
         def row(channel: int | None) -> ConceptRow | None:
             if (one := found.of(channel)) is None:
                 return None
+            name = name_of(engine, found.layer, one.channel)
             return ConceptRow(
                 channel=one.channel,
-                name=name_of(engine, found.layer, one.channel),
+                name=NO_MAP + name if one.without_map else name,
                 share=self._shares[one.channel],
                 figure=self._figures[one.channel],
                 intensity=intensity(one.strength, inner, one.scale / scale),

@@ -7,6 +7,7 @@ should end when its standard input closes, which it does when the parent ends.
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -65,6 +66,21 @@ class Child:
             return self._channel.receive()
         except (EOFError, OSError, ValueError):
             return None
+
+    def receive_within(self, seconds: float) -> tuple[Any, bool]:
+        """What `receive` returns, and whether the child was killed because it took longer."""
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            self.kill()
+
+        timer = threading.Timer(seconds, end)
+        timer.start()
+        try:
+            return self.receive(), late.is_set()
+        finally:
+            timer.cancel()
 
     def kill(self) -> None:
         """Ends it at once; whoever waits for a message gets None."""

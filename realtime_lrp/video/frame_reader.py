@@ -2,7 +2,6 @@
 
 import logging
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from fractions import Fraction
@@ -89,20 +88,9 @@ def read_timed_frames(
 
 def _next(child: Child, path: Path, notes: bool) -> Frame | None:
     """The next frame; None at the end."""
-    hung = threading.Event()
-
-    def end() -> None:
-        hung.set()
-        child.kill()
-
-    timer = threading.Timer(HANGS_S, end)
-    timer.start()
-    try:
-        with suppress(OSError):
-            child.send(NextFrame())
-        message = child.receive()
-    finally:
-        timer.cancel()
+    with suppress(OSError):
+        child.send(NextFrame())
+    message, hung = child.receive_within(HANGS_S)
     if isinstance(message, NoFrame):
         for note in message.notes[: MOST_NOTES * notes]:
             log.warning("%s", note)
@@ -110,7 +98,7 @@ def _next(child: Child, path: Path, notes: bool) -> Frame | None:
     if isinstance(message, Failed):
         raise failure(str(path), message)
     if message is None:
-        raise hang(str(path), HANGS_S) if hung.is_set() else death(str(path), child.death())
+        raise hang(str(path), HANGS_S) if hung else death(str(path), child.death())
     picture: np.ndarray = message.picture
     if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3 or not picture.size:
         raise DamagedInputError(f"{str(path)!r} makes the decoder send an invalid picture.")

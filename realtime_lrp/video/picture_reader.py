@@ -1,7 +1,6 @@
 """Reads many pictures in a child process, which a damaged file may crash or hang."""
 
 import logging
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import zip_longest
@@ -62,22 +61,12 @@ class PictureReader:
     def _outcome(self, path: Path) -> list[np.ndarray] | Exception:
         if self._child is None:
             raise ValueError("Nothing was requested.")
-        child, hung = self._child, threading.Event()
-
-        def end() -> None:
-            hung.set()
-            child.kill()
-
-        timer = threading.Timer(HANGS_S, end)
-        timer.start()
-        try:
-            message = child.receive()
-        finally:
-            timer.cancel()
+        message, hung = self._child.receive_within(HANGS_S)
         if isinstance(message, Failed):
             return failure(str(path), message)
         if message is None:
-            error = hang(str(path), HANGS_S) if hung.is_set() else death(str(path), child.death())
+            file = str(path)
+            error = hang(file, HANGS_S) if hung else death(file, self._child.death())
             self._close()
             return error
         return self._checked(path, message)

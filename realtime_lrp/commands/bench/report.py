@@ -1,11 +1,11 @@
 """What `bench` prints: its figures as tables, with ratios."""
 
 from collections.abc import Mapping
-from io import StringIO
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+from realtime_lrp.system.tables import new_table, rendered
+
+WIDTH = 120
 
 Report = Mapping[str, Any]
 """The figures of a measurement, by their names in the JSON file."""
@@ -46,8 +46,10 @@ def _precision(report: Report) -> list[str]:
 
 def _maps(report: Report) -> list[str]:
     baseline_ms = next(row["ms"] for row in report["maps"] if row["what"] == "origin")
-    table = _table("", "precision", "batch", "ms/picture", "10 to 90 %", "pictures/s", "x baseline",
-                   "x forward", "of the floor")  # fmt: skip
+    table = new_table(
+        "", "precision", "batch", "ms/picture", "10 to 90 %", "pictures/s", "x baseline",
+        "x forward", "of the floor",
+    )  # fmt: skip
     for row in sorted(report["maps"], key=lambda r: (r["what"] != "origin", r["precision"])):
         share_of_floor = speed_up = passes = ""
         if row["what"] in ("map", "xla"):
@@ -60,7 +62,7 @@ def _maps(report: Report) -> list[str]:
             f"{row['p10']:.1f} to {row['p90']:.1f}", f"{1e3 / row['ms']:.1f}", speed_up, passes,
             share_of_floor,
         )  # fmt: skip
-    return _text(table)
+    return rendered(table, WIDTH)
 
 
 def _forward(report: Report, row: Mapping[str, Any]) -> float:
@@ -90,40 +92,42 @@ def _floor(report: Report) -> list[str]:
 
 
 def _methods(report: Report) -> list[str]:
-    table = _table("maps of one picture", "ms", "10 to 90 %", "forward pass of it")
+    table = new_table("maps of one picture", "ms", "10 to 90 %", "forward pass of it")
     for row in report["methods"]:
         names = [report["map"], *row["further"]]
         table.add_row(
             " + ".join(names), f"{row['ms']:.1f}", f"{row['p10']:.1f} to {row['p90']:.1f}",
             f"{row['forward_ms']:.1f}",
         )  # fmt: skip
-    return _text(table)
+    return rendered(table, WIDTH)
 
 
 def _resolution(report: Report) -> list[str]:
-    table = _table("picture", "ms", "10 to 90 %", "GFLOP forward")
+    table = new_table("picture", "ms", "10 to 90 %", "GFLOP forward")
     for row in report["resolution"]:
         table.add_row(
             " x ".join(map(str, row["size"])), f"{row['ms']:.1f}",
             f"{row['p10']:.1f} to {row['p90']:.1f}", f"{row['gflops']:.1f}",
         )  # fmt: skip
-    return _text(table)
+    return rendered(table, WIDTH)
 
 
 def _transformers(report: Report) -> list[str]:
-    table = _table("transformer", "map", "precision", "ms", "10 to 90 %", "forward", "x forward")
+    table = new_table("transformer", "map", "precision", "ms", "10 to 90 %", "forward", "x forward")
     for row in report["transformers"]:
         table.add_row(
             row["model"], row["map"], row["precision"], f"{row['ms']:.1f}",
             f"{row['p10']:.1f} to {row['p90']:.1f}", f"{row['forward_ms']:.1f}",
             f"{row['ms'] / row['forward_ms']:.2f}",
         )  # fmt: skip
-    return _text(table)
+    return rendered(table, WIDTH)
 
 
 def _live(report: Report) -> list[str]:
-    table = _table("live", "shown", "dropped", "maps/s", "picture age", "map age",
-                   "first map", "memory", "peak")  # fmt: skip
+    table = new_table(
+        "live", "shown", "dropped", "maps/s", "picture age", "map age", "first map", "memory",
+        "peak",
+    )  # fmt: skip
     for row in report["live"]:
         table.add_row(
             f"{row['fps']} fps, display {row['display']}, {row['precision']}",
@@ -131,7 +135,7 @@ def _live(report: Report) -> list[str]:
             f"{row['frame_age_ms']['p50']:.1f} ms", f"{row['map_age_ms']['p50']:.0f} ms",
             f"{row['start_s']:.1f} s", _memory(row["memory_mib"]), _memory(row["peak_memory_mib"]),
         )  # fmt: skip
-    return _text(table)
+    return rendered(table, WIDTH)
 
 
 def _memory(mib: float | None) -> str:
@@ -157,16 +161,3 @@ def _pictures(report: Report) -> list[str]:
         *lines,
         f"720p file: decode {files['decode_ms']:.1f} ms, encode {files['encode_ms']:.1f} ms",
     ]
-
-
-def _table(first: str, *heads: str) -> Table:
-    table = Table(first, box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for head in heads:
-        table.add_column(head, justify="right")
-    return table
-
-
-def _text(table: Table) -> list[str]:
-    text = StringIO()
-    Console(file=text, width=120).print(table)
-    return [line.rstrip() for line in text.getvalue().splitlines()]

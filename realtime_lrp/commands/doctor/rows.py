@@ -2,15 +2,14 @@
 
 import re
 from collections.abc import Callable, Iterable
-from io import StringIO
 from typing import Literal
 
 import msgspec
-from rich.console import Console
 from rich.table import Table
 
 from realtime_lrp.config import Settings
 from realtime_lrp.errors import Error, first_line
+from realtime_lrp.system.tables import rendered
 
 WIDTH = 100
 
@@ -56,8 +55,4 @@ def table(rows: Iterable[Row]) -> list[str]:
         grid.add_row(row.mark, row.name, row.found)
         if row.advice:
             grid.add_row("", "", f"-> {row.advice}")
-    console = Console(
-        file=(text := StringIO()), width=WIDTH, markup=False, emoji=False, highlight=False
-    )
-    console.print(grid)
-    return [line.rstrip() for line in text.getvalue().splitlines()]
+    return rendered(grid, WIDTH)

@@ -1,11 +1,7 @@
-"""The table of figures that `evaluate` prints, and how its tables are printed."""
+"""The table of figures that `evaluate` prints."""
 
 from collections.abc import Mapping
-from io import StringIO
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
 
 from realtime_lrp.commands.evaluate.bootstrap import RESAMPLES
 from realtime_lrp.commands.evaluate.summary import (
@@ -16,12 +12,13 @@ from realtime_lrp.commands.evaluate.summary import (
 )
 from realtime_lrp.config.provenance import KEY
 from realtime_lrp.relevance.account import FLOOD, flood_advice
+from realtime_lrp.system.tables import new_table, rendered
 
 
 def table_lines(report: Mapping[str, Any]) -> list[str]:
     """The report as plain text: the table and the explanation of its columns."""
     metrics = measured_metrics(report)
-    table = new_table("", *(metric.heading for metric in metrics.values()))
+    table = new_table("", *(metric.heading for metric in metrics.values()), gap=1)
     for row in report["rows"]:
         name = f"{row['name']} !" if row.get("flooded") else row["name"]
         table.add_row(name, *(_cell(row, key) for key in metrics))
@@ -43,22 +40,7 @@ def table_lines(report: Mapping[str, Any]) -> list[str]:
             f"!       maps that explain nothing: relevance grew more than {FLOOD:.0f} times on its "
             f"way: {', '.join(flooded)}; {advice}"
         )
-    return [title, "", *printed(table), "", *explanations]
-
-
-def new_table(first: str, *headings: str) -> Table:
-    """An empty table: the first column stands at the left, all others at the right."""
-    table = Table(first, box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    return table
-
-
-def printed(table: Table) -> list[str]:
-    """The lines of a table as plain text."""
-    text = StringIO()
-    Console(file=text, width=140).print(table)
-    return [line.rstrip() for line in text.getvalue().splitlines()]
+    return [title, "", *rendered(table), "", *explanations]
 
 
 def _cell(row: Mapping[str, Any], key: str) -> str:

@@ -3,15 +3,14 @@
 import shutil
 import sys
 from collections.abc import Sequence
-from io import StringIO
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from realtime_lrp.engine.accounting import THE_MAP, Loss, loss_text
 from realtime_lrp.relevance.account import FLOOD, VANISHED, flood_text
 from realtime_lrp.relevance.layer_records import LayerRecord
+from realtime_lrp.system.tables import rendered
 
 MAX_POOLS = ("MaxPooling2D", "GlobalMaxPooling2D")
 
@@ -149,9 +148,7 @@ def _render(rows: Sequence[Row], text_columns: Sequence[str], width: int) -> lis
         table.add_column(heading, justify="right", no_wrap=True)
     for number, (texts, numbers) in enumerate(rows, 1):
         table.add_row(str(number), *texts, *numbers)
-    text = StringIO()
-    Console(file=text, width=width, markup=False, emoji=False, highlight=False).print(table)
-    return [line.rstrip() for line in text.getvalue().splitlines()]
+    return rendered(table, width)
 
 
 def _max_pool_line(record: LayerRecord) -> str:

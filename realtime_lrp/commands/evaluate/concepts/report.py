@@ -20,10 +20,10 @@ from realtime_lrp.commands.evaluate.concepts.plot import masking_plot
 from realtime_lrp.commands.evaluate.concepts.stability import Steadiness
 from realtime_lrp.commands.evaluate.measured import photo_of
 from realtime_lrp.commands.evaluate.plots import save_plot
-from realtime_lrp.commands.evaluate.report import new_table, printed
 from realtime_lrp.commands.evaluate.summary import pictures_in_words, resampled
 from realtime_lrp.results.records import TOP_CONCEPTS
 from realtime_lrp.system.atomic import atomic_folder
+from realtime_lrp.system.tables import new_table, rendered
 
 REPORT_FILE = "report.json"
 CONCEPT_FILES = (REPORT_FILE, "photos.csv", "masking.png", "masking.pdf")
@@ -110,7 +110,7 @@ def concept_lines(report: Mapping[str, Any]) -> Iterator[str]:
     """The report as plain text: the tables and what their columns mean."""
     yield f"{report['network']}, {pictures_in_words(report)}"
     yield ""
-    yield from printed(_masking_table(report["masking"]))
+    yield from rendered(_masking_table(report["masking"]))
     yield ""
     yield "k       probability of the class that is explained, k channels of the layer set to 0"
     yield "area    the mean over k = 0, 1, 2, 4, ... up to half of the channels; low is good"
@@ -128,7 +128,7 @@ def concept_lines(report: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         yield f"{', '.join(report['recordings'])}: target {report['target']}"
         yield ""
-        yield from printed(_stability_table(report["stability"]))
+        yield from rendered(_stability_table(report["stability"]))
         yield ""
         yield f"overlap the {TOP_CONCEPTS} top channels of a frame and the next: common ones of all"
         yield "        (Jaccard)"
@@ -141,7 +141,8 @@ def concept_lines(report: Mapping[str, Any]) -> Iterator[str]:
 def _masking_table(layers: Sequence[Mapping[str, Any]]) -> Table:
     largest = max(layer["masked"][-1] for layer in layers)
     shown = [count for count in SHOWN_COUNTS if count <= largest]
-    table = new_table("layer", "channels", "order", "area", *(f"k={count}" for count in shown))
+    counts = (f"k={count}" for count in shown)
+    table = new_table("layer", "channels", "order", "area", *counts, gap=1)
     for layer in layers:
         tied = _tied_with_best(layer)
         for number, order in enumerate(layer["orders"]):
@@ -178,7 +179,7 @@ def _comparisons(layer: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _stability_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = new_table("layer", "average", "overlap", "same", "stay", "different channels")
+    table = new_table("layer", "average", "overlap", "same", "stay", "different channels", gap=1)
     for row in rows:
         table.add_row(
             row["layer"], f"{row['average']:g}",

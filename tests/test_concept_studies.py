@@ -279,10 +279,11 @@ def test_a_sidecar_has_names_and_can_be_searched(run, words, tmp_path, monkeypat
 
 
 def test_wrong_names_end_before_the_first_frame(run, words, tmp_path):
-    """A layer that the network does not have is named with its line."""
+    """A layer that the network does not have is named with its line, with or without a sidecar."""
     source = media.recording(tmp_path / "in.mp4", count=1)
     (tmp_path / "names.yaml").write_text("conv99:\n  1: bar\n")
-    command = ("video", source, "-o", tmp_path / "out.mp4", *words, "--sidecar")
-    code, _, err = run(*command, "--names", tmp_path / "names.yaml")
-    assert code == 78 and "names.yaml:1" in err
-    assert not (tmp_path / "out.mp4").exists()
+    command = ("video", source, "-o", tmp_path / "out.mp4", *words)
+    for sidecar in ((), ("--sidecar",)):
+        code, _, err = run(*command, *sidecar, "--names", tmp_path / "names.yaml")
+        assert code == 78 and "names.yaml:1" in err
+        assert not (tmp_path / "out.mp4").exists()

@@ -204,8 +204,7 @@ class _Batch:
     def _engine(self) -> tuple[Engine, Stats]:
         if self._loaded is None:
             engine = Engine(self._config, moving=not self._exact, by_channel=self._options.sidecar)
-            if self._options.sidecar:
-                channel_names(engine)  # wrong names would be wrong for every file
+            channel_names(engine)  # wrong names would be wrong for every file
             begin_hashing(engine.files)  # not before: loading refuses files that are too large
             self._loaded = engine, Stats(engine.device, engine.precision)
         return self._loaded

@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import resource
 import secrets
 import shutil
 import signal
@@ -51,10 +52,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 LONGEST = (
-    "video_faults", "recordings", "serve_page", "methods", "viewer_window", "kiosk_loop", "resume",
-    "live_relevance", "evaluate", "layers", "security", "relevance", "speed", "precision", "floods",
-    "biases", "full_screen", "engine_faults", "doctor", "modes", "capture", "sources", "live",
-    "companions", "provenance", "shapes", "hardware", "many_pictures", "export", "demo", "controls",
+    "video_faults", "methods", "serve_page", "live_relevance", "kiosk_loop", "viewer_window",
+    "precision", "security", "layers", "evaluate", "sources", "resume", "capture", "export",
+    "archives", "attention", "hub", "doctor", "modes", "relevance", "full_screen", "speed",
+    "documented_commands", "engine_faults", "attention_maps", "biases", "concept_making", "signals",
+    "concept_studies", "kiosk_concepts", "shapes", "traced", "token_concepts", "concept_panel",
+    "phones", "recordings", "floods", "many_pictures", "live", "provenance", "applications",
+    "serve_connections", "object_store",
 )  # fmt: skip
 
 
@@ -87,14 +91,24 @@ def _same_log_level() -> Iterator[None]:
     logging.root.setLevel(level)
 
 
+def _inherited() -> dict[str, str]:
+    """Variables of threads and of Python."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if "_NUM_" in name or name.startswith("PYTHON")
+    }
+
+
 @pytest.fixture(autouse=True)
-def _same_threads() -> Iterator[None]:
-    """How many threads may compute, which workers of archives change, stays as it was."""
-    before = {name: value for name, value in os.environ.items() if "_NUM_" in name}
+def _same_processes() -> Iterator[None]:
+    """What workers of archives and Ray change stays as it was; else nothing is forked any more."""
+    variables, files = _inherited(), resource.getrlimit(resource.RLIMIT_NOFILE)
     yield
-    for name in [name for name in os.environ if "_NUM_" in name]:
+    for name in _inherited():
         del os.environ[name]
-    os.environ.update(before)
+    os.environ.update(variables)
+    resource.setrlimit(resource.RLIMIT_NOFILE, files)
 
 
 @pytest.fixture(autouse=True)

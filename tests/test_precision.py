@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import cache
 
 import keras
 import numpy as np
@@ -42,14 +43,26 @@ each_network = pytest.mark.parametrize(
 )
 
 
-@each_network
-def test_bfloat16_gives_the_maps_of_float32(build, rng):
-    """Every composite and method runs in one trace; those without cancelling sums agree."""
-    model, names = build(), [*COMPOSITES, *METHODS_OF_ALL]
+NAMES = [*COMPOSITES, *METHODS_OF_ALL]
+OPTIONS = {"target": "top1", "low": 0, "high": 255, "samples": 3}
+
+
+@cache
+def in_float32(build):
+    """A network, pictures for it, the explainer of all its maps in float32, and these maps."""
+    keras.utils.set_random_seed(5)
+    model, rng = build(), np.random.default_rng(20)
     x = rng.uniform(0, 255, size=(4, *model.input_shape[1:])).astype("float32")
-    options = {"also": names, "target": "top1", "low": 0, "high": 255, "samples": 3}
-    exact, fast = (Explainer(model, precision=p, **options) for p in ("float32", "bfloat16"))
-    expected, got = exact(x), fast(x)
+    exact = Explainer(model, precision="float32", also=NAMES, **OPTIONS)
+    return model, x, exact, exact(x)
+
+
+@each_network
+def test_bfloat16_gives_the_maps_of_float32(build):
+    """Every composite and method runs in one trace; those without cancelling sums agree."""
+    (model, x, _, expected), names = in_float32(build), NAMES
+    fast = Explainer(model, precision="bfloat16", also=names, **OPTIONS)
+    got = fast(x)
     assert fast.traces == 1
     np.testing.assert_allclose(got.scores, expected.scores, atol=0.02)
     np.testing.assert_allclose(got.scores.sum(1), 1, atol=1e-5)
@@ -168,14 +181,12 @@ def test_auto_is_float32_where_epsilon_does_not_end_the_network(rng):
 
 
 @each_network
-def test_float16_gives_the_maps_of_float32(build, rng):
+def test_float16_gives_the_maps_of_float32(build):
     """Only products are rounded, to eleven bits, so that most maps with both signs agree too."""
-    model = build()
-    names = [name for name in (*COMPOSITES, *METHODS_OF_ALL) if name not in NOISY]
-    x = rng.uniform(0, 255, size=(4, *model.input_shape[1:])).astype("float32")
-    options = {"also": names, "target": "top1", "low": 0, "high": 255}
-    exact, fast = (Explainer(model, precision=p, **options) for p in ("float32", "float16"))
-    expected, got = exact(x), fast(x)
+    model, x, exact, expected = in_float32(build)
+    names = [name for name in NAMES if name not in NOISY]
+    fast = Explainer(model, precision="float16", also=names, **OPTIONS)
+    got = fast(x)
     np.testing.assert_allclose(got.scores, expected.scores, atol=2e-3)
     sums = got.relevance.sum((1, 2, 3), dtype="float64")
     np.testing.assert_allclose(sums, got.scores.max(1), rtol=2e-3)
@@ -271,6 +282,7 @@ def test_both_forms_of_a_dense_kernel_give_the_same(rng):
 
 WITHOUT_ONEDNN = """
 import sys
+from functools import cache
 import keras
 import numpy as np
 from realtime_lrp import Explainer

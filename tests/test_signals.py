@@ -110,10 +110,16 @@ def ended(where, number, cleaning_s=0.2, send=()):
     ("where", "number"),
     [
         *((where, signal.SIGTERM) for where in PLACES),
+        ("in_del", signal.SIGHUP),
+        ("in_gc_callback", signal.SIGINT),
         *(
-            (where, number)
-            for where in ("in_del", "in_gc_callback", "in_ctypes_callback")
-            for number in (signal.SIGHUP, signal.SIGINT)
+            pytest.param(where, number, marks=pytest.mark.release)
+            for where, number in [
+                ("in_del", signal.SIGINT),
+                ("in_gc_callback", signal.SIGHUP),
+                ("in_ctypes_callback", signal.SIGHUP),
+                ("in_ctypes_callback", signal.SIGINT),
+            ]
         ),
     ],
 )
@@ -234,17 +240,28 @@ process()
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+STARTS = [
+    (["live"], "config.load", True),
+    (["live"], "realtime_lrp.commands.live.run", True),
+    (["kiosk"], "realtime_lrp.commands.kiosk.start", True),
+    (["kiosk"], "config.load", True),
+    (["kiosk", "--print-unit"], "config.load", False),
+    (["demo"], "realtime_lrp.commands.demo", True),
+    (["demo", "-o", "demo.mp4"], "realtime_lrp.commands.demo", False),
+]
+"""Command lines, where they are stopped, and whether they are viewers."""
+
+
 @pytest.mark.parametrize(
-    ("words", "where", "viewer"),
+    ("words", "where", "viewer", "number"),
     [
-        (["live"], "config.load", True),
-        (["live"], "realtime_lrp.commands.live.run", True),
-        (["kiosk"], "realtime_lrp.commands.kiosk.start", True),
-        (["kiosk"], "config.load", True),
-        (["kiosk", "--print-unit"], "config.load", False),
-        (["demo"], "realtime_lrp.commands.demo", True),
-        (["demo", "-o", "demo.mp4"], "realtime_lrp.commands.demo", False),
+        *((*start, signal.SIGTERM) for start in STARTS),
+        *((*start, number) for start in (STARTS[0], STARTS[-1]) for number in list(CODES)[1:]),
+        *(
+            pytest.param(*start, number, marks=pytest.mark.release)
+            for start in STARTS[1:-1]
+            for number in list(CODES)[1:]
+        ),
     ],
 )
 def test_a_viewer_that_is_stopped_while_it_starts_ends_with_0(words, where, viewer, number):

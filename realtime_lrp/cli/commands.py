@@ -208,7 +208,7 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
 )  # fmt: skip
 @click.option(
     "--layers", metavar="NAMES",
-    help="layers with commas between them; default: as concepts.layer",
+    help="layers with commas between them; default: concepts.layer, mostly the last convolution",
 )  # fmt: skip
 @click.option(
     "--every", type=Number(min=0.04, max=3600), default=1.0, metavar="SECONDS",

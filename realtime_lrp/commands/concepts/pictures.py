@@ -23,7 +23,7 @@ from realtime_lrp.video.picture_reader import PictureReader
 SEED_OFFSET = 31_415
 """Keeps drawn pictures apart from those of the training and of `evaluate`."""
 
-APART_S = 5.0
+APART_S = 2.0
 """Seconds of a recording of which a channel has at most one picture."""
 
 NAMED = 5

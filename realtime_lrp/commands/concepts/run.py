@@ -118,8 +118,9 @@ def _check_network(config: Config, gallery: Gallery, name: str) -> None:
     """Refuses a gallery that was not made with the network that the configuration names."""
     if other := other_network(gallery, config.model.weights, name, network_files(config)):
         raise UsageError(
-            f"The gallery {config.concepts.gallery!r} was made with {other}, not with "
-            f"{config.model.name!r}. Name the network's own gallery, or leave the network out.",
+            f"The gallery {config.concepts.gallery!r} was made with {other}. Expected one of the "
+            f"network that is named, {config.model.name!r}. Leave the network out to go by the "
+            "gallery alone.",
             "gallery",
         )
 

@@ -167,7 +167,7 @@ class Chaos:
 def exhibit(display, tmp_path):
     """A running exhibit, full screen, open from 8 to 20, at noon and without visitors."""
     hours = 'kiosk.hours={daily: "08:00-20:00"}'
-    words = ("kiosk.idle_seconds=3", "kiosk.countdown_seconds=1", hours)
+    words = ("kiosk.idle_seconds=3", "kiosk.countdown_seconds=1", "kiosk.concepts=true", hours)
     with Exhibit(tmp_path, *words, display=display) as started:
         started.until_state("attract", timeout_s=60)
         yield started
@@ -245,7 +245,9 @@ def test_an_hour_of_faults(exhibit, display, rng, capsys):
     slope, error = slope_of([(s["now"] - first, s["memory"]) for s in late])
     threads, files = ([np.median([s[what] for s in part]) for part in (late[:500], late[-500:])]
                       for what in ("threads", "files"))  # fmt: skip
+    concepts = np.mean([s["concept"] for s in exhibit.samples])
     figures.append(
+        f"a channel's page for {concepts:.1%} of the time; "
         f"memory {min(s['memory'] for s in late):.0f} to {max(s['memory'] for s in late):.0f} MiB, "
         f"slope {slope:.2f} +- {error:.2f} MiB/h; "
         f"threads {threads}, files {files}, first and last 50 s"
@@ -253,6 +255,7 @@ def test_an_hour_of_faults(exhibit, display, rng, capsys):
     with capsys.disabled():
         print("", *figures, sep="\n")
     chaos.assert_held()
+    assert concepts > 0.02
     assert max(gaps) < OLDEST_S and slope - 2 * error < 1.0
     assert threads[0] == threads[1] and files[0] == files[1]
 

@@ -8,6 +8,7 @@ import media
 import numpy as np
 
 from realtime_lrp.errors import UnavailableError
+from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.source import Source
 
 FOREVER_S = 1e5
@@ -157,7 +158,7 @@ class Flag(Source):
 
 
 class Film(Source):
-    """A camera: 30 noisy pictures a second of an empty room, or of somebody in it.
+    """A camera: 30 noisy pictures a second of an empty room, or of somebody in it with a circle.
 
     The file "camera" in its folder says how it behaves: "somebody", "nobody", "lost", "stalled",
     "blocked" (reading never returns), "frozen" or "dark".
@@ -196,4 +197,5 @@ class Film(Source):
         if somebody:
             x = 40 + round(30 * np.sin(self._count / 8))
             picture[20:, x : x + 50] = (180, 60, 60)
+            cv2.circle(picture, (x + 25, 70), 24, (240, 240, 240), 6)
         return picture

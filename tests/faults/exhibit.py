@@ -33,7 +33,7 @@ class Exhibit:
 
     Attributes:
       samples: what it reported: "now", "state", "card", "age" of the camera's picture, "drawn" ago,
-        "maps", "threads", "files", "memory" (MiB).
+        "maps", whether a "concept" is shown, "threads", "files", "memory" (MiB).
       notified: the messages to the service manager, with the time of each.
       process: the one that runs.
     """
@@ -152,8 +152,8 @@ def main():
     from realtime_lrp.system import memory
 
     memory.limit_kept_memory()
+    from realtime_lrp.commands.kiosk import concepts, start
     from realtime_lrp.commands.kiosk import run as run_module
-    from realtime_lrp.commands.kiosk import start
     from realtime_lrp.commands.kiosk.loop import Kiosk
     from realtime_lrp.errors import Error
     from realtime_lrp.system.program import set_verbosity
@@ -162,6 +162,7 @@ def main():
     folder, words = Path(sys.argv[1]), sys.argv[2:]
     file = words.pop(0) if words and words[0].endswith(".yaml") else None
     wall = Wall()
+    concepts.ANSWER_S, concepts.CONCEPT_S, concepts.REST_S = 1.5, 2.0, 30.0  # shown more often
 
     class Watched(Kiosk):
         """The exhibit, sampled."""
@@ -200,6 +201,7 @@ def sample_of(kiosk, now):
         "age": now - kiosk._shown.time if live else None,
         "drawn": now - kiosk._drawn_at,
         "maps": kiosk._stats.maps,
+        "concept": bool(kiosk._concept),
         "threads": threading.active_count(),
         "files": process.num_fds(),
         "memory": process.memory_info().rss / 2**20,

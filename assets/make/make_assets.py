@@ -13,6 +13,7 @@ import logging
 import time
 from dataclasses import asdict
 from fractions import Fraction
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
         "network": make_network,
         "transformer": make_transformer,
         "measure": measure_networks,
-        "concepts": make_gallery,
+        "concepts": make_galleries,
         "clip": make_clip,
         "animation": film_viewer,
         "views": photograph_viewer,
@@ -74,21 +75,51 @@ def make_network(folder: Path) -> None:
     _save_trained(folder, "shapes", train, STAGES)
 
 
-def make_gallery(folder: Path) -> None:
-    """Chooses pictures for the channels of `shapes`: `shapes.concepts`."""
+def make_galleries(folder: Path) -> None:
+    """Chooses pictures for channels: `shapes.concepts`, and `shapes_vit.concepts`.
+
+    With larger pictures they would be larger than 1 MB and 0.4 MB.
+    """
+    _choose(folder, "shapes", 60, layers="block3_conv2,block4_conv2,block5_conv2")
+    _choose(folder, "shapes_vit", 48, ("lrp.composite=attnlrp",))
+    _keep_relevant(folder / "shapes_vit.concepts")
+
+
+def _choose(
+    folder: Path, name: str, side: int, sets: tuple[str, ...] = (), layers: str | None = None
+) -> None:
     from realtime_lrp import config
     from realtime_lrp.commands.concepts.options import ConceptOptions
     from realtime_lrp.commands.concepts.run import run
 
-    settings = config.load(None, ("model.name=shapes",), command="concepts").config
+    settings = config.load(None, (f"model.name={name}", *sets), command="concepts").config
     options = ConceptOptions(
-        output=folder / "shapes.concepts",
-        layers="block3_conv2,block4_conv2,block5_conv2",
-        side=60,  # of 96 the file would be larger than 1 MB
-        overwrite=True,
+        output=folder / f"{name}.concepts", layers=layers, side=side, overwrite=True
     )
     for line in run(settings, options):
         logger.info("%s", line)
+
+
+def _keep_relevant(file: Path) -> None:
+    """Leaves out channels that were among the largest of no picture, and the most activating."""
+    import msgspec
+
+    from realtime_lrp.models.gallery import read_gallery_file, write_gallery
+
+    contents, data = read_gallery_file(file)
+    (layer,), ends = contents.layers, list(accumulate(contents.sizes, initial=0))
+    kept: dict[int, int] = {}  # number of a picture -> its new one
+    entries = {
+        channel: msgspec.structs.replace(
+            one, relevant=tuple(kept.setdefault(n, len(kept)) for n in one.relevant), activating=()
+        )
+        for channel, one in layer.entries.items()
+        if one.often
+    }
+    layer = msgspec.structs.replace(layer, entries=entries)
+    pictures = [data[ends[number] : ends[number + 1]] for number in kept]
+    write_gallery(file, msgspec.structs.replace(contents, layers=(layer,)), pictures)
+    logger.info("%d channels, %d bytes -> %s", len(entries), file.stat().st_size, file)
 
 
 def make_transformer(folder: Path) -> None:

@@ -17,7 +17,7 @@ class Concepts(Section):
     gallery: Text | None = Field(
         default=None,
         description="file with the pictures that channels answer to, made by realtime-lrp "
-        "concepts; null: the embedded one (shapes), or none",
+        "concepts; null: the embedded one (shapes, shapes_vit), or none",
     )
     names: Text | None = Field(
         default=None,

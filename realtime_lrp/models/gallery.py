@@ -209,7 +209,8 @@ def load_gallery(config: Config, network_name: str) -> Gallery:
     if not chosen.gallery and (config.model.weights or not file.is_file()):
         return Gallery(Contents(network=""), names=read_names(names) if names else None)
     if not chosen.gallery and not names:
-        names = file.with_suffix(NAMES_SUFFIX)
+        own = file.with_suffix(NAMES_SUFFIX)
+        names = own if own.is_file() else None
     return Gallery(*read_gallery_file(file), read_names(names) if names else None)
 
 

@@ -92,8 +92,9 @@ def gallery_sheet(gallery: Gallery, names: ChannelNames) -> np.ndarray:
     columns = max(1, round(np.sqrt(len(channels) * step / width)))
     each = -(-len(channels) // columns)
     sheet = np.full((HEADING + each * step + GAP, columns * width, 3), BACKGROUND, np.uint8)
+    headings = ("most relevance", "most activation") if compared else ("most relevance",)
     for column in range(columns):
-        for start, text in zip(starts, ("most relevance", "most activation"), strict=True):
+        for start, text in zip(starts, headings, strict=False):
             draw_text(sheet, text, (column * width + start, HEADING - 8), TEXT_SIZE)
     for number, (layer, channel, known) in enumerate(channels):
         y, x = HEADING + number % each * step, number // each * width

@@ -104,6 +104,8 @@ def area_weights(points: int) -> np.ndarray:
 def study_layers(engine: Engine) -> list[str]:
     """The layers to study: the configured one, else the last one of each resolution.
 
+    Of a transformer also the hidden layer that is shown first.
+
     Raises:
       UsageError: the network has none.
     """
@@ -116,14 +118,15 @@ def study_layers(engine: Engine) -> list[str]:
         resolution = resolution_of(explainer, layer)
         last.pop(resolution, None)
         last[resolution] = layer
-    if explainer.concept_layer:
-        last[resolution_of(explainer, explainer.concept_layer)] = explainer.concept_layer
     last.pop((1, 1), None)  # of gates, which have no positions
     if not last:
         raise UsageError(
             "The network has no layer with rows and columns whose channels are concepts."
         )
-    return [*last.values()]
+    studied, shown_first = {*last.values()}, explainer.concept_layer
+    if shown_first and resolution_of(explainer, shown_first) in last:
+        studied.add(shown_first)
+    return [layer for layer in explainer.concept_layers if layer in studied]
 
 
 def measure_layer(

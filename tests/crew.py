@@ -26,6 +26,9 @@ class ThreadCluster:
     def resources(self):
         return [2], 0
 
+    def may_be_waiting(self, share, workers):
+        return False
+
     def new_worker(self, share, memory):
         return Handle()
 

@@ -5,12 +5,14 @@ import json
 import logging
 import os
 import signal
+import socket
 import tempfile
 import threading
 import time
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import av
 import crew
@@ -26,6 +28,7 @@ from realtime_lrp.commands.video.archive import child as make_parts
 from realtime_lrp.commands.video.archive import cluster, job, watching, worker
 from realtime_lrp.commands.video.archive.crew import Member, Step
 from realtime_lrp.commands.video.archive.filework import FileWork, Part, Waiting
+from realtime_lrp.commands.video.archive.losses import Losses
 from realtime_lrp.commands.video.archive.orders import Loaded, Status
 from realtime_lrp.commands.video.archive.worker import Worker
 from realtime_lrp.commands.video.messages import Join, Piece, PlanParts, Written
@@ -415,7 +418,7 @@ def test_scales_of_parts_follow_each_other(rng):
 
 def test_a_part_that_was_lost_is_done_by_the_only_worker_that_is_left():
     """Though the parts that this one has explained wait for it; but not beside another part."""
-    work = FileWork(0, None, None, 0, attempts={1: 1})
+    work = FileWork(0, None, None, 0, lost={1: 1})
     work.parts = [Part(None), Part(None), Part(None)]
     work.parts[0].after = 1.0
     member = Member(1, None, undrawn=[(work, 0, 2)] * 3)
@@ -465,6 +468,77 @@ def test_a_worker_that_answers_no_more_is_given_up(monkeypatch):
         now += 1
         watcher.ask(members, None)
     assert watcher.hanging(members) == [hanging]
+
+
+@pytest.mark.parametrize(("hangs", "expected"), [(1, 0), (9, 75)])
+def test_a_worker_that_does_not_get_ready_is_replaced(
+    hangs, expected, archive, clips, tmp_path, monkeypatch
+):
+    """It hangs while it loads the network; after three of them the job ends."""
+    ended, begun = threading.Event(), 0
+    take, end_worker = watching.Watcher.take, crew.ThreadCluster.end_worker
+    monkeypatch.setattr(watching, "READY_S", 3600)
+
+    def hang(method, arguments):
+        nonlocal begun
+        if method == "load":
+            begun += 1
+            if begun <= hangs:
+                ended.clear()
+                ended.wait()
+
+    def take_and_lose_patience(self, member, status):
+        take(self, member, status)
+        if begun <= hangs:
+            monkeypatch.setattr(watching, "READY_S", 0)
+
+    def end(self, handle):
+        monkeypatch.setattr(watching, "READY_S", 3600)
+        ended.set()
+        end_worker(self, handle)
+
+    monkeypatch.setattr(watching.Watcher, "take", take_and_lose_patience)
+    monkeypatch.setattr(crew.ThreadCluster, "end_worker", end)
+    film = tmp_path / "a.mp4"
+    code, _, told, _ = archive(clips / "other.mp4", "-o", film, on_call=hang)
+    lost = hangs if hangs < 3 else 3
+    assert (code, film.exists()) == (expected, expected == 0), told
+    assert (
+        told.count("is lost (it was not ready after") == lost
+        and f"on {socket.gethostname()}" in told
+    )
+    assert ("3 workers, one after another, did not get ready" in told) == (expected == 75)
+
+
+def test_a_few_workers_that_do_not_get_ready_do_not_end_a_job(caplog):
+    """Those that were begun together count once; the others go on without them."""
+    losses = Losses()
+    assert not any(losses.worker_unready(number, 4, "late", 1) for number in (2, 3, 4))
+    assert not losses.worker_unready(5, 6, "late", 1)
+    assert losses.worker_unready(7, 7, "late", 1) and "1 go on" in caplog.text
+    losses.worker_ready()
+    assert not losses.worker_unready(8, 8, "late", 0)
+
+
+def test_a_worker_may_wait_for_a_machine_only_where_none_is_free():
+    """Then others use the cluster, or no machine is large enough yet."""
+    made = cluster.Cluster.__new__(cluster.Cluster)
+    share, made.local = cluster.Share(4, 0, 4), False
+    for cores, free, waits in ((8, 8, False), (8, 0, False), (2, 2, True), (16, 4, True)):
+        node = {"Alive": True, "Resources": {"CPU": cores}}
+        found = {"nodes": lambda node=node: [node]}
+        found["available_resources"] = lambda free=free: {"CPU": free} if free else {}
+        made._ray = SimpleNamespace(**found)
+        assert made.may_be_waiting(share, 2) is waits, (cores, free)
+
+
+def test_only_a_part_that_ends_every_worker_is_given_up_soon():
+    """Where a part was done that had lost a worker, workers are lost from outside."""
+    losses, work = Losses(), FileWork(0, None, None, 0)
+    assert [losses.part_lost(work, 0) for _ in range(3)] == [0, 0, 3]
+    losses.part_lost(work, 1)
+    losses.part_done(work, 1)
+    assert [losses.part_lost(work, 2) for _ in range(10)] == [0] * 9 + [10]
 
 
 def test_a_worker_that_loads_for_long_is_said_to_load(monkeypatch, caplog):

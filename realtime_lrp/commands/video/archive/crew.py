@@ -46,6 +46,8 @@ class Member:
       undrawn: the parts that it has explained: (recording, generation, number).
       status: the call that asks how far it is, or None.
       answers: it has answered such a call.
+      node: the machine, once it has.
+      loading_s: how long it was not ready, in seconds.
       silent_s: how long it owes the answer to the present one, in seconds.
       frames: how many frames it has explained.
       made: how many of them are in parts that are done.
@@ -60,11 +62,18 @@ class Member:
     undrawn: list[tuple[FileWork, int, int]] = field(default_factory=list)
     status: Any = None
     answers: bool = False
+    node: str = ""
+    loading_s: float = 0.0
     silent_s: float = 0.0
     frames: int = 0
     made: int = 0
     file: str = ""
     alone: bool = False
+
+    @property
+    def where(self) -> str:
+        """The machine, for messages."""
+        return f" on {self.node}" if self.node else ""
 
     def is_at(self, *kinds: str) -> bool:
         """Whether it is at a step of one of these kinds."""
@@ -72,7 +81,7 @@ class Member:
 
     def may_compute(self, waiting: Waiting) -> bool:
         """Whether it may begin with a part now."""
-        if waiting.work.attempts.get(waiting.number) and self.steps:
+        if waiting.work.has_failed(waiting.number) and self.steps:
             return False  # it may have ended a worker: no other part is lost with it again
         first = not waiting.work.parts or waiting.work.can_draw(max(0, waiting.number))
         return first or len(self.undrawn) < MOST_UNDRAWN

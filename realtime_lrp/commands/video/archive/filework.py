@@ -51,6 +51,7 @@ class FileWork:
       plan: how it is cut, once that is known.
       parts: its parts, once they are known.
       attempts: how often each part has failed.
+      lost: how often each part was lost with its worker.
       error: why it has no film, or None.
       generation: raised when the recording is begun again in one piece; what belongs to an earlier
         one is not used.
@@ -64,6 +65,7 @@ class FileWork:
     plan: Planned | None = None
     parts: list[Part] = field(default_factory=list)
     attempts: dict[int, int] = field(default_factory=dict)
+    lost: dict[int, int] = field(default_factory=dict)
     error: Error | None = None
     generation: int = 0
 
@@ -105,9 +107,13 @@ class FileWork:
         """Starts again without cutting."""
         self.keeper.remove()
         self.keeper.claim()
-        self.generation, self.attempts = self.generation + 1, {}
+        self.generation, self.attempts, self.lost = self.generation + 1, {}, {}
         frames = self.plan.frames if self.plan else 0
         self.plan, self.parts = Planned((), frames, ()), [Part(None)]
+
+    def has_failed(self, number: int) -> bool:
+        """Whether a part has failed, or was lost with its worker."""
+        return number in self.attempts or number in self.lost
 
     def give_back(self) -> None:
         """Leaves the recording for a later run, which goes on with the parts that are done."""

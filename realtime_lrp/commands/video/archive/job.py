@@ -24,6 +24,7 @@ from realtime_lrp.commands.video.archive.cluster import Cluster, Share, WorkerLo
 from realtime_lrp.commands.video.archive.crew import Member, Step
 from realtime_lrp.commands.video.archive.fetching import fetch
 from realtime_lrp.commands.video.archive.filework import PLAN, FileWork, Queue
+from realtime_lrp.commands.video.archive.losses import ATTEMPTS, Losses, error_of
 from realtime_lrp.commands.video.archive.orders import Explained, Loaded, Made, Planned, Uncut
 from realtime_lrp.commands.video.archive.publishing import publish
 from realtime_lrp.commands.video.archive.results import FailedFile, Listener
@@ -34,28 +35,20 @@ from realtime_lrp.errors import (
     DamagedInputError,
     Error,
     InternalError,
-    TemporaryError,
     TransferError,
 )
 from realtime_lrp.results.failures import Failures
 from realtime_lrp.system.atomic import write_error
 from realtime_lrp.system.channel import Failed
-from realtime_lrp.system.child_errors import failure
 
 PART_S = 60.0
 """About how long a part of a recording lasts, in seconds."""
-
-ATTEMPTS = 3
-"""How often a part is tried."""
 
 AGAIN_S = 2.0
 """A part that has failed waits this long."""
 
 AT_ONCE = (65, 66, 2, 73, 78)
 """Exit codes of errors that come again at each attempt."""
-
-MOST_LOSSES = 12
-"""The job ends after so many lost workers in a row, none of which did anything."""
 
 TICK_S = 0.5
 CLOSING_S = 1.0
@@ -107,7 +100,7 @@ class Job:
         self._under_way: dict[int, FileWork] = {}
         self._publishing: dict[Future[Report], FileWork] = {}
         self._publisher = ThreadPoolExecutor(1, "publishing")
-        self._losses = 0
+        self._losses, self._newest = Losses(), 0
         self._numbers = iter(range(1, 1 << 60))
         self._total, self._failures = total, Failures(total, "videos done")
         self._memory = 0
@@ -169,7 +162,8 @@ class Job:
     def _hire(self) -> None:
         """Begins a worker."""
         handle = self._cluster.new_worker(self._share, self._memory)
-        member = Member(next(self._numbers), handle)
+        self._newest = next(self._numbers)
+        member = Member(self._newest, handle)
         self.members.append(member)
         self._call(member, Step("load"), self.works[0].order, *self._loading)
 
@@ -185,21 +179,27 @@ class Job:
     def _lose(self, member: Member, why: str) -> None:
         """Gives away what a lost worker was at; `_hire_missing` begins another one."""
         self.members.remove(member)
-        self._losses += 1
         log.warning("worker %d is lost (%s)", member.number, why)
-        for work, generation, number in member.undrawn:
-            if generation == work.generation and not work.error:
-                self._queue.put(work, number)
-        for step in member.steps.values():
-            if step.work and step.alive:
-                text = f"{step.work.name} ended {ATTEMPTS} workers ({why})."
-                self._failed(step.work, step.number, DamagedInputError(text), again=True)
+        for one, generation, number in member.undrawn:
+            if generation == one.generation and not one.error:
+                self._queue.put(one, number)
         self._cluster.end_worker(member.handle)
-        if self._losses >= MOST_LOSSES:
-            raise TemporaryError(
-                f"{MOST_LOSSES} workers were lost in a row ({why}). Look at the memory of the "
-                "machines, then start again with --resume: what is done is kept."
-            )
+        for step in member.steps.values():
+            work = step.work if step.alive else None
+            if work and (lost := self._losses.part_lost(work, step.number)):
+                text = f"{work.name} ended {lost} workers ({why})."
+                self._give_up(work, DamagedInputError(text))
+            elif work:
+                self._queue.put(work, step.number, time.monotonic() + AGAIN_S)
+
+    def _lose_unready(self, member: Member, newest: int) -> None:
+        """Replaces a worker that does not get ready, or goes on without it."""
+        waits = not member.answers and self._cluster.may_be_waiting(self._share, len(self.members))
+        why = f"it was not ready after {member.loading_s:.0f} s" + member.where
+        self._lose(member, why)
+        ready = sum(one.loaded is not None for one in self.members)
+        if not waits and self._losses.worker_unready(member.number, newest, why, ready):
+            self._wanted = ready
 
     def _call(self, member: Member, step: Step, *arguments: Any) -> None:
         member.steps[self._cluster.call(member.handle, step.kind, *arguments)] = step
@@ -222,7 +222,7 @@ class Job:
             if waiting is None and self._begin_next():
                 waiting = self._queue.take(now, member.may_compute)
             if waiting is not None:
-                member.alone = waiting.work.attempts.get(waiting.number, 0) > 0
+                member.alone = waiting.work.has_failed(waiting.number)
                 self._compute(member, waiting.work, waiting.number)
 
     def _begin_next(self) -> bool:
@@ -299,6 +299,7 @@ class Job:
                     self._take(member, member.steps.pop(call), result)
             except WorkerLostError as lost:
                 self._lose(member, str(lost))
+                self._losses.worker_lost(str(lost))
 
     def _take(self, member: Member, step: Step, result: Any) -> None:
         work = step.work
@@ -308,12 +309,13 @@ class Job:
         if work is None:
             self._take_loaded(member, result)
             return
-        self._losses = 0
+        self._losses.step_done()
         if not step.alive:
             if isinstance(result, Made):
                 self._cluster.call(member.handle, "drop", result.folder)
             return
         if isinstance(result, Planned):
+            self._losses.part_done(work, step.number)
             work.cut(result)
             if result.pieces:
                 work.keeper.begin(result)
@@ -330,13 +332,7 @@ class Job:
 
     def _take_failure(self, step: Step, failed: Failed) -> None:
         work = step.work
-        error = failure(work.name if work else "a worker", failed)
-        if isinstance(error, OSError):
-            error = TransferError(
-                f"A worker's disk is full, or a write on it failed ({error.strerror or error})."
-            )
-        if not isinstance(error, Error):
-            error = InternalError(f"unexpected {error}")
+        error = error_of(work.name if work else "a worker", failed)
         if work is None:
             raise error  # of loading: the same for all
         if step.alive:
@@ -344,6 +340,7 @@ class Job:
 
     def _take_loaded(self, member: Member, loaded: Loaded) -> None:
         member.loaded, first = loaded, self.loaded is None
+        self._losses.worker_ready()
         self._memory = max(self._memory, loaded.bytes)
         log.info(
             "worker %d: %s on %s of %s", member.number, loaded.precision, loaded.device, loaded.node
@@ -367,6 +364,7 @@ class Job:
         self._cluster.call(member.handle, "drop", made.folder)
         part = work.parts[number]
         part.facts, part.scales = made.facts, None
+        self._losses.part_done(work, number)
         self.parts_done += 1
         member.made += made.facts.frames
         self.maps += len(made.map_ms)
@@ -375,9 +373,9 @@ class Job:
 
     # ends of recordings
 
-    def _failed(self, work: FileWork, number: int, error: Error, again: bool = False) -> None:
+    def _failed(self, work: FileWork, number: int, error: Error) -> None:
         count = work.attempts[number] = work.attempts.get(number, 0) + 1
-        if count >= ATTEMPTS or (error.exit_code in AT_ONCE and not again):
+        if count >= ATTEMPTS or error.exit_code in AT_ONCE:
             self._give_up(work, error)
         else:
             log.info("%s, part %d: %s; it is tried again", work.name, number + 1, error)
@@ -438,7 +436,12 @@ class Job:
         if self._watcher.is_due():
             self._watcher.ask(self.members, self._share)
             for member in self._watcher.hanging(self.members):
-                self._lose(member, f"it did not answer for {member.silent_s:.0f} s")
+                why = f"it did not answer for {member.silent_s:.0f} s" + member.where
+                self._lose(member, why)
+                self._losses.worker_lost(why)
+            newest = self._newest
+            for member in self._watcher.unready(self.members):
+                self._lose_unready(member, newest)
             self._show(self)
 
 

@@ -141,9 +141,11 @@ class Status:
     Attributes:
       frames: how many frames it has explained in all.
       file: what it works at.
+      node: the machine.
       log: what it has to say, lines of its log.
     """
 
     frames: int
     file: str
+    node: str = ""
     log: list[str] = field(default_factory=list)

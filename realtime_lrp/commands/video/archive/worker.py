@@ -242,7 +242,7 @@ class Worker:
 
     def status(self) -> Status:
         """How far it is."""
-        return Status(self._steps.frames, self._steps.name, self._log.take())
+        return Status(self._steps.frames, self._steps.name, socket.gethostname(), self._log.take())
 
     def close(self) -> None:
         """Removes its temporary folder."""

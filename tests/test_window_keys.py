@@ -26,7 +26,7 @@ import time
 import numpy as np
 from realtime_lrp.view.window.{module} import {kind}
 
-keys, end = [], time.monotonic() + 20
+keys, end = [], time.monotonic() + 200
 with {kind}() as window:
     print("open", flush=True)
     while "Return" not in keys and time.monotonic() < end:

@@ -217,13 +217,16 @@ def test_the_patch_of_each_token_is_followed_from_the_feature_maps(arrange, extr
 
 
 def test_windows_of_tokens_are_left_out():
-    """As a Swin transformer has them: four axes, but not the rows and columns of the picture."""
+    """As in a Swin transformer: four axes, but no rows and columns; and merged patches behind."""
     x = keras.Input((16, 16, 3))
     h = layers.Conv2D(WIDTH, 2, 2, name="patches")(x)
     h = layers.Permute((1, 3, 2, 4, 5))(layers.Reshape((2, 4, 2, 4, WIDTH))(h))
     h = layers.Dense(WIDTH, name="in_windows")(layers.Reshape((4, 16, WIDTH))(h))
     h = layers.Permute((1, 3, 2, 4, 5))(layers.Reshape((2, 2, 4, 4, WIDTH))(h))
     h = layers.Dense(WIDTH, name="together")(layers.Reshape((8, 8, WIDTH))(h))
+    h = layers.Permute((1, 3, 2, 4, 5))(layers.Reshape((4, 2, 4, 2, WIDTH))(h))
+    h = layers.Dense(WIDTH, name="merged")(layers.Reshape((16, 4 * WIDTH))(h))
+    h = layers.Dense(WIDTH, name="merged_windows")(layers.Reshape((4, 4, WIDTH))(h))
     model = keras.Model(x, layers.Dense(3)(layers.Flatten()(h)))
     assert Explainer(model).concept_layers == ("patches", "together")
 

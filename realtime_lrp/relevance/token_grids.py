@@ -41,6 +41,9 @@ BY_TOKEN = Dense | DenseByOutput
 SCALINGS = {"Mul", "Div", "RealDiv"}
 """Operations that multiply each entry by a constant, among those that weigh and sum."""
 
+PRODUCTS = {"BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"}
+"""Operations that multiply matrices; attention with a query of its own has a constant one."""
+
 
 class TokenGrid(NamedTuple):
     """The patches that the tokens of a layer stand for.
@@ -105,21 +108,22 @@ class TokenGrids:
 
         It is feature maps; or tokens of which each patch has one, and the answer depends on these
         patches. Queries, keys and values are left out: they are parts of one attention. So are
-        windows of tokens [1, windows, tokens, channels].
+        windows of tokens [1, windows, tokens, channels], and what may be such windows.
         """
         if len(self._shapes[number]) == 4:
-            return not self._is_rearranged(number)
+            return number in self._spatial or not self._may_be_windows(number)
         return (
             self.grid(number) is not None
             and self.patches_matter(number)
             and not self._feeds_attention(number)
         )
 
-    def _is_rearranged(self, number: int) -> bool:
-        """Whether [1, a, b, channels] is known to be other than rows and columns of one grid."""
+    def _may_be_windows(self, number: int) -> bool:
+        """Whether [1, a, b, channels] may be other than rows and columns of one grid."""
         cells = self._cells.get(number)
         if cells is None:
-            return False
+            node = self._graph.producer(number)
+            return node is not None and isinstance(node.step, BY_TOKEN)
         _, *size, _ = self._shapes[number]
         in_order = np.arange(1, math.prod(size) + 1).reshape(1, *size, 1)
         return tuple(size) != cells.size or not (cells.numbers == in_order).all()
@@ -129,6 +133,7 @@ class TokenGrids:
         readers = self._graph.readers(number)
         return bool(readers) and all(
             isinstance(one.step, MatrixProduct)
+            or (isinstance(one.step, WeightedSum) and one.kind in PRODUCTS)
             or (isinstance(one.step, MOVES | BY_ENTRY) and self._feeds_attention(one.output))
             for one in readers
         )
@@ -173,15 +178,12 @@ class TokenGrids:
         size, numbers = known[0].size, [one.numbers for one in known]
         step = node.step
         if isinstance(step, MOVES):
-            parts = [
-                np.zeros(self._shapes[number], np.float32) if one is None else one.numbers
-                for number, one in zip(node.inputs, inputs, strict=True)
-            ]
-            return _Cells(size, _moved(step.forward, parts))
+            whole = len(known) == len(inputs)
+            return _Cells(size, _moved(step.forward, numbers)) if whole else None
         scales = isinstance(step, WeightedSum) and node.kind in SCALINGS
         if isinstance(step, BY_ENTRY | SEVERAL) or scales:
-            whole = [one for one in numbers if one.shape == shape]
-            return _Cells(size, whole[0]) if whole and _agree(whole) else None
+            alike = [one for one in numbers if one.shape == shape]
+            return _Cells(size, alike[0]) if alike and _agree(alike) else None
         if isinstance(step, BY_TOKEN) and len(shape) > 2:
             of_token = _of_tokens(numbers[0])
             return None if of_token is None else _Cells(size, np.broadcast_to(of_token, shape))

@@ -81,7 +81,9 @@ class Lrp(Section):
         default="zero",
         description="start of integrated_gradients: zero, black, white, mean (colour) or blur",
     )
-    grad_cam_layer: Text | None = Field(default=None, description="a name; null: the last one")
+    grad_cam_layer: Text | None = Field(
+        default=None, description="layer whose feature maps grad_cam enlarges; null: the last one"
+    )
     target: Target = Field(
         default="all",
         description='all, top1, top5 (any number), a class name or index, "A - B" or "A - rest"; '
@@ -94,9 +96,9 @@ class Lrp(Section):
     )
     precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto",
-        description="auto, float32, bfloat16 or float16. auto is float32, except for moving "
-        "pictures: as much as does not change the map is computed in the faster one (on a "
-        "processor as measured, bfloat16 on GPUs since Ampere, float16 on older GPUs)",
+        description="auto, float32, bfloat16 or float16. auto: float32; for moving pictures what "
+        "rounding does not change is computed in 16 bits where that is faster (processors: as "
+        "measured; GPUs: bfloat16 since Ampere, float16 on older ones)",
     )
     xla: bool = Field(
         default=False,
@@ -128,7 +130,7 @@ class Overlay(Section):
     resolution: Literal["pixels", "patches"] | None = Field(
         default=None,
         description="pixels (as computed) or patches (the mean over each patch of a transformer); "
-        "null, and patches on other networks: pixels, without the grid of the first layers",
+        "null, and patches on other networks: pixels, the grid of the first layers averaged away",
     )
     colormap: Text | None = Field(
         default=None,

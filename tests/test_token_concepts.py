@@ -113,7 +113,7 @@ def test_positions_are_patches_and_shares_are_of_all_tokens(explainer, model, pi
 @pytest.mark.parametrize(
     ("layer", "words"),
     [
-        ("attention0", "17 tokens of the layer 'attention0' cannot be laid on a grid of patches"),
+        ("attention0", "The tokens of the layer 'attention0' cannot be laid on a grid of patches"),
         ("wide1", "answer depends on none that stands for a patch"),
         ("wode0", "Did you mean 'wide0'?"),
     ],
@@ -228,7 +228,12 @@ def test_windows_of_tokens_are_left_out():
     h = layers.Dense(WIDTH, name="merged")(layers.Reshape((16, 4 * WIDTH))(h))
     h = layers.Dense(WIDTH, name="merged_windows")(layers.Reshape((4, 4, WIDTH))(h))
     model = keras.Model(x, layers.Dense(3)(layers.Flatten()(h)))
-    assert Explainer(model).concept_layers == ("patches", "together")
+    explainer = Explainer(model)
+    assert explainer.concept_layers == ("patches", "together")
+    explainer.check_concept_layer("together")
+    for layer in ("in_windows", "merged", "merged_windows"):
+        with pytest.raises(UsageError, match="cannot be laid on a grid"):
+            explainer.check_concept_layer(layer)
 
 
 @pytest.mark.release

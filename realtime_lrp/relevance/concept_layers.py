@@ -108,14 +108,14 @@ def seen_tokens(
     Raises:
       UsageError: its tokens cannot be laid on a grid, or the answer does not depend on patches.
     """
-    if len(shape) != 3:
+    if len(shape) not in (3, 4) or (len(shape) == 4 and grids.has_places(number)):
         return None
     grid = grids.grid(number)
     if grid is None:
         raise UsageError(
-            f"The {shape[1]} tokens of the layer {layer!r} cannot be laid on a grid of patches: it "
-            "is not certain that each patch has one. Choose another layer, such as the sum behind "
-            "an attention.",
+            f"The tokens of the layer {layer!r} cannot be laid on a grid of patches: it is not "
+            "certain that each patch has just one. Choose another layer, such as the sum behind an "
+            "attention.",
             "layer",
         )
     if not grids.patches_matter(number):

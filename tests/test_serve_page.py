@@ -24,9 +24,11 @@ from galleries import gallery_file
 from playwright.sync_api import expect, sync_playwright
 from program import start
 from served import TOKEN, serving_pages
+from test_serve_concepts import panel_of
 
 from realtime_lrp import config
 from realtime_lrp.commands.serve.certificate import own_context
+from realtime_lrp.commands.serve.concepts import concepts_message
 from realtime_lrp.commands.serve.visitors import join_message
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -310,12 +312,15 @@ def test_channels_have_rows_that_can_be_followed(page, visit):
     name = rows.nth(1).locator(".name").inner_text()
     rows.nth(1).focus()
     page.keyboard.press("Enter")
-    expect(page.locator("#concept-rows button[aria-pressed=true]")).to_have_text(re.compile(name))
+    followed = page.locator("#concept-rows button[aria-pressed=true]")
+    expect(followed).to_have_text(re.compile(name))
     expect(watching.locator("#concept-rows button[aria-pressed=true]")).to_have_count(1)
     assert watching.evaluate("document.documentElement.scrollWidth") == 390
     watching.locator("#concept-rows button").first.click(force=True)
-    page.keyboard.press("Enter")  # the row has kept the focus
-    expect(page.locator("#concept-rows button[aria-pressed=true]")).to_have_count(0)
+    expect(followed).to_be_focused()
+    expect(followed).to_have_attribute("aria-disabled", "false")
+    page.keyboard.press("Enter")
+    expect(followed).to_have_count(0)
     layers = page.locator("#concept-layer option")
     expect(layers.filter(has_text="no pictures")).to_have_count(8)
     expect(layers.last).to_have_text("block5_conv2")
@@ -327,6 +332,22 @@ def test_channels_have_rows_that_can_be_followed(page, visit):
     expect(page.locator("#concept-rows")).to_be_hidden()
     expect(watching.locator("#concept-rows")).to_be_hidden()
     page.click("#freeze")
+
+
+def test_a_row_keeps_the_focus_where_its_channel_gets_another_place(visit):
+    """Else the next key would go nowhere."""
+    with serving_pages() as served:
+        page = visit(f"http://127.0.0.1:{served.port}/?token={TOKEN}", **DESKTOP)
+        rows = page.locator("#concept-rows button")
+        for channels in ((5, 9), (9, 5)):
+            until(page, lambda: served.exchange.picture_wanted)
+            served.publish(50)
+            panel = panel_of(*((channel, 0.25, 2) for channel in channels))
+            served.exchange.publish_concepts(concepts_message(panel, None, ("conv",)))
+            expect(rows.first).to_contain_text(f"channel {channels[0]}")
+            if channels[0] == 5:
+                rows.nth(1).focus()
+        expect(rows.first).to_be_focused()
 
 
 def first_map(page):

@@ -89,6 +89,7 @@ export function conceptRows(section, usable, follow) {
       heading.textContent = fields.layer ? `Channels of ${fields.layer}` : "Channels";
       if (why.textContent !== fields.why) why.textContent = fields.why;
       const before = [...list.children];
+      const focused = list.contains(document.activeElement) && document.activeElement.parentElement.dataset.channel;
       const items = fields.rows.map((entry, index) => {
         const same = list.dataset.layer === fields.layer && before[index]?.dataset.channel === String(entry.channel);
         return same ? before[index] : row(entry);
@@ -100,6 +101,9 @@ export function conceptRows(section, usable, follow) {
       before.slice(items.length).forEach((item) => item.remove());
       list.dataset.layer = fields.layer;
       items.forEach((item, index) => fill(item, fields.rows[index], fields));
+      if (focused && !list.contains(document.activeElement)) { // its channel has another place now
+        items.find((item) => item.dataset.channel === focused)?.firstChild.focus({ preventScroll: true });
+      }
       if (!jpeg.byteLength) return;
       const maps = await createImageBitmap(new Blob([jpeg], { type: "image/jpeg" })).catch(() => null);
       if (maps && number === newest) drawMaps(items, maps);

@@ -73,6 +73,10 @@ class TransferError(Error):
     exit_code = 74
 
 
+class FullDiskError(TransferError):
+    """A disk has too little room."""
+
+
 class TemporaryError(Error):
     """This process cannot go on, but a new one can: start it again."""
 

@@ -14,6 +14,7 @@ import av
 import media
 import psutil
 import pytest
+from faults import disk
 
 pytestmark = pytest.mark.release
 
@@ -156,8 +157,15 @@ def test_a_killed_job_goes_on(run, network, long, tmp_path):
 
 
 @pytest.fixture
-def two_nodes(tmp_path):
+def two_nodes():
     """A cluster of two nodes with one core each: (its address, its second node's process)."""
+    with nodes_of([]) as started:
+        yield started
+
+
+@contextmanager
+def nodes_of(before_second):
+    """Starts two nodes, the second one by a command that takes its command line."""
     environment = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
     environment["RAY_USAGE_STATS_ENABLED"] = "0"
     ray = Path(sys.executable).with_name("ray")
@@ -165,7 +173,8 @@ def two_nodes(tmp_path):
     nodes = []
 
     def start(*words):
-        command = [sys.executable, ray, "start", "--block", "--num-cpus", "1", *words]
+        command = [*(before_second if nodes else []), sys.executable, ray, "start"]
+        command += ["--block", "--num-cpus", "1", *words]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         nodes.append(subprocess.Popen(command, env=environment, start_new_session=True, **quiet))
 
@@ -173,11 +182,13 @@ def two_nodes(tmp_path):
     time.sleep(10)
     start("--address", f"127.0.0.1:{port}")
     time.sleep(10)
-    yield f"127.0.0.1:{port}", nodes[1], environment
-    for node in nodes:
-        with suppress(ProcessLookupError):
-            os.killpg(node.pid, signal.SIGKILL)
-        node.wait()
+    try:
+        yield f"127.0.0.1:{port}", nodes[1], environment
+    finally:
+        for node in nodes:
+            with suppress(ProcessLookupError):
+                os.killpg(node.pid, signal.SIGKILL)
+            node.wait()
 
 
 def test_a_lost_node_costs_no_frame(run, network, long, tmp_path, two_nodes):
@@ -195,6 +206,23 @@ def test_a_lost_node_costs_no_frame(run, network, long, tmp_path, two_nodes):
         _, errors = process.communicate(timeout=600)
         assert process.returncode == 0, errors
     assert "is lost" in errors
+    assert_as_by_one_process(run, network, long, film)
+
+
+@pytest.mark.skipif(disk.missing() != "", reason=disk.missing())
+def test_a_full_disk_of_a_node_costs_no_frame(run, network, long, tmp_path):
+    """The temporary folder of the second node has 20 MB."""
+    film, small = tmp_path / "film.mp4", tmp_path / "small"
+    small.mkdir()
+    mount = f'mount -t tmpfs -o size=20m none {small} && TMPDIR={small} exec "$@"'
+    words = long, "-o", film, "--workers", 2, "--quality", 0, "--sidecar", *network
+    with (
+        nodes_of(["unshare", "-rm", "sh", "-c", mount, "sh"]) as (address, _, environment),
+        job(0.5, *words, "--ray", address, **environment) as process,
+    ):
+        _, errors = process.communicate(timeout=600)
+        assert process.returncode == 0, errors
+    assert f"rests: writing to '{small}/" in errors and "MiB are free" in errors
     assert_as_by_one_process(run, network, long, film)
 
 

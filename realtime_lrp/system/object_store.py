@@ -20,6 +20,7 @@ import msgspec
 from realtime_lrp.errors import (
     DamagedInputError,
     Error,
+    FullDiskError,
     MissingInputError,
     OutputError,
     TemporaryError,
@@ -220,7 +221,7 @@ class ObjectStore:
         target = folder / file.name
         free = shutil.disk_usage(folder).free
         if free < file.size + KEPT_FREE:
-            raise TransferError(
+            raise FullDiskError(
                 f"{file.address!r} needs {file.size + KEPT_FREE >> 20} MiB in {str(folder)!r}, "
                 f"{free >> 20} MiB are free. Make room, or set TMPDIR to another folder."
             )

@@ -29,7 +29,7 @@ from realtime_lrp.engine.gallery import channel_names, concept_settings
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import best_label, top_scores
-from realtime_lrp.errors import TransferError
+from realtime_lrp.errors import FullDiskError
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.results.companions import Companions, OpenCompanions
 from realtime_lrp.results.records import map_record
@@ -94,7 +94,7 @@ def overlay_file(
     Raises:
       DamagedInputError: it cannot be decoded, or makes the decoder crash or hang.
       OutputError: a file cannot be made.
-      TransferError: the disk is full.
+      FullDiskError: the disk is full.
     """
     made = Making.of(engine, config, source)
     with ExitStack() as stack:
@@ -271,7 +271,7 @@ def _check_room(job: Job, size: tuple[int, int], frames: int) -> None:
     needed = round(pixels * BITS_A_PIXEL / 8) if frames else source_size
     free = shutil.disk_usage(job.part.parent).free
     if free < needed + KEPT_FREE:
-        raise TransferError(
+        raise FullDiskError(
             f"About {needed + KEPT_FREE >> 20} MiB are needed in {str(job.part.parent)!r}, "
             f"{free >> 20} MiB are free. Make room, or choose another folder."
         )

@@ -34,7 +34,7 @@ from realtime_lrp.commands.video.messages import (
     Report,
     Written,
 )
-from realtime_lrp.errors import DamagedInputError, TransferError
+from realtime_lrp.errors import DamagedInputError, FullDiskError
 from realtime_lrp.system.channel import Channel, Failed
 from realtime_lrp.system.child import parent_channel
 from realtime_lrp.video.film_tags import film_metadata
@@ -247,7 +247,7 @@ class Recoder:
             self._channel.send(Written(frames))
             free = shutil.disk_usage(self._job.part.parent).free
             if free < KEPT_FREE:
-                raise TransferError(
+                raise FullDiskError(
                     f"The disk of {str(self._job.part.parent)!r} is full ({free >> 20} MiB are "
                     "free). Nothing is left of the unfinished file; make room and start again."
                 )

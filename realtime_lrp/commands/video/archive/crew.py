@@ -1,14 +1,25 @@
 """The workers of a job: what each does now, and what it has explained and not yet drawn."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from realtime_lrp.commands.video.archive.filework import FileWork, Waiting
+import msgspec
+
+from realtime_lrp.commands.video.archive.cluster import Cluster
+from realtime_lrp.commands.video.archive.filework import PLAN, FileWork, Waiting
 from realtime_lrp.commands.video.archive.orders import Loaded
+from realtime_lrp.commands.video.messages import Piece
+from realtime_lrp.commands.video.overlay import THUMBNAILS
+from realtime_lrp.errors import InternalError
 
 MOST_UNDRAWN = 3
 """A worker explains no further part while so many wait to be drawn, 90 MB each for 60 s at the
 usual size; but for the part that they wait for."""
+
+
+RESTS_S = 60.0
+"""A worker whose disk is full gets no parts for so long, if others can do them."""
 
 
 @dataclass
@@ -52,6 +63,7 @@ class Member:
       frames: how many frames it has explained.
       made: how many of them are in parts that are done.
       file: what it works at.
+      rests_until: it gets no parts before, as its disk is full, if others can do them.
       alone: it does nothing besides its present part, which ended a worker before.
     """
 
@@ -68,6 +80,7 @@ class Member:
     frames: int = 0
     made: int = 0
     file: str = ""
+    rests_until: float = 0.0
     alone: bool = False
 
     @property
@@ -75,9 +88,45 @@ class Member:
         """The machine, for messages."""
         return f" on {self.node}" if self.node else ""
 
+    def begin(self, cluster: Cluster, step: Step, *arguments: Any) -> None:
+        """Begins a step."""
+        self.steps[cluster.call(self.handle, step.kind, *arguments)] = step
+
+    def compute(self, cluster: Cluster, work: FileWork, number: int, seconds: float) -> None:
+        """Begins to compute a part, or to look for the parts.
+
+        Args:
+          cluster: where the worker is.
+          work: the recording.
+          number: of the part, or `PLAN`.
+          seconds: about how long a part of the recording lasts.
+        """
+        step = Step("plan", work, number, work.generation)
+        if number == PLAN:
+            self.begin(cluster, step, work.order, seconds, work.unit, THUMBNAILS)
+        elif (piece := work.parts[number].piece) is None:
+            step.kind = "whole"
+            self.begin(cluster, step, work.order)
+        else:
+            step.kind = "explain"
+            self.begin(cluster, step, work.order, piece)
+
+    def draw(self, cluster: Cluster, work: FileWork, number: int) -> None:
+        """Begins to draw a part that it has explained."""
+        part = work.parts[number]
+        if not isinstance(part.piece, Piece) or part.after is None:
+            raise InternalError("A part is to be drawn that was not explained.")
+        piece = msgspec.structs.replace(part.piece, scale=work.scale_before(number))
+        step = Step("draw", work, number, work.generation)
+        self.begin(cluster, step, work.order, piece, part.after)
+
     def is_at(self, *kinds: str) -> bool:
         """Whether it is at a step of one of these kinds."""
         return any(step.kind in kinds for step in self.steps.values())
+
+    def rests(self, now: float, members: "Iterable[Member]") -> bool:
+        """Whether it leaves the parts to others of these, as its disk is full."""
+        return self.rests_until > now and any(one.rests_until <= now for one in members)
 
     def may_compute(self, waiting: Waiting) -> bool:
         """Whether it may begin with a part now."""

@@ -18,19 +18,23 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from realtime_lrp.commands.video.archive.cluster import Cluster, Share, WorkerLostError
-from realtime_lrp.commands.video.archive.crew import Member, Step
+from realtime_lrp.commands.video.archive.crew import RESTS_S, Member, Step
 from realtime_lrp.commands.video.archive.fetching import fetch
 from realtime_lrp.commands.video.archive.filework import PLAN, FileWork, Queue
-from realtime_lrp.commands.video.archive.losses import ATTEMPTS, Losses, error_of
-from realtime_lrp.commands.video.archive.orders import Explained, Loaded, Made, Planned, Uncut
+from realtime_lrp.commands.video.archive.losses import ATTEMPTS, Losses, error_of, no_room
+from realtime_lrp.commands.video.archive.orders import (
+    DiskFailed,
+    Explained,
+    Loaded,
+    Made,
+    Planned,
+    Uncut,
+)
 from realtime_lrp.commands.video.archive.publishing import publish
 from realtime_lrp.commands.video.archive.results import FailedFile, Listener
 from realtime_lrp.commands.video.archive.watching import Watcher
-from realtime_lrp.commands.video.messages import Piece, Report
-from realtime_lrp.commands.video.overlay import THUMBNAILS
+from realtime_lrp.commands.video.messages import Report
 from realtime_lrp.errors import (
     DamagedInputError,
     Error,
@@ -165,7 +169,7 @@ class Job:
         self._newest = next(self._numbers)
         member = Member(self._newest, handle)
         self.members.append(member)
-        self._call(member, Step("load"), self.works[0].order, *self._loading)
+        member.begin(self._cluster, Step("load"), self.works[0].order, *self._loading)
 
     def _hire_missing(self) -> None:
         """Begins workers: the first one alone, then as many as there are parts to do."""
@@ -201,9 +205,6 @@ class Job:
         if not waits and self._losses.worker_unready(member.number, newest, why, ready):
             self._wanted = ready
 
-    def _call(self, member: Member, step: Step, *arguments: Any) -> None:
-        member.steps[self._cluster.call(member.handle, step.kind, *arguments)] = step
-
     # handing out
 
     def _hand_out(self) -> None:
@@ -214,8 +215,8 @@ class Job:
             if member.alone and member.steps:
                 continue
             if not member.is_at("draw") and (drawable := member.take_drawable()):
-                self._draw(member, *drawable)
-            if member.is_at("plan", "whole", "explain"):
+                member.draw(self._cluster, *drawable)
+            if member.is_at("plan", "whole", "explain") or member.rests(now, self.members):
                 continue
             member.alone = False
             waiting = self._queue.take(now, member.may_compute)
@@ -223,7 +224,7 @@ class Job:
                 waiting = self._queue.take(now, member.may_compute)
             if waiting is not None:
                 member.alone = waiting.work.has_failed(waiting.number)
-                self._compute(member, waiting.work, waiting.number)
+                member.compute(self._cluster, waiting.work, waiting.number, PART_S)
 
     def _begin_next(self) -> bool:
         """Puts the parts of the next recording into the queue."""
@@ -258,25 +259,6 @@ class Job:
                 self.parts_done += 1
         self._publish_if_done(work)
 
-    def _compute(self, member: Member, work: FileWork, number: int) -> None:
-        step = Step("plan", work, number, work.generation)
-        if number == PLAN:
-            self._call(member, step, work.order, PART_S, work.unit, THUMBNAILS)
-        elif (piece := work.parts[number].piece) is None:
-            step.kind = "whole"
-            self._call(member, step, work.order)
-        else:
-            step.kind = "explain"
-            self._call(member, step, work.order, piece)
-
-    def _draw(self, member: Member, work: FileWork, number: int) -> None:
-        part = work.parts[number]
-        if not isinstance(part.piece, Piece) or part.after is None:
-            raise InternalError("A part is to be drawn that was not explained.")
-        piece = msgspec.structs.replace(part.piece, scale=work.scale_before(number))
-        step = Step("draw", work, number, work.generation)
-        self._call(member, step, work.order, piece, part.after)
-
     # collecting
 
     def _collect(self) -> None:
@@ -305,6 +287,9 @@ class Job:
         work = step.work
         if isinstance(result, Failed):
             self._take_failure(step, result)
+            return
+        if isinstance(result, DiskFailed):
+            self._take_disk_failure(member, step, result)
             return
         if work is None:
             self._take_loaded(member, result)
@@ -337,6 +322,19 @@ class Job:
             raise error  # of loading: the same for all
         if step.alive:
             self._failed(work, step.number, error)
+
+    def _take_disk_failure(self, member: Member, step: Step, failed: DiskFailed) -> None:
+        """Leaves the part to another worker; if there is none, it has failed."""
+        if step.work is None:
+            raise no_room(failed)
+        now = time.monotonic()
+        if member.rests_until <= now:
+            log.warning("worker %d rests: %s", member.number, failed.why)
+        member.rests_until = now + RESTS_S
+        if step.alive and member.rests(now, self.members):
+            self._queue.put(step.work, step.number)
+        elif step.alive:
+            self._failed(step.work, step.number, no_room(failed))
 
     def _take_loaded(self, member: Member, loaded: Loaded) -> None:
         member.loaded, first = loaded, self.loaded is None

@@ -3,6 +3,7 @@
 import logging
 
 from realtime_lrp.commands.video.archive.filework import FileWork
+from realtime_lrp.commands.video.archive.orders import DiskFailed
 from realtime_lrp.errors import Error, InternalError, TemporaryError, TransferError
 from realtime_lrp.system.channel import Failed
 from realtime_lrp.system.child_errors import failure
@@ -105,7 +106,13 @@ def error_of(name: str, failed: Failed) -> Error:
     """
     error = failure(name, failed)
     if isinstance(error, OSError):
-        return TransferError(
-            f"A worker's disk is full, or a write on it failed ({error.strerror or error})."
-        )
+        return TransferError(f"A worker's read or write failed ({error.strerror or error}).")
     return error if isinstance(error, Error) else InternalError(f"unexpected {error}")
+
+
+def no_room(failed: DiskFailed) -> TransferError:
+    """The error where no worker has a disk with room."""
+    return TransferError(
+        f"No worker has room on its disk: {failed.why}. Make room there, or start the workers with "
+        "TMPDIR set to another folder."
+    )

@@ -100,6 +100,17 @@ class Uncut:
 
 
 @dataclass(frozen=True)
+class DiskFailed:
+    """A worker cannot write: its disk is full, or broken.
+
+    Attributes:
+      why: in words, with its machine and folder.
+    """
+
+    why: str
+
+
+@dataclass(frozen=True)
 class Planned:
     """Where a recording is cut.
 

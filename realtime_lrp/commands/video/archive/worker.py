@@ -3,6 +3,7 @@
 It knows nothing of Ray. It reads recordings, and writes only into a temporary folder of its own.
 """
 
+import errno
 import logging
 import os
 import shutil
@@ -19,6 +20,7 @@ import msgspec
 import numpy as np
 
 from realtime_lrp.commands.video.archive.orders import (
+    DiskFailed,
     Explained,
     Facts,
     Loaded,
@@ -30,6 +32,7 @@ from realtime_lrp.commands.video.archive.orders import (
 )
 from realtime_lrp.commands.video.archive.remote import LocalCopies
 from realtime_lrp.commands.video.messages import DrawableMap, Parts, Piece, PlanParts, Report
+from realtime_lrp.errors import FullDiskError, TransferError
 from realtime_lrp.system.atomic import runs
 from realtime_lrp.system.channel import Failed
 
@@ -41,12 +44,16 @@ ROWS, THUMBNAILS, SUMMARY, MAPS = "rows.jsonl", "thumbnails.npz", "summary.png",
 
 MOST_LINES = 200
 
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+"""Error numbers that mean that a disk is full or broken."""
+
 
 def _outcome(method: Callable[..., Any]) -> Callable[..., Any]:
     """Returns what a method raises instead of raising it: not all exceptions can be sent."""
 
     @wraps(method)
     def safe(worker: "Worker", *arguments: Any) -> Any:
+        worker.begin()
         try:
             return method(worker, *arguments)
         except Exception as error:
@@ -77,6 +84,7 @@ class Worker:
         self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=base))
         self._copies = LocalCopies(self._folder)
         self._count, self._lock = 0, threading.Lock()
+        self._making = threading.local()
         self._engine: Any = None
         self._explained: dict[str, _Strengths] = {}
         self._steps = _Counter()
@@ -200,7 +208,8 @@ class Worker:
         from realtime_lrp.system.atomic import atomic_file
 
         strengths = self._explained.pop(_key(order, piece))
-        folder, source = strengths.path.parent, self._local(order)
+        folder = self._making.folder = strengths.path.parent
+        source = self._local(order)
         making = Making.of(self._engine, order.config, source)
         container = ".mp4" if order.container == ".mkv" else order.container
         with atomic_file(folder / f"film{container}") as part:
@@ -224,8 +233,18 @@ class Worker:
         )
         return Made(made.folder, made.files, facts, made.map_ms)
 
-    def failed(self, error: Exception) -> Failed:
-        """What the job hears of an error."""
+    def begin(self) -> None:
+        """Begins a call in this thread: what earlier ones have made stays."""
+        self._making.folder = None
+
+    def failed(self, error: Exception) -> Failed | DiskFailed:
+        """What the job hears of an error; removes what the call has made by then."""
+        if self._making.folder:
+            shutil.rmtree(self._making.folder, ignore_errors=True)
+        cause = error.__cause__ if isinstance(error, TransferError) else error
+        if isinstance(error, FullDiskError) or getattr(cause, "errno", None) in DISK_ERRORS:
+            where = f"{str(self._folder)!r} on {socket.gethostname()}"
+            return DiskFailed(f"writing to {where} failed: {error}")
         failed = Failed.by(error)
         message = self._copies.with_addresses(failed.message)
         return msgspec.structs.replace(failed, message=message)
@@ -255,6 +274,7 @@ class Worker:
         with self._lock:
             self._count += 1
             folder = self._folder / str(self._count)
+        self._making.folder = folder
         folder.mkdir()
         return folder
 

@@ -166,7 +166,10 @@ def relevance(tiny_model):
 
 
 def test_maps_are_shared_fairly_whatever_somebody_sends(relevance, monkeypatch):
-    """Ten visitors, one of whom sends fifty pictures for each answer; batches of four."""
+    """Ten visitors, one of whom sends fifty pictures for each answer; batches of four.
+
+    That one has a picture at each of four stages at most: waiting, decoded, explained, answered.
+    """
     monkeypatch.setattr(visitors, "BATCH", 4)
     sizes = []
     explain = relevance.engine.explain
@@ -184,7 +187,8 @@ def test_maps_are_shared_fairly_whatever_somebody_sends(relevance, monkeypatch):
         for one in everybody:
             shared.leave(one.visitor)
         until(lambda: relevance.others() == 0)
-    assert max(counts) - min(counts) <= 3 and max(sizes) == 4
+    hasty = counts.pop(3)
+    assert max(counts) - min(counts) <= 3 and hasty <= 4 * min(counts) and max(sizes) == 4
 
 
 def test_the_answer_has_the_map_and_what_the_network_says(relevance):

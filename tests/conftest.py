@@ -19,7 +19,9 @@ os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 import realtime_lrp.video.libraries  # isort: skip
 import forks
 import numpy as np
+import program
 import pytest
+from faults.clock import until
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # pytest does not hold back what TensorFlow prints there
     import realtime_lrp.engine.tensorflow  # noqa: F401
@@ -241,6 +243,8 @@ def display():
     manager = subprocess.Popen(
         ["openbox"], env={**os.environ, "DISPLAY": number}, stderr=subprocess.DEVNULL
     )
+    # a window that opens while the manager starts may never be shown
+    until(lambda: program.xdotool(number, "get_num_desktops"))
     yield number
     for process in (manager, server):
         process.terminate()

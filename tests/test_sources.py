@@ -285,12 +285,13 @@ def test_the_synthetic_source_moves_at_30_frames_a_second(stop):
 
 
 RED_WINDOW = """
-import cv2, numpy
-cv2.imshow("red", numpy.full((300, 400, 3), (0, 0, 255), numpy.uint8))
-cv2.waitKey(300)
-print("shown", flush=True)
-while True:
-    cv2.waitKey(50)
+import numpy
+from realtime_lrp.view.window.window import Window
+with Window() as window:
+    print("open", flush=True)
+    while True:
+        window.show(numpy.full((*window.size, 3), (200, 0, 0), numpy.uint8))
+        window.events()
 """
 
 
@@ -303,7 +304,7 @@ def test_a_screen_is_a_source(display, stop, monkeypatch, light_scripts):
         window.stdout.readline()
         with open_source("screen:1", stop) as screen:
             pictures = (screen.read() for _ in range(600))  # Qt paints a moment after it says so
-            is_red = any((one == media.RED).all(-1).sum() > 100_000 for one in pictures)
+            is_red = any((one == (200, 0, 0)).all(-1).sum() > 100_000 for one in pictures)
         window.kill()
     assert is_red
     with open_source("screen", stop) as screen:

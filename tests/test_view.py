@@ -119,6 +119,20 @@ def test_the_scale_of_a_video_follows_slowly():
     assert Scale()(0.0) == 1.0
 
 
+@pytest.mark.parametrize("before", [1.0, 1e-6])
+def test_one_map_that_is_far_too_large_does_not_blank_those_after_it(before):
+    """It is drawn with half its own scale; what is remembered at most doubles, and comes back."""
+    scale = Scale(0.9)
+    assert scale(before) == before
+    assert scale(1000 * before) == 500 * before
+    after = [scale(before) for _ in range(20)]
+    assert after[0] == pytest.approx(1.9 * before) and after[-1] < 1.2 * before
+    assert max(after) == after[0]
+    bright = [scale(1000 * before) for _ in range(60)]
+    assert min(bright) == 500 * before and bright[-1] > 990 * before
+    assert [scale(0.0) for _ in range(8000)][-1] >= 0 and scale(before) == before / 2
+
+
 def test_a_map_is_drawn_at_the_scale_of_the_maps_before_it():
     """After a map of 1, one of 0.1 is drawn with the scale 0.91, one of 100 at full strength."""
     painter = Painter("hot", 1.0)

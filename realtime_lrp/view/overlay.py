@@ -25,6 +25,10 @@ MOST_ABOVE = 2.0
 """A map is drawn with at least its own scale divided by this: after maps of nearly no relevance it
 would be one flat area of full strength for many maps."""
 
+MOST_GROWTH = 2.0
+"""How much larger one map can make the scale of those after it: a single map that is a thousand
+times too large, because relevance grew on its way, would leave the next hundred blank."""
+
 SOFTNESS = 0.75
 """Strength is relevance to this power. `relevance.strength` uses the same power and FULL."""
 
@@ -60,22 +64,22 @@ class Scale:
     """The relevance that is drawn at full strength, smoothed over the maps of a video.
 
     Args:
-      smoothing: how much of the previous value stays.
+      smoothing: how much of the previous value stays; 0 scales every map by itself.
       value: after the maps before; None before any.
 
     Attributes:
-      value: after the maps so far.
+      value: what is remembered of the maps so far.
     """
 
     def __init__(self, smoothing: float = SMOOTHING, value: float | None = None):
         self._smoothing, self.value = smoothing, value
 
     def __call__(self, new: float) -> float:
-        """The smoothed scale after a map whose own scale is `new`."""
-        kept = self._smoothing if self.value is not None else 0.0
-        smoothed = kept * (self.value or 0.0) + (1 - kept) * new
-        self.value = max(smoothed, new / MOST_ABOVE)
-        return self.value or 1.0
+        """The scale that a map is drawn with whose own scale is `new`."""
+        before, kept = self.value or 0.0, self._smoothing if self.value is not None else 0.0
+        drawn = max(kept * before + (1 - kept) * new, new / MOST_ABOVE)
+        self.value = min(drawn, MOST_GROWTH * before) if kept * before else drawn
+        return drawn or 1.0
 
 
 @dataclass(frozen=True)

@@ -388,7 +388,15 @@ def test_keys_skip_layers_of_which_nothing_is_known():
     state = showing("F3", layers=layers, described=described)
     assert state.request.concepts == ConceptRequest("conv2")
     assert "conv2, 1 of 2" in state.notice.text
-    assert "first layer" in pressed(state, "F3").notice.text
+    assert "no earlier layer has pictures" in pressed(state, "F3").notice.text
+    assert "conv4 is the last layer" in pressed(state, "F4", "F4").notice.text
+    alone = showing(layers=layers, described=layers[1:2])
+    alone = handle(alone, events.LayerChosen("conv2", time=6.0))
+    for key in ("F3", "F4"):
+        assert (
+            "no other layer has pictures or names; concepts.layer"
+            in pressed(alone, key).notice.text
+        )
     chosen = handle(state, events.LayerChosen("conv3", time=6.0))
     assert pressed(chosen, "F3").request.concepts == ConceptRequest("conv2")
     assert pressed(chosen, "F4").request.concepts == ConceptRequest("conv4")

@@ -1,5 +1,6 @@
 """What keys and clicks do to the panel of concepts. Pure functions."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from realtime_lrp.engine.concept_result import ConceptRequest
@@ -31,8 +32,16 @@ def change_layer(state: ViewerState, now: float, by: int) -> ViewerState:
         return choose_layer(state, layers[-1], now)
     number = layers.index(present) + by
     if not 0 <= number < len(layers):
-        return state.with_notice(f"{present} is the {'last' if by > 0 else 'first'} layer", now)
+        return state.with_notice(_why_no_further(layers, answer.concept_layers, present, by), now)
     return choose_layer(state, layers[number], now)
+
+
+def _why_no_further(reached: Sequence[str], layers: Sequence[str], present: str, by: int) -> str:
+    """Why a key leads to no further layer: there is none, or none with pictures or names."""
+    if present == layers[-1 if by > 0 else 0]:
+        return f"{present} is the {'last' if by > 0 else 'first'} layer"
+    which = "other" if len(reached) == 1 else "later" if by > 0 else "earlier"
+    return f"no {which} layer has pictures or names; concepts.layer chooses any layer"
 
 
 def choose_layer(state: ViewerState, layer: str, now: float) -> ViewerState:

@@ -125,10 +125,37 @@ def test_of_frames_that_are_near_only_the_best_stays():
         best = Best.empty(1, 6)
         for number in order.tolist():
             best.add(values[number : number + 1], zero, (7, number), thumbnails[number], apart=5)
-        assert best.places[0, :3, 1].tolist() == [3, 11, 22]
-        assert best.values[0].tolist() == [5, 4, 2, *[-np.inf] * 3]
+        assert [best.places[0, rank, 1] for rank in row_of(best, 5)] == [3, 11, 22]
+        assert [best.values[0, rank] for rank in row_of(best, 5)] == [5, 4, 2]
     best.add(np.float32([4.5]), zero, (8, 3), rng.integers(0, 256, 64).astype(np.uint8), apart=5)
-    assert best.places[0, :2].tolist() == [[7, 3], [8, 3]]
+    assert [best.places[0, rank].tolist() for rank in row_of(best, 5)[:2]] == [[7, 3], [8, 3]]
+
+
+def row_of(best, apart) -> list[int]:
+    """The ranks of the pictures of channel 0 of which none is the same as a better one."""
+    ranks = []
+    for rank in np.nonzero(np.isfinite(best.values[0]))[0].tolist():
+        if not best.repeats(0, rank, ranks, apart):
+            ranks.append(rank)
+    return ranks
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_slow_change_gives_a_full_row_in_both_directions(backwards):
+    """Each picture is near the next, or alike to it, and worse or better."""
+    rng, zero = np.random.default_rng(3), np.zeros(1, np.int32)
+    noise = rng.integers(0, 256, (40, 64)).astype(np.uint8)
+    fade = np.linspace(rng.integers(0, 256, 64), rng.integers(0, 256, 64), 200).astype(np.uint8)
+    rows = []
+    for thumbnails, apart in ((noise, 2), (noise, 4), (fade, 0)):
+        best = Best.empty(1, ROOM * RELEVANT)
+        order = np.arange(len(thumbnails))
+        for number in (order[::-1] if backwards else order).tolist():
+            best.add(np.float32([number + 1]), zero, (0, number), thumbnails[number], apart)
+        rows.append([int(best.places[0, rank, 1]) for rank in row_of(best, apart)])
+    assert rows[0][:RELEVANT] == [39, 37, 35, 33, 31, 29]
+    assert rows[1][:RELEVANT] == [39, 35, 31, 27, 23, 19]
+    assert rows[2][0] == 199 and len(rows[2]) >= 4  # of the whole list: 5
 
 
 def test_of_crops_that_are_alike_the_best_is_shown(engine, photos, tmp_path, monkeypatch):
@@ -139,6 +166,8 @@ def test_of_crops_that_are_alike_the_best_is_shown(engine, photos, tmp_path, mon
     for channel, count in enumerate((9, 3)):
         ranking.relevant.values[channel, :count] = np.arange(count, 0, -1)
         ranking.relevant.places[channel, :count, 0] = range(count)
+        thumbnails = np.random.default_rng(6).integers(0, 256, (count, 64))
+        ranking.relevant.thumbnails[channel, :count] = thumbnails
     # Files 0, 1 and 2 show the same, and so do 3 and 6.
     shown = [cv2.imread(str(photos / f"{n:02d}.png")) for n in (0, 0, 0, 3, 4, 5, 3, 7, 8)]
     cut = []

@@ -221,19 +221,24 @@ class Making:
                     yield neuron, encode_picture(crop(seen, relevance, self._side), QUALITY)
 
     def _row(self, layer: int, channel: int, best: Best) -> list[Neuron]:
-        """What the pictures of a channel show, the best first, without crops that are alike.
+        """What the pictures of a channel show, the best first, without those that are the same.
 
-        Crops that are not there yet count as different from all others.
+        Neither pictures nor crops are alike. Crops that are not there yet count as different
+        from all others.
         """
         row: list[Neuron] = []
+        ranks: list[int] = []
         shown: list[np.ndarray] = []
-        for neuron in _neurons(layer, channel, best):
+        for rank, neuron in enumerate(_neurons(layer, channel, best)):
+            if best.repeats(channel, rank, ranks, self._pictures.apart):
+                continue
             thumbnail = self._thumbnail(neuron)
             if thumbnail is not None:
                 if shown and are_alike(np.stack(shown), thumbnail).any():
                     continue
                 shown.append(thumbnail)
             row.append(neuron)
+            ranks.append(rank)
             if len(row) == best.values.shape[1] // ROOM:
                 break
         return row

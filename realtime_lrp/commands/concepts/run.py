@@ -45,7 +45,7 @@ from realtime_lrp.system.version import __version__
 from realtime_lrp.video.files import PICTURES, VIDEOS, refuse_inputs, same_file
 from realtime_lrp.video.pictures import write_picture
 
-FORMAT = 3
+FORMAT = 4
 """Raise it where a change of the code changes galleries."""
 
 HEADING = """\

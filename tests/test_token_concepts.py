@@ -236,6 +236,49 @@ def test_windows_of_tokens_are_left_out():
             explainer.check_concept_layer(layer)
 
 
+def grid_of(tokens):
+    return layers.Reshape((ROWS, COLUMNS, WIDTH))(tokens)
+
+
+def mixed(tokens):
+    """As attention without a residual connection, or latents: tokens of no known patch."""
+    turn = layers.Permute((2, 1))
+    return turn(layers.Dense(PATCHES)(turn(in_rows(tokens))))
+
+
+def decoded(tokens):
+    return grid_of(layers.Dense(PATCHES * WIDTH)(layers.Flatten()(tokens)))
+
+
+@pytest.mark.parametrize(
+    ("arrange", "known"),
+    [
+        (lambda h: h, True),
+        (lambda h: grid_of(in_rows(h)), True),
+        (decoded, True),
+        (lambda h: layers.Add()([h, grid_of(mixed(h))]), True),
+        (lambda h: grid_of(mixed(h)), False),
+        (lambda h: grid_of(in_columns(h)), False),
+    ],
+    ids=("maps", "back_in_rows", "decoder", "beside_maps", "mixed", "out_of_order"),
+)
+def test_feature_maps_of_tokens_need_known_patches(arrange, known):
+    """What is made of tokens is feature maps only where each is where its patch is."""
+    x = keras.Input((4 * ROWS, 4 * COLUMNS, 3))
+    h = arrange(layers.Conv2D(WIDTH, 4, 4, name="patches")(x))
+    h = layers.Conv2D(WIDTH, 1, activation="relu", name="behind")(h)
+    h = layers.Conv2D(WIDTH, 1, name="last")(h)
+    explainer = Explainer(keras.Model(x, layers.Dense(3)(layers.GlobalAveragePooling2D()(h))))
+    assert ({"behind", "last"} & {*explainer.concept_layers}) == (
+        {"behind", "last"} if known else set()
+    )
+    if known:
+        explainer.check_concept_layer("behind")
+    else:
+        with pytest.raises(UsageError, match="cannot be laid on a grid"):
+            explainer.check_concept_layer("behind")
+
+
 @pytest.mark.release
 def test_a_gallery_of_a_transformer(run, tmp_path):
     """Of its last hidden layer before the last attention, 32 units."""

@@ -83,12 +83,18 @@ class TokenGrids:
     def __init__(self, graph: Graph, shapes: Mapping[int, Sequence[int]]) -> None:
         self._graph, self._shapes = graph, shapes
         self._spatial = {0}
+        self._tokens = set[int]()  # and what is computed of them, until one vector is
         self._cells: dict[int, _Cells] = {}
         for node in graph.nodes:
             if self._has_own_rows(node):
                 self._spatial.add(node.output)
-            elif (cells := self._cells_behind(node)) is not None:
+                continue
+            if (cells := self._cells_behind(node)) is not None:
                 self._cells[node.output] = cells
+            if self._are_in_order(node.output):
+                self._spatial.add(node.output)
+            elif self._are_tokens(node):
+                self._tokens.add(node.output)
 
     def grid(self, number: int) -> TokenGrid | None:
         """The grid of tokens [1, tokens, channels]; None unless each patch has just one."""
@@ -120,13 +126,26 @@ class TokenGrids:
 
     def _may_be_windows(self, number: int) -> bool:
         """Whether [1, a, b, channels] may be other than rows and columns of one grid."""
-        cells = self._cells.get(number)
-        if cells is None:
-            node = self._graph.producer(number)
-            return node is not None and isinstance(node.step, BY_TOKEN)
-        _, *size, _ = self._shapes[number]
-        in_order = np.arange(1, math.prod(size) + 1).reshape(1, *size, 1)
-        return tuple(size) != cells.size or not (cells.numbers == in_order).all()
+        if number in self._cells or number in self._tokens:
+            return not self._are_in_order(number)
+        node = self._graph.producer(number)
+        return node is not None and isinstance(node.step, BY_TOKEN)
+
+    def _are_in_order(self, number: int) -> bool:
+        """Whether a tensor is known to be the rows and columns of one grid."""
+        cells, shape = self._cells.get(number), tuple(self._shapes[number])
+        if cells is None or len(shape) != 4 or shape[1:3] != cells.size:
+            return False
+        in_order = np.arange(1, math.prod(cells.size) + 1).reshape(1, *cells.size, 1)
+        return bool((cells.numbers == in_order).all())
+
+    def _are_tokens(self, node: Node) -> bool:
+        """Whether the output of a node has no rows and columns, or is made of such a tensor.
+
+        A vector ends it: what a dense layer makes of all entries may be a new picture.
+        """
+        axes = len(self._shapes[node.output])
+        return axes > 2 and (axes != 4 or not self._tokens.isdisjoint(node.inputs))
 
     def _feeds_attention(self, number: int) -> bool:
         """Whether only products of two matrices read a tensor, perhaps after it was moved."""
@@ -159,8 +178,10 @@ class TokenGrids:
         """Whether a tensor is feature maps [1, rows, columns, channels] of a picture."""
         if len(self._shapes[node.output]) != 4:
             return False
+        if isinstance(node.step, Convolution):
+            return self._tokens.isdisjoint(node.inputs)
         keeps = not isinstance(node.step, Reshape | Permute | Operation)
-        return isinstance(node.step, Convolution) or (keeps and self._spatial >= set(node.inputs))
+        return keeps and self._spatial >= set(node.inputs)
 
     def _cells_of(self, number: int) -> _Cells | None:
         if number not in self._spatial:

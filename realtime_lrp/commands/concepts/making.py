@@ -79,7 +79,7 @@ class Making:
 
         Raises:
           DamagedInputError: no picture can be read.
-          NotFiniteError: the network computes NaN for the first pictures, all of them.
+          NotFiniteError: the network computes NaN for all pictures.
           TransferError: the state cannot be written.
         """
         try:
@@ -135,11 +135,13 @@ class Making:
             progress.begin("looking at pictures", self._pictures.total)
             while batch := list(islice(found, BATCH)):
                 self._look_at(batch)
-                if self._last_error and not state.looked:
-                    raise self._last_error
                 progress.step(state.looked, "")
                 self._save_now_and_then()
         if not state.looked:
+            if state.not_finite:
+                raise self._last_error or NotFiniteError(
+                    "The network computes NaN or infinity for all pictures."
+                )
             self._pictures.raise_if_all_failed()
             raise DamagedInputError("There is no picture in the inputs.")
         state.all_looked = True

@@ -1,6 +1,8 @@
 """The command `concepts`: which pictures are chosen, what is cut out, and going on after a stop."""
 
+import errno
 from itertools import pairwise
+from pathlib import Path
 
 import cv2  # isort: skip
 import av  # isort: skip
@@ -13,7 +15,7 @@ from realtime_lrp import config
 from realtime_lrp.commands.concepts import making as making_module
 from realtime_lrp.commands.concepts import run as run_module
 from realtime_lrp.commands.concepts.crops import HELD, SIDE, crop, crop_box
-from realtime_lrp.commands.concepts.kept import state_path
+from realtime_lrp.commands.concepts.kept import State, state_path
 from realtime_lrp.commands.concepts.making import BATCH, Making
 from realtime_lrp.commands.concepts.options import ConceptOptions
 from realtime_lrp.commands.concepts.pictures import FilePictures
@@ -21,7 +23,7 @@ from realtime_lrp.commands.concepts.ranking import ACTIVATING, RELEVANT, ROOM, B
 from realtime_lrp.commands.concepts.run import run as make
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import gallery_of
-from realtime_lrp.errors import NotFiniteError
+from realtime_lrp.errors import NotFiniteError, OutputError, TransferError
 from realtime_lrp.models.gallery import (
     Gallery,
     encode_picture,
@@ -448,3 +450,31 @@ def test_wrong_words_are_refused(run, settings, photos, tmp_path):
         found, _, told = run("concepts", "--gallery", target, option, target, "--overwrite")
         assert (found, f"{option} and --gallery name the same file" in told) == (73, True), told
     assert target.read_bytes() == whole
+
+
+def test_a_folder_that_takes_no_file_is_refused_first(photos, settings, tmp_path, monkeypatch):
+    """Even one that looks writable, as /proc does; no picture is looked at."""
+
+    def touch(self):
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+
+    monkeypatch.setattr(Path, "touch", touch)
+    monkeypatch.setattr(run_module, "Engine", None)
+    with pytest.raises(OutputError, match=r"a.concepts' cannot be written \(No such file"):
+        [*make(settings, ConceptOptions(images=photos, output=tmp_path / "a.concepts"))]
+
+
+def test_a_full_disk_is_told_once(engine, photos, tmp_path, monkeypatch, caplog):
+    """The state is not written again when writing it is what failed."""
+    tried = []
+
+    def save(self, file):
+        tried.append(file)
+        raise TransferError("The disk is full.")
+
+    monkeypatch.setattr(State, "save", save)
+    pictures = FilePictures([], photos, 1.0)
+    making = Making(engine, pictures, [engine.concept_layer], {}, tmp_path / "state")
+    with pytest.raises(TransferError):
+        making.run()
+    assert len(tried) == 1 and "interrupted" not in caplog.text

@@ -14,7 +14,7 @@ from realtime_lrp.commands.concepts.kept import Facts, Neuron, State
 from realtime_lrp.commands.concepts.pictures import Found, Pictures, Place
 from realtime_lrp.commands.concepts.ranking import ROOM, Best, Ranking, are_alike, thumbnail_of
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.errors import DamagedInputError, Error, NotFiniteError
+from realtime_lrp.errors import DamagedInputError, Error, NotFiniteError, OutputError, TransferError
 from realtime_lrp.models.gallery import (
     ChannelContents,
     Contents,
@@ -80,7 +80,8 @@ class Making:
         Raises:
           DamagedInputError: no picture can be read.
           NotFiniteError: the network computes NaN for all pictures.
-          TransferError: the state cannot be written.
+          OutputError: the state cannot be written.
+          TransferError: the same, as the disk is full.
         """
         try:
             if not self.state.all_looked:
@@ -91,6 +92,8 @@ class Making:
                     "left out because the network computes NaN or infinity for them: %d",
                     self.state.not_finite,
                 )
+        except (OutputError, TransferError):  # the state cannot be written
+            raise
         except (KeyboardInterrupt, SystemExit, Error):
             self._save_if_begun()
             raise

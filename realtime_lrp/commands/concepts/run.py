@@ -40,6 +40,7 @@ from realtime_lrp.system.atomic import (
     part_path,
     refuse_link,
     stale_parts,
+    write_error,
 )
 from realtime_lrp.system.version import __version__
 from realtime_lrp.video.files import PICTURES, VIDEOS, refuse_inputs, same_file
@@ -129,8 +130,8 @@ def _check_outputs(config: Config, options: ConceptOptions, inputs: Sequence[Pat
     """Refuses outputs that cannot be made, before any work is done."""
     _check_distinct(config, options, inputs)
     if options.output:
-        _check_state(options.output)
         check_output(options.output, options.overwrite or options.resume)
+        _check_state(options.output)
         if options.output.suffix.lower() in (*PICTURES, *VIDEOS, ".yaml", ".yml", ".keras"):
             raise UsageError(
                 f"{str(options.output)!r} ends as another kind of file. Expected a name such as "
@@ -170,6 +171,12 @@ def _check_state(target: Path) -> None:
     if len(os.fsencode(part_path(state).name)) > MOST_NAME:
         raise OutputError(f"The name {target.name!r} is too long. Choose a shorter one.")
     refuse_link(state)
+    part = part_path(state)
+    try:  # some folders, such as /proc, look writable and are not
+        part.touch()
+        part.unlink()
+    except OSError as error:
+        raise write_error(target, error) from None
 
 
 def _present_names(config: Config) -> NamesFile:

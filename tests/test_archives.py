@@ -431,7 +431,7 @@ def test_scales_of_parts_follow_each_other(rng):
 
 def test_a_part_that_was_lost_is_done_by_the_only_worker_that_is_left():
     """Though the parts that this one has explained wait for it; but not beside another part."""
-    work = FileWork(0, None, None, 0, lost={1: 1})
+    work = FileWork(0, None, None, 0, lost={1: ["explain"]})
     work.parts = [Part(None), Part(None), Part(None)]
     work.parts[0].after = 1.0
     member = Member(1, None, undrawn=[(work, 0, 2)] * 3)
@@ -546,12 +546,55 @@ def test_a_worker_may_wait_for_a_machine_only_where_none_is_free():
 
 
 def test_only_a_part_that_ends_every_worker_is_given_up_soon():
-    """Where a part was done that had lost a worker, workers are lost from outside."""
-    losses, work = Losses(), FileWork(0, None, None, 0)
-    assert [losses.part_lost(work, 0) for _ in range(3)] == [0, 0, 3]
-    losses.part_lost(work, 1)
-    losses.part_done(work, 1)
-    assert [losses.part_lost(work, 2) for _ in range(10)] == [0] * 9 + [10]
+    """Where the step of a part is done that had lost a worker, workers are lost from outside."""
+    losses, task = Losses(), SimpleNamespace(source=Path("a.mp4"))
+    work = FileWork(0, task, None, 0)
+    codes = [getattr(losses.part_lost(work, 0, "draw", ""), "exit_code", 0) for _ in range(3)]
+    losses.step_done(work, 0, "explain")
+    assert (codes, losses.from_outside) == ([0, 0, 65], False)
+    losses.part_lost(work, 1, "explain", "")
+    losses.step_done(work, 1, "explain")
+    codes = [getattr(losses.part_lost(work, 2, "draw", ""), "exit_code", 0) for _ in range(10)]
+    assert (codes, losses.from_outside) == ([0] * 9 + [75], True)
+
+
+def test_a_part_that_ended_two_workers_comes_after_all_others(archive, alone, clips, tmp_path):
+    """So others show that workers are lost from outside, and it is not given up for that."""
+    left, lock = {"other": 5, "short": 1}, threading.Lock()
+
+    def lose(method, arguments):
+        with lock:
+            if method == "whole" and left[name := Path(arguments[0].source).stem]:
+                left[name] -= 1
+                crew.lost()
+
+    sources = clips / "other.mp4", clips / "short.mkv"
+    code, _, told, _ = archive(*sources, "-o", tmp_path, *LOSSLESS, on_call=lose)
+    assert (code, left) == (0, {"other": 0, "short": 0}), told
+    for name in ("other.mp4", "short.mp4"):
+        assert_same_film(tmp_path / name, alone[0] / name)
+
+
+@pytest.mark.parametrize(("losses", "expected"), [(1, 0), (99, 65)])
+def test_a_worker_lost_while_its_film_is_fetched_counts(
+    losses, expected, archive, clips, tmp_path, monkeypatch
+):
+    """A film whose fetching always ends its worker is given up, and the job ends."""
+    fetch, count = job.fetch, 0
+
+    def lose(*arguments):
+        nonlocal count
+        count += 1
+        if count <= losses:
+            crew.lost()
+        fetch(*arguments)
+
+    monkeypatch.setattr(job, "fetch", lose)
+    film = tmp_path / "a.mp4"
+    code, _, told, made = archive(clips / "other.mp4", "-o", film)
+    assert (code, film.exists()) == (expected, expected == 0), told
+    assert made.count("whole") == min(losses + 1, 3)
+    assert ("other.mp4 ended 3 workers" in told and "--resume" in told) == (expected == 65)
 
 
 def test_a_worker_that_loads_for_long_is_said_to_load(monkeypatch, caplog):

@@ -18,6 +18,9 @@ from realtime_lrp.view.overlay import SMOOTHING, Scale
 PLAN = -1
 """Stands for the number of a part where the parts are still to be found."""
 
+SUSPECT = 2
+"""A part that was lost with so many workers comes after all others: it may have ended them."""
+
 LOOKED_AT = 256
 """So many of the first parts are looked at for one that a worker may do."""
 
@@ -51,7 +54,7 @@ class FileWork:
       plan: how it is cut, once that is known.
       parts: its parts, once they are known.
       attempts: how often each part has failed.
-      lost: how often each part was lost with its worker.
+      lost: the steps at which each part was lost with its worker, by their kinds, see `Losses`.
       error: why it has no film, or None.
       generation: raised when the recording is begun again in one piece; what belongs to an earlier
         one is not used.
@@ -65,7 +68,7 @@ class FileWork:
     plan: Planned | None = None
     parts: list[Part] = field(default_factory=list)
     attempts: dict[int, int] = field(default_factory=dict)
-    lost: dict[int, int] = field(default_factory=dict)
+    lost: dict[int, list[str]] = field(default_factory=dict)
     error: Error | None = None
     generation: int = 0
 
@@ -184,22 +187,34 @@ class Queue:
     """The parts that are to be computed, those of the first recordings first."""
 
     def __init__(self) -> None:
-        self._heap: list[Waiting] = []
-
-    def __len__(self) -> int:
-        return len(self._heap)
+        self._others: list[Waiting] = []
+        self._suspects: list[Waiting] = []
 
     def put(self, work: FileWork, number: int, not_before: float = 0.0) -> None:
         """Adds a part; it is not taken before a time of `time.monotonic`."""
         waiting = Waiting(work.number, number, work, work.generation, not_before)
-        heapq.heappush(self._heap, waiting)
+        suspect = len(work.lost.get(number, ())) >= SUSPECT
+        heapq.heappush(self._suspects if suspect else self._others, waiting)
 
-    def take(self, now: float, allowed: Callable[[Waiting], bool]) -> Waiting | None:
-        """Removes and gives the first part that may be taken and for which `allowed` is true."""
+    def retries_later(self, now: float) -> bool:
+        """Whether a part waits for its next try, which is no suspect."""
+        return any(one.alive and one.not_before > now for one in self._others)
+
+    def take(
+        self, now: float, allowed: Callable[[Waiting], bool], suspects: bool = False
+    ) -> Waiting | None:
+        """Removes and gives the first part that may be taken.
+
+        Args:
+          now: the time of `time.monotonic`.
+          allowed: whether the worker may have it.
+          suspects: gives one of those that may end workers, instead of one of the others.
+        """
+        heap = self._suspects if suspects else self._others
         passed: list[Waiting] = []
         found = None
-        while self._heap and found is None and len(passed) < LOOKED_AT:
-            one = heapq.heappop(self._heap)
+        while heap and found is None and len(passed) < LOOKED_AT:
+            one = heapq.heappop(heap)
             if not one.alive:
                 continue
             if one.not_before <= now and allowed(one):
@@ -207,5 +222,5 @@ class Queue:
             else:
                 passed.append(one)
         for one in passed:
-            heapq.heappush(self._heap, one)
+            heapq.heappush(heap, one)
         return found

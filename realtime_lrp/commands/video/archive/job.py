@@ -21,7 +21,7 @@ from typing import Any
 from realtime_lrp.commands.video.archive.cluster import Cluster, Share, WorkerLostError
 from realtime_lrp.commands.video.archive.crew import RESTS_S, Member, Step
 from realtime_lrp.commands.video.archive.fetching import fetch
-from realtime_lrp.commands.video.archive.filework import PLAN, FileWork, Queue
+from realtime_lrp.commands.video.archive.filework import PLAN, FileWork, Queue, Waiting
 from realtime_lrp.commands.video.archive.losses import ATTEMPTS, Losses, error_of, no_room
 from realtime_lrp.commands.video.archive.orders import (
     DiskFailed,
@@ -36,7 +36,6 @@ from realtime_lrp.commands.video.archive.results import FailedFile, Listener
 from realtime_lrp.commands.video.archive.watching import Watcher
 from realtime_lrp.commands.video.messages import Report
 from realtime_lrp.errors import (
-    DamagedInputError,
     Error,
     InternalError,
     TransferError,
@@ -190,9 +189,9 @@ class Job:
         self._cluster.end_worker(member.handle)
         for step in member.steps.values():
             work = step.work if step.alive else None
-            if work and (lost := self._losses.part_lost(work, step.number)):
-                text = f"{work.name} ended {lost} workers ({why})."
-                self._give_up(work, DamagedInputError(text))
+            kind = step.kind if len(member.steps) == 1 else ""  # else the other step is suspected
+            if work and (error := self._losses.part_lost(work, step.number, kind, why)):
+                self._give_up(work, error)
             elif work:
                 self._queue.put(work, step.number, time.monotonic() + AGAIN_S)
 
@@ -219,12 +218,19 @@ class Job:
             if member.is_at("plan", "whole", "explain") or member.rests(now, self.members):
                 continue
             member.alone = False
-            waiting = self._queue.take(now, member.may_compute)
-            if waiting is None and self._begin_next():
-                waiting = self._queue.take(now, member.may_compute)
-            if waiting is not None:
+            if waiting := self._next_part(member, now):
                 member.alone = waiting.work.has_failed(waiting.number)
                 member.compute(self._cluster, waiting.work, waiting.number, PART_S)
+
+    def _next_part(self, member: Member, now: float) -> Waiting | None:
+        """Takes a part from the queue; one that may end workers comes last."""
+        take = partial(self._queue.take, now, member.may_compute)
+        if self._losses.from_outside and (waiting := take(suspects=True)):
+            return waiting
+        if waiting := take() or (take() if self._begin_next() else None):
+            return waiting
+        busy = any(step.work for one in self.members for step in one.steps.values())
+        return None if busy or self._queue.retries_later(now) else take(suspects=True)
 
     def _begin_next(self) -> bool:
         """Puts the parts of the next recording into the queue."""
@@ -278,7 +284,8 @@ class Job:
                 if call in asked:
                     self._watcher.take(member, result)
                 else:
-                    self._take(member, member.steps.pop(call), result)
+                    self._take(member, member.steps[call], result)
+                    del member.steps[call]  # not before: its worker may be lost with the result
             except WorkerLostError as lost:
                 self._lose(member, str(lost))
                 self._losses.worker_lost(str(lost))
@@ -294,13 +301,11 @@ class Job:
         if work is None:
             self._take_loaded(member, result)
             return
-        self._losses.step_done()
         if not step.alive:
             if isinstance(result, Made):
                 self._cluster.call(member.handle, "drop", result.folder)
             return
         if isinstance(result, Planned):
-            self._losses.part_done(work, step.number)
             work.cut(result)
             if result.pieces:
                 work.keeper.begin(result)
@@ -314,6 +319,7 @@ class Job:
             self._queue.put(work, 0)
         elif isinstance(result, Made):
             self._keep(member, work, step.number, result)
+        self._losses.step_done(work, step.number, step.kind)
 
     def _take_failure(self, step: Step, failed: Failed) -> None:
         work = step.work
@@ -351,9 +357,6 @@ class Job:
         """Fetches what a worker has made."""
         try:
             work.keeper.add(number, made, partial(fetch, self._cluster, member.handle, made))
-        except WorkerLostError:
-            self._queue.put(work, number)
-            raise
         except OSError as error:
             raise TransferError(
                 f"Writing beside {str(work.task.target)!r} failed ({error.strerror or error}). "
@@ -362,7 +365,6 @@ class Job:
         self._cluster.call(member.handle, "drop", made.folder)
         part = work.parts[number]
         part.facts, part.scales = made.facts, None
-        self._losses.part_done(work, number)
         self.parts_done += 1
         member.made += made.facts.frames
         self.maps += len(made.map_ms)

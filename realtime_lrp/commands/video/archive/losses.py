@@ -4,7 +4,13 @@ import logging
 
 from realtime_lrp.commands.video.archive.filework import FileWork
 from realtime_lrp.commands.video.archive.orders import DiskFailed
-from realtime_lrp.errors import Error, InternalError, TemporaryError, TransferError
+from realtime_lrp.errors import (
+    DamagedInputError,
+    Error,
+    InternalError,
+    TemporaryError,
+    TransferError,
+)
 from realtime_lrp.system.channel import Failed
 from realtime_lrp.system.child_errors import failure
 
@@ -26,13 +32,17 @@ log = logging.getLogger(__name__)
 class Losses:
     """Counts what was lost.
 
-    A lost worker is blamed on the parts that it had. If such a part is done later, it was not to
-    blame: from then on workers are lost from outside in this job, and parts are tried more often.
+    A lost worker is blamed on the parts that it had. If the same step of such a part succeeds
+    later, it was not to blame: from then on workers are lost from outside in this job, and parts
+    are tried more often.
+
+    Attributes:
+      from_outside: whether workers are lost from outside.
     """
 
     def __init__(self) -> None:
         self._in_a_row = self._unready = self._replaced = 0
-        self._from_outside = False
+        self.from_outside = False
 
     def worker_lost(self, why: str) -> None:
         """Notes a lost worker.
@@ -47,23 +57,38 @@ class Losses:
                 "machines, then start again with --resume: what is done is kept."
             )
 
-    def part_lost(self, work: FileWork, number: int) -> int:
-        """Notes that a part was lost with its worker; gives how often, or 0 if it is tried again.
+    def part_lost(self, work: FileWork, number: int, kind: str, why: str) -> Error | None:
+        """Notes that a part was lost with its worker.
 
         Args:
           work: the recording.
           number: of the part.
+          kind: of the step at which the worker was; "" if it was at another one, too.
+          why: what is known of the worker's end.
+
+        Returns:
+          The error of the recording if it is given up; None if the part is tried again.
         """
-        lost = work.lost[number] = work.lost.get(number, 0) + 1
-        return lost if lost >= (MOST_LOST if self._from_outside else ATTEMPTS) else 0
+        work.lost.setdefault(number, []).append(kind)
+        lost = len(work.lost[number])
+        if lost < (MOST_LOST if self.from_outside else ATTEMPTS):
+            return None
+        kind_of_error = TemporaryError if self.from_outside else DamagedInputError
+        return kind_of_error(
+            f"{work.name} ended {lost} workers ({why}). If something else ended them, start again "
+            "with --resume: what is done is kept."
+        )
 
-    def part_done(self, work: FileWork, number: int) -> None:
-        """Notes that a part is done."""
-        self._from_outside |= work.lost.get(number, 0) > 0
+    def step_done(self, work: FileWork, number: int, kind: str) -> None:
+        """Notes that a worker has done a step, and that its result is here.
 
-    def step_done(self) -> None:
-        """Notes that a worker did something."""
+        Args:
+          work: the recording.
+          number: of the part.
+          kind: of the step.
+        """
         self._in_a_row = 0
+        self.from_outside |= kind in work.lost.get(number, ())
 
     def worker_ready(self) -> None:
         """Notes that a worker can begin."""

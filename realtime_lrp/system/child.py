@@ -43,6 +43,7 @@ class Child:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is for the parent to answer
                 pass_fds=tuple(files),
+                env=dict(os.environ),  # else C's own, which Qt or TensorFlow may be changing
             )
         except OSError as error:
             raise UnavailableError(

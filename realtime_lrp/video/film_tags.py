@@ -54,6 +54,7 @@ def read_film_description(path: Path) -> str | None:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=TIMEOUT_S,
+            env=dict(os.environ),  # as in `Child`
         )
     except subprocess.TimeoutExpired:
         return None

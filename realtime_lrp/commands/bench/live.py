@@ -1,6 +1,7 @@
 """Measures the whole live path the way a user runs it: `realtime-lrp live` as a process."""
 
 import json
+import os
 import subprocess
 import tempfile
 import time
@@ -52,6 +53,7 @@ def _watch(words: Sequence[str], duration_s: float) -> dict[str, float | None]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
+        env=dict(os.environ),  # as in `Child`
     )
     measured: dict[str, float | None] = {}
     lines = []

@@ -17,7 +17,6 @@ MOST_UNDRAWN = 3
 """A worker explains no further part while so many wait to be drawn, 90 MB each for 60 s at the
 usual size; but for the part that they wait for."""
 
-
 RESTS_S = 60.0
 """A worker whose disk is full gets no parts for so long, if others can do them."""
 

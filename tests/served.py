@@ -6,14 +6,18 @@ import time
 from contextlib import contextmanager
 
 import numpy as np
+import pytest
+from faults import clock
 from websockets.sync.client import connect
 
+from realtime_lrp.commands.serve import connections, server
 from realtime_lrp.commands.serve.app import App
 from realtime_lrp.commands.serve.concepts import Examples
 from realtime_lrp.commands.serve.exchange import Exchange
 from realtime_lrp.commands.serve.guard import Guard
 from realtime_lrp.commands.serve.server import Server, listen
 from realtime_lrp.commands.serve.tokens import Role, Tokens
+from realtime_lrp.video import child_decoder
 from realtime_lrp.video.pictures import encode_picture
 
 TOKEN = "a-token-of-22-or-more-letters"
@@ -88,19 +92,33 @@ class Served:
         token = self.tokens[role] if role else token
         return connect(f"ws://127.0.0.1:{self.port}/ws?token={token}", **options)
 
-    def until(self, condition, timeout_s=60):
-        """Waits for a condition."""
-        end = time.monotonic() + timeout_s
-        while not condition():
-            assert time.monotonic() < end, "it never became true"
-            time.sleep(0.005)
+    until = staticmethod(clock.until)
+
+
+LIMITS = (
+    (server, "REQUEST_S"), (server, "PING_S"), (connections, "STRANGER_S"),
+    (child_decoder, "DECODING_S"), (child_decoder, "STARTING_S"),
+)  # fmt: skip
+"""What cuts off those who take too long, as clients and decoders on a busy machine do."""
+USUAL = {limit: getattr(*limit) for limit in LIMITS}
+
+
+@contextmanager
+def patience():
+    """Makes the limits minutes, unless the test has set others."""
+    with pytest.MonkeyPatch.context() as patch:
+        for limit, seconds in USUAL.items():
+            if getattr(*limit) == seconds:
+                patch.setattr(*limit, 2 * clock.LONG_S)
+        yield
 
 
 @contextmanager
 def serving_pages(port=0, **options):
-    """Runs such a server."""
+    """Runs such a server, patient, which answers when this returns."""
     served = Served(port, **options)
-    with served.server:
+    with patience(), served.server:
+        clock.until(lambda: served.server._server.started)
         served._thread.start()
         try:
             yield served
@@ -116,4 +134,4 @@ def picture_of(socket):
     return data[5:]
 
 
-__all__ = ["TOKEN", "Role", "Served", "picture_of", "serving_pages"]
+__all__ = ["TOKEN", "Role", "Served", "patience", "picture_of", "serving_pages"]

@@ -22,7 +22,7 @@ from served import TOKEN, Role, picture_of, serving_pages
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from realtime_lrp.commands import serve
-from realtime_lrp.commands.serve import app, exchange, messages, server, web_page
+from realtime_lrp.commands.serve import app, exchange, messages, rate_limit, server, web_page
 from realtime_lrp.commands.serve.messages import ACTIONS, event_of, read_message
 from realtime_lrp.commands.serve.tokens import Tokens, read_token
 from realtime_lrp.errors import ConfigError, MissingInputError
@@ -228,6 +228,7 @@ def test_a_viewer_gets_the_newest_picture_when_it_has_shown_the_last(served):
 def test_a_viewer_that_stops_costs_the_others_nothing(served):
     """It has one picture, they have them all."""
     with served.socket() as stalled, served.socket() as viewer:
+        stalled.recv(timeout=60), viewer.recv(timeout=60)  # a server forgets what came before both
         served.publish(1)
         picture_of(stalled)
         picture_of(viewer)
@@ -272,6 +273,7 @@ def test_the_view_is_drawn_for_who_waits_for_it(served, monkeypatch):
         monkeypatch.setattr(web_page, "UNWATCHED_NEWS_S", 60.0)
         turns.publish(drawn=False)
         assert not turns.wants_picture()
+        monkeypatch.setattr(exchange, "WATCHED_S", 600.0)
         visitor.send('{"type": "shown"}')
         served.until(lambda: offered.view_watched and turns.wants_picture())
         monkeypatch.setattr(exchange, "WATCHED_S", 0.0)
@@ -290,7 +292,7 @@ def test_other_programs_read_the_pictures_as_mjpeg(served):
 
     threading.Thread(target=publish, daemon=True).start()
     try:
-        with av.open(address, timeout=20) as film:
+        with av.open(address, timeout=300) as film:
             for _, frame in zip(range(5), film.decode(video=0), strict=False):
                 picture = frame.to_ndarray(format="rgb24")
     finally:
@@ -407,8 +409,9 @@ def test_who_only_watches_changes_nothing_and_takes_no_files(served):
         ("x" * 200_000, 1009),
     ],
 )
-def test_who_sends_too_much_is_cut_off(served, text, code):
+def test_who_sends_too_much_is_cut_off(served, text, code, monkeypatch):
     """Too many messages, or one that is too large."""
+    monkeypatch.setattr(rate_limit, "MESSAGES_PER_S", 0.0)  # else a slow client may go on
     served.messages.clear()
     with served.socket() as viewer, pytest.raises(ConnectionClosed) as closed:
         for _ in range(50_000):

@@ -1,14 +1,15 @@
 """What the mouse does: buttons, the bar of a film, the brush; by state and in a real window."""
 
+import json
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import fields, replace
 
 import media
 import numpy as np
 import pytest
+from faults.clock import until
 from program import opened_window, screenshot, with_display, xdotool
 from viewer import Viewer, answer
 
@@ -268,7 +269,7 @@ def test_recordings_and_snapshots_have_neither_buttons_nor_outline():
 
 
 WINDOW = """
-import sys, time
+import json, sys, time
 from types import SimpleNamespace
 from realtime_lrp import config
 from realtime_lrp.commands.live.run import Loop
@@ -276,23 +277,30 @@ from realtime_lrp.commands.live.sources import Mirror, SourceList
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request
 from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.realtime.viewer import pointing
 from realtime_lrp.realtime.viewer.state import first_state
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.view.window.window import Window
 
+pointing.CONTROLS_S = 1e9  # on a busy machine the mouse rests for long
 chosen = config.load(options={"--source": sys.argv[1]}, command="live").config
 request, sources, mirror = first_request(chosen), SourceList(chosen), Mirror(False)
 saver = SimpleNamespace(record=lambda *_: None, news=lambda: "")
-with Capture(sources.opener(), mirror) as capture, Window() as window:
+with Capture(sources.opener(), mirror, patient=True) as capture, Window() as window:
     stats = Stats("", "")
     relevance = RelevanceThread(chosen, capture.frames, request, stats)  # is never started
     show, size, first = window.show, lambda: window.size, first_state(chosen, request)
     view = View(first, capture, relevance, stats, show, size)
-    loop = Loop(view, capture, saver, sources, mirror, window)
-    said, end = None, time.monotonic() + 60
-    while loop.turn() and time.monotonic() < end:
-        frozen, timeline = view.state.frozen is not None, view.state.timeline
-        news = f"{timeline.position:.2f}" if frozen and timeline else "playing"
+    loop, said = Loop(view, capture, saver, sources, mirror, window), None
+    while loop.turn():
+        state, now = view.state, time.monotonic()
+        pointer, timeline, position = state.pointer, state.timeline, None
+        if state.frozen and timeline:
+            position = timeline.position
+        shown = state.controls(now) and now - pointer.since > pointing.SETTLED_S
+        mouse = [pointer.x, pointer.y, pointer.button] if shown else None
+        painted = state.mask is not None
+        news = json.dumps([position, mouse, painted, state.size])
         if news != said:
             said = news
             print(news, flush=True)
@@ -304,46 +312,67 @@ class FilmWindow:
     """The film in its window.
 
     Attributes:
-      lines: what was printed: "playing", or the position of the frozen film.
+      news: what was printed: the position of the frozen film or None; column, row and button of the
+        mouse, or None before the controls can be pressed; whether something is painted; the size.
     """
 
     def __init__(self, display, process, folder):
-        self.display, self.process, self.folder, self.lines = display, process, folder, []
+        self.display, self.process, self.folder, self.news = display, process, folder, []
         self.window = opened_window(display, process)
-        threading.Thread(target=lambda: self.lines.extend(process.stdout), daemon=True).start()
+        threading.Thread(target=self._read, daemon=True).start()
+        self.until(lambda position, mouse, painted, size: size == list(SIZE))
 
-    def mouse(self, x, y, *then):
-        """Moves the mouse there, waits until the controls are there, does the rest."""
-        xdotool(self.display, "mousemove", "--window", self.window, x - 1, y)
-        xdotool(self.display, "mousemove", "--window", self.window, x, y, "sleep", "0.7", *then)
+    def _read(self):
+        self.news.extend(map(json.loads, self.process.stdout))
 
-    def until(self, condition, *mouse):
-        """Uses the mouse, again if it was too slow, until the last line fits."""
-        for _ in range(5):
-            if mouse:
-                self.mouse(*mouse)
-            end = time.monotonic() + 20
-            while time.monotonic() < end:
-                if self.lines and condition(self.lines[-1].strip()):
-                    return
-                time.sleep(0.02)
-        raise AssertionError((self.lines[-3:], self.process.poll() and self.process.stderr.read()))
+    def until(self, condition):
+        """Waits until the last news fit."""
+
+        def fits():
+            assert self.process.poll() is None, self.process.stderr.read()
+            return self.news and condition(*self.news[-1])
+
+        try:
+            until(fits)
+        except AssertionError as error:
+            raise AssertionError(self.news[-5:]) from error
+
+    def mouse(self, x, y, button=""):
+        """Moves the mouse there, and waits until the controls there can be pressed."""
+        for column in (x - 1, x):
+            xdotool(self.display, "mousemove", "--window", self.window, column, y)
+        self.until(lambda position, mouse, painted, size: mouse == [x, y, button])
+
+    def press(self, down=True):
+        """Presses the left button, or lets it go."""
+        xdotool(self.display, "mousedown" if down else "mouseup", 1)
+        button = "left" if down else ""
+        self.until(lambda position, mouse, painted, size: mouse and mouse[2] == button)
+
+    def click(self, x, y):
+        """Clicks there."""
+        self.mouse(x, y)
+        xdotool(self.display, "click", 1)
+
+    def until_frozen(self, least, most):
+        """Waits until the film is frozen at such a position, in seconds."""
+        self.until(lambda position, *_: position is not None and least < position <= most)
 
     def until_seen(self, colour):
         """Waits until the picture has this colour."""
         words = xdotool(self.display, "getwindowgeometry", "--shell", self.window).split()
         facts = dict(word.split("=") for word in words)
-        for _ in range(100):
-            screen = screenshot(self.display, self.folder / "s.png")
-            seen = screen[int(facts["Y"]) + 200, int(facts["X"]) + 640].astype(int)
-            if np.abs(seen - colour).max() < 12:
-                return
-        raise AssertionError(f"{colour} was never seen, but {seen}")
+        row, column = int(facts["Y"]) + 200, int(facts["X"]) + 640
+        seen = []
 
+        def is_seen():
+            seen.append(screenshot(self.display, self.folder / "s.png")[row, column].astype(int))
+            return np.abs(seen[-1] - colour).max() < 12
 
-def between(least, most):
-    """Whether a line is a position within limits."""
-    return lambda line: line != "playing" and least < float(line) <= most
+        try:
+            until(is_seen)
+        except AssertionError as error:
+            raise AssertionError((colour, seen[-5:], facts, self.news[-5:])) from error
 
 
 @pytest.mark.gui
@@ -359,14 +388,21 @@ def test_in_a_real_window_a_button_freezes_a_film_and_the_bar_seeks(display, tmp
         [sys.executable, "-c", WINDOW, str(path)],
         env=with_display(display), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
-        film = FilmWindow(display, process, tmp_path)
-        film.until(lambda line: line == "playing")
-        film.until(between(-1, 8), *middle(controls.buttons["freeze"]), "click", "1")
-        film.until(between(6.8, 7.0), at[0.875], y + 5, "click", "1")
-        film.until_seen(colours[3])
-        film.mouse(at[0.6], y + 5, "mousedown", "1", "sleep", "0.2")
-        film.until(between(2.2, 2.4), at[0.3], y - 90)
-        film.until_seen(colours[1])
-        film.mouse(at[0.3], y - 90, "mouseup", "1")
-        film.mouse(*middle(controls.buttons["quit"]), "click", "1")
-        assert process.wait(60) == 0, process.stderr.read()
+        try:
+            film = FilmWindow(display, process, tmp_path)
+            film.click(*middle(controls.buttons["freeze"]))
+            film.until_frozen(-1, 8)
+            film.click(at[0.875], y + 5)
+            film.until_frozen(6.8, 7.0)
+            film.until_seen(colours[3])
+            film.mouse(at[0.6], y + 5)
+            film.press()
+            film.mouse(at[0.3], y - 90, "left")
+            film.until_frozen(2.2, 2.4)
+            film.until_seen(colours[1])
+            film.press(down=False)
+            film.click(*middle(controls.buttons["quit"]))
+            assert process.wait(120) == 0, process.stderr.read()
+            assert not any(painted for _, _, painted, _ in film.news)
+        finally:
+            process.kill()

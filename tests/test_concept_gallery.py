@@ -201,7 +201,23 @@ def test_wrong_names_are_refused_with_their_line(tmp_path, text, message):
     """Each message says where it stands and what was expected."""
     (tmp_path / "names.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=message):
-        read_names(tmp_path / "names.yaml")
+        read_names(tmp_path / "names.yaml").check({"conv": 8})
+
+
+def test_all_problems_of_names_are_told_together(tmp_path):
+    """Those of the file and those that only the network shows, by line; the rest is readable."""
+    file = tmp_path / "names.yaml"
+    file.write_text("conv:\n  9: a\n  eye: b\n  3: c\nlost:\n  1: d\n  2: [e]\n")
+    names = read_names(file)
+    assert names.names == {"conv": {9: "a", 3: "c"}, "lost": {1: "d"}}
+    with pytest.raises(ConfigError) as error:
+        names.check({"conv": 8})
+    lines = str(error.value).splitlines()
+    assert [int(line.split("names.yaml:")[1].split(":")[0]) for line in lines] == [2, 3, 5, 7]
+    assert "no 9" in lines[0] and "'eye'" in lines[1] and "no layer 'lost'" in lines[2], lines
+    with pytest.raises(ConfigError) as error:
+        names.check({"conv": 8}, partly=True)
+    assert str(error.value).splitlines() == [*lines[:2], lines[3]]
 
 
 def test_missing_files_are_named(tmp_path):

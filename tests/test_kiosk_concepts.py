@@ -194,9 +194,14 @@ def test_names_that_cannot_be_read_or_drawn_are_errors_at_the_start(tmp_path):
     assert problems("conv: {5: \u0e01}") == []
     ((where, message),) = problems("conv: {5: \u0e01}", wanted)
     assert where == ("concepts", "names")
-    assert message.endswith("names.yaml:1: the font cannot draw \u0e01; expected other characters")
-    ((_, message),) = problems("conv: {five: whiskers}", wanted)
-    assert "expected the number of a channel; received 'five'" in message
+    assert message.endswith(
+        "names.yaml:1: 5: the font cannot draw \u0e01; expected other characters"
+    )
+    ((_, message),) = problems("conv:\n  7: \u0e01\n  five: whiskers\n  8: \u0e02", wanted)
+    first, second, third = message.splitlines()
+    assert "names.yaml:2: 7: the font cannot draw" in first
+    assert "names.yaml:3" in second and "number of a channel; received 'five'" in second
+    assert "names.yaml:4: 8: the font cannot draw" in third
 
 
 def own_map(channel, share, column):

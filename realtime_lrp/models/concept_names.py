@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,23 +31,29 @@ class NamesFile:
     Attributes:
       names: layer -> channel -> name.
       locations: (layer,) or (layer, "channel") -> "names.yaml:3".
+      problems: what is wrong with the rest of the file; `check` raises them.
     """
 
-    names: ChannelNames
-    locations: Mapping[KeyPath, str]
+    names: ChannelNames = field(default_factory=dict)
+    locations: Mapping[KeyPath, str] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
 
     def check(self, layers: Mapping[str, int], partly: bool = False) -> None:
-        """Refuses names of channels that a network does not have.
+        """Refuses a file with problems, and names of channels that a network does not have.
 
         Args:
           layers: every layer -> how many channels it has.
           partly: whether these are only some layers; names of others are not looked at then.
 
         Raises:
-          ConfigError: it lists them all.
+          ConfigError: it lists all of them, by line.
         """
-        if problems := list(self._unknown(layers, partly)):
-            raise as_error(problems)
+        self.refuse(self._unknown(layers, partly))
+
+    def refuse(self, further: Iterable[Problem] = ()) -> None:
+        """Raises the problems of the file and further ones as one error, if there are any."""
+        if problems := [*self.problems, *further]:
+            raise as_error(sorted(problems, key=_line))
 
     def _unknown(self, layers: Mapping[str, int], partly: bool) -> Iterator[Problem]:
         for layer, channels in self.names.items():
@@ -68,9 +74,12 @@ class NamesFile:
 def read_names(file: Path) -> NamesFile:
     """Reads names of channels. Channels without a name, as in a template, are left out.
 
+    What is wrong with some of them is raised by `NamesFile.check`, together with names that the
+    network does not have.
+
     Raises:
       MissingInputError: there is no such file.
-      ConfigError: something is wrong with it; the message lists every problem with its line.
+      ConfigError: nothing of it can be used; the message lists every problem with its line.
     """
     if not file.exists():
         raise MissingInputError(
@@ -85,9 +94,16 @@ def read_names(file: Path) -> NamesFile:
         values = {}
     for layer, channels in values.items():
         names[layer] = dict(_names_of_layer(layer, channels, tree.locations, problems))
-    if problems:
-        raise as_error(problems)
-    return NamesFile(names, tree.locations)
+    found = NamesFile(names, tree.locations, tuple(problems))
+    if not names:
+        found.refuse()
+    return found
+
+
+def _line(problem: Problem) -> int:
+    """The line of a problem; 0 if it is one of the whole file."""
+    number = problem.location.rpartition(":")[2]
+    return int(number) if number.isdecimal() else 0
 
 
 def _names_of_layer(

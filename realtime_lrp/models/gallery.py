@@ -175,6 +175,15 @@ class Gallery:
         if self._names:
             self._names.check(layers)
 
+    def check_names(self) -> None:
+        """Refuses names with mistakes, as far as they are known without the network.
+
+        Raises:
+          ConfigError: it lists them all.
+        """
+        if self._names:
+            self._names.check({one.name: one.channels for one in self.contents.layers}, partly=True)
+
     def _decode_row(self, numbers: Row) -> tuple[np.ndarray, ...]:
         return tuple(map(self._decode, numbers[:SHOWN]))
 

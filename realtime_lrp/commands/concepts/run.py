@@ -182,7 +182,7 @@ def _check_state(target: Path) -> None:
 def _present_names(config: Config) -> NamesFile:
     """The names of the file that is going to be written, if it exists."""
     file = config.concepts.names
-    return read_names(Path(file)) if file and Path(file).exists() else NamesFile({}, {})
+    return read_names(Path(file)) if file and Path(file).exists() else NamesFile()
 
 
 def _make(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from realtime_lrp.commands.kiosk.captions import missing_in_font, wrong_captions
-from realtime_lrp.config import Config, KeyPath, errors_of, wrong_names
+from realtime_lrp.config import Config, KeyPath, Problem, errors_of, wrong_names
 from realtime_lrp.config.names import KEYS
 from realtime_lrp.errors import ConfigError, Error
 from realtime_lrp.models.concept_names import read_names
@@ -36,13 +36,15 @@ def wrong_in_kiosk(config: Config) -> Iterator[tuple[KeyPath, Error]]:
 def _check_names(path: str) -> None:
     """Refuses names of channels that cannot be read, or drawn."""
     file = read_names(Path(path))
-    for layer, names in file.names.items():
-        for channel, name in names.items():
-            if missing := missing_in_font(name):
-                where = file.locations[layer, str(channel)]
-                raise ConfigError(
-                    f"{where}: the font cannot draw {missing}; expected other characters"
-                )
+    file.refuse(
+        Problem(
+            file.locations[layer, str(channel)],
+            f"{channel}: the font cannot draw {missing}; expected other characters",
+        )
+        for layer, names in file.names.items()
+        for channel, name in names.items()
+        if (missing := missing_in_font(name))
+    )
 
 
 def _wrong_for_phones(config: Config) -> Iterator[tuple[KeyPath, Error]]:

@@ -80,7 +80,8 @@ def run(
     draw_in_one_thread()
     check_names(config)
     if config.concepts.gallery or config.concepts.names:
-        load_gallery(config, Path(config.model.name).stem)  # before anything is shown or printed
+        # Before anything is shown or printed.
+        load_gallery(config, Path(config.model.name).stem).check_names()
     windowed = window is not None and config.live.display == "window"
     if windowed and window is Window:
         require_display()

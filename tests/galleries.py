@@ -15,17 +15,17 @@ from realtime_lrp.models.gallery import (
 SIDE = 96
 
 
-def _contents(layer, channels, described):
-    entries = {channel: ChannelContents(tuple(range(6)), ()) for channel in described}
+def _contents(layer, channels, described, few=6):
+    entries = {channel: ChannelContents(tuple(range(few)), ()) for channel in described}
     pictures = [encode_picture(np.full((SIDE, SIDE, 3), 30 * n, np.uint8), 90) for n in range(1, 7)]
     layers = (LayerContents(layer, channels, entries),)
     sizes = tuple(map(len, pictures))
     return Contents(network="shapes", layers=layers, side=SIDE, sizes=sizes), pictures
 
 
-def gallery_of(layer, channels, described=(5,), names=None):
-    """A gallery with six pictures for some channels, of grey 30, 60, ... 180, and names."""
-    contents, pictures = _contents(layer, channels, described)
+def gallery_of(layer, channels, described=(5,), names=None, few=6):
+    """A gallery with `few` pictures for some channels, of grey 30, 60, ... 180, and names."""
+    contents, pictures = _contents(layer, channels, described, few)
     named = NamesFile({layer: names or {}}, {(layer,): "names.yaml:1"})
     return Gallery(contents, b"".join(pictures), named)
 

@@ -20,7 +20,7 @@ pytest.importorskip("playwright", reason="the extra test is not installed")
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 from axe_playwright_python.sync_playwright import Axe
-from galleries import gallery_file
+from galleries import gallery_file, gallery_of
 from playwright.sync_api import expect, sync_playwright
 from program import start
 from served import TOKEN, serving_pages
@@ -309,11 +309,11 @@ def test_channels_have_rows_that_can_be_followed(page, visit):
     assert Axe().run(page).response["violations"] == []
     page.click("#freeze")
     pressed(page, "freeze").to_have_count(1)
-    name = rows.nth(1).locator(".name").inner_text()
-    rows.nth(1).focus()
+    # The rows of a frozen picture are sorted once more, and the focus goes with its row.
+    name = rows.nth(1).evaluate("row => (row.focus(), row.querySelector('.name').textContent)")
     page.keyboard.press("Enter")
     followed = page.locator("#concept-rows button[aria-pressed=true]")
-    expect(followed).to_have_text(re.compile(name))
+    expect(followed).to_have_text(re.compile(re.escape(name)))
     expect(watching.locator("#concept-rows button[aria-pressed=true]")).to_have_count(1)
     assert watching.evaluate("document.documentElement.scrollWidth") == 390
     watching.locator("#concept-rows button").first.click(force=True)
@@ -348,6 +348,25 @@ def test_a_row_keeps_the_focus_where_its_channel_gets_another_place(visit):
             if channels[0] == 5:
                 rows.nth(1).focus()
         expect(rows.first).to_be_focused()
+
+
+def test_few_pictures_are_as_large_as_many_and_none_are_told(visit):
+    """Two of six take a third of the row's width."""
+    with serving_pages() as served:
+        gallery = served.examples.gallery = gallery_of("conv", 16, few=2)
+        page = visit(f"http://127.0.0.1:{served.port}/?token={TOKEN}", **DESKTOP)
+        until(page, lambda: served.exchange.picture_wanted)
+        served.publish(50)
+        panel = panel_of((5, 0.25, 2), (9, 0.25, 2))
+        served.exchange.publish_concepts(concepts_message(panel, gallery, ("conv",)))
+        first, second = (page.locator("#concept-rows button").nth(number) for number in (0, 1))
+        expect(second.locator(".none")).to_be_visible()
+        expect(first.locator(".none")).to_be_hidden()
+        pictures, room = first.locator(".examples"), second.locator(".none")
+        expect(pictures).to_be_visible()
+        until(page, lambda: pictures.evaluate("image => image.style.width"))
+        widths = [one.bounding_box()["width"] for one in (pictures, room)]
+        assert widths[0] == pytest.approx(widths[1] / 3, rel=0.02)
 
 
 def first_map(page):

@@ -41,7 +41,8 @@ def concepts_message(panel: ConceptPanel, gallery: Gallery | None, layers: Seque
       gallery: has the pictures, or None.
       layers: those that can be chosen.
     """
-    described = gallery.channels(panel.title) if gallery else {}
+    known = gallery.channels(panel.title) if gallery else {}
+    pictured = {channel for channel, one in known.items() if one.relevant}
     rows = [one for one in panel.rows if one is not None and not panel.note]
     entries = [
         {
@@ -50,16 +51,17 @@ def concepts_message(panel: ConceptPanel, gallery: Gallery | None, layers: Seque
             "bar": round(min(abs(one.share), 1.0), 3),
             "against": one.share < 0,
             "percent": one.figure,
-            "examples": one.channel in described,
+            "examples": one.channel in pictured,
             "followed": one.followed,
         }
         for one in rows
     ]
-    pictured = gallery.layers if gallery else ()
+    with_pictures = gallery.layers if gallery else ()
     fields = {
         "type": "concepts", "shown": True, "layer": panel.title, "layers": layers,
-        "without_pictures": [one for one in layers if pictured and one not in pictured],
-        "why": panel.note, "rows": entries,
+        "without_pictures": [one for one in layers if with_pictures and one not in with_pictures],
+        "with_pictures": panel.with_pictures, "why": panel.note or panel.warning,
+        "rows": entries,
     }  # fmt: skip
     maps = [_drawn_map(panel, one) for one in rows]
     picture = encode_picture(".jpg", np.hstack(maps), quality=QUALITY) if maps else b""

@@ -3,12 +3,14 @@
 import { made } from "./figures.js";
 
 const MOST_KEPT = 200; // channels whose pictures are kept
+const MOST_EXAMPLES = 6; // pictures of a channel
+const TILE = 100 / 96; // width of one with the gap behind it, as a part of its height
 const RETRY_MS = 2000; // until pictures that did not come are asked for again
 
 /**
  * Shows the channels in a section.
  *
- * @param {HTMLElement} section has a heading, a paragraph for why there is nothing, and a list
+ * @param {HTMLElement} section has a heading, a paragraph for problems, and a list
  * @param {() => boolean} usable whether a row can be clicked at the moment
  * @param {(channel: number) => void} follow a row of a channel was clicked
  * @returns {{show: Function, hide: Function, forget: Function}} `show` shows a message with the
@@ -48,6 +50,7 @@ export function conceptRows(section, usable, follow) {
       map, made("span", { className: "name" }), made("span", { className: "percent" }),
       made("span", { className: "track" }, [made("span", { className: "fill" })]),
       made("img", { className: "examples", alt: "", hidden: true }),
+      made("span", { className: "none", textContent: "no pictures of it", hidden: true }),
     ];
     const button = made("button", { type: "button" }, parts);
     button.addEventListener("click", () => {
@@ -70,6 +73,7 @@ export function conceptRows(section, usable, follow) {
     const bar = button.querySelector(".fill");
     bar.style.width = `${100 * entry.bar}%`;
     bar.classList.toggle("against", entry.against);
+    button.querySelector(".none").hidden = entry.examples || !fields.with_pictures;
     showExamples(button.querySelector(".examples"), fields.layer, entry);
   }
 
@@ -77,6 +81,9 @@ export function conceptRows(section, usable, follow) {
     if (!has || !image.hidden) return;
     const address = await examples(layer, channel).catch(() => null);
     if (!address) return;
+    image.onload = () => { // as large as in other rows, however few there are
+      image.style.width = `${(100 * image.naturalWidth) / (MOST_EXAMPLES * image.naturalHeight * TILE)}%`;
+    };
     image.src = address;
     image.alt = "Pictures that it answers to";
     image.hidden = false;

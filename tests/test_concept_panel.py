@@ -45,9 +45,8 @@ from realtime_lrp.view.concepts import (
     ConceptPanel,
     ConceptRow,
     _draw_bar,
-    place_panel,
 )
-from realtime_lrp.view.hud import DIM, figure_size
+from realtime_lrp.view.hud import DIM, WARNING, figure_size
 from realtime_lrp.view.overlay import SOFTNESS, intensity
 from realtime_lrp.view.window.window import Mouse
 
@@ -465,6 +464,7 @@ def test_rows_have_one_scale_and_the_names_and_pictures_of_the_gallery():
     engine = engine_of(("heart", "star", "cup"))
     engine.gallery = SimpleNamespace(
         layers=("conv2",),
+        other_network="",
         name=lambda layer, channel: {17: "whiskers"}.get(channel, ""),
         pictures=lambda layer, channel: (picture,) * 6 if channel == 5 else (),
     )
@@ -486,6 +486,26 @@ def test_rows_have_one_scale_and_the_names_and_pictures_of_the_gallery():
     assert view.panel(pressed(state, "F2"), explained) is None
     assert panel.heading == "What it found: conv2"
     assert ConceptView("vgg16").panel(state, explained).heading == "vgg16 found: conv2"
+    assert not panel.warning
+    engine.gallery.other_network = "other weights of vgg16"
+    warning = ConceptView().panel(state, explained).warning
+    assert warning == "Pictures made with other weights of vgg16: they may mislead"
+
+
+def test_rows_of_a_frozen_picture_are_sorted_by_share():
+    """Those of a moving one stay where they are, also afterwards."""
+    state, view, engine = showing(), ConceptView(), engine_of(("heart", "star", "cup"))
+
+    def channels(frozen, *found):
+        frame = Item(np.zeros((32, 32, 3), np.uint8), 1, 0.0) if frozen else None
+        request = replace(state.request, frame=frame)
+        panel = view.panel(state, frame_with(found_of(*found), request, engine=engine))
+        return [row and row.channel for row in panel.rows]
+
+    assert channels(False, 5, 17, 3) == [5, 17, 3, None]
+    assert channels(False, 3, 17, 5) == [5, 17, 3, None]
+    assert channels(True, 3, 9, 5) == [3, 9, 5, None]
+    assert channels(False, 5, 9, 17) == [17, 9, 5, None]
 
 
 def test_a_row_says_that_a_channel_has_hardly_a_map():
@@ -519,12 +539,18 @@ def test_the_panel_says_why_it_is_empty():
         assert (panel.note, panel.rows) == (note, ())
 
 
+@pytest.mark.parametrize("warning", ["", "Pictures made with other weights of a network. " * 2])
 @pytest.mark.parametrize("with_pictures", [True, False])
 @pytest.mark.parametrize("size", [(720, 1280), (480, 640), (1080, 1920), (1920, 1080), (240, 240)])
-def test_the_panel_has_a_part_of_the_canvas_to_itself(size, with_pictures):
+def test_the_panel_has_a_part_of_the_canvas_to_itself(size, with_pictures, warning):
     """Its rows lie in it, none over another; the rest is more than half of the canvas."""
     letters = figure_size(*size)
-    place = place_panel(size, letters, with_pictures)
+    row = ConceptRow(17, "whiskers", 0.2, "20 %", np.ones((8, 8), np.float32), (), True)
+    picture = np.full((30, 30, 3), 120, np.uint8)
+    panel = ConceptPanel(
+        "conv2", picture, (row, None), "fire", 1.0, "", with_pictures, warning=warning
+    )
+    place = panel.place(size, letters)
     covered = np.zeros(size, int)
     for x0, y0, x1, y1 in (place.header, *place.rows):
         covered[y0:y1, x0:x1] += 1
@@ -532,13 +558,14 @@ def test_the_panel_has_a_part_of_the_canvas_to_itself(size, with_pictures):
     assert covered.max() == 1 and covered[y0:y1, x0:x1].min() == 1
     assert covered[: place.rest[0], : place.rest[1]].max() == 0
     assert place.rest[0] * place.rest[1] > 0.5 * size[0] * size[1]
-    row = ConceptRow(17, "whiskers", 0.2, "20 %", np.ones((8, 8), np.float32), (), True)
-    picture = np.full((30, 30, 3), 120, np.uint8)
-    panel = ConceptPanel("conv2", picture, (row, None), "fire", 1.0, "", with_pictures)
     canvas = np.zeros((*size, 3), np.uint8)
     ConceptArtist().draw(canvas, panel, place, letters)
     assert not canvas[: place.rest[0], : place.rest[1]].any()
     assert canvas[y0:y1, x0:x1].min() > 0 or canvas[y0:y1, x0:x1].std() > 0
+    x0, y0, x1, y1 = place.header
+    warned = (canvas[y0:y1, x0:x1] == WARNING).all(-1)
+    lines = np.flatnonzero(np.diff(warned.any(1).astype(int)) > 0)
+    assert bool(warning) == warned.any() and len(lines) <= 3, "two lines, with accents of letters"
 
 
 def test_figures_do_not_cover_the_region_beside_the_panel():

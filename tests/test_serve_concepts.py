@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import cv2
@@ -66,6 +67,13 @@ def test_why_there_are_no_channels_is_said():
     """Without rows and maps."""
     fields, maps = parts_of(concepts_message(panel_of(note="preparing conv"), None, ()))
     assert (fields["why"], fields["rows"], maps) == ("preparing conv", [], None)
+
+
+def test_a_gallery_of_another_network_is_told_above_the_rows():
+    """In place of why there are none."""
+    panel = replace(panel_of((5, 0.125, 2)), warning="Pictures made with other weights")
+    fields, maps = parts_of(concepts_message(panel, gallery_of("conv", 16), ()))
+    assert fields["why"] == panel.warning and len(fields["rows"]) == 1 and maps is not None
 
 
 def test_the_pictures_of_a_channel_are_answered_to_all_who_have_a_token(served):

@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 def gallery_of(engine: Engine, config: Config | None = None) -> Gallery:
     """The gallery and the names that a configuration asks for.
 
-    If it was made with another network or other weights, a warning says so: pictures and channels
-    may not go together then.
+    If it was made with another network or other weights, a warning and `Gallery.other_network` say
+    so: pictures and channels may not go together then.
 
     Args:
       engine: explains the network.
@@ -36,10 +36,11 @@ def gallery_of(engine: Engine, config: Config | None = None) -> Gallery:
     if config.concepts.names:
         _warn_of_no_names(config.concepts.names, gallery.names)
     weights, name = config.model.weights, engine.network.name
-    if other := other_network(gallery, weights, name, engine.files):
+    gallery.other_network = other_network(gallery, weights, name, engine.files)
+    if gallery.other_network:
         log.warning(
             "the gallery was made with %s, so its pictures may not show what the channels of %s "
-            "answer to", other, plain(name),
+            "answer to", gallery.other_network, plain(name),
         )  # fmt: skip
     return gallery
 

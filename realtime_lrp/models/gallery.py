@@ -110,6 +110,8 @@ class Gallery:
       contents: what the file says.
       network: the name of the network that it was made of; "" for an empty gallery.
       layers: the layers that it has pictures for, the first one of the network first.
+      other_network: what it was made with, if not with the network that it is used for:
+        "other weights of vgg16"; else "".
     """
 
     def __init__(self, contents: Contents, data: bytes = b"", names: NamesFile | None = None):
@@ -118,6 +120,7 @@ class Gallery:
         self._layers = {layer.name: layer for layer in contents.layers}
         self._names = names
         self.network, self.layers = contents.network, tuple(self._layers)
+        self.other_network = ""
         self._decoded = lru_cache(DECODED_BYTES // (SHOWN * 3 * contents.side**2))(self._decode_row)
 
     def name(self, layer: str, channel: int) -> str:

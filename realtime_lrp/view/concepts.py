@@ -41,6 +41,9 @@ BAR_FOR = (255, 150, 50)
 HEADER, NAME, STRIP, PAD = 3.7, 1.4, 0.55, 0.35
 """Heights of the header, of a row's name, of its bar, and of gaps, in heights of a letter."""
 
+WARNED, WARNING_LINES = 2.1, 2
+"""What a warning adds to the height of the header, and how many lines it has at most."""
+
 CAPTION = 0.75
 """How high the letters of captions are, in heights of other letters."""
 
@@ -84,6 +87,7 @@ class ConceptPanel:
       note: what stands in place of the rows, or "".
       with_pictures: whether rows have room for pictures of the gallery.
       network: whose channels they are, or "" where there is one network only.
+      warning: what is wrong with the pictures of the gallery, or "".
     """
 
     title: str
@@ -94,11 +98,16 @@ class ConceptPanel:
     note: str = ""
     with_pictures: bool = True
     network: str = ""
+    warning: str = ""
 
     @property
     def heading(self) -> str:
         """The line at the top."""
         return f"{self.network or 'What it'} found: {self.title}"
+
+    def place(self, size: tuple[int, int], letters: int) -> "PanelPlace":
+        """Where it stands on a canvas, see `place_panel`."""
+        return place_panel(size, letters, self.with_pictures, bool(self.warning))
 
 
 @dataclass(frozen=True)
@@ -119,16 +128,19 @@ class PanelPlace:
 
 
 @functools.lru_cache(maxsize=8)
-def place_panel(size: tuple[int, int], letters: int, with_pictures: bool = True) -> PanelPlace:
+def place_panel(
+    size: tuple[int, int], letters: int, with_pictures: bool = True, warned: bool = False
+) -> PanelPlace:
     """Finds room for the panel: at the right, on tall canvases at the bottom.
 
     Args:
       size: rows and columns of the canvas.
       letters: the height of letters in pixels.
       with_pictures: whether rows have room for pictures of the gallery.
+      warned: whether the header has room for a warning.
     """
     rows, columns = size
-    header = round(HEADER * letters)
+    header = round((HEADER + WARNED * warned) * letters)
     if rows > 1.1 * columns:
         across = 2 if with_pictures else ROWS
         tile = columns / across / (2.5 if with_pictures else 1.05)
@@ -186,6 +198,9 @@ class ConceptArtist:
         x0, y0, x1, y1 = _moved(place.header, moved)
         title = fitted(panel.heading, x1 - x0 - 2 * pad, letters)
         draw_text(image, title, (x0 + pad, y0 + round(1.3 * letters)), letters, WHITE)
+        _draw_warning(
+            image, panel.warning, (x0 + pad, y0 + round(1.6 * letters), x1 - pad), letters
+        )
         if panel.note:
             for number, line in enumerate(wrapped(panel.note, x1 - x0 - 2 * pad, letters)):
                 base = y1 + round((number + 1) * 1.35 * letters)
@@ -317,9 +332,26 @@ def _draw_bar(image: np.ndarray, share: float, box: Box) -> None:
     image[y0:y1, x0:end] = _colour_of(share)
 
 
+def _draw_warning(
+    image: np.ndarray, warning: str, room: tuple[int, int, int], letters: int
+) -> None:
+    """Writes a warning below x0, y0, up to x1; the last line that it may have is cut."""
+    (x0, y0, x1), size = room, _caption_size(letters)
+    lines = wrapped(warning, x1 - x0, size)
+    last = WARNING_LINES - 1
+    for number, line in enumerate([*lines[:last], " ".join(lines[last:])]):
+        base = y0 + round((number + 1) * 1.3 * size)
+        draw_text(image, fitted(line, x1 - x0, size), (x0, base), size, WARNING)
+
+
+def _caption_size(letters: int) -> int:
+    """The height of the letters of captions."""
+    return max(9, round(CAPTION * letters))
+
+
 def _draw_captions(image: np.ndarray, panel: ConceptPanel, row: Box, letters: int) -> None:
     """Says above the uppermost row of a column what its figures and pictures are."""
-    pad, size = round(PAD * letters), max(9, round(CAPTION * letters))
+    pad, size = round(PAD * letters), _caption_size(letters)
     x0, y0, x1, y1 = row
     x0, x1, base = x0 + pad, x1 - pad, y0 - round(0.3 * size)
     above = base - round(1.3 * size)

@@ -10,7 +10,7 @@ import numpy as np
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.arrangement import GAP, split
 from realtime_lrp.view.buffers import Buffers
-from realtime_lrp.view.concepts import ConceptArtist, ConceptPanel, PanelPlace, place_panel
+from realtime_lrp.view.concepts import ConceptArtist, ConceptPanel, PanelPlace
 from realtime_lrp.view.decals import Decals
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.scene import BACKGROUND, Artist, Scene
@@ -50,7 +50,7 @@ class SplitScene:
     def place(self) -> PanelPlace | None:
         """Where the panel of concepts stands."""
         panel = self.concepts
-        return place_panel(self.size, self.letters, panel.with_pictures) if panel else None
+        return panel.place(self.size, self.letters) if panel else None
 
     @property
     def concept_rows(self) -> tuple[tuple[Box, int], ...]:
@@ -105,7 +105,7 @@ def size_beside(
     """
     if concepts is None:
         return size
-    return place_panel(size, figure_size(*size, text_size), concepts.with_pictures).rest
+    return concepts.place(size, figure_size(*size, text_size)).rest
 
 
 def boxes_of(

@@ -32,6 +32,9 @@ ABSENT = "this picture has nothing of it"
 NO_MAP = "no map: "
 """Stands before the name of a channel whose relevance biases take nearly all of."""
 
+MADE_WITH = "Pictures made with {}: they may mislead"
+"""The warning of a gallery that was not made with the network."""
+
 Channels = tuple[int | None, ...]
 
 
@@ -78,15 +81,17 @@ class ConceptView:
     def _new_panel(self, state: ViewerState, explained: ExplainedFrame) -> ConceptPanel:
         found, wanted, look = explained.concepts, state.request.concepts, state.look
         layer = (wanted and wanted.layer) or explained.engine.concept_layer or ""
-        x0, y0, x1, y1 = explained.result.region.box
+        gallery, (x0, y0, x1, y1) = explained.engine.gallery, explained.result.region.box
+        other = gallery.other_network if gallery else ""
         panel = ConceptPanel(
             title=layer,
             picture=explained.picture[y0:y1, x0:x1],
             rows=(),
             colormap=look.colormap or default_colormap(explained.engine.explainer.signs[0]),
             opacity=look.opacity,
-            with_pictures=bool(explained.engine.gallery and explained.engine.gallery.layers),
+            with_pictures=bool(gallery and gallery.layers),
             network=self._network,
+            warning=MADE_WITH.format(other) if other else "",
         )
         if found is None or found.layer not in ("", layer):
             return replace(panel, note=f"preparing {layer or 'channels'}")
@@ -101,8 +106,9 @@ class ConceptView:
         series = engine, request.target, found.layer, explained.frame.source
         if series != self._series:
             self._start_over(series)
-        self._note_shares(found, at_once=request.frame is not None)
-        self._channels = steady_rows(self._channels, [one.channel for one in found.maps])
+        frozen, channels = request.frame is not None, [one.channel for one in found.maps]
+        self._note_shares(found, at_once=frozen)
+        self._channels = steady_rows((None,) * ROWS if frozen else self._channels, channels)
         scale, inner = self._scale(found.scale), explained.result.region.inner
         followed = request.concepts and request.concepts.channel
 

@@ -12,11 +12,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+gc.disable()  # what is imported is no garbage; on again when the tests are collected
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("RAY_AUTH_MODE", "token")  # Ray reads both once for a process
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 import realtime_lrp.video.libraries  # isort: skip
+import compiling
 import forks
 import numpy as np
 import program
@@ -46,6 +48,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
         return 0
     os.environ.setdefault("PYTHONHASHSEED", "0")  # sets in the names of tests have the same order
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    compiling.compile_tests(cores or 1)
     workers = min((cores or 1) + 1, MOST_WORKERS)
     threads = str(max((cores or 1) // workers, 1))  # else each worker takes all cores
     for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
@@ -75,6 +78,7 @@ def pytest_collection_finish() -> None:
     """What is imported by now is looked through for garbage no more: that took an eighth of all."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="module")

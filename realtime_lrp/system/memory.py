@@ -46,12 +46,19 @@ def free_cycles() -> None:
     return_freed_memory()
 
 
+_left_out = False
+"""Whether `leave_out_of_collection` was called."""
+
+
 def leave_out_of_collection() -> None:
     """Leaves what exists now out of the searches of the garbage collector; they become quick."""
+    global _left_out
     gc.freeze()
+    _left_out = True
 
 
 def free_all_cycles() -> None:
-    """Frees also objects that were left out; takes a moment."""
-    gc.unfreeze()
+    """Frees also objects that were left out; takes a moment where there are any."""
+    if _left_out:
+        gc.unfreeze()
     free_cycles()

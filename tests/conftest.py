@@ -25,6 +25,8 @@ import program
 import pytest
 from faults.clock import until
 
+from realtime_lrp.system import memory
+
 if "PYTEST_XDIST_WORKER" in os.environ:  # pytest does not hold back what TensorFlow prints there
     import realtime_lrp.engine.tensorflow  # noqa: F401
 
@@ -87,6 +89,15 @@ def _less_to_look_through() -> Iterator[None]:
     yield
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _still_less_to_look_through() -> None:
+    """The relevance thread leaves that as it is: else each would look through all of TensorFlow.
+
+    In programs of their own, tests find it as it is for users.
+    """
+    memory.leave_out_of_collection = lambda: None
 
 
 @pytest.fixture(autouse=True)

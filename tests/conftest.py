@@ -12,7 +12,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-gc.disable()  # what is imported is no garbage; on again when the tests are collected
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("RAY_AUTH_MODE", "token")  # Ray reads both once for a process
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
@@ -26,6 +25,8 @@ import pytest
 from faults.clock import until
 
 from realtime_lrp.system import memory
+
+gc.disable()  # what is imported is no garbage; on again when the tests are collected
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # pytest does not hold back what TensorFlow prints there
     import realtime_lrp.engine.tensorflow  # noqa: F401

@@ -263,6 +263,26 @@ def test_without_a_window_manager_it_has_the_screen_and_the_keys(screen):
     assert display.get_screen_saver().timeout == 300
 
 
+def test_qt_is_told_again_what_it_has_missed(screen):
+    """A window that Qt takes for hidden, or for small, is drawn again."""
+    from Xlib.protocol.event import ConfigureNotify, UnmapNotify  # not on every system
+
+    area = {"x": 0, "y": 0, "width": 300, "height": 200, "border_width": 0, "override": 0}
+    hidden = partial(UnmapNotify, from_configure=0)
+    small = partial(ConfigureNotify, above_sibling=desktop.X.NONE, **area)
+
+    def deceive(event):
+        window = screen.display.create_resource_object("window", screen.window())
+        window.send_event(event(event=window, window=window))
+        window.fill_rectangle(window.create_gc(foreground=0xFFFFFF), 0, 0, 800, 600)
+        screen.display.sync()
+
+    with exhibit(screen) as (process, lines):
+        for event in (hidden, small):
+            disturb(screen, process, partial(deceive, event))
+        assert hears(screen, lines, "k")
+
+
 @pytest.mark.parametrize("screen", ["bare", "managed"], indirect=True)
 def test_an_ordinary_window_is_never_black_and_can_fill_the_screen(screen):
     """Also without a window manager, where it was sometimes never drawn; keys reach it."""

@@ -24,8 +24,11 @@ SIZE = (720, 1280)
 MIN_CANVAS, MAX_CANVAS = 240, 4096
 """Limits of the canvas's sides in pixels, whatever the size of the window."""
 
-APPEARING_S, AGAIN_S = 1.5, 0.3
-"""Maximum wait for a new window's first picture, and the pause between two tries to map it."""
+APPEARING_S = 1.5
+"""Maximum wait for a new window's first picture."""
+
+REMINDED_S = 0.75
+"""How often Qt is told again what it may have missed: that its window is on the screen."""
 
 PROBE = np.full((*SIZE, 3), 16, np.uint8)
 """The first picture. Its colour on the screen proves that the window shows pictures."""
@@ -81,6 +84,7 @@ class Window:
 
     def __init__(self, x11: X11Window | None = None) -> None:
         self._events: list[str | Mouse] = []
+        self._reminded = 0.0
         self._bgr = Buffers()
         self.on_lost: Callable[[], object] = lambda: None
         with display_connection():  # until Qt has one of its own
@@ -99,21 +103,11 @@ class Window:
         self._appear()
 
     def _appear(self) -> None:
-        """Waits until the window shows its first picture.
-
-        Without a window manager Qt sometimes misses that its window is on the screen and never
-        draws. Mapping the window again helps.
-        """
-        begin = mapped = time.monotonic()
+        """Waits until the window shows its first picture."""
+        end = time.monotonic() + APPEARING_S
         self._draw_probe()
-        while not (found := self._find()) or not self._shows_probe():
-            now = time.monotonic()
-            if now > begin + APPEARING_S:
-                break
-            if found and now > mapped + AGAIN_S:
-                log.info("the window stayed empty and is mapped again")
-                self._x11.map_again()
-                mapped = now
+        while not (self._find() and self._shows_probe()) and time.monotonic() < end:
+            self._x11.remind(self._known_size())
             self._draw_probe()
 
     def _draw_probe(self) -> None:
@@ -143,14 +137,17 @@ class Window:
     @property
     def size(self) -> tuple[int, int]:
         """Rows and columns of the canvas: those of the window, within the limits."""
+        rows, columns = self._known_size()
+        scale = min(1.0, MAX_CANVAS / max(rows, columns))
+        return max(round(rows * scale), MIN_CANVAS), max(round(columns * scale), MIN_CANVAS)
+
+    def _known_size(self) -> tuple[int, int]:
+        """Rows and columns of the window, as OpenCV knows them."""
         try:
             _, _, columns, rows = cv2.getWindowImageRect(TITLE)
         except cv2.error:
             return SIZE
-        if rows <= 0 or columns <= 0:
-            return SIZE
-        scale = min(1.0, MAX_CANVAS / max(rows, columns))
-        return max(round(rows * scale), MIN_CANVAS), max(round(columns * scale), MIN_CANVAS)
+        return (rows, columns) if rows > 0 and columns > 0 else SIZE
 
     def events(self) -> list[str | Mouse]:
         """What happened since the last call: the mouse, then key names (see `view.keys`).
@@ -161,6 +158,9 @@ class Window:
           UnavailableError: the display is gone.
         """
         self._require_answer()
+        if time.monotonic() > self._reminded + REMINDED_S:
+            self._reminded = time.monotonic()
+            self._x11.remind(self._known_size())
         with self._watch:
             code = cv2.waitKeyEx(1)  # this is also when the window draws and reports the mouse
             keys = self._x11.keys()

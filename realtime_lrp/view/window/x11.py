@@ -20,7 +20,7 @@ try:
     from Xlib import X
     from Xlib.display import Display
     from Xlib.error import XError
-    from Xlib.protocol.event import KeyPress, KeyRelease
+    from Xlib.protocol.event import ConfigureNotify, Expose, KeyPress, KeyRelease, MapNotify
     from Xlib.xobject.drawable import Window
 except ImportError:  # not Linux
     Display = None
@@ -118,10 +118,17 @@ class X11Window:
             return True
         return self.attempt(lambda: _pixel(window) == bytes([grey] * 3), otherwise=False)
 
-    def map_again(self) -> None:
-        """Takes the window off the screen and puts it back."""
+    def remind(self, size: tuple[int, int]) -> None:
+        """Tells Qt again that its window is on the screen, and how large it is.
+
+        Qt loses events if many wait, which happens while this program is busy: gaps of 8 to 49
+        were seen in what it read. It never draws a window that it takes for hidden.
+
+        Args:
+          size: rows and columns of the window, as Qt knows them.
+        """
         if window := self.window:
-            self.attempt(lambda: (window.unmap(), window.map()), otherwise=None)
+            self.attempt(lambda: self._remind(window, size), otherwise=None)
 
     def free_area(self) -> tuple[int, int] | None:
         """Rows and columns that a window can take on the screen, without its title bar.
@@ -155,6 +162,19 @@ class X11Window:
             return screen.height, screen.width
         area = self.value(root, "_NET_WORKAREA") or (0, 0, screen.width, screen.height)
         return area[3] - TITLE_BAR, area[2]
+
+    def _remind(self, window: "Window", size: tuple[int, int]) -> None:
+        if window.get_attributes().map_state != X.IsViewable:
+            return
+        known, real = {"event": window, "window": window, "override": 0}, window.get_geometry()
+        window.send_event(MapNotify(**known))
+        if size != (real.height, real.width):
+            at = self.connection.screen().root.translate_coords(window, 0, 0)
+            area = {"x": at.x, "y": at.y, "width": real.width, "height": real.height}
+            border = {"above_sibling": X.NONE, "border_width": 0}
+            window.send_event(ConfigureNotify(**known, **area, **border))
+        window.send_event(Expose(window=window, x=0, y=0, width=1, height=1, count=0))
+        self.connection.flush()
 
     def _cover_screen(self) -> None:
         window, screen = self.window, self.connection.screen().root.get_geometry()

@@ -223,7 +223,7 @@ def test_a_page_shows_films_and_failures(job):
     text = (job / PAGE).read_text()
     for shown in (
         "<td style=\"text-align:left\">44</td>", "40 frames, 1.30 s, cat 100%",
-        "1 frame, 0.00 s", "/recordings/b.avi</strong>: no frame &lt;script&gt;",
+        "<p>1 frame</p>", "/recordings/b.avi</strong>: no frame &lt;script&gt;",
         "net &lt;script&gt;alert(1)&lt;",
     ):  # fmt: skip
         assert shown in text, shown
@@ -319,6 +319,21 @@ def test_the_axis_of_a_timeline_fits_small_probabilities():
         assert len(list(overview.watch(record(frame, top5=top) for frame in range(4)))) == 4
         svg = ElementTree.fromstring(overview.draw([])[0])
         assert [one.text for one in svg if one.get("x") == "0" and one.text] == ticks
+
+
+def test_the_timeline_of_a_single_picture_shows_its_probabilities(tmp_path):
+    """Each is a level line across the plot; a duration of 0 s is not named."""
+    overview = Overview()
+    tops = [{"label": "cat", "probability": 0.9}, {"label": "dog", "probability": 0.1}]
+    assert len(list(overview.watch([record(0, top5=tops)]))) == 1
+    svg = ElementTree.fromstring(overview.draw([])[0])
+    curves = [one.get("d") for one in svg if one.get("stroke-width")]
+    ends = [[point.split(" ") for point in curve[1:].split("L")] for curve in curves]
+    assert [float(end[0]) - float(begin[0]) > 900 for begin, end in ends] == [True, True]
+    assert all(begin[1] == end[1] for begin, end in ends) and ends[0][0][1] != ends[1][0][1]
+    write_pages(tmp_path, {"a.mp4": FilmEntry(frames=1), "b.mp4": FilmEntry(frames=2, seconds=0.1)})
+    page = (tmp_path / PAGE).read_text()
+    assert "<p>1 frame</p>" in page and "<p>2 frames, 0.10 s</p>" in page
 
 
 def test_a_page_of_somebody_else_is_refused(tmp_path):

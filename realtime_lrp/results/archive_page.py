@@ -188,7 +188,7 @@ def _article(name: str, entry: FilmEntry, up: str) -> str:
     if entry.error:
         return f"<article><h3>{title}</h3><p>Failed: {_why(name, entry)}</p></article>"
     film = f"{up}{link_to(name)}"
-    about = [f"{entry.frames} frame{'s' * (entry.frames != 1)}", clock(entry.seconds)]
+    about = [f"{entry.frames} frames", clock(entry.seconds)] if entry.frames != 1 else ["1 frame"]
     about += [f"{label_text(label)} {share:.0%}" for label, share in entry.answers]
     lines = [f'<h3><a href="{film}">{title}</a></h3>', f"<p>{escaped(', '.join(about))}</p>"]
     if entry.height:

@@ -139,7 +139,10 @@ def _strip(thumbnails: Sequence[tuple[float, np.ndarray]]) -> tuple[str, int]:
 
 def _plot(curves: Curves, top: int) -> tuple[str, int]:
     """The probabilities over time, and where the plot ends."""
-    begin, end = min(curves.positions), max(curves.positions)
+    positions, repeats = curves.positions, 1
+    if len(positions) == 1:  # each curve is a level line across the plot
+        positions, repeats = [positions[0], positions[0] + 1.0], 2
+    begin, end = min(positions), max(positions)
     wide = (WIDTH - LEFT - RIGHT) / ((end - begin) or 1.0)
     above = top + CAPTION + GAP
     below = above + PLOT
@@ -156,7 +159,7 @@ def _plot(curves: Curves, top: int) -> tuple[str, int]:
         colour, x = COLOURS[number], LEFT + number * column
         points = [
             None if np.isnan(share) else (LEFT + (at - begin) * wide, below - share / most * PLOT)
-            for at, share in zip(curves.positions, shares, strict=True)
+            for at, share in zip(positions, shares * repeats, strict=True)
         ]
         name = label_text(label, int(column / 6.5))
         parts.append(
@@ -167,6 +170,8 @@ def _plot(curves: Curves, top: int) -> tuple[str, int]:
         )
     seconds = curves.unit == "seconds"
     first, last = (clock(begin), clock(end)) if seconds else (f"{begin:g}", f"{end:g}")
+    if repeats > 1:
+        last = ""
     parts.append(
         f'<text x="{LEFT}" y="{below + CAPTION - 3}" fill="#555">{first}</text>'
         f'<text x="{WIDTH - RIGHT}" y="{below + CAPTION - 3}" fill="#555" text-anchor="end">'

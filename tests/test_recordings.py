@@ -367,6 +367,21 @@ def test_the_last_frame_is_written_with_its_duration(tmp_path, codec):
     assert shown == {0: 33, 33: 33, 66: 300}
 
 
+def test_quality_0_loses_nothing(tmp_path, rng):
+    """With H.264 and HEVC; noise shows what an encoder leaves out."""
+    pictures = rng.integers(0, 256, (6, 96, 128, 3), np.uint8)  # x265 fails at 64 x 64
+    planes = []
+    for codec in ("h264", "hevc"):
+        path, rate = tmp_path / f"{codec}.mp4", Fraction(30)
+        with VideoWriter(path, ".mp4", rate, 1 / rate, codec=codec, quality=0) as writer:
+            for number, picture in enumerate(pictures):
+                writer.write(picture, number)
+        with av.open(path) as container:
+            planes.append([one.to_ndarray(format="yuv420p") for one in container.decode(video=0)])
+    assert len(planes[0]) == len(pictures)
+    np.testing.assert_array_equal(planes[0], planes[1])
+
+
 def test_hevc_in_mp4_has_the_tag_that_apples_players_know(tmp_path):
     """hvc1, where FFmpeg would write hev1."""
     rate = Fraction(30)

@@ -55,6 +55,7 @@ class VideoWriter:
       time_base: seconds per unit of the times given to `write`.
       codec: out of `CODECS`.
       quality: the codec's constant rate factor, lower is better; None is the default in `CODECS`.
+        0 loses nothing with "h264" and "hevc".
       colour: the colour tags.
       aspect: width of a pixel divided by its height.
       metadata: title and the like.
@@ -88,6 +89,8 @@ class VideoWriter:
         template: "av.VideoStream | None" = None,
     ):
         encoder, rate_factor, further = CODECS[codec]
+        if (codec, quality) == ("hevc", 0):  # a rate factor of 0 is lossless in x264 only
+            further = {**further, "x265-params": f"{further['x265-params']}:lossless=1"}
         further = LIVE if live else further
         options = _of_container(container, time_base, live)
         self._container = av.open(path, "w", format=CONTAINERS[container], options=options)

@@ -16,12 +16,14 @@ class ThreadCluster:
 
     Attributes:
       calls: the methods that were called, with their arguments.
+      machines: how many there are; each worker knows the number of its own.
     """
 
     local = True
+    machines = 1
 
     def __init__(self, on_call=lambda method, arguments: None):
-        self.calls, self._on_call = [], on_call
+        self.calls, self._on_call, self._excluded = [], on_call, set()
 
     def resources(self):
         return [2], 0
@@ -29,8 +31,16 @@ class ThreadCluster:
     def may_be_waiting(self, share, workers):
         return False
 
+    def exclude_machine(self, handle):
+        self._excluded.add(handle.worker.machine)
+        return f"machine {handle.worker.machine}"
+
+    def room(self, share):
+        return self.machines - len(self._excluded)
+
     def new_worker(self, share, memory):
-        return Handle()
+        left = set(range(self.machines)) - self._excluded
+        return Handle(min(left, default=0))
 
     def call(self, handle, method, *arguments):
         self.calls.append((method, arguments))
@@ -66,8 +76,9 @@ class ThreadCluster:
 class Handle:
     """A worker, and the thread in which it works."""
 
-    def __init__(self):
+    def __init__(self, machine):
         self.worker, self.threads = Worker(0), ThreadPoolExecutor(1)
+        self.worker.machine = machine
         logging.getLogger().removeHandler(self.worker._log)  # the job logs in this process, too
 
 

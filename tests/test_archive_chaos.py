@@ -226,6 +226,25 @@ def test_a_full_disk_of_a_node_costs_no_frame(run, network, long, tmp_path):
     assert_as_by_one_process(run, network, long, film)
 
 
+@pytest.mark.skipif(disk.missing() != "", reason=disk.missing())
+def test_a_node_that_cannot_unpack_the_network_costs_only_its_worker(run, network, long, tmp_path):
+    """The temporary folder of the second node has 8 KB left."""
+    film, small = tmp_path / "film.mp4", tmp_path / "small"
+    small.mkdir()
+    mount = f"mount -t tmpfs -o size=1m none {small} && head -c 1040384 /dev/zero >{small}/full"
+    full = ["unshare", "-rm", "sh", "-c", f'{mount} && TMPDIR={small} exec "$@"', "sh"]
+    words = long, "-o", film, "--workers", 2, "--quality", 0, "--sidecar", *network
+    with (
+        nodes_of(full) as (address, _, environment),
+        job(0.5, *words, "--ray", address, **environment) as process,
+    ):
+        _, errors = process.communicate(timeout=600)
+        assert process.returncode == 0, errors
+    assert errors.count("cannot load the network: There is no room to unpack") == 1, errors
+    assert errors.count("The job goes on without it.") == 1, errors
+    assert_as_by_one_process(run, network, long, film)
+
+
 def test_an_hour_in_parts(run, network, tmp_path):
     """18000 frames, five a second, in parts of a minute."""
     source = media.recording(tmp_path / "hour.mp4", 18000, base=media.Fraction(1, 5), sound="aac")

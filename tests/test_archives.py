@@ -9,6 +9,7 @@ import socket
 import tempfile
 import threading
 import time
+from concurrent.futures import Future
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
@@ -26,15 +27,18 @@ from realtime_lrp.cli import main
 from realtime_lrp.commands.video import alive
 from realtime_lrp.commands.video.archive import child as make_parts
 from realtime_lrp.commands.video.archive import cluster, job, watching, worker
+from realtime_lrp.commands.video.archive import crew as archive_crew
 from realtime_lrp.commands.video.archive.crew import Member, Step
 from realtime_lrp.commands.video.archive.filework import FileWork, Part, Waiting
 from realtime_lrp.commands.video.archive.losses import Losses
-from realtime_lrp.commands.video.archive.orders import Loaded, Status
+from realtime_lrp.commands.video.archive.orders import Loaded, Order, Status
 from realtime_lrp.commands.video.archive.worker import Worker
 from realtime_lrp.commands.video.messages import Join, Piece, PlanParts, Written
 from realtime_lrp.engine import engine
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.errors import UnavailableError
 from realtime_lrp.system import progress
+from realtime_lrp.system.temporary import temporary_folder
 from realtime_lrp.video.cutting import Frames, cuts
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.writer import VideoWriter
@@ -185,6 +189,21 @@ def test_parts_of_every_codec_are_joined(codec, ending, archive, run, network, c
     ours, theirs = (list(described(tmp_path / f"{name}{ending}")) for name in "ab")
     assert abs(ours.pop(1) / theirs.pop(1) - 1) < 0.01 and abs(ours.pop() - theirs.pop()) < 50_000
     assert ours == theirs
+
+
+@pytest.mark.release
+def test_parts_in_hevc_without_loss_are_those_of_one_process(
+    archive, run, network, clips, tmp_path
+):
+    """As with H.264."""
+    words = clips / "long.mp4", "--codec", "hevc", *LOSSLESS
+    code, _, told, made = archive(*words, "-o", tmp_path / "a.mp4")
+    assert (code, made.count("draw")) == (0, 4), told
+    assert run("video", *words, "-o", tmp_path / "b.mp4", *network)[0] == 0
+    ours, others = (decoded(tmp_path / f"{name}.mp4") for name in "ab")
+    assert [time for time, _ in ours] == [time for time, _ in others]
+    for (_, picture), (_, wanted) in zip(ours, others, strict=True):
+        np.testing.assert_array_equal(picture, wanted)
 
 
 def test_a_lost_worker_costs_its_part_and_no_frame(archive, alone, clips, tmp_path):
@@ -344,7 +363,7 @@ def test_nothing_of_ray_is_imported_without_an_option():
             for module in modules:
                 if module.split(".")[0] == "ray" or module.endswith("archive.cluster"):
                     importing.setdefault(path.name, set()).add(module.split(".")[-1])
-    ours = ("crew.py", "fetching.py", "job.py", "run.py", "watching.py")
+    ours = ("crew.py", "fetching.py", "hiring.py", "job.py", "run.py", "watching.py")
     assert importing == {"cluster.py": {"ray"}, **{name: {"cluster"} for name in ours}}
 
 
@@ -522,6 +541,108 @@ def test_a_worker_that_does_not_get_ready_is_replaced(
         and f"on {socket.gethostname()}" in told
     )
     assert ("3 workers, one after another, did not get ready" in told) == (expected == 75)
+
+
+@pytest.mark.parametrize(
+    ("machines", "broken", "loads", "expected"),
+    [
+        (2, lambda machine, load: machine == 0, 2, 0),
+        (3, lambda machine, load: machine < 2, 3, 0),
+        (1, lambda machine, load: load == 2, 2, 0),
+        (1, lambda machine, load: True, 1, 69),
+        (2, lambda machine, load: True, 2, 69),
+        (99, lambda machine, load: True, 8, 69),
+    ],
+    ids=["one of two", "two of three", "the second worker", "the only one", "both", "too many"],
+)
+def test_a_machine_that_cannot_load_the_network_costs_only_its_workers(
+    machines, broken, loads, expected, archive, clips, tmp_path, monkeypatch
+):
+    """It may lack room to unpack it; the job goes on with others, and ends if none can."""
+    inner, lock, count = Worker.load.__wrapped__, threading.Lock(), 0
+
+    def load(self, *arguments):
+        nonlocal count
+        with lock:
+            count += 1
+            number = count
+        if broken(self.machine, number):
+            raise UnavailableError("There is no room to unpack the network.")
+        return inner(self, *arguments)
+
+    monkeypatch.setattr(Worker, "load", worker._outcome(load))
+    monkeypatch.setattr(crew.ThreadCluster, "machines", machines)
+    out = tmp_path / "out"
+    out.mkdir()
+    code, _, told, made = archive(clips, "-o", out)
+    films = len(list(out.glob("*.mp4")))
+    assert (code, made.count("load"), films) == (expected, loads, 0 if expected else 3), told
+    assert "no room to unpack" in told
+    assert expected or told.count("The job goes on without it") == (1 if machines < 3 else 2)
+
+
+def test_workers_that_are_lost_while_they_load_do_not_end_a_job(archive, clips, tmp_path):
+    """Their machine may have too little memory; the others go on without them."""
+    loading = 0
+
+    def lose(method, arguments):
+        nonlocal loading
+        loading += method == "load"
+        if method == "load" and loading > 1:
+            crew.lost()
+        elif method in ("whole", "explain"):
+            deadline = time.monotonic() + 60
+            while loading <= 12 and time.monotonic() < deadline:
+                time.sleep(0.01)
+
+    code, _, told, made = archive(clips, "-o", tmp_path, on_call=lose)
+    assert (code, made.count("load")) == (0, 13), told
+    assert "no more workers are begun, as they do not get ready: 1 go on" in told
+
+
+def test_a_worker_without_a_machine_does_not_keep_a_full_disk_waiting(
+    archive, clips, tmp_path, monkeypatch
+):
+    """The job says that the disk is full, waits a while for the other worker, and ends."""
+    call, first, tried = crew.ThreadCluster.call, [], []
+
+    def call_first(self, handle, method, *arguments):
+        first.append(handle)
+        return call(self, handle, method, *arguments) if handle is first[0] else Future()
+
+    def whole(self, *arguments):
+        tried.append(arguments)
+        monkeypatch.setattr(archive_crew, "STARTS_S", 3600 if len(tried) < 3 else 0)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(crew.ThreadCluster, "call", call_first)
+    monkeypatch.setattr(Worker, "whole", worker._outcome(whole))
+    monkeypatch.setattr(archive_crew, "STARTS_S", 3600)
+    monkeypatch.setattr(job, "RESTS_S", 0.01)
+    sources = clips / "short.mkv", clips / "other.mp4"
+    code, _, told, _ = archive(*sources, "-o", tmp_path)
+    assert code == 74 and told.count("No worker has room on its disk: writing to") >= 2, told
+    assert told.count("worker 1 rests") == 2
+
+
+def test_what_a_worker_unpacks_while_it_loads_is_in_its_own_folder(tmp_path, monkeypatch):
+    """So nothing is left where it is ended meanwhile."""
+    made = []
+
+    def load(*arguments, **options):
+        with temporary_folder() as folder:
+            made.append(folder)
+        raise UnavailableError("There is no room.")
+
+    monkeypatch.setattr(engine, "Engine", load)
+    one = Worker(0, base=str(tmp_path))
+    logging.getLogger().removeHandler(one._log)
+    one.load(Order("a.mp4", None, None, ".mp4", False, False), False, False)
+    one.close()
+    assert [folder.parent.parent for folder in made] == [tmp_path]
+    assert not list(tmp_path.iterdir())
+    with temporary_folder() as folder:
+        assert folder.parent == Path(tempfile.gettempdir())
 
 
 def test_a_few_workers_that_do_not_get_ready_do_not_end_a_job(caplog):

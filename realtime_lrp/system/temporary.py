@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 PREFIX = "realtime-lrp-"
@@ -16,15 +17,26 @@ PREFIX = "realtime-lrp-"
 LOCK_S = 1.0
 """Maximum wait for a thread that is making a folder, in seconds; a dead network drive may hang."""
 
+_inside: ContextVar[Path | None] = ContextVar("_inside", default=None)
 _lock = threading.Lock()  # held while a folder is made: none appears after the last removal
 _folders: set[Path] = set()
+
+
+@contextmanager
+def temporary_folders_in(folder: Path) -> Iterator[None]:
+    """Makes the temporary folders of this thread in a folder, as long as the context exists."""
+    token = _inside.set(folder)
+    try:
+        yield
+    finally:
+        _inside.reset(token)
 
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
     """Makes a folder that exists as long as the context; raises `OSError` if it cannot be made."""
     with _lock:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_inside.get()))
         _folders.add(folder)
     try:
         yield folder

@@ -42,6 +42,9 @@ GET_S = 120.0
 CONNECT_S = 5.0
 """Maximum wait for the address of a cluster, in seconds."""
 
+NODE, NODE_S = "ray.io/node-id", 10.0
+"""Ray's name for the label of each machine; maximum wait for that of a worker's, in seconds."""
+
 CLOSING_S = 2.0
 """Maximum wait for killed processes of Ray, in seconds."""
 
@@ -103,6 +106,7 @@ class Cluster:
             os.environ["RAY_AUTH_MODE"] = "token"
             os.environ.setdefault("RAY_AUTH_TOKEN", _token())
         self._ray: Any = None
+        self._excluded: set[str] = set()
         self._uninterrupted = UninterruptedCalls()
         try:
             if address is not None:
@@ -160,6 +164,38 @@ class Cluster:
         used = {kind: sum(one.get(kind, 0) for one in nodes) - free.get(kind, 0) for kind in wanted}
         return any(used[kind] > wanted[kind] * workers + 0.01 for kind in wanted)  # by others
 
+    def exclude_machine(self, worker: Any) -> str:
+        """Begins no more workers on the machine of this one, which must be alive.
+
+        Returns:
+          The machine's name; "" if it is unknown, or the only one.
+        """
+        if self.local:
+            return ""
+        try:
+            with stops_unchanged():
+                found = self._ray.get(worker.__ray_call__.remote(_node_of), timeout=NODE_S)
+        except self._ray.exceptions.RayError:
+            return ""
+        node, name = found
+        self._excluded.add(node)
+        return str(name)
+
+    def room(self, share: Share) -> int:
+        """How many workers the machines hold that are not excluded, if nobody else uses them.
+
+        0 where the job runs on this machine only.
+        """
+        if self.local:
+            return 0
+        both = (("CPU", share.cpus), ("GPU", share.gpus))
+        wanted = [(kind, amount) for kind, amount in both if amount]
+        nodes = [one for one in self._ray.nodes() if one["Alive"]]
+        return sum(
+            int(min(one["Resources"].get(kind, 0) / amount for kind, amount in wanted) + 0.01)
+            for one in nodes if one["NodeID"] not in self._excluded
+        )  # fmt: skip
+
     def new_worker(self, share: Share, memory: int) -> Any:
         """Begins a worker; a machine with enough room for it is found by Ray.
 
@@ -167,9 +203,11 @@ class Cluster:
           share: what it gets.
           memory: how much it takes, in bytes, 0 if unknown; only counted in a joined cluster.
         """
+        excluded = sorted(self._excluded)
         made = self._ray.remote(Worker).options(
             num_cpus=share.cpus, num_gpus=share.gpus, max_concurrency=4, max_restarts=0,
             **({"memory": memory} if memory and not self.local else {}),
+            **({"label_selector": {NODE: f"!in({','.join(excluded)})"}} if excluded else {}),
         )  # fmt: skip
         base = str(self._folder) if self._folder else None  # removed with it
         return made.remote(share.threads, logging.getLogger().level, base)
@@ -224,6 +262,13 @@ class Cluster:
             if self._folder and name:
                 _kill([*processes, *_processes(name)])
                 shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _node_of(worker: Any) -> tuple[str, str]:
+    """Runs in a worker: Ray's number of its machine, and the machine's name."""
+    import ray
+
+    return ray.get_runtime_context().get_node_id(), socket.gethostname()
 
 
 def _processes(named: str) -> list[psutil.Process]:

@@ -21,6 +21,10 @@ RESTS_S = 60.0
 """A worker whose disk is full gets no parts for so long, if others can do them."""
 
 
+STARTS_S = 60.0
+"""A worker that has not answered after so long waits for a machine, which may never be free."""
+
+
 @dataclass
 class Step:
     """A call of a worker.
@@ -125,7 +129,13 @@ class Member:
 
     def rests(self, now: float, members: "Iterable[Member]") -> bool:
         """Whether it leaves the parts to others of these, as its disk is full."""
-        return self.rests_until > now and any(one.rests_until <= now for one in members)
+        others = (one for one in members if one.rests_until <= now)
+        return self.rests_until > now and any(one.is_there for one in others)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it works or soon may: it does not wait for a machine, as far as is known."""
+        return self.loaded is not None or self.answers or self.loading_s < STARTS_S
 
     def may_compute(self, waiting: Waiting) -> bool:
         """Whether it may begin with a part now."""

@@ -22,7 +22,8 @@ from realtime_lrp.commands.video.archive.cluster import Cluster, Share, WorkerLo
 from realtime_lrp.commands.video.archive.crew import RESTS_S, Member, Step
 from realtime_lrp.commands.video.archive.fetching import fetch
 from realtime_lrp.commands.video.archive.filework import PLAN, FileWork, Queue, Waiting
-from realtime_lrp.commands.video.archive.losses import ATTEMPTS, Losses, error_of, no_room
+from realtime_lrp.commands.video.archive.hiring import Hiring
+from realtime_lrp.commands.video.archive.losses import Losses, error_of, no_room, unkept
 from realtime_lrp.commands.video.archive.orders import (
     DiskFailed,
     Explained,
@@ -49,9 +50,6 @@ PART_S = 60.0
 
 AGAIN_S = 2.0
 """A part that has failed waits this long."""
-
-AT_ONCE = (65, 66, 2, 73, 78)
-"""Exit codes of errors that come again at each attempt."""
 
 TICK_S = 0.5
 CLOSING_S = 1.0
@@ -82,7 +80,6 @@ class Job:
       parts_known: how many parts there are, as far as recordings have been cut.
       map_ms: milliseconds that maps took.
       maps: how many were computed.
-      loaded: what the first worker said of itself, or None.
     """
 
     def __init__(
@@ -96,22 +93,19 @@ class Job:
         show: Callable[["Job"], None],
     ):
         self._cluster, self._share = cluster, share
+        self._losses = Losses()
+        self._hiring = Hiring(cluster, share, self._losses, works[0].order)
+        self.members = self._hiring.members
         self.works, self._listener, self._ended, self._show = works, listener, ended, show
-        self._loading = False, False
         self._unbegun = deque(works)
         self._queue = Queue()
         self._under_way: dict[int, FileWork] = {}
         self._publishing: dict[Future[Report], FileWork] = {}
         self._publisher = ThreadPoolExecutor(1, "publishing")
-        self._losses, self._newest = Losses(), 0
-        self._numbers = iter(range(1, 1 << 60))
         self._total, self._failures = total, Failures(total, "videos done")
-        self._memory = 0
-        self.members: list[Member] = []
         self.finished, self.frames, self.maps = total - len(works), 0, 0
         self.parts_done = self.parts_known = 0
         self.map_ms: deque[float] = deque(maxlen=10_000)
-        self.loaded: Loaded | None = None
         self.begun = time.monotonic()
         self._watcher = Watcher(cluster)
 
@@ -128,10 +122,10 @@ class Job:
         Raises:
           Error: the network cannot be loaded, the output's disk is full, or some files failed.
         """
-        self._loading, self._wanted, self._fitting = loading, workers, fitting
+        self._hiring.begin(workers, loading, fitting)
         try:
             while self._unbegun or self._under_way or self._publishing:
-                self._hire_missing()
+                self._hiring.hire_missing(self._parts_left)
                 self._hand_out()
                 self._collect()
                 yield from self._published()
@@ -156,37 +150,27 @@ class Job:
             work.give_back()
 
     @property
+    def loaded(self) -> Loaded | None:
+        """What the first worker said of itself, once it was ready."""
+        return self._hiring.loaded
+
+    @property
     def under_way(self) -> list[FileWork]:
         """The recordings that are begun and not finished."""
         return [*self._under_way.values(), *self._publishing.values()]
 
     # workers
 
-    def _hire(self) -> None:
-        """Begins a worker."""
-        handle = self._cluster.new_worker(self._share, self._memory)
-        self._newest = next(self._numbers)
-        member = Member(self._newest, handle)
-        self.members.append(member)
-        member.begin(self._cluster, Step("load"), self.works[0].order, *self._loading)
-
-    def _hire_missing(self) -> None:
-        """Begins workers: the first one alone, then as many as there are parts to do."""
-        wanted = self._wanted if self.loaded else 1
-        if len(self.members) >= wanted:
-            return
-        left = len(self._unbegun) + sum(work.parts_left for work in self._under_way.values())
-        while len(self.members) < min(wanted, left):
-            self._hire()
+    def _parts_left(self) -> int:
+        return len(self._unbegun) + sum(work.parts_left for work in self._under_way.values())
 
     def _lose(self, member: Member, why: str) -> None:
-        """Gives away what a lost worker was at; `_hire_missing` begins another one."""
-        self.members.remove(member)
+        """Gives away what a lost worker was at; another one is begun in its place."""
+        self._hiring.remove(member)
         log.warning("worker %d is lost (%s)", member.number, why)
         for one, generation, number in member.undrawn:
             if generation == one.generation and not one.error:
                 self._queue.put(one, number)
-        self._cluster.end_worker(member.handle)
         for step in member.steps.values():
             work = step.work if step.alive else None
             kind = step.kind if len(member.steps) == 1 else ""  # else the other step is suspected
@@ -194,15 +178,7 @@ class Job:
                 self._give_up(work, error)
             elif work:
                 self._queue.put(work, step.number, time.monotonic() + AGAIN_S)
-
-    def _lose_unready(self, member: Member, newest: int) -> None:
-        """Replaces a worker that does not get ready, or goes on without it."""
-        waits = not member.answers and self._cluster.may_be_waiting(self._share, len(self.members))
-        why = f"it was not ready after {member.loading_s:.0f} s" + member.where
-        self._lose(member, why)
-        ready = sum(one.loaded is not None for one in self.members)
-        if not waits and self._losses.worker_unready(member.number, newest, why, ready):
-            self._wanted = ready
+        self._hiring.lost(member, why)
 
     # handing out
 
@@ -288,18 +264,17 @@ class Job:
                     del member.steps[call]  # not before: its worker may be lost with the result
             except WorkerLostError as lost:
                 self._lose(member, str(lost))
-                self._losses.worker_lost(str(lost))
 
     def _take(self, member: Member, step: Step, result: Any) -> None:
         work = step.work
         if isinstance(result, Failed):
-            self._take_failure(step, result)
+            self._take_failure(member, step, result)
             return
         if isinstance(result, DiskFailed):
             self._take_disk_failure(member, step, result)
             return
         if work is None:
-            self._take_loaded(member, result)
+            self._hiring.ready(member, result)
             return
         if not step.alive:
             if isinstance(result, Made):
@@ -321,47 +296,36 @@ class Job:
             self._keep(member, work, step.number, result)
         self._losses.step_done(work, step.number, step.kind)
 
-    def _take_failure(self, step: Step, failed: Failed) -> None:
+    def _take_failure(self, member: Member, step: Step, failed: Failed) -> None:
         work = step.work
         error = error_of(work.name if work else "a worker", failed)
         if work is None:
-            raise error  # of loading: the same for all
-        if step.alive:
+            self._hiring.unable(member, error)
+        elif step.alive:
             self._failed(work, step.number, error)
 
     def _take_disk_failure(self, member: Member, step: Step, failed: DiskFailed) -> None:
         """Leaves the part to another worker; if there is none, it has failed."""
         if step.work is None:
-            raise no_room(failed)
+            self._hiring.unable(member, no_room(failed))
+            return
         now = time.monotonic()
-        if member.rests_until <= now:
+        rested, member.rests_until = member.rests_until > now, now + RESTS_S
+        rests = member.rests(now, self.members)
+        if rests and not rested:
             log.warning("worker %d rests: %s", member.number, failed.why)
-        member.rests_until = now + RESTS_S
-        if step.alive and member.rests(now, self.members):
+        if step.alive and rests:
             self._queue.put(step.work, step.number)
         elif step.alive:
-            self._failed(step.work, step.number, no_room(failed))
-
-    def _take_loaded(self, member: Member, loaded: Loaded) -> None:
-        member.loaded, first = loaded, self.loaded is None
-        self._losses.worker_ready()
-        self._memory = max(self._memory, loaded.bytes)
-        log.info(
-            "worker %d: %s on %s of %s", member.number, loaded.precision, loaded.device, loaded.node
-        )
-        if first:
-            self.loaded = loaded
-            self._wanted = min(self._wanted, self._fitting(loaded))
+            error = no_room(failed, "No worker has room on its disk: ")
+            self._failed(step.work, step.number, error)
 
     def _keep(self, member: Member, work: FileWork, number: int, made: Made) -> None:
         """Fetches what a worker has made."""
         try:
             work.keeper.add(number, made, partial(fetch, self._cluster, member.handle, made))
         except OSError as error:
-            raise TransferError(
-                f"Writing beside {str(work.task.target)!r} failed ({error.strerror or error}). "
-                "Make room, then start again with --resume: what is done is kept."
-            ) from error
+            raise unkept(work, error) from error
         self._cluster.call(member.handle, "drop", made.folder)
         part = work.parts[number]
         part.facts, part.scales = made.facts, None
@@ -374,8 +338,7 @@ class Job:
     # ends of recordings
 
     def _failed(self, work: FileWork, number: int, error: Error) -> None:
-        count = work.attempts[number] = work.attempts.get(number, 0) + 1
-        if count >= ATTEMPTS or error.exit_code in AT_ONCE:
+        if self._losses.part_failed(work, number, error):
             self._give_up(work, error)
         else:
             log.info("%s, part %d: %s; it is tried again", work.name, number + 1, error)
@@ -438,10 +401,10 @@ class Job:
             for member in self._watcher.hanging(self.members):
                 why = f"it did not answer for {member.silent_s:.0f} s" + member.where
                 self._lose(member, why)
-                self._losses.worker_lost(why)
-            newest = self._newest
+            newest = self._hiring.newest
             for member in self._watcher.unready(self.members):
-                self._lose_unready(member, newest)
+                why = f"it was not ready after {member.loading_s:.0f} s" + member.where
+                self._hiring.unready(member, newest, why)
             self._show(self)
 
 

@@ -17,6 +17,9 @@ from realtime_lrp.system.child_errors import failure
 ATTEMPTS = 3
 """How often a part is tried that fails, or that ends the workers that have it."""
 
+AT_ONCE = (65, 66, 2, 73, 78)
+"""Exit codes of errors that come again at each attempt."""
+
 MOST_LOST = 10
 """How often a part is tried if workers are lost from outside: killed, or with their machines."""
 
@@ -41,21 +44,34 @@ class Losses:
     """
 
     def __init__(self) -> None:
-        self._in_a_row = self._unready = self._replaced = 0
+        self._in_a_row = self._begun_in_vain = self._unready = self._replaced = 0
         self.from_outside = False
 
-    def worker_lost(self, why: str) -> None:
-        """Notes a lost worker.
+    def worker_lost(self, why: str, others: int = 0) -> bool:
+        """Notes a lost worker; gives whether no more are to be begun.
+
+        Args:
+          why: what is known of its end.
+          others: if it had not loaded the network yet, how many others have; else 0.
 
         Raises:
           TemporaryError: so many were lost that nothing is done any more.
         """
+        if others:
+            self._begun_in_vain += 1
+            return self._no_more(self._begun_in_vain >= MOST_LOSSES, others)
         self._in_a_row += 1
         if self._in_a_row >= MOST_LOSSES:
             raise TemporaryError(
                 f"{MOST_LOSSES} workers were lost in a row ({why}). Look at the memory of the "
                 "machines, then start again with --resume: what is done is kept."
             )
+        return False
+
+    def part_failed(self, work: FileWork, number: int, error: Error) -> bool:
+        """Notes that a part has failed; gives whether its recording is given up."""
+        count = work.attempts[number] = work.attempts.get(number, 0) + 1
+        return count >= ATTEMPTS or error.exit_code in AT_ONCE
 
     def part_lost(self, work: FileWork, number: int, kind: str, why: str) -> Error | None:
         """Notes that a part was lost with its worker.
@@ -92,7 +108,7 @@ class Losses:
 
     def worker_ready(self) -> None:
         """Notes that a worker can begin."""
-        self._unready = 0
+        self._unready = self._begun_in_vain = 0
 
     def worker_unready(self, number: int, newest: int, why: str, ready: int) -> bool:
         """Notes that a worker did not get ready; gives whether no more are to be begun.
@@ -118,8 +134,12 @@ class Losses:
                 "--resume: what is done is kept."
             )
         self._unready = 0
-        log.warning("no more workers are begun, as they do not get ready: %d go on", ready)
-        return True
+        return self._no_more(True, ready)
+
+    def _no_more(self, enough: bool, others: int) -> bool:
+        if enough:
+            log.warning("no more workers are begun, as they do not get ready: %d go on", others)
+        return enough
 
 
 def error_of(name: str, failed: Failed) -> Error:
@@ -135,9 +155,22 @@ def error_of(name: str, failed: Failed) -> Error:
     return error if isinstance(error, Error) else InternalError(f"unexpected {error}")
 
 
-def no_room(failed: DiskFailed) -> TransferError:
-    """The error where no worker has a disk with room."""
+def unkept(work: FileWork, error: OSError) -> TransferError:
+    """The error where the job itself cannot write a part."""
     return TransferError(
-        f"No worker has room on its disk: {failed.why}. Make room there, or start the workers with "
-        "TMPDIR set to another folder."
+        f"Writing beside {str(work.task.target)!r} failed ({error.strerror or error}). "
+        "Make room, then start again with --resume: what is done is kept."
+    )
+
+
+def no_room(failed: DiskFailed, who: str = "") -> TransferError:
+    """The error where a worker's disk has no room.
+
+    Args:
+      failed: what the worker sent.
+      who: how the message begins.
+    """
+    return TransferError(
+        f"{who}{failed.why}. Make room there, or start the workers with TMPDIR set to another "
+        "folder."
     )

@@ -35,6 +35,7 @@ from realtime_lrp.commands.video.messages import DrawableMap, Parts, Piece, Plan
 from realtime_lrp.errors import FullDiskError, TransferError
 from realtime_lrp.system.atomic import runs
 from realtime_lrp.system.channel import Failed
+from realtime_lrp.system.temporary import temporary_folders_in
 
 PREFIX = "realtime-lrp-worker-"
 """How the names of workers' temporary folders begin; the number of the process follows."""
@@ -105,9 +106,11 @@ class Worker:
         from realtime_lrp.engine.hashes import begin_hashing
         from realtime_lrp.engine.provenance import provenance_of
 
-        self._engine = engine = Engine(order.config, moving=not exact, by_channel=by_channel)
-        if by_channel:
-            channel_names(engine)  # wrong names would be wrong for every file
+        with temporary_folders_in(self._folder):  # removed with it, however this process ends
+            engine = Engine(order.config, moving=not exact, by_channel=by_channel)
+            if by_channel:
+                channel_names(engine)  # wrong names would be wrong for every file
+        self._engine = engine
         begin_hashing(engine.files)
         rows, columns = engine.explainer.input_shape[:2]
         batch = np.zeros((8, rows, columns, 3), np.uint8)

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,6 +24,12 @@ import os, sys
 from realtime_lrp.commands.video.archive import cluster, job, watching
 watching.HANGS_S = cluster.GET_S = float(os.environ.get("HANGS_S", 120))
 job.PART_S = float(sys.argv.pop(1))
+hand_out = job.Job._hand_out
+def hand_out_to_all(self):
+    if not self.parts_known or self._hiring.newest > 1 and all(one.loaded for one in self.members):
+        hand_out(self)
+if os.environ.get("ALL_BEGIN"):
+    job.Job._hand_out = hand_out_to_all
 from realtime_lrp.cli import main
 main()
 """
@@ -163,6 +170,31 @@ def two_nodes():
         yield started
 
 
+NODES = """
+import sys, time
+import ray
+ray.init(address=sys.argv[1], log_to_driver=False)
+while sum(node["Alive"] for node in ray.nodes()) < int(sys.argv[2]):
+    time.sleep(0.2)
+"""
+
+
+def wait_for_nodes(count, address, environment):
+    """Waits until a cluster is there and has so many nodes."""
+    deadline = time.monotonic() + 120
+    host, port = address.split(":")
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            socket.create_connection((host, int(port)), 5).close()
+            break
+        time.sleep(0.2)
+    command = [sys.executable, "-c", NODES, address, str(count)]
+    for _ in range(3):  # the port is open before all else is
+        if subprocess.run(command, env=environment, timeout=120).returncode == 0:
+            return
+    raise TimeoutError(f"no cluster of {count} nodes at {address}")
+
+
 @contextmanager
 def nodes_of(before_second):
     """Starts two nodes, the second one by a command that takes its command line."""
@@ -178,11 +210,11 @@ def nodes_of(before_second):
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         nodes.append(subprocess.Popen(command, env=environment, start_new_session=True, **quiet))
 
-    start("--head", "--port", str(port), "--include-dashboard", "false")
-    time.sleep(10)
-    start("--address", f"127.0.0.1:{port}")
-    time.sleep(10)
     try:
+        start("--head", "--port", str(port), "--include-dashboard", "false")
+        wait_for_nodes(1, f"127.0.0.1:{port}", environment)
+        start("--address", f"127.0.0.1:{port}")
+        wait_for_nodes(2, f"127.0.0.1:{port}", environment)
         yield f"127.0.0.1:{port}", nodes[1], environment
     finally:
         for node in nodes:
@@ -196,7 +228,7 @@ def test_a_lost_node_costs_no_frame(run, network, long, tmp_path, two_nodes):
     address, second, environment = two_nodes
     film, parts = tmp_path / "film.mp4", tmp_path / ".film.mp4.parts"
     words = long, "-o", film, "--ray", address, "--workers", 2, "--quality", 0, "--sidecar"
-    with job(0.5, *words, *network, **environment) as process:
+    with job(0.5, *words, *network, **environment, ALL_BEGIN="1") as process:
         while process.poll() is None and len(list(parts.glob("0*"))) < 20:
             time.sleep(0.1)
         for child in psutil.Process(second.pid).children(recursive=True):
@@ -218,7 +250,7 @@ def test_a_full_disk_of_a_node_costs_no_frame(run, network, long, tmp_path):
     words = long, "-o", film, "--workers", 2, "--quality", 0, "--sidecar", *network
     with (
         nodes_of(["unshare", "-rm", "sh", "-c", mount, "sh"]) as (address, _, environment),
-        job(0.5, *words, "--ray", address, **environment) as process,
+        job(0.5, *words, "--ray", address, **environment, ALL_BEGIN="1") as process,
     ):
         _, errors = process.communicate(timeout=600)
         assert process.returncode == 0, errors
@@ -236,7 +268,7 @@ def test_a_node_that_cannot_unpack_the_network_costs_only_its_worker(run, networ
     words = long, "-o", film, "--workers", 2, "--quality", 0, "--sidecar", *network
     with (
         nodes_of(full) as (address, _, environment),
-        job(0.5, *words, "--ray", address, **environment) as process,
+        job(0.5, *words, "--ray", address, **environment, ALL_BEGIN="1") as process,
     ):
         _, errors = process.communicate(timeout=600)
         assert process.returncode == 0, errors

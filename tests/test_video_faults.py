@@ -165,7 +165,7 @@ def test_a_decoder_that_hangs_takes_no_other_file_with_it(run, words, tmp_path, 
     folder.mkdir(), out.mkdir()
     for name in ("hangs.mp4", "whole.mp4"):
         media.recording(folder / name)
-    scripted(monkeypatch, tmp_path, FAULTY + "def hangs():\n    time.sleep(60)")
+    scripted(monkeypatch, tmp_path, FAULTY + "def hangs():\n    time.sleep(3600)")
     # the start of the process takes a second or two
     monkeypatch.setattr(recoding, "STALLED_S", 5.0 * busy())
     code, _, err = run("video", folder, "-o", out, *words)

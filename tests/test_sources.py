@@ -15,8 +15,8 @@ import cv2
 import media
 import numpy as np
 import pytest
-from faults.cameras import Device
-from faults.clock import busy
+from faults.cameras import Device, played
+from faults.clock import until
 from faults.server import MjpegServer
 
 from realtime_lrp.errors import DamagedInputError, MissingInputError, UnavailableError, masked
@@ -278,7 +278,7 @@ def test_the_synthetic_source_moves_at_30_frames_a_second(stop):
     begin = time.monotonic()
     source = Synthetic(30, stop)
     frames = [source.read() for _ in range(7)]
-    assert 0.18 < time.monotonic() - begin < 3 * busy()
+    assert time.monotonic() - begin > 0.18
     assert frames[0].shape == (480, 640, 3)
     assert not np.array_equal(frames[0], frames[6])
     assert (source.described, source.files) == ("synthetic", 0)
@@ -302,16 +302,14 @@ def test_a_screen_is_a_source(display, stop, monkeypatch, light_scripts):
     words = [sys.executable, "-c", RED_WINDOW]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as window:
         window.stdout.readline()
-        with open_source("screen:1", stop) as screen:
-            pictures = (screen.read() for _ in range(600))  # Qt paints a moment after it says so
-            is_red = any((one == (200, 0, 0)).all(-1).sum() > 100_000 for one in pictures)
+        with open_source("screen:1", stop) as screen:  # Qt paints a moment after it says so
+            until(lambda: (screen.read() == (200, 0, 0)).all(-1).sum() > 100_000)
         window.kill()
-    assert is_red
     with open_source("screen", stop) as screen:
         assert (screen.described, screen.steady, screen.alive) == ("screen 1", True, False)
         begin = time.monotonic()
         pictures = [screen.read() for _ in range(7)]
-        assert 0.19 < time.monotonic() - begin < 3 * busy()
+        assert time.monotonic() - begin > 0.19
         assert pictures[0].shape == (800, 1280, 3)
         stop.set()
         assert screen.read() is None
@@ -349,10 +347,15 @@ class Growing(Source):
 
 def waits(source):
     """Whether the next reading waits; what comes in the end goes into the list."""
-    came = []
+    came, signs, told = [], [], source.on_wait
+    if isinstance(source, Playback):
+        source.on_wait = lambda: (signs.append(1), told())
     reading = threading.Thread(target=lambda: came.append(source.read()), daemon=True)
     reading.start()
     reading.join(0.25)
+    if isinstance(source, Playback):
+        until(lambda: signs or not reading.is_alive())
+        source.on_wait = told
     return reading, came
 
 
@@ -377,7 +380,7 @@ def test_a_recording_plays_at_its_own_speed_and_starts_again(tmp_path, stop):
     with Playback([path], stop) as source:
         frames = [source.read() for _ in range(11)]
         assert (source.described, source.files) == ("a.mp4", 1)
-    assert 0.45 < time.monotonic() - begin < 3 * busy()
+    assert time.monotonic() - begin > 0.45
     np.testing.assert_array_equal(frames[10], frames[0])
     assert not np.array_equal(frames[1], frames[0])
 
@@ -392,7 +395,7 @@ def test_a_paused_player_waits_and_steps(two_films, stop):
         reading, came = waits(source)
         assert reading.is_alive()
         source.step()
-        reading.join(60)
+        reading.join(300)
         source.step()
         source.step()
         came += [source.read(), source.read()]
@@ -402,7 +405,7 @@ def test_a_paused_player_waits_and_steps(two_films, stop):
         assert reading.is_alive()
         begin = time.monotonic()
         source.pause(False)
-        reading.join(60)
+        reading.join(300)
         came += [source.read() for _ in range(3)]
         assert time.monotonic() - begin > 0.19, "four frames, 50 ms apart"
         for frame, right in zip(came, a, strict=True):
@@ -420,7 +423,7 @@ def test_a_picture_that_was_paused_is_shown_for_its_time_again(tmp_path, stop, m
         reading, _ = waits(source)
         begin = time.monotonic()
         source.pause(False)
-        reading.join(60)
+        reading.join(300)
         assert time.monotonic() - begin > 0.29
 
 
@@ -431,11 +434,9 @@ def test_a_player_that_is_paused_at_once_shows_its_first_frame(two_films, stop):
         source.pause(True)
         assert np.array_equal(source.read(), a[0])
         reading, came = waits(source)
-        begin = time.monotonic()
         stop.set()
-        reading.join(60)
+        reading.join(300)
         assert came == [None]
-        assert time.monotonic() - begin < 0.5 * busy()
 
 
 def test_files_are_skipped_forwards_and_backwards(two_films, tmp_path, stop):
@@ -455,7 +456,7 @@ def test_files_are_skipped_forwards_and_backwards(two_films, tmp_path, stop):
         reading, came = waits(source)
         assert reading.is_alive()
         source.skip(3)
-        reading.join(60)
+        reading.join(300)
         assert np.array_equal(came[0], b[0])
         source.pause(False)
         rest = [source.read() for _ in range(3)]
@@ -489,7 +490,7 @@ def test_a_seek_gives_the_frame_that_is_shown_then(name, tmp_path, stop):
         reading, came = waits(source)
         assert reading.is_alive(), "paused"
         source.seek(0.5)
-        reading.join(60)
+        reading.join(300)
         assert np.array_equal(came[0], frames[10])
 
 
@@ -554,7 +555,7 @@ def test_without_the_loop_the_last_frame_stays_until_something_is_asked_for(two_
             reading, came = waits(source)
             assert reading.is_alive()
             ask()
-            reading.join(60)
+            reading.join(300)
             assert np.array_equal(came[0], expected)
             rest = 3 + 3 if expected is a[0] else 0
             for _ in range(rest):
@@ -590,21 +591,22 @@ def test_a_picture_is_skipped_at_once(tmp_path, stop, monkeypatch):
         monkeypatch.setattr(playback, "PICTURE_S", 0.8)
         begin = time.monotonic()
         source.skip(1)
-        reading.join(60)
+        reading.join(300)
         assert (came[0] == (0, 255, 0)).all()
         assert (source.read() == (255, 0, 0)).all()
-        assert 0.79 < time.monotonic() - begin < 60
+        assert 0.79 < time.monotonic() - begin < 200
 
 
 def test_a_stopped_player_ends_its_wait(tmp_path, stop):
-    """A picture stands for seconds, but not when the program ends."""
+    """A picture that is paused stands for ever, but not when the program ends."""
     media.write_picture(tmp_path / "a.png", media.plain())
     with open_source(str(tmp_path), stop) as source:
         assert (source.read() == media.RED).all()
-        threading.Timer(0.1, stop.set).start()
-        begin = time.monotonic()
-        assert source.read() is None
-    assert time.monotonic() - begin < 2 * busy()
+        source.pause(True)
+        reading, came = waits(source)
+        stop.set()
+        reading.join(300)
+        assert came == [None]
 
 
 def test_damaged_files_of_a_folder_are_left_out(tmp_path, caplog, stop):
@@ -648,11 +650,14 @@ def test_a_child_that_hangs_is_killed_and_frees_the_device(tmp_path, stop, child
     source = ChildSource(Device, [str(tmp_path)], stop)
     source.read()
     (tmp_path / "hang").touch()
-    begin = time.monotonic()
-    threading.Timer(0.5, stop.set).start()
-    while source.read() is not None:
-        pass
-    assert 0.4 < time.monotonic() - begin < 2 * busy()
+    pictures = iter(lambda: source.read() is not None, False)
+    reading = threading.Thread(target=list, args=[pictures], daemon=True)
+    reading.start()
+    until(lambda: not (tmp_path / "hang").exists())
+    assert reading.is_alive()
+    stop.set()
+    reading.join(300)
+    assert not reading.is_alive()
     source.close()
     assert children[0].returncode == -9
     Device(tmp_path, stop).close()
@@ -669,33 +674,33 @@ def test_a_child_that_crashes_is_an_error(tmp_path, stop, children):
 
 @pytest.mark.parametrize("name", ["a.mp4", "a.png"])
 def test_a_source_that_waits_on_purpose_is_not_killed(name, tmp_path, stop, children, monkeypatch):
-    """Paused for twice as long as a hang may last, or a picture that stands for longer."""
-    monkeypatch.setattr(child_source, "HANGS_S", 2.0)
+    """Paused for longer than a hang may last, or a picture that stands for longer."""
+    monkeypatch.setattr(child_source, "HANGS_S", 3.5)
     if name == "a.mp4":
         media.write_video(tmp_path / name, media.numbered(4), fps=20)
     else:
         media.write_picture(tmp_path / name, media.plain())
-    with open_source(str(tmp_path / name), stop) as source:
+    with ChildSource(played, [str(tmp_path / name), 5.0], stop) as source:
         begin = time.monotonic()
         source.read()
         source.pause(name == "a.mp4")
-        threading.Timer(4.0, source.pause, [False]).start()
+        threading.Timer(5.0, source.pause, [False]).start()
         assert source.read() is not None
-        assert time.monotonic() - begin > (3.5 if name == "a.mp4" else 2.5)
+        assert time.monotonic() - begin > 4.5
         assert children[0].poll() is None
 
 
 def test_a_stall_of_the_parent_is_no_hang(tmp_path, stop, children, monkeypatch):
     """A library that holds the interpreter for longer than a hang may last costs nothing."""
-    monkeypatch.setattr(child_source, "HANGS_S", 2.0)
+    monkeypatch.setattr(child_source, "HANGS_S", 3.0)
     media.write_picture(tmp_path / "a.png", media.plain())
-    with open_source(str(tmp_path), stop) as source:
+    with ChildSource(played, [str(tmp_path / "a.png"), 0.1], stop) as source:
         source.read()
         source.pause(True)
         reading, came = waits(source)
-        ctypes.PyDLL(None).usleep(3_000_000)  # holds the interpreter's lock
+        ctypes.PyDLL(None).usleep(3_500_000)  # holds the interpreter's lock
         source.pause(False)
-        reading.join(60)
+        reading.join(300)
         assert len(came) == 1 and came[0] is not None
         assert children[0].poll() is None
 
@@ -755,7 +760,7 @@ def test_a_recording_in_a_child_is_controlled(two_films, stop):
         reading, came = waits(source)
         assert reading.is_alive()
         source.step()
-        reading.join(60)
+        reading.join(300)
         assert np.array_equal(came[0], a[1])
         source.skip(1)
         assert np.array_equal(source.read(), b[0])

@@ -1,6 +1,8 @@
 """Cameras that fail on request: by a script, by their state, by files in a folder."""
 
 import fcntl
+import sys
+import threading
 import time
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import media
 import numpy as np
 
 from realtime_lrp.errors import UnavailableError
+from realtime_lrp.video import playback
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.source import Source
 
@@ -118,6 +121,29 @@ class Device(Source):
 
     def close(self):
         self._file.close()
+
+
+class Awaited(threading.Event):
+    """An event that knows whether somebody waits for it: a camera that is blocked, for example.
+
+    Attributes:
+      awaited: set when the first waits.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.awaited = threading.Event()
+
+    def wait(self, timeout=None):
+        self.awaited.set()
+        return super().wait(timeout)
+
+
+def played(path, picture_s, stop):
+    """A recording or picture whose child says ten times a second that it waits on purpose."""
+    child = sys.modules["__main__"]
+    child.ALIVE_S, playback.PICTURE_S = 0.1, picture_s
+    return playback.Playback([Path(path)], stop)
 
 
 class Flicker(Source):

@@ -34,6 +34,19 @@ def busy():
     return max(1.0, running / os.cpu_count(), os.getloadavg()[0] / os.cpu_count())
 
 
+class SkippingClock(Clock):
+    """Real time, and what a test skips of it."""
+
+    _ahead = 0.0
+
+    def now(self):
+        return super().now() + self._ahead
+
+    def skip(self, seconds):
+        """Makes it later."""
+        self._ahead += seconds
+
+
 class VirtualClock(Clock):
     """Time that passes only while all threads wait; one thread runs at a time, in a fixed order.
 

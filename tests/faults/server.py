@@ -10,7 +10,7 @@ import numpy as np
 
 
 class MjpegServer:
-    """Serves a wandering disc on 127.0.0.1 until it is stopped.
+    """Serves a wandering disc on this machine until it is stopped.
 
     Attributes:
       fps: frames a second.
@@ -19,7 +19,7 @@ class MjpegServer:
       stalled: while it is set, connections stay open and nothing comes.
     """
 
-    def __init__(self, fps=30, size=(240, 320), port=0, broken_every=None):
+    def __init__(self, fps=30, size=(240, 320), port=0, broken_every=None, host="127.0.0.1"):
         self.fps, self.size, self.sent, self.connections = fps, size, 0, 0
         self.stalled = threading.Event()
         self._broken_every = broken_every
@@ -35,10 +35,10 @@ class MjpegServer:
             def log_message(self, *words):
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self._server = ThreadingHTTPServer((host, port), Handler)
         self._server.daemon_threads = True
         self.port = self._server.server_address[1]
-        self.url = f"http://127.0.0.1:{self.port}/camera.mjpg"
+        self.url = f"http://{host}:{self.port}/camera.mjpg"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def stop(self):

@@ -21,6 +21,7 @@ from pathlib import Path
 import psutil
 
 from faults.cameras import Film
+from faults.clock import LONG_S
 
 TESTS = Path(__file__).parents[1]
 SAMPLE_S = 0.1
@@ -104,7 +105,7 @@ class Exhibit:
         limit = 0 if full else resource.RLIM_INFINITY
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
-    def until(self, condition, timeout_s=30.0, exits=False):
+    def until(self, condition, timeout_s=LONG_S, exits=False):
         """Waits for a sample that fulfils a condition; returns the seconds that it took."""
         begin, seen = time.monotonic(), len(self.samples)
         while time.monotonic() - begin < timeout_s:
@@ -116,7 +117,7 @@ class Exhibit:
             time.sleep(0.02)
         raise AssertionError(f"waited in vain; last: {self.samples[-1:]}\n{self.stderr()}")
 
-    def until_state(self, state, card="", timeout_s=30.0):
+    def until_state(self, state, card="", timeout_s=LONG_S):
         """Waits for a state."""
         return self.until(lambda s: (s["state"], s["card"]) == (state, card), timeout_s)
 

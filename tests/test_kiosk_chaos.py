@@ -195,9 +195,7 @@ def test_a_minute_of_faults(exhibit, display, rng, capsys):
     chaos.each_once()
     exhibit.camera("nobody")
     exhibit.until_state("attract")
-    exhibit.until(
-        lambda s: s["threads"] <= before["threads"] and s["files"] <= before["files"] + 1
-    )
+    exhibit.until(lambda s: s["threads"] <= before["threads"] and s["files"] <= before["files"] + 1)
     times, gaps, figures = chaos.judge()
     with capsys.disabled():
         print("", *figures, sep="\n")

@@ -248,8 +248,9 @@ def display():
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
     read, write = os.pipe()
+    # else it would begin anew when its last client goes, and cut off who is about to come
     server = subprocess.Popen(
-        ["Xvfb", "-displayfd", str(write), "-screen", "0", "1280x800x24"],
+        ["Xvfb", "-noreset", "-displayfd", str(write), "-screen", "0", "1280x800x24"],
         pass_fds=[write],
         stderr=subprocess.DEVNULL,
     )

@@ -26,6 +26,19 @@ def _same_weights_in_every_run():
     keras.utils.set_random_seed(5)
 
 
+@pytest.fixture(scope="module")
+def vgg():
+    """A network that no test changes."""
+    keras.utils.set_random_seed(5)
+    return vgg_like()
+
+
+@pytest.fixture(scope="module")
+def explainer(vgg):
+    """Its explainer."""
+    return Explainer(vgg)
+
+
 def logits_of(model):
     """The same network without its softmax."""
     last = model.layers[-1]
@@ -79,9 +92,8 @@ def test_the_gradient_is_tensorflows_own(build, rng):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_relevance_starts_where_the_target_says(target, rng):
+def test_relevance_starts_where_the_target_says(target, explainer, rng):
     """T * p at the output; for `A - rest` p(A) against the others by their probabilities."""
-    explainer = Explainer(vgg_like())
     x = rng.normal(size=(3, 16, 16, 3)).astype("float32")
     p = explainer(x).scores
     records = explainer.layers(x, target=target)
@@ -203,9 +215,9 @@ def test_grad_cam_at_a_layer_of_choice(rng):
 
 
 @pytest.mark.parametrize("baseline", perturbed.BASELINES)
-def test_integrated_gradients_account_for_the_whole_difference(baseline, rng):
+def test_integrated_gradients_account_for_the_whole_difference(baseline, vgg, rng):
     """Completeness: the sum is logit(x) - logit(baseline) (Sundararajan et al. 2017, prop. 1)."""
-    model, x = vgg_like(), rng.normal(size=(2, 16, 16, 3)).astype("float32")
+    model, x = vgg, rng.normal(size=(2, 16, 16, 3)).astype("float32")
     logits = logits_of(model)
     box = {"low": [-3, -2, -1], "high": 4.0}
     explainer = Explainer(
@@ -293,9 +305,9 @@ def test_copies_of_a_picture_that_several_layers_read_are_averaged(keep, rng):
 
 
 @pytest.mark.parametrize("method", ["lrp", "gradient", "smoothgrad"])
-def test_several_targets_of_a_batch_are_explained_as_one_by_one(method, rng):
+def test_several_targets_of_a_batch_are_explained_as_one_by_one(method, vgg, rng):
     """A class for each picture, twice."""
-    model, x = vgg_like(), rng.normal(size=(3, 16, 16, 3)).astype("float32")
+    model, x = vgg, rng.normal(size=(3, 16, 16, 3)).astype("float32")
     explainer = Explainer(model, method=method, samples=3)
     targets = [[0, 1, 2], [3, 3, 1]]
     scores, maps = compile_for_targets(explainer, 2)(x, targets)
@@ -411,10 +423,10 @@ def test_a_filtered_explanation_loses_what_was_filtered(rng):
         ({"target": "7 - rest"}, "0 to 4"),
     ],
 )
-def test_wrong_words_are_answered(arguments, words):
+def test_wrong_words_are_answered(arguments, words, vgg):
     """The message says what was wrong and what exists."""
     with pytest.raises(UsageError) as refusal:
-        Explainer(vgg_like(), **arguments)
+        Explainer(vgg, **arguments)
     assert words in str(refusal.value)
 
 

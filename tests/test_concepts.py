@@ -73,13 +73,25 @@ def test_two_neurons_by_hand():
     np.testing.assert_allclose(found.maps[0, :, 0, :, 0], [[4, 4], [2 / 3, 4 / 3]], rtol=1e-5)
 
 
-@pytest.mark.parametrize("composite", COMPOSITES)
-def test_all_channels_add_up(composite, pictures):
+LAYERS = {"conv1": 6, "conv2": 20, "fc": 7}
+"""Name of a layer of `network` -> its number of channels."""
+
+
+@pytest.mark.parametrize(
+    ("composite", "names"),
+    [
+        ("epsilon_plus_flat", [*LAYERS]),
+        *((name, ["conv2"]) for name in COMPOSITES if name != "epsilon_plus_flat"),
+        *(pytest.param(name, [*LAYERS], marks=pytest.mark.release) for name in COMPOSITES),
+    ],
+)
+def test_all_channels_add_up(composite, names, pictures):
     """Shares to the relevance at the layer, maps to the whole map, also in several runs."""
     explainer = Explainer(network(), composite=composite, low=-5, high=5)
     whole = explainer(pictures, target="top1").relevance
     at_layers = {one.name: one.arrived for one in explainer.layers(pictures, "top1")}
-    for layer, count in {"conv1": 6, "conv2": 20, "fc": 7}.items():
+    for layer in names:
+        count = LAYERS[layer]
         found = explainer.concepts(pictures, layer, count, "top1")
         arrived = at_layers[layer].reshape(3, -1, count).sum(1)
         assert largest_difference(found.by_channel, arrived) < 1e-5

@@ -37,15 +37,25 @@ def words(file):
     return ("--model", file, "--labels", file.with_suffix(".txt"), "--preprocess", "none")
 
 
+BRIGHT, DARK = np.full((1, 16, 16, 3), 200.0), np.zeros((1, 16, 16, 3))
+"""Pictures for which that network overflows, and does not."""
+
+
+@pytest.fixture(scope="module")
+def hiding():
+    """That network; its scores are finite, because ReLUs turn NaN into 0."""
+    model = overflowing()
+    assert np.isfinite(Explainer(model).scores(BRIGHT)).all()
+    return model
+
+
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: next(iter(way.values())))
-def test_every_method_notices_what_a_relu_hides(way):
-    """The scores are finite, because ReLUs turn NaN into 0; the error names the layer anyway."""
-    explainer = Explainer(overflowing(), **way, low=0.0, high=255.0)
-    bright, dark = np.full((1, 16, 16, 3), 200.0), np.zeros((1, 16, 16, 3))
-    assert np.isfinite(explainer.scores(bright)).all()
+def test_every_method_notices_what_a_relu_hides(way, hiding):
+    """The error names the layer although the scores are finite."""
+    explainer = Explainer(hiding, **way, low=0.0, high=255.0)
     with pytest.raises(NotFiniteError, match=r"Inf in the layer 'second' \(Conv2D\)"):
-        explainer(np.concatenate([dark, bright]))
-    assert np.isfinite(explainer(dark).relevance).all()
+        explainer(np.concatenate([DARK, BRIGHT]))
+    assert np.isfinite(explainer(DARK).relevance).all()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -365,14 +365,27 @@ def together():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_compiled_equals_eager_and_batched(name, together):
-    """The same numbers from an explainer of its own, op by op, and for pictures one by one."""
-    model, x, maps, eager, single = together
-    kind = {"method": name} if name in METHODS else {"composite": name}
-    explainer = Explainer(model, target="top1", samples=3, low=0, high=255, **kind)
-    assert largest_difference(maps[name], explainer(x).relevance) < 1e-4
+    """The same numbers op by op, and for pictures one by one."""
+    _, _, maps, eager, single = together
     assert largest_difference(maps[name], eager[name]) < 1e-5
     for one, relevance in zip(single, maps[name], strict=True):
         assert largest_difference(one[name][0], relevance) < 1e-5
+
+
+ALONE = ("lrp", "gradient", "grad_cam", "integrated_gradients", "epsilon_gamma_box")
+"""Of each kind one; the others are long tests."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(one, marks=[] if one in ALONE else [pytest.mark.release]) for one in NAMES],
+)
+def test_an_explainer_of_many_maps_gives_those_of_explainers_of_one(name, together):
+    """For every method and composite."""
+    model, x, maps, *_ = together
+    kind = {"method": name} if name in METHODS else {"composite": name}
+    explainer = Explainer(model, target="top1", samples=3, low=0, high=255, **kind)
+    assert largest_difference(maps[name], explainer(x).relevance) < 1e-4
 
 
 def test_the_filter_keeps_the_largest_entries():

@@ -286,6 +286,9 @@ def test_qt_is_told_again_what_it_has_missed(screen):
 @pytest.mark.parametrize("screen", ["bare", "managed"], indirect=True)
 def test_an_ordinary_window_is_never_black_and_can_fill_the_screen(screen):
     """Also without a window manager, where it was sometimes never drawn; keys reach it."""
+    screen.display.xfixes_query_version()
+    screen.root.xfixes_hide_cursor()  # it is over the middle
+    screen.display.sync()
     with exhibit(screen, "--ordinary") as (process, lines):
         screen.xdotool(f"windowfocus --sync {screen.window()}")
         assert hears(screen, lines, "k")

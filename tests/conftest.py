@@ -102,11 +102,42 @@ def _still_less_to_look_through() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _same_log_level() -> Iterator[None]:
-    """What a command with -q or -v sets does not outlive its test, so that any order will do."""
-    level = logging.root.level
+def _same_log() -> Iterator[None]:
+    """Levels and files of the log that a command sets do not outlive its test.
+
+    So any order of tests will do. An exhibit logs more than other commands, also into a file.
+    """
+    level, handlers = logging.root.level, logging.root.handlers[:]
+    levels = {name: logging.getLogger(name).level for name in _loggers()}
     yield
     logging.root.setLevel(level)
+    for handler in logging.root.handlers[:]:
+        if isinstance(handler, logging.FileHandler) and handler not in handlers:
+            logging.root.removeHandler(handler)
+            handler.close()
+    for name in _loggers():
+        if (logger := logging.getLogger(name)).level != levels.get(name, logging.NOTSET):
+            logger.setLevel(levels.get(name, logging.NOTSET))
+
+
+def _loggers() -> list[str]:
+    """The names of this package's loggers."""
+    return [name for name in logging.root.manager.loggerDict if name.startswith("realtime_lrp")]
+
+
+@pytest.fixture(autouse=True)
+def _same_signals() -> Iterator[None]:
+    """What a command does at Ctrl-C and SIGTERM does not outlive its test.
+
+    A command that was stopped ignores them while it ends. Child processes inherit that, and those
+    of a process that ignores Ctrl-C are not forked.
+    """
+    numbers = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
+    before = {number: signal.getsignal(number) for number in numbers if number}
+    yield
+    for number, handler in before.items():
+        if handler is not None and signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
 
 
 def _inherited() -> dict[str, str]:

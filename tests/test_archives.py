@@ -667,6 +667,24 @@ def test_a_worker_may_wait_for_a_machine_only_where_none_is_free():
         assert made.may_be_waiting(share, 2) is waits, (cores, free)
 
 
+def test_workers_have_room_on_machines_that_are_alive_and_not_excluded():
+    """As many as both cores and GPUs allow; a job on this machine only has no other one."""
+    made = cluster.Cluster.__new__(cluster.Cluster)
+    made.local, made._excluded = False, {"bad"}
+    nodes = [
+        {"NodeID": name, "Alive": alive, "Resources": {"CPU": cores, "GPU": gpus}}
+        for name, alive, cores, gpus in (
+            ("bad", True, 64, 8), ("lost", False, 64, 8), ("small", True, 3, 1),
+            ("large", True, 16, 2), ("none", True, 8, 0),
+        )
+    ]  # fmt: skip
+    made._ray = SimpleNamespace(nodes=lambda: nodes)
+    for cores, gpus, count in ((4, 0, 6), (4, 1, 2), (1, 0.5, 6), (0.1, 0, 270)):
+        assert made.room(cluster.Share(cores, gpus, 1)) == count, (cores, gpus)
+    made.local = True
+    assert made.room(cluster.Share(4, 0, 4)) == 0
+
+
 def test_only_a_part_that_ends_every_worker_is_given_up_soon():
     """Where the step of a part is done that had lost a worker, workers are lost from outside."""
     losses, task = Losses(), SimpleNamespace(source=Path("a.mp4"))

@@ -92,6 +92,14 @@ def test_a_frame_is_shown_at_once_and_a_dropped_one_is_counted(monkeypatch):
     assert list(stats.frame_age_ms) == [250] * 4
 
 
+def test_however_short_the_duration_a_film_has_the_first_map(tiny_model, tmp_path):
+    """It does not end between the first map and its picture."""
+    film = tmp_path / "film.mp4"
+    live.run(settings(tiny_model, "synthetic"), duration_s=1e-9, record=film)
+    rows = [json.loads(line) for line in film.with_suffix(".jsonl").read_text().splitlines()]
+    assert rows[0]["map_frame"] > 0
+
+
 def moved(number, x):
     """A textured square at column x on a still ground, as a frame."""
     from realtime_lrp.realtime.latest import Item

@@ -4,7 +4,6 @@ import json
 import os
 import resource
 import shutil
-import statistics
 import subprocess
 import sys
 import threading
@@ -15,7 +14,7 @@ import av
 import media
 import numpy as np
 import pytest
-from faults.clock import busy, until
+from faults.clock import until
 
 from realtime_lrp.errors import OutputError, TransferError, UsageError
 from realtime_lrp.video import recorder
@@ -31,14 +30,10 @@ Usage = namedtuple("Usage", "total used free")
 
 
 def put_all(into, times, pictures=None):
-    """Puts a picture for each time, and the time as its row; returns seconds that each took."""
-    took = []
+    """Puts a picture for each time, and the time as its row."""
     for number, at in enumerate(times):
         picture = pictures[number] if pictures else media.plain(size=SIZE)
-        begun = time.perf_counter()
         into.put(picture, at, {"put": at})
-        took.append(time.perf_counter() - begun)
-    return took
 
 
 def rows_of(path):
@@ -57,17 +52,10 @@ def opened(path):
         return times, keys, container.duration / 1e6, stream.height, stream.width, colour
 
 
-@pytest.fixture
-def slow(monkeypatch):
-    """The encoder takes 0.2 s for a frame, and five pictures may wait for it."""
-
-    class Slow(recorder.VideoWriter):
-        def write(self, *args, **options):
-            time.sleep(0.2)
-            super().write(*args, **options)
-
-    monkeypatch.setattr(recorder, "VideoWriter", Slow)
-    monkeypatch.setattr(recorder, "MOST_BYTES", 5 * media.plain(size=SIZE).nbytes)
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch):
+    """All pictures are encoded at the end, on a busy machine too."""
+    monkeypatch.setattr(recorder, "DRAIN_S", 300.0)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -138,19 +126,30 @@ def test_another_shape_gets_black_borders(tmp_path):
         assert np.abs(bright.astype(int) - blue).max() < 12
 
 
-def test_a_slow_encoder_never_blocks(slow, tmp_path):
-    """Pictures are left out and counted, the others keep their times; the end is cut off."""
+def test_a_slow_encoder_never_blocks(monkeypatch, tmp_path):
+    """Pictures are left out and counted, the others keep their times.
+
+    It takes a frame for every tenth picture that has been put; five may wait for it.
+    """
+    due = threading.Semaphore(0)
+
+    class Slow(recorder.VideoWriter):
+        def write(self, *args, **options):
+            due.acquire()
+            super().write(*args, **options)
+
+    monkeypatch.setattr(recorder, "VideoWriter", Slow)
+    monkeypatch.setattr(recorder, "MOST_BYTES", 5 * media.plain(size=SIZE).nbytes)
     target = tmp_path / "view.mp4"
     recording = Recorder(target, SIZE)
-    took = []
     for number in range(100):
-        took += put_all(recording, [50 + number / 100])
-        time.sleep(0.01)
-    begun = time.monotonic()
+        put_all(recording, [50 + number / 100])
+        if number % 10 == 9:
+            due.release()
+            until(lambda: recording.frames == number // 10 + 1)  # noqa: B023
+    due.release(100)
     lines = recording.finish()
-    assert statistics.median(took) < 0.005 * busy() and max(took) < 0.15 * busy()
-    assert time.monotonic() - begun < (recorder.DRAIN_S + 1) * busy()
-    assert recording.dropped > 50 and recording.frames > 5
+    assert recording.dropped > 50 and recording.frames > 10
     assert recording.frames + recording.dropped == 100
     assert lines[1] == f"{recording.dropped} pictures are left out: they came too fast"
     rows = rows_of(tmp_path / "view.jsonl")
@@ -173,7 +172,7 @@ def test_the_end_is_cut_off(tmp_path, monkeypatch):
     until(lambda: len(recording._waiting) == 4)
     begun = time.monotonic()
     recording.finish()
-    assert 0.29 < time.monotonic() - begun < 1.3 * busy()
+    assert time.monotonic() - begun > 0.29
     assert (recording.frames, recording.dropped) == (1, 4)
 
 
@@ -242,13 +241,17 @@ def test_what_a_killed_run_left_is_told(tmp_path, caplog):
 
 def test_a_full_disk_ends_it_well(tmp_path, monkeypatch):
     """Below the limit: told, and the film is under its name before anyone asks."""
-    free = [KEPT_FREE]
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(1, 1, free[0]))
+    free, asked = [KEPT_FREE], []
+
+    def usage(path):
+        asked.append(path)
+        return Usage(1, 1, free[0])
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
     target = tmp_path / "view.mp4"
     recording = Recorder(target, SIZE)
     put_all(recording, [0, 1, 2])
-    until(lambda: recording.frames == 3)
-    time.sleep(0.1)
+    until(lambda: len(asked) == 4)  # at the beginning, and with each key frame
     assert recording.trouble == ""
     free[0] = 480 * 2**20
     put_all(recording, [2.5, 3, 3.5])
@@ -305,14 +308,15 @@ import json, os, resource, sys, time
 from pathlib import Path
 import numpy as np
 from realtime_lrp.errors import Error
-from realtime_lrp.video.recorder import Recorder
+from realtime_lrp.video import recorder as recording
 
 def limit(size):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 target, when = Path(sys.argv[1]), sys.argv[2]
 files = len(os.listdir("/proc/self/fd"))
-recorder = Recorder(target, (48, 64))
+recording.DRAIN_S = 300.0
+recorder = recording.Recorder(target, (48, 64))
 if when == "written":
     limit(200_000)
 rng = np.random.default_rng(0)

@@ -126,7 +126,8 @@ def run(
         loop = Loop(view, capture, saver, sources, mirror, shown, turns, camera, only_remote)
         try:
             while not stopped.is_set() and loop.turn():
-                if duration_s is not None and figures.seconds() >= duration_s:
+                begun = only_remote or view.explained  # else a short film would have no picture
+                if begun and duration_s is not None and figures.seconds() >= duration_s:
                     break
         finally:
             if shown:

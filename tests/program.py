@@ -38,7 +38,7 @@ def screenshot(display, path):
         ["import", "-window", "root", str(path)],
         env=with_display(display),
         check=True,
-        timeout=60,
+        timeout=300,
     )
     return cv2.imread(str(path))[..., ::-1]
 
@@ -50,7 +50,7 @@ def xdotool(display, *words):
         env=with_display(display),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     return done.stdout.strip()
 

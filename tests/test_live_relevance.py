@@ -78,7 +78,7 @@ class Running:
     def __exit__(self, *exception):
         self.thread.__exit__(*exception)
 
-    def wait(self, condition, timeout_s=120.0):
+    def wait(self, condition, timeout_s=400.0):
         """Waits for what the thread brings about."""
         end = time.monotonic() + timeout_s
         while not condition():

@@ -281,7 +281,8 @@ def display():
     read, write = os.pipe()
     # else it would begin anew when its last client goes, and cut off who is about to come
     server = subprocess.Popen(
-        ["Xvfb", "-noreset", "-displayfd", str(write), "-screen", "0", "1280x800x24"],
+        # -r: on a busy machine a key that is pressed shortly may be down for long: none is repeated
+        ["Xvfb", "-noreset", "-r", "-displayfd", str(write), "-screen", "0", "1280x800x24"],
         pass_fds=[write],
         stderr=subprocess.DEVNULL,
     )

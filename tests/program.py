@@ -64,3 +64,23 @@ def opened_window(display, process):
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.1)
     raise AssertionError("no window came")
+
+
+@contextmanager
+def repeating(display):
+    """A key that is held repeats meanwhile, which the display is told not to do else."""
+    from Xlib import X  # not on every system
+    from Xlib.display import Display
+
+    connection = Display(display)
+
+    def switch(mode):
+        connection.change_keyboard_control(auto_repeat_mode=mode)
+        connection.sync()
+
+    switch(X.AutoRepeatModeOn)
+    try:
+        yield
+    finally:
+        switch(X.AutoRepeatModeOff)
+        connection.close()

@@ -40,7 +40,7 @@ class Client:
     def news(self):
         """The next news."""
         while True:
-            got = self.socket.recv(timeout=60)
+            got = self.socket.recv(timeout=300)
             if isinstance(got, bytes):
                 self.send(type="shown")
             elif (news := json.loads(got))["type"] == "news":
@@ -51,7 +51,7 @@ class Client:
 def visit(address):
     """A client at an address."""
     base, token = address.split("/?token=")
-    with connect(base.replace("http", "ws") + f"/ws?token={token}") as socket:
+    with connect(f"{base.replace('http', 'ws')}/ws?token={token}", open_timeout=300) as socket:
         yield Client(socket)
 
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 from faults.clock import until
-from program import opened_window, with_display, xdotool
+from program import opened_window, repeating, with_display, xdotool
 
 from realtime_lrp.commands.kiosk.lock import hash_pin
 from realtime_lrp.view.window import display as display_module
@@ -68,12 +68,14 @@ def test_each_of_20_presses_arrives_in_order(module, kind, repeated, display):
             xdotool(display, "search", "--name", "^realtime_lrp$", "windowfocus", "--sync")
             xdotool(display, "type", "--delay", "25", LETTERS)
             until(lambda: len(keys) >= len(LETTERS))
-            xdotool(display, "keydown", "Escape")
-            if repeated:
-                until(lambda: keys.count("Escape") > 1)
-            else:
-                time.sleep(0.9)  # the display repeats it after 0.66 s
-            xdotool(display, "keyup", "Escape", "key", "Return")
+            with repeating(display):
+                xdotool(display, "keydown", "Escape")
+                if repeated:
+                    until(lambda: keys.count("Escape") > 1)
+                else:
+                    time.sleep(0.9)  # the display repeats it after 0.66 s
+                xdotool(display, "keyup", "Escape")
+            xdotool(display, "key", "Return")
             until(lambda: "Return" in keys)
         finally:
             xdotool(display, "keyup", "Escape")
@@ -98,9 +100,10 @@ def test_a_pin_typed_at_60_ms_opens_a_slow_exhibit(display, tmp_path):
     ) as process:
         opened_window(display, process)
         time.sleep(3)
-        xdotool(display, "keydown", "q")
-        time.sleep(6.5)
-        xdotool(display, "keyup", "q")
+        with repeating(display):
+            xdotool(display, "keydown", "q")
+            time.sleep(6.5)
+            xdotool(display, "keyup", "q")
         xdotool(display, "key", "--delay", "60", "4", "7", "1", "1", "Return")
         try:
             assert process.wait(60) == 0

@@ -16,6 +16,7 @@ from realtime_lrp.commands.kiosk.lock import hash_pin
 from realtime_lrp.view.window import display as display_module
 from realtime_lrp.view.window.keyboard import key_name
 from realtime_lrp.view.window.watch import GONE, DisplayWatch
+from realtime_lrp.view.window.x11 import X11Window
 
 pytestmark = pytest.mark.usefixtures("light_scripts")
 
@@ -227,6 +228,28 @@ def test_a_refused_connection_is_tried_again_and_the_accepted_one_is_kept(monkey
     monkeypatch.setattr(display_module, "RETRY_S", 0.0)
     server.refusals = 1_000
     assert not display_module.display_reachable() and server.open == set()
+
+
+@pytest.mark.gui
+def test_a_window_that_the_manager_has_lost_is_shown(display, monkeypatch):
+    """A manager that has just started may lose what a new window asks for; it is asked again."""
+    from Xlib import X, Xatom
+    from Xlib.display import Display
+
+    monkeypatch.setenv("DISPLAY", display)
+    connection, ours = Display(display), X11Window("lost")
+    window = connection.screen().root.create_window(0, 0, 90, 90, 0, X.CopyFromParent)
+    for name, kind, bits, value in (
+        ("_NET_WM_NAME", connection.intern_atom("UTF8_STRING"), 8, b"lost"),
+        ("_NET_WM_PID", Xatom.CARDINAL, 32, [os.getpid()]),
+    ):
+        window.change_property(connection.intern_atom(name), kind, bits, value)
+    connection.sync()
+    assert not ours.find() and ours.managed
+    ours.ask_manager()
+    until(ours.find)
+    assert window.get_attributes().map_state == X.IsViewable
+    ours.close(), connection.close()
 
 
 LOST = """

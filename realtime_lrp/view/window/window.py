@@ -30,6 +30,9 @@ APPEARING_S = 1.5
 REMINDED_S = 0.75
 """How often Qt is told again what it may have missed: that its window is on the screen."""
 
+AGAIN_S = 0.3
+"""How long a window manager has to show a new window before it is asked again."""
+
 PROBE = np.full((*SIZE, 3), 16, np.uint8)
 """The first picture. Its colour on the screen proves that the window shows pictures."""
 
@@ -104,10 +107,14 @@ class Window:
 
     def _appear(self) -> None:
         """Waits until the window shows its first picture."""
-        end = time.monotonic() + APPEARING_S
+        asked = time.monotonic()
+        end = asked + APPEARING_S
         self._draw_probe()
         while not (self._find() and self._shows_probe()) and time.monotonic() < end:
             self._x11.remind(self._known_size())
+            if time.monotonic() > asked + AGAIN_S:
+                asked = time.monotonic()
+                self._x11.ask_manager()
             self._draw_probe()
 
     def _draw_probe(self) -> None:

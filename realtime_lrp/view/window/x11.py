@@ -108,6 +108,7 @@ class X11Window:
         if self.window is None:
             if Display is not None and time.monotonic() > self._searched + SEARCH_S:
                 self.find()
+                self.ask_manager()
             return None
         return self.attempt(lambda: list(self._read_keys()), otherwise=None)
 
@@ -129,6 +130,14 @@ class X11Window:
         """
         if window := self.window:
             self.attempt(lambda: self._remind(window, size), otherwise=None)
+
+    def ask_manager(self) -> None:
+        """Asks the window manager again to show our window, if it does not know it.
+
+        One that has just started sometimes loses a new window; that would never be seen.
+        """
+        if self.managed and self.window is None:
+            self.attempt(self._ask_manager, otherwise=None)
 
     def free_area(self) -> tuple[int, int] | None:
         """Rows and columns that a window can take on the screen, without its title bar.
@@ -174,6 +183,13 @@ class X11Window:
             border = {"above_sibling": X.NONE, "border_width": 0}
             window.send_event(ConfigureNotify(**known, **area, **border))
         window.send_event(Expose(window=window, x=0, y=0, width=1, height=1, count=0))
+        self.connection.flush()
+
+    def _ask_manager(self) -> None:
+        for window in filter(self._is_ours, self.connection.screen().root.query_tree().children):
+            if window.get_attributes().map_state == X.IsUnmapped:
+                log.info("the window manager has lost the window and is asked again")
+                window.map()
         self.connection.flush()
 
     def _cover_screen(self) -> None:

@@ -293,7 +293,7 @@ def display():
         ["openbox"], env={**os.environ, "DISPLAY": number}, stderr=subprocess.DEVNULL
     )
     # a window that opens while the manager starts may never be shown
-    until(lambda: program.xdotool(number, "get_num_desktops"))
+    until(lambda: program.xdotool(number, "get_num_desktops") not in ("", "0"))
     yield number
     for process in (manager, server):
         process.terminate()

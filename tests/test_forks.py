@@ -1,5 +1,6 @@
 """Forked child processes are what new ones are, except that they begin sooner."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -44,7 +45,8 @@ def test_the_program_is_forked_with_tensorflow(tmp_path):
     words = []
     while not words:  # where it has ended before it is looked at
         with start("--version", cwd=tmp_path) as process:
-            words = psutil.Process(process.pid).cmdline()
+            with contextlib.suppress(psutil.ZombieProcess):
+                words = psutil.Process(process.pid).cmdline()
             told, _ = process.communicate(timeout=120)
     assert "forks.py" in " ".join(words), "it was not forked"
     assert (process.returncode, told.split()[-1]) == (0, version("realtime_lrp"))

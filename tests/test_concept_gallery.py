@@ -131,6 +131,11 @@ def test_a_gallery_of_another_network_is_refused(file):
             gallery.check(layers)
 
 
+def of_model(name):
+    """The configuration of a model alone."""
+    return config.Config(model={"name": name})
+
+
 def test_names_lie_over_a_gallery(file, tmp_path):
     """A name appears at its channel; the template keeps names and leaves others empty."""
     names = tmp_path / "names.yaml"
@@ -141,7 +146,7 @@ def test_names_lie_over_a_gallery(file, tmp_path):
     assert text.splitlines()[0] == "# About." and "  7:  # cat 75 %" in text.splitlines()
     names.write_text(text, encoding="utf-8")
     chosen = config.load(None, (f"concepts.gallery={file}", f"concepts.names={names}")).config
-    gallery = load_gallery(chosen, "anything")
+    gallery = load_gallery(chosen)
     assert gallery.name("block/conv", 3) == 'wheel: "rim"'
     assert gallery.name("block/conv", 7) == ""
     assert gallery.names == {"block/conv": {3: 'wheel: "rim"'}, "a b": {0: "x"}}
@@ -155,7 +160,7 @@ def test_names_lie_over_a_gallery(file, tmp_path):
 
 def test_the_embedded_transformer_has_a_gallery_too():
     """At most 0.4 MB, of the layer that is shown first, without names."""
-    gallery = load_gallery(config.Config(), "shapes_vit")
+    gallery = load_gallery(of_model("shapes_vit"))
     network = (config.ASSETS / "shapes_vit.keras").read_bytes()
     assert gallery.contents.sha256 == {"model": hashlib.sha256(network).hexdigest()}
     assert gallery.layers == ("encoder3_dense1",) and gallery.names == {}
@@ -166,7 +171,7 @@ def test_the_embedded_transformer_has_a_gallery_too():
 
 def test_the_embedded_gallery_is_of_the_embedded_network():
     """Made with the present shapes.keras, at most 1 MB, with pictures for the last layers."""
-    gallery = load_gallery(config.Config(), "shapes")
+    gallery = load_gallery(of_model("Shapes"))
     network = (config.ASSETS / "shapes.keras").read_bytes()
     assert gallery.contents.sha256 == {"model": hashlib.sha256(network).hexdigest()}
     assert gallery.layers == ("block3_conv2", "block4_conv2", "block5_conv2")
@@ -181,7 +186,8 @@ def test_the_embedded_gallery_is_of_the_embedded_network():
         captions = yaml.safe_load((config.ASSETS / "captions" / f"{language}.yaml").read_text())
         assert set(captions["concepts"]["names"]) == set(named.values()), language
     random = config.load(None, ("model.name=shapes", "model.weights=random")).config
-    assert load_gallery(random, "shapes").layers == load_gallery(random, "vgg16").layers == ()
+    assert load_gallery(random).layers == load_gallery(of_model("vgg16")).layers == ()
+    assert load_gallery(of_model("./shapes.keras")).layers == (), "a user's own network"
 
 
 @pytest.mark.parametrize(
@@ -226,10 +232,10 @@ def test_missing_files_are_named(tmp_path):
         config.load(None, (f"concepts.gallery={tmp_path}/x.concepts", "model.name=shapes"))
     chosen = config.load(None, (f"concepts.names={tmp_path}/x.yaml",)).config
     with pytest.raises(MissingInputError, match="concepts --gallery GALLERY --names"):
-        load_gallery(chosen, "vgg16")
+        load_gallery(chosen)
     with pytest.raises(MissingInputError, match="--model vgg16 --images FOLDER -o"):
         config.load(None, (f"concepts.gallery={tmp_path}/x.concepts", "model.name=vgg16"))
-    assert load_gallery(config.Config(), "vgg16").layers == ()
+    assert load_gallery(config.Config()).layers == ()
 
 
 def test_the_sheet_and_the_template_list_channels_that_matter(monkeypatch):

@@ -31,7 +31,7 @@ def gallery_of(engine: Engine, config: Config | None = None) -> Gallery:
       ConfigError: something is wrong with the names.
     """
     config = config or engine.config
-    gallery = load_gallery(config, engine.network.name)
+    gallery = load_gallery(config)
     gallery.check(engine.explainer.channel_counts())
     if config.concepts.names:
         _warn_of_no_names(config.concepts.names, gallery.names)

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from realtime_lrp.config import ASSETS, Config
+from realtime_lrp.config.names import EMBEDDED
 from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.models.concept_names import ChannelNames, NamesFile, read_names
 from realtime_lrp.system.plain_text import plain
@@ -201,14 +202,13 @@ class Gallery:
         return found
 
 
-def load_gallery(config: Config, network_name: str) -> Gallery:
-    """The gallery that a configuration names, else the embedded one, else an empty one.
+def load_gallery(config: Config) -> Gallery:
+    """The gallery that a configuration names, else that of an embedded network, else an empty one.
 
     Names are those of the configuration; only the embedded gallery has its own.
 
     Args:
-      config: its section `concepts` counts.
-      network_name: the name of the network that is shown.
+      config: its sections `concepts` and `model` count.
 
     Raises:
       MissingInputError: there is no such file.
@@ -217,8 +217,9 @@ def load_gallery(config: Config, network_name: str) -> Gallery:
     """
     chosen = config.concepts
     names = Path(chosen.names) if chosen.names else None
-    file = Path(chosen.gallery) if chosen.gallery else ASSETS / f"{network_name}{SUFFIX}"
-    if not chosen.gallery and (config.model.weights or not file.is_file()):
+    name = config.model.name.lower()  # not a file of a user's that is called shapes.keras
+    file = Path(chosen.gallery) if chosen.gallery else ASSETS / f"{name}{SUFFIX}"
+    if not chosen.gallery and (config.model.weights or name not in EMBEDDED):
         return Gallery(Contents(network=""), names=read_names(names) if names else None)
     if not chosen.gallery and not names:
         own = file.with_suffix(NAMES_SUFFIX)

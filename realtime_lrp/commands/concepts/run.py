@@ -93,7 +93,7 @@ def run(config: Config, options: ConceptOptions) -> Iterator[str]:
             update={"concepts": config.concepts.model_copy(update={"names": None})}
         )
         name = Path(config.model.name).stem
-        gallery = load_gallery(chosen, name)
+        gallery = load_gallery(chosen)
         if not gallery.layers:
             raise UsageError(
                 "There is no gallery. Name one with --gallery FILE, or make one with -o FILE."

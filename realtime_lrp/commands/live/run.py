@@ -81,7 +81,7 @@ def run(
     check_names(config)
     if config.concepts.gallery or config.concepts.names:
         # Before anything is shown or printed.
-        load_gallery(config, Path(config.model.name).stem).check_names()
+        load_gallery(config).check_names()
     windowed = window is not None and config.live.display == "window"
     if windowed and window is Window:
         require_display()

@@ -92,6 +92,13 @@ def _less_to_look_through() -> Iterator[None]:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _same_weights() -> None:
+    """Random weights do not depend on which files of tests this process has run before."""
+    if keras := sys.modules.get("keras"):
+        keras.utils.set_random_seed(20)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _still_less_to_look_through() -> None:
     """The relevance thread leaves that as it is: else each would look through all of TensorFlow.

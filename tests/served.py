@@ -74,7 +74,7 @@ class Served:
 
     def get(self, path, token=TOKEN, host=None, method="GET", **headers):
         """Status, headers and body of an answer."""
-        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         client.putrequest(method, path, skip_host=True)
         for name, value in [("Host", host or f"127.0.0.1:{self.port}"), *headers.items()]:
             for one in value if isinstance(value, list) else [value]:
@@ -129,7 +129,7 @@ def serving_pages(port=0, **options):
 
 def picture_of(socket):
     """The bytes of the next picture of the view, news left out."""
-    while isinstance(data := socket.recv(timeout=60), str) or data[:1] != b"v":
+    while isinstance(data := socket.recv(timeout=300), str) or data[:1] != b"v":
         pass
     return data[5:]
 

@@ -85,7 +85,7 @@ def test_a_server_that_hangs_times_out(folder, monkeypatch):
 
     def answer(handler):
         sends(BODY[:1000], len(BODY))(handler)
-        hold.wait(60)
+        hold.wait(300)
 
     begun = time.monotonic()
     with serving(answer) as (address, _), pytest.raises(UnavailableError, match="timed out"):
@@ -132,11 +132,11 @@ def test_a_killed_download_leaves_nothing_that_is_used(folder):
         sends(BODY[:-10], len(BODY))(handler)
         handler.wfile.flush()
         arrived.set()
-        hold.wait(60)
+        hold.wait(300)
 
     with serving(answer) as (address, _):
         child = start_download(folder, address)
-        assert arrived.wait(60)
+        assert arrived.wait(300)
         while not (parts := list(folder.glob("*.part"))) or not parts[0].stat().st_size:
             time.sleep(0.01)
         child.kill()
@@ -152,12 +152,12 @@ def test_two_processes_at_once_both_get_the_whole_file(folder):
     both_asked = threading.Barrier(2)
 
     def answer(handler):
-        both_asked.wait(60)
+        both_asked.wait(300)
         sends(BODY)(handler)
 
     with serving(answer) as (address, asked):
         children = [start_download(folder, address) for _ in range(2)]
-        assert [child.wait(60) for child in children] == [0, 0]
+        assert [child.wait(300) for child in children] == [0, 0]
     assert len(asked) == 2
     assert names(folder) == ["w.h5"]
     assert (folder / "w.h5").read_bytes() == BODY

@@ -83,7 +83,7 @@ def test_a_key_in_the_window_and_a_click_on_the_page_change_the_same_view(
             client.until(lambda news: news["covered"])
         xdotool(display, "key", "Escape")
         xdotool(display, "key", "q")
-        assert process.wait(60) == 0, process.stderr.read()
+        assert process.wait(300) == 0, process.stderr.read()
     figures = json.loads(stats.read_text())
     assert figures["frames_shown"] > 0 and figures["maps"] > 0
     host, port = address.split("/")[2].split(":")

@@ -24,7 +24,7 @@ def opened(port, count, address="127.0.0.1"):
     stack = contextlib.ExitStack()
     for _ in range(count):
         source = (address, 0)
-        stack.enter_context(socket.create_connection(("127.0.0.1", port), 60, source))
+        stack.enter_context(socket.create_connection(("127.0.0.1", port), 300, source))
     return stack
 
 
@@ -41,7 +41,7 @@ def test_connections_that_send_nothing_keep_nobody_out(https, caplog):
     """By the hundred, before TLS or after it: files stay few, the log empty, requests answered."""
     tls = own_context([])[0] if https else None
     with serving_pages(tls=tls) as served, opened(served.port, 700):
-        client = socket.create_connection(("127.0.0.1", served.port), 60)
+        client = socket.create_connection(("127.0.0.1", served.port), 300)
         if https:
             trusting = ssl.create_default_context()
             trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
@@ -58,14 +58,14 @@ def test_the_oldest_of_the_address_with_the_most_goes(monkeypatch):
     """A viewer with a token and strangers of other addresses stay."""
     monkeypatch.setattr(connections, "MOST_STRANGERS", 6)
     with serving_pages() as served, served.socket() as viewer:
-        other = socket.create_connection(("127.0.0.1", served.port), 60, ("127.0.0.2", 0))
-        first = socket.create_connection(("127.0.0.1", served.port), 60)
+        other = socket.create_connection(("127.0.0.1", served.port), 300, ("127.0.0.2", 0))
+        first = socket.create_connection(("127.0.0.1", served.port), 300)
         with other, first, opened(served.port, 20):
             assert ended(first)
             other.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert b" 200 " in other.recv(100)
         served.publish(5)
-        while isinstance(viewer.recv(timeout=60), str):
+        while isinstance(viewer.recv(timeout=300), str):
             pass
 
 
@@ -73,7 +73,7 @@ def test_a_handshake_that_never_comes_is_cut_off(monkeypatch):
     """TLS alone would wait for a minute."""
     monkeypatch.setattr(connections, "STRANGER_S", 0.2)
     with serving_pages(tls=own_context([])[0]) as served:
-        client = socket.create_connection(("127.0.0.1", served.port), 60)
+        client = socket.create_connection(("127.0.0.1", served.port), 300)
         with client:
             assert ended(client)
 
@@ -107,7 +107,7 @@ def test_above_the_last_limit_connections_are_closed_at_once(monkeypatch):
     monkeypatch.setattr(connections, "MOST_OPEN", 3)
     with serving_pages() as served, opened(served.port, 3):
         served.until(lambda: len(served.server._socket._accepted) == 3)
-        with socket.create_connection(("127.0.0.1", served.port), 60) as client:
+        with socket.create_connection(("127.0.0.1", served.port), 300) as client:
             assert ended(client)
 
 
@@ -115,7 +115,7 @@ def test_watchers_do_not_keep_out_who_controls(monkeypatch):
     """Their requests have an end in number; control has none."""
     monkeypatch.setattr(guard, "MOST_REQUESTS", 1)
     with serving_pages() as served, served.socket(role=Role.WATCH) as watcher:
-        watcher.recv(timeout=60)
+        watcher.recv(timeout=300)
         token = served.tokens[Role.WATCH]
         assert served.get(f"/?token={token}", "")[0] == 503
         assert served.get("/")[0] == 200
@@ -185,5 +185,5 @@ def test_all_addresses_of_ipv6_are_those_of_ipv4_too():
         pytest.skip("this machine has no IPv6")
     with listen("::", 0) as listening:
         port = listening.getsockname()[1]
-        with socket.create_connection(("127.0.0.1", port), 60):
+        with socket.create_connection(("127.0.0.1", port), 300):
             assert listening.accept()[1][0] == "::ffff:127.0.0.1"

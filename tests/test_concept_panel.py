@@ -273,7 +273,7 @@ def test_the_thread_computes_channels_only_when_asked(picture):
     )
 
     def until(condition, feed=True):
-        end = time.monotonic() + 60
+        end = time.monotonic() + 400
         while not condition():
             thread.check()
             assert time.monotonic() < end, "waited in vain"

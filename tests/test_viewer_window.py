@@ -150,15 +150,14 @@ def test_a_snapshot_is_what_the_window_shows_with_the_data_behind_it(display, tm
         screen = Screen(display, process, tmp_path)
         screen.press("p", "i", "i", "f", "k", pause_s=0.4)
         npz = kept_with_further_maps(screen, tmp_path)
-        time.sleep(0.3)
-        seen = screenshot(display, tmp_path / "s.png")
+        picture = npz.with_suffix(".png")
+        until(picture.exists)  # the maps are kept before it
+        kept = cv2.imread(str(picture))[..., ::-1]
+        assert kept.shape == (720, 1280, 3)
+        right = np.ascontiguousarray(kept[60:660, 660:1200])  # on the left there is a notice
+        until(lambda: stands_on(screenshot(display, tmp_path / "s.png"), right))
         xdotool(display, "key", "q")
-        assert process.wait(60) == 0
-    kept = cv2.imread(str(npz.with_suffix(".png")))[..., ::-1]
-    assert kept.shape == (720, 1280, 3)
-    right = np.ascontiguousarray(kept[60:660, 660:1200])  # on the left there is a notice
-    _, _, (x, y), _ = cv2.minMaxLoc(cv2.matchTemplate(seen, right, cv2.TM_SQDIFF))
-    np.testing.assert_array_equal(seen[y : y + 600, x : x + 540], right)
+        assert process.wait(120) == 0
     with np.load(npz) as data:
         assert data["relevance"].shape == (128, 128, 3) and data["relevance"].any()
         assert data["further"].shape == (2, 128, 128, 3)
@@ -167,6 +166,13 @@ def test_a_snapshot_is_what_the_window_shows_with_the_data_behind_it(display, tm
         assert json.loads(str(data["asked"]))["device"] == "CPU"
         settings = config.load(write(tmp_path / "again.yaml", str(data["config"]))).config
         assert settings.model.name == "shapes" and settings.overlay.colormap == "bwr"
+
+
+def stands_on(screen, picture):
+    """Whether a picture is somewhere on the screen, each pixel as it is."""
+    rows, columns, _ = picture.shape
+    _, _, (x, y), _ = cv2.minMaxLoc(cv2.matchTemplate(screen, picture, cv2.TM_SQDIFF))
+    return np.array_equal(screen[y : y + rows, x : x + columns], picture)
 
 
 def kept_with_further_maps(screen, folder):

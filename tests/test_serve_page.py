@@ -60,7 +60,9 @@ def address(tmp_path_factory):
     gallery = gallery_file(folder / "gallery.concepts", "block5_conv2", 128)
     words = ("--source", clip, "--model", "shapes", "--target", "top1", "--gallery", gallery)
     with start("serve", *words, "--port", "0", "--stats", stats, DISPLAY="") as process:
-        yield process.stdout.readline().strip()
+        printed = process.stdout.readline().strip()
+        assert printed, process.stderr.read()
+        yield printed
         process.send_signal(signal.SIGINT)
         assert process.wait(300) == 0
         told = process.stderr.read()

@@ -26,7 +26,9 @@ watching.HANGS_S = cluster.GET_S = float(os.environ.get("HANGS_S", 120))
 job.PART_S = float(sys.argv.pop(1))
 hand_out = job.Job._hand_out
 def hand_out_to_all(self):
-    if not self.parts_known or self._hiring.newest > 1 and all(one.loaded for one in self.members):
+    if self._hiring.newest > 1 and all(one.loaded for one in self.members):
+        job.Job._hand_out = hand_out  # from now on, also while a worker waits for a machine
+    if not self.parts_known or job.Job._hand_out is hand_out:
         hand_out(self)
 if os.environ.get("ALL_BEGIN"):
     job.Job._hand_out = hand_out_to_all

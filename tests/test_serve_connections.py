@@ -54,6 +54,27 @@ def test_connections_that_send_nothing_keep_nobody_out(https, caplog):
     assert not caplog.records
 
 
+def test_a_burst_waits_until_what_was_cut_off_is_closed(monkeypatch, caplog):
+    """Nobody is turned away for connections that are about to go."""
+    monkeypatch.setattr(connections, "MOST_STRANGERS", 4)
+    monkeypatch.setattr(connections, "MOST_OPEN", 10)
+    listening = connections.CountingSocket()
+    listening.bind(("127.0.0.1", 0))
+    listening.listen(20)
+    listening.setblocking(False)
+    with listening, opened(listening.getsockname()[1], 12):
+        accepted = [listening.accept()[0] for _ in range(10)]
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+        for one in accepted[:6]:
+            assert one.recv(1) == b"", "cut off"
+            one.close()
+        accepted = accepted[6:] + [listening.accept()[0] for _ in range(2)]
+        for one in accepted:
+            one.close()
+    assert not caplog.records
+
+
 def test_the_oldest_of_the_address_with_the_most_goes(monkeypatch):
     """A viewer with a token and strangers of other addresses stay."""
     monkeypatch.setattr(connections, "MOST_STRANGERS", 6)

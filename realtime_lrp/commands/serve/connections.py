@@ -42,7 +42,7 @@ class CountingSocket(socket.socket):
     def __init__(self, *arguments: Any, **fields: Any):
         super().__init__(*arguments, **fields)
         self._strangers: dict[tuple[str, int], tuple[socket.socket, float]] = {}  # oldest first
-        self._accepted: WeakKeyDictionary[socket.socket, None] = WeakKeyDictionary()
+        self._accepted: WeakKeyDictionary[socket.socket, bool] = WeakKeyDictionary()  # cut off?
         self._pause_until = 0.0
         self._complained = False
 
@@ -50,11 +50,14 @@ class CountingSocket(socket.socket):
         """The next connection, as asyncio expects it.
 
         Raises:
-          BlockingIOError: there is none at the moment.
+          BlockingIOError: there is none at the moment, or some that were cut off have to be closed
+            first, which asyncio does at once.
           ConnectionAbortedError: there are too many; it is closed.
           OSError: this machine has no room for it; raised once, then there is a pause.
         """
-        if time.monotonic() < self._pause_until:
+        cut_off = [ended for one, ended in self._accepted.items() if one.fileno() >= 0]
+        full = len(cut_off) >= MOST_OPEN
+        if time.monotonic() < self._pause_until or (full and any(cut_off)):
             raise BlockingIOError
         try:
             accepted, address = super().accept()
@@ -63,11 +66,11 @@ class CountingSocket(socket.socket):
                 self._pause_until = time.monotonic() + PAUSE_S
                 self.complain(f"no connection can be accepted at the moment: {error.strerror}")
             raise
-        if sum(one.fileno() >= 0 for one in self._accepted) >= MOST_OPEN:
+        if full:
             accepted.close()
             self.complain(f"there are {MOST_OPEN} connections; further ones are closed")
             raise ConnectionAbortedError
-        self._accepted[accepted] = None
+        self._accepted[accepted] = False
         self._strangers.pop(address[:2], None)  # to be the newest
         self._strangers[address[:2]] = accepted, time.monotonic()
         self._make_room()
@@ -105,5 +108,7 @@ class CountingSocket(socket.socket):
     def _cut_off(self, chosen: Callable[[tuple[str, int]], bool]) -> None:
         """Forgets strangers; asyncio sees the end of the stream and closes the connection."""
         for client in [client for client in self._strangers if chosen(client)]:
+            connection, _ = self._strangers.pop(client)
+            self._accepted[connection] = True
             with suppress(OSError):
-                self._strangers.pop(client)[0].shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)

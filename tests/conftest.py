@@ -100,10 +100,10 @@ def _same_weights() -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _still_less_to_look_through() -> None:
-    """The relevance thread leaves that as it is: else each would look through all of TensorFlow.
+def _frozen_by_nobody_else() -> None:
+    """Relevance threads freeze nothing: unfreezing it would let each search all of TensorFlow.
 
-    In programs of their own, tests find it as it is for users.
+    Programs that tests start do freeze, as they do for users.
     """
     memory.leave_out_of_collection = lambda: None
 

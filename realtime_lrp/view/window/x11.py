@@ -122,8 +122,8 @@ class X11Window:
     def remind(self, size: tuple[int, int]) -> None:
         """Tells Qt again that its window is on the screen, and how large it is.
 
-        Qt loses events if many wait, which happens while this program is busy: gaps of 8 to 49
-        were seen in what it read. It never draws a window that it takes for hidden.
+        Qt loses events if many wait, as they do while this program is busy: its log lacked 8 to 49
+        in a row. A window that it takes for hidden it never draws.
 
         Args:
           size: rows and columns of the window, as Qt knows them.
@@ -134,7 +134,7 @@ class X11Window:
     def ask_manager(self) -> None:
         """Asks the window manager again to show our window, if it does not know it.
 
-        One that has just started sometimes loses a new window; that would never be seen.
+        One that has just started sometimes overlooks a new window, which then never appears.
         """
         if self.managed and self.window is None:
             self.attempt(self._ask_manager, otherwise=None)

@@ -16,6 +16,10 @@ RESAMPLES = 2000
 SEED = 95
 LEVEL = 0.95
 
+FEWEST = 6
+"""With fewer photos nothing can be said: five that agree do so by chance in 1 of 16 cases
+(two-sided sign test), and the interval of one or two photos means nothing."""
+
 Interval = tuple[float, float]
 """Lower and upper end."""
 

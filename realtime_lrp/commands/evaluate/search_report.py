@@ -124,12 +124,17 @@ def _verdicts(report: Mapping[str, Any]) -> list[str]:
     lines = []
     for difference in report["differences"]:
         low, high = difference["interval"]
-        if low > 0:
+        if report["found"]["name"] == difference["to"]:
+            verdict = f"found is {difference['to']} itself"
+        elif difference["photos"] < bootstrap.FEWEST:
+            verdict = (
+                f"too few photos to compare found with {difference['to']}: {difference['photos']}, "
+                f"expected {bootstrap.FEWEST} or more"
+            )
+        elif low > 0:
             verdict = f"found beats {difference['to']}"
         elif high < 0:
             verdict = f"found is worse than {difference['to']}: keep that"
-        elif report["found"]["name"] == difference["to"]:
-            verdict = f"found is {difference['to']} itself"
         else:
             verdict = f"found cannot be told from {difference['to']}"
         lines.append(

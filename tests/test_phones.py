@@ -292,7 +292,7 @@ def test_a_phones_picture_is_shown_while_it_is_connected(opened):
 
 def test_a_phone_can_do_nothing_else(opened, monkeypatch):
     """No other route, no token of another server, no other message, nothing large, no flood."""
-    monkeypatch.setattr(rate_limit, "MESSAGES_PER_S", 0.0)  # else a slow client may go on
+    monkeypatch.setattr(rate_limit, "FRAMES_PER_S", 0.0)  # else a slow client may go on
     for path in ("/figures", "/snapshot.png", "/view", "/view.mjpg", "/page.js", "/../etc/passwd"):
         assert get(opened, f"{path}?token={opened.token}", "")[0] == 404
     for path in PAGES:

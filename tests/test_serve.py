@@ -97,14 +97,15 @@ def test_the_watch_token_is_made_from_the_other_and_lets_only_watch():
     assert tokens.role(TOKEN) is Role.CONTROL
     assert tokens.role(tokens[Role.WATCH]) is Role.WATCH
     assert tokens[Role.WATCH] == Tokens(TOKEN)[Role.WATCH] != Tokens(TOKEN + "x")[Role.WATCH]
-    assert [tokens.role(wrong) for wrong in ("", TOKEN[:-1], TOKEN + "x", "\u00e9")] == [None] * 4
+    wrong = ("", TOKEN[:-1], TOKEN + "x", "\u00e9", TOKEN.upper(), tokens[Role.WATCH].upper())
+    assert [tokens.role(token) for token in wrong] == [None] * len(wrong)
 
 
 # --- Whom it answers
 
 
 @pytest.mark.parametrize("path", [*PATHS, *NOT_THERE])
-@pytest.mark.parametrize("token", ["", "wrong-token-of-22-letters-or-more"])
+@pytest.mark.parametrize("token", ["", "wrong-token-of-22-letters-or-more", TOKEN.upper()])
 def test_without_the_token_all_but_healthz_answers_401(served, path, token):
     """Whatever the path; nothing says whether there is anything."""
     status, headers, body = served.get(path, token)
@@ -170,6 +171,14 @@ def test_pages_of_other_sites_are_refused(served, origin, status):
         with pytest.raises(InvalidStatus) as refused:
             served.socket(origin=origin)
         assert refused.value.response.status_code == 403
+
+
+@pytest.mark.parametrize("other", ["http://127.0.0.1:{port}", "http://evil.example"])
+def test_two_origins_are_refused(served, other):
+    """Also where one of them, or each, is our own."""
+    own = f"http://127.0.0.1:{served.port}"
+    for origins in ([own, other.format(port=served.port)], [other.format(port=served.port), own]):
+        assert served.get("/figures", Origin=origins)[0] == 403
 
 
 def test_every_answer_forbids_to_keep_it_and_to_load_from_elsewhere(served):
@@ -411,7 +420,7 @@ def test_who_only_watches_changes_nothing_and_takes_no_files(served):
 )
 def test_who_sends_too_much_is_cut_off(served, text, code, monkeypatch):
     """Too many messages, or one that is too large."""
-    monkeypatch.setattr(rate_limit, "MESSAGES_PER_S", 0.0)  # else a slow client may go on
+    monkeypatch.setattr(rate_limit, "FRAMES_PER_S", 0.0)  # else a slow client may go on
     served.messages.clear()
     with served.socket() as viewer, pytest.raises(ConnectionClosed) as closed:
         for _ in range(50_000):
@@ -421,6 +430,33 @@ def test_who_sends_too_much_is_cut_off(served, text, code, monkeypatch):
     assert closed.value.rcvd is None or closed.value.rcvd.code == code
     served.until(lambda: not served.exchange.watched)
     assert len(served.messages) < 1500
+
+
+FLOODS = {
+    "pings": b"\x89\x80mask",
+    "pongs": b"\x8a\x80mask",
+    "empty continuations": b"\x00\x80mask",
+}
+"""Frames without content, as a client sends them."""
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+def test_who_sends_frames_without_pause_is_cut_off_and_others_keep_their_view(kind):
+    """Frames count that are no messages, too: a browser answers one ping in 20 s."""
+    with serving_pages() as served, served.socket() as viewer:
+        viewer.recv(timeout=300)
+        for shown in range(3):
+            with served.socket(role=Role.WATCH) as watcher:
+                if kind == "empty continuations":
+                    watcher.socket.sendall(b"\x01\x80mask")  # a text that they go on with
+                with contextlib.suppress(OSError):
+                    for _ in range(1000):
+                        watcher.socket.sendall(1000 * FLOODS[kind])
+                    pytest.fail("the server took a million frames")
+            served.publish(shown)
+            assert picture_of(viewer)
+            viewer.send('{"type": "shown"}')
+        served.until(lambda: len(served.exchange._viewers) == 1)
 
 
 def film_of(served):

@@ -346,7 +346,7 @@ def test_the_connection_of_who_ends_the_decoder_is_closed():
 
 def test_pictures_are_not_too_large_and_not_too_many(monkeypatch):
     """Who sends them is cut off."""
-    monkeypatch.setattr(rate_limit, "MESSAGES_PER_S", 0.0)  # else a slow client may go on
+    monkeypatch.setattr(rate_limit, "FRAMES_PER_S", 0.0)  # else a slow client may go on
     with serving_pages(visitors=Kept()) as served:
         for data, code, count in (
             (b"x" * (messages.MOST_BYTES + 1), 1009, 1),

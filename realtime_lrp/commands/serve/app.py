@@ -25,7 +25,6 @@ from realtime_lrp.commands.serve.guard import OPEN, refuse
 from realtime_lrp.commands.serve.messages import Shown, read_message
 from realtime_lrp.commands.serve.page_files import page_routes
 from realtime_lrp.commands.serve.qr import svg
-from realtime_lrp.commands.serve.rate_limit import RateLimit
 from realtime_lrp.commands.serve.tokens import Role, Tokens
 from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.errors import first_line
@@ -211,17 +210,14 @@ class App:
                 await _in_time(socket.send_bytes(OWN_MAP + due.own_map))
 
     async def _receive(self, socket: WebSocket, viewer: Viewer, role: Role) -> None:
-        """Takes the viewer's messages; ends the connection of who sends too many, or wrong ones."""
-        loop, limit = asyncio.get_running_loop(), RateLimit()
+        """Takes the viewer's messages; ends the connection of who sends wrong ones."""
+        loop = asyncio.get_running_loop()
         visitor = self._visitors.join(
             lambda answer: _soon(loop, viewer.give_map, answer),
             socket.client.host if socket.client else "",
         )
         try:
             while (raw := await socket.receive())["type"] != "websocket.disconnect":
-                if not limit.take():
-                    await socket.close(POLICY, "too many messages")
-                    return
                 if picture := raw.get("bytes"):
                     if self._visitors.put(visitor, picture):
                         continue

@@ -17,10 +17,14 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import ProtocolError
+from websockets.frames import CloseCode, Frame
+from websockets.server import ServerProtocol
 
 from realtime_lrp.commands.serve.connections import BACKLOG, CountingSocket
 from realtime_lrp.commands.serve.guard import MOST_HEAD
 from realtime_lrp.commands.serve.messages import MOST_BYTES
+from realtime_lrp.commands.serve.rate_limit import RateLimit
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.system.program import shows_tracebacks
 
@@ -29,9 +33,6 @@ REQUEST_S = 10.0
 
 SWEEP_S = 1.0
 """How often silent connections are looked for."""
-
-MOST_UNREAD = 4 * 1024 * 1024
-"""A client that leaves more than this unread is cut off: it asks for answers and takes none."""
 
 PING_S = 20.0
 """How often WebSockets are asked whether they live, and how long the answer may take."""
@@ -185,9 +186,26 @@ class _Http(H11Protocol):
 
 
 class _WebSocket(WebSocketsSansIOProtocol):
-    """One WebSocket, cut off if the client takes no answers to its pings."""
+    """One WebSocket, cut off if it sends too many frames, or takes no end of the connection."""
 
-    def handle_ping(self) -> None:
-        super().handle_ping()
-        if self.transport.get_write_buffer_size() > MOST_UNREAD:
-            self.transport.abort()
+    def __init__(self, *arguments: Any, **fields: Any):
+        super().__init__(*arguments, **fields)
+        self.conn = _Frames(max_size=MOST_BYTES, logger=self.logger)
+
+    def on_task_complete(self, task: asyncio.Task[None]) -> None:
+        super().on_task_complete(task)
+        self.loop.call_later(ENDING_S, self.transport.abort)
+
+
+class _Frames(ServerProtocol):
+    """The frames of a WebSocket: pings, pongs and empty ones take time like any other."""
+
+    def __init__(self, **fields: Any):
+        super().__init__(**fields)
+        self._limit = RateLimit()
+
+    def recv_frame(self, frame: Frame) -> None:
+        if not self._limit.take():
+            self.fail(CloseCode.POLICY_VIOLATION, "too many messages")
+            raise ProtocolError("too many frames")
+        super().recv_frame(frame)

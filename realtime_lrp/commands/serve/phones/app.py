@@ -16,7 +16,6 @@ from starlette.websockets import WebSocket
 from realtime_lrp.commands.serve.guard import OPEN
 from realtime_lrp.commands.serve.page_files import page_routes
 from realtime_lrp.commands.serve.phones.turns import Phone, Status, Turns
-from realtime_lrp.commands.serve.rate_limit import RateLimit
 
 PAGES = {
     "/": ("phone.html", "text/html"),
@@ -116,7 +115,6 @@ class PhoneApp:
 
     async def _receive(self, socket: WebSocket, phone: Phone) -> None:
         """Takes pictures; ends the connection of who sends too many, or something else."""
-        limit = RateLimit()
         while (raw := await socket.receive())["type"] != "websocket.disconnect":
             if picture := raw.get("bytes"):
                 self._turns.put(phone, picture)
@@ -127,9 +125,6 @@ class PhoneApp:
                 self._turns.leave(phone)
             else:
                 await socket.close(POLICY, "that is no message of this page")
-                return
-            if not limit.take():
-                await socket.close(POLICY, "too many messages")
                 return
 
 

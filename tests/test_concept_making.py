@@ -241,6 +241,9 @@ def test_crops_lie_where_relevance_is():
     assert everywhere[y0:y1, x0:x1].sum() >= HELD * everywhere.sum()
     assert x1 - x0 == y1 - y0 < 30 and y0 == 0
     assert crop_box(np.zeros((60, 80), np.float32)) == (10, 0, 70, 60)
+    everywhere = np.full((60, 60), 1e-7, np.float32)
+    everywhere[11:17, 20:26] = 1  # its centre is at 14, 23
+    assert crop_box(everywhere) == (18, 9, 28, 19)
 
 
 def test_a_crop_is_dark_where_the_map_has_nothing():

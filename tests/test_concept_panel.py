@@ -35,6 +35,7 @@ from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.realtime.viewer.state import first_state
 from realtime_lrp.relevance.strength import strength
+from realtime_lrp.results.records import concept_records
 from realtime_lrp.results.snapshot import concept_arrays
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view.arrangement import arrange, central_square, scaled_box
@@ -506,6 +507,13 @@ def test_rows_of_a_frozen_picture_are_sorted_by_share():
     assert channels(False, 3, 17, 5) == [5, 17, 3, None]
     assert channels(True, 3, 9, 5) == [3, 9, 5, None]
     assert channels(False, 5, 9, 17) == [17, 9, 5, None]
+
+
+def test_the_sidecar_has_the_channels_with_the_largest_magnitudes():
+    """One that speaks against the class is among them."""
+    rows = concept_records(np.array([0.1, -4, 2, -0.5, 3, 0.4], np.float32), {1: "wheel"})
+    assert [row["channel"] for row in rows] == [1, 4, 2, 3]
+    assert rows[0] == {"channel": 1, "share": -0.4, "name": "wheel"}
 
 
 def test_a_row_says_that_a_channel_has_hardly_a_map():

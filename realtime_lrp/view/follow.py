@@ -1,6 +1,7 @@
 """Moves overlays along with the motion between two pictures."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -10,12 +11,19 @@ from realtime_lrp.view.overlay import Overlay
 WIDTH = 320
 """Columns of the reduced pictures in which motion is measured."""
 
+WINDOW = 9
+"""Side of the square, in pixels of a reduced picture, over which two pictures are compared."""
+
+ALIKE, UNLIKE = 8.0, 24.0
+"""Mean difference in grey levels up to which the motion was found, and from which it was not.
+In recordings of moving cars and people 95 % of all pixels differ by less than 8 after 0.1 s."""
+
 
 class Follower:
     """Moves overlays from the explained picture to later ones, by the optical flow between them.
 
     The flow is dense inverse search (Kroeger et al. 2016, "Fast Optical Flow using Dense Inverse
-    Search").
+    Search"). A map fades where the later picture shows something else: the motion was too fast.
 
     Args:
       picture: uint8 [H, W, 3] RGB, the explained picture.
@@ -34,16 +42,37 @@ class Follower:
         flow = self._flow.calc(now, self._then, None)  # from each pixel now to where it was then
         at_x, at_y = self._at
         moved = cv2.remap(flow, at_x, at_y, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE)
+        found = cv2.remap(
+            self._found(now, flow), at_x, at_y, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE
+        )
         moved = moved * self._scale
         where = self._columns + moved[..., 0], self._rows + moved[..., 1]
         return [
-            Overlay(
-                cv2.remap(overlay.colour, *where, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE),
-                cv2.remap(overlay.alpha, *where, cv2.INTER_LINEAR),
-                overlay.box,
+            replace(
+                overlay,
+                colour=cv2.remap(
+                    overlay.colour, *where, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE
+                ),
+                alpha=cv2.remap(overlay.alpha, *where, cv2.INTER_LINEAR) * found,
             )
             for overlay in self._overlays
         ]
+
+    def _found(self, now: np.ndarray, flow: np.ndarray) -> np.ndarray:
+        """Whether the flow leads to what was there then: float32 [h, w] from 0, no, to 1, yes.
+
+        A change of the whole picture's brightness plays no part.
+        """
+        rows, columns = now.shape
+        y, x = np.mgrid[:rows, :columns].astype(np.float32)
+        then = cv2.remap(
+            self._then, x + flow[..., 0], y + flow[..., 1], cv2.INTER_LINEAR, None,
+            cv2.BORDER_REPLICATE,
+        )  # fmt: skip
+        difference = np.subtract(now, then, dtype=np.float32)
+        difference -= np.median(difference[::4, ::4])
+        unlike = cv2.blur(np.abs(difference), (WINDOW, WINDOW))
+        return np.clip((UNLIKE - unlike) / (UNLIKE - ALIKE), 0, 1)
 
     def _prepare_coordinates(self, size: tuple[int, int], overlay: Overlay) -> None:
         """Prepares the coordinates of an overlay's pixels, in itself and in the reduced picture.

@@ -1,5 +1,6 @@
 """`demo`: shows the embedded network on the embedded clip, in a window or as a file."""
 
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,13 @@ from realtime_lrp.view.sheet import contact_sheet
 
 CLIP = ASSETS / "demo.mp4"
 SHEET_PICTURES = 12
+
+NO_PANEL = (
+    "the film has no panel of concepts, only the live view has one. To record it: "
+    "realtime-lrp live --source %s --concepts --display none --duration 10 --record FILE.mp4"
+)
+
+log = logging.getLogger(__name__)
 
 
 def in_window(config: Config, duration_s: float | None) -> list[str]:
@@ -48,6 +56,8 @@ def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
     sheet = target.with_suffix(".png")
     for path in (target, sheet):
         check_output(path, overwrite)
+    if config.live.concepts:
+        log.warning(NO_PANEL, CLIP)
     engine = Engine(config, moving=True)
     if config.concepts.gallery or config.concepts.names:
         gallery_of(engine)  # a broken one is refused here as in the window

@@ -167,9 +167,9 @@ def test_networks_share_the_canvas_so_that_pictures_are_large(size, shape, count
 class Both(Viewer):
     """A viewer with two networks: the second one's maps are scripted as well."""
 
-    def __init__(self, **options):
+    def __init__(self, size=(360, 640), **options):
         options |= {"--model": "shapes"}
-        super().__init__(size=(360, 640), also=("vgg16",), **options)
+        super().__init__(size=size, also=("vgg16",), **options)
         self.second = self.further[0]
 
     def explain(self, frame, thread, labels, value, name="shapes"):
@@ -207,6 +207,25 @@ def test_each_network_has_its_part_with_its_own_answer_and_map():
     left, right = (viewer.view.canvas[y0:y1, x0:x1] for x0, y0, x1, y1 in pictures)
     assert left.shape == right.shape
     assert abs(left.astype(int) - right).mean() > 10
+
+
+def test_an_answer_to_an_earlier_picture_is_marked_as_old():
+    """A slow second network, at 720p; its answer to the picture shown is not, however old."""
+    viewer = Both(figures=True, size=(720, 1280))
+    before = viewer.frame(np.full((120, 160, 3), 90, np.uint8))
+    before = replace(before, time=before.time - 5)
+    viewer.explain(before, viewer.second, MUG, 1.0)
+    frame = viewer.frame(np.full((120, 160, 3), 60, np.uint8))
+    viewer.explain(frame, viewer.relevance, HEART, 1.0)
+    viewer.press("k")
+    viewer.view.step()
+    first, second = viewer.view.split.scenes
+    assert "old" not in texts(first.right)
+    assert "old" in texts(second.right)
+    viewer.explain(replace(frame, time=frame.time - 5), viewer.second, MUG, 1.0)
+    viewer.press("k")
+    viewer.view.step()
+    assert "old" not in texts(viewer.view.split.scenes[1].right)
 
 
 def test_the_second_network_is_asked_for_what_the_first_is_in_its_own_words():

@@ -339,6 +339,32 @@ def test_the_answer_of_another_file_does_not_stand_beside_a_picture():
     assert viewer.view.columns.right[0][0].name == "heart"
 
 
+def test_mirroring_a_frozen_picture_shows_it_mirrored_at_once():
+    """Before its map comes, which is not that of the other side; after it, with the map."""
+    viewer = Viewer(**{"--opacity": 1})
+    picture = GREY.copy()
+    picture[:, :80] = 40
+    frame = viewer.frame(picture)
+    viewer.maps.put(explained_frame(frame, drawn_at(30, 20), BOX), frame.time)
+    viewer.press("f")
+    viewer.view.step()
+    assert green_column(viewer) < 80 and viewer.shown[-1][5, 5].tolist() == [40] * 3
+    viewer.press("m")
+    viewer.view.step()
+    assert viewer.shown[-1][5, 5].tolist() == [90] * 3 and np.isnan(green_column(viewer))
+    frame = viewer.request.frame
+    viewer.maps.put(explained_frame(frame, drawn_at(30, 40), BOX), frame.time)
+    time.sleep(view.SOON_S)
+    viewer.view.step()
+    assert viewer.shown[-1][5, 5].tolist() == [90] * 3 and green_column(viewer) > 80
+
+
+def green_column(viewer):
+    """The mean column of what is pure green; NaN where nothing is."""
+    columns = (viewer.shown[-1] == (0, 255, 0)).all(-1).nonzero()[1]
+    return columns.mean() if columns.size else np.nan
+
+
 @pytest.mark.parametrize(
     ("score", "total", "strongest"),
     [(0.7, 0.7, 1), (1e-5, 1e-5, FAINT), (1e-5, 0.7, FAINT), (1, 1e-4, FAINT), (0, 0, 1)],

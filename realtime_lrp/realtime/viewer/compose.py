@@ -59,7 +59,7 @@ def compose(
       size: rows and columns of the canvas; None is those of the picture.
       network: its name where there are several, or "".
     """
-    own = explained is not None and explained.frame.number == frame.number
+    own = explained is not None and explained.frame.value is frame.value
     if explained and (
         explained.frame.value.shape != frame.value.shape or (state.paired and not own)
     ):
@@ -90,9 +90,14 @@ def compose(
 
 
 def fits(explained: ExplainedFrame, frame: Item[np.ndarray]) -> bool:
-    """Whether an explanation is of the file or camera, and of the size, of a frame."""
-    same_size = explained.frame.value.shape == frame.value.shape
-    return same_size and explained.frame.source == frame.source
+    """Whether an explanation is of the file or camera, and of the size, of a frame.
+
+    A frozen frame that was mirrored since it was explained is another picture.
+    """
+    then = explained.frame
+    mirrored = then.number == frame.number and then.value is not frame.value
+    same_size = then.value.shape == frame.value.shape
+    return same_size and then.source == frame.source and not mirrored
 
 
 def _awaited(

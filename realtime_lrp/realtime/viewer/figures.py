@@ -25,6 +25,9 @@ PRESENTED, PRESENTED_SCALE = 3, 1.3
 """How many classes the presenter view names, and how much larger than other figures all but the
 answer are."""
 
+OLD_ANSWER_MS = 1000
+"""From this age on an answer to an earlier picture than the shown one is marked as old."""
+
 BUSY = 0.85
 """The others wait for a stage that works for this share of the time or more."""
 
@@ -72,6 +75,7 @@ def figure_columns(
     refusal: str = "",
     further: bool = False,
     outdated: bool = False,
+    own: bool = True,
 ) -> Columns:
     """The figures of a network that the state asks for.
 
@@ -87,6 +91,7 @@ def figure_columns(
       further: whether there is a first network, which has the figures that all have in common.
       outdated: whether the explanation is of another file than the picture shown: then there is no
         answer.
+      own: whether the explanation is of the picture shown.
     """
     left: list[Block] = []
     right: list[Block] = []
@@ -103,6 +108,8 @@ def figure_columns(
             right.append(setting_rows(explained, "rates" in shown, name, problem))
         if right:
             right[-1] = (*right[-1], *_below(state, explained, legends[:1], problem))
+        if right and not own and (rates.map_ms or 0) >= OLD_ANSWER_MS:
+            right[0] = (old_row(rates.map_ms or 0), *right[0])
         if refusal and state.with_figures:
             right.append((Paragraph("", refusal),))
         if state.request.probe and not further:
@@ -114,6 +121,11 @@ def figure_columns(
             else rate_rows(rates, state, source or "...", explained)
         )
     return Columns(tuple(left), tuple(right), legends)
+
+
+def old_row(age_ms: float) -> Row:
+    """Marks an answer to a picture that is not shown any more."""
+    return Row("old", f"of a picture {age_ms / 1000:.1f} s ago", warn=True)
 
 
 def _below(

@@ -126,7 +126,7 @@ class NetworkView:
         self.columns = figure_columns(
             state, explained, self.maps, self.rates, source,
             name=self.name, problem=self.problem, refusal=self.refusal, further=self.further,
-            outdated=outdated,
+            outdated=outdated, own=explained is not None and explained.frame.value is frame.value,
         )  # fmt: skip
 
     def compose(

@@ -65,7 +65,7 @@ LONGEST = (
     "archives", "attention", "hub", "doctor", "modes", "relevance", "full_screen", "speed",
     "documented_commands", "engine_faults", "attention_maps", "biases", "concept_making", "signals",
     "concept_studies", "kiosk_concepts", "shapes", "traced", "token_concepts", "concept_panel",
-    "phones", "recordings", "floods", "many_pictures", "live", "provenance", "applications",
+    "recordings", "floods", "many_pictures", "live", "provenance", "applications",
     "serve_connections", "object_store",
 )  # fmt: skip
 

@@ -163,9 +163,9 @@ def test_the_page_fits_and_shows_all_six_pictures(pages, size, monkeypatch):
 
 
 def test_captions_of_ones_own_need_the_texts_only_with_the_page(tmp_path):
-    """As those about phones; the message says what to copy."""
+    """The message says what to copy."""
     english = (ASSETS / "captions" / "en.yaml").read_text(encoding="utf-8")
-    begin, end = english.index("concepts:\n"), english.index("# Phones")
+    begin, end = english.index("concepts:\n"), english.index("# For the staff")
     (tmp_path / "en.yaml").write_text(english[:begin] + english[end:])
 
     def problems(*sets):
@@ -251,7 +251,7 @@ class Visit(Turns):
 
     def words(self):
         """What the page says."""
-        return texts_of(self.kiosk._page(self.now, None))
+        return texts_of(self.kiosk._page(self.now))
 
 
 def test_the_exhibit_asks_for_channels_and_shows_them(monkeypatch):

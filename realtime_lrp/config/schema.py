@@ -356,33 +356,6 @@ class Kiosk(Section):
         description="true or false: while the network has an answer, a page shows in turn what "
         "single parts of it answer to, with pictures of the gallery (concepts.gallery)",
     )
-    phones: bool = Field(
-        default=False,
-        description="true or false: a QR code on the screen lets visitors show the picture of "
-        "their phone's camera instead, through a web page in the same network",
-    )
-    phone_seconds: float = Field(
-        default=60.0,
-        ge=10,
-        le=600,
-        description="10 to 600 seconds for which a phone is shown while others wait; else five "
-        "times as long",
-    )
-    phone_address: Text | None = Field(
-        default=None,
-        description="address or name of this machine in the visitors' network; null: its first "
-        "address in a network",
-    )
-    phone_port: int = Field(default=8443, ge=1, le=65535, description="port for phones, 1 to 65535")
-    phone_cert: Text | None = Field(
-        default=None,
-        description="certificate of phone_address, with its chain (PEM); null: one that is made at "
-        "the start, about which phones warn",
-    )
-    phone_key: Text | None = Field(
-        default=None,
-        description="private key of kiosk.phone_cert, without a password (PEM); null: none",
-    )
     health: Text | None = Field(
         default=None,
         description="file in which the exhibit reports its state to technicians (JSON); null: "

@@ -1,4 +1,4 @@
-"""The elements of the exhibit's pages: texts, bars, buttons, codes, pictures, and their drawing.
+"""The elements of the exhibit's pages: texts, bars, buttons, pictures, and their drawing.
 
 A canvas is uint8 [H, W, 3] RGB; font sizes and positions are pixels of it.
 """
@@ -23,9 +23,6 @@ MIN_FONT = 9
 
 LINE_HEIGHT = 1.35
 """Height of a line as a multiple of the font size."""
-
-CODE_SIDE, QUIET = 9.0, 4
-"""Side of a QR code as a multiple of the font size; modules of the white edge around it."""
 
 PICTURE_SIDE, LEAST_SIDE, PICTURE_GAP = 4.0, 3.0, 0.25
 """Largest side of a picture, the least at which all stand in one row, and the space between two, as
@@ -77,21 +74,6 @@ class Buttons:
     chosen: str = ""
 
 
-@dataclass(frozen=True)
-class Code:
-    """A QR code with a text beside it.
-
-    Attributes:
-      rows: its modules: 1 for black, 0 for white.
-      text: what it is for.
-      note: a further text in smaller letters, or "".
-    """
-
-    rows: tuple[bytes, ...]
-    text: str
-    note: str = ""
-
-
 @dataclass(frozen=True, eq=False)
 class Pictures:
     """Square pictures in one row, or in two where that makes them larger.
@@ -114,7 +96,7 @@ class Gap:
     scale: float
 
 
-Element = TextBlock | Bar | Legend | Buttons | Code | Pictures | Gap
+Element = TextBlock | Bar | Legend | Buttons | Pictures | Gap
 
 
 def fitting_font(elements: Sequence[Element], font: int, width: int, room: int) -> int:
@@ -154,8 +136,6 @@ def element_height(element: Element, width: int, font: int) -> int:
             return round(font * 0.9)
         case Legend():
             return round(font * 1.9)
-        case Code():
-            return _code_side(element, font) + font
         case Pictures():
             rows, side, gap = _picture_grid(element, width, font)
             return len(rows) * (side + gap)
@@ -183,8 +163,6 @@ def draw_element(
             _draw_legend(canvas, element, x, y, width, font)
         case Buttons():
             _draw_buttons(canvas, element, x, y, width, font, buttons)
-        case Code():
-            _draw_code(canvas, element, x, y, width, font)
         case Pictures():
             _draw_pictures(canvas, element, x, y, width, font)
 
@@ -203,28 +181,6 @@ def _draw_legend(canvas: np.ndarray, legend: Legend, x: int, y: int, width: int,
     draw_text(canvas, legend.low, (x, baseline), size, SOFT)
     right = x + width - text_width(legend.high, size)
     draw_text(canvas, legend.high, (right, baseline), size, SOFT)
-
-
-def _code_side(code: Code, font: int) -> int:
-    """Pixels of a QR code's side, edge included; every module has the same whole number."""
-    modules = len(code.rows) + 2 * QUIET
-    return modules * max(2, round(CODE_SIDE * font / modules))
-
-
-def _draw_code(canvas: np.ndarray, code: Code, x: int, y: int, width: int, font: int) -> None:
-    side, count = _code_side(code, font), len(code.rows)
-    pixels = side // (count + 2 * QUIET)
-    rows = np.frombuffer(b"".join(code.rows), np.uint8).reshape(count, count)
-    dark = np.pad(rows, QUIET).repeat(pixels, 0).repeat(pixels, 1)
-    canvas[y : y + side, x : x + side][dark == 0] = WHITE
-    canvas[y : y + side, x : x + side][dark == 1] = 0
-    left, room = x + side + font, width - side - font
-    blocks = [TextBlock(code.text, 1.0, ACCENT)]
-    blocks += [TextBlock(code.note, 0.72, SOFT)] if code.note else []
-    letters = fitting_font(blocks, round(1.3 * font), room, side)
-    for block in blocks:
-        draw_element(canvas, block, left, y, room, letters, {})
-        y += element_height(block, room, letters)
 
 
 def _picture_grid(

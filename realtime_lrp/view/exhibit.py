@@ -15,7 +15,6 @@ from realtime_lrp.view.elements import (
     BACKGROUND,
     EDGE,
     MIN_FONT,
-    Code,
     Element,
     Gap,
     TextBlock,
@@ -29,17 +28,11 @@ from realtime_lrp.view.text import darken
 PAGE_WIDTH, PAGE_HEIGHT = 0.36, 0.42
 """The page's share of a wide screen's width, and of a tall screen's height."""
 
-PAGE_HEIGHT_WITH_CODE = 0.5
-"""The latter where the page has a QR code."""
-
 BUTTONS_HEIGHT = 0.09
 """On a tall screen, the buttons' share of its height where the page stands above the picture."""
 
 BOTTOM_SIZE, MAX_BOTTOM = 0.7, 0.3
 """Size of the bottom elements' letters as a share of the page's, and their share of its height."""
-
-MAX_BOTTOM_WITH_CODE = 0.45
-"""The same with a QR code among them."""
 
 CARD_SHADE = 0.3
 """Brightness of the screen behind a card."""
@@ -56,11 +49,6 @@ class Page:
 
     top: tuple[Element, ...]
     bottom: tuple[Element, ...] = ()
-
-    @property
-    def codes(self) -> tuple[Code, ...]:
-        """The QR codes among the bottom elements."""
-        return tuple(one for one in self.bottom if isinstance(one, Code))
 
 
 @dataclass(frozen=True)
@@ -84,7 +72,6 @@ def layout_of(
     swapped: bool,
     margin: int = 0,
     shift: tuple[int, int] = (0, 0),
-    with_code: bool = False,
 ) -> ScreenLayout:
     """Where picture and page are.
 
@@ -93,12 +80,10 @@ def layout_of(
       swapped: whether the page comes first, against burn-in.
       margin: pixels kept free around the page's elements: the largest shift.
       shift: pixels, across and down, by which the edge between the two and the elements are moved.
-      with_code: whether the page has a QR code.
     """
     rows, columns = size
     if rows > columns:
-        height = PAGE_HEIGHT_WITH_CODE if with_code else PAGE_HEIGHT
-        return _tall_layout(size, swapped, margin, shift, height)
+        return _tall_layout(size, swapped, margin, shift)
     edge = round(columns * (PAGE_WIDTH if swapped else 1 - PAGE_WIDTH)) + shift[0]
     first, second = (0, 0, edge, rows), (edge, 0, columns, rows)
     picture, page = (second, first) if swapped else (first, second)
@@ -109,15 +94,15 @@ def layout_of(
 
 
 def _tall_layout(
-    size: tuple[int, int], swapped: bool, margin: int, shift: tuple[int, int], height: float
+    size: tuple[int, int], swapped: bool, margin: int, shift: tuple[int, int]
 ) -> ScreenLayout:
     """`layout_of` for a canvas with more rows than columns; buttons are always at its foot."""
     (rows, columns), (dx, dy) = size, shift
     if not swapped:
-        edge = round(rows * (1 - height)) + dy
+        edge = round(rows * (1 - PAGE_HEIGHT)) + dy
         text = _inset((dx, edge, columns + dx, rows + dy), margin)
         return ScreenLayout((0, 0, columns, edge), text)
-    edge = round(rows * (height - BUTTONS_HEIGHT)) + dy
+    edge = round(rows * (PAGE_HEIGHT - BUTTONS_HEIGHT)) + dy
     foot = round(rows * (1 - BUTTONS_HEIGHT)) + dy
     return ScreenLayout(
         picture=(0, edge, columns, foot),
@@ -150,9 +135,8 @@ class PageArtist:
         if layout.bottom is None:
             self.buttons = self._page.draw(canvas, layout.text, page, font)
         else:
-            self._page.draw(canvas, layout.text, Page(page.top, page.codes), font)
-            foot = Page((), tuple(one for one in page.bottom if one not in page.codes))
-            self.buttons = self._foot.draw(canvas, layout.bottom, foot, font)
+            self._page.draw(canvas, layout.text, Page(page.top), font)
+            self.buttons = self._foot.draw(canvas, layout.bottom, Page((), page.bottom), font)
 
 
 class _KeptPage:
@@ -239,8 +223,7 @@ def _draw_page(canvas: np.ndarray, page: Page, font: int) -> dict[str, Box]:
     """
     rows, columns = canvas.shape[:2]
     width, room = columns - 2 * font, rows - 2 * font
-    share = MAX_BOTTOM_WITH_CODE if page.codes else MAX_BOTTOM
-    most = round(share * room) if page.top else room
+    most = round(MAX_BOTTOM * room) if page.top else room
     bottom_font = fitting_font(page.bottom, round(BOTTOM_SIZE * font), width, most)
     bottom = total_height(page.bottom, width, bottom_font)
     if page.bottom:

@@ -2,11 +2,11 @@
 
     camera -> presence -> states <- opening hours, faults of the parts
        |                    |
-       +- clip or phone -> network -> screen (pages, captions, cards) -> window
+       +- clip          -> network -> screen (pages, captions, cards) -> window
 
 `start` prepares what is kept on the disk: a log, the health file, the last good configuration, and
 nothing else. `run` runs the loop and reports; `loop` is one turn of it. `states` decides what is
-shown. `source_part`, `relevance_part` and `phones` watch what can fail and start it again.
+shown. `source_part` and `relevance_part` watch what can fail and start it again.
 `presentation`, `screen` and `pages` draw, `visitor` and `lock` handle keys and touches, `service`
 talks to systemd.
 

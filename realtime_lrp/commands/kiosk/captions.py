@@ -32,9 +32,6 @@ INCLUDED = config.ASSETS / "captions"
 SECONDS, TIME, DAY, LABEL = "{seconds}", "{time}", "{day}", "{label}"
 """Placeholders: a number of seconds, a time such as 10:00, a day of the week, an answer."""
 
-NEEDED_SECTIONS = {"concepts": "concepts", "phone": "phones"}
-"""Section that a file of captions may lack -> the key of the section `kiosk` that needs it."""
-
 
 def _text_with(*placeholders: str) -> BeforeValidator:
     """Reads a text that may contain some placeholders."""
@@ -158,24 +155,6 @@ class Concepts(_Section):
     names: dict[str, Text] = {}
 
 
-class Phone(_Section):
-    """The texts for visitors' phones: on the screen, then on the phone."""
-
-    invite: Text
-    warning: Text
-    showing: Text
-    privacy: Text
-    start: Text
-    stop: Text
-    live: TextWithSeconds
-    waiting: TextWithSeconds
-    resting: Text
-    full: Text
-    over: Text
-    refused: Text
-    lost: Text
-
-
 class Leave(_Section):
     """The texts of the PIN pad."""
 
@@ -210,7 +189,6 @@ class _CaptionFile(_Section):
     closed: Closed
     privacy: Privacy
     concepts: Concepts | None = None
-    phone: Phone | None = None
     leave: Leave
     labels: dict[str, Text]
 
@@ -253,15 +231,14 @@ def wrong_captions(chosen: config.Config) -> Iterator[tuple[KeyPath, Error]]:
         if isinstance(result, Error):
             yield where, result
             continue
-        for section, key in NEEDED_SECTIONS.items():
-            if getattr(chosen.kiosk, key) and getattr(result, section) is None:
-                yield (
-                    where,
-                    ConfigError(
-                        f"the captions {result.code!r} have no section {section!r}, which "
-                        f"kiosk.{key} needs; copy it from en.yaml"
-                    ),
-                )
+        if chosen.kiosk.concepts and result.concepts is None:
+            yield (
+                where,
+                ConfigError(
+                    f"the captions {result.code!r} have no section 'concepts', which "
+                    "kiosk.concepts needs; copy it from en.yaml"
+                ),
+            )
 
 
 def folder_of(chosen: config.Config) -> Path | None:

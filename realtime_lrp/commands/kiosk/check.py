@@ -3,14 +3,13 @@
 Imports neither TensorFlow nor OpenCV: `realtime-lrp config` checks the exhibit with it.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from realtime_lrp.commands.kiosk.captions import missing_in_font, wrong_captions
 from realtime_lrp.config import Config, KeyPath, Problem, errors_of, wrong_names
 from realtime_lrp.config.names import KEYS
-from realtime_lrp.errors import ConfigError, Error
+from realtime_lrp.errors import Error
 from realtime_lrp.models.concept_names import read_names
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
 
@@ -25,7 +24,6 @@ def wrong_in_kiosk(config: Config) -> Iterator[tuple[KeyPath, Error]]:
     """Yields what is wrong in the section `kiosk`: where it stands, and the error."""
     yield from errors_of(("kiosk", "exit_key"), KEYS.check, config.kiosk.exit_key)
     yield from wrong_captions(config)
-    yield from _wrong_for_phones(config)
     if config.kiosk.concepts and config.concepts.names:
         yield from errors_of(("concepts", "names"), _check_names, config.concepts.names)
     for number, clip in enumerate(config.kiosk.clips):
@@ -45,17 +43,3 @@ def _check_names(path: str) -> None:
         for channel, name in names.items()
         if (missing := missing_in_font(name))
     )
-
-
-def _wrong_for_phones(config: Config) -> Iterator[tuple[KeyPath, Error]]:
-    kiosk = config.kiosk
-    if kiosk.phone_address and not re.fullmatch(r"[A-Za-z0-9.-]{1,253}", kiosk.phone_address):
-        yield (
-            ("kiosk", "phone_address"),
-            ConfigError(
-                "expected a name such as exhibit.museum.example, or numbers such as 192.168.1.5; "
-                f"received {kiosk.phone_address!r}"
-            ),
-        )
-    if bool(kiosk.phone_cert) != bool(kiosk.phone_key):
-        yield ("kiosk", "phone_cert"), ConfigError("expected phone_cert and phone_key, or neither")

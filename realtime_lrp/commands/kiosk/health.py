@@ -112,7 +112,6 @@ class HealthReport:
             "reconnects": kiosk.camera.reconnects,
             "last_error": error,
             "camera": camera_text(masked(config.live.source), masked(kiosk.camera.described)),
-            "phones": kiosk.phones.described,
             "network": config.model.name,
             "computes": f"{engine.precision} on {engine.device}" if engine else None,
             "configuration": masked(self._complaint) or "as written",

@@ -17,7 +17,6 @@ from realtime_lrp.commands.kiosk.captions import Captions
 from realtime_lrp.commands.kiosk.concepts import ConceptPart, ShownConcept
 from realtime_lrp.commands.kiosk.lock import ExitLock
 from realtime_lrp.commands.kiosk.null_window import NullWindow
-from realtime_lrp.commands.kiosk.phones import PhonePart
 from realtime_lrp.commands.kiosk.presentation import Presentation
 from realtime_lrp.commands.kiosk.relevance_part import RelevancePart
 from realtime_lrp.commands.kiosk.restarts import Fault, RestartBudget
@@ -59,10 +58,7 @@ BLIND = ("starting", "camera", "staff", "frozen", "dark")
 """Cards during which the camera cannot see anybody."""
 
 OVER_CAMERA = ("network", "slow", "hot")
-"""Cards that keep the camera's or phone's picture behind them, if it was there before."""
-
-LIVE = ("camera", "phone")
-"""Sources whose pictures are drawn as soon as they come."""
+"""Cards that keep the camera's picture behind them, if it was there before."""
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +80,6 @@ class Kiosk:
       card: the name of the card that is shown, or "".
       budget: counts restarts.
       camera, network: the parts that are watched.
-      phones: visitors' phones.
     """
 
     def __init__(
@@ -116,7 +111,6 @@ class Kiosk:
         )
         open_clips = functools.partial(ClipSource, kiosk.clips, self._note_error)
         self._clip = SourcePart("clip", open_clips, lambda picture: picture, self.budget)
-        self.phones = PhonePart(config, captions)
         self._presentation = Presentation(config, captions, self._note_error)
         self._concepts = ConceptPart(config, self._note_error)
         self._show_first_card(now)
@@ -124,7 +118,7 @@ class Kiosk:
         self.state, self.card = self._machine.state, "starting"
         self._open = True
         self._fault: Fault | None = Fault("starting")
-        self._shown_source = "clip"  # or "camera", "phone", or "" while closed
+        self._shown_source = "clip"  # or "camera", or "" while closed
         self._shown: Item[np.ndarray] | None = None
         self._maps_after = 0  # maps of earlier pictures belong to another source
         self._moved_at = self._touched_at = -SYMBOL_S
@@ -160,7 +154,6 @@ class Kiosk:
         self._stats.reconnects = self.camera.reconnects
         for part in (self.camera, self._clip):
             part.release()
-        self.phones.end()
         self.network.stop()
 
     @property
@@ -214,7 +207,6 @@ class Kiosk:
         self._open = self._hours.is_open(self._wall_clock())
         self.camera.update(self._open, now)
         self._clip.update(self._shown_source == "clip", now)
-        self.phones.update(self._open, self.state not in (State.CARD, State.CLOSED))
         self.network.update(now)
         self._presentation.use(self.network.engine)
         self._concepts.use(self.network.engine)
@@ -225,9 +217,7 @@ class Kiosk:
         frame = self.camera.newest(POLL_S if source == "camera" else 0.0)
         if frame and self._presence.look(frame.value, now):
             self._moved_at = now
-        if source == "phone":
-            frame = self.phones.newest(POLL_S)
-        elif source != "camera":
+        if source != "camera":
             clip_due = source == "clip" and self._is_next_drawing_due(now)
             frame = self._clip.newest(0.0) if clip_due else None
         if frame is None:
@@ -268,8 +258,6 @@ class Kiosk:
     def _is_visitor_there(self, now: float, card: str) -> bool:
         if self._presence.present and card not in BLIND:
             return True
-        if self.phones.showing:
-            return True
         engine = self.network.engine
         if engine is None or not knows_nothing(engine):
             return False
@@ -297,13 +285,13 @@ class Kiosk:
             self.network.pause()
 
     def _choose_source(self) -> str:
-        """Whose pictures the present state shows: "camera", "phone", "clip" or ""."""
+        """Whose pictures the present state shows: "camera", "clip" or ""."""
         if self.state == State.CLOSED:
             return ""
         if self.state in (State.ACTIVE, State.IDLE):
-            return "phone" if self.phones.showing else "camera"
-        stays = self.card in OVER_CAMERA and self._shown_source in LIVE
-        return self._shown_source if stays else "clip"
+            return "camera"
+        stays = self.card in OVER_CAMERA and self._shown_source == "camera"
+        return "camera" if stays else "clip"
 
     def _is_next_drawing_due(self, now: float) -> bool:
         """Whether the screen has to be drawn even if no picture is new."""
@@ -312,7 +300,7 @@ class Kiosk:
         return now - self._drawn_at >= 1 / fps
 
     def _is_drawing_due(self, now: float, fresh: bool) -> bool:
-        live = self._shown_source in LIVE
+        live = self._shown_source == "camera"
         if (fresh and live) or self._is_next_drawing_due(now):
             return True
         if not live:
@@ -371,7 +359,7 @@ class Kiosk:
     def _newest_map(self) -> ExplainedFrame | None:
         """The newest map of the source that is shown."""
         explained = None if self._is_cooling else self.network.newest(self._maps_after)
-        if explained is None or self._shown_source in LIVE:
+        if explained is None or self._shown_source == "camera":
             return explained
         behind = self.network.submitted - explained.frame.number
         return explained if behind <= MAX_CLIP_LAG_S * self._config.kiosk.attract_fps else None
@@ -388,15 +376,13 @@ class Kiosk:
         # A clip's pictures are too far apart for a map to follow the motion between them.
         with_own_map = explained is not None and self._shown_source == "clip"
         shown = explained.frame if explained and with_own_map else self._shown
-        code = self.phones.code  # read once: the thread of the phones changes it
         return ScreenContent(
             picture=shown.value if shown else None,
             explained=maps if belongs else None,
-            page=self._page(now, code),
+            page=self._page(now),
             fault=self._fault if self.state == State.CARD else None,
             privacy=self._visitor.privacy(now),
             swapped=self._swapped,
-            phones=code is not None,
         )
 
     @property
@@ -404,24 +390,15 @@ class Kiosk:
         """The channel that is shown instead of the answer, or None."""
         return self._concepts.shown if self.state == State.ACTIVE else None
 
-    def _page(self, now: float, code: tuple[bytes, ...] | None) -> Page:
-        """The page of the present state, with the code for phones if there is one."""
-        page = self._page_of_state(now)
-        if code is None:
-            return page
-        return self._presentation.pages.with_code(
-            page, self._visitor.language(now), code, self.phones.warns,
-            self._shown_source == "phone",
-        )  # fmt: skip
-
-    def _page_of_state(self, now: float) -> Page:
+    def _page(self, now: float) -> Page:
+        """The page of the present state."""
         language, machine = self._visitor.language(now), self._machine
         pages = self._presentation.pages
         if self.state == State.IDLE:
             return pages.idle(language, machine.countdown(now), machine.countdown_s)
         if self._concept:
             return pages.concept(language, self._concept)
-        if self._shown_source in LIVE:
+        if self._shown_source == "camera":
             return pages.active(language, self._answer.answer, now - machine.since)
         return pages.attract(language, now)
 

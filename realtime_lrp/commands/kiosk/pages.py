@@ -1,7 +1,7 @@
 """The text of each state, as pages that `view.exhibit` draws."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from realtime_lrp.commands.kiosk.answer import Answer
@@ -13,7 +13,6 @@ from realtime_lrp.view.elements import (
     SOFT,
     Bar,
     Buttons,
-    Code,
     Element,
     Gap,
     TextBlock,
@@ -143,25 +142,6 @@ class PageBuilder:
             Bar(round(remaining_s / total_s, 2)),
         )  # fmt: skip
         return Page(top, self._footer(language))
-
-    def with_code(
-        self, page: Page, language: int, rows: tuple[bytes, ...], warns: bool, showing: bool
-    ) -> Page:
-        """A page with the QR code for phones above its buttons.
-
-        Args:
-          page: without it.
-          language: index of the captions.
-          rows: the code.
-          warns: whether phones will warn of the page.
-          showing: whether the picture on the screen is a phone's.
-        """
-        phone = self.captions[language].phone
-        if phone is None:
-            return page
-        code = Code(rows, phone.invite, phone.warning if warns else "")
-        above = (TextBlock(phone.showing, 0.9, SOFT),) if showing else ()
-        return replace(page, bottom=(*above, code, *page.bottom))
 
     def closed(self, language: int, opens: datetime | None, now: datetime) -> ClosedCard:
         """The card outside the opening hours.

@@ -50,7 +50,6 @@ class ScreenContent:
       fault: whose card is laid over both, or None.
       privacy: whether the privacy card is shown.
       swapped: whether page and picture change sides.
-      phones: whether visitors can show the picture of their phone.
     """
 
     picture: np.ndarray | None
@@ -59,7 +58,6 @@ class ScreenContent:
     fault: Fault | None = None
     privacy: bool = False
     swapped: bool = False
-    phones: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,16 +125,12 @@ class ScreenArtist:
         fill(canvas, BACKGROUND)
         size = canvas.shape[:2]
         margin = round(DRIFT * min(size))
-        with_code = bool(content.page.codes)
-        layout = layout_of(size, content.swapped, margin, _drift(now, margin), with_code)
+        layout = layout_of(size, content.swapped, margin, _drift(now, margin))
         if content.picture is not None:
             self._draw_picture(canvas, layout.picture, content.picture, content.explained)
         self._pages.draw(canvas, layout, content.page)
         if content.privacy:
-            text = captions.privacy.text
-            if content.phones and captions.phone:
-                text = f"{text} {captions.phone.privacy}"
-            draw_card(canvas, captions.privacy.title, text)
+            draw_card(canvas, captions.privacy.title, captions.privacy.text)
         elif content.fault:
             card = getattr(captions.cards, content.fault.card)
             text = with_seconds(card.text, content.fault.remaining_s)

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from realtime_lrp.commands.serve.tokens import RenewedTokens, Role, Tokens
+from realtime_lrp.commands.serve.tokens import Role, Tokens
 
 OPEN = "/healthz"
 """The one path that needs no token."""
@@ -29,9 +29,9 @@ MOST_REQUESTS = 120
 
 WRONG_HOST = "403: this server does not answer under that name. Add it to serve.names.\n"
 WRONG_ORIGIN = "403: only the server's own page may ask for this.\n"
-NO_TOKEN = "401: the token is missing or out of date. "
-OPEN_PRINTED = (
-    "Open the address that realtime-lrp serve printed, with all that follows the question mark.\n"
+NO_TOKEN = (
+    "401: the token is missing or out of date. Open the address that realtime-lrp serve printed, "
+    "with all that follows the question mark.\n"
 )
 
 TOO_LARGE = "431: the request's head is too large.\n"
@@ -60,18 +60,16 @@ class Guard:
       tokens: of the roles.
       names: further names of this machine.
       port: on which the server listens; cookies are shared by all servers of a machine.
-      advice: how to get a token.
     """
 
     def __init__(
         self,
         app: ASGIApp,
-        tokens: Tokens | RenewedTokens,
+        tokens: Tokens,
         names: Iterable[str],
         port: int,
-        advice: str = OPEN_PRINTED,
     ):
-        self._app, self._tokens, self._no_token = app, tokens, NO_TOKEN + advice
+        self._app, self._tokens = app, tokens
         here = socket.gethostname().lower()
         self._names = {"localhost", here, f"{here.split('.')[0]}.local"}
         self._further = {name.lower().rstrip(".") for name in names}
@@ -89,7 +87,7 @@ class Guard:
         elif scope["path"] == OPEN:
             await self._app(scope, receive, with_headers(send))
         elif (found := self._role(scope, headers)) is None:
-            await refuse(scope, send, 401, self._no_token)
+            await refuse(scope, send, 401, NO_TOKEN)
         else:
             await self._let_in(scope, receive, send, *found)
 

@@ -1,4 +1,4 @@
-"""QR codes of addresses: for a terminal as text, for the page as SVG, for a screen as modules."""
+"""QR codes of addresses: for a terminal as text, for the page as SVG."""
 
 import functools
 import io
@@ -29,8 +29,3 @@ def svg(address: str) -> bytes:
     code = segno.make(address, error="m")
     code.save(out, kind="svg", scale=8, border=4, dark="#000", light="#fff", xmldecl=False)
     return out.getvalue()
-
-
-def modules(address: str) -> tuple[bytes, ...]:
-    """A QR code as its rows, without the white edge that it needs: 1 for black, 0 for white."""
-    return tuple(bytes(row) for row in segno.make(address, error="m", micro=False).matrix)

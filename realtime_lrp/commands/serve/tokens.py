@@ -1,7 +1,4 @@
-"""The tokens: one lets control the view, another one, made from it, lets watch.
-
-The exhibit has tokens of its own, which are renewed: `RenewedTokens`.
-"""
+"""The tokens: one lets control the view, another one, made from it, lets watch."""
 
 import hashlib
 import hmac
@@ -28,8 +25,6 @@ class Role(Enum):
 
     CONTROL = "control"
     WATCH = "watch"
-    PHONE = "phone"
-    """Show a phone's picture on the exhibit's screen, and nothing else."""
 
 
 class Tokens:
@@ -51,40 +46,6 @@ class Tokens:
         """The role of a token, None of a wrong one. Takes as long for every token."""
         right = [role for role, token in self._tokens.items() if _same(token, given)]
         return right[0] if right else None
-
-
-class RenewedTokens:
-    """Tokens that let phones show their picture; each holds for one to two periods.
-
-    Args:
-      period_s: seconds until there is a new one; the one before it holds as long again.
-      now: the time.
-    """
-
-    def __init__(self, period_s: float, now: float):
-        self._period_s, self._renewed_at = period_s, now
-        self._tokens: tuple[str, ...] = (_new(),)
-
-    @property
-    def newest(self) -> str:
-        """The token to give away."""
-        return self._tokens[0]
-
-    def renew(self, now: float) -> None:
-        """Makes a new one if it is time."""
-        if now - self._renewed_at >= self._period_s:
-            late = now - self._renewed_at >= 2 * self._period_s
-            self._renewed_at = now
-            self._tokens = (_new(),) if late else (_new(), self._tokens[0])
-
-    def role(self, given: str) -> Role | None:
-        """The role of a token, None of a wrong one. Takes as long for every token."""
-        found = [_same(token, given) for token in self._tokens]
-        return Role.PHONE if any(found) else None
-
-
-def _new() -> str:
-    return secrets.token_urlsafe(18)
 
 
 def _same(token: str, given: str) -> bool:

@@ -52,18 +52,16 @@ def test_entries_are_names_or_keys_and_are_printed_as_they_were_written():
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("[{weights: random}]", "expected the name of a network"),
-        ("[{name: vgg16, colour: red}]", "the keys are name, weights"),
-        ("[{name: vgg16, preprocess: red}]", "expected caffe, tf"),
+        ("[{weights: random}]", "name: Field required"),
+        ("[{name: vgg16, colour: red}]", "model has name, weights"),
+        ("[{name: vgg16, preprocess: red}]", "preprocess: expected 'caffe'"),
         ("[nix]", "There is no model 'nix'"),
-        ("[3]", "expected the name of a network"),
-        ("vgg16", "expected a list"),
-        ("[vgg16, vgg19, shapes, {name: vgg16, weights: random}]", "at most 3 entries; received 4"),
+        ("vgg16", "expected a valid list"),
     ],
 )
 def test_wrong_entries_are_refused(text, part):
     """With what was expected."""
-    with pytest.raises((ConfigError, UsageError), match=part.replace("(", r"\(")):
+    with pytest.raises((ConfigError, UsageError), match=part):
         settings(f"live.also_models={text}")
 
 

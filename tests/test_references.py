@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from realtime_lrp import config, errors
+from realtime_lrp import errors
 from realtime_lrp.config import names
-from realtime_lrp.config.manual import manual
 
 HOME = Path(__file__).parents[1]
 DOCUMENTS = [HOME / "README.md", HOME / "CONTRIBUTING.md", *sorted((HOME / "docs").glob("*.md"))]
@@ -92,21 +91,6 @@ def test_every_exit_code_is_explained_and_has_a_message():
     listed = [int(code) for row in rows for code in row[0].split(", ")]
     assert sorted(listed) == sorted({*CODES.values(), *OTHER_CODES})
     assert {int(row[3]) for row in MESSAGES if row[3]} == {*CODES.values(), 70}
-
-
-def test_the_reference_of_settings_is_what_the_schema_makes():
-    """docs/configuration.md; every key is a row with as many cells as its header."""
-    made = manual()
-    assert (HOME / "docs" / "configuration.md").read_text(encoding="utf-8") == made, (
-        "run: python -m realtime_lrp.config.manual > docs/configuration.md"
-    )
-    rows = rows_of(made, "| key | default | limits | meaning | option |")
-    assert [row[0].strip("`") for row in rows] == config.legal_keys()
-    assert {len(row) for row in rows} == {5}
-    options = {row[4].strip("`"): row[0].strip("`") for row in rows if row[4]}
-    assert options == config.OPTIONS
-    limits = {row[0].strip("`"): row[2] for row in rows}
-    assert limits["lrp.keep"] == "above 0 to 1" and limits["video.batch"] == "1 to 256"
 
 
 def anchors(text):

@@ -94,51 +94,44 @@ def check_also_models(config: Config) -> None:
 
 
 def check_model_name(name: str) -> None:
-    """Raises an error for a name that is neither a network (in any case) nor a file.
+    """Raises an error for a name that is neither a network (in any case) nor a file or folder.
 
-    Of a preset of KerasHub only the folder is checked: the names are not known here.
+    Presets of KerasHub are not known here; only their folder is checked.
 
     Raises:
       UsageError: there is no such network.
       MissingInputError: there is no such file, or no such folder of a preset.
     """
-    known = MODELS.known()
+    preset = name.removeprefix(HUB)
     if name.startswith(HUB):
-        _check_preset(name.removeprefix(HUB))
+        if not preset.strip():
+            raise UsageError(
+                "Expected the name or the folder of a preset of KerasHub after hub:, such as "
+                "hub:vit_base_patch16_224_imagenet.",
+                MODELS.kind,
+            )
+        if os.sep in preset and "://" not in preset and not os.path.isdir(preset):
+            raise MissingInputError(
+                f"There is no folder {preset!r}. Expected one that "
+                "classifier.save_to_preset(folder) of KerasHub has written."
+            )
+    elif name.lower() in MODELS.known():
         return
-    if name.lower() in known:
-        return
-    if os.path.isdir(name):
+    elif os.path.isdir(name):
         _check_saved_model(name)
-        return
-    if not (Path(name).suffix or os.sep in name):
-        raise unknown(
-            MODELS.kind, name, [*known, "FILE.keras", "the folder of a SavedModel", "hub:NAME"]
-        )
-    if not os.path.isfile(name):
+    elif not (Path(name).suffix or os.sep in name):
+        others = ["FILE.keras", "the folder of a SavedModel", "hub:NAME"]
+        raise unknown(MODELS.kind, name, [*MODELS.known(), *others])
+    elif not os.path.isfile(name):
         raise MissingInputError(
             f"There is no model file {name!r}. Expected a .keras file or a SavedModel."
         )
 
 
-def _check_preset(preset: str) -> None:
-    if not preset.strip():
-        raise UsageError(
-            "Expected the name or the folder of a preset of KerasHub after hub:, such as "
-            "hub:vit_base_patch16_224_imagenet.",
-            MODELS.kind,
-        )
-    if os.sep in preset and "://" not in preset and not os.path.isdir(preset):
-        raise MissingInputError(
-            f"There is no folder {preset!r}. Expected one that classifier.save_to_preset(folder) "
-            "of KerasHub has written."
-        )
-
-
 def _check_saved_model(folder: str) -> None:
     """Refuses a preset of KerasHub without hub:; the files are checked when they are loaded."""
-    graph, about = (os.path.join(folder, name) for name in ("saved_model.pb", "metadata.json"))
-    if os.path.isfile(about) and not os.path.isfile(graph):
+    found = [os.path.isfile(f"{folder}/{name}") for name in ("saved_model.pb", "metadata.json")]
+    if found == [False, True]:
         prefix = "" if os.sep in folder else f".{os.sep}"
         raise UsageError(
             f"{folder!r} is no SavedModel. If it is a preset of KerasHub: --model "

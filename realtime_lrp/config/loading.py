@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from realtime_lrp.config.check import wrong_names
 from realtime_lrp.config.defaults import COMMAND_DEFAULTS, COMMAND_KEYS
 from realtime_lrp.config.keys import OPTIONS, legal_keys
-from realtime_lrp.config.messages import showable
 from realtime_lrp.config.problems import (
     MAX_LINE,
     MAX_PROBLEMS,
@@ -26,6 +25,7 @@ from realtime_lrp.config.problems import (
     key_of,
     problems_of,
     schema_problem,
+    showable,
 )
 from realtime_lrp.config.reading import Tree, read_file, read_text
 from realtime_lrp.config.schema import Config

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler
 
 from realtime_lrp.config.values import Size, Text
 
@@ -48,41 +48,15 @@ class AlsoModel(Model):
         given = {key: as_setting(value) for key, value in self if value is not None}
         return self.name if len(given) == 1 else given
 
-
-def _read_also_model(value: Any) -> Any:
-    """Turns a name into keys with values."""
-    if isinstance(value, str):
-        return {"name": value}
-    keys = list(AlsoModel.model_fields)
-    known = isinstance(value, dict) and value.keys() <= set(keys)
-    if not isinstance(value, AlsoModel) and not (known and isinstance(value.get("name"), str)):
-        raise ValueError(
-            f"expected the name of a network, or keys such as {{name: FILE.keras, labels: FILE}}; "
-            f"the keys are {', '.join(keys)}"
-        )
-    return value
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> Any:
+        """A name alone is legal too."""
+        return {"anyOf": [{"type": "string"}, handler.resolve_ref_schema(handler(core))]}
 
 
-_ALSO_MODEL_KEYS = Model.model_json_schema()["properties"]
 AlsoModels = Annotated[
-    list[Annotated[AlsoModel, BeforeValidator(_read_also_model)]],
-    WithJsonSchema(
-        {
-            "type": "array",
-            "maxItems": 3,
-            "items": {
-                "anyOf": [
-                    {"type": "string"},
-                    {
-                        "type": "object",
-                        "properties": {**_ALSO_MODEL_KEYS, "name": {"type": "string"}},
-                        "required": ["name"],
-                        "additionalProperties": False,
-                    },
-                ]
-            },
-        }
-    ),
+    list[Annotated[AlsoModel, BeforeValidator(lambda v: {"name": v} if isinstance(v, str) else v)]],
+    Field(max_length=3),
 ]
 
 

@@ -12,9 +12,9 @@ import yaml
 from realtime_lrp.config.defaults import COMMAND_KEYS
 from realtime_lrp.config.keys import SECTIONS, describe
 from realtime_lrp.config.loading import DEFAULT, Settings
-from realtime_lrp.config.messages import hide_secrets
 from realtime_lrp.config.model_section import as_setting
 from realtime_lrp.config.names import names_of_keys
+from realtime_lrp.config.problems import hide_secrets
 from realtime_lrp.config.reading import FLOAT, INTEGER
 from realtime_lrp.config.schema import ASSETS, Config
 from realtime_lrp.errors import masked
@@ -46,13 +46,8 @@ def json_schema() -> str:
             _add_names(value, names.get(f"{section}.{key}"))
             if f"{section}.{key}" in COMMAND_KEYS:
                 part["properties"][key] = _or_null(value)
-        schema["properties"][section] = {
-            "description": kind.__doc__,
-            "type": ["object", "null"],
-            "properties": part["properties"],
-            "additionalProperties": False,
-        }
-    del schema["$defs"]
+        del part["title"]
+        schema["properties"][section] = part | {"type": ["object", "null"]}
     schema |= {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "realtime_lrp",

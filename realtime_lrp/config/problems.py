@@ -1,14 +1,15 @@
 """Problems of a configuration: each with its location, all of them together as one error.
 
-The exit code depends on the kinds and locations of the problems, see `as_error`.
+Pydantic says what was expected; here it gets a place, what was received, and the nearest legal
+name. No message may show a password: values go through `showable`, keys through `hide_secrets`.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from realtime_lrp.config.keys import OPTIONS, field_of, legal_keys
-from realtime_lrp.config.messages import expectation, hide_secrets, printable
 from realtime_lrp.config.schema import Config
 from realtime_lrp.errors import (
     ConfigError,
@@ -79,15 +80,34 @@ def problems_of(
 def schema_problem(detail: Mapping[str, Any], locations: Mapping[KeyPath, str]) -> Problem:
     """One of pydantic's errors as a problem."""
     path: KeyPath = detail["loc"]
-    key, location = key_of(path[:3]), _nearest_location(path, locations)
+    location = _nearest_location(path, locations)
+    key = key_of(tuple(name for name in path if name != "[key]"))  # pydantic's mark of a dict's key
     if detail["type"] == "extra_forbidden":
         return Problem(location, unknown_key(path))
-    if detail["type"] == "model_type":
-        return Problem(location, f"{key}: expected a section, with 'key: value' lines under it")
-    if detail["type"] == "dict_type":
-        return Problem(location, f"{key}: expected names with values, such as {{a: b}}")
-    text = expectation(detail, field_of(key_of(path[:2])))
+    text = _expectation(detail)
     return Problem(location, text if location in OPTIONS else f"{key}: {text}")
+
+
+def _expectation(detail: Mapping[str, Any]) -> str:
+    """What was expected, what was received, and the nearest legal value."""
+    kind, received, context = detail["type"], detail["input"], detail.get("ctx", {})
+    if kind == "model_type":
+        return "expected a section, with 'key: value' lines under it"
+    text = str(context["error"]) if kind == "value_error" else detail["msg"]
+    text = text.replace("Input should be ", "expected ")
+    field = field_of(key_of(detail["loc"][:2]))
+    if " instead of " in text or (field is not None and not field.repr):
+        return text
+    text += f"; received {showable(received)}"
+    if kind == "string_type" and isinstance(received, bool | int | float):
+        return f"{text}; put it in quotes"
+    close = None
+    if kind == "literal_error":
+        close = nearest(str(received), re.findall(r"'([^']*)'", context["expected"]))
+    elif kind == "bool_type":
+        words = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false"}
+        close = words.get(str(received).lower())
+    return f"{text}; did you mean {close}?" if close else text
 
 
 def unknown_key(path: KeyPath) -> str:
@@ -97,6 +117,8 @@ def unknown_key(path: KeyPath) -> str:
       path: a section that does not exist, or a section and a key that it does not have.
     """
     section, name = str(path[0]), str(path[-1])
+    if len(path) > 2:  # a further network has the keys of the section model
+        section = "model"
     message = f"there is no key '{key_of(path)}'"
     if len(path) == 1:
         here, legal = "the sections are", list(Config.model_fields)
@@ -144,6 +166,36 @@ def in_order(problems: list[Problem], file: object) -> list[Problem]:
         return int(number) if name and name == printable(str(file)) else float("inf")
 
     return sorted(problems, key=line)
+
+
+def showable(value: Any) -> str:
+    """A value as far as a message may show it: addresses can hold passwords."""
+    if value is None or isinstance(value, bool):
+        return {None: "nothing", True: "true", False: "false"}[value]
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, dict):
+        return "keys with values"
+    if isinstance(value, str) and ("://" in value or hide_secrets(value) != value):
+        return "an address"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+_LOGIN = re.compile(r"(?s)\A[^/\\:@]+:(?![/\\]).*@")
+
+
+def hide_secrets(text: str) -> str:
+    """A text with *** for what may be secret in an address, also in one without a scheme."""
+    return _LOGIN.sub("***@", masked(text))
+
+
+def printable(text: str) -> str:
+    """A text with escapes for characters that would break a line or cannot be shown."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
 
 
 def _nearest_location(path: KeyPath, locations: Mapping[KeyPath, str]) -> str:

@@ -1,8 +1,6 @@
 """The schema of config.yaml: every key, default, unit and limit, once.
 
-After a change run the commands in CONTRIBUTING.md that generate config.yaml, the schema for editors
-and docs/configuration.md. `keys.py` looks up what is known about a key, and has the options of the
-command line.
+After a change run `python assets/make/printed.py`. `keys.py` has the options that set a key.
 """
 
 from pathlib import Path
@@ -10,7 +8,6 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from realtime_lrp.config.concepts_section import Concepts
 from realtime_lrp.config.model_section import AlsoModels, Model, Section
 from realtime_lrp.config.values import (
     Address,
@@ -228,7 +225,6 @@ class Live(Section):
     )
     also_models: AlsoModels = Field(
         default=[],
-        max_length=3,
         description="up to 3 further networks that explain the same pictures, each in its own "
         "part of the window: names as of model.name, or keys of the section model, such as [vgg16, "
         "{name: my.keras, labels: my.txt, preprocess: torch}]",
@@ -394,6 +390,25 @@ class Serve(Section):
         default=[],
         description="further names of this machine in addresses, such as that of a reverse proxy, "
         "[lrp.example.org]",
+    )
+
+
+class Concepts(Section):
+    """Concepts: what single channels of a layer answer to."""
+
+    layer: Text | None = Field(
+        default=None,
+        description="the layer whose channels are shown first; null: the last one with rows and "
+        "columns, or the last hidden one of a transformer",
+    )
+    gallery: Text | None = Field(
+        default=None,
+        description="file with the pictures that channels answer to, made by realtime-lrp "
+        "concepts; null: the embedded one (shapes, shapes_vit), or none",
+    )
+    names: Text | None = Field(
+        default=None,
+        description="file of channel names (YAML), {layer: {17: whiskers}}; null: none",
     )
 
 

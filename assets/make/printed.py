@@ -1,21 +1,26 @@
-"""Generates docs/configuration.md from the schema.
+"""Writes everything that is printed from tables of the program.
 
-Run `python -m realtime_lrp.config.manual > docs/configuration.md` after a change of the schema.
+`python assets/make/printed.py` after a change of the schema, of a sentence about a method, or of a
+key of the viewer. A test compares each file with what is printed.
 """
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from realtime_lrp.config.keys import OPTIONS, SECTIONS, describe
-from realtime_lrp.config.messages import MAX_LETTERS
+from realtime_lrp import config
+from realtime_lrp.config import about
+from realtime_lrp.config.keys import SECTIONS
 from realtime_lrp.config.printing import to_yaml
-from realtime_lrp.config.schema import Config
-from realtime_lrp.config.values import MAX_PIXELS
+from realtime_lrp.config.values import MAX_LETTERS, MAX_PIXELS
+from realtime_lrp.view import keys
 
-_INTRODUCTION = f"""\
+HOME = Path(__file__).parents[2]
+
+INTRODUCTION = f"""\
 # Every setting
 
-This page is generated from the schema (`python -m realtime_lrp.config.manual`).
+This page is printed from the schema by `python assets/make/printed.py`.
 [config.yaml](../config.yaml) has the same keys, as a file to start from.
 
 ```sh
@@ -37,22 +42,33 @@ The exit code is 78 for a file or `--set`, 2 for an option.
 """
 
 
-def manual() -> str:
-    """The text of docs/configuration.md: a table for each section."""
-    return _INTRODUCTION + "".join(line for section in SECTIONS for line in _table(section))
+def printed() -> dict[str, str]:
+    """File in the repository -> its text."""
+    schema = "# yaml-language-server: $schema=assets/config.schema.json\n"
+    return {
+        "config.yaml": schema + config.as_yaml(config.load()),
+        "assets/config.schema.json": config.json_schema(),
+        "docs/configuration.md": INTRODUCTION + "".join(map(_settings, SECTIONS)),
+        "docs/methods.md": _with_table("docs/methods.md", about.table()),
+        "docs/live.md": _with_table("docs/live.md", keys.table()),
+    }
 
 
-def _table(section: str) -> Iterator[str]:
+def _settings(section: str) -> str:
+    """A section of the schema as a table."""
+    return "".join(_rows(section))
+
+
+def _rows(section: str) -> Iterator[str]:
     kind = SECTIONS[section]
     parts = kind.model_json_schema()["properties"]
-    options = {key: option for option, key in OPTIONS.items()}
+    options = {key: f" `{option}`" for option, key in config.OPTIONS.items()}
     yield f"\n## {section}\n\n{kind.__doc__}\n\n"
     yield "| key | default | limits | meaning | option |\n|---|---|---|---|---|\n"
-    for name, default in getattr(Config(), section):
+    for name, default in getattr(config.Config(), section):
         key = f"{section}.{name}"
-        option = f"`{options[key]}`" if key in options else ""
-        cells = (f"`{key}`", f"`{to_yaml(default)}`", _limits(parts[name]), describe(key), option)
-        yield f"| {' | '.join(cells)} |\n"
+        cells = f"| `{key}` | `{to_yaml(default)}` | {_limits(parts[name])} "
+        yield f"{cells}| {config.describe(key)} |{options.get(key, ' ')} |\n"
 
 
 def _limits(value: Mapping[str, Any]) -> str:
@@ -66,5 +82,14 @@ def _limits(value: Mapping[str, Any]) -> str:
     return ""
 
 
+def _with_table(page: str, table: str) -> str:
+    """A page with the table of the same header replaced."""
+    text = (HOME / page).read_text(encoding="utf-8")
+    start = text.index(table.split("\n", 1)[0])
+    end = text.index("\n\n", start) + 1
+    return text[:start] + table + text[end:]
+
+
 if __name__ == "__main__":
-    print(manual(), end="")
+    for name, text in printed().items():
+        (HOME / name).write_text(text, encoding="utf-8")

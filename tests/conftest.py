@@ -64,7 +64,7 @@ LONGEST = (
     "precision", "security", "layers", "evaluate", "sources", "resume", "capture", "export",
     "archives", "attention", "hub", "doctor", "modes", "relevance", "full_screen", "speed",
     "documented_commands", "engine_faults", "attention_maps", "biases", "concept_making", "signals",
-    "concept_studies", "kiosk_concepts", "shapes", "traced", "token_concepts", "concept_panel",
+    "kiosk_concepts", "shapes", "traced", "token_concepts", "concept_panel",
     "recordings", "floods", "many_pictures", "live", "provenance", "applications",
     "serve_connections", "object_store",
 )  # fmt: skip

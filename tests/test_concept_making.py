@@ -1,8 +1,6 @@
-"""The command `concepts`: which pictures are chosen, what is cut out, and going on after a stop."""
+"""The command `concepts`: which pictures are chosen, what is cut out, and what is refused."""
 
-import errno
 from itertools import pairwise
-from pathlib import Path
 
 import cv2  # isort: skip
 import av  # isort: skip
@@ -12,10 +10,8 @@ import numpy as np
 import pytest
 
 from realtime_lrp import config
-from realtime_lrp.commands.concepts import making as making_module
 from realtime_lrp.commands.concepts import run as run_module
 from realtime_lrp.commands.concepts.crops import HELD, SIDE, crop, crop_box
-from realtime_lrp.commands.concepts.kept import State, state_path
 from realtime_lrp.commands.concepts.making import BATCH, Making
 from realtime_lrp.commands.concepts.options import ConceptOptions
 from realtime_lrp.commands.concepts.pictures import FilePictures
@@ -23,7 +19,7 @@ from realtime_lrp.commands.concepts.ranking import ACTIVATING, RELEVANT, ROOM, B
 from realtime_lrp.commands.concepts.run import run as make
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import gallery_of
-from realtime_lrp.errors import NotFiniteError, OutputError, TransferError
+from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.models.gallery import (
     Gallery,
     encode_picture,
@@ -31,7 +27,6 @@ from realtime_lrp.models.gallery import (
     read_gallery_file,
     write_gallery,
 )
-from realtime_lrp.system import progress
 from realtime_lrp.video.frame_reader import read_frames
 
 COUNT = 21
@@ -70,7 +65,7 @@ def naive_order(values, count) -> list[int]:
 def test_the_best_pictures_are_those_of_a_naive_ranking(engine, photos, tmp_path):
     """Of every channel, by shares of relevance and by activation, whatever the batches are."""
     layer = engine.concept_layer
-    making = Making(engine, FilePictures([], photos, 1.0), [layer], {}, tmp_path / "state")
+    making = Making(engine, FilePictures([], photos, 1.0), [layer])
     making.run()
     pictures = [cv2.imread(str(photos / f"{n:02d}.png"))[..., ::-1] for n in range(COUNT)]
     x = engine.network.prepare(
@@ -80,7 +75,7 @@ def test_the_best_pictures_are_those_of_a_naive_ranking(engine, photos, tmp_path
     shares = shares / np.abs(shares).sum(1, keepdims=True)
     record = next(one for one in engine.explainer.layers(x) if one.name == layer)
     active = record.output.reshape(COUNT, -1, shares.shape[1]).max(1)
-    ranking = making.state.rankings[layer]
+    ranking = making.rankings[layer]
     for values, best, count in (
         (shares, ranking.relevant, ROOM * RELEVANT),
         (active, ranking.activating, ROOM * ACTIVATING),
@@ -92,7 +87,7 @@ def test_the_best_pictures_are_those_of_a_naive_ranking(engine, photos, tmp_path
             kept = best.values[channel]
             np.testing.assert_allclose(kept[: len(expected)], values[expected, channel], rtol=1e-4)
             assert not np.isfinite(kept[len(expected) :]).any()
-    assert (making.state.looked, ranking.often.sum()) == (COUNT, COUNT * min(4, shares.shape[1]))
+    assert (making.looked, ranking.often.sum()) == (COUNT, COUNT * min(4, shares.shape[1]))
     np.testing.assert_allclose(ranking.by_class.sum(0), np.maximum(shares, 0).sum(0), rtol=1e-4)
 
 
@@ -163,8 +158,8 @@ def test_a_slow_change_gives_a_full_row_in_both_directions(backwards):
 def test_of_crops_that_are_alike_the_best_is_shown(engine, photos, tmp_path, monkeypatch):
     """The next best picture is cut out instead; a row is shorter where there is none."""
     layer = engine.concept_layer
-    making = Making(engine, FilePictures([], photos, 1.0), [layer], {}, tmp_path / "state")
-    ranking = making.state.rankings[layer]
+    making = Making(engine, FilePictures([], photos, 1.0), [layer])
+    ranking = making.rankings[layer]
     for channel, count in enumerate((9, 3)):
         ranking.relevant.values[channel, :count] = np.arange(count, 0, -1)
         ranking.relevant.places[channel, :count, 0] = range(count)
@@ -205,25 +200,21 @@ def test_pictures_for_which_the_network_computes_nan_are_left_out(
     monkeypatch.setattr(Engine, "peaks", peaks)
     shown = [found for _, found in FilePictures([], photos, 1.0).read()]
     bad += [engine.region(shown[n].shape[:2]).extract(shown[n]) for n in (3, 19, 20)]
-    making = Making(
-        engine, FilePictures([], photos, 1.0), [engine.concept_layer], {}, tmp_path / "state"
-    )
+    making = Making(engine, FilePictures([], photos, 1.0), [engine.concept_layer])
     making.run()
-    ranking = making.state.rankings[engine.concept_layer]
-    assert making.contents()[0].pictures == making.state.looked == COUNT - 3
+    ranking = making.rankings[engine.concept_layer]
+    assert making.contents()[0].pictures == making.looked == COUNT - 3
     assert asked == [8, *[1] * 8, 8, 5, *[1] * 5]
-    assert making.state.next == (COUNT - 1, 1) and np.isfinite(ranking.by_class).all()
+    assert np.isfinite(ranking.by_class).all()
     chosen = ranking.activating.places[np.isfinite(ranking.activating.values)][:, 0]
     assert chosen.size and not {3, 19, 20} & {*chosen.tolist()}
     assert "computes NaN or infinity for them: 3" in caplog.text
     for count in (BATCH, COUNT):
         bad[:] = [engine.region(one.shape[:2]).extract(one) for one in shown[:count]]
-        making = Making(
-            engine, FilePictures([], photos, 1.0), [engine.concept_layer], {}, tmp_path / "state"
-        )
+        making = Making(engine, FilePictures([], photos, 1.0), [engine.concept_layer])
         if count < COUNT:
             making.run()
-            assert (making.state.looked, making.state.not_finite) == (COUNT - BATCH, BATCH)
+            assert (making.looked, making.not_finite) == (COUNT - BATCH, BATCH)
         else:
             with pytest.raises(NotFiniteError):
                 making.run()
@@ -265,47 +256,6 @@ def uninterrupted(settings, photos, tmp_path_factory):
     target = tmp_path_factory.mktemp("whole") / "whole.concepts"
     list(make(settings, ConceptOptions(images=photos, output=target)))
     return target.read_bytes()
-
-
-def test_the_log_says_how_far_it_is(settings, photos, tmp_path, monkeypatch, caplog):
-    """Where there is no terminal: of the pictures and of the crops."""
-    monkeypatch.setattr(progress, "LOG_EVERY_S", 0.0)
-    list(make(settings, ConceptOptions(images=photos, output=tmp_path / "g.concepts")))
-    assert f"looking at pictures: 8 of {COUNT + 1} pictures after 0 min" in caplog.text
-    assert "cutting out what channels answer to: " in caplog.text
-
-
-@pytest.mark.parametrize("stops", [(4,), (2, 3)])
-def test_a_resumed_gallery_is_the_uninterrupted_one(
-    uninterrupted, photos, settings, tmp_path, monkeypatch, stops
-):
-    """Stopped while it looks or while it cuts, once or twice: the same file, byte for byte."""
-    target = tmp_path / "resumed.concepts"
-    steps = 0
-
-    def stopping(original):
-        def step(*arguments):
-            nonlocal steps
-            steps += 1
-            if steps in marks:
-                raise KeyboardInterrupt
-            return original(*arguments)
-
-        return step
-
-    marks = [sum(stops[: n + 1]) for n in range(len(stops))]
-    for name in ("_look_at", "_crops_of"):
-        monkeypatch.setattr(Making, name, stopping(getattr(Making, name)))
-    monkeypatch.setattr(making_module, "SAVED_EVERY_S", 0.0)
-    for number in range(len(stops)):
-        with pytest.raises(KeyboardInterrupt):
-            list(make(settings, ConceptOptions(images=photos, output=target, resume=number > 0)))
-        assert not target.exists()
-    (line,) = make(settings, ConceptOptions(images=photos, output=target, resume=True))
-    assert target.read_bytes() == uninterrupted
-    assert f"from {COUNT} pictures" in line and not state_path(target).exists()
-    (line,) = make(settings, ConceptOptions(images=photos, output=target, resume=True))
-    assert "finished before" in line
 
 
 def test_recordings_photos_names_and_a_sheet(run, settings, photos, tmp_path):
@@ -420,14 +370,13 @@ def test_wrong_words_are_refused(run, settings, photos, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "x.png").write_bytes(b"no picture")
-    photo, long = photos / "00.png", tmp_path / f"{'g' * 230}.concepts"
+    photo = photos / "00.png"
     before = photo.read_bytes()
     for words, code, message in (
         (("-o", target, photo, "--sheet", photo, "--overwrite"), 73, "is an input"),
         (("-o", settings.model.name, photo, "--overwrite"), 73, "is an input"),
         (("-o", target, photo, "--names", target), 73, "-o and --names name the same file"),
         (("-o", tmp_path / "x.mp4", photos), 2, "ends as another kind"),
-        (("-o", long, photos), 73, "is too long"),
         ((), 2, "nothing to do"),
         (("--images", photos), 2, "-o FILE"),
         (("-o", target), 2, "drawn pictures suit only"),
@@ -445,7 +394,7 @@ def test_wrong_words_are_refused(run, settings, photos, tmp_path):
     ):
         found, _, told = run("concepts", *network, *words)
         assert (found, message in told) == (code, True), (words, found, told)
-    assert not target.exists() and not state_path(target).exists()
+    assert not target.exists()
     assert photo.read_bytes() == before
     run("concepts", *network, photo, "-o", target)
     whole = target.read_bytes()
@@ -453,31 +402,3 @@ def test_wrong_words_are_refused(run, settings, photos, tmp_path):
         found, _, told = run("concepts", "--gallery", target, option, target, "--overwrite")
         assert (found, f"{option} and --gallery name the same file" in told) == (73, True), told
     assert target.read_bytes() == whole
-
-
-def test_a_folder_that_takes_no_file_is_refused_first(photos, settings, tmp_path, monkeypatch):
-    """Even one that looks writable, as /proc does; no picture is looked at."""
-
-    def touch(self):
-        raise FileNotFoundError(errno.ENOENT, "No such file or directory")
-
-    monkeypatch.setattr(Path, "touch", touch)
-    monkeypatch.setattr(run_module, "Engine", None)
-    with pytest.raises(OutputError, match=r"a.concepts' cannot be written \(No such file"):
-        [*make(settings, ConceptOptions(images=photos, output=tmp_path / "a.concepts"))]
-
-
-def test_a_full_disk_is_told_once(engine, photos, tmp_path, monkeypatch, caplog):
-    """The state is not written again when writing it is what failed."""
-    tried = []
-
-    def save(self, file):
-        tried.append(file)
-        raise TransferError("The disk is full.")
-
-    monkeypatch.setattr(State, "save", save)
-    pictures = FilePictures([], photos, 1.0)
-    making = Making(engine, pictures, [engine.concept_layer], {}, tmp_path / "state")
-    with pytest.raises(TransferError):
-        making.run()
-    assert len(tried) == 1 and "interrupted" not in caplog.text

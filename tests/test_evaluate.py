@@ -1,11 +1,6 @@
 """`evaluate`: its figures for networks whose maps are known, its files and its errors."""
 
-import io
 import json
-import os
-import shutil
-import time
-import zipfile
 
 import cv2
 import keras
@@ -18,14 +13,11 @@ from realtime_lrp import config
 from realtime_lrp.commands.evaluate import (
     bootstrap,
     curves,
-    folder,
-    kept,
     measuring,
-    progress,
+    paper,
     samples,
     sheet,
 )
-from realtime_lrp.commands.evaluate.measured import MeasuredRow
 from realtime_lrp.commands.evaluate.metrics import METRICS
 from realtime_lrp.commands.evaluate.randomising import (
     RandomisedStages,
@@ -34,21 +26,13 @@ from realtime_lrp.commands.evaluate.randomising import (
 )
 from realtime_lrp.commands.evaluate.samples import SEED_OFFSET, BoxEntry, Samples
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.errors import DamagedInputError, UsageError
+from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.drawing import CLASSES
 from realtime_lrp.models.drawing.batch import draw_batch
 from realtime_lrp.relevance.composites import COMPOSITES
+from realtime_lrp.system import progress
 
 FIGURES = [*METRICS]
-
-
-@pytest.fixture(autouse=True)
-def cache(monkeypatch, tmp_path):
-    """A cache folder of its own; no progress on a slow machine."""
-    monkeypatch.setattr(progress, "PROGRESS_S", np.inf)
-    folder = tmp_path / "cache"
-    monkeypatch.setattr(kept, "cache_folder", lambda: folder)
-    return folder
 
 
 @pytest.fixture
@@ -142,7 +126,7 @@ def test_a_folder_for_a_paper(run, halves, with_boxes, quick, tmp_path):
     words = with_boxes({n: {"box": LEFT, "label": 0} for n in ("a.png", "b.jpg", "c.png")})
     words = ("evaluate", *words, *quick, "--model", halves, "-o", tmp_path / "paper")
     assert run(*words)[0] == 0
-    assert {file.name for file in (tmp_path / "paper").iterdir()} == set(folder.FILES)
+    assert {file.name for file in (tmp_path / "paper").iterdir()} == set(paper.FILES)
     report = json.loads((tmp_path / "paper" / "report.json").read_text())
     assert report["photos"]["names"] == ["a.png", "b.jpg", "c.png"]
     assert report["photos"]["values"]["zplus"]["mass"] == [1, 1, 1]
@@ -153,9 +137,6 @@ def test_a_folder_for_a_paper(run, halves, with_boxes, quick, tmp_path):
     assert shape == (tall + 8, wide + 4, 3)
     code, _, err = run(*words)
     assert code == 73 and "--overwrite" in err
-    code, out, _ = run(*words, "--resume")
-    assert code == 0 and out == f"halves: finished before -> {tmp_path / 'paper'}\n"
-    assert run(*words, "--resume", "--seed", 1)[0] == 73
     assert run(*words, "--overwrite")[0] == 0
 
 
@@ -221,11 +202,11 @@ def test_rows_are_compared_on_the_same_pictures():
 
 def test_a_long_evaluation_says_how_far_it_is(run, halves, with_boxes, quick, monkeypatch):
     """One line now and then where there is no terminal; none with --quiet."""
-    monkeypatch.setattr(progress, "PROGRESS_S", 0)
+    monkeypatch.setattr(progress, "LOG_EVERY_S", 0)
     boxes = {"a.png": {"box": LEFT}, "b.jpg": {"box": LEFT}}
     words = (*with_boxes(boxes), "--model", halves, *quick)
     err = run("evaluate", *words)[2]
-    assert "evaluating: row 1 of 1 (zplus), 50 % after 0 min\n" in err
+    assert "evaluating: 1 of 2 steps after 0 min\n" in err
     assert "evaluating: " not in run("evaluate", *words, "-q")[2]
 
 
@@ -352,31 +333,6 @@ def test_randomising_goes_from_the_output_to_the_input():
         assert stage.down_to == changed[0]
     for layer in layers_with_weights(network):
         np.testing.assert_array_equal(layer.get_weights()[0], before[layer.name])
-
-
-def test_a_row_is_read_as_it_was_saved(tmp_path):
-    """All arrays with their types, also empty ones."""
-    row = MeasuredRow(
-        "zplus",
-        {
-            "deletion": np.array([0.5, 1]),
-            "insertion": np.array([0.25, np.nan]),
-            "last_layer": np.array([0.5]),
-        },
-        {"deletion": np.ones((3, 2)), "insertion": np.zeros((3, 2))},
-        np.empty((0, 0)),
-        2,
-        np.ones((1, 4, 4), np.float32),
-    )
-    row.save(tmp_path / "row.npz")
-    again = MeasuredRow.load(tmp_path / "row.npz", "zplus")
-    assert (again.name, again.flooded) == ("zplus", 2)
-    for kind in ("values", "curves"):
-        assert getattr(again, kind).keys() == getattr(row, kind).keys()
-        for key, array in getattr(row, kind).items():
-            np.testing.assert_array_equal(getattr(again, kind)[key], array)
-    assert again.forgetting.shape == (0, 0)
-    assert again.maps.dtype == np.float32 and again.maps.shape == (1, 4, 4)
 
 
 def test_new_weights_are_not_those_that_training_began_with():
@@ -535,160 +491,10 @@ def test_photos_are_chosen_by_the_seed(photos, halves, rng):
     }
     for name in boxes:
         media.write_picture(photos / name, rng.integers(60, 256, (32, 48, 3), np.uint8))
-    chosen = [samples.photo_samples(photos, boxes, engine, 4, seed).names for seed in (0, 0, 1)]
+    chosen = [samples.photo_samples(boxes, photos, engine, 4, seed).names for seed in (0, 0, 1)]
     assert chosen[0] == chosen[1] != chosen[2]
     assert all(len(names) == 8 and names == sorted(names) for names in chosen)
-    assert len(samples.photo_samples(photos, boxes, engine, None, 0).names) == 18
-
-
-def test_a_wrong_label_is_told_before_the_network_is_loaded(run, with_boxes, tmp_path):
-    """Where --labels names the classes; the message has the photo."""
-    (tmp_path / "names.txt").write_text("left\nright\n")
-    (tmp_path / "m.keras").write_text("never read")
-    for label, told in (("lift", "Did you mean 'left'?"), (2, "classes 0 to 1"), ("2", "0 to 1")):
-        boxes = {"a.png": {"box": LEFT, "label": 1}, "b.jpg": {"box": LEFT, "label": label}}
-        words = (*with_boxes(boxes), "--model", tmp_path / "m.keras", "--labels")
-        code, _, err = run("evaluate", *words, tmp_path / "names.txt")
-        assert code == 65
-        assert "b.jpg: the label in the boxes: There is no class" in err
-        assert told in err
-
-
-def test_an_interrupted_evaluation_goes_on(run, halves, with_boxes, cache, tmp_path, monkeypatch):
-    """Ctrl-C keeps whole rows; --resume measures the others, and only for the same evaluation."""
-    file, both = tmp_path / "r.json", ("--only", "zplus,gradient", "--no-forgetting")
-    words = (*with_boxes({"a.png": {"box": LEFT}}), "--model", halves, *both)
-    whole = measuring.Evaluation.measure
-    measured = []
-
-    def measure(self, name, on_part):
-        if name == "gradient" and "gradient" not in measured:
-            measured.append(name)
-            raise KeyboardInterrupt
-        measured.append(name)
-        return whole(self, name, on_part)
-
-    assert run("evaluate", *words, "--json", file)[0] == 0
-    expected = file.read_text()
-    assert not list(cache.glob("*/*"))
-    monkeypatch.setattr(measuring.Evaluation, "measure", measure)
-    code, _, err = run("evaluate", *words)
-    assert code == 130
-    assert "1 of 2 rows are measured and kept. The same command with --resume goes on" in err
-    code, _, err = run("evaluate", *words, "--seed", 1, "--resume")
-    assert code == 2
-    assert "has another seed, so it cannot go on" in err
-    assert run("evaluate", *words, "--resume", "--json", file, "--overwrite")[0] == 0
-    assert measured == ["zplus", "gradient", "gradient"]
-    assert file.read_text() == expected
-    assert not list(cache.glob("*/*"))
-
-
-@pytest.fixture
-def kept_rows(cache):
-    """A row that is kept, and what it depends on."""
-    facts = dict.fromkeys(kept.DIFFERENCES, "x")
-    rows = kept.KeptRows(facts, MeasuredRow.load)
-    values = {"deletion": np.zeros(2), "insertion": np.zeros(2)}
-    both = {"deletion": np.ones((3, 2)), "insertion": np.ones((3, 2))}
-    maps = np.ones((1, 4, 4), np.float32)
-    assert rows.save(MeasuredRow("zplus", values, both, np.empty((0, 0)), 0, maps))
-    return rows
-
-
-def damaged(content):
-    """Files that are no row, made of one."""
-    with zipfile.ZipFile(io.BytesIO(content)) as stored:
-        arrays = {name: stored.read(name) for name in stored.namelist()}
-
-    def changed(**others):
-        with io.BytesIO() as file:
-            with zipfile.ZipFile(file, "w") as stored:
-                for name, data in {**arrays, **others}.items():
-                    stored.writestr(name, data)
-            return file.getvalue()
-
-    def npy(value):
-        with io.BytesIO() as file:
-            np.save(file, value)
-            return file.getvalue()
-
-    yield from (b"", content[: len(content) // 2], content[:-1])
-    yield from (content.replace(b"\x00\x00\x80?", b"\x00\x00\x80@"), npy(np.zeros(3)))
-    for facts in (
-        "{",
-        "[]",
-        "{}",
-        '{"name": "epsilon", "flooded": 0}',
-        '{"name": "zplus", "x": 0}',
-    ):
-        yield changed(**{"facts.npy": npy(facts)})
-    yield changed(**{"facts.npy": b"\x93NUMPY"})
-    yield changed(**{"maps.npy": npy(np.zeros((4, 4)))})
-    yield changed(**{"curves.insertion.npy": npy(np.zeros((3, 5)))})
-    yield changed(**{"values.other.npy": npy(np.zeros(2))})
-
-
-def test_a_damaged_row_is_measured_anew(kept_rows, cache, caplog):
-    """However it is damaged; a line names the row."""
-    (file,) = cache.glob("*/zplus.npz")
-    content = file.read_bytes()
-    assert kept_rows.load("zplus").flooded == 0
-    assert kept_rows.load("epsilon") is None and not caplog.text
-    for bad in damaged(content):
-        assert bad != content
-        file.write_bytes(bad)
-        caplog.clear()
-        assert kept_rows.load("zplus") is None
-        assert "zplus is measured anew: its kept row is damaged (" in caplog.text
-
-
-@pytest.mark.parametrize("text", ["", '{"netw', "[]", "null", '{"network": "x"}', '{"seed": 3}'])
-def test_damaged_facts_are_no_evaluation(kept_rows, cache, text):
-    """They do not end --resume with a traceback, and older ones are still told of."""
-    other = kept.KeptRows(dict.fromkeys(kept.DIFFERENCES, "y"), MeasuredRow.load)
-    (facts,) = cache.glob("*/evaluation.json")
-    whole = facts.read_text()
-    facts.write_text(text)
-    with pytest.raises(UsageError, match="no unfinished evaluation"):
-        other.check_resumable()
-    older = cache / "older" / "evaluation.json"
-    older.parent.mkdir()
-    older.write_text(whole)
-    os.utime(older, (0, time.time() - 60))
-    with pytest.raises(UsageError, match="another seed"):
-        other.check_resumable()
-    other.remove()
-    assert older.exists()
-
-
-def test_a_network_is_its_weights_and_its_layers(halves, cache):
-    """Equal weights with another activation are another network; a copy of the file is not."""
-    model = keras.models.load_model(halves)
-    model.layers[-1].activation = keras.activations.sigmoid
-    model.save(cache.parent / "sigmoid.keras")
-    shutil.copy(halves, cache.parent / "copy.keras")
-    few = Samples(np.zeros((1, 16, 16, 3), np.uint8), np.ones((1, 16, 16), bool), [0], ["a"], "")
-
-    def facts(path):
-        chosen = config.load(options={"--model": str(path)}, sets=("model.preprocess=none",))
-        return kept.facts_of(Engine(chosen.config, keep_model=True), few, 0, forgetting=False)
-
-    first, same, other = map(
-        facts, (halves, cache.parent / "copy.keras", cache.parent / "sigmoid.keras")
-    )
-    assert same == first
-    assert [key for key in first if first[key] != other[key]] == ["network"]
-
-
-def test_rows_that_cannot_be_kept_are_measured_all_the_same(run, halves, with_boxes, quick, cache):
-    """A cache folder that is a file: one warning."""
-    cache.write_text("taken")
-    words = (*with_boxes({"a.png": {"box": LEFT}}), "--model", halves, *quick)
-    code, out, err = run("evaluate", *words)
-    assert code == 0
-    assert "zplus" in out
-    assert err.count("cannot be kept for --resume") == 1
+    assert len(samples.photo_samples(boxes, photos, engine, None, 0).names) == 18
 
 
 def test_own_rules_are_a_row(run, halves, with_boxes, tmp_path):
@@ -748,7 +554,6 @@ BAD = {
     "unknown row": ("--only zplus,gradcam", OK, 2, "no row 'gradcam'. Did you mean 'grad_cam'?"),
     "no row": ("--only ,", OK, 2, "--only names no row"),
     "no rules": ("--only configured", OK, 2, "lrp.layers"),
-    "nothing to resume": ("BOTH --resume --only zplus", OK, 2, "no unfinished evaluation"),
     "negative seed": ("--seed -1", OK, 2, "--seed"),
     "unknown colormap": ("--colormap fir", OK, 2, "'fire'"),
     "JSON exists": ("--json taken", OK, 73, "--overwrite"),

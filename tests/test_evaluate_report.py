@@ -9,12 +9,11 @@ import cv2
 import numpy as np
 import pytest
 
-from realtime_lrp.commands.evaluate import bootstrap, folder, sheet
-from realtime_lrp.commands.evaluate.measured import MeasuredRow, Measurement
+from realtime_lrp.commands.evaluate import bootstrap, paper, sheet
 from realtime_lrp.commands.evaluate.metrics import METRICS
-from realtime_lrp.commands.evaluate.report import table_lines
-from realtime_lrp.commands.evaluate.summary import summary
-from realtime_lrp.commands.evaluate.tables import latex_table
+from realtime_lrp.commands.evaluate.paper import latex_table
+from realtime_lrp.commands.evaluate.report import summary, table_lines
+from realtime_lrp.commands.evaluate.rows import MeasuredRow, Measurement
 from realtime_lrp.errors import OutputError
 from realtime_lrp.video.pictures import read_description
 from realtime_lrp.view.text import text_width
@@ -148,9 +147,9 @@ def test_the_folder_of_a_paper(measurement, tmp_path):
     report, examples = summary(measurement), np.zeros((10, 20, 3), np.uint8)
     for name in ("one", "two"):
         written = (tmp_path / name, measurement, report, examples)
-        folder.write_report_folder(*written, "how it was made", overwrite=False)
-    assert {file.name for file in (tmp_path / "one").iterdir()} == set(folder.FILES)
-    for file in folder.FILES:
+        paper.write_report_folder(*written, "how it was made", overwrite=False)
+    assert {file.name for file in (tmp_path / "one").iterdir()} == set(paper.FILES)
+    for file in paper.FILES:
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
     with (tmp_path / "one" / "photos.csv").open(newline="") as opened:
         lines = list(csv.DictReader(opened))
@@ -176,8 +175,8 @@ def test_a_folder_that_is_not_ours_is_kept(tmp_path):
     other.mkdir()
     (other / "thesis.tex").touch()
     (tmp_path / "file").touch()
-    folder.check_report_folder(tmp_path / "new", overwrite=False)
-    folder.check_report_folder(mine, overwrite=True)
+    paper.check_report_folder(tmp_path / "new", overwrite=False)
+    paper.check_report_folder(mine, overwrite=True)
     for target, overwrite, message in (
         (mine, False, "exists"),
         (other, True, "thesis.tex"),
@@ -185,4 +184,4 @@ def test_a_folder_that_is_not_ours_is_kept(tmp_path):
         (tmp_path / "none" / "new", False, "no folder"),
     ):
         with pytest.raises(OutputError, match=message):
-            folder.check_report_folder(target, overwrite)
+            paper.check_report_folder(target, overwrite)

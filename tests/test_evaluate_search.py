@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from realtime_lrp import config
-from realtime_lrp.commands.evaluate import search, search_run, search_space
+from realtime_lrp.commands.evaluate import search, search_space
 from realtime_lrp.commands.evaluate.measuring import Evaluation
 from realtime_lrp.commands.evaluate.samples import Samples, photos_without_boxes
-from realtime_lrp.commands.evaluate.search import GAIN, Tried, best_first
-from realtime_lrp.commands.evaluate.search_report import FOUND, search_lines, search_report
+from realtime_lrp.commands.evaluate.search import Tried, best_first
+from realtime_lrp.commands.evaluate.search_report import FOUND, GAIN, search_lines, search_report
 from realtime_lrp.commands.evaluate.search_space import (
     Candidate,
     candidates,
@@ -162,7 +162,7 @@ def searched(gains, photos=40):
     """The candidates after a search among those with these gains."""
     tried = [Tried(Candidate(name, name)) for name in gains]
     with suppress(KeyboardInterrupt):
-        search.search(None, None, range(photos), tried, lambda items, what: items)
+        search.search(None, None, range(photos), tried)
     return tried
 
 
@@ -186,14 +186,16 @@ def test_an_interrupted_search_has_a_best(gains):
 
 def verdicts(photos):
     """What is said of rows with known gains on so many photos."""
-    tried = [Tried(Candidate("random 1", "epsilon"), {4: 0.5})]
+    random = Candidate("random 1", "epsilon")
     found = np.linspace(0.4, 0.8, photos)
     waving = np.resize([0.1, -0.1], photos)
     gains = {FOUND: found, "behind": found - 0.1, "ahead": found + 0.1, "like": found + waving}
     ones = np.ones(photos)
     rows = {name: {GAIN: gain, "insertion": ones, "deletion": ones} for name, gain in gains.items()}
     names = [str(number) for number in range(photos)]
-    return "\n".join(search_lines(search_report(tried, ["a"], names, rows, {}), tried[0].candidate))
+    return "\n".join(
+        search_lines(search_report(random, [(random, {4: 0.5})], ["a"], names, rows, {}), random)
+    )
 
 
 def test_the_verdict_by_hand():
@@ -228,7 +230,7 @@ def test_the_command(run, folder_of_photos, tiny_model, tmp_path, monkeypatch):
     """The settings that it prints are those that it measured, and the same at each run."""
     monkeypatch.setattr(search_space, "COMPOSITES", {"zplus": None})
     monkeypatch.setattr(search_space, "DEFAULTS", ("zplus",))
-    monkeypatch.setattr(search_run, "DEFAULTS", ("zplus",))
+    monkeypatch.setattr(search, "DEFAULTS", ("zplus",))
     words = ("evaluate", "--search", 2, "--images", folder_of_photos, "--model", tiny_model)
     words = (*words, "--preprocess", "rescale", "-o")
     code, out, err = run(*words, tmp_path / "one")
@@ -265,7 +267,7 @@ def test_the_settings_measure_what_was_reported(
     run, folder_of_photos, with_biases, tmp_path, monkeypatch
 ):
     """They hold what candidates were measured with, such as `keep`; without it figures differ."""
-    monkeypatch.setattr(search_run, "DEFAULTS", ())
+    monkeypatch.setattr(search, "DEFAULTS", ())
     words = ("evaluate", "--search", 1, "--images", folder_of_photos, "--model", with_biases)
     words = (*words, "--preprocess", "rescale", "--set", "lrp.keep=0.1", "-o", tmp_path / "out")
     words = (*words, "--set", "lrp.absorb_bias=true", "--set", "lrp.target=1")
@@ -294,11 +296,11 @@ def test_the_settings_measure_what_was_reported(
 def test_ctrl_c_prints_the_best_so_far(run, folder_of_photos, tiny_model, monkeypatch):
     """And ends with 130, as ever."""
 
-    def search_a_little(engine, evaluation, samples, tried, progress):
+    def search_a_little(engine, evaluation, samples, tried):
         tried[0].gains[2] = 0.5
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(search_run, "search", search_a_little)
+    monkeypatch.setattr(search, "search", search_a_little)
     words = ("--search", "--images", folder_of_photos, "--model", tiny_model)
     code, out, err = run("evaluate", *words, "--preprocess", "rescale")
     assert code == 130

@@ -152,19 +152,9 @@ def _load_for_evaluate(
     "--no-forgetting", "forgetting", is_flag=True, flag_value=False, default=True,
     help="do not compare with randomised networks, which takes most of the time",
 )  # fmt: skip
-@click.option("--resume", is_flag=True, help="go on with an interrupted evaluation")
 @click.option(
     "--search", type=Whole(min=1), is_flag=False, flag_value=40, metavar="[N]",
     help="look for the best composite among N, default 40, instead; needs no boxes",
-)  # fmt: skip
-@click.option(
-    "--concepts", is_flag=True,
-    help="study channels instead: does the answer fall without the top ones, and do they stay?",
-)  # fmt: skip
-@click.option(
-    "--recording", "recordings", multiple=True, metavar="FILE",
-    help="recording on which --concepts measures whether they stay; may be repeated; default: the "
-    "demo's clip",
 )  # fmt: skip
 @click.option(
     "-o", "output", type=PATH, metavar="FOLDER",
@@ -190,9 +180,6 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
 
     --search tries composites with different rules and numbers on half of the photos,
     measures on the other half whether the best one beats the defaults, and prints its settings.
-
-    --concepts sets channels of a layer to 0, those with most relevance first, and compares how far
-    the answer falls with other orders; on recordings it measures how long the top channels stay.
     """
     from realtime_lrp.commands.evaluate.options import EvaluateOptions
     from realtime_lrp.commands.evaluate.run import run
@@ -221,7 +208,6 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
 @click.option(
     "--sheet", type=PATH, metavar="FILE", help="also write a picture of the whole gallery"
 )  # fmt: skip
-@click.option("--resume", is_flag=True, help="go on with an interrupted run")
 @OVERWRITE
 @configured(
     "--model", "--weights", "--labels", "--preprocess", "--size", "--composite", "--target",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import platform
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import ModelProvenance, Provenance, recorded_settings
@@ -48,11 +47,3 @@ def provenance_of(engine: Engine, config: Config | None = None, *further: str) -
         precision=engine.precision,
         settings=recorded_settings(config, *further),
     )
-
-
-def map_settings(engine: Engine, **further: Any) -> str:
-    """What an engine's maps depend on besides the network, and what else is given; JSON."""
-    config = engine.config
-    settings = config.model_dump(mode="json", include={"lrp": True, "input": True})
-    settings |= {"size": config.model.size, "preprocess": engine.network.preprocess}
-    return json.dumps(settings | {"computed": engine.computed, **further}, sort_keys=True)

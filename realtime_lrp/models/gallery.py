@@ -84,7 +84,6 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
       side: rows and columns of its own pictures.
       sizes: the length of each of them in bytes.
       hash: SHA-256 of all of them.
-      fingerprint: of inputs and settings, for `--resume`.
       provenance: how it was made, as in every output.
     """
 
@@ -95,7 +94,6 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     side: Annotated[int, msgspec.Meta(ge=8, le=MAX_SIDE)] = 96
     sizes: tuple[Number, ...] = ()
     hash: str = ""
-    fingerprint: str = ""
     provenance: dict[str, Any] = {}
 
 

@@ -1,20 +1,18 @@
 """Makes a gallery: looks at all pictures, chooses some for each channel, cuts these out."""
 
 import logging
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from realtime_lrp.commands.concepts.crops import SIDE, crop
-from realtime_lrp.commands.concepts.kept import Facts, Neuron, State
 from realtime_lrp.commands.concepts.pictures import Found, Pictures, Place
 from realtime_lrp.commands.concepts.ranking import ROOM, Best, Ranking, are_alike, thumbnail_of
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.errors import DamagedInputError, Error, NotFiniteError, OutputError, TransferError
+from realtime_lrp.errors import DamagedInputError, NotFiniteError
 from realtime_lrp.models.gallery import (
     ChannelContents,
     Contents,
@@ -26,11 +24,7 @@ from realtime_lrp.relevance.references import AT_ONCE
 from realtime_lrp.system.progress import Progress
 
 BATCH = 8
-"""How many pictures are looked at together. It does not depend on the free memory, so that a
-resumed run computes what an uninterrupted one does."""
-
-SAVED_EVERY_S = 30.0
-"""Seconds between two times that the state is written."""
+"""How many pictures are looked at together."""
 
 QUALITY = 55
 """Of the encoded crops, 1 to 100."""
@@ -41,6 +35,18 @@ CLASSES = 3
 log = logging.getLogger(__name__)
 
 
+class Neuron(NamedTuple):
+    """A channel of a layer at a position, in a picture: what a crop shows.
+
+    The position -1 is the whole channel, see `Peaks`.
+    """
+
+    layer: int
+    channel: int
+    position: int
+    place: Place
+
+
 class Making:
     """The making of one gallery.
 
@@ -48,55 +54,40 @@ class Making:
       engine: explains the pictures.
       pictures: what it is chosen from.
       layers: the layers whose channels get pictures, in the order of the network.
-      facts: what the gallery depends on.
-      kept: where the state is written.
       side: rows and columns of the crops.
+
+    Attributes:
+      rankings: layer -> what is known of its channels.
+      looked: how many pictures have been looked at.
+      not_finite: how many were left out because the network computes NaN for them.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        pictures: Pictures,
-        layers: Sequence[str],
-        facts: Facts,
-        kept: Path,
-        side: int = SIDE,
-    ):
-        self._side = side
-        self._engine, self._pictures, self._kept = engine, pictures, kept
+    def __init__(self, engine: Engine, pictures: Pictures, layers: Sequence[str], side: int = SIDE):
+        self._engine, self._pictures, self._side = engine, pictures, side
         counts = engine.explainer.channel_counts()
-        rankings = {
+        self._layers, self._counts = tuple(layers), counts
+        self.rankings = {
             layer: Ranking.empty(counts[layer], engine.explainer.classes) for layer in layers
         }
-        self.state = State(facts, rankings)
-        self._layers, self._counts = tuple(layers), counts
+        self.looked = self.not_finite = 0
+        self._crops: dict[Neuron, bytes] = {}
         self._thumbnails: dict[Neuron, np.ndarray] = {}
         self._last_error: NotFiniteError | None = None
-        self._saved = time.monotonic()
 
     def run(self) -> None:
-        """Looks and cuts, from where the state is; writes the state now and then.
+        """Looks and cuts.
 
         Raises:
           DamagedInputError: no picture can be read.
           NotFiniteError: the network computes NaN for all pictures.
-          OutputError: the state cannot be written.
-          TransferError: the same, as the disk is full.
         """
-        try:
-            if not self.state.all_looked:
-                self._look()
-            self._cut()
-            if self.state.not_finite:
-                log.warning(
-                    "left out because the network computes NaN or infinity for them: %d",
-                    self.state.not_finite,
-                )
-        except (OutputError, TransferError):  # the state cannot be written
-            raise
-        except (KeyboardInterrupt, SystemExit, Error):
-            self._save_if_begun()
-            raise
+        self._look()
+        self._cut()
+        if self.not_finite:
+            log.warning(
+                "left out because the network computes NaN or infinity for them: %d",
+                self.not_finite,
+            )
 
     def contents(self) -> tuple[Contents, list[bytes]]:
         """What the gallery says, without how it was made, and its pictures."""
@@ -107,7 +98,7 @@ class Making:
             return tuple(numbers.setdefault(neuron, len(numbers)) for neuron in neurons)
 
         layers = []
-        for number, (layer, ranking) in enumerate(self.state.rankings.items()):
+        for number, (layer, ranking) in enumerate(self.rankings.items()):
             entries = {}
             for channel in range(self._counts[layer]):
                 relevant = row(number, channel, ranking.relevant)
@@ -120,10 +111,10 @@ class Making:
         contents = Contents(
             network=self._engine.network.name,
             layers=tuple(layers),
-            pictures=self.state.looked,
+            pictures=self.looked,
             side=self._side,
         )
-        return contents, [self.state.crops[neuron] for neuron in numbers]
+        return contents, [self._crops[neuron] for neuron in numbers]
 
     def _classes(self, shares: np.ndarray) -> tuple[tuple[str, float], ...]:
         """The classes with the largest shares of a channel."""
@@ -133,22 +124,17 @@ class Making:
         return tuple((label, round(share / whole, 4)) for label, share in found)
 
     def _look(self) -> None:
-        state, found = self.state, self._pictures.read(self.state.next)
+        found = self._pictures.read()
         with Progress(1, unit="pictures", logged=True) as progress:
             progress.begin("looking at pictures", self._pictures.total)
             while batch := list(islice(found, BATCH)):
                 self._look_at(batch)
-                progress.step(state.looked, "")
-                self._save_now_and_then()
-        if not state.looked:
-            if state.not_finite:
-                raise self._last_error or NotFiniteError(
-                    "The network computes NaN or infinity for all pictures."
-                )
+                progress.step(self.looked, "")
+        if not self.looked:
+            if self._last_error:
+                raise self._last_error
             self._pictures.raise_if_all_failed()
             raise DamagedInputError("There is no picture in the inputs.")
-        state.all_looked = True
-        self._save()
 
     def _look_at(self, batch: Sequence[Found]) -> None:
         """Takes pictures into account, but not those for which the network computes NaN."""
@@ -159,21 +145,19 @@ class Making:
                 for found in batch:
                     self._look_at([found])
             else:
-                self.state.not_finite += 1
+                self.not_finite += 1
                 self._last_error = error
-        file, frame = batch[-1][0]
-        self.state.next = file, frame + 1
 
     def _add(self, batch: Sequence[Found]) -> None:
         """Adds a batch to the rankings. Raises NotFiniteError before anything is added."""
-        state, engine = self.state, self._engine
+        engine = self._engine
         regions = [engine.region(one.shape[:2]).extract(one) for _, one in batch]
         places = [place for place, _ in batch]
         scores, peaks = engine.peaks(np.stack(regions), self._layers)
         thumbnails = np.stack([*map(thumbnail_of, regions)])
-        for layer, ranking in state.rankings.items():
+        for layer, ranking in self.rankings.items():
             ranking.add(peaks[layer], scores, places, thumbnails, self._pictures.apart)
-        state.looked += len(batch)
+        self.looked += len(batch)
 
     def _cut(self) -> None:
         """Cuts out all crops that are not there yet; where some are alike, also the next best."""
@@ -184,11 +168,11 @@ class Making:
         """The neurons of all rows whose crops are not there yet."""
         rows = (
             self._row(number, channel, best)
-            for number, (layer, ranking) in enumerate(self.state.rankings.items())
+            for number, (layer, ranking) in enumerate(self.rankings.items())
             for channel in range(self._counts[layer])
             for best in (ranking.relevant, ranking.activating)
         )
-        return {neuron for row in rows for neuron in row if neuron not in self.state.crops}
+        return {neuron for row in rows for neuron in row if neuron not in self._crops}
 
     def _cut_out(self, missing: set[Neuron]) -> None:
         """Cuts out the crops of these neurons, picture by picture."""
@@ -198,12 +182,11 @@ class Making:
         with Progress(1, unit="crops", logged=True) as progress:
             progress.begin("cutting out what channels answer to", len(missing))
             done = 0
-            for place, picture in self._pictures.read(min(by_place), by_place.keys()):
+            for place, picture in self._pictures.read(by_place.keys()):
                 cut = dict(self._crops_of(picture, by_place[place]))
-                self.state.crops |= cut
+                self._crops |= cut
                 done += len(cut)
                 progress.step(done, "")
-                self._save_now_and_then()
         if done < len(missing):
             raise DamagedInputError(
                 "Pictures have changed or gone while the gallery was made. Start again."
@@ -250,33 +233,11 @@ class Making:
 
     def _thumbnail(self, neuron: Neuron) -> np.ndarray | None:
         """The thumbnail of a crop; None if that is not cut out yet."""
-        if neuron not in self._thumbnails and neuron in self.state.crops:
-            shown = decode_picture(self.state.crops[neuron])
+        if neuron not in self._thumbnails and neuron in self._crops:
+            shown = decode_picture(self._crops[neuron])
             if shown is not None:
                 self._thumbnails[neuron] = thumbnail_of(shown)
         return self._thumbnails.get(neuron)
-
-    def _save_now_and_then(self) -> None:
-        if time.monotonic() - self._saved >= SAVED_EVERY_S:
-            self._save()
-
-    def _save(self) -> None:
-        self.state.save(self._kept)
-        self._saved = time.monotonic()
-
-    def _save_if_begun(self) -> None:
-        """Keeps what is done when the run ends early, and says how to go on."""
-        if not self.state.looked:
-            return
-        try:
-            self._save()
-        except Error as error:
-            log.warning("interrupted, and what is done cannot be kept: %s", error)
-            return
-        log.warning(
-            "interrupted after %d pictures and %d crops. The same command with --resume goes on "
-            "from there.", self.state.looked, len(self.state.crops),
-        )  # fmt: skip
 
 
 def _neurons(layer: int, channel: int, best: Best) -> Iterator[Neuron]:

@@ -24,7 +24,6 @@ class ConceptOptions:
       count: how many pictures are drawn, for the embedded networks; None is `DRAWN_PICTURES`.
       sheet: a picture of the whole gallery, or None.
       overwrite: existing files may be replaced.
-      resume: an interrupted run is gone on with.
       side: rows and columns of the crops.
       network_given: whether the configuration or the command line names a network.
     """
@@ -37,7 +36,6 @@ class ConceptOptions:
     count: int | None = None
     sheet: Path | None = None
     overwrite: bool = False
-    resume: bool = False
     side: int = SIDE
     network_given: bool = False
 
@@ -52,10 +50,10 @@ class ConceptOptions:
         """
         reads = bool(self.inputs or self.images)
         if self.output is None:
-            if reads or self.layers or self.count or self.resume:
+            if reads or self.layers or self.count:
                 raise UsageError(
                     "Nothing says where the gallery goes. Add -o FILE.concepts, or leave pictures, "
-                    "--layers, --count and --resume out."
+                    "--layers and --count out."
                 )
             if not (names or self.sheet):
                 raise UsageError(

@@ -3,7 +3,6 @@
 Each has a place (file, frame) by which it is read again when its crops are cut.
 """
 
-import hashlib
 import logging
 import math
 from collections.abc import Collection, Iterator, Sequence
@@ -44,13 +43,11 @@ class Pictures(Protocol):
     Attributes:
       files: what is read, empty for drawn pictures.
       total: how many there are, 0 if that is not known.
-      facts: says which pictures they are.
       apart: how many frames of a recording make `APART_S`, rounded up; 0 without recordings.
     """
 
     files: Sequence[Path]
     total: int
-    facts: str
     apart: int
 
     def raise_if_all_failed(self) -> None:
@@ -59,15 +56,8 @@ class Pictures(Protocol):
     def tell_left_out(self) -> None:
         """Logs which files could not be read."""
 
-    def read(
-        self, start: Place = (0, 0), wanted: Collection[Place] | None = None
-    ) -> Iterator[Found]:
-        """Yields pictures in order.
-
-        Args:
-          start: the first place.
-          wanted: only these places.
-        """
+    def read(self, wanted: Collection[Place] | None = None) -> Iterator[Found]:
+        """Yields pictures in order; of `wanted` places, or all."""
         ...
 
 
@@ -76,7 +66,7 @@ class DrawnPictures:
 
     def __init__(self, count: int):
         self.files: Sequence[Path] = ()
-        self.total, self.facts, self.apart = count, f"{count} drawn", 0
+        self.total, self.apart = count, 0
 
     def raise_if_all_failed(self) -> None:
         """Drawing does not fail."""
@@ -84,18 +74,16 @@ class DrawnPictures:
     def tell_left_out(self) -> None:
         """Drawing does not fail."""
 
-    def read(
-        self, start: Place = (0, 0), wanted: Collection[Place] | None = None
-    ) -> Iterator[Found]:
+    def read(self, wanted: Collection[Place] | None = None) -> Iterator[Found]:
         """See `Pictures.read`."""
         batches = None if wanted is None else {batch for batch, _ in wanted}
-        for batch in range(start[0], -(-self.total // NOTHING)):
+        for batch in range(-(-self.total // NOTHING)):
             if batches is not None and batch not in batches:
                 continue
             drawn = draw_batch((SEED_OFFSET, batch), NOTHING, nothings=0).pixels
             for number, picture in enumerate(drawn[: self.total - batch * NOTHING]):
                 place = batch, number
-                if place >= start and (wanted is None or place in wanted):
+                if wanted is None or place in wanted:
                     yield place, picture
 
 
@@ -125,19 +113,15 @@ class FilePictures:
         moving = any(map(_is_recording, self.files))
         self.total = 0 if moving else len(self.files)
         self.apart = math.ceil(APART_S / every) if moving else 0
-        self.facts = _facts(self.files, every if moving else None)
         self._read: set[int] = set()
         self._left_out: dict[int, Exception] = {}
 
-    def read(
-        self, start: Place = (0, 0), wanted: Collection[Place] | None = None
-    ) -> Iterator[Found]:
+    def read(self, wanted: Collection[Place] | None = None) -> Iterator[Found]:
         """See `Pictures.read`."""
         files = set(range(len(self.files)) if wanted is None else (file for file, _ in wanted))
-        chosen = sorted(number for number in files if number >= start[0])
-        for moving, run in groupby(chosen, lambda number: _is_recording(self.files[number])):
+        for moving, run in groupby(sorted(files), lambda number: _is_recording(self.files[number])):
             for place, picture in (self._frames if moving else self._stills)([*run]):
-                if place >= start and (wanted is None or place in wanted):
+                if wanted is None or place in wanted:
                     yield place, picture
 
     def raise_if_all_failed(self) -> None:
@@ -177,15 +161,3 @@ class FilePictures:
 
 def _is_recording(path: Path) -> bool:
     return path.suffix.lower() in VIDEOS
-
-
-def _facts(files: Sequence[Path], every: float | None) -> str:
-    """A hash of which files these are, and of the frames that are taken of recordings."""
-    digest = hashlib.sha256(repr(every).encode())
-    for path in files:
-        try:
-            found = path.stat()
-        except OSError as error:
-            raise MissingInputError(f"{str(path)!r} cannot be read ({error.strerror}).") from None
-        digest.update(repr((str(path), found.st_size, found.st_mtime_ns)).encode())
-    return digest.hexdigest()

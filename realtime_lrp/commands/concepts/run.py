@@ -1,16 +1,13 @@
 """`concepts`: makes a gallery, and of one that exists a sheet and a file of names."""
 
-import hashlib
 import json
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 
 import msgspec
 
-from realtime_lrp.commands.concepts.kept import Facts, state_path
 from realtime_lrp.commands.concepts.making import Making
 from realtime_lrp.commands.concepts.options import DRAWN_PICTURES, ConceptOptions
 from realtime_lrp.commands.concepts.pictures import DrawnPictures, FilePictures, Pictures
@@ -21,8 +18,8 @@ from realtime_lrp.config.names import EMBEDDED
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import other_network
 from realtime_lrp.engine.hashes import hashes, network_files
-from realtime_lrp.engine.provenance import map_settings, provenance_of
-from realtime_lrp.errors import Error, OutputError, UsageError
+from realtime_lrp.engine.provenance import provenance_of
+from realtime_lrp.errors import OutputError, UsageError
 from realtime_lrp.models.concept_names import ChannelNames, NamesFile, names_text, read_names
 from realtime_lrp.models.gallery import (
     MAX_BYTES,
@@ -33,21 +30,9 @@ from realtime_lrp.models.gallery import (
     read_gallery_file,
     write_gallery,
 )
-from realtime_lrp.system.atomic import (
-    MOST_NAME,
-    atomic_file,
-    check_output,
-    part_path,
-    refuse_link,
-    stale_parts,
-    write_error,
-)
-from realtime_lrp.system.version import __version__
+from realtime_lrp.system.atomic import atomic_file, check_output
 from realtime_lrp.video.files import PICTURES, VIDEOS, refuse_inputs, same_file
 from realtime_lrp.video.pictures import write_picture
-
-FORMAT = 4
-"""Raise it where a change of the code changes galleries."""
 
 HEADING = """\
 Names of channels, for --names FILE or the key concepts.names.
@@ -130,8 +115,7 @@ def _check_outputs(config: Config, options: ConceptOptions, inputs: Sequence[Pat
     """Refuses outputs that cannot be made, before any work is done."""
     _check_distinct(config, options, inputs)
     if options.output:
-        check_output(options.output, options.overwrite or options.resume)
-        _check_state(options.output)
+        check_output(options.output, options.overwrite)
         if options.output.suffix.lower() in (*PICTURES, *VIDEOS, ".yaml", ".yml", ".keras"):
             raise UsageError(
                 f"{str(options.output)!r} ends as another kind of file. Expected a name such as "
@@ -165,20 +149,6 @@ def _check_distinct(config: Config, options: ConceptOptions, inputs: Sequence[Pa
             raise OutputError(f"{one} and {other} name the same file, {str(file)!r}. Choose two.")
 
 
-def _check_state(target: Path) -> None:
-    """Refuses a gallery beside which its state cannot be kept."""
-    state = state_path(target)
-    if len(os.fsencode(part_path(state).name)) > MOST_NAME:
-        raise OutputError(f"The name {target.name!r} is too long. Choose a shorter one.")
-    refuse_link(state)
-    part = part_path(state)
-    try:  # some folders, such as /proc, look writable and are not
-        part.touch()
-        part.unlink()
-    except OSError as error:
-        raise write_error(target, error) from None
-
-
 def _present_names(config: Config) -> NamesFile:
     """The names of the file that is going to be written, if it exists."""
     file = config.concepts.names
@@ -194,36 +164,19 @@ def _make(
     counts = engine.explainer.channel_counts()
     names.check(counts)
     _check_size(sum(counts[layer] for layer in layers), pictures.total)
-    facts = _facts(engine, pictures, layers, options.side)
-    fingerprint = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-    if options.resume and target.exists():
-        if _fingerprint_in(target) == fingerprint:
-            yield f"{engine.network.name}: finished before -> {target}"
-            return
-        if not options.overwrite:
-            raise OutputError(
-                f"{str(target)!r} was made of other pictures or with other settings. Add "
-                "--overwrite to make it again."
-            )
-    kept = state_path(target)
-    making = Making(engine, pictures, layers, facts, kept, options.side)
-    if options.resume and kept.exists():
-        making.state.load(kept)
+    making = Making(engine, pictures, layers, options.side)
     making.run()
     pictures.tell_left_out()
     contents, crops = making.contents()
     contents = msgspec.structs.replace(
         contents,
         sha256={kind: one for kind, one in hashes(engine.files).items() if kind != "labels"},
-        fingerprint=fingerprint,
         provenance=msgspec.to_builtins(provenance_of(engine)),
     )
-    with atomic_file(target, options.overwrite or options.resume) as part:
+    with atomic_file(target, options.overwrite) as part:
         write_gallery(part, contents, crops)
         if part.stat().st_size > MAX_BYTES:
             raise _too_large()
-    for file in (kept, *stale_parts(kept)):
-        file.unlink(missing_ok=True)
     yield _line(contents, target)
 
 
@@ -279,26 +232,6 @@ def _layers(engine: Engine, asked: str | None) -> tuple[str, ...]:
     for word in words:
         engine.explainer.check_concept_layer(word)
     return tuple(layer for layer in known if layer in words)
-
-
-def _facts(engine: Engine, pictures: Pictures, layers: tuple[str, ...], side: int) -> Facts:
-    """Everything that the gallery depends on."""
-    network, weights = engine.network, engine.config.model.weights
-    named = (network.name, hashes(engine.files), network.labels, weights)
-    return {
-        "network": hashlib.sha256(repr(named).encode()).hexdigest(),
-        "pictures": pictures.facts,
-        "settings": map_settings(engine, layers=layers, side=side),
-        "version": f"{__version__}, galleries {FORMAT}",
-    }
-
-
-def _fingerprint_in(file: Path) -> str:
-    """The fingerprint of a gallery; "" if it is none."""
-    try:
-        return read_gallery_file(file)[0].fingerprint
-    except Error:
-        return ""
 
 
 def _write_names(file: Path, gallery: Gallery, names: ChannelNames) -> str:

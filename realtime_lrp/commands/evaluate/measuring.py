@@ -12,9 +12,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from realtime_lrp.commands.evaluate.curves import GRID, CurveMeter, areas
-from realtime_lrp.commands.evaluate.measured import CHANCE, MeasuredRow, Stage, Values
 from realtime_lrp.commands.evaluate.randomising import RandomisedStages, score_function
-from realtime_lrp.commands.evaluate.rows import CONFIGURED, explainer_settings
+from realtime_lrp.commands.evaluate.rows import (
+    CHANCE,
+    CONFIGURED,
+    MeasuredRow,
+    Stage,
+    Values,
+    explainer_settings,
+)
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import UsageError
@@ -103,6 +109,11 @@ class Evaluation:
         values, curves = (_joined(each) for each in zip(*measured, strict=True))
         nothing = np.empty((0, *self._samples.masks.shape[1:]), np.float32)
         return MeasuredRow(CHANCE, values | areas(curves), curves, np.empty((0, 0)), 0, nothing)
+
+    @property
+    def stride(self) -> tuple[int, int]:
+        """The period of the maps' raster, see `strength`."""
+        return self._engine.explainer.stride
 
     @property
     def parts(self) -> int:

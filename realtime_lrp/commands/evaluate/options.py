@@ -1,6 +1,5 @@
 """The options of `evaluate` that are not configuration, and which of them go together."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,15 +21,11 @@ class EvaluateOptions:
       seed: random seed of the drawn pictures, the chosen photos and the measures.
       only: the rows to measure, separated by commas; None for all.
       forgetting: whether maps are compared with those of randomised networks.
-      resume: whether rows that an interrupted run has measured are used.
       output: the folder to write with figures, tables and plots, or None.
       json: the JSON file to write, or None.
       picture: the picture of all maps to write, or None.
       overwrite: whether existing files may be replaced.
       search: how many composites to try instead of measuring the known ones, or None.
-      concepts: whether channels of layers are studied instead.
-      recordings: files, folders and globs of the recordings that `concepts` looks at; empty for the
-        demo's clip.
     """
 
     images: Path | None = None
@@ -40,14 +35,11 @@ class EvaluateOptions:
     seed: int = 0
     only: str | None = None
     forgetting: bool = True
-    resume: bool = False
     output: Path | None = None
     json: Path | None = None
     picture: Path | None = None
     overwrite: bool = False
     search: int | None = None
-    concepts: bool = False
-    recordings: Sequence[str] = ()
 
 
 def check_options(options: EvaluateOptions) -> None:
@@ -60,14 +52,9 @@ def check_options(options: EvaluateOptions) -> None:
         raise UsageError(f"{str(options.picture)!r}: expected a name that ends in .png or .jpg.")
     if options.search and (options.json or options.picture):
         raise UsageError("--search writes no --json or --picture. Give it a folder with -o.")
-    if options.search and (options.only or options.resume):
-        raise UsageError("--search has no rows: leave --only and --resume out.")
-    if options.concepts and (options.search or options.only or options.picture):
-        raise UsageError("--concepts goes without --search, --only and --picture. Leave them out.")
-    if options.recordings and not options.concepts:
-        raise UsageError("--recording FILE goes with --concepts. Add it, or leave --recording out.")
-    without_maps = options.search or options.concepts
-    optional = without_maps and not options.boxes  # it makes no difference where the object is
+    if options.search and options.only:
+        raise UsageError("--search has no rows: leave --only out.")
+    optional = options.search and not options.boxes  # it makes no difference where the object is
     if (options.images is None) != (options.boxes is None) and not (optional and options.images):
         raise UsageError("--images DIR and --boxes FILE.json belong together. Give both or none.")
     if options.images and options.count:

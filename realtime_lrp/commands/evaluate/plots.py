@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from realtime_lrp.commands.evaluate.bootstrap import intervals
-from realtime_lrp.commands.evaluate.measured import CHANCE, Measurement
 from realtime_lrp.commands.evaluate.metrics import METRICS
+from realtime_lrp.commands.evaluate.rows import CHANCE, Measurement
 from realtime_lrp.results.figure import figure_png
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from realtime_lrp.commands.evaluate.measured import Stage
+from realtime_lrp.commands.evaluate.rows import Stage
 from realtime_lrp.commands.evaluate.samples import SEED_OFFSET
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.tensorflow import keras, tf

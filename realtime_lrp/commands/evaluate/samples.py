@@ -19,12 +19,9 @@ from pydantic import (
     field_validator,
 )
 
-from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError, MissingInputError, UsageError
 from realtime_lrp.models.drawing.batch import MARGIN, draw_batch, with_margin
-from realtime_lrp.models.labels import imagenet_labels, read_labels
-from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.relevance import measures
 from realtime_lrp.relevance.targets import TargetResolver
 from realtime_lrp.system.reading import read_limited
@@ -114,11 +111,9 @@ def read_boxes(path: Path, folder: Path) -> BoxesByFile:
     """Reads the boxes of the photos in a folder.
 
     Raises:
-      MissingInputError: the file, the folder or a photo does not exist.
+      MissingInputError: the file or a photo does not exist.
       DamagedInputError: the file is not what is expected.
     """
-    if not folder.is_dir():
-        raise MissingInputError(f"There is no folder {str(folder)!r}.")
     try:
         text = read_limited(path, MAX_BOXES_BYTES, "a JSON file of boxes")
         boxes = TypeAdapter(BoxesByFile).validate_json(text)
@@ -145,14 +140,6 @@ def _location(keys: Sequence[str | int]) -> list[str]:
     return [f"{keys[0]}, {which}", *map(str, keys[2:])]
 
 
-def known_labels(config: Config) -> list[str] | None:
-    """The class names of the configured network, where they are known without loading it."""
-    if config.model.labels:
-        return read_labels(Path(config.model.labels))
-    named = NETWORKS.get(config.model.name.lower())
-    return imagenet_labels(download=False) if named and named.download else None
-
-
 def check_labels(boxes: BoxesByFile, classes: int, labels: list[str] | None) -> None:
     """Refuses a label that names no class.
 
@@ -175,13 +162,13 @@ def check_labels(boxes: BoxesByFile, classes: int, labels: list[str] | None) -> 
 
 
 def photo_samples(
-    folder: Path, boxes: BoxesByFile, engine: Engine, count: int | None, seed: int
+    boxes: BoxesByFile, folder: Path, engine: Engine, count: int | None, seed: int
 ) -> Samples:
     """Reads the photos as the network sees them; counts and names what cannot be used.
 
     Args:
-      folder: the photos.
       boxes: the objects on them.
+      folder: the photos.
       engine: knows what the network sees of a picture.
       count: how many photos are chosen at random among those that can be used; None for all.
       seed: random seed of the choice.

@@ -9,9 +9,11 @@ import numpy as np
 import yaml
 
 from realtime_lrp.commands.evaluate import bootstrap
-from realtime_lrp.commands.evaluate.measured import Values, photo_of
-from realtime_lrp.commands.evaluate.search import GAIN, Tried, best_first
+from realtime_lrp.commands.evaluate.rows import Values, photo_of
 from realtime_lrp.commands.evaluate.search_space import Candidate
+
+GAIN = "gain"
+"""The criterion: insertion - deletion."""
 
 FOUND = "found"
 """Name of the row of what the search found."""
@@ -29,7 +31,8 @@ SEARCH_FILES = (REPORT_FILE, SETTINGS_FILE)
 
 
 def search_report(
-    tried: Sequence[Tried],
+    found: Candidate,
+    tried: Sequence[tuple[Candidate, Mapping[int, float]]],
     searched: Sequence[str],
     reported: Sequence[str],
     rows: Mapping[str, Values],
@@ -38,14 +41,14 @@ def search_report(
     """The result as plain data, for JSON.
 
     Args:
-      tried: the candidates; one at least has been measured.
+      found: the best candidate.
+      tried: the candidates, and number of pictures -> gain of each.
       searched: the names of the pictures that it was made on.
       reported: the names of those that `rows` were measured on.
       rows: of what was found and of the defaults; empty where the search was interrupted.
       shared: the other settings of the section `lrp` that all candidates were measured with.
     """
     photos = [photo_of(name) for name in reported]
-    found = best_first(tried)[0].candidate
     return {
         "criterion": CRITERION,
         "found": {"name": found.name, "lrp": {**shared, **found.settings()}},
@@ -53,11 +56,11 @@ def search_report(
         "reported_on": list(reported),
         "candidates": [
             {
-                "name": one.candidate.name,
-                "lrp": one.candidate.settings(),
-                "gain_by_pictures": {count: round(gain, 4) for count, gain in one.gains.items()},
+                "name": one.name,
+                "lrp": one.settings(),
+                "gain_by_pictures": {count: round(gain, 4) for count, gain in gains.items()},
             }
-            for one in tried
+            for one, gains in tried
         ],
         "rows": [_row(name, values, photos) for name, values in rows.items()],
         "differences": [

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from realtime_lrp.commands.evaluate.measured import CHANCE, Measurement
+from realtime_lrp.commands.evaluate.rows import CHANCE, Measurement
 from realtime_lrp.config import Config
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.strength import strength

@@ -228,7 +228,3 @@ STATS = click.option(
 MAPS = click.option(
     "--maps", type=PATH, metavar="FOLDER", help="also write the raw maps to this folder (.npz)"
 )
-VIRTUAL_CAMERA = click.option(
-    "--virtual-camera", is_flag=True,
-    help="give other programs, such as video calls, what is shown as the picture of a camera",
-)  # fmt: skip

@@ -23,7 +23,6 @@ from realtime_lrp.cli.options import (
     PAGE,
     PATH,
     STATS,
-    VIRTUAL_CAMERA,
     ConfigFile,
     complete_files,
     configured,
@@ -96,7 +95,6 @@ def demo(
 @click.option(
     "--serve", "with_page", is_flag=True, help="also show it as a web page, as serve does"
 )
-@VIRTUAL_CAMERA
 @configured(
     "--source", *EXPLAIN, "--also-model", "--follow", "--display", *PAGE, "--concepts", *CONCEPTS
 )
@@ -107,7 +105,6 @@ def live(
     record: Path | None,
     overwrite: bool,
     with_page: bool,
-    virtual_camera: bool,
 ) -> None:
     """Show a camera, stream or file with the relevance over it.
 
@@ -122,9 +119,7 @@ def live(
         _refuse(settings, PAGE, "belongs to the web page. Add --serve, or leave it out.")
         from realtime_lrp.commands.live.run import run
 
-    print_lines(
-        run(settings.config, duration, stats, record, overwrite, virtual_camera=virtual_camera)
-    )
+    print_lines(run(settings.config, duration, stats, record, overwrite))
 
 
 def _refuse(settings: config.Settings, options: tuple[str, ...], why: str) -> None:
@@ -142,11 +137,8 @@ def _refuse(settings: config.Settings, options: tuple[str, ...], why: str) -> No
 @_viewer
 @DURATION
 @STATS
-@VIRTUAL_CAMERA
 @configured("--source", *PAGE, *EXPLAIN, "--also-model", "--follow", "--concepts", *CONCEPTS)
-def serve(
-    settings: config.Settings, duration: float | None, stats: Path | None, virtual_camera: bool
-) -> None:
+def serve(settings: config.Settings, duration: float | None, stats: Path | None) -> None:
     """Show the live view as a web page.
 
     It prints the address to open. Whoever opens it controls the view; the page gives another
@@ -154,7 +146,7 @@ def serve(
     """
     from realtime_lrp.commands.serve.run import run
 
-    print_lines(run(settings.config, duration, stats, virtual_camera))
+    print_lines(run(settings.config, duration, stats))
 
 
 def _hash_pin(context: click.Context, option: click.Parameter, asked: bool) -> None:

@@ -37,7 +37,6 @@ from realtime_lrp.system import memory
 from realtime_lrp.system.atomic import check_output
 from realtime_lrp.system.signals import stop_signals
 from realtime_lrp.video.libraries import draw_in_one_thread
-from realtime_lrp.video.virtual_camera import VirtualCamera
 from realtime_lrp.view.window.display import require_display
 from realtime_lrp.view.window.window import Mouse, Window
 
@@ -53,7 +52,6 @@ def run(
     overwrite: bool = False,
     window: type | None = Window,
     remote: Remote | None = None,
-    virtual_camera: bool = False,
 ) -> list[str]:
     """Runs until `q`, Esc twice, the window's X, SIGINT, SIGTERM or the end of the duration.
 
@@ -65,14 +63,13 @@ def run(
       overwrite: whether the film may replace a file.
       window: the class of the window, `Window` or one like it; None: no window.
       remote: where the view is shown and controlled besides, or None.
-      virtual_camera: whether other programs get the view as the picture of a camera.
 
     Returns:
       A line for each file that was saved, and one of figures if there was a map.
 
     Raises:
       UsageError: a name that is not known, or two outputs of one name.
-      UnavailableError: the source cannot be opened, or there is no display or virtual camera.
+      UnavailableError: the source cannot be opened, or there is no display.
       OutputError: the figures or the film cannot be written there.
       TransferError: the film could not be finished.
     """
@@ -98,7 +95,6 @@ def run(
     with stop_signals() as stopped, ExitStack() as stack:
         stack.callback(report)  # last, when all parts have ended
         stack.callback(saver.finish)
-        camera = stack.enter_context(VirtualCamera()) if virtual_camera else None
         stack.enter_context(capture)
         shown = window() if window and windowed else None
         opening = Opening(config, shown)
@@ -123,7 +119,7 @@ def run(
         if remote and not stopped.is_set():
             now = partial(figures_now, figures, capture, threads)
             turns = stack.enter_context(remote.opened(view, capture, relevance, now))
-        loop = Loop(view, capture, saver, sources, mirror, shown, turns, camera, only_remote)
+        loop = Loop(view, capture, saver, sources, mirror, shown, turns, only_remote)
         try:
             while not stopped.is_set() and loop.turn():
                 begun = only_remote or view.explained  # else a short film would have no picture
@@ -186,9 +182,7 @@ class Loop:
       mirror: mirrors what is captured.
       window: where keys and mouse come from, or None.
       remote: where further events come from, and the view goes; or None.
-      camera: the virtual camera, or None.
-      only_remote: whether only the remote decides what is drawn. Without a camera, then, it is
-        drawn only if it is wanted there.
+      only_remote: whether it is drawn only if it is wanted there.
     """
 
     def __init__(
@@ -200,10 +194,9 @@ class Loop:
         mirror: Mirror,
         window: Window | None,
         remote: RemoteTurns | None = None,
-        camera: VirtualCamera | None = None,
         only_remote: bool = False,
     ):
-        self._camera, self._only_remote = camera, only_remote and camera is None
+        self._only_remote = only_remote
         self._view, self._capture = view, capture
         self._saver, self._mirror = saver, mirror
         self._source_control = SourceControl(capture, sources, view.send)
@@ -226,9 +219,7 @@ class Loop:
         canvas = self._drawn()
         if canvas is not None and view.frame and view.explained:
             self._saver.record(canvas, view.frame, view.explained)
-        if canvas is not None and self._camera:
-            self._camera.show(canvas)
-        if news := self._saver.news() or (self._camera and self._camera.news()):
+        if news := self._saver.news():
             view.send(NoticeGiven(news))
         view.note_refusals()
         if remote:

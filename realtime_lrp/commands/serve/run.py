@@ -13,7 +13,6 @@ def run(
     config: Config,
     duration_s: float | None = None,
     stats: Path | None = None,
-    virtual_camera: bool = False,
 ) -> list[str]:
     """Serves the page until SIGINT, SIGTERM or the end of the duration.
 
@@ -21,7 +20,6 @@ def run(
       config: the effective configuration.
       duration_s: seconds from the first map, or None.
       stats: the file that gets the figures, or None.
-      virtual_camera: whether other programs get the view as the picture of a camera.
 
     Returns:
       A line of figures if there was a map.
@@ -35,9 +33,7 @@ def run(
     """
     page = _page_class()
     with page(config.serve, required=True) as remote:
-        return run_live(
-            config, duration_s, stats, window=None, remote=remote, virtual_camera=virtual_camera
-        )
+        return run_live(config, duration_s, stats, window=None, remote=remote)
 
 
 def run_with_window(
@@ -47,7 +43,6 @@ def run_with_window(
     record: Path | None = None,
     overwrite: bool = False,
     window: type = Window,
-    virtual_camera: bool = False,
 ) -> list[str]:
     """Runs the live viewer with a window and the page: see `live.run.run`.
 
@@ -60,9 +55,7 @@ def run_with_window(
     if config.live.display == "window" and window is Window:
         require_display()
     with page(config.serve, required=False) as remote:
-        return run_live(
-            config, duration_s, stats, record, overwrite, window, remote, virtual_camera
-        )
+        return run_live(config, duration_s, stats, record, overwrite, window, remote)
 
 
 def _page_class() -> type:

@@ -3,9 +3,7 @@
 Its stdin holds the arguments with which the parent called `config.load`.
 """
 
-import importlib
 import os
-import re
 import sys
 import traceback
 from typing import Any
@@ -13,27 +11,8 @@ from typing import Any
 import msgspec
 
 from realtime_lrp import config
-from realtime_lrp.commands.doctor.rows import Check, Mark, Row, failed_row
-
-Given = tuple[str | None, tuple[str, ...], dict[str, Any]]
-
-PACKAGES = {
-    "tensorflow": "tensorflow", "keras": "keras", "cv2": "opencv-python", "av": "av",
-    "numpy": "numpy",
-}  # fmt: skip
-"""Module of a library -> name of its package for pip."""
-
-
-def _advice(error: Exception, otherwise: str) -> str:
-    """What to do about a library that cannot be loaded; `otherwise` for other errors."""
-    if not isinstance(error, ImportError):
-        return otherwise
-    if found := re.search(r"lib[\w.+-]*?\.so", str(error)):
-        return f"install the system package that contains {found[0]} (libGL.so: apt install libgl1)"
-    frames = traceback.walk_tb(error.__traceback__)
-    modules = [frame.f_globals.get("__name__", "").partition(".")[0] for frame, _ in frames]
-    packages = [PACKAGES[module] for module in modules if module in PACKAGES]
-    return f"pip install --force-reinstall {packages[-1]}" if packages else otherwise
+from realtime_lrp.commands.doctor.checks import CHECKS
+from realtime_lrp.commands.doctor.run import Mark, Row, failed_row
 
 
 def main() -> None:
@@ -46,23 +25,22 @@ def main() -> None:
         output.write(msgspec.json.encode(row) + b"\n")
         output.flush()
 
-    def send_failure(name: str, error: Exception) -> None:
-        traceback.print_exc()
-        send(failed_row(msgspec.convert(mark, Mark), name, error, _advice(error, advice)))
-
-    file, sets, options = msgspec.json.decode(sys.stdin.buffer.read(), type=Given)
+    given = tuple[str | None, tuple[str, ...], dict[str, Any]]
+    file, sets, options = msgspec.json.decode(sys.stdin.buffer.read(), type=given)
     settings = config.load(file, sets, options, check=None)
-    checks: dict[str, Check] = {}
-    try:
-        checks = importlib.import_module(f"realtime_lrp.commands.doctor.{group}").CHECKS
-    except Exception as error:  # a library that cannot be loaded
-        send_failure(group, error)
-    for name, check in checks.items():
+    for name, check in CHECKS[group].items():
         try:
             for row in check(settings):
                 send(row)
         except Exception as error:
-            send_failure(name, error)
+            traceback.print_exc()
+            libgl = isinstance(error, ImportError) and "libGL" in str(error)
+            what_to_do = (
+                "apt install libgl1, or your system's package of libGL" if libgl else advice
+            )
+            send(failed_row(msgspec.convert(mark, Mark), name, error, what_to_do))
+            if isinstance(error, ImportError):
+                break  # the others need that library too
     os._exit(0)  # everything is sent; libraries may crash while they are unloaded
 
 

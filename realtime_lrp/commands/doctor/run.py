@@ -1,31 +1,57 @@
-"""Runs the groups of checks in child processes and prints their rows.
+"""`doctor`: checks what works on this machine, and says what to do about the rest.
 
-Nothing heavy is imported here: a library that is missing or crashes is one of the findings.
+Each group of `checks` runs in a child process, so that one that hangs or crashes does not
+harm the others. Nothing heavy is imported here: a library that is missing is one of the findings.
 """
 
 import logging
 import os
+import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 from rich.console import Console
+from rich.table import Table
 
-from realtime_lrp.commands.doctor.rows import Mark, Row, failed_row, table
 from realtime_lrp.config import Settings
-from realtime_lrp.errors import UnavailableError
+from realtime_lrp.errors import Error, UnavailableError, first_line
 from realtime_lrp.system.child_command import module_command
+from realtime_lrp.system.tables import rendered
 from realtime_lrp.system.temporary import temporary_folder
 
-ON_COMMAND_LINE = ("--source", "--set")
-
-KILL_WAIT_S = 1.0
-"""Seconds to wait for a killed process; one that is stuck in the kernel is left behind."""
-
 log = logging.getLogger(__name__)
+
+Mark = Literal["ok", "warning", "missing"]
+"""How a check went; "missing" is what the demo or processing files needs, and ends with 69."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One line of the report.
+
+    Attributes:
+      mark: how the check went.
+      name: what was checked.
+      found: what was found.
+      advice: what to do about it if it is not ok.
+    """
+
+    mark: Mark
+    name: str
+    found: str
+    advice: str = ""
+
+
+def failed_row(mark: Mark, name: str, error: Exception, advice: str = "") -> Row:
+    """The row of a check that raised; the second sentence of our own errors is the advice."""
+    if isinstance(error, Error):
+        what, *rest = re.split(r"(?<=[.!?])\s+(?=[A-Z])", str(error), maxsplit=1)
+        return Row(mark, name, what, " ".join(" ".join(rest).split()) or advice)
+    return Row(mark, name, f"failed: {type(error).__name__}: {first_line(error)}", advice)
 
 
 @dataclass(frozen=True)
@@ -33,7 +59,7 @@ class Group:
     """Checks that run in one child process.
 
     Attributes:
-      name: that of their module, and of the row if they all fail.
+      name: its key in `checks.CHECKS`, and the name of the row if they all fail.
       timeout_s: seconds that they may take in all.
       mark: that of a check that fails.
       advice: what to do about a check that fails.
@@ -53,7 +79,6 @@ CAMERAS = Group(
     "cameras", 90, "warning",
     "use another source: --source URL, --source screen or --source synthetic",
 )  # fmt: skip
-SOURCE = Group("source", 30, "warning", "check it, or choose another one with --source")
 DISPLAY = Group("display", 20, "warning", "do without a window: --display none")
 NETWORK = Group(
     "network", 180, "missing",
@@ -82,9 +107,9 @@ def run(settings: Settings) -> Iterator[str]:
     rows: list[Row] = []
     shown = log.isEnabledFor(logging.WARNING)
     with Console(stderr=True, quiet=not shown).status("") as status:
-        for group in _groups(settings):
+        for group in groups(settings):
             status.update(group.name)
-            rows += _run_group(group, settings)
+            rows += run_group(group, settings)
     yield from table(rows)
     missing = [row.name for row in rows if row.mark == "missing"]
     if missing:
@@ -96,16 +121,30 @@ def run(settings: Settings) -> Iterator[str]:
     yield "The demo runs on this machine, and files can be processed."
 
 
-def _groups(settings: Settings) -> list[Group]:
+def groups(settings: Settings) -> list[Group]:
+    """The groups in the order of the report."""
     source = CAMERAS
     if settings.is_set("live.source"):
-        origin = settings.origins["live.source"]
-        mark: Mark = "missing" if origin in ON_COMMAND_LINE else "warning"
-        source = Group(SOURCE.name, SOURCE.timeout_s, mark, SOURCE.advice)
+        on_command_line = settings.origins["live.source"].startswith("--")
+        mark: Mark = "missing" if on_command_line else "warning"
+        source = Group("source", 30, mark, "check it, or choose another one with --source")
     return [SYSTEM, source, DISPLAY, NETWORK, MEDIA]
 
 
-def _run_group(group: Group, settings: Settings) -> list[Row]:
+def table(rows: Iterable[Row]) -> list[str]:
+    """The rows as lines of at most 100 characters, each advice below its finding."""
+    grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for row in rows:
+        grid.add_row(row.mark, row.name, row.found)
+        if row.advice:
+            grid.add_row("", "", f"-> {row.advice}")
+    return rendered(grid, 100)
+
+
+def run_group(group: Group, settings: Settings) -> list[Row]:
     """The rows of a group, and one more if its process failed."""
     with ExitStack() as stack:
         environment = dict(os.environ)
@@ -142,7 +181,7 @@ def _run_child(group: Group, settings: Settings, environment: dict[str, str]) ->
     finally:
         process.kill()
         with suppress(subprocess.TimeoutExpired):  # it is stuck in the kernel
-            process.wait(KILL_WAIT_S)
+            process.wait(1.0)
     lines = errors.decode(errors="replace").split("\n")
     for line in filter(None, lines):
         log.info("%s: %s", group.name, line)

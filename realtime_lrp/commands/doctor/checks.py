@@ -1,0 +1,396 @@
+"""What `doctor` checks, group by group.
+
+Heavy libraries are imported inside a check: one that does not load is a finding.
+"""
+
+import os
+import platform
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from fractions import Fraction
+from importlib import metadata
+from pathlib import Path
+
+from realtime_lrp import config
+from realtime_lrp.commands.doctor.run import Row, failed_row
+from realtime_lrp.config import ASSETS, KeyPath, Settings
+from realtime_lrp.errors import TransferError
+from realtime_lrp.system.quiet import ensure_temporary_folder
+from realtime_lrp.system.version import __version__
+
+GB = 1e9
+GIB = 1 << 30
+
+Check = Callable[[Settings], Iterable[Row]]
+"""Checks one thing; an exception becomes a row as well."""
+
+
+def program(settings: Settings) -> Iterator[Row]:
+    """The versions of the program, of Python and of the operating system."""
+    try:
+        system = platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):  # not Linux
+        system = platform.platform()
+    python = f"Python {platform.python_version()}"
+    found = f"realtime_lrp {__version__}, {python}, {system}, {platform.machine()}"
+    yield Row("ok", "program", found)
+
+
+def libraries(settings: Settings) -> Iterator[Row]:
+    """The versions of the libraries; those that are installed twice or not at all."""
+    modules = {
+        "TensorFlow": "tensorflow", "Keras": "keras", "OpenCV": "cv2", "PyAV": "av",
+        "NumPy": "numpy",
+    }  # fmt: skip
+    providers = metadata.packages_distributions()
+    found = {name: sorted(set(providers.get(module, ()))) for name, module in modules.items()}
+    versions = [
+        f"{name} {' and '.join(map(metadata.version, packages))}"
+        for name, packages in found.items()
+        if packages
+    ]
+    yield Row("ok", "packages", ", ".join(versions))
+    for name, packages in found.items():
+        if not packages:
+            yield Row("missing", "packages", f"{name} is not installed", "run pip install . again")
+        elif len(packages) > 1:
+            yield Row(
+                "warning",
+                "packages",
+                f"{' and '.join(packages)} both contain {name} and overwrite each other's files",
+                f"pip uninstall {' '.join(packages)}, then run pip install . again",
+            )
+
+
+def configuration(settings: Settings) -> Iterator[Row]:
+    """Names and files in the configuration, if one was given."""
+    from realtime_lrp.commands.kiosk.check import wrong_settings
+
+    file, sets, _ = settings.given
+    if not (file or sets):
+        return
+    locations: dict[KeyPath, str] = {
+        tuple(key.split(".")): origin
+        for key, origin in settings.origins.items()
+        if settings.is_set(key)
+    }
+    problems = [
+        problem
+        for key, error in wrong_settings(settings.config)
+        for problem in config.problems_of(key, error, locations)
+    ]
+    for problem in problems:
+        yield Row("missing", "configuration", f"{problem.location}: {problem.text}")
+    if not problems:
+        given = [str(file)] if file else []
+        given += [f"{len(sets)} x --set"] if sets else []
+        yield Row("ok", "configuration", " and ".join(given))
+
+
+def films(settings: Settings) -> Iterator[Row]:
+    """Disk space for films: in the current folder, unless the configuration names one."""
+    folder = Path(settings.config.live.folder)
+    yield disk_space("films", folder, "choose another folder with -o, or live.folder for keys")
+
+
+def downloads(settings: Settings) -> Iterator[Row]:
+    """Disk space for downloaded weights."""
+    from realtime_lrp.models.downloads import FOLDER  # fails without a home folder
+
+    yield disk_space("downloads", FOLDER, "set the variable KERAS_HOME to another folder")
+
+
+def disk_space(name: str, folder: Path, otherwise: str) -> Row:
+    """Free space, and whether the folder can be written; a missing one counts as its parent."""
+    existing = folder.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free
+    found = f"{free / GB:.1f} GB free in {folder.absolute()}"
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        found = f"{folder.absolute()} cannot be written ({error.strerror})"
+        return Row("warning", name, found, otherwise)
+    if free < GB:
+        return Row("warning", name, found, f"free some space, or {otherwise}")
+    return Row("ok", name, found)
+
+
+def temporary(settings: Settings) -> Iterator[Row]:
+    """The folder for temporary files; TensorFlow needs it as well."""
+    wanted = os.environ.get("TMPDIR")
+    ensure_temporary_folder()
+    try:
+        folder = tempfile.gettempdir()
+    except FileNotFoundError as error:
+        advice = "create a writable folder and set the variable TMPDIR to it"
+        yield Row("missing", "temporary files", f"{error.strerror}", advice)
+        return
+    free = f"{shutil.disk_usage(folder).free / GB:.1f} GB free in {folder}"
+    if wanted and os.path.abspath(wanted) != folder:
+        found = f"TMPDIR ({wanted}) cannot be written; {free}"
+        yield Row("warning", "temporary files", found, "set TMPDIR to a writable folder")
+    else:
+        yield Row("ok", "temporary files", free)
+
+
+def cameras(settings: Settings) -> Iterable[Row]:
+    """A row for each camera."""
+    from realtime_lrp.commands.doctor.cameras import every_camera
+
+    return every_camera(settings)
+
+
+def source(settings: Settings) -> Iterable[Row]:
+    """The source that the user chose."""
+    from realtime_lrp.commands.doctor.cameras import chosen_source
+
+    return chosen_source(settings)
+
+
+def display(settings: Settings) -> Iterator[Row]:
+    """Tries to open a window, unless that would end the process."""
+    without = "without one: --display none, and demo writes a file"
+    if settings.config.live.display == "none":
+        yield Row("ok", "display", "not needed: --display none")
+        return
+    from realtime_lrp.view.window.display import display_reachable
+
+    if display_reachable():
+        opens = _window_opens()
+        found = ", ".join(["a window opens", *_screens()]) if opens else "no window appears"
+        yield Row("ok" if opens else "warning", "display", found, "" if opens else without)
+    elif name := os.environ.get("DISPLAY"):
+        found = f"the display {name} (variable DISPLAY) does not respond"
+        advice = "start its X server, or run as the user who is logged in there (XAUTHORITY)"
+        yield Row("warning", "display", found, f"{advice}; {without}")
+    elif os.environ.get("WAYLAND_DISPLAY"):
+        found = "Wayland without X11, which windows need (no DISPLAY)"
+        advice = "install Xwayland (package xwayland) and log in again"
+        yield Row("warning", "display", found, f"{advice}; {without}")
+    else:
+        advice = "run it in a graphical session, or set DISPLAY to one, such as :0"
+        found = "none (the variable DISPLAY is not set)"
+        yield Row("warning", "display", found, f"{advice}; {without}")
+
+
+def _window_opens() -> bool:
+    import cv2
+    import numpy as np
+
+    from realtime_lrp.view.window.window import SIZE, TITLE, Window
+
+    with Window() as window:
+        for _ in range(20):
+            window.show(np.full((*SIZE, 3), 60, np.uint8))
+            window.events()
+            if cv2.getWindowProperty(TITLE, cv2.WND_PROP_VISIBLE) >= 1:
+                return True
+    return False
+
+
+def _screens() -> list[str]:
+    """The size of each screen, if the system knows it."""
+    import mss
+
+    with suppress(mss.ScreenShotError, OSError), mss.MSS() as system:
+        everything, *screens = system.monitors
+        return [f"screen {s['width']} x {s['height']}" for s in screens or [everything]]
+    return []
+
+
+def processor(settings: Settings) -> Iterator[Row]:
+    """Name, cores, and memory."""
+    import psutil
+
+    from realtime_lrp.engine.device import machine
+    from realtime_lrp.system.free_memory import available_bytes
+
+    free, total = available_bytes(), psutil.virtual_memory().total
+    found = f"{machine()}, {total / GIB:.1f} GiB of memory, {free / GIB:.1f} free"
+    if free < GIB:
+        yield Row("warning", "processor", found, "close other programs, or use --model shapes")
+    else:
+        yield Row("ok", "processor", found)
+
+
+def gpu(settings: Settings) -> Iterator[Row]:
+    """Which device computes, and in which precision."""
+    from realtime_lrp.engine import device as hardware
+
+    device = hardware.device()
+    precision = f"precision auto is {device.fast_precision}"
+    remarks = ["float32 for maps that rounding changes"] * (device.fast_precision != "float32")
+    if device.times:
+        remarks.append(f"measured: {device.times}")
+    if remarks:
+        precision += f" ({'; '.join(remarks)})"
+    if device.is_gpu:
+        yield Row("ok", "GPU", f"{device.name}, {precision}")
+    elif Path("/proc/driver/nvidia/version").exists():
+        found = f"the driver is installed, but TensorFlow does not use the GPU; {precision}"
+        advice = (
+            "pip install '.[gpu]' installs what it needs; nvidia-smi shows which program uses the "
+            "GPU, doctor -v what TensorFlow says"
+        )
+        yield Row("warning", "GPU", found, advice)
+    else:
+        found = f"no NVIDIA GPU: the CPU computes, {precision}"
+        advice = "optional: one makes large networks faster (pip install '.[gpu]')"
+        yield Row("warning", "GPU", found, advice)
+
+
+def network(settings: Settings) -> Iterator[Row]:
+    """Lets the embedded network name symbols; measures a map in the chosen precision."""
+    from realtime_lrp.engine.engine import Engine
+    from realtime_lrp.video.reader import VideoReader
+
+    options = {"--precision": settings.config.lrp.precision}
+    engine = Engine(config.load(options=options, command="demo").config, moving=True)
+    labels = engine.network.labels or []
+    shown = {30: "star", 105: "heart", 180: "house", 255: "fish"}
+    right, times = 0, []
+    with VideoReader(ASSETS / "demo.mp4") as reader:
+        for number, frame in enumerate(reader):
+            if number in shown:
+                (result,) = engine.explain([frame.picture])
+                right += labels[int(result.scores.argmax())] == shown[number]
+                for _ in range(4):
+                    begin = time.perf_counter()
+                    engine.explain([frame.picture])
+                    times.append(1e3 * (time.perf_counter() - begin))
+    found = (
+        f"shapes names {right} of {len(shown)} symbols of the demo's clip correctly; "
+        f"a map takes {statistics.median(times):.1f} ms ({engine.computed})"
+    )
+    if right < len(shown):
+        advice = "its file or TensorFlow is damaged: run pip install --force-reinstall ."
+        yield Row("missing", "network", found, advice)
+    else:
+        yield Row("ok", "network", found)
+
+
+def weights(settings: Settings) -> Iterator[Row]:
+    """Which weights have been downloaded; nothing is downloaded here."""
+    from realtime_lrp.models.names import NETWORKS
+
+    model = settings.config.model
+    chosen = model.name.lower()
+    needed = chosen if model.weights in (None, "imagenet") else ""
+    states, advice = [], ""
+    for name, network in NETWORKS.items():
+        download = network.download
+        if download is None or not (download.path.exists() or name == needed):
+            continue
+        present = "damaged" if download.path.exists() else "not downloaded"
+        state = "downloaded" if download.is_intact else present
+        states.append(f"{name}: {state}")
+        if name == needed and state != "downloaded":
+            advice = (
+                f"{network.description}, at the first use. Without internet access, "
+                f"put the file at {download.path}, or use --model shapes"
+            )
+    found = ", ".join(states) or "none downloaded"
+    yield Row("warning" if advice else "ok", "weights", found, advice)
+
+
+def codecs(settings: Settings) -> Iterator[Row]:
+    """Writes and reads a few frames with each codec, and a second of sound."""
+    from realtime_lrp.video.writer import CODECS, REENCODED
+
+    ensure_temporary_folder()
+    working, reinstall = [], "reinstall PyAV: pip install --force-reinstall av"
+    with tempfile.TemporaryDirectory() as folder:
+        for name in (*CODECS, REENCODED):
+            path = Path(folder, f"{name}.mp4")
+            try:
+                _try_sound(path) if name == REENCODED else _try_pictures(path, name)
+                working.append(name)
+            except Exception as error:
+                if name == "h264":
+                    yield failed_row("missing", "codecs", error, reinstall)
+                else:
+                    advice = f"do without {name}, or {reinstall}"
+                    yield failed_row("warning", "codecs", error, advice)
+    if working:
+        yield Row("ok", "codecs", f"{', '.join(working)}: written and read back")
+
+
+def _try_pictures(path: Path, codec: str) -> None:
+    import numpy as np
+
+    from realtime_lrp.video.reader import VideoReader
+    from realtime_lrp.video.synthetic import moving_picture
+    from realtime_lrp.video.writer import VideoWriter
+
+    pictures = [moving_picture(number, (240, 320), 30) for number in range(8)]
+    with VideoWriter(path, ".mp4", Fraction(30), Fraction(1, 30), codec=codec) as writer:
+        for number, picture in enumerate(pictures):
+            writer.write(picture, number)
+    with VideoReader(path) as reader:
+        read = [frame.picture for frame in reader]
+    if len(read) != len(pictures):
+        raise TransferError(f"{codec}: {len(read)} of {len(pictures)} frames can be read back.")
+    difference = float(np.abs(np.subtract(read, pictures, dtype=np.float32)).mean())
+    if difference > 8:
+        raise TransferError(f"{codec}: pictures read back differ by {difference:.0f} levels.")
+
+
+def _try_sound(path: Path) -> None:
+    import numpy as np
+
+    from realtime_lrp.video.libraries import av
+    from realtime_lrp.video.writer import REENCODED
+
+    rate = 48000
+    tone = np.sin(np.arange(rate) * 2 * np.pi * 440 / rate).astype(np.float32)[None]
+    with av.open(path, "w") as container:
+        stream = container.add_stream(REENCODED, rate=rate, layout="mono")
+        for start in range(0, rate, 1024):
+            frame = av.AudioFrame.from_ndarray(tone[:, start : start + 1024], "fltp", "mono")
+            frame.sample_rate, frame.pts = rate, start
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    with av.open(path) as container:
+        read = np.concatenate([f.to_ndarray()[0] for f in container.decode(audio=0)])
+    loudness = float(np.abs(read).mean() / np.abs(tone).mean())
+    if not 0.8 < loudness < 1.2:
+        raise TransferError(f"{REENCODED}: the sound read back is {loudness:.2f} times as loud.")
+
+
+def fonts(settings: Settings) -> Iterator[Row]:
+    """Draws letters, and compares them with the sign for a missing letter."""
+    from realtime_lrp.view.text import undrawable
+
+    if missing := undrawable("Relevance 0.5 % z+ β é"):
+        advice = "reinstall OpenCV 5: pip install --force-reinstall opencv-python"
+        yield Row("missing", "fonts", f"sans does not draw {missing}", advice)
+    elif missing := undrawable("心 星 花 か 한"):
+        advice = "captions in Chinese, Japanese and Korean need it: reinstall OpenCV 5"
+        yield Row("warning", "fonts", f"uni does not draw {missing}", advice)
+    else:
+        yield Row("ok", "fonts", "sans and uni draw, Chinese, Japanese and Korean too")
+
+
+CHECKS: dict[str, dict[str, Check]] = {
+    "system": {
+        "program": program,
+        "packages": libraries,
+        "configuration": configuration,
+        "films": films,
+        "downloads": downloads,
+        "temporary files": temporary,
+    },
+    "cameras": {"camera": cameras},
+    "source": {"source": source},
+    "display": {"display": display},
+    "network": {"processor": processor, "GPU": gpu, "network": network, "weights": weights},
+    "media": {"codecs": codecs, "fonts": fonts},
+}
+"""Group -> name of a row -> what finds it."""

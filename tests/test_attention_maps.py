@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras import layers
 
 from realtime_lrp import Explainer, config
-from realtime_lrp.commands.bench import transformers as vits
+from realtime_lrp.commands.bench import networks as vits
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import UsageError
 

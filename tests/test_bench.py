@@ -9,19 +9,18 @@ import pytest
 from test_relevance import largest_difference, vgg_like
 
 from realtime_lrp import Explainer, config
-from realtime_lrp.commands.bench import live, machine, maps, pictures, transformers, window
 from realtime_lrp.commands.bench import run as bench
-from realtime_lrp.commands.bench.baseline import baseline
-from realtime_lrp.commands.bench.report import floor, report_lines
+from realtime_lrp.commands.bench import timing
+from realtime_lrp.commands.bench.networks import baseline
+from realtime_lrp.commands.bench.report import report_lines
 from realtime_lrp.engine import device as hardware
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.relevance.building import build_graph
 
 
 @pytest.mark.release
-def test_bench_measures_a_users_network(run, tiny_model, tmp_path, monkeypatch):
+def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
     """A table on stdout and all figures in the file; `live` really ran."""
-    monkeypatch.setattr(machine, "COLUMNS", 512)
     target = tmp_path / "b.json"
     code, out, err = run(
         "bench",
@@ -38,7 +37,7 @@ def test_bench_measures_a_users_network(run, tiny_model, tmp_path, monkeypatch):
     rows = {(r["what"], r["precision"], r["batch"]): r for r in report["maps"]}
     assert set(rows) == {
         ("origin", "float32", 1),
-        *((what, p, 1) for what in ("map", "forward") for p in machine.precisions()),
+        *((what, p, 1) for what in ("map", "forward") for p in timing.precisions()),
         *((what, hardware.device().fast_precision, 8) for what in ("map", "forward")),
     }
     assert all(0 < row["p10"] <= row["ms"] <= row["p90"] for row in rows.values())
@@ -71,32 +70,35 @@ def test_bench_measures_other_sizes_and_methods(run, tmp_path):
     chosen = bench.benchmark_config(chosen)
     engine = bench.Engine(chosen, keep_model=True)
     status = lambda what: None  # noqa: E731
-    explainers = maps.explainers_by_precision(engine, status)
+    explainers = timing.explainers_by_precision(engine, status)
     assert (
-        len(maps.time_maps(engine, explainers, True, status))
-        == 1 + 2 * len(machine.precisions()) + 2
+        len(timing.time_maps(engine, explainers, True, status))
+        == 1 + 2 * len(timing.precisions()) + 2
     )
-    sizes = [row["size"] for row in maps.time_sizes(engine)]
+    sizes = [row["size"] for row in timing.time_sizes(engine)]
     assert sizes == [[32, 32], [48, 48], [64, 64]]
-    further = [row["further"] for row in maps.time_methods(engine)]
-    assert further == [[], ["gradient"], ["gradient", "grad_cam"], list(maps.ADDED_METHODS)]
-    run_30 = live.measure_run(chosen, 30, "none", live.QUICK_DURATION_S)
+    further = [row["further"] for row in timing.time_methods(engine)]
+    assert further == [
+        [],
+        ["gradient"],
+        ["gradient", "grad_cam"],
+        ["gradient", "grad_cam", "excitation_backprop"],
+    ]
+    run_30 = timing.measure_run(chosen, 30, "none", 2.0)
     assert run_30["precision"] == hardware.device().fast_precision
     flat = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Flatten()])
     flat.add(keras.layers.Dense(3, activation="softmax"))
     flat.save(tmp_path / "flat.keras")
     chosen = config.load(options={"--model": str(tmp_path / "flat.keras")}).config
     engine = bench.Engine(bench.benchmark_config(chosen), keep_model=True)
-    further = [row["further"] for row in maps.time_methods(engine)]
+    further = [row["further"] for row in timing.time_methods(engine)]
     assert further[-1] == ["gradient", "excitation_backprop"]
 
 
 def test_maps_of_transformers_are_timed(monkeypatch):
     """A row for each size and composite, without a download; with random weights of any size."""
-    monkeypatch.setattr(transformers, "SIZES", {"tiny": (8, 2)})
-    monkeypatch.setattr(transformers, "DEPTH", 1)
-    monkeypatch.setattr(transformers, "SIDE", 32)
-    rows = transformers.time_transformers(turns=1)
+    monkeypatch.setattr(timing, "TRANSFORMERS", {"tiny": (8, 2, 1)})
+    rows = timing.time_transformers(turns=1)
     assert [(row["model"], row["map"]) for row in rows] == [("tiny", "cp_lrp"), ("tiny", "attnlrp")]
     assert all(row["ms"] > 0 and row["forward_ms"] > 0 for row in rows)
 
@@ -105,12 +107,10 @@ def test_maps_of_transformers_are_timed(monkeypatch):
 def test_bench_compares_xla_on_a_gpu(tiny_model, monkeypatch):
     """A pretended GPU adds a row for each batch, and the transfer."""
     older = hardware.Device("/GPU:0", "Small GPU", "float16")
-    for module in (bench, machine, maps, pictures, engines):
+    for module in (bench, timing, engines):
         monkeypatch.setattr(module, "device", lambda: older)
     chosen = config.load(options={"--model": str(tiny_model), "--preprocess": "none"}).config
     monkeypatch.setattr(bench, "measure_live", lambda config, quick: [])
-    peak = {"gflops_per_s": 1e3, "convolution": "3 x 3", "gb_per_s": 1.0}
-    monkeypatch.setattr(bench, "measure_peak", lambda explainer: peak)
     report = bench.measure(bench.benchmark_config(chosen), quick=True)
     rows = [(row["what"], row["precision"], row["batch"]) for row in report["maps"]]
     assert sorted(rows) == sorted(
@@ -164,37 +164,6 @@ def test_scores_come_without_a_map(rng):
     np.testing.assert_allclose(explainer.scores(x), explainer(x).scores, atol=1e-6)
 
 
-def test_the_floor_counts_what_a_map_multiplies():
-    """By hand: forward, z and back for each layer, but z of the input layer is a constant.
-
-    Strided convolutions and dense layers count as well; weights are read once for each batch.
-    """
-    x = keras.Input((8, 8, 3))
-    h = keras.layers.Conv2D(4, 3, padding="same", activation="relu")(x)
-    h = keras.layers.Conv2D(6, 3, strides=2, padding="same", activation="relu")(h)
-    y = keras.layers.Dense(5, activation="softmax")(keras.layers.Flatten()(h))
-    explainer = Explainer(keras.Model(x, y))
-    first, second, dense = 2 * 27 * 4 * 64, 2 * 36 * 6 * 16, 96 * 5
-    peak = {"gflops_per_s": 1e-6, "gb_per_s": 1e-6}  # so that the floor is in FLOP and bytes
-    least = machine.measure_floor(explainer, peak)
-    assert least["arithmetic_ms"] == pytest.approx(2 * first + 3 * second)
-    assert least["weights_ms"] == pytest.approx(3 * 4 * dense)
-    report = {"floor": {"float32": {"arithmetic_ms": 30.0, "weights_ms": 15.0}}}
-    assert floor(report, "float32", 1) == pytest.approx(45)
-    assert floor(report, "float32", 5) == pytest.approx(33)
-
-
-def test_no_convolution_of_a_map_is_faster_than_the_pace_of_the_floor(monkeypatch):
-    """The pace is the best of all convolutions of the map that are timed, in both batches."""
-    paces = iter([4.0e9, 7.0e9, 5.0e9, 6.0e9, 1.0e9, 2.0e9])
-    monkeypatch.setattr(machine, "COLUMNS", 8)
-    monkeypatch.setattr(machine, "CONVOLUTIONS", 3)
-    monkeypatch.setattr(machine, "_pace", lambda one, dtype, batch: next(paces))
-    peak = machine.measure_peak(Explainer(vgg_like()))
-    assert peak["gflops_per_s"] == 7 and peak["convolution"].endswith("batch 8")
-    assert next(paces, None) is None
-
-
 def test_the_report_shows_methods_and_sizes():
     """The lines for given figures."""
     times = {"ms": 2.0, "p10": 1.0, "p90": 3.0}
@@ -206,8 +175,6 @@ def test_the_report_shows_methods_and_sizes():
             {"what": what, "precision": "float32", "batch": 1, **times}
             for what in ("origin", "map", "forward")
         ],
-        "floor": {"float32": {"arithmetic_ms": 1.0, "weights_ms": 0.5}},
-        "peak": {"float32": {"gflops_per_s": 1.0, "convolution": "c", "gb_per_s": 1.0}},
         "methods": [
             {"further": further, "precision": "float32", "forward_ms": 1.5, **times}
             for further in ([], ["gradient"])
@@ -225,7 +192,6 @@ def test_the_report_shows_methods_and_sizes():
     text = "\n".join(report_lines(report))
     assert "zplus + gradient" in text and "32 x 48" in text
     assert "window of 1920 x 1080: drawing a picture takes 2.0 ms of a core" in text
-    assert "75%" in text  # 1.5 of 2 ms
     assert "2.50" in text  # a transformer's map / its forward pass
     measured = "typical layers: float32 20.0 ms, bfloat16 9.6 ms; precision auto is bfloat16"
     assert measured in text
@@ -262,11 +228,11 @@ def test_bench_measures_the_window(tiny_model, monkeypatch):
     """At the size of a new window and on the full screen; nothing without a display."""
     chosen = config.load(options={"--model": str(tiny_model), "--preprocess": "none"}).config
     engine = bench.Engine(bench.benchmark_config(chosen))
-    monkeypatch.setattr(window, "display_reachable", lambda: False)
-    assert window.time_window(engine, 2) == {}
-    monkeypatch.setattr(window, "display_reachable", lambda: True)
-    monkeypatch.setattr(window, "Window", Screen)
-    times = window.time_window(engine, 3)
+    monkeypatch.setattr(timing, "display_reachable", lambda: False)
+    assert timing.time_window(engine, 2) == {}
+    monkeypatch.setattr(timing, "display_reachable", lambda: True)
+    monkeypatch.setattr(timing, "Window", Screen)
+    times = timing.time_window(engine, 3)
     assert list(times) == ["160 x 90", "320 x 180"]
     assert all(one["ms"] > 0 for one in (times["320 x 180"]["draw"], times["160 x 90"]["draw"]))
     assert set(Screen.shown) == {(90, 160), (180, 320)}

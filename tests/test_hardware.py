@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from realtime_lrp import Explainer, config
-from realtime_lrp.commands.bench import machine
+from realtime_lrp.commands.bench import timing
 from realtime_lrp.engine import device as hardware
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine import loading
@@ -238,5 +238,5 @@ def test_a_processor_without_bfloat16_says_so(run, tiny_model, tmp_path, monkeyp
     media.write_picture(tmp_path / "in.png", media.plain(size=(40, 40)))
     code, _, err = run("image", tmp_path / "in.png", "-o", tmp_path / "out.png", *words)
     assert code == 69 and "cannot compute in bfloat16" in err
-    monkeypatch.setattr(machine, "computes_bfloat16", lambda: False)
-    assert machine.precisions() == ["float32"]
+    monkeypatch.setattr(timing, "computes_bfloat16", lambda: False)
+    assert timing.precisions() == ["float32"]

@@ -9,7 +9,7 @@ from keras import layers, ops
 from test_attention import SIDE, TARGET, WIDTH, modified_logits, transformer
 
 from realtime_lrp import Explainer
-from realtime_lrp.commands.bench.transformers import vision_transformer
+from realtime_lrp.commands.bench.networks import vision_transformer
 from realtime_lrp.errors import UsageError
 from realtime_lrp.models.gallery import Gallery, read_gallery_file
 from realtime_lrp.relevance.building import build_graph

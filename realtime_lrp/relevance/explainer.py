@@ -318,11 +318,6 @@ class Explainer(LayerViews):
         functions = (self._explain, *self._pipelines)
         return max(one.experimental_get_tracing_count() for one in functions)
 
-    @property
-    def map_graph(self) -> tf.Graph:
-        """The operations of a map, as they were traced."""
-        return self._run.graph
-
     def not_finite(self, x: tf.Tensor, target: Targets | None = None) -> NotFiniteError:
         """Finds the first layer that computes NaN or Inf, forwards or back; returns the error.
 

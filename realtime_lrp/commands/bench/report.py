@@ -18,7 +18,7 @@ NAMES = {
 
 def report_lines(report: Report) -> list[str]:
     """The report as plain text."""
-    parts = [_head(report), _maps(report), _floor(report)]
+    parts = [_head(report), _maps(report)]
     if "methods" in report:
         parts += [_methods(report), _resolution(report), _transformers(report)]
     parts += [_live(report), _pictures(report)]
@@ -48,19 +48,17 @@ def _maps(report: Report) -> list[str]:
     baseline_ms = next(row["ms"] for row in report["maps"] if row["what"] == "origin")
     table = new_table(
         "", "precision", "batch", "ms/picture", "10 to 90 %", "pictures/s", "x baseline",
-        "x forward", "of the floor",
+        "x forward",
     )  # fmt: skip
     for row in sorted(report["maps"], key=lambda r: (r["what"] != "origin", r["precision"])):
-        share_of_floor = speed_up = passes = ""
+        speed_up = passes = ""
         if row["what"] in ("map", "xla"):
             passes = f"{row['ms'] / _forward(report, row):.2f}"
-            share_of_floor = f"{floor(report, row['precision'], row['batch']) / row['ms']:.0%}"
         if row["what"] != "forward":
             speed_up = f"{baseline_ms / row['ms']:.1f}"
         table.add_row(
             NAMES[row["what"]], row["precision"], str(row["batch"]), f"{row['ms']:.1f}",
             f"{row['p10']:.1f} to {row['p90']:.1f}", f"{1e3 / row['ms']:.1f}", speed_up, passes,
-            share_of_floor,
         )  # fmt: skip
     return rendered(table, WIDTH)
 
@@ -72,23 +70,6 @@ def _forward(report: Report, row: Mapping[str, Any]) -> float:
         for other in report["maps"]
         if other["what"] == "forward" and all(other[key] == row[key] for key in same)
     )
-
-
-def floor(report: Report, precision: str, batch: int) -> float:
-    """The least milliseconds for a picture, see `measure_floor`."""
-    least = report["floor"][precision]
-    return least["arithmetic_ms"] + least["weights_ms"] / batch
-
-
-def _floor(report: Report) -> list[str]:
-    return [
-        f"floor in {precision}: {least['arithmetic_ms']:.1f} ms, all convolutions of a map as fast "
-        f"as the fastest ({report['peak'][precision]['gflops_per_s']:.0f} GFLOP/s: "
-        f"{report['peak'][precision]['convolution']}) + {least['weights_ms']:.1f} ms for each "
-        "batch, to read the weights of dense layers "
-        f"({report['peak'][precision]['gb_per_s']:.0f} GB/s)"
-        for precision, least in report["floor"].items()
-    ]
 
 
 def _methods(report: Report) -> list[str]:

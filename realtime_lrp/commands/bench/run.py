@@ -13,19 +13,20 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from realtime_lrp.commands.bench.live import measure_live
-from realtime_lrp.commands.bench.machine import measure_floor, measure_peak
-from realtime_lrp.commands.bench.maps import (
+from realtime_lrp.commands.bench.report import report_lines
+from realtime_lrp.commands.bench.timing import (
     explainers_by_precision,
+    measure_live,
+    time_drawing,
+    time_files,
     time_maps,
     time_methods,
     time_sizes,
+    time_transfer,
+    time_transformers,
+    time_window,
     turns,
 )
-from realtime_lrp.commands.bench.pictures import time_drawing, time_files, time_transfer
-from realtime_lrp.commands.bench.report import report_lines
-from realtime_lrp.commands.bench.transformers import time_transformers
-from realtime_lrp.commands.bench.window import time_window
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import EMBEDDED
 from realtime_lrp.config.provenance import KEY
@@ -98,12 +99,6 @@ def measure(config: Config, quick: bool) -> dict[str, Any]:
             "million_weights": engine.explainer.weights / 1e6,
         }
         explainers = explainers_by_precision(engine, bar.update)
-        bar.update("the pace of convolutions")
-        peaks = {name: measure_peak(explainer) for name, explainer in explainers.items()}
-        report["peak"] = peaks
-        report["floor"] = {
-            name: measure_floor(explainer, peaks[name]) for name, explainer in explainers.items()
-        }
         report["maps"] = time_maps(engine, explainers, quick, bar.update)
         bar.update("pictures")
         report["pictures"] = time_drawing(engine, turns(20, quick))

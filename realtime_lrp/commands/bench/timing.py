@@ -1,16 +1,49 @@
-"""How `bench` takes times."""
+"""What `bench` times: maps, transformers, drawing, files, a window, and `live` in a process."""
 
+import itertools
+import json
+import logging
+import os
 import statistics
+import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from realtime_lrp.engine.tensorflow import tf
+from realtime_lrp.commands.bench.networks import TRANSFORMERS, baseline, vision_transformer
+from realtime_lrp.config import Config, Settings, as_yaml
+from realtime_lrp.engine.colouring import colour, painter_for
+from realtime_lrp.engine.device import device
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.precision_times import computes_bfloat16
+from realtime_lrp.engine.tensorflow import keras, tf
+from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line
+from realtime_lrp.relevance.building import build_graph
+from realtime_lrp.relevance.explainer import Explainer
+from realtime_lrp.system.child_command import module_command
+from realtime_lrp.video.libraries import draw_in_one_thread
+from realtime_lrp.video.reader import VideoReader
+from realtime_lrp.video.synthetic import moving_picture
+from realtime_lrp.video.writer import VideoWriter
+from realtime_lrp.view.follow import Follower
+from realtime_lrp.view.overlay import Overlay, intensity, lay_over
+from realtime_lrp.view.scene import Artist, ExplainedPicture, Look, Panel, Scene
+from realtime_lrp.view.window.display import display_reachable
+from realtime_lrp.view.window.window import Window
 
-WARM_UPS = 2
-"""Runs that are not timed; the second one can still be slow while memory is being allocated."""
+log = logging.getLogger(__name__)
+
+Row = dict[str, Any]
+Status = Callable[[str], None]
+"""Shows a person what is being measured."""
 
 Times = dict[str, float]
 """Milliseconds for a picture: {"ms": median, "p10": ..., "p90": ...}."""
@@ -36,7 +69,7 @@ def time_in_turns(
       clock: gives seconds, of the wall clock or of the processor.
     """
     taken: dict[_Name, list[float]] = {name: [] for name in actions}
-    for action in [*actions.values()] * WARM_UPS:
+    for action in [*actions.values()] * 2:  # memory is still being allocated in the second
         action()
     for _ in range(turns):
         for name, action in actions.items():
@@ -63,3 +96,291 @@ def seconds(action: Action, clock: Callable[[], float] = time.perf_counter) -> f
 def noise(batch: int, shape: tuple[int, ...]) -> np.ndarray:
     """Input for a network, float32 [batch, *shape]; the same at each call."""
     return np.random.default_rng(0).uniform(-100, 100, (batch, *shape)).astype(np.float32)
+
+
+def turns(full: int, quick: bool) -> int:
+    """How often something is timed."""
+    return max(2, full // 3) if quick else full
+
+
+def precisions() -> list[str]:
+    """What this machine can compute in, float32 first."""
+    further = ["bfloat16"] if computes_bfloat16() else []
+    if device().fast_precision == "float16":
+        further = ["float16"]
+    return ["float32", *further]
+
+
+def explainers_by_precision(engine: Engine, status: Status) -> dict[str, Explainer]:
+    """The configured explainer in each precision of this machine, float32 first."""
+    explainers = {"float32": engine.explainer}
+    for precision in precisions()[1:]:
+        status(f"building in {precision}")
+        explainers[precision] = engine.variant(precision=precision)
+    return explainers
+
+
+def time_maps(
+    engine: Engine, explainers: Mapping[str, Explainer], quick: bool, status: Status
+) -> list[Row]:
+    """The baseline, our map, and our forward pass alone, at growing batches.
+
+    Args:
+      engine: has the network.
+      explainers: what `explainers_by_precision` returned.
+      quick: measure less.
+      status: shows what is being measured.
+    """
+    baseline_explainer = baseline(build_graph(engine.model, "max"), engine.config.model.size)
+    fast = device().fast_precision
+    compiled = engine.variant(precision=fast, xla=True) if device().is_gpu else None
+    rows = []
+    for batch in (1, 8) if quick else (1, 2, 4, 8, 16):
+        status(f"maps, batch {batch}")
+        x = noise(batch, engine.explainer.input_shape)
+        actions: dict[tuple[str, str], Action] = {}
+        if batch == 1:
+            actions["origin", "float32"] = partial(baseline_explainer, x)
+        for precision, explainer in explainers.items():
+            if quick and batch > 1 and precision != fast:
+                continue
+            actions["map", precision] = partial(explainer, x)
+            actions["forward", precision] = partial(explainer.scores, x)
+        if compiled:
+            actions["xla", fast] = partial(compiled, x)
+        times = time_in_turns(actions, turns(9 if batch < 8 else 3, quick), batch)
+        rows += [
+            {"what": what, "precision": precision, "batch": batch, **row}
+            for (what, precision), row in times.items()
+        ]
+    return rows
+
+
+def time_methods(engine: Engine) -> list[Row]:
+    """Several maps of one picture: one forward pass, and a backward pass for each map."""
+    precision = device().fast_precision
+    x = noise(1, engine.explainer.input_shape)
+    added: list[str] = []
+    explainers = [engine.variant(precision=precision)]
+    for name in ("gradient", "grad_cam", "excitation_backprop"):
+        with suppress(UsageError):  # Grad-CAM needs a layer with rows and columns
+            if name != engine.config.lrp.method:
+                explainers.append(engine.variant(precision=precision, also=[*added, name]))
+                added.append(name)
+    actions: dict[int | str, Action] = {n: partial(e, x) for n, e in enumerate(explainers)}
+    actions["forward"] = partial(explainers[0].scores, x)
+    times = time_in_turns(actions, turns=7)
+    forward = times.pop("forward")
+    return [
+        {"further": added[:count], "precision": precision, "forward_ms": forward["ms"], **row}
+        for count, row in enumerate(times.values())
+    ]
+
+
+def time_sizes(engine: Engine) -> list[Row]:
+    """The same layers with random weights at other sizes of the picture."""
+    rows, columns, channels = engine.explainer.input_shape
+    precision = device().fast_precision
+    actions: dict[tuple[int, int], Action] = {}
+    flops: dict[tuple[int, int], float] = {}
+    for share in (0.5, 0.75, 1.0):
+        size = round(rows * share), round(columns * share)
+        try:
+            model = keras.models.clone_model(
+                engine.model, input_tensors=keras.Input((*size, channels))
+            )
+            explainer = engine.variant(model, precision=precision, size=size)
+        except (Error, ValueError, TypeError) as error:
+            log.warning("not measured at %d x %d: %s", *size, first_line(error))
+            continue
+        flops[size] = explainer.flops
+        actions[size] = partial(explainer, noise(1, (*size, channels)))
+    times = time_in_turns(actions, turns=7) if actions else {}
+    return [
+        {"size": list(size), "precision": precision, "gflops": flops[size] / 1e9, **row}
+        for size, row in times.items()
+    ]
+
+
+def time_transformers(turns: int) -> list[dict[str, Any]]:
+    """The forward pass and the map of one picture, by cp_lrp and attnlrp."""
+    rows, side = [], 224
+    for name, (width, heads, depth) in TRANSFORMERS.items():
+        model = vision_transformer(width, heads, depth, side)
+        precision = device().fast_precision
+        x = noise(1, (side, side, 3))
+        explainers = {
+            composite: Explainer(model, composite=composite, target="top1", precision=precision)
+            for composite in ("cp_lrp", "attnlrp")
+        }
+        actions: dict[str, Action] = {key: partial(one, x) for key, one in explainers.items()}
+        actions["forward"] = partial(explainers["cp_lrp"].scores, x)
+        times = time_in_turns(actions, turns)
+        forward = times.pop("forward")["ms"]
+        rows += [
+            {"model": name, "map": key, "precision": precision, "forward_ms": forward, **row}
+            for key, row in times.items()
+        ]
+    return rows
+
+
+SIZES = {"720p": (720, 1280), "1080p": (1080, 1920)}
+"""Name -> rows and columns."""
+
+
+def time_drawing(engine: Engine, turns: int) -> dict[str, dict[str, Times]]:
+    """Colouring a map, laying it over a picture, moving it along; by the picture's size."""
+    painter = painter_for(engine)
+    rows, columns, _ = engine.explainer.input_shape
+    (result,) = engine.explain([moving_picture(0, (rows, columns), 30)])
+    times = {}
+    for name, size in SIZES.items():
+        region, picture = engine.region(size), np.zeros((*size, 3), np.uint8)
+        result = replace(result, region=region)
+        overlay = colour(painter, result)
+        follower = Follower(picture, [overlay])
+        actions: dict[str, Action] = {
+            "colour": partial(colour, painter, result),
+            "overlay": partial(_lay_over_anew, picture, overlay),
+            "carry": partial(follower, picture),
+        }
+        times[name] = time_in_turns(actions, turns)
+    return times
+
+
+def _lay_over_anew(picture: np.ndarray, overlay: Overlay) -> np.ndarray:
+    """Uses a new overlay each time, because an overlay remembers its stretched copy."""
+    return lay_over(picture, replace(overlay))
+
+
+def time_files(frames: int) -> dict[str, float]:
+    """Milliseconds to encode and to decode a frame of 720p."""
+    pictures = [moving_picture(number, SIZES["720p"], 30) for number in range(frames)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "clip.mp4")
+
+        def encode() -> None:
+            with VideoWriter(path, ".mp4", Fraction(30), Fraction(1, 30)) as writer:
+                for number, picture in enumerate(pictures):
+                    writer.write(picture, number)
+
+        encoding_s = seconds(encode)
+        with VideoReader(path) as reader:
+            decoding_s = seconds(lambda: list(reader))
+    return {"encode_ms": 1e3 * encoding_s / frames, "decode_ms": 1e3 * decoding_s / frames}
+
+
+def time_transfer(engine: Engine, turns: int) -> Times:
+    """A picture to the GPU, and one byte for each of its pixels back."""
+    rows, columns, _ = engine.explainer.input_shape
+    picture = np.zeros((1, rows, columns, 3), np.uint8)
+    with tf.device(device().scope):
+        action = {"": lambda: tf.identity(tf.constant(picture))[..., 0]}
+        return time_in_turns(action, turns)[""]
+
+
+def time_window(engine: Engine, turns: int) -> dict[str, dict[str, Times]]:
+    """Shows pictures with a map that moves along, in a new window and on the full screen.
+
+    Returns:
+      The size of the canvas -> "draw" and "show" -> milliseconds of processor time for a picture.
+      Nothing where there is no display.
+    """
+    if not display_reachable():
+        return {}
+    draw_in_one_thread()
+    pictures = [moving_picture(number, SIZES["720p"], 30) for number in range(10)]
+    explained, coming = _explained(engine, pictures[0]), itertools.cycle(pictures[1:])
+    look = Look(None, engine.config.overlay.opacity, "heat", "flow")
+    artist, times = Artist(), {}
+    with Window() as window:
+        for full in (False, True):
+            window.fill_screen(full)
+            for _ in range(30):  # it takes its new size
+                window.events()
+            size, canvas = window.size, [np.zeros((*window.size, 3), np.uint8)]
+
+            def draw(size: tuple[int, int] = size, canvas: list[np.ndarray] = canvas) -> None:
+                canvas[0] = artist.draw(Scene(size, next(coming), explained, False, look))
+
+            def show(canvas: list[np.ndarray] = canvas) -> None:
+                window.show(canvas[0])
+                window.events()
+
+            name = f"{size[1]} x {size[0]}"
+            actions: dict[str, Action] = {"draw": draw, "show": show}
+            times[name] = time_in_turns(actions, turns, clock=time.process_time)
+    return times
+
+
+def _explained(engine: Engine, picture: np.ndarray) -> ExplainedPicture:
+    """A picture with its map, ready for drawing."""
+    (result,) = engine.explain([picture])
+    shown = intensity(result.maps[0].strength, result.region.inner)
+    panel = Panel(engine.name, shown, engine.explainer.signed)
+    return ExplainedPicture(picture, result.region.box, (panel,))
+
+
+def measure_live(config: Config, quick: bool) -> list[dict[str, Any]]:
+    """Fast precision at 30 and 60 frames a second, without a window and in one."""
+    displays = ["none", *(["window"] if display_reachable() else [])]
+    runs = [(30, "none")] if quick else [(fps, name) for name in displays for fps in (30, 60)]
+    duration_s = 2.0 if quick else 6.0
+    return [measure_run(config, fps, display, duration_s) for fps, display in runs]
+
+
+def measure_run(config: Config, fps: int, display: str, duration_s: float) -> dict[str, Any]:
+    """Runs `live` once on the synthetic source; returns its statistics and its memory.
+
+    Raises:
+      UnavailableError: `live` fails, or computes no map.
+    """
+    live = config.live.model_copy(update={"source": f"synthetic:{fps}", "display": display})
+    lrp = config.lrp.model_copy(update={"precision": device().fast_precision})
+    config = config.model_copy(update={"live": live, "lrp": lrp})
+    with tempfile.TemporaryDirectory() as folder:
+        settings, stats = Path(folder, "config.yaml"), Path(folder, "stats.json")
+        settings.write_text(as_yaml(Settings(config, {})), encoding="utf-8")
+        options = ["--config", settings, "--stats", stats, "--duration", duration_s, "-v"]
+        measured = _watch(["live", *map(str, options)], duration_s)
+        statistics = json.loads(stats.read_text())
+    return {"fps": fps, "display": display, **measured, **statistics}
+
+
+def _watch(words: Sequence[str], duration_s: float) -> dict[str, float | None]:
+    """Runs a command to its end; measures the time to its first map, and its memory later on."""
+    begin = time.monotonic()
+    process = subprocess.Popen(
+        module_command("realtime_lrp", *words),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=dict(os.environ),  # as in `Child`
+    )
+    measured: dict[str, float | None] = {}
+    lines = []
+    try:
+        for line in process.stderr or ():
+            lines.append(line)
+            if "first map" in line:
+                measured["start_s"] = time.monotonic() - begin
+                time.sleep(duration_s * 0.8)
+                measured |= _memory(process.pid)
+        code = process.wait()
+    finally:
+        process.kill()
+    if code or "start_s" not in measured:
+        raise UnavailableError("The live path does not run:\n" + "".join(lines[-3:]))
+    return measured
+
+
+def _memory(pid: int) -> dict[str, float | None]:
+    """Resident memory of a process now and at most, MiB; None if the system does not say."""
+    with suppress(OSError, KeyError, ValueError):
+        status = Path("/proc", str(pid), "status").read_text().splitlines()
+        sizes = dict(line.split(":", 1) for line in status)
+        return {
+            "memory_mib": int(sizes["VmRSS"].split()[0]) / 1024,
+            "peak_memory_mib": int(sizes["VmHWM"].split()[0]) / 1024,
+        }
+    return {"memory_mib": None, "peak_memory_mib": None}

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from clip import render_clip
+from drawing import draw_picture
+from drawing.batch import draw_batch, draw_batches
 
-from realtime_lrp.models.drawing import CLASSES, NOTHING, draw_picture
-from realtime_lrp.models.drawing.batch import draw_batch, draw_batches
+from realtime_lrp.models.drawings import CLASSES, NOTHING
 
 SYMBOLS = range(NOTHING)
 

@@ -7,6 +7,7 @@ import keras
 import media
 import numpy as np
 import pytest
+from drawing.batch import draw_batch
 from tables import METHODS_OF_ALL
 
 from realtime_lrp import config
@@ -24,11 +25,10 @@ from realtime_lrp.commands.evaluate.randomising import (
     layers_with_weights,
     score_function,
 )
-from realtime_lrp.commands.evaluate.samples import SEED_OFFSET, BoxEntry, Samples
+from realtime_lrp.commands.evaluate.samples import BoxEntry, Samples
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.models.drawing import CLASSES
-from realtime_lrp.models.drawing.batch import draw_batch
+from realtime_lrp.models.drawings import CLASSES, drawings
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.system import progress
 
@@ -292,16 +292,20 @@ def test_the_embedded_network(run, one_row, tmp_path):
 
 
 def test_drawn_pictures_hold_a_symbol_and_are_not_those_of_training():
-    """Every symbol equally often, no "nothing", and seeds that the training does not use."""
-    from make_assets import HELD_OUT_SEED
+    """Each symbol equally often, no two alike, masks on the ink; the seed chooses."""
+    from make_assets import DRAWINGS_SEED, HELD_OUT_SEED
     from train_shapes import STAGES
 
-    drawn_samples = samples.drawn_samples(15, seed=1)
-    assert drawn_samples.masks.any(axis=(1, 2)).all()
-    drawn = draw_batch((SEED_OFFSET, 1), 15, nothings=0)
-    np.testing.assert_array_equal(drawn_samples.pictures, drawn.pixels)
-    assert sorted(drawn.labels) == list(range(len(CLASSES) - 1))
-    assert SEED_OFFSET not in {HELD_OUT_SEED, *(plan.seed for plan in STAGES)}
+    chosen = drawings(45, seed=1)
+    assert np.bincount(chosen.labels).tolist() == [3] * (len(CLASSES) - 1)
+    assert len({picture.tobytes() for picture in drawings().pixels}) == 300
+    fresh = draw_batch((DRAWINGS_SEED, 0), 15, nothings=0)
+    np.testing.assert_array_equal(drawings(15).masks, fresh.mask[np.argsort(fresh.labels)])
+    again, other = drawings(45, seed=1), drawings(45, seed=2)
+    np.testing.assert_array_equal(chosen.pixels, again.pixels)
+    assert not np.array_equal(chosen.pixels, other.pixels)
+    assert samples.drawn_samples(15, seed=1).masks.any(axis=(1, 2)).all()
+    assert DRAWINGS_SEED not in {HELD_OUT_SEED, *(plan.seed for plan in STAGES)}
 
 
 def test_randomising_goes_from_the_output_to_the_input():
@@ -337,7 +341,7 @@ def test_randomising_goes_from_the_output_to_the_input():
 
 def test_new_weights_are_not_those_that_training_began_with():
     """The same seed in the same order would give the first weights again."""
-    from realtime_lrp.models.shapes import build_shapes
+    from shapes import build_shapes
 
     keras.utils.set_random_seed(1)
     begin, network = build_shapes(), build_shapes()
@@ -548,6 +552,7 @@ BAD = {
     "another network": ("--model vgg16", OK, 2, "--images"),
     "another in set": ("--set model.name=vgg16", OK, 78, "model.name"),
     "no pictures": ("--count 0", OK, 2, "--count"),
+    "more than there are": ("--count 301", OK, 2, "There are 300 drawn pictures"),
     "no photos": ("BOTH --photos 0", OK, 2, "--photos"),
     "drawings of photos": ("BOTH --count 1", OK, 2, "--photos N"),
     "photos of drawings": ("--photos 1", OK, 2, "--images"),

@@ -8,6 +8,7 @@ import keras
 import media
 import numpy as np
 import pytest
+from shapes import build_shapes
 
 from realtime_lrp import config
 from realtime_lrp.commands.evaluate import search, search_space
@@ -23,7 +24,6 @@ from realtime_lrp.commands.evaluate.search_space import (
 )
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import UsageError
-from realtime_lrp.models.shapes import build_shapes
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.rules import rule_named
 

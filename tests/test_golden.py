@@ -9,10 +9,10 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from drawing.batch import draw_batch
 from tables import METHODS_OF_ALL
 
 from realtime_lrp import Explainer
-from realtime_lrp.models.drawing.batch import draw_batch
 from realtime_lrp.relevance.composites import COMPOSITES
 
 GOLDEN = Path(__file__).with_name("golden.json")

@@ -5,13 +5,13 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from drawing.batch import draw_batch
 from keras import layers
 from tables import METHODS_OF_ALL
 from test_relevance import branched, largest_difference, vgg_like
 
 from realtime_lrp import Explainer, load_network
 from realtime_lrp.errors import UsageError
-from realtime_lrp.models.drawing.batch import draw_batch
 from realtime_lrp.relevance import perturbed
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.methods import METHODS, top_share

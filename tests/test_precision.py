@@ -9,12 +9,12 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from drawing import draw_picture
 from keras import layers
 from tables import METHODS_OF_ALL
 from test_relevance import branched, largest_difference, vgg_like
 
 from realtime_lrp import Explainer, load_network
-from realtime_lrp.models.drawing import draw_picture
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.half import InHalf
 from realtime_lrp.relevance.layers import steps_of

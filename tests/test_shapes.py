@@ -9,11 +9,11 @@ import make_assets
 import numpy as np
 import pytest
 from clip import render_clip
+from drawing.batch import Batch, draw_batch
 from make_assets import explain, naming, pointing
+from shapes import SIZE, build_shapes
 
-from realtime_lrp.models.drawing import CLASSES, NOTHING
-from realtime_lrp.models.drawing.batch import Batch, draw_batch
-from realtime_lrp.models.shapes import SIZE, build_shapes
+from realtime_lrp.models.drawings import CLASSES, NOTHING
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.strength import FULL, strength
 from realtime_lrp.video.synthetic import moving_picture

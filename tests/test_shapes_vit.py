@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from drawing.batch import Batch, draw_batch
 from make_assets import explain, naming, pointing
+from shapes_vit import ROWS, build_shapes_vit
 
 from realtime_lrp import Explainer, load_network
-from realtime_lrp.models.drawing import CLASSES
-from realtime_lrp.models.drawing.batch import Batch, draw_batch
-from realtime_lrp.models.shapes_vit import ROWS, build_shapes_vit
+from realtime_lrp.models.drawings import CLASSES
 
 ASSETS = Path(__file__).parents[1] / "assets"
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import cv2
 import numpy as np
+from drawing.room import cloud
+from drawing.stage import BORDER, arms, living_room, presenter, thumbs
+from drawing.strokes import Colour, Pen, by_hand, draw_lines, paint
+from drawing.symbols import SYMBOLS, Points, Rng
 
-from realtime_lrp.models.drawing import CLASSES, NOTHING
-from realtime_lrp.models.drawing.room import cloud
-from realtime_lrp.models.drawing.stage import BORDER, arms, living_room, presenter, thumbs
-from realtime_lrp.models.drawing.strokes import Colour, Pen, by_hand, draw_lines, paint
-from realtime_lrp.models.drawing.symbols import SYMBOLS, Points, Rng
+from realtime_lrp.models.drawings import CLASSES, NOTHING
 
 OVERSAMPLING = 2
 """Pixels of a sheet for each pixel of the frame that it covers."""

@@ -11,9 +11,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from drawing import draw_picture
 
 from realtime_lrp import COMPOSITES, METHODS, Explainer, Network, load_network
-from realtime_lrp.models.drawing import CLASSES, draw_picture
+from realtime_lrp.models.drawings import CLASSES
 from realtime_lrp.video.pictures import read_picture
 from realtime_lrp.video.region import region_of
 

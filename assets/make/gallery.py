@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+from drawing import draw_picture
 
 from realtime_lrp import COLORMAPS, COMPOSITES, METHODS, Explainer, Network, load_network, overlay
 from realtime_lrp.config import ASSETS
-from realtime_lrp.models.drawing import CLASSES, draw_picture
+from realtime_lrp.models.drawings import CLASSES
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view.sheet import contact_sheet

@@ -1,8 +1,8 @@
 """Makes the files in `assets/`: the networks, their figures, the demo clip, pictures.
 
 `python assets/make/make_assets.py` runs every step; name some of `network`, `transformer`,
-`measure`, `concepts`, `clip`, `animation`, `views`, `panel`, `kiosk` to run only these. The
-networks are measured on pictures from a seed that their training never uses.
+`measure`, `drawings`, `concepts`, `clip`, `animation`, `views`, `panel`, `kiosk` to run only
+these. The networks are measured on pictures from a seed that their training never uses.
 
 Maps here are float32 [N, H, W], summed over the colour channels; masks are bool [N, H, W].
 """
@@ -10,6 +10,7 @@ Maps here are float32 [N, H, W], summed over the colour channels; masks are bool
 import argparse
 import json
 import logging
+import tempfile
 import time
 from dataclasses import asdict
 from fractions import Fraction
@@ -18,15 +19,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from drawing.batch import Batch, draw_batch, draw_batches
 
 from realtime_lrp.config import ASSETS
-from realtime_lrp.models.drawing import CLASSES, NOTHING
-from realtime_lrp.models.drawing.batch import Batch, draw_batches, with_margin
+from realtime_lrp.models.drawings import CLASSES, NOTHING, save_drawings, with_margin
 from realtime_lrp.system.atomic import atomic_file
+from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.writer import VideoWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import keras
     from train_shapes import Plan
@@ -37,6 +39,13 @@ logger = logging.getLogger(__name__)
 
 HELD_OUT_SEED = 2027
 HELD_OUT_PICTURES = 6400
+
+DRAWINGS_SEED, DRAWINGS_EACH, DRAWINGS_QUALITY = 90210, 20, 85
+"""The embedded pictures: how many of each symbol, and the quality of the WebP."""
+
+GALLERY_SEED, GALLERY_EACH = 31415, 60
+"""The pictures that the embedded galleries are chosen from."""
+
 CLIP_FPS = 30
 
 NETWORKS = ("shapes", "shapes_vit")
@@ -48,6 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
         "network": make_network,
         "transformer": make_transformer,
         "measure": measure_networks,
+        "drawings": make_drawings,
         "concepts": make_galleries,
         "clip": make_clip,
         "animation": film_viewer,
@@ -75,18 +85,46 @@ def make_network(folder: Path) -> None:
     _save_trained(folder, "shapes", train, STAGES)
 
 
+def make_drawings(folder: Path) -> None:
+    """Draws what `evaluate` measures on, into `drawings.npz`."""
+    batches = [*_drawn(DRAWINGS_SEED, DRAWINGS_EACH)]
+    save_drawings(
+        folder / "drawings.npz",
+        np.concatenate([one.pixels[np.argsort(one.labels)] for one in batches]),
+        np.concatenate([one.mask[np.argsort(one.labels)] for one in batches]),
+        DRAWINGS_QUALITY,
+    )
+
+
+def _drawn(seed: int, each: int) -> "Iterator[Batch]":
+    """Draws every symbol once, several times."""
+    for turn in range(each):
+        yield draw_batch((seed, turn), NOTHING, nothings=0)
+
+
 def make_galleries(folder: Path) -> None:
     """Chooses pictures for channels: `shapes.concepts`, and `shapes_vit.concepts`.
 
     With larger pictures they would be larger than 1 MB and 0.4 MB.
     """
-    _choose(folder, "shapes", 60, layers="block3_conv2,block4_conv2,block5_conv2")
-    _choose(folder, "shapes_vit", 48, ("lrp.composite=attnlrp",))
+    with tempfile.TemporaryDirectory() as drawn:
+        for turn, batch in enumerate(_drawn(GALLERY_SEED, GALLERY_EACH)):
+            for number, picture in enumerate(batch.pixels):
+                file = Path(drawn, f"{turn:02d}-{number:02d}.png")
+                write_picture(file, picture, overwrite=False)
+        layers = "block3_conv2,block4_conv2,block5_conv2"
+        _choose(folder, Path(drawn), "shapes", 60, layers=layers)
+        _choose(folder, Path(drawn), "shapes_vit", 48, ("lrp.composite=attnlrp",))
     _keep_relevant(folder / "shapes_vit.concepts")
 
 
 def _choose(
-    folder: Path, name: str, side: int, sets: tuple[str, ...] = (), layers: str | None = None
+    folder: Path,
+    drawn: Path,
+    name: str,
+    side: int,
+    sets: tuple[str, ...] = (),
+    layers: str | None = None,
 ) -> None:
     from realtime_lrp import config
     from realtime_lrp.commands.concepts.options import ConceptOptions
@@ -94,7 +132,7 @@ def _choose(
 
     settings = config.load(None, (f"model.name={name}", *sets), command="concepts").config
     options = ConceptOptions(
-        output=folder / f"{name}.concepts", layers=layers, side=side, overwrite=True
+        images=drawn, output=folder / f"{name}.concepts", layers=layers, side=side, overwrite=True
     )
     for line in run(settings, options):
         logger.info("%s", line)

@@ -1,4 +1,4 @@
-"""Trains the network `shapes` on pictures drawn by `realtime_lrp.models.drawing`.
+"""Trains the network `shapes` on pictures drawn by `drawing`.
 
 Maps of the z+ rule follow the positive weights only: whatever is active in a deep layer gets
 relevance, even if negative weights cancel it later. A network that has only learnt to name the
@@ -19,10 +19,9 @@ from dataclasses import dataclass
 import keras
 import numpy as np
 import tensorflow as tf
-
-from realtime_lrp.models.drawing import SIZES
-from realtime_lrp.models.drawing.batch import Batch, draw_batches
-from realtime_lrp.models.shapes import build_shapes
+from drawing import SIZES
+from drawing.batch import Batch, draw_batches
+from shapes import build_shapes
 
 logger = logging.getLogger(__name__)
 

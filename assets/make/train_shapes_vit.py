@@ -9,11 +9,11 @@ whose ink the token's cell holds, or "nothing". No loss looks at attention weigh
 
 import keras
 import tensorflow as tf
+from shapes_vit import DEPTH, ROWS, STEM, WIDTH, build_shapes_vit
 from train_shapes import Plan, Step, train_in_stages, varied
 
-from realtime_lrp.models.drawing import CLASSES, NOTHING
+from realtime_lrp.models.drawings import CLASSES, NOTHING
 from realtime_lrp.models.names import SHAPES
-from realtime_lrp.models.shapes_vit import DEPTH, ROWS, STEM, WIDTH, build_shapes_vit
 
 STAGES = (
     Plan(seed=11, batches=16, kept=16, uses=1, rate=1e-3, quiet=1.0, sizes=(0.2, 0.74)),

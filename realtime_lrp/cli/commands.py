@@ -141,7 +141,7 @@ def _load_for_evaluate(
 )  # fmt: skip
 @click.option(
     "--count", type=Whole(min=1), metavar="N",
-    help="how many symbols are drawn; default: 60",
+    help="how many drawn symbols, up to 300; default: 60",
 )  # fmt: skip
 @click.option(
     "--seed", type=Whole(0, 2**31), default=0, metavar="N",
@@ -202,8 +202,8 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
     help="time between the frames that are taken of a recording; default: 1",
 )  # fmt: skip
 @click.option(
-    "--count", type=Whole(min=1, max=1_000_000), metavar="N",
-    help="how many symbols are drawn for an embedded network; default: 900",
+    "--count", type=Whole(min=1), metavar="N",
+    help="how many drawn symbols, for an embedded network, up to 300; default: all",
 )  # fmt: skip
 @click.option(
     "--sheet", type=PATH, metavar="FILE", help="also write a picture of the whole gallery"
@@ -218,8 +218,8 @@ def concepts(settings: config.Settings, **options: Any) -> None:
 
     They show what each channel answers to: the pictures in which it carries most relevance, and
     those that activate it most, each cut out around what the channel looks at, with the rest
-    darkened. INPUT are pictures and recordings: files, folders or globs. Without any, symbols are
-    drawn for the embedded networks.
+    darkened. INPUT are pictures and recordings: files, folders or globs. Without any, drawn symbols
+    are used, which the embedded networks know.
 
     --names FILE writes a file in which you name channels; names that are in it stay. Without -o,
     --names and --sheet are about the gallery of --gallery, or the embedded one.

@@ -107,7 +107,7 @@ def _existing_weights(weights: str) -> Path:
 
 def load_shapes(file: Path, weights: str | None) -> Loaded:
     """Loads one of the embedded networks, which know hand-drawn symbols."""
-    from realtime_lrp.models.drawing import CLASSES
+    from realtime_lrp.models.drawings import CLASSES
 
     model = load_model(file)
     return Loaded(with_weights(model, weights), "none", list(CLASSES))

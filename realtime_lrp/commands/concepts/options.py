@@ -7,9 +7,6 @@ from pathlib import Path
 from realtime_lrp.commands.concepts.crops import SIDE
 from realtime_lrp.errors import UsageError
 
-DRAWN_PICTURES = 900
-"""How many pictures are drawn if the command does not say."""
-
 
 @dataclass(frozen=True)
 class ConceptOptions:
@@ -21,7 +18,7 @@ class ConceptOptions:
       output: the gallery that is made, or None.
       layers: names of layers with commas between them; None is the configured one, or the last.
       every: seconds between the frames that are taken of a recording.
-      count: how many pictures are drawn, for the embedded networks; None is `DRAWN_PICTURES`.
+      count: how many drawn pictures are used, for the embedded networks; None for all.
       sheet: a picture of the whole gallery, or None.
       overwrite: existing files may be replaced.
       side: rows and columns of the crops.

@@ -13,14 +13,10 @@ from typing import Protocol
 import numpy as np
 
 from realtime_lrp.errors import Error, MissingInputError
-from realtime_lrp.models.drawing import NOTHING
-from realtime_lrp.models.drawing.batch import draw_batch
+from realtime_lrp.models.drawings import drawings
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of, skipped_in
 from realtime_lrp.video.frame_reader import read_frames
 from realtime_lrp.video.picture_reader import PictureReader
-
-SEED_OFFSET = 31_415
-"""Keeps drawn pictures apart from those of the training and of `evaluate`."""
 
 APART_S = 2.0
 """Seconds of a recording of which a channel has at most one picture."""
@@ -62,29 +58,24 @@ class Pictures(Protocol):
 
 
 class DrawnPictures:
-    """Symbols drawn for the embedded networks, each class equally often; the seed is fixed."""
+    """Drawn symbols for the embedded networks, each class equally often."""
 
-    def __init__(self, count: int):
+    def __init__(self, count: int | None):
+        self._pixels = drawings(count).pixels
         self.files: Sequence[Path] = ()
-        self.total, self.apart = count, 0
+        self.total, self.apart = len(self._pixels), 0
 
     def raise_if_all_failed(self) -> None:
-        """Drawing does not fail."""
+        """None fails."""
 
     def tell_left_out(self) -> None:
-        """Drawing does not fail."""
+        """None is left out."""
 
     def read(self, wanted: Collection[Place] | None = None) -> Iterator[Found]:
         """See `Pictures.read`."""
-        batches = None if wanted is None else {batch for batch, _ in wanted}
-        for batch in range(-(-self.total // NOTHING)):
-            if batches is not None and batch not in batches:
-                continue
-            drawn = draw_batch((SEED_OFFSET, batch), NOTHING, nothings=0).pixels
-            for number, picture in enumerate(drawn[: self.total - batch * NOTHING]):
-                place = batch, number
-                if wanted is None or place in wanted:
-                    yield place, picture
+        for number, picture in enumerate(self._pixels):
+            if wanted is None or (number, 0) in wanted:
+                yield (number, 0), picture
 
 
 class FilePictures:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from realtime_lrp.commands.concepts.making import Making
-from realtime_lrp.commands.concepts.options import DRAWN_PICTURES, ConceptOptions
+from realtime_lrp.commands.concepts.options import ConceptOptions
 from realtime_lrp.commands.concepts.pictures import DrawnPictures, FilePictures, Pictures
 from realtime_lrp.commands.concepts.ranking import ACTIVATING, RELEVANT
 from realtime_lrp.commands.concepts.sheet import class_words, gallery_sheet, listed_channels
@@ -214,7 +214,7 @@ def _pictures(config: Config, options: ConceptOptions) -> Pictures:
             f"{config.model.name!r}. Give photos with --images DIR, or pictures and recordings.",
             "model",
         )
-    return DrawnPictures(options.count or DRAWN_PICTURES)
+    return DrawnPictures(options.count)
 
 
 def _layers(engine: Engine, asked: str | None) -> tuple[str, ...]:

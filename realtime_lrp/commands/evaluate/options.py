@@ -6,7 +6,7 @@ from pathlib import Path
 from realtime_lrp.errors import UsageError
 
 DRAWN_PICTURES = 60
-"""How many pictures are drawn unless --count says otherwise: four of each symbol."""
+"""How many drawn pictures are used unless --count says otherwise: four of each symbol."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class EvaluateOptions:
     Attributes:
       images: a folder of photos; None for drawn pictures. Goes together with `boxes`.
       boxes: the JSON file that says where the objects on the photos are, or None.
-      count: how many pictures are drawn; None for `DRAWN_PICTURES`.
+      count: how many drawn pictures are used; None for `DRAWN_PICTURES`.
       photos: how many photos are taken, chosen at random; None for all.
       seed: random seed of the drawn pictures, the chosen photos and the measures.
       only: the rows to measure, separated by commas; None for all.

@@ -10,11 +10,13 @@ from contextlib import contextmanager
 import numpy as np
 
 from realtime_lrp.commands.evaluate.rows import Stage
-from realtime_lrp.commands.evaluate.samples import SEED_OFFSET
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.tensorflow import keras, tf
 
 MAX_STAGES = 6
+
+SEED_OFFSET = 90210
+"""Keeps new weights apart from those that the training began with, whose seeds are 1, 2 and 3."""
 
 MOST_HALVINGS = 64
 """How often the weights of the output layer are halved at most."""

@@ -21,15 +21,12 @@ from pydantic import (
 
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError, MissingInputError, UsageError
-from realtime_lrp.models.drawing.batch import MARGIN, draw_batch, with_margin
+from realtime_lrp.models.drawings import MARGIN, drawings, with_margin
 from realtime_lrp.relevance import measures
 from realtime_lrp.relevance.targets import TargetResolver
 from realtime_lrp.system.reading import read_limited
 from realtime_lrp.video.files import PICTURES
 from realtime_lrp.video.pictures import read_picture
-
-SEED_OFFSET = 90210
-"""Keeps pictures and weights apart from those of the training, whose seeds are 1, 2 and 3."""
 
 MAX_BOXES_BYTES = 2**26
 
@@ -99,12 +96,12 @@ BoxesByFile = dict[
 
 
 def drawn_samples(count: int, seed: int) -> Samples:
-    """Draws symbols that the training never used; the object is the ink."""
-    batch = draw_batch((SEED_OFFSET, seed), count, nothings=0)
-    masks = np.stack([with_margin(mask) for mask in batch.mask])
+    """Drawn symbols that the training never used; the object is the ink."""
+    chosen = drawings(count, seed)
+    masks = np.stack([with_margin(mask) for mask in chosen.masks])
     description = f"the ink of the symbol with {MARGIN} pixels of margin"
     names = [f"drawing {number}" for number in range(1, count + 1)]
-    return Samples(batch.pixels, masks, [None] * count, names, description)
+    return Samples(chosen.pixels, masks, [None] * count, names, description)
 
 
 def read_boxes(path: Path, folder: Path) -> BoxesByFile:

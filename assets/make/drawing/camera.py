@@ -5,9 +5,9 @@ from functools import cache
 import cv2
 import numpy as np
 
-from realtime_lrp.models.drawing.room import cloud
-from realtime_lrp.models.drawing.strokes import SHIFT, fixed
-from realtime_lrp.models.drawing.symbols import Rng
+from drawing.room import cloud
+from drawing.strokes import SHIFT, fixed
+from drawing.symbols import Rng
 
 
 def light_up(rng: Rng, picture: np.ndarray) -> np.ndarray:

@@ -14,16 +14,11 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from realtime_lrp.models.drawing.camera import light_up, photograph
-from realtime_lrp.models.drawing.room import hand, room, skin_colour
-from realtime_lrp.models.drawing.sheet import Sheet, other_sheet, symbol_sheet
-from realtime_lrp.models.drawing.symbols import SYMBOLS, Points, Rng
-
-CLASSES = (*SYMBOLS, "nothing")
-"""The names of the classes; a label is an index into them."""
-
-NOTHING = len(CLASSES) - 1
-"""The label of a picture without a symbol."""
+from drawing.camera import light_up, photograph
+from drawing.room import hand, room, skin_colour
+from drawing.sheet import Sheet, other_sheet, symbol_sheet
+from drawing.symbols import Points, Rng
+from realtime_lrp.models.drawings import CLASSES, NOTHING
 
 _OVERSAMPLING = 1.5
 """Pixels of a sheet for each pixel of the picture."""

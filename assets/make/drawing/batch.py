@@ -9,10 +9,8 @@ from multiprocessing.pool import AsyncResult
 import cv2
 import numpy as np
 
-from realtime_lrp.models.drawing import NOTHING, SIZES, draw_picture
-
-MARGIN = 2
-"""Pixels around the ink or the silhouette in which relevance still counts as on it."""
+from drawing import SIZES, draw_picture
+from realtime_lrp.models.drawings import NOTHING
 
 
 @dataclass(frozen=True)
@@ -86,9 +84,3 @@ def draw_batches(
                 waiting.append(pool.apply_async(draw_batch, arguments))
             if k > workers:
                 yield waiting.popleft().get()
-
-
-def with_margin(mask: np.ndarray) -> np.ndarray:
-    """The mask, bool [H, W], made wider by `MARGIN` pixels."""
-    disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * MARGIN + 1, 2 * MARGIN + 1))
-    return cv2.dilate(mask.astype(np.uint8), disc) > 0

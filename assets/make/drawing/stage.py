@@ -7,9 +7,9 @@ those of a picture of 640 x 480 pixels; the caller scales to other sizes.
 import cv2
 import numpy as np
 
-from realtime_lrp.models.drawing.room import cloud
-from realtime_lrp.models.drawing.strokes import SHIFT, Colour, colour_of, draw_lines, fixed
-from realtime_lrp.models.drawing.symbols import Points, Rng, arc
+from drawing.room import cloud
+from drawing.strokes import SHIFT, Colour, colour_of, draw_lines, fixed
+from drawing.symbols import Points, Rng, arc
 
 BORDER = 80
 """Pixels by which the room is larger than the picture on each side, for a swaying camera."""

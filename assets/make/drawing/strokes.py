@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from realtime_lrp.models.drawing.symbols import Points, Rng, Sketch, rotated
+from drawing.symbols import Points, Rng, Sketch, rotated
 
 Colour = tuple[int, int, int]
 """RGB, 0 to 255."""

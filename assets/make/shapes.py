@@ -1,14 +1,14 @@
 """The architecture of the embedded network `shapes`, which names symbols held up to a camera.
 
 Input: float32 [B, 128, 128, 3] RGB, 0..255. Output: softmax over
-`realtime_lrp.models.drawing.CLASSES`, float32 [B, classes].
+`realtime_lrp.models.drawings.CLASSES`, float32 [B, classes].
 """
 
 from collections.abc import Sequence
 
 import keras
 
-from realtime_lrp.models.drawing import CLASSES
+from realtime_lrp.models.drawings import CLASSES
 
 SIZE = 128
 """Height and width of the input in pixels."""

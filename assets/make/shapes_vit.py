@@ -6,9 +6,9 @@ Dosovitskiy et al. 2021). All layers are Keras's own, so that its file needs no 
 """
 
 import keras
+from shapes import BLOCKS, SIZE, append_blocks
 
-from realtime_lrp.models.drawing import CLASSES
-from realtime_lrp.models.shapes import BLOCKS, SIZE, append_blocks
+from realtime_lrp.models.drawings import CLASSES
 
 STEM = BLOCKS[:4]
 """The blocks of convolutions that it shares with `shapes`."""

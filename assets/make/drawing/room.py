@@ -9,8 +9,8 @@ from functools import cache
 import cv2
 import numpy as np
 
-from realtime_lrp.models.drawing.strokes import SHIFT, Colour, colour_of, draw_lines, fixed
-from realtime_lrp.models.drawing.symbols import Points, Rng, arc, rotated
+from drawing.strokes import SHIFT, Colour, colour_of, draw_lines, fixed
+from drawing.symbols import Points, Rng, arc, rotated
 
 SKIN = np.array([(255, 219, 190), (232, 184, 148), (198, 140, 105), (141, 92, 62), (84, 54, 40)])
 LETTERS = np.array(list("abcdefghijklmnoprstuvwyzABCDEFGHKLMNPRSTUW0123456789"))

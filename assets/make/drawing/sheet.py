@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from realtime_lrp.models.drawing.room import any_colour, cloud, scribble, write_letters
-from realtime_lrp.models.drawing.strokes import (
+from drawing.room import any_colour, cloud, scribble, write_letters
+from drawing.strokes import (
     Colour,
     Pen,
     by_hand,
@@ -17,7 +17,7 @@ from realtime_lrp.models.drawing.strokes import (
     draw_lines,
     paint,
 )
-from realtime_lrp.models.drawing.symbols import SYMBOLS, Points, Rng, Sketch
+from drawing.symbols import SYMBOLS, Points, Rng, Sketch
 
 INKS: tuple[Colour, ...] = (
     (15, 15, 20), (20, 20, 25), (40, 40, 45), (25, 35, 130), (30, 60, 180), (190, 25, 30),

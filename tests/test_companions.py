@@ -9,6 +9,7 @@ import media
 import numpy as np
 import pytest
 from films import films_in
+from viewer import LOOK
 
 from realtime_lrp.results.summary import Timeline
 from realtime_lrp.video.reader import VideoReader
@@ -50,7 +51,7 @@ def test_a_carried_map_lies_on_what_moved():
     alpha, colour = np.zeros((200, 240), np.float32), np.zeros((200, 240, 3), np.uint8)
     alpha[60:120, 60:120] = 1  # over the square at x = 100, y = 80
     colour[60:120, 60:120] = (255, 90, 0)
-    follower = Follower(picture(100, 80), [Overlay(colour, alpha, (40, 20, 280, 220))])
+    follower = Follower(picture(100, 80), [Overlay(colour, alpha, (40, 20, 280, 220), LOOK)])
     before = centre(*follower(picture(100, 80)))
     np.testing.assert_allclose(before, [129.5, 109.5], atol=1)
     for dx, dy in ((24, 0), (-12, 15), (3, -2)):

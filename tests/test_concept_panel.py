@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from viewer import Viewer, answer, engine_of, explained_frame
+from viewer import LOOK, Viewer, answer, engine_of, explained_frame
 
 from realtime_lrp import config
 from realtime_lrp.engine import concept_pipelines
@@ -432,7 +432,7 @@ def test_the_followed_channel_is_the_map_over_the_picture():
     """Exactly that map, scaled by itself, named above the picture; the other panels stay."""
     state = handle(showing(), events.ChannelChosen(17, time=6.0))
     explained = frame_with(found_of(5, 17), state.request)
-    drawn = MapScaler(0.0)(explained)
+    drawn = MapScaler()(explained, LOOK)
     (panel,) = drawn.panels
     own = explained.concepts.of(17)
     np.testing.assert_array_equal(panel.intensity, intensity(own.strength, (0, 0, 8, 8)))
@@ -440,9 +440,9 @@ def test_the_followed_channel_is_the_map_over_the_picture():
     scene = compose(state, explained.frame, explained, drawn, Columns())
     assert scene.title == panel.name
     whole = frame_with(found_of(5, 17), showing().request)
-    assert MapScaler(0.0)(whole).panels[0].name == "epsilon_plus_flat"
+    assert MapScaler()(whole, LOOK).panels[0].name == "epsilon_plus_flat"
     gone = frame_with(found_of(5, 6), state.request)
-    assert MapScaler(0.0)(gone).panels[0].name == "epsilon_plus_flat", "not in this answer"
+    assert MapScaler()(gone, LOOK).panels[0].name == "epsilon_plus_flat", "not in this answer"
 
 
 def test_a_followed_channel_that_is_absent_is_said_to_be():
@@ -453,7 +453,7 @@ def test_a_followed_channel_that_is_absent_is_said_to_be():
         one = replace(second, share=share, magnitude=magnitude, scale=magnitude)
         found = ConceptResult("conv2", (first, one))
         explained = frame_with(found, state.request)
-        drawn = MapScaler(0.0)(explained)
+        drawn = MapScaler()(explained, LOOK)
         title = compose(state, explained.frame, explained, drawn, Columns()).title
         assert ("nothing of it" in title) == absent == ("nothing" in drawn.panels[0].name)
         assert (drawn.panels[0].intensity.max() < 0.2) == (absent or magnitude == 0)
@@ -556,7 +556,7 @@ def test_the_panel_has_a_part_of_the_canvas_to_itself(size, with_pictures, warni
     row = ConceptRow(17, "whiskers", 0.2, "20 %", np.ones((8, 8), np.float32), (), True)
     picture = np.full((30, 30, 3), 120, np.uint8)
     panel = ConceptPanel(
-        "conv2", picture, (row, None), "fire", 1.0, "", with_pictures, warning=warning
+        "conv2", picture, (row, None), LOOK, False, "", with_pictures, warning=warning
     )
     place = panel.place(size, letters)
     covered = np.zeros(size, int)

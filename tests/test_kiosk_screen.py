@@ -22,8 +22,9 @@ from realtime_lrp.view.exhibit import (
     visible_part,
 )
 from realtime_lrp.view.hud import Legend
+from realtime_lrp.view.look import Look
 from realtime_lrp.view.pad import key_boxes
-from realtime_lrp.view.scene import ExplainedPicture, Look, Panel
+from realtime_lrp.view.scene import ExplainedPicture, Panel
 from realtime_lrp.view.text import WHITE, text_width, wrapped
 from realtime_lrp.view.window.window import Mouse
 
@@ -248,7 +249,7 @@ def test_the_map_is_drawn_over_its_region(exhibit):
     strength = np.zeros((48, 48), np.float32)
     strength[20:28, 20:28] = 1.0
     made = ExplainedPicture(picture, (80, 0, 560, 480), (Panel("zplus", strength, False),))
-    stage = ScreenArtist(Look("fire", 1.0, "heat", "hold"))
+    stage = ScreenArtist(Look("fire", 1.0, "heat", "hold", 0.0))
     view = ScreenContent(picture, made, exhibit.attract(0, 0.0))
     canvas = stage.draw((720, 1280), view, exhibit.captions[0], QUIET, 0.0)
     glow = (canvas[:, :819, 0] > 200).nonzero()
@@ -264,7 +265,7 @@ def test_the_map_is_drawn_over_its_region(exhibit):
 
 def test_a_card_is_drawn_over_the_picture(exhibit):
     """With its seconds; the picture behind it stays visible, darkened."""
-    stage = ScreenArtist(Look("fire", 1.0, "heat", "hold"))
+    stage = ScreenArtist(Look("fire", 1.0, "heat", "hold", 0.0))
     words = exhibit.captions[0]
     plain = stage.draw((720, 1280), view_of(exhibit, 0.0), words, QUIET, 0.0)
     card = stage.draw(
@@ -284,7 +285,7 @@ def test_nothing_burns_in(exhibit):
 
     Picture and page change sides.
     """
-    stage, words = ScreenArtist(Look("fire", 1.0, "heat", "hold")), exhibit.captions[0]
+    stage, words = ScreenArtist(Look("fire", 1.0, "heat", "hold", 0.0)), exhibit.captions[0]
 
     def mask(now, **more):
         canvas = stage.draw((720, 1280), view_of(exhibit, 0.0, **more), words, QUIET, now)

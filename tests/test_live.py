@@ -14,7 +14,7 @@ import pytest
 from faults.clock import until
 from faults.server import MjpegServer
 from program import opened_window, screenshot, start, with_display, xdotool
-from viewer import Viewer, explained_frame, green_square
+from viewer import LOOK, Viewer, explained_frame, green_square
 
 from realtime_lrp import config
 from realtime_lrp.commands.live import run as live
@@ -141,7 +141,7 @@ def test_the_map_fades_where_nothing_can_be_followed():
     ground = moved(1, 0).value.copy()
     ground[90:150, :60] = ground[90:150, 60:120]
     overlay = Overlay(
-        np.full((60, 60, 3), 255, np.uint8), np.zeros((60, 60), np.float32), (40, 0, 280, 240)
+        np.full((60, 60, 3), 255, np.uint8), np.zeros((60, 60), np.float32), (40, 0, 280, 240), LOOK
     )
     overlay.alpha[23:37, 20:35] = 1  # on the square, at columns 120 to 180
     then = moved(1, 120).value

@@ -9,6 +9,7 @@ import numpy as np
 import psutil
 import pytest
 from faults.clock import until
+from viewer import LOOK
 
 from realtime_lrp import Explainer, config
 from realtime_lrp.config.names import COMPOSITES
@@ -320,13 +321,14 @@ def test_the_probe_begins_anew_with_each_stroke_of_the_brush(frames):
 def test_scale_and_average_follow_the_maps_before_but_not_in_sync(engine, frames, alone):
     """By hand: the scale keeps 0.9, the map 0.8 of what was; raw maps keep nothing."""
     request = first_request(settings())
-    explained, drawer = [], MapScaler(average=0.8)
+    explained, drawer = [], MapScaler()
+    look = replace(LOOK, follow="sync" if alone else "flow", average=0.8)
     for picture in (frames[0], frames[14]):
         (result,) = engine.explain([picture])
         frame = Item(picture, len(explained) + 1, 0.0)
         explained.append(ExplainedFrame(frame, picture, request, engine, result))
-    drawn = [drawer(one, alone) for one in explained]
-    assert drawer(explained[1], alone) is drawn[1], "asked again it is the same"
+    drawn = [drawer(one, look) for one in explained]
+    assert drawer(explained[1], look) is drawn[1], "asked again it is the same"
     maps = [one.result.maps[0] for one in explained]
     inner = explained[0].result.region.inner
     scale = 0.9 * maps[0].scale + 0.1 * maps[1].scale
@@ -349,11 +351,13 @@ def test_another_target_engine_or_file_starts_the_scale_anew(engine, frames):
         ({"request": replace(request, target=3)}, False), ({"engine": other}, False), ({}, True),
         ({"frame": replace(frame, source="another file")}, False),
     ):  # fmt: skip
-        drawer = MapScaler(average=0.5)
+        drawer, look = MapScaler(), replace(LOOK, average=0.5)
         before = ExplainedFrame(frame, frames[0], request, engine, first)
-        drawer(before)
+        drawer(before, look)
         after = replace(replace(before, result=second), **change)
-        np.testing.assert_array_equal(drawer(after, alone).panels[0].intensity, own)
+        np.testing.assert_array_equal(
+            drawer(after, replace(look, follow="sync") if alone else look).panels[0].intensity, own
+        )
 
 
 def test_an_error_after_the_first_map_is_told_and_it_tries_again(frames, monkeypatch, caplog):

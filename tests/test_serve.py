@@ -354,11 +354,12 @@ def test_choices_are_events_of_the_viewer_and_wrong_ones_are_notices():
     chosen = event_of(messages.Choice(method="grad_cam"), None)
     assert isinstance(chosen, events.MethodChosen) and chosen.method == "grad_cam"
     assert event_of(messages.Choice(composite="epsilon"), None).composite == "epsilon"
-    assert event_of(messages.Choice(style="contour"), None).style == "contour"
-    assert event_of(messages.Choice(opacity=0.25), None).opacity == 0.25
+    assert event_of(messages.Look("style", "contour"), None).value == "contour"
+    assert event_of(messages.Look("opacity", 0.25), None).value == 0.25
     wrong = event_of(messages.Choice(composite="epsilom"), None)
     assert isinstance(wrong, events.NoticeGiven) and "'epsilon'" in wrong.text
-    assert event_of(messages.Choice(style="loud"), None) is None
+    for name, value in (("style", "loud"), ("opacity", 1.5), ("opacity", "1"), ("average", 0.5)):
+        assert event_of(messages.Look(name, value), None) is None
     panels = event_of(messages.Panels(("grad_cam", "epsilon", "epsilon")), None)
     assert panels.panels == ("epsilon", "grad_cam")
     wrong = event_of(messages.Panels(("lrp",)), None)
@@ -370,8 +371,8 @@ def test_choices_are_events_of_the_viewer_and_wrong_ones_are_notices():
 
 WRONG = (
     "", "{", "[]", "null", "{}", '{"type": "quit"}', '{"type": "key"}', '{"type": "key", "key": 3}',
-    '{"type": "key", "key": ""}', '{"type": "choice", "opacity": 1.5}',
-    '{"type": "choice", "opacity": NaN}', '{"type": "choice", "opacity": 1e999}',
+    '{"type": "key", "key": ""}', '{"type": "look", "name": "opacity"}',
+    '{"type": "look", "name": "opacity", "value": NaN}',
     '{"type": "stroke", "start": [0, 0], "end": [0, 99999999]}', '{"type": "seek", "share": 2}',
     '{"type": "panels", "names": [' + '"a",' * 40 + '"a"]}',
     '{"type": "stroke", "start": [0, 0, 0], "end": [0, 0]}', '{"type": "shown"', "\x00",

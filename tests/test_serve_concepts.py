@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from galleries import gallery_of
 from served import Role, serving_pages
+from viewer import LOOK
 
 from realtime_lrp.commands.serve.concepts import NOTHING, concepts_message
 from realtime_lrp.commands.serve.messages import Choice, Follow, event_of, read_message
@@ -36,7 +37,7 @@ def panel_of(*rows, note=""):
             ConceptRow(channel, f"channel {channel}", share, f"{share:.0%}", intensity, (), False)
         )
     picture = np.full((60, 80, 3), 90, np.uint8)
-    return ConceptPanel("conv", picture, (*made, None), "fire", 1.0, note)
+    return ConceptPanel("conv", picture, (*made, None), LOOK, False, note)
 
 
 def parts_of(message):

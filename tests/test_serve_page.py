@@ -509,6 +509,7 @@ def test_controls_wait_for_the_network_and_go_with_the_connection(visit):
     news = {
         "type": "news", "left": [], "right": [], "panels": [], "trouble": "", "notice": "",
         "frozen": False, "loading": "loading vgg16", "maps": 0.0, "timeline": None, "brush": 0.1,
+        "look": {},
     }  # fmt: skip
     with serving_pages() as served:
         page = visit(f"http://127.0.0.1:{served.port}/?token={TOKEN}", **DESKTOP)

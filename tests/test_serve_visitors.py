@@ -4,11 +4,13 @@ import json
 import os
 import signal
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import cv2
 import numpy as np
 import pytest
+from viewer import LOOK
 
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
@@ -285,11 +287,11 @@ def test_the_layer_is_clear_where_there_is_no_relevance_and_the_map_where_it_is_
     """Around relevance the picture is darker."""
     alpha = np.zeros((40, 40), np.float32)
     alpha[18:22, 18:22] = 1
-    overlay = Overlay(np.full((40, 40, 3), (255, 128, 0), np.uint8), alpha, (0, 0, 40, 40))
+    overlay = Overlay(np.full((40, 40, 3), (255, 128, 0), np.uint8), alpha, (0, 0, 40, 40), LOOK)
     layer = cv2.imdecode(np.frombuffer(encode_layer(overlay), np.uint8), -1)
     assert layer[20, 20].tolist() == [0, 128, 255, 255]
     assert layer[15, 20, :3].max() == 0 and layer[15, 20, 3] > layer[0, 0, 3]
-    plain = Overlay(overlay.colour, 0 * alpha, overlay.box)
+    plain = replace(overlay, alpha=0 * alpha)
     assert not cv2.imdecode(np.frombuffer(encode_layer(plain), np.uint8), -1)[..., 3].any()
 
 

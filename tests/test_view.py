@@ -1,8 +1,11 @@
 """The picture: colours, where the map lies, what stays untouched."""
 
+from dataclasses import replace
+
 import cv2
 import numpy as np
 import pytest
+from viewer import LOOK
 
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance import strength as strengths
@@ -38,7 +41,8 @@ def test_signed_maps_have_zero_in_the_middle(name):
 def painted(relevance, colormap, opacity, box, inner, by_channel=False):
     """A map as an overlay, by its strengths."""
     drawn, scale = (part.numpy()[0] for part in strength(relevance[None], by_channel))
-    return Painter(colormap, opacity)(drawn, float(scale), box, inner)
+    look = replace(LOOK, colormap=colormap, opacity=opacity)
+    return Painter(False, look)(drawn, float(scale), box, inner)
 
 
 def test_an_unknown_colour_map_is_refused_with_the_nearest():
@@ -135,7 +139,7 @@ def test_one_map_that_is_far_too_large_does_not_blank_those_after_it(before):
 
 def test_a_map_is_drawn_at_the_scale_of_the_maps_before_it():
     """After a map of 1, one of 0.1 is drawn with the scale 0.91, one of 100 at full strength."""
-    painter = Painter("hot", 1.0)
+    painter = Painter(False, replace(LOOK, colormap="hot"))
     half = np.full((30, 30), round(FULL * 0.5**SOFTNESS), np.int8)
     first = painter(half, 1.0, BOX, INNER).alpha
     np.testing.assert_allclose(first, 0.5**SOFTNESS, atol=0.005)
@@ -296,11 +300,12 @@ def test_a_map_is_seen_on_any_ground(colormap, sign, eyes):
     """
     rows, columns = np.mgrid[:60, :60]
     disc = np.hypot(rows - 30, columns - 30) < 7
+    look = replace(LOOK, colormap=colormap, opacity=0.8)
     beside, across = {0.5: [], 0.75: [], 1.0: []}, []
     for ground in flat_grounds():
         for share, found in beside.items():
             relevance = (sign * share * disc).astype(np.float32)
-            shown = make_overlay(relevance, colormap, 0.8, (0, 0, 60, 60))
+            shown = make_overlay(relevance, False, look, (0, 0, 60, 60))
             drawn = lay_over(np.full((60, 60, 3), ground), shown)
             centre, edge, corner = as_seen(drawn[[30, 30, 3], [30, 40, 3]], EYES[eyes])
             found.append(np.linalg.norm(centre - edge))
@@ -315,10 +320,11 @@ def test_contours_are_seen_on_any_ground():
     """Lines have dark edges: on a ground of a line's own colour the edge is seen."""
     rows, columns = np.mgrid[:200, :200]
     spot = np.exp(-((rows - 100) ** 2 + (columns - 100) ** 2) / 1800).astype(np.float32)
-    shown = make_overlay(spot, "fire", 0.8, (0, 0, 200, 200))
+    look = replace(LOOK, opacity=0.8, style="contour")
+    shown = make_overlay(spot, False, look, (0, 0, 200, 200))
     for ground in flat_grounds():
         picture = np.full((200, 200, 3), ground)
-        seen = as_seen(lay_over(picture, shown, "contour")[100], np.eye(3))
+        seen = as_seen(lay_over(picture, shown)[100], np.eye(3))
         assert np.linalg.norm(seen - seen[0], axis=-1).max() > 20
 
 

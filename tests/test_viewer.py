@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from viewer import Viewer, engine_of, explained_frame
+from viewer import LOOK, Viewer, engine_of, explained_frame
 
 from realtime_lrp.config.about import ABOUT
 from realtime_lrp.config.names import COMPOSITES, METHODS
@@ -35,7 +35,7 @@ from realtime_lrp.view.hud import (
 )
 from realtime_lrp.view.panel_list import PanelList, draw_panel_list
 from realtime_lrp.view.patches import draw_patches
-from realtime_lrp.view.scene import EMPTY, Artist, ExplainedPicture, Look, Panel, Scene
+from realtime_lrp.view.scene import EMPTY, Artist, ExplainedPicture, Panel, Scene
 from realtime_lrp.view.text import text_width
 from realtime_lrp.view.window.window import Mouse
 
@@ -370,7 +370,7 @@ def test_a_map_of_nearly_no_relevance_is_faint(score, total, strongest):
     """At a tenth of the least score, or of the least share of it, it is drawn a tenth as large."""
     frame = Viewer().frame(GREY)
     faint = explained_frame(frame, drawn_at(30, 30), BOX, score=(score, score), total=total)
-    assert MapScaler(0.0)(faint).panels[0].intensity.max() == pytest.approx(strongest, rel=1e-3)
+    assert MapScaler()(faint, LOOK).panels[0].intensity.max() == pytest.approx(strongest, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -400,7 +400,7 @@ def test_zero_relevance_leaves_the_canvas_as_the_picture(style, rng):
     explained_picture = ExplainedPicture(
         picture, BOX, (Panel("zplus", np.zeros((60, 60), np.float32), False),)
     )
-    scene = Scene((120, 160), picture, explained_picture, False, Look(None, 1.0, style, "flow"))
+    scene = Scene((120, 160), picture, explained_picture, False, replace(LOOK, style=style))
     canvas = Artist().draw(scene)
     np.testing.assert_array_equal(canvas[1:-1, 21:139], picture[1:-1, 21:139])
     np.testing.assert_array_equal(canvas[:, 140:], picture[:, 140:])
@@ -413,7 +413,13 @@ def test_contours_run_around_what_is_strong():
     picture = np.full((400, 400, 3), 90, np.uint8)
     explained_picture = ExplainedPicture(picture, (0, 0, 400, 400), (Panel("zplus", drawn, False),))
     canvas = Artist().draw(
-        Scene((400, 400), picture, explained_picture, False, Look("hot", 1.0, "contour", "hold"))
+        Scene(
+            (400, 400),
+            picture,
+            explained_picture,
+            False,
+            replace(LOOK, colormap="hot", style="contour"),
+        )
     )
     rows, columns = np.nonzero(np.abs(canvas.astype(int) - 90).sum(-1) > 150)
     radius = np.hypot(rows - 199.5, columns - 199.5)
@@ -431,7 +437,7 @@ def test_panels_stand_side_by_side_with_the_figures_beside_them():
     block = ((Row("age", "1 ms"),),)
     scene = Scene(
         (720, 1280), picture, ExplainedPicture(picture, BOX, panels), True,
-        Look(None, 1.0, "heat", "hold"), block, block, (Legend("fire", "a", "b"),) * 3,
+        LOOK, block, block, (Legend("fire", "a", "b"),) * 3,
         with_figures=True,
     )  # fmt: skip
     boxes, (area,) = scene.arrangement.pictures, scene.arrangement.figures
@@ -500,12 +506,11 @@ def test_the_legend_shows_the_colours_from_end_to_end():
     """Against and for where the map is signed; nothing to most where it is not."""
     frame = Viewer().frame(GREY)
     signed = Panel("epsilon", np.zeros((9, 9), np.float32), True)
-    look = Look(None, 1.0, "heat", "flow")
     made = explained_frame(frame, drawn_at(30, 30), BOX)
-    legend = figures.legend_of(signed, look, made)
+    legend = figures.legend_of(signed, LOOK, made)
     assert legend == Legend("icefire", "against", "for")
     gradient = replace(signed, name="guided_backprop")
-    legend = figures.legend_of(gradient, look, made)
+    legend = figures.legend_of(gradient, LOOK, made)
     assert legend == Legend("icefire", "lowers it", "raises it")
     canvas = np.zeros((720, 1280, 3), np.uint8)
     draw_blocks(canvas, [(legend,)], (0, 0, 280, 720), 18)
@@ -521,21 +526,21 @@ def test_a_class_against_another_is_named_on_both_sides():
         ("tabby", "tiger_cat", "cup", "star", "fish", "hut", "elk"),
     )
     scores = (0.4, 0.3, 0.1, 0.1, 0.06, 0.03, 0.01)
-    look, signed = Look(None, 1.0, "heat", "flow"), Panel("epsilon", np.zeros((9, 9)), True)
+    signed = Panel("epsilon", np.zeros((9, 9)), True)
 
     def against(target):
         request = SimpleNamespace(target=target, mask=None)
         return explained_frame(frame, drawn_at(30, 30), BOX, scores, labels, request)
 
     made = against("1 - 6")
-    assert figures.legend_of(signed, look, made) == Legend("icefire", "for elk", "for tiger cat")
-    gradient = figures.legend_of(replace(signed, name="gradient"), look, made)
+    assert figures.legend_of(signed, LOOK, made) == Legend("icefire", "for elk", "for tiger cat")
+    gradient = figures.legend_of(replace(signed, name="gradient"), LOOK, made)
     assert gradient == Legend("icefire", "raises elk", "raises tiger cat")
     assert [bar.name for bar in figures.answer_bars(made)] == [*labels[:5], "elk"]
     presented = figures.answer_bars(made, presenting=True)
     assert [bar.name for bar in presented] == ["tabby", "tiger_cat", "elk"]
     assert presented[2].share == pytest.approx(0.01)
-    rest = figures.legend_of(signed, look, against("tabby - rest"))
+    rest = figures.legend_of(signed, LOOK, against("tabby - rest"))
     assert (rest.low, rest.high) == ("for the others", "for tabby")
 
 

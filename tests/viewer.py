@@ -18,7 +18,11 @@ from realtime_lrp.realtime.viewer.events import KeyPressed, MouseMoved, TargetCh
 from realtime_lrp.realtime.viewer.state import Answer, first_state
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.relevance.targets import TargetResolver
+from realtime_lrp.view.look import Look
 from realtime_lrp.view.window.window import Mouse
+
+LOOK = Look(None, 1.0, "heat", "flow", 0.0)
+"""How maps are drawn."""
 
 
 class Files(Capture):

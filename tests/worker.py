@@ -7,6 +7,7 @@ import numpy as np
 from realtime_lrp.commands.video.messages import DrawableMap, Job, PictureBatch
 from realtime_lrp.commands.video.recode import Recoder
 from realtime_lrp.view.colormaps import colormap_named
+from realtime_lrp.view.look import Look
 
 SIZE = (32, 32)
 
@@ -38,7 +39,7 @@ def job_for(source, part, **changes):
         "provenance": "",
         "span": None, "stride": 1, "batch": 4, "layout": "overlay", "codec": "h264",
         "quality": None, "sound": True, "size": SIZE, "fit": "crop", "mirror": False,
-        "colormap": colormap_named("fire"), "opacity": 0.8, "smoothing": 0.9,
+        "look": Look(colormap_named("fire"), 0.8, "heat", "flow", 0.0), "smoothing": 0.9,
     }  # fmt: skip
     return Job(**{**settings, **changes})
 

@@ -1,19 +1,21 @@
 """Colours an engine's maps as its configuration says."""
 
+from dataclasses import replace
+
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.result import Result
-from realtime_lrp.view.colormaps import default_colormap
+from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import SMOOTHING, Overlay, Painter
 
 
-def colormap_for(engine: Engine) -> str:
-    """The name of the configured colour map, else of the one that suits the maps' signs."""
-    return engine.config.overlay.colormap or default_colormap(engine.explainer.signed)
+def look_of(engine: Engine) -> Look:
+    """How maps are drawn in files: as configured, always as heat."""
+    return replace(Look.of(engine.config.overlay), style="heat")
 
 
 def painter_for(engine: Engine, smoothing: float = SMOOTHING) -> Painter:
     """A painter for the maps of an engine; `smoothing` as in `Painter`."""
-    return Painter(colormap_for(engine), engine.config.overlay.opacity, smoothing)
+    return Painter(engine.explainer.signed, look_of(engine), smoothing)
 
 
 def colour(painter: Painter, result: Result) -> Overlay:

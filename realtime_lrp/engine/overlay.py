@@ -1,13 +1,20 @@
 """The public function `overlay`: draws a raw map over its picture, as the command `image` does."""
 
+from dataclasses import replace
+
 import numpy as np
 
+from realtime_lrp.config import Config
 from realtime_lrp.engine.fit import FITS, check_picture
 from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.relevance.strength import strength
 from realtime_lrp.video.region import region_of
-from realtime_lrp.view.colormaps import Colormap, default_colormap
+from realtime_lrp.view.colormaps import Colormap
+from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import intensity, lay_over, make_overlay
+
+LOOK = Look.of(Config().overlay)
+"""How maps are drawn by default."""
 
 
 def overlay(
@@ -15,7 +22,7 @@ def overlay(
     relevance: np.ndarray,
     *,
     colormap: str | Colormap | None = None,
-    opacity: float = 0.8,
+    opacity: float = LOOK.opacity,
     fit: str = "crop",
     stride: tuple[int, int] = (1, 1),
 ) -> np.ndarray:
@@ -60,5 +67,5 @@ def overlay(
     strengths, _ = strength(relevance[None].astype(np.float32), stride=stride)
     region = region_of(picture.shape[:2], relevance.shape[:2], fit)
     shown = intensity(strengths[0].numpy(), region.inner)
-    colormap = colormap or default_colormap(bool(shown.min() < 0))
-    return lay_over(picture, make_overlay(shown, colormap, opacity, region.box))
+    look = replace(LOOK, colormap=colormap, opacity=opacity)
+    return lay_over(picture, make_overlay(shown, bool(shown.min() < 0), look, region.box))

@@ -7,13 +7,14 @@
 import functools
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
 
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.hud import BAR, DIM, TRACK, WARNING, Colour
+from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import lay_over, make_overlay
 from realtime_lrp.view.text import WHITE, draw_text, fitted, text_width, wrapped
 
@@ -82,8 +83,8 @@ class ConceptPanel:
       title: the layer.
       picture: uint8 [h, w, 3] RGB, the explained region.
       rows: the channels; None leaves a row empty.
-      colormap: its name.
-      opacity: 0 to 1, of the strongest relevance.
+      look: how maps are drawn.
+      signed: whether they can be negative.
       note: what stands in place of the rows, or "".
       with_pictures: whether rows have room for pictures of the gallery.
       network: whose channels they are, or "" where there is one network only.
@@ -93,8 +94,8 @@ class ConceptPanel:
     title: str
     picture: np.ndarray
     rows: tuple[ConceptRow | None, ...]
-    colormap: str
-    opacity: float
+    look: Look
+    signed: bool
     note: str = ""
     with_pictures: bool = True
     network: str = ""
@@ -265,8 +266,8 @@ def map_over(picture: np.ndarray, intensity: np.ndarray, panel: ConceptPanel) ->
     size = picture.shape[1], picture.shape[0]
     if intensity.shape[1] > size[0]:
         intensity = cv2.resize(intensity, size, interpolation=cv2.INTER_AREA)
-    overlay = make_overlay(intensity, panel.colormap, panel.opacity, (0, 0, *size))
-    return lay_over(picture, overlay)
+    look = replace(panel.look, style="heat")
+    return lay_over(picture, make_overlay(intensity, panel.signed, look, (0, 0, *size)))
 
 
 def percent_of(share: float) -> str:

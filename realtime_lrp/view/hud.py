@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from realtime_lrp.view.colormaps import colormap_named
+from realtime_lrp.view.colormaps import Colormap, colormap_named
 
 TEXT_SIZES = {"small": 0.8, "medium": 1.0, "large": 1.3}
 """`live.text_size` -> how much larger letters are than medium ones."""
@@ -76,7 +76,7 @@ class Legend:
       scale: how much larger its letters are than those of other figures.
     """
 
-    colormap: str
+    colormap: str | Colormap
     low: str
     high: str
     scale: float = 1.0
@@ -112,7 +112,7 @@ def figure_size(rows: int, columns: int, text_size: str = "medium") -> int:
 
 
 def draw_colours(
-    canvas: np.ndarray, colormap: str, x: int, y: int, width: int, height: int
+    canvas: np.ndarray, colormap: str | Colormap, x: int, y: int, width: int, height: int
 ) -> None:
     """Draws a colour map from its low end to its high one, in place."""
     table = colormap_named(colormap).table

@@ -7,6 +7,8 @@ The help screen and the table in docs/live.md are made from `BINDINGS`. What an 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from realtime_lrp.view.look import LOOK_SETTINGS
+
 COMPOSITE_KEYS = {
     "1": "zplus",
     "2": "epsilon",
@@ -58,13 +60,8 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
         ("v", "versus", "the best class against the next; again: back"),
     ),
     "How it is drawn": _group(
-        ("k", "next_colormap", "next colour map"),
-        ("j", "previous_colormap", "previous colour map"),
-        ("+ =", "stronger", "map stronger"),
-        ("-", "weaker", "map weaker"),
+        *(row[:3] for one in LOOK_SETTINGS for row in one.bindings),
         ("g", "channels", "one map, or one for each of red, green, blue"),
-        ("o", "style", "heat, contours, no map"),
-        ("y", "follow", "map moves along, stays, or waits for its picture"),
         ("m", "mirror", "mirror left and right"),
     ),
     "The window": _group(

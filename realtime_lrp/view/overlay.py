@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.system.geometry import Box
-from realtime_lrp.view.colormaps import Colormap, colormap_named
+from realtime_lrp.view.look import Look
 
 FULL = 127
 """The largest strength."""
@@ -90,11 +90,13 @@ class Overlay:
       colour: uint8 [h, w, 3] RGB, at the resolution of the map.
       alpha: float32 [h, w] in [0, 1], 0 where relevance is 0.
       box: the region of the picture that it covers.
+      look: how it is drawn.
     """
 
     colour: np.ndarray
     alpha: np.ndarray
     box: Box
+    look: Look
 
     @functools.cached_property
     def tone(self) -> np.ndarray:
@@ -161,15 +163,13 @@ def intensity(strength: np.ndarray, inner: Box, relative: float = 1.0) -> np.nda
     return np.clip(strength[y0:y1, x0:x1] * np.float32(relative**SOFTNESS / FULL), -1, 1)
 
 
-def make_overlay(
-    intensity: np.ndarray, colormap: str | Colormap, opacity: float, box: Box
-) -> Overlay:
+def make_overlay(intensity: np.ndarray, signed: bool, look: Look, box: Box) -> Overlay:
     """Colours a map. The three channels of an "rgb" map are used as colours themselves.
 
     Args:
       intensity: float32 [h, w] or [h, w, 3] in [-1, 1], see `intensity`.
-      colormap: a colour map or its name.
-      opacity: 0 to 1, of the strongest relevance.
+      signed: whether such maps can be negative.
+      look: how maps are drawn.
       box: the explained region in the picture.
 
     Raises:
@@ -179,18 +179,18 @@ def make_overlay(
         strength = np.abs(intensity)
         alpha = strength.max(axis=-1)
         colour = np.rint(255 * (strength / np.maximum(alpha, 1e-12)[..., None]))
-        return Overlay(colour.astype(np.uint8), (alpha * opacity).astype(np.float32), box)
-    table = colormap_named(colormap)
+        return Overlay(colour.astype(np.uint8), np.float32(look.opacity) * alpha, box, look)
+    table = look.colours(signed)
     alpha = np.abs(intensity) if table.signed else np.maximum(intensity, 0)
-    return Overlay(table(intensity), (alpha * opacity).astype(np.float32), box)
+    return Overlay(table(intensity), np.float32(look.opacity) * alpha, box, look)
 
 
 class Painter:
     """Colours the maps of one video.
 
     Args:
-      colormap: a colour map or its name, for maps that are summed over the colour channels.
-      opacity: 0 to 1, of the strongest relevance.
+      signed: whether they can be negative.
+      look: how they are drawn.
       smoothing: 0 scales every map by itself; towards 1 the scale follows slowly.
       scale: the smoothed scale after the maps before; None before any.
 
@@ -200,12 +200,13 @@ class Painter:
 
     def __init__(
         self,
-        colormap: str | Colormap,
-        opacity: float,
+        signed: bool,
+        look: Look,
         smoothing: float = SMOOTHING,
         scale: float | None = None,
     ):
-        self._colormap, self._opacity = colormap_named(colormap), opacity
+        look.colours(signed)
+        self._signed, self._look = signed, look
         self._scale = Scale(smoothing, scale)
 
     def __call__(self, strength: np.ndarray, scale: float, box: Box, inner: Box) -> Overlay:
@@ -219,27 +220,27 @@ class Painter:
           inner: the box of that region in the map.
         """
         shown = intensity(strength, inner, scale / self._scale(scale))
-        return make_overlay(shown, self._colormap, self._opacity, box)
+        return make_overlay(shown, self._signed, self._look, box)
 
 
-def lay_over(picture: np.ndarray, overlay: Overlay, style: str = "heat") -> np.ndarray:
+def lay_over(picture: np.ndarray, overlay: Overlay) -> np.ndarray:
     """A copy of the picture with the overlay on it. The region gets a faint outline.
 
     Args:
       picture: uint8 [H, W, 3] RGB.
       overlay: made for pictures of this size.
-      style: "heat", or "contour": lines at LEVELS of the smoothed map.
     """
     result = picture.copy()
-    lay_into(result, overlay, style)
+    lay_into(result, overlay)
     return result
 
 
-def lay_into(picture: np.ndarray, overlay: Overlay, style: str = "heat") -> None:
+def lay_into(picture: np.ndarray, overlay: Overlay) -> None:
     """`lay_over` in place."""
     x0, y0, x1, y1 = overlay.box
     region = picture[y0:y1, x0:x1]
-    blend_into(region, overlay.weights if style == "heat" else _contours(overlay))
+    contours = overlay.look.style == "contour"
+    blend_into(region, _contours(overlay) if contours else overlay.weights)
     if (x0, y0, x1, y1) != (0, 0, picture.shape[1], picture.shape[0]):
         _outline(region)
 

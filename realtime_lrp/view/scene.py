@@ -11,10 +11,10 @@ from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.arrangement import CAPTION, Arrangement, arrange, scaled_box
 from realtime_lrp.view.blocks import blocks_end, draw_blocks, draw_legend
 from realtime_lrp.view.buffers import Buffers
-from realtime_lrp.view.colormaps import default_colormap
 from realtime_lrp.view.decals import Decals
 from realtime_lrp.view.follow import Follower
 from realtime_lrp.view.hud import Block, Legend, figure_size
+from realtime_lrp.view.look import Look
 from realtime_lrp.view.notices import area_for_notice, draw_notice
 from realtime_lrp.view.overlay import Overlay, lay_into, make_overlay
 from realtime_lrp.view.patches import Patches, draw_patches
@@ -25,23 +25,6 @@ BACKGROUND, EMPTY = 24, 40
 
 WHOLE_MAP = "the whole map"
 """What stands above the map where the line for the title of another one is kept."""
-
-
-@dataclass(frozen=True)
-class Look:
-    """How maps are drawn.
-
-    Attributes:
-      colormap: its name; None goes by the map's signs.
-      opacity: 0 to 1, of the strongest relevance.
-      style: "heat", "contour" or "off".
-      follow: "flow", "hold" or "sync", see `overlay.follow` of the configuration.
-    """
-
-    colormap: str | None
-    opacity: float
-    style: str
-    follow: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +159,7 @@ class Artist:
         self.decals = Decals()
         self._buffers = Buffers()
         self._explained: ExplainedPicture | None = None
-        self._colours: tuple[str | None, float] | None = None
+        self._look: Look | None = None
         self._overlays: list[Overlay] = []
         self._follower: Follower | None = None
 
@@ -195,7 +178,7 @@ class Artist:
         else:
             shown = shown[:1] or [None]
         for box, overlay in zip(boxes[: len(shown)], shown, strict=True):
-            self._draw_tile(canvas, box, picture, overlay, scene.look.style)
+            self._draw_tile(canvas, box, picture, overlay)
         for x0, y0, x1, y1 in boxes[len(shown) :]:
             canvas[y0:y1, x0:x1] = EMPTY
         if scene.patches:
@@ -228,7 +211,7 @@ class Artist:
         return scaled
 
     def _draw_tile(
-        self, canvas: np.ndarray, box: Box, picture: np.ndarray, overlay: Overlay | None, style: str
+        self, canvas: np.ndarray, box: Box, picture: np.ndarray, overlay: Overlay | None
     ) -> None:
         """Draws a picture with a map into a box of the canvas."""
         x0, y0, x1, y1 = box
@@ -237,10 +220,10 @@ class Artist:
             _scale_into(tile, picture)
         elif tile.shape == picture.shape:
             np.copyto(tile, picture)
-            lay_into(tile, overlay, style)
+            lay_into(tile, overlay)
         else:
             drawn = self.copy(picture)
-            lay_into(drawn, overlay, style)
+            lay_into(drawn, overlay)
             _scale_into(tile, drawn)
 
     def _draw_text(self, canvas: np.ndarray, scene: Scene) -> None:
@@ -271,10 +254,12 @@ class Artist:
         explained, look = scene.explained, scene.look
         if explained is None:
             return []
-        colours = (look.colormap, look.opacity)
-        if explained is not self._explained or colours != self._colours:
-            self._explained, self._colours, self._follower = explained, colours, None
-            self._overlays = [_overlay(panel, explained.box, look) for panel in explained.panels]
+        if explained is not self._explained or look != self._look:
+            self._explained, self._look, self._follower = explained, look, None
+            self._overlays = [
+                make_overlay(panel.intensity, panel.signed, look, explained.box)
+                for panel in explained.panels
+            ]
         if look.follow != "flow" or scene.picture is explained.picture:
             return self._overlays
         self._follower = self._follower or Follower(explained.picture, self._overlays)
@@ -298,12 +283,6 @@ def _scaled_overlay(overlay: Overlay, shape: Sequence[int], scaled: Sequence[int
         return overlay
     x0, y0, x1, y1 = scaled_box(overlay.box, shape, (0, 0, scaled[1], scaled[0]))
     return replace(overlay, box=(x0, y0, max(x0 + 1, x1), max(y0 + 1, y1)))
-
-
-def _overlay(panel: Panel, box: Box, look: Look) -> Overlay:
-    return make_overlay(
-        panel.intensity, look.colormap or default_colormap(panel.signed), look.opacity, box
-    )
 
 
 def _draw_caption(canvas: np.ndarray, name: str, box: Box, letters: int) -> None:

@@ -34,8 +34,9 @@ from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.synthetic import moving_picture
 from realtime_lrp.video.writer import VideoWriter
 from realtime_lrp.view.follow import Follower
+from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import Overlay, intensity, lay_over
-from realtime_lrp.view.scene import Artist, ExplainedPicture, Look, Panel, Scene
+from realtime_lrp.view.scene import Artist, ExplainedPicture, Panel, Scene
 from realtime_lrp.view.window.display import display_reachable
 from realtime_lrp.view.window.window import Window
 
@@ -291,7 +292,7 @@ def time_window(engine: Engine, turns: int) -> dict[str, dict[str, Times]]:
     draw_in_one_thread()
     pictures = [moving_picture(number, SIZES["720p"], 30) for number in range(10)]
     explained, coming = _explained(engine, pictures[0]), itertools.cycle(pictures[1:])
-    look = Look(None, engine.config.overlay.opacity, "heat", "flow")
+    look = Look.of(engine.config.overlay)
     artist, times = Artist(), {}
     with Window() as window:
         for full in (False, True):

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from realtime_lrp.config import Config
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.strength import strength
 from realtime_lrp.video.region import resize
+from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import Painter, lay_over
 from realtime_lrp.view.sheet import contact_sheet
 from realtime_lrp.view.text import draw_lines, fitted, text_size, text_width, wrapped
@@ -85,7 +87,7 @@ def map_sheet(
     Returns:
       uint8 [height, width, 3] RGB.
     """
-    painter = Painter(config.overlay.colormap or "fire", config.overlay.opacity, 0.0)
+    painter = Painter(False, replace(Look.of(config.overlay), style="heat"), 0.0)
     thumbnails = [resize(picture, (TILE, TILE)) for picture in pictures]
     captions = captions or {}
     columns = {

@@ -8,6 +8,7 @@ from realtime_lrp.commands.kiosk.answer import Answer
 from realtime_lrp.commands.kiosk.captions import LABEL, Captions, opening_text, with_seconds
 from realtime_lrp.commands.kiosk.concepts import ShownConcept
 from realtime_lrp.commands.kiosk.screen import ClosedCard
+from realtime_lrp.view.colormaps import Colormap
 from realtime_lrp.view.elements import (
     ACCENT,
     SOFT,
@@ -44,7 +45,7 @@ class PageBuilder:
 
     captions: tuple[Captions, ...]
     drawing: bool
-    colormap: str
+    colormap: str | Colormap
     signed: bool
 
     def attract(self, language: int, now: float) -> Page:

@@ -17,8 +17,8 @@ from realtime_lrp.config.names import EMBEDDED
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.system.geometry import Box
-from realtime_lrp.view.colormaps import default_colormap
-from realtime_lrp.view.scene import ExplainedPicture, Look
+from realtime_lrp.view.look import Look
+from realtime_lrp.view.scene import ExplainedPicture
 from realtime_lrp.view.text import undrawable
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Presentation:
     ):
         self._config, self._captions, self._note_error = config, tuple(captions), note_error
         self._engine: Engine | None = None
-        self._scale_maps = MapScaler(config.overlay.average)
+        self._scale_maps = MapScaler()
         self._prepare(signed=False)
 
     @property
@@ -61,7 +61,7 @@ class Presentation:
 
     def scaled_maps(self, explained: ExplainedFrame | None) -> ExplainedPicture | None:
         """The maps of a frame, scaled and averaged with those before it."""
-        return self._scale_maps(explained, independent=self._config.overlay.follow == "sync")
+        return self._scale_maps(explained, Look.of(self._config.overlay))
 
     def draw(
         self,
@@ -76,11 +76,10 @@ class Presentation:
 
     def _prepare(self, signed: bool) -> None:
         """Makes what draws maps that can be negative, or cannot."""
-        overlay = self._config.overlay
-        colormap = overlay.colormap or default_colormap(signed)
-        self._artist = ScreenArtist(Look(colormap, overlay.opacity, overlay.style, overlay.follow))
+        look = Look.of(self._config.overlay)
+        self._artist = ScreenArtist(look)
         drawing = self._config.model.name.lower() in EMBEDDED
-        self.pages = PageBuilder(self._captions, drawing, colormap, signed)
+        self.pages = PageBuilder(self._captions, drawing, look.named(signed), signed)
 
     def _check_labels(self, engine: Engine) -> None:
         """Reports letters in the network's labels that the fonts lack."""

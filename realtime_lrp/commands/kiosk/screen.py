@@ -23,8 +23,9 @@ from realtime_lrp.view.exhibit import (
     layout_of,
     visible_part,
 )
+from realtime_lrp.view.look import Look
 from realtime_lrp.view.pad import draw_pad
-from realtime_lrp.view.scene import Artist, ExplainedPicture, Look, Scene
+from realtime_lrp.view.scene import Artist, ExplainedPicture, Scene
 
 MAX_ROWS = 1080
 """Pixels of the canvas's shorter side, at most; it is stretched to larger screens."""

@@ -15,8 +15,9 @@ from realtime_lrp.config.names import COMPOSITES, METHODS
 from realtime_lrp.errors import Error, UsageError, unknown
 from realtime_lrp.realtime.explaining import RelevanceThread
 from realtime_lrp.realtime.viewer import events
-from realtime_lrp.realtime.viewer.actions import STYLES, panel_names
+from realtime_lrp.realtime.viewer.actions import panel_names
 from realtime_lrp.view import keys
+from realtime_lrp.view.look import LOOK_SETTINGS
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
@@ -58,9 +59,14 @@ class Choice(msgspec.Struct, tag="choice", frozen=True):
     method: Name | None = None
     composite: Name | None = None
     target: Name | None = None
-    style: Name | None = None
-    opacity: Annotated[float, Meta(ge=0, le=1)] | None = None
     concept_layer: Name | None = None
+
+
+class Look(msgspec.Struct, tag="look", frozen=True):
+    """Maps are drawn otherwise: the value of a field of `view.look.Look`."""
+
+    name: Name
+    value: bool | float | Name
 
 
 class Stroke(msgspec.Struct, tag="stroke", frozen=True):
@@ -89,7 +95,7 @@ class Seek(msgspec.Struct, tag="seek", frozen=True):
     share: Annotated[float, Meta(ge=0, le=1)]
 
 
-Message = Shown | Key | Action | Choice | Stroke | Panels | Follow | Seek
+Message = Shown | Key | Action | Choice | Look | Stroke | Panels | Follow | Seek
 
 MOST_TEXT = 4096
 """Maximum size of a message."""
@@ -134,6 +140,10 @@ def _event(message: Message, relevance: RelevanceThread) -> events.Event | None:
             return events.ActionChosen(action)
         case Choice():
             return _choice(message, relevance)
+        case Look(name, value) if any(
+            one.name == name and one.accepts(value) for one in LOOK_SETTINGS
+        ):
+            return events.LookChosen(name, value)
         case Stroke(start, end, cover):
             return events.Painted(start, end, cover)
         case Panels(names):
@@ -161,9 +171,7 @@ def _choice(choice: Choice, relevance: RelevanceThread) -> events.Event | None:
         return _target(choice.target.strip(), relevance)
     if choice.concept_layer is not None:
         return _layer(choice.concept_layer, relevance)
-    if choice.style in STYLES:
-        return events.StyleChosen(choice.style)
-    return None if choice.opacity is None else events.OpacityChosen(choice.opacity)
+    return None
 
 
 def _engine(relevance: RelevanceThread) -> Engine:

@@ -14,13 +14,14 @@ from realtime_lrp.config.about import ABOUT
 from realtime_lrp.config.names import COMPOSITES, METHODS
 from realtime_lrp.engine.wording import name_classes
 from realtime_lrp.realtime.explaining import RelevanceThread
-from realtime_lrp.realtime.viewer.actions import STYLES, panel_names, targets_for
+from realtime_lrp.realtime.viewer.actions import panel_names, targets_for
 from realtime_lrp.realtime.viewer.compose import passing_notice
 from realtime_lrp.realtime.viewer.pointing import progress
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.view import keys
 from realtime_lrp.view.colormaps import colormap_named
 from realtime_lrp.view.hud import Bar, Entry, Legend, percent
+from realtime_lrp.view.look import LOOK_SETTINGS
 
 STOPS = 16
 """Colours of a legend."""
@@ -49,8 +50,7 @@ def news(view: View, relevance: RelevanceThread, trouble: str, now: float) -> by
             "method": choice.method,
             "composite": choice.composite,
             "target": _target_text(view),
-            "opacity": round(state.look.opacity, 2),
-            "style": state.look.style,
+            "look": {one.name: getattr(state.look, one.name) for one in LOOK_SETTINGS},
             "tiled": state.tiled,
             "panels": state.panels,
             "concepts": state.request.concepts is not None,
@@ -83,7 +83,7 @@ def choices(labels: tuple[str, ...], unsuited: Collection[str] = ()) -> bytes:
             "type": "choices",
             "methods": [name for name in METHODS.known() if name not in unsuited],
             "composites": [name for name in COMPOSITES.known() if name not in unsuited],
-            "styles": STYLES,
+            "look": [(one.name, one.label, one.values()) for one in LOOK_SETTINGS if one.label],
             "panels": [(name, ABOUT.get(name, "")) for name in panel_names(unsuited)],
             "targets": (*targets_for(len(labels)), *labels),
             "keys": _keys(),

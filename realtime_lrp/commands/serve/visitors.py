@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
@@ -26,7 +26,6 @@ from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.video.child_decoder import ChildDecoder
 from realtime_lrp.video.libraries import cv2
-from realtime_lrp.view.colormaps import default_colormap
 from realtime_lrp.view.overlay import Overlay, make_overlay
 
 BATCH = 16
@@ -127,7 +126,7 @@ class Visitors:
 
     def join(self, answer: Answer, host: str = "") -> Visitor:
         """A new visitor, whose maps `answer` takes; has to `leave`."""
-        visitor = Visitor(answer, MapScaler(self._state().config.overlay.average), host)
+        visitor = Visitor(answer, MapScaler(), host)
         with self._changed:
             self._visitors.add(visitor)
         return visitor
@@ -253,14 +252,13 @@ def _answer_all(explained: list[_Explained], state: ViewerState) -> None:
 
 def _map_message(visitor: Visitor, explained: ExplainedFrame, state: ViewerState) -> bytes:
     """What the visitor gets: answers and legend as JSON, the map as PNG; see `join_message`."""
-    drawn = visitor.scaler(explained)
+    drawn = visitor.scaler(explained, replace(state.look, follow="flow"))
     rows, columns = explained.picture.shape[:2]
     blocks = [answer_bars(explained), setting_rows(explained, account=False)]
     box, layer = (0.0, 0.0, 1.0, 1.0), b""
     if drawn and state.look.style != "off":
         panel = drawn.panels[0]
-        colormap = state.look.colormap or default_colormap(panel.signed)
-        overlay = make_overlay(panel.intensity, colormap, state.look.opacity, drawn.box)
+        overlay = make_overlay(panel.intensity, panel.signed, state.look, drawn.box)
         x0, y0, x1, y1 = overlay.box
         box, layer = (x0 / columns, y0 / rows, x1 / columns, y1 / rows), encode_layer(overlay)
         if legend := legend_of(panel, state.look, explained):

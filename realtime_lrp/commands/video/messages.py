@@ -8,7 +8,7 @@ import numpy as np
 
 from realtime_lrp.system.channel import Failed
 from realtime_lrp.video.reader import Span
-from realtime_lrp.view.colormaps import Colormap
+from realtime_lrp.view.look import Look
 
 KEPT_FREE = 64 * 2**20
 """Bytes of the disk that stay free."""
@@ -42,7 +42,7 @@ class Job(msgspec.Struct, frozen=True, tag=True):
       size: (rows, columns) of the network's input.
       fit: the region that the network sees, as `region_of` takes it.
       mirror: left and right are swapped.
-      colormap, opacity, smoothing: as `Painter` takes them.
+      look, smoothing: as `Painter` takes them; the look names no colour map but has it.
       thumbnails: minimum number of small pictures of the result, 0 for none.
       piece: which frames of the recording, where it is made in parts; None for all.
       draw: whether the film is written; else the maps are only asked for, and `part` is not made.
@@ -64,8 +64,7 @@ class Job(msgspec.Struct, frozen=True, tag=True):
     size: tuple[int, int]
     fit: str
     mirror: bool
-    colormap: Colormap
-    opacity: float
+    look: Look
     smoothing: float
     thumbnails: int = 0
     piece: "Piece | None" = None

@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,7 +23,7 @@ from realtime_lrp.commands.video.messages import (
 from realtime_lrp.commands.video.recoding import Recoding
 from realtime_lrp.config import Config
 from realtime_lrp.engine.accounting import Losses
-from realtime_lrp.engine.colouring import colormap_for
+from realtime_lrp.engine.colouring import look_of
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import channel_names, concept_settings
 from realtime_lrp.engine.provenance import provenance_of
@@ -37,7 +37,6 @@ from realtime_lrp.results.summary import Timeline, write_summary
 from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.system.version import __version__
 from realtime_lrp.video.reader import Span
-from realtime_lrp.view.colormaps import colormap_named
 from realtime_lrp.view.overlay import SMOOTHING
 
 THUMBNAILS = 12
@@ -169,7 +168,7 @@ def job_of(
         container=container.lower(), comment=made.comment, provenance=made.description, span=span,
         thumbnails=THUMBNAILS, size=engine.explainer.input_shape[:2],
         batch=_batch(config, engine), smoothing=SMOOTHING,
-        colormap=colormap_named(colormap_for(engine)), opacity=config.overlay.opacity,
+        look=replace(look_of(engine), colormap=look_of(engine).colours(engine.explainer.signed)),
         fit=config.input.fit, mirror=config.input.mirror,
         sound=config.video.audio == "copy", layout=config.video.layout,
         stride=config.video.stride, codec=config.video.codec, quality=config.video.quality,

@@ -265,7 +265,7 @@ class _Drawer:
     def __init__(self, job: Job, maps: "queue.Queue[DrawableMap]"):
         self._job, self._maps = job, maps
         before = job.piece.scale if job.piece else None
-        self._painter = Painter(job.colormap, job.opacity, job.smoothing, before)
+        self._painter = Painter(False, job.look, job.smoothing, before)
         self._follower: Follower | None = None
 
     def __call__(self, number: int, picture: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -27,9 +27,9 @@ from realtime_lrp.realtime.viewer.state import (
     configured_figures,
 )
 from realtime_lrp.video.pictures import mirrored
-from realtime_lrp.view.colormaps import COLORMAPS
 from realtime_lrp.view.help import help_pages
 from realtime_lrp.view.hud import TEXT_SIZES
+from realtime_lrp.view.look import LOOK_SETTINGS, LookSetting
 from realtime_lrp.view.menus import ClassList
 from realtime_lrp.view.panel_list import PanelList
 
@@ -45,9 +45,6 @@ METHOD_ORDER = (
 )  # fmt: skip
 """The order in which a key goes through the methods: what an audience understands first. Methods
 that a program added come last."""
-
-STYLES = ("heat", "contour", "off")
-FOLLOWS = ("flow", "hold", "sync")
 
 Action = Callable[[ViewerState, float], ViewerState]
 """State and time -> state."""
@@ -188,43 +185,22 @@ def _versus(state: ViewerState, now: float) -> ViewerState:
 # How it is drawn
 
 
-def _next_colormap(state: ViewerState, now: float, by: int = 1) -> ViewerState:
-    name = _next([None, *sorted(COLORMAPS)], state.look.colormap, by)
-    state = replace(state, look=replace(state.look, colormap=name))
-    return state.with_notice(f"colour map: {name or 'by sign (fire or icefire)'}", now)
+def _change_look(state: ViewerState, now: float, setting: LookSetting, by: int) -> ViewerState:
+    value = setting.moved(getattr(state.look, setting.name), by)
+    return set_look(state, setting.name, value, now)
 
 
-def _change_opacity(state: ViewerState, now: float, by: float) -> ViewerState:
-    return set_opacity(state, round(min(max(state.look.opacity + by, 0.0), 1.0), 2), now)
-
-
-def set_opacity(state: ViewerState, opacity: float, now: float) -> ViewerState:
-    """Draws maps this strongly, 0 to 1."""
-    state = replace(state, look=replace(state.look, opacity=opacity))
-    return state.with_notice(f"opacity: {opacity:.1f}", now)
+def set_look(state: ViewerState, name: str, value: Any, now: float) -> ViewerState:
+    """Draws maps otherwise."""
+    (setting,) = (one for one in LOOK_SETTINGS if one.name == name)
+    state = replace(state, look=replace(state.look, **{name: value}))
+    return state.with_notice(setting.says(value), now)
 
 
 def _channels(state: ViewerState, now: float) -> ViewerState:
     channels = "grey" if state.request.choice.channels == "rgb" else "rgb"
     text = {"grey": "map in grey", "rgb": "map in RGB, each channel by itself"}[channels]
     return state.with_choice(channels=channels).with_notice(text, now)
-
-
-def _style(state: ViewerState, now: float) -> ViewerState:
-    return set_style(state, _next(STYLES, state.look.style, 1), now)
-
-
-def set_style(state: ViewerState, style: str, now: float) -> ViewerState:
-    """Draws maps in one of the `STYLES`."""
-    text = {"off": "no map"}.get(style, style)
-    return replace(state, look=replace(state.look, style=style)).with_notice(text, now)
-
-
-def _follow(state: ViewerState, now: float) -> ViewerState:
-    follow = _next(FOLLOWS, state.look.follow, 1)
-    meaning = {"flow": "carried along", "hold": "held", "sync": "shown with its own picture"}
-    state = replace(state, look=replace(state.look, follow=follow))
-    return state.with_notice(f"the map is {meaning[follow]}", now)
 
 
 def _mirror(state: ViewerState, now: float) -> ViewerState:
@@ -355,13 +331,12 @@ ACTIONS: dict[str, Action] = {
     "lock": _lock,
     "choose": _choose,
     "versus": _versus,
-    "next_colormap": _next_colormap,
-    "previous_colormap": partial(_next_colormap, by=-1),
-    "stronger": partial(_change_opacity, by=0.1),
-    "weaker": partial(_change_opacity, by=-0.1),
+    **{
+        action: partial(_change_look, setting=one, by=by)
+        for one in LOOK_SETTINGS
+        for _, action, _, by in one.bindings
+    },
     "channels": _channels,
-    "style": _style,
-    "follow": _follow,
     "mirror": _mirror,
     "freeze": _freeze,
     "step": _step,

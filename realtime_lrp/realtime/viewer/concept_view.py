@@ -13,7 +13,6 @@ import numpy as np
 from realtime_lrp.engine.concept_result import ConceptResult
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.viewer.state import ViewerState
-from realtime_lrp.view.colormaps import default_colormap
 from realtime_lrp.view.concepts import ROWS, ConceptPanel, ConceptRow, percent_of
 from realtime_lrp.view.overlay import Scale, intensity
 
@@ -87,8 +86,8 @@ class ConceptView:
             title=layer,
             picture=explained.picture[y0:y1, x0:x1],
             rows=(),
-            colormap=look.colormap or default_colormap(explained.engine.explainer.signs[0]),
-            opacity=look.opacity,
+            look=look,
+            signed=explained.engine.explainer.signs[0],
             with_pictures=bool(gallery and gallery.layers),
             network=self._network,
             warning=MADE_WITH.format(other) if other else "",

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -52,17 +53,16 @@ class MethodChosen(Event):
 
 
 @dataclass(frozen=True, eq=False)
-class OpacityChosen(Event):
-    """Maps are drawn this strongly, 0 to 1."""
+class LookChosen(Event):
+    """Maps are drawn otherwise.
 
-    opacity: float
+    Attributes:
+      name: a field of `Look`.
+      value: one that its `LookSetting` accepts.
+    """
 
-
-@dataclass(frozen=True, eq=False)
-class StyleChosen(Event):
-    """Maps are drawn in this style, see `Look`."""
-
-    style: str
+    name: str
+    value: Any
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,9 +14,9 @@ from realtime_lrp.realtime.explaining import TINY, TOP, ExplainedFrame
 from realtime_lrp.realtime.meter import Meter
 from realtime_lrp.realtime.viewer.compose import Columns
 from realtime_lrp.realtime.viewer.state import ViewerState
-from realtime_lrp.view.colormaps import colormap_named, default_colormap
 from realtime_lrp.view.hud import ANSWER_SCALE, Bar, Block, Entry, Legend, Paragraph, Row, percent
-from realtime_lrp.view.scene import ExplainedPicture, Look, Panel
+from realtime_lrp.view.look import Look
+from realtime_lrp.view.scene import ExplainedPicture, Panel
 
 BIASES_SHOWN = 0.005
 """What biases took is shown from this share of what started on."""
@@ -321,9 +321,8 @@ def legend_of(panel: Panel, look: Look, explained: ExplainedFrame) -> Legend | N
 
     if panel.intensity.ndim == 3:
         return None
-    colormap = look.colormap or default_colormap(panel.signed)
-    sides = _sides(explained)
-    if not colormap_named(colormap).signed:
+    colormap, sides = look.named(panel.signed), _sides(explained)
+    if not look.colours(panel.signed).signed:
         return Legend(colormap, "no relevance", f"for {sides[0]}" if sides else "most")
     by_gradient = panel.name in METHODS and not METHODS[panel.name].by_rules
     if sides:

@@ -14,8 +14,7 @@ from realtime_lrp.realtime.viewer.actions import (
     close_list,
     explain,
     oppose,
-    set_opacity,
-    set_style,
+    set_look,
     show_panels,
 )
 from realtime_lrp.realtime.viewer.concept_actions import choose_layer, follow_channel
@@ -27,7 +26,7 @@ from realtime_lrp.view.panel_list import PanelList
 
 INPUTS = (
     events.KeyPressed, events.ActionChosen, events.CompositeChosen, events.MethodChosen,
-    events.TargetChosen, events.OpacityChosen, events.StyleChosen, events.PanelsChosen,
+    events.TargetChosen, events.LookChosen, events.PanelsChosen,
     events.Sought, events.Painted, events.ChannelChosen, events.LayerChosen,
 )  # fmt: skip
 """What the user does, apart from the mouse."""
@@ -104,12 +103,8 @@ def _method_chosen(state: ViewerState, event: events.MethodChosen) -> ViewerStat
     return choose_method(state, event.method, event.time)
 
 
-def _opacity_chosen(state: ViewerState, event: events.OpacityChosen) -> ViewerState:
-    return set_opacity(state, event.opacity, event.time)
-
-
-def _style_chosen(state: ViewerState, event: events.StyleChosen) -> ViewerState:
-    return set_style(state, event.style, event.time)
+def _look_chosen(state: ViewerState, event: events.LookChosen) -> ViewerState:
+    return set_look(state, event.name, event.value, event.time)
 
 
 def _target_chosen(state: ViewerState, event: events.TargetChosen) -> ViewerState:
@@ -210,8 +205,7 @@ _HANDLERS: dict[type[events.Event], Callable[[ViewerState, Any], ViewerState]] =
     events.CompositeChosen: _composite_chosen,
     events.MethodChosen: _method_chosen,
     events.TargetChosen: _target_chosen,
-    events.OpacityChosen: _opacity_chosen,
-    events.StyleChosen: _style_chosen,
+    events.LookChosen: _look_chosen,
     events.PanelsChosen: _panels_chosen,
     events.Sought: _sought,
     events.MouseMoved: _mouse_moved,

@@ -19,6 +19,7 @@ from realtime_lrp.realtime.viewer.events import ChoiceRefused, Event, NoticeGive
 from realtime_lrp.realtime.viewer.figures import Rates, figure_columns
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.realtime.viewer.state import Answer, Notice, ViewerState
+from realtime_lrp.view.look import Look
 from realtime_lrp.view.scene import ExplainedPicture, Scene
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ class NetworkView:
     Args:
       relevance: where its maps come from.
       stats: gets the ages of its maps.
-      average: see `overlay.average` of the configuration.
       name: what it is called where there are several networks, else "".
 
     Attributes:
@@ -55,7 +55,7 @@ class NetworkView:
 
     further = False
 
-    def __init__(self, relevance: RelevanceThread, stats: Stats, average: float, name: str = ""):
+    def __init__(self, relevance: RelevanceThread, stats: Stats, name: str = ""):
         self.relevance, self.stats, self.name = relevance, stats, name
         self.newest: ExplainedFrame | None = None
         self.explained: ExplainedFrame | None = None
@@ -64,20 +64,15 @@ class NetworkView:
         self.scene: Scene | None = None
         self.columns, self.rates = Columns(), Rates()
         self.problem = self.refusal = ""
-        self._scale_maps = MapScaler(average)
+        self._scale_maps = MapScaler()
         self._labels: tuple[Engine, tuple[str, ...]] | None = None
         self._answer: tuple[ExplainedFrame, Answer] | None = None
         self._columns_key: tuple[object, ...] = ()
         self._old_since: float | None = None
 
-    def take(self, newest: ExplainedFrame | None, paired: bool) -> None:
-        """Makes the newest maps ready for drawing.
-
-        Args:
-          newest: the newest explained frame, or None.
-          paired: whether only pictures with their own map are shown.
-        """
-        self.newest, self.maps = newest, self._scale_maps(newest, paired)
+    def take(self, newest: ExplainedFrame | None, look: Look) -> None:
+        """Makes the newest maps, if there are any, ready for drawing."""
+        self.newest, self.maps = newest, self._scale_maps(newest, look)
 
     def measure(self) -> None:
         """Notes how many maps there are, how long the thread has waited, whether they are old."""
@@ -181,18 +176,14 @@ class FurtherView(NetworkView):
     Args:
       relevance: where its maps come from.
       stats: gets the ages of its maps.
-      average: see `overlay.average` of the configuration.
       name: what it is called.
       first: the first network.
     """
 
     further = True
 
-    def __init__(
-        self, relevance: RelevanceThread, stats: Stats, average: float, name: str,
-        first: NetworkView,
-    ):  # fmt: skip
-        super().__init__(relevance, stats, average, name)
+    def __init__(self, relevance: RelevanceThread, stats: Stats, name: str, first: NetworkView):
+        super().__init__(relevance, stats, name)
         self._first = first
         self._followed: tuple[object, ...] = ()
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.viewer.concept_view import followed_caption, followed_title
+from realtime_lrp.view.look import Look
 from realtime_lrp.view.scene import ExplainedPicture, Panel
 from realtime_lrp.view.smoothing import MapSmoother
 
@@ -17,37 +18,32 @@ class MapScaler:
     """Scales the maps of one explained frame after the other.
 
     Scale and average follow the last maps of the same engine, target, file (or camera) and followed
-    channel; a change starts anew.
-
-    Args:
-      average: see `overlay.average` of the configuration.
+    channel; a change starts anew. Of pairs of a picture and its map each is scaled by itself.
     """
 
-    def __init__(self, average: float):
-        self._average = average
-        self._series: tuple[Engine, str | int, str, str, bool] | None = None
+    def __init__(self) -> None:
+        self._series: tuple[Engine, str | int, str, str, bool, float] | None = None
         self._smoother = MapSmoother()
         self._last: tuple[ExplainedFrame, ExplainedPicture] | None = None
 
-    def __call__(
-        self, explained: ExplainedFrame | None, independent: bool = False
-    ) -> ExplainedPicture | None:
+    def __call__(self, explained: ExplainedFrame | None, look: Look) -> ExplainedPicture | None:
         """The maps to draw; the same object as long as the same frame is given.
 
         Args:
           explained: the newest explained frame; None gives None and forgets the last ones.
-          independent: whether each map is scaled by itself and not averaged.
+          look: how maps are drawn.
         """
         if explained is None:
             self._series = self._last = None  # so that the engine can be freed
             return None
         title = followed_title(explained)
         series = (
-            explained.engine, explained.request.target, explained.frame.source, title, independent,
+            explained.engine, explained.request.target, explained.frame.source, title, look.paired,
+            look.average,
         )  # fmt: skip
         if series != self._series:
             self._series, self._last = series, None
-            self._smoother = MapSmoother(0.0, 0.0) if independent else MapSmoother(self._average)
+            self._smoother = MapSmoother(0.0, 0.0) if look.paired else MapSmoother(look.average)
         if self._last is None or self._last[0] is not explained:
             self._last = explained, self._scaled(explained)
         return self._last[1]

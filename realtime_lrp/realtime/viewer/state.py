@@ -14,9 +14,9 @@ from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.source import Timeline
 from realtime_lrp.view.controls import Controls, arrange_controls
 from realtime_lrp.view.hud import figure_size
+from realtime_lrp.view.look import Look
 from realtime_lrp.view.menus import ClassList
 from realtime_lrp.view.panel_list import PanelList
-from realtime_lrp.view.scene import Look
 
 NOTICE_S = 4.0
 """Seconds for which a notice is shown."""
@@ -221,7 +221,7 @@ class ViewerState:
     @property
     def paired(self) -> bool:
         """Whether only pictures with their own map are shown."""
-        return self.look.follow == "sync"
+        return self.look.paired
 
     @property
     def listing(self) -> bool:
@@ -288,10 +288,6 @@ class ViewerState:
         lrp = {
             "target": str(self.request.target), "precision": self.config.lrp.precision,
         }  # fmt: skip
-        overlay = {
-            "colormap": look.colormap, "opacity": look.opacity, "style": look.style,
-            "follow": look.follow,
-        }  # fmt: skip
         text = next(text for text, shown in PRESENTER.items() if shown is self.presenter)
         shown = self.request.concepts
         live = {
@@ -303,7 +299,7 @@ class ViewerState:
         return config.model_copy(
             update={
                 "lrp": config.lrp.model_copy(update=lrp),
-                "overlay": config.overlay.model_copy(update=overlay),
+                "overlay": config.overlay.model_copy(update=vars(look)),
                 "input": self.config.input.model_copy(update={"mirror": self.mirror}),
                 "live": self.config.live.model_copy(update=live),
                 "concepts": self.config.concepts.model_copy(update=concepts),
@@ -330,13 +326,12 @@ def first_state(config: Config, request: MapRequest) -> ViewerState:
       config: the effective configuration.
       request: what it asks the relevance thread for.
     """
-    overlay = config.overlay
     if config.live.concepts:
         request = replace(request, concepts=ConceptRequest())
     return ViewerState(
         config=config,
         request=request,
-        look=Look(overlay.colormap, overlay.opacity, overlay.style, overlay.follow),
+        look=Look.of(config.overlay),
         figures=configured_figures(config),
         presenter=PRESENTER[config.live.text],
         text_size=config.live.text_size,

@@ -84,11 +84,11 @@ class View:
         self._size = size
         self._status = status
         self.figures_in_picture = figures_in_picture
-        average, names = state.config.overlay.average, network_names(state.config)
-        first = NetworkView(relevance, stats, average, names[0] if further else "")
+        names = network_names(state.config)
+        first = NetworkView(relevance, stats, names[0] if further else "")
         self._first = first
         self._further = [
-            FurtherView(thread, stats.further[name], average, name, first)
+            FurtherView(thread, stats.further[name], name, first)
             for thread, name in zip(further, names[1:], strict=False)
         ]
         self.networks: list[NetworkView] = [first, *self._further]
@@ -147,11 +147,11 @@ class View:
         before = self.frame.number if self.frame else self._first_number
         with self._waiting:
             fresh, newest = self._newest(before)
-        self._first.take(newest, self.state.paired)
+        self._first.take(newest, self.state.look)
         for network in self._further:
             network.follow(self.state)
             item = network.relevance.maps.newest()
-            network.take(item.value if item else None, self.state.paired)
+            network.take(item.value if item else None, self.state.look)
         frame, frozen = fresh or self.frame, self.state.frozen
         if frozen and frame and frozen.number == frame.number:
             frame = frozen  # it may have been mirrored

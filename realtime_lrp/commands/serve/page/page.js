@@ -14,7 +14,7 @@ const FIGURES_MS = 250; // how often the line of figures is renewed
 const SEEK_MS = 100; // at least between two positions, while the bar is dragged
 const SEEK_SHOWN_MS = 1000; // so long the bar stays where it was put
 const PRESSED = { freeze: "frozen", tiled: "tiled", concepts: "concepts" };
-const CHOSEN = ["method", "composite", "style", "opacity", "target"];
+const CHOSEN = ["method", "composite", "target"];
 const KEY_NAMES = {
   " ": "space", Backspace: "BackSpace", Delete: "Delete", PageDown: "Page_Down",
   PageUp: "Page_Up", ArrowRight: "Right", ArrowDown: "Down", ArrowLeft: "Left", ArrowUp: "Up",
@@ -65,7 +65,7 @@ function onRole(role) {
 function onChoices(choices) {
   fillSelect(at("method"), choices.methods);
   fillSelect(at("composite"), choices.composites);
-  fillSelect(at("style"), choices.styles);
+  at("look").replaceChildren(...choices.look.map(lookControl));
   rows.forget();
   at("targets").replaceChildren(...choices.targets.map((name) => made("option", { value: name })));
   at("key-table").replaceChildren(...choices.keys.flatMap(([heading, rows]) => [
@@ -78,6 +78,20 @@ function onChoices(choices) {
     made("input", { type: "checkbox", value: name }), made("strong", { textContent: name }),
     made("span", { textContent: about }),
   ])));
+}
+
+/** The control of a drawing setting: a box, a list of its values, or a number from 0 to 1. */
+function lookControl([name, label, values]) {
+  const control = typeof values[0] === "boolean" ? made("input", { id: name, type: "checkbox" })
+    : values.length ? made("select", { id: name })
+    : made("input", { id: name, type: "range", min: 0, max: 1, step: 0.05 });
+  if (control.type === "select-one") fillSelect(control, values);
+  control.addEventListener(control.type === "range" ? "input" : "change", () => {
+    const value = control.type === "checkbox" ? control.checked
+      : control.type === "range" ? Number(control.value) : control.value;
+    send({ type: "look", name, value });
+  });
+  return made("label", {}, [`${label} `, control]);
 }
 
 /** Does what the key of a row of the list does. */
@@ -96,6 +110,11 @@ function onNews(news) {
   latest = news;
   for (const id of CHOSEN) {
     if (document.activeElement !== at(id)) at(id).value = news[id];
+  }
+  for (const [name, value] of Object.entries(news.look)) {
+    const control = document.activeElement === at(name) ? null : at(name);
+    if (control?.type === "checkbox") control.checked = value;
+    else if (control) control.value = value;
   }
   at("composite").disabled = news.method !== "lrp";
   for (const [id, key] of Object.entries(PRESSED)) {
@@ -286,8 +305,8 @@ function onMap(fields, png) {
 // Controls
 
 for (const id of CHOSEN) {
-  at(id).addEventListener(id === "opacity" ? "input" : "change", () => {
-    const value = id === "opacity" ? Number(at(id).value) : at(id).value.trim();
+  at(id).addEventListener("change", () => {
+    const value = at(id).value.trim();
     if (value !== "") send({ type: "choice", [id]: value });
     if (id === "target") at(id).blur();
   });

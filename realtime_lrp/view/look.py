@@ -1,0 +1,135 @@
+"""How maps are drawn: one value, `Look`, which everything that draws maps gets whole.
+
+`LOOK_SETTINGS` says how a field of it is changed while pictures move: its keys, the help, the words
+of its notice and its control on the page follow from its row.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from realtime_lrp.view.colormaps import COLORMAPS, Colormap, colormap_named, default_colormap
+
+
+@dataclass(frozen=True)
+class Look:
+    """How maps are drawn: the fields are keys of the section `overlay` of the configuration.
+
+    Attributes:
+      colormap: its name, or one of a program's own; None goes by the map's signs.
+      opacity: 0 to 1, of the strongest relevance.
+      style: "heat", "contour" or "off".
+      follow: "flow", "hold" or "sync".
+      average: how much of the previous maps stays in each new one, 0 to 1.
+    """
+
+    colormap: str | Colormap | None
+    opacity: float
+    style: str
+    follow: str
+    average: float
+
+    @classmethod
+    def of(cls, section: Any) -> "Look":
+        """What the section `overlay` says."""
+        return cls(**{field.name: getattr(section, field.name) for field in fields(cls)})
+
+    @property
+    def paired(self) -> bool:
+        """Whether only pictures with their own map are shown."""
+        return self.follow == "sync"
+
+    def named(self, signed: bool) -> str | Colormap:
+        """The colour map of maps that can be negative, or cannot; by its name where it has one."""
+        return self.colormap or default_colormap(signed)
+
+    def colours(self, signed: bool) -> Colormap:
+        """The colour map itself.
+
+        Raises:
+          UsageError: there is none of this name.
+        """
+        return colormap_named(self.named(signed))
+
+
+@dataclass(frozen=True)
+class LookSetting:
+    """How a field of `Look` is changed while pictures move.
+
+    Attributes:
+      name: of the field.
+      notice: what is said of a new value, "{}" is the value in words.
+      forward, backward: keys and their meaning, for the next value and the one before.
+      values: those to go through, round and round; for a number from 0 to 1 none.
+      words: value -> what it is called, where that is not the value itself.
+      label: of its control on the page; "" for none.
+    """
+
+    name: str
+    notice: str
+    forward: tuple[str, str]
+    backward: tuple[str, str] | None = None
+    values: Callable[[], Sequence[Any]] = tuple
+    words: tuple[tuple[Any, str], ...] = ()
+    label: str = ""
+
+    @property
+    def bindings(self) -> list[tuple[str, str, str, int]]:
+        """Keys, action and meaning of each direction, and the direction: 1 or -1."""
+        rows = (("next", self.forward, 1), ("previous", self.backward, -1))
+        return [(keys[0], f"{way}_{self.name}", keys[1], by) for way, keys, by in rows if keys]
+
+    def says(self, value: Any) -> str:
+        """The notice of a new value."""
+        text = f"{value:.1f}" if isinstance(value, float) else str(value)
+        return self.notice.format(dict(self.words).get(value, text))
+
+    def accepts(self, value: Any) -> bool:
+        """Whether a page may choose this value."""
+        if self.values():
+            return value in self.values()
+        return not isinstance(value, bool | str) and 0 <= value <= 1
+
+    def moved(self, value: Any, by: int) -> Any:
+        """The value after the present one, or before it (by = -1)."""
+        if not (values := self.values()):
+            return round(min(max(value + 0.1 * by, 0.0), 1.0), 2)
+        position = values.index(value) if value in values else min(-by, 0)
+        return values[(position + by) % len(values)]
+
+
+LOOK_SETTINGS = (
+    LookSetting(
+        "colormap",
+        "colour map: {}",
+        forward=("k", "next colour map"),
+        backward=("j", "previous colour map"),
+        values=lambda: (None, *sorted(COLORMAPS)),
+        words=((None, "by sign (fire or icefire)"),),
+    ),
+    LookSetting(
+        "opacity",
+        "opacity: {}",
+        forward=("+ =", "map stronger"),
+        backward=("-", "map weaker"),
+        label="Opacity",
+    ),
+    LookSetting(
+        "style",
+        "{}",
+        forward=("o", "heat, contours, no map"),
+        values=lambda: ("heat", "contour", "off"),
+        words=(("off", "no map"),),
+        label="Style",
+    ),
+    LookSetting(
+        "follow",
+        "the map is {}",
+        forward=("y", "map moves along, stays, or waits for its picture"),
+        values=lambda: ("flow", "hold", "sync"),
+        words=(
+            ("flow", "carried along"), ("hold", "held"), ("sync", "shown with its own picture"),
+        ),
+    ),
+)  # fmt: skip
+"""The fields that keys and pages change."""

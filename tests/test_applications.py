@@ -1,30 +1,39 @@
-"""The networks of `keras.applications`: each builds, runs and keeps its relevance."""
+"""The networks of keras.applications, by name: each builds, runs and keeps its relevance."""
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from realtime_lrp import Explainer
+from realtime_lrp import Explainer, load_network
+from realtime_lrp.models import included
+from realtime_lrp.models.applications import APPLICATIONS
 
 COMPOSITES = ("zplus", "epsilon_plus_flat")
 
-QUICK = {"MobileNetV2": (0.4, 0.4)}
+QUICK = {"mobilenet_v3_small": (0.5, 0.5)}
 OTHERS = {
-    "EfficientNetB0": (0.05, 0.05),
-    "DenseNet121": (1e-3, 1e-3),
-    "ConvNeXtTiny": (1e-3, 1e-3),
-    "VGG16": (1e-3, 5e-3),
-    "VGG19": (1e-3, 5e-3),
-    "ResNet50": (1e-3, 1e-3),
-    "ResNet50V2": (0.05, 0.6),
-    "MobileNet": (0.4, 0.4),
-    "InceptionV3": (1e-3, 1e-3),
+    "mobilenet": (0.4, 0.4),
+    "mobilenet_v2": (0.4, 0.4),
+    "mobilenet_v3_large": (0.5, 0.5),
+    "mobilenet_v3_large_minimalistic": (0.5, 0.5),
+    "efficientnet_b0": (0.05, 0.05),
+    "efficientnet_v2_b0": (0.05, 0.05),
+    "densenet121": (1e-3, 1e-3),
+    "convnext_tiny": (1e-3, 1e-3),
+    "vgg16": (1e-3, 5e-3),
+    "vgg19": (1e-3, 5e-3),
+    "resnet50": (1e-3, 1e-3),
+    "resnet50_v2": (0.05, 0.6),
+    "inception_v3": (1e-3, 1e-3),
+    "inception_resnet_v2": (0.05, 0.05),
+    "xception": (0.05, 0.05),
+    "nasnet_mobile": (0.05, 0.05),
 }
 """Name -> how much of the relevance may be missing at the input, for each of `COMPOSITES`.
 
 Random weights whose batch norms were set by a batch of noise. Depthwise layers lose what their
-bias alone makes positive, which has no input to go to: about 0.3 in the MobileNets. In ResNet50V2
+bias alone makes positive, which has no input to go to: about 0.3 in the MobileNets. In resnet50_v2
 sums of both signs nearly cancel before its batch norms: inside, relevance of +1e6 and -1e6 adds up
 to 1, and float32 rounds.
 """
@@ -32,12 +41,10 @@ to 1, and float32 rounds.
 
 def network(name):
     """Random weights; batch norms that fit them, as after training. Pictures in its range."""
-    keras.utils.set_random_seed(1)
-    model = getattr(keras.applications, name)(weights=None)
-    wide = name in ("EfficientNetB0", "ConvNeXtTiny")
-    rng = np.random.default_rng(0)
+    loaded = load_network(name, weights="random")
+    model = loaded.model
     size = (4, *model.input_shape[1:])
-    x = (rng.uniform(0, 255, size=size) if wide else rng.normal(size=size)).astype("float32")
+    x = loaded.prepare(np.random.default_rng(0).integers(0, 256, size, np.uint8))
     for layer in model.layers:
         if isinstance(layer, keras.layers.BatchNormalization):
             layer.momentum = 0.0
@@ -52,8 +59,8 @@ def network(name):
         *(pytest.param(*item, marks=pytest.mark.release) for item in OTHERS.items()),
     ],
 )
-def test_an_application_builds_runs_and_conserves(name, losses):
-    """Keras's own scores, one trace, and nearly all relevance at the pixels or with the biases."""
+def test_a_network_by_name_builds_runs_and_conserves(name, losses):
+    """Keras's scores, one trace, the tape's gradient, nearly all relevance accounted for."""
     model, x = network(name)
     explainer = Explainer(model, also=["epsilon_plus_flat"])
     scores, *of_maps, _ = explainer._run(tf.constant(x), *explainer._default)
@@ -64,3 +71,27 @@ def test_an_application_builds_runs_and_conserves(name, losses):
         missing = (started - sums - taken) / magnitude
         assert (np.abs(missing) < loss).all(), (composite, missing)
     assert explainer.traces == 1
+    gradient = Explainer(model, method="gradient", target=7)(x).relevance
+    expected = of_the_logit(model, x, 7)
+    np.testing.assert_allclose(gradient, expected, atol=1e-3 * np.abs(expected).max())
+
+
+def of_the_logit(model, x, index):
+    """The gradient of a class's logit by TensorFlow's tape."""
+    model.layers[-1].activation = keras.activations.linear
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        wanted = model(x)[:, index]
+    return tape.gradient(wanted, x).numpy()
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_each_row_says_what_keras_downloads(name):
+    """The file's name, and a size that its parameters explain within a tenth."""
+    application, downloads = APPLICATIONS[name], []
+    with keras.StatelessScope(initialize_variables=False), included._noting_downloads(downloads):
+        builder = getattr(keras.applications, application.builder)
+        model = builder(weights="imagenet", **application.options)
+    assert [download.name for download in downloads] == [application.file]
+    assert application.megabytes == pytest.approx(4 * model.count_params() / 2**20, rel=0.1, abs=2)

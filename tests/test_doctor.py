@@ -1,7 +1,6 @@
 """`doctor`: each finding with what to do about it, whatever raises, crashes or hangs."""
 
 import fcntl
-import hashlib
 import os
 import subprocess
 import sys
@@ -23,8 +22,7 @@ from realtime_lrp.commands.doctor import run as doctor
 from realtime_lrp.commands.doctor.run import Row, failed_row
 from realtime_lrp.engine import device as hardware
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.models import downloads
-from realtime_lrp.models.names import NETWORKS
+from realtime_lrp.models.applications import APPLICATIONS
 from realtime_lrp.video import reader, writer
 from realtime_lrp.video.source import Source
 from realtime_lrp.view import text
@@ -444,27 +442,20 @@ def test_a_network_that_names_symbols_wrongly_is_missing(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("there", "model", "mark", "state"),
-    [
-        (None, None, "warning", "vgg16: not downloaded"),
-        (None, "shapes", "ok", "none downloaded"),
-        (b"half", "VGG16", "warning", "vgg16: damaged"),
-        (b"all", "vgg16", "ok", "vgg16: downloaded"),
-    ],
+    ("there", "model", "mark"),
+    [(False, None, "warning"), (False, "shapes", "ok"), (True, "VGG16", "ok")],
 )
-def test_weights_are_checked_and_never_downloaded(there, model, mark, state, tmp_path, monkeypatch):
+def test_weights_are_listed_and_never_downloaded(there, model, mark, tmp_path, monkeypatch):
     """A warning only where the network is one that needs them."""
-    monkeypatch.setattr(downloads, "FOLDER", tmp_path)
-    monkeypatch.setattr(downloads, "_download", None)
-    known = NETWORKS["vgg16"].download
-    meant = replace(known, md5=hashlib.md5(b"all").hexdigest())
-    monkeypatch.setitem(NETWORKS, "vgg16", replace(NETWORKS["vgg16"], download=meant))
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    path = APPLICATIONS["vgg16"].weights
+    path.parent.mkdir()
     if there:
-        known.path.write_bytes(there)
+        path.write_bytes(b"weights")
     options = {"--model": model} if model else {}
     row = only(checks.weights(config.load(options=options)))
-    assert row.mark == mark and row.found == state
-    assert ("528 MB" in row.advice and str(known.path) in row.advice) == (mark == "warning")
+    assert (row.mark, row.found) == (mark, f"downloaded: {'vgg16' if there else 'none'}")
+    assert ("528 MB" in row.advice and str(path) in row.advice) == (mark == "warning")
 
 
 # Films, fonts, folders
@@ -508,12 +499,12 @@ def test_folders_without_room_or_permission_are_warnings(tmp_path, monkeypatch):
     folder = tmp_path / "films"
     folder.mkdir()
     settings = config.load(sets=(f"live.folder={folder}",), check=None)
-    monkeypatch.setattr(downloads, "FOLDER", tmp_path / "none" / "yet")
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "none" / "yet"))
     monkeypatch.setattr(checks.shutil, "disk_usage", lambda path: Usage(0, 0, 2e9))
     row = only(checks.films(settings))
     assert (row.mark, row.found) == ("ok", f"2.0 GB free in {folder}")
     row = only(checks.downloads(settings))
-    assert (row.mark, row.found) == ("ok", f"2.0 GB free in {tmp_path}/none/yet")
+    assert (row.mark, row.found) == ("ok", f"2.0 GB free in {tmp_path}/none/yet/models")
     monkeypatch.setattr(checks.shutil, "disk_usage", lambda path: Usage(0, 0, 5e8))
     row = only(checks.films(settings))
     assert row.mark == "warning" and row.advice.startswith("free some space, or ")

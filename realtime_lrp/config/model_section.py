@@ -18,9 +18,9 @@ class Model(Section):
 
     name: Text = Field(
         default="vgg16",
-        description="shapes, shapes_vit, vgg16, vgg19, a model file FILE.keras, the FOLDER of "
-        "a SavedModel, or hub:NAME, an image classifier of KerasHub; default: vgg16; in demo, "
-        "kiosk and evaluate: shapes",
+        description="shapes, vgg16, mobilenet_v2 or another name that `realtime-lrp models` "
+        "lists, a model file FILE.keras, the FOLDER of a SavedModel, or hub:NAME, an image "
+        "classifier of KerasHub; default: vgg16; in demo, kiosk and evaluate: shapes",
     )
     weights: Text | None = Field(
         default=None, description="imagenet, random or a weights file; null: the network's own"

@@ -117,9 +117,20 @@ RULES = Names(
 
 MODELS = Names(
     "model",
-    ("shapes", "shapes_vit", "vgg16", "vgg19"),
+    (
+        "shapes", "shapes_vit", "vgg16", "vgg19", "mobilenet", "mobilenet_v2", "mobilenet_v3_small",
+        "mobilenet_v3_large", "mobilenet_v3_small_minimalistic", "mobilenet_v3_large_minimalistic",
+        "efficientnet_b0", "efficientnet_b1", "efficientnet_b2", "efficientnet_b3",
+        "efficientnet_b4", "efficientnet_b5", "efficientnet_b6", "efficientnet_b7",
+        "efficientnet_v2_b0", "efficientnet_v2_b1", "efficientnet_v2_b2", "efficientnet_v2_b3",
+        "efficientnet_v2_s", "efficientnet_v2_m", "efficientnet_v2_l", "resnet50", "resnet50_v2",
+        "resnet101", "resnet101_v2", "resnet152", "resnet152_v2", "densenet121", "densenet169",
+        "densenet201", "convnext_tiny", "convnext_small", "convnext_base", "convnext_large",
+        "convnext_xlarge", "inception_v3", "inception_resnet_v2", "xception", "nasnet_mobile",
+        "nasnet_large",
+    ),
     ("realtime_lrp.models.names", "NETWORKS"),
-)
+)  # fmt: skip
 
 EMBEDDED = ("shapes", "shapes_vit")
 """The networks that come with the package. They name drawn symbols."""

@@ -1,15 +1,17 @@
-"""Builds the networks of the table in names.py and loads their weights.
-
-This file imports Keras, so names.py imports it only when a network is loaded.
-"""
+"""Builds the networks that have a name and loads their weights."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
+from keras.src.utils import file_utils  # where keras.applications find get_file
 
-from realtime_lrp.errors import UnavailableError, UsageError
+from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
+from realtime_lrp.models.applications import APPLICATIONS
 from realtime_lrp.models.downloads import Download, fetch
 from realtime_lrp.models.labels import imagenet_labels
 from realtime_lrp.models.loaded import Loaded
@@ -27,35 +29,73 @@ RANDOM_PART = 1 << 18
 log = logging.getLogger(__name__)
 
 
-def load_application(
-    builder: str, download: Download, weights: str, labels: list[str] | None
-) -> Loaded:
+def load_application(name: str, weights: str | None, labels: list[str] | None) -> Loaded:
     """Loads a network of keras.applications that was trained on ImageNet.
 
     Args:
-      builder: its name in keras.applications, such as "VGG16".
-      download: its ImageNet weights.
-      weights: "imagenet", "random" or the path of a file.
+      name: its name in `APPLICATIONS`.
+      weights: "imagenet", "random", the path of a file, or None for "imagenet".
       labels: the user's class names, or None for ImageNet's.
 
     Raises:
       UnavailableError: the weights are missing and cannot be downloaded.
       DamagedInputError: the weights in the file belong to another network.
     """
-    file = _downloaded(download) if weights == "imagenet" else None
-    build = getattr(keras.applications, builder)
-    model = build_within_memory(
-        lambda: build(weights=None), builder.lower(), _initialise_kernels_with_zeros
-    )
+    application = APPLICATIONS[name]
+    downloads: list[Download] = []
+
+    def build() -> keras.Model:
+        with _noting_downloads(downloads):
+            builder = getattr(keras.applications, application.builder)
+            return builder(weights="imagenet", **application.options)
+
+    model = build_within_memory(build, name, _initialise_kernels_with_zeros)
     if weights == "random":
         _randomise(model)
+    elif weights in (None, "imagenet"):
+        _load_downloaded(model, downloads[0])
     else:
-        load_weights(model, file or _existing_weights(weights))
+        load_weights(model, _existing_weights(weights))
     if labels is None:
         labels = imagenet_labels(download=weights != "random")
         if labels is None and weights == "random":
             log.warning("Classes are shown by number: random weights come without class names")
-    return Loaded(model, "caffe", labels)
+    return Loaded(model, application.preprocess, labels)
+
+
+@contextmanager
+def _noting_downloads(downloads: list[Download]) -> Iterator[None]:
+    """Within it builders of keras.applications note which weights they want, and load none.
+
+    Only `weights="imagenet"` builds each network as it was trained: EfficientNet's has a layer that
+    others lack.
+    """
+
+    def note(fname: str, origin: str, file_hash: str | None = None, **_: Any) -> None:
+        downloads.append(Download(origin, file_hash, fname))
+
+    get_file, load = file_utils.get_file, keras.Model.load_weights
+    try:
+        file_utils.get_file, keras.Model.load_weights = note, lambda *_, **__: None
+        yield
+    finally:
+        file_utils.get_file, keras.Model.load_weights = get_file, load
+
+
+def _load_downloaded(model: keras.Model, download: Download) -> None:
+    """Loads the published weights, which are downloaded if they are not there."""
+    try:
+        path = fetch(download)
+    except UnavailableError as error:
+        raise UnavailableError(
+            f"{error}\nConnect to the internet once, put the file at {download.path}, give "
+            "--weights FILE, or use --model shapes, which needs no download."
+        ) from error
+    try:
+        load_weights(model, path)
+    except DamagedInputError as error:
+        path.unlink(missing_ok=True)  # Keras publishes no checksum of the MobileNets
+        raise UnavailableError(f"{error}\nIt is removed; the next start downloads it.") from error
 
 
 def _initialise_kernels_with_zeros(model: keras.Model) -> None:
@@ -85,16 +125,6 @@ def _fill_uniformly(values: np.ndarray, rng: np.random.Generator, limit: float) 
         rng.random(dtype=np.float32, out=part)
         part -= 0.5
         part *= np.float32(2 * limit)
-
-
-def _downloaded(weights: Download) -> Path:
-    try:
-        return fetch(weights)
-    except UnavailableError as error:
-        raise UnavailableError(
-            f"{error}\nConnect to the internet once, put the file at {weights.path}, give "
-            "--weights FILE, or use --model shapes, which needs no download."
-        ) from error
 
 
 def _existing_weights(weights: str) -> Path:

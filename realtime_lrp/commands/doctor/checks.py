@@ -99,9 +99,9 @@ def films(settings: Settings) -> Iterator[Row]:
 
 def downloads(settings: Settings) -> Iterator[Row]:
     """Disk space for downloaded weights."""
-    from realtime_lrp.models.downloads import FOLDER  # fails without a home folder
+    from realtime_lrp.models.downloads import cache_folder
 
-    yield disk_space("downloads", FOLDER, "set the variable KERAS_HOME to another folder")
+    yield disk_space("downloads", cache_folder(), "set the variable KERAS_HOME to another folder")
 
 
 def disk_space(name: str, folder: Path, otherwise: str) -> Row:
@@ -278,25 +278,17 @@ def network(settings: Settings) -> Iterator[Row]:
 
 def weights(settings: Settings) -> Iterator[Row]:
     """Which weights have been downloaded; nothing is downloaded here."""
-    from realtime_lrp.models.names import NETWORKS
+    from realtime_lrp.models.applications import APPLICATIONS
 
     model = settings.config.model
-    chosen = model.name.lower()
-    needed = chosen if model.weights in (None, "imagenet") else ""
-    states, advice = [], ""
-    for name, network in NETWORKS.items():
-        download = network.download
-        if download is None or not (download.path.exists() or name == needed):
-            continue
-        present = "damaged" if download.path.exists() else "not downloaded"
-        state = "downloaded" if download.is_intact else present
-        states.append(f"{name}: {state}")
-        if name == needed and state != "downloaded":
-            advice = (
-                f"{network.description}, at the first use. Without internet access, "
-                f"put the file at {download.path}, or use --model shapes"
-            )
-    found = ", ".join(states) or "none downloaded"
+    there = [name for name, network in APPLICATIONS.items() if network.weights.exists()]
+    found, advice = f"downloaded: {', '.join(there) or 'none'}", ""
+    chosen = APPLICATIONS.get(model.name.lower()) if model.weights in (None, "imagenet") else None
+    if chosen and not chosen.weights.exists():
+        advice = (
+            f"{model.name} downloads {chosen.megabytes} MB at the first use. Without internet "
+            f"access, put the file at {chosen.weights}, or use --model shapes"
+        )
     yield Row("warning" if advice else "ok", "weights", found, advice)
 
 

@@ -88,7 +88,8 @@ def test_the_source_distribution_holds_what_the_readme_needs_and_makes_the_same_
             tmp_path, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {})
         )
     single = {
-        "LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "config.yaml", "pyproject.toml",
+        "LICENSE", "README.md", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "SECURITY.md",
+        "config.yaml", "pyproject.toml",
         "uv.lock", "PKG-INFO", ".gitignore", ".pre-commit-config.yaml",
     }  # fmt: skip
     assert names == single | modules() | files_below("assets", "docs", "tests")

@@ -66,7 +66,7 @@ LONGEST = (
     "documented_commands", "engine_faults", "attention_maps", "biases", "concept_making", "signals",
     "kiosk_concepts", "shapes", "traced", "token_concepts", "concept_panel",
     "recordings", "floods", "many_pictures", "live", "provenance", "applications",
-    "serve_connections", "object_store",
+    "object_store",
 )  # fmt: skip
 
 
@@ -97,6 +97,12 @@ def _same_weights() -> None:
     """Random weights do not depend on which files of tests this process has run before."""
     if keras := sys.modules.get("keras"):
         keras.utils.set_random_seed(20)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_state(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What programs keep for their user is not kept for the one who runs the tests."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -10,7 +10,7 @@ import pytest
 from faults import clock
 from websockets.sync.client import connect
 
-from realtime_lrp.commands.serve import connections, server
+from realtime_lrp.commands.serve import server
 from realtime_lrp.commands.serve.app import App
 from realtime_lrp.commands.serve.concepts import Examples
 from realtime_lrp.commands.serve.exchange import Exchange
@@ -26,7 +26,7 @@ TOKEN = "a-token-of-22-or-more-letters"
 class NoVisitors:
     """Stands for what explains pictures of visitors' cameras, and does not."""
 
-    def join(self, answer, host):
+    def join(self, answer):
         """A visitor who gets no maps."""
 
     def put(self, visitor, jpeg):
@@ -96,7 +96,7 @@ class Served:
 
 
 LIMITS = (
-    (server, "REQUEST_S"), (server, "PING_S"), (connections, "STRANGER_S"),
+    (server, "REQUEST_S"), (server, "PING_S"),
     (child_decoder, "DECODING_S"), (child_decoder, "STARTING_S"),
 )  # fmt: skip
 """What cuts off those who take too long, as clients and decoders on a busy machine do."""

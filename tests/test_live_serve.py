@@ -102,7 +102,7 @@ def test_the_window_goes_on_when_the_server_has_ended(monkeypatch, caplog, tiny_
     window = Scripted(script)
     options = {"--source": "synthetic", "--model": str(tiny_model), "--port": 0}
     chosen = config.load(options=options, command="live").config
-    serve.run_with_window(chosen, window=lambda: window)
+    serve.run(chosen, window=lambda: window)
     assert len(window.shown) >= 30
     assert "the web page has ended" in caplog.text
 
@@ -115,7 +115,7 @@ def test_a_port_that_is_in_use_is_said_before_a_window_opens(run):
         words = ("--display", "none", "--source", "synthetic", "--model", "shapes")
         code, out, told = run("live", "--serve", "--port", port, *words)
     assert (code, out) == (69, "") and f"Port {port} of 127.0.0.1 is in use" in told
-    for words in (("--port", port), ("--https",), ("--host", "0.0.0.0"), ("--cert", "c.pem")):
+    for words in (("--port", port), ("--https",), ("--cert", "c.pem"), ("--new-token",)):
         code, _, told = run("live", *words, "--source", "synthetic")
         assert code == 2 and f"{words[0]} belongs to the web page. Add --serve" in told
 

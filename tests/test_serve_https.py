@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from served import Role, serving_pages
 
-from realtime_lrp.commands.serve import qr
+from realtime_lrp.commands.serve import certificate, qr
 from realtime_lrp.commands.serve.certificate import (
     context_of_files,
     make_certificate,
@@ -28,8 +28,8 @@ from realtime_lrp.errors import ConfigError, DamagedInputError, MissingInputErro
 def files(tmp_path_factory):
     """Certificate and key as a user keeps them, and a key of another certificate."""
     folder = tmp_path_factory.mktemp("tls")
-    certificate, key = make_certificate(["lrp.example.org", "192.168.7.7"])
-    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    made, key = make_certificate(["lrp.example.org", "127.0.0.1"])
+    pem = made.public_bytes(serialization.Encoding.PEM)
     for name, data in (
         ("cert.pem", pem), ("key.pem", key), ("other.pem", make_certificate([])[1]),
         ("text.pem", b"no certificate"),
@@ -44,13 +44,14 @@ def files(tmp_path_factory):
 
 
 def test_our_certificate_is_for_the_addresses_of_this_machine():
-    """Numbers and names; for servers, for 90 days; its key is new each time."""
-    certificate, key = make_certificate(["192.168.7.7", "lrp.example.org", "fe80::1"])
-    subjects = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    """Numbers and names; for servers, for a year; its key is new each time."""
+    names = "192.168.7.7", "lrp.example.org", "fe80::1"
+    made, key = make_certificate(names)
+    subjects = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     names, numbers = (set(subjects.get_values_for_type(k)) for k in (x509.DNSName, x509.IPAddress))
-    assert {"localhost", "lrp.example.org"} <= names
-    assert {ipaddress.ip_address(n) for n in ("127.0.0.1", "::1", "192.168.7.7")} <= numbers
-    assert (certificate.not_valid_after_utc - certificate.not_valid_before_utc).days == 91
+    assert names == {"lrp.example.org"}
+    assert numbers == {ipaddress.ip_address(number) for number in ("192.168.7.7", "fe80::1")}
+    assert (made.not_valid_after_utc - made.not_valid_before_utc).days == 366
     assert key != make_certificate([])[1]
 
 
@@ -66,10 +67,25 @@ def test_the_server_speaks_https_with_the_files_of_a_user(files):
             urllib.request.urlopen(address.replace("https", "http"), timeout=10)
 
 
-def test_our_own_certificate_is_kept_nowhere(temporary_folder):
-    """The fingerprint is what a browser shows."""
-    context, fingerprint = own_context([])
-    assert isinstance(context, ssl.SSLContext) and len(fingerprint) == 95
+def test_our_own_certificate_is_kept_until_it_does_not_fit(tmp_path, monkeypatch):
+    """A browser that has accepted it accepts it again: the fingerprint is what browsers show."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    file = tmp_path / "realtime-lrp" / "serve" / "certificate.pem"
+    context, first = own_context(["192.168.7.7"])
+    assert isinstance(context, ssl.SSLContext) and len(first) == 95
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert own_context(["192.168.7.7"])[1] == own_context([])[1] == first
+    second = own_context(["192.168.7.8"])[1]
+    assert second != first, "another address"
+    third = own_context(["192.168.7.8"], new=True)[1]
+    assert third != second
+    for harm in (lambda: file.chmod(0o640), lambda: file.write_bytes(b"damaged")):
+        harm()
+        fourth = own_context(["192.168.7.8"])[1]
+        assert fourth != third and file.stat().st_mode & 0o777 == 0o600
+        third = fourth
+    monkeypatch.setattr(certificate, "RENEWED", certificate.VALID)
+    assert own_context(["192.168.7.8"])[1] != third, "it ends soon"
 
 
 @pytest.mark.parametrize(

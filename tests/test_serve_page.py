@@ -648,7 +648,7 @@ class Numbers:
     def __init__(self):
         self.count, self.waits = 0, False
 
-    def join(self, answer, host):
+    def join(self, answer):
         """A visitor who has sent nothing yet."""
         return [0, answer]
 

@@ -225,6 +225,10 @@ DURATION = click.option(
 STATS = click.option(
     "--stats", type=PATH, metavar="FILE", help="write speed, ages and counts as JSON at the end"
 )
+NEW_TOKEN = click.option(
+    "--new-token", is_flag=True,
+    help="make another token and certificate for the web page; addresses given before end",
+)  # fmt: skip
 MAPS = click.option(
     "--maps", type=PATH, metavar="FOLDER", help="also write the raw maps to this folder (.npz)"
 )

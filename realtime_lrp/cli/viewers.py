@@ -19,6 +19,7 @@ from realtime_lrp.cli.options import (
     CONCEPTS,
     DURATION,
     EXPLAIN,
+    NEW_TOKEN,
     OVERWRITE,
     PAGE,
     PATH,
@@ -95,6 +96,7 @@ def demo(
 @click.option(
     "--serve", "with_page", is_flag=True, help="also show it as a web page, as serve does"
 )
+@NEW_TOKEN
 @configured(
     "--source", *EXPLAIN, "--also-model", "--follow", "--display", *PAGE, "--concepts", *CONCEPTS
 )
@@ -105,6 +107,7 @@ def live(
     record: Path | None,
     overwrite: bool,
     with_page: bool,
+    new_token: bool,
 ) -> None:
     """Show a camera, stream or file with the relevance over it.
 
@@ -112,14 +115,20 @@ def live(
     Press h in the window to see all keys. With --serve the web page shows and controls the same
     view; its address is printed.
     """
-    run: Callable[..., list[str]]
+    chosen = settings.config, duration, stats, record, overwrite
     if with_page:
-        from realtime_lrp.commands.serve.run import run_with_window as run
+        from realtime_lrp.commands.serve.run import run as run_with_page
+        from realtime_lrp.view.window.window import Window
+
+        print_lines(run_with_page(*chosen, Window, new_token))
     else:
-        _refuse(settings, PAGE, "belongs to the web page. Add --serve, or leave it out.")
+        why = "belongs to the web page. Add --serve, or leave it out."
+        _refuse(settings, PAGE, why)
+        if new_token:
+            raise UsageError(f"--new-token {why}")
         from realtime_lrp.commands.live.run import run
 
-    print_lines(run(settings.config, duration, stats, record, overwrite))
+        print_lines(run(*chosen))
 
 
 def _refuse(settings: config.Settings, options: tuple[str, ...], why: str) -> None:
@@ -137,8 +146,11 @@ def _refuse(settings: config.Settings, options: tuple[str, ...], why: str) -> No
 @_viewer
 @DURATION
 @STATS
+@NEW_TOKEN
 @configured("--source", *PAGE, *EXPLAIN, "--also-model", "--follow", "--concepts", *CONCEPTS)
-def serve(settings: config.Settings, duration: float | None, stats: Path | None) -> None:
+def serve(
+    settings: config.Settings, duration: float | None, stats: Path | None, new_token: bool
+) -> None:
     """Show the live view as a web page.
 
     It prints the address to open. Whoever opens it controls the view; the page gives another
@@ -146,7 +158,7 @@ def serve(settings: config.Settings, duration: float | None, stats: Path | None)
     """
     from realtime_lrp.commands.serve.run import run
 
-    print_lines(run(settings.config, duration, stats))
+    print_lines(run(settings.config, duration, stats, new_token=new_token))
 
 
 def _hash_pin(context: click.Context, option: click.Parameter, asked: bool) -> None:

@@ -373,12 +373,12 @@ class Serve(Section):
     token_file: Text | None = Field(
         default=None,
         description="file with the token that opens the page, 22 to 200 letters and digits; null: "
-        "the environment variable REALTIME_LRP_TOKEN, else a new token at each start",
+        "the environment variable REALTIME_LRP_TOKEN, else one that is kept for this user",
     )
     https: bool = Field(
         default=False,
-        description="true or false: HTTPS with a certificate that is made at each start, unless "
-        "serve.cert names one; phones give their camera only to pages over HTTPS",
+        description="true or false: HTTPS with a certificate that this machine makes and keeps, "
+        "unless serve.cert names one; phones give their camera only to pages over HTTPS",
     )
     cert: Text | None = Field(
         default=None, description="certificate for HTTPS, with its chain (PEM); null: none"

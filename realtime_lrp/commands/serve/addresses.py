@@ -15,11 +15,15 @@ from realtime_lrp.system.program import print_lines
 log = logging.getLogger(__name__)
 
 
-def tls_of(serve: Serve) -> ssl.SSLContext | None:
+def tls_of(serve: Serve, new: bool = False) -> ssl.SSLContext | None:
     """What the server speaks HTTPS with; None for HTTP.
 
+    Args:
+      serve: the settings.
+      new: whether our own certificate is made anew.
+
     Raises:
-      Error: what `context_of_files` raises.
+      Error: what `context_of_files` and `own_context` raise.
     """
     if serve.cert or serve.key:
         return context_of_files(serve.cert, serve.key)
@@ -30,7 +34,7 @@ def tls_of(serve: Serve) -> ssl.SSLContext | None:
                 "camera; see --https"
             )
         return None
-    context, fingerprint = own_context([*addresses(serve.host), *serve.names])
+    context, fingerprint = own_context([*addresses(serve.host), *serve.names], new)
     log.warning(
         "browsers will say that the connection is not private, because this machine made the "
         "certificate itself. Choose Advanced, then Proceed (Safari: Show Details, then visit this "

@@ -10,6 +10,7 @@ import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -21,9 +22,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from realtime_lrp.commands.serve.exchange import MOST_VIEWERS, Exchange, Viewer
-from realtime_lrp.commands.serve.guard import OPEN, refuse
+from realtime_lrp.commands.serve.guard import OPEN
 from realtime_lrp.commands.serve.messages import Shown, read_message
-from realtime_lrp.commands.serve.page_files import page_routes
 from realtime_lrp.commands.serve.qr import svg
 from realtime_lrp.commands.serve.tokens import Role, Tokens
 from realtime_lrp.commands.serve.visitors import Visitors
@@ -91,7 +91,7 @@ class App:
         return Router(
             redirect_slashes=False,
             routes=[
-                *page_routes(PAGES),
+                *(_page(path, name, kind) for path, (name, kind) in PAGES.items()),
                 Route(OPEN, self._health),
                 Route("/figures", self._answer_figures),
                 Route("/qr.svg", self._qr_code),
@@ -122,9 +122,7 @@ class App:
 
     async def _answer_figures(self, request: Request) -> Response:
         try:
-            figures = await self._exchange.in_render_loop(
-                self._figures, request.scope["role"] is Role.CONTROL
-            )
+            figures = await self._exchange.in_render_loop(self._figures)
         except TimeoutError:
             return PlainTextResponse("503: the viewer does not answer.\n", 503)
         return Response(msgspec.json.encode(figures), media_type="application/json")
@@ -151,7 +149,7 @@ class App:
         if request.scope["role"] is not Role.CONTROL:
             return PlainTextResponse("403: with this token you can only watch.\n", 403)
         try:
-            snapshot = await self._exchange.in_render_loop(self._snapshot, controls=True)
+            snapshot = await self._exchange.in_render_loop(self._snapshot)
         except TimeoutError:
             return PlainTextResponse("503: the viewer does not answer.\n", 503)
         if snapshot is None:
@@ -164,9 +162,7 @@ class App:
     async def _socket(self, socket: WebSocket) -> None:
         """One viewer, from the handshake to the end."""
         await socket.accept()
-        viewer = self._exchange.join(
-            socket.scope["role"] is Role.CONTROL, socket.client.host if socket.client else ""
-        )
+        viewer = self._exchange.join(socket.scope["role"] is Role.CONTROL)
         if viewer is None:
             reason = f"{MOST_VIEWERS} others are watching; try again later"
             await socket.close(TRY_AGAIN, reason)
@@ -212,10 +208,7 @@ class App:
     async def _receive(self, socket: WebSocket, viewer: Viewer, role: Role) -> None:
         """Takes the viewer's messages; ends the connection of who sends wrong ones."""
         loop = asyncio.get_running_loop()
-        visitor = self._visitors.join(
-            lambda answer: _soon(loop, viewer.give_map, answer),
-            socket.client.host if socket.client else "",
-        )
+        visitor = self._visitors.join(lambda answer: _soon(loop, viewer.give_map, answer))
         try:
             while (raw := await socket.receive())["type"] != "websocket.disconnect":
                 if picture := raw.get("bytes"):
@@ -246,11 +239,12 @@ class Film:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "GET":
-            await refuse(scope, send, 405, "405: only GET.\n")
+            await PlainTextResponse("405: only GET.\n", 405)(scope, receive, send)
             return
-        viewer = self._exchange.join(scope["role"] is Role.CONTROL, scope["client"][0])
+        viewer = self._exchange.join(scope["role"] is Role.CONTROL)
         if viewer is None:
-            await refuse(scope, send, 503, f"503: {MOST_VIEWERS} others are watching.\n")
+            text = f"503: {MOST_VIEWERS} others are watching.\n"
+            await PlainTextResponse(text, 503)(scope, receive, send)
             return
         scope["streams"] = True
         gone = asyncio.create_task(_gone(receive))
@@ -276,6 +270,16 @@ class Film:
                 body = {"type": "http.response.body", "body": part, "more_body": True}
                 await _in_time(send(body))
                 self._exchange.confirm(viewer)
+
+
+def _page(path: str, name: str, kind: str) -> Route:
+    """The route of a file in `page/`, which is read once."""
+    body = (files("realtime_lrp.commands.serve") / "page" / name).read_bytes()
+
+    async def answer(request: Request) -> Response:
+        return Response(body, media_type=kind)
+
+    return Route(path, answer)
 
 
 def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[bytes], None], answer: bytes) -> None:

@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from realtime_lrp.errors import ConfigError, DamagedInputError, MissingInputError
-from realtime_lrp.system.temporary import temporary_folder
+from realtime_lrp.commands.serve.kept import CERTIFICATE, is_private, kept_folder, write_private
+from realtime_lrp.errors import ConfigError, DamagedInputError, Error, MissingInputError
 
-VALID = datetime.timedelta(days=90)
-"""How long our own certificate is valid; a new one is made at each start."""
+VALID, RENEWED = datetime.timedelta(days=365), datetime.timedelta(days=30)
+"""How long our own certificate is valid, and how long before the end a start makes another one."""
 
 CLOCKS = datetime.timedelta(days=1)
 """A phone's clock may be behind by this."""
@@ -65,32 +65,51 @@ def _why_not(cert: str, key: str) -> str:
     return "they do not belong together"
 
 
-def own_context(addresses: Iterable[str]) -> tuple[ssl.SSLContext, str]:
-    """What the server speaks TLS with, without files, and the certificate's fingerprint.
+def own_context(addresses: Iterable[str], new: bool = False) -> tuple[ssl.SSLContext, str]:
+    """What the server speaks TLS with, without files of the user, and its fingerprint.
+
+    The certificate is kept for this user: browsers ask once for each.
 
     Args:
       addresses: numbers and names under which the server is reached.
+      new: whether another one is made and kept.
+
+    Raises:
+      Error: it cannot be written.
     """
-    certificate, key = make_certificate(addresses)
-    with temporary_folder() as folder:  # Python takes them from files alone
-        cert_file, key_file = Path(folder) / "cert.pem", Path(folder) / "key.pem"
-        cert_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        key_file.touch(mode=0o600)
-        key_file.write_bytes(key)
-        context = context_of_files(str(cert_file), str(key_file))
+    subjects = {"localhost", "127.0.0.1", "::1", socket.gethostname(), *addresses}
+    with kept_folder() as folder:
+        file = folder / CERTIFICATE
+        certificate = None if new else _kept(file, subjects)
+        if certificate is None:
+            certificate, key = make_certificate(subjects)
+            write_private(file, key + certificate.public_bytes(serialization.Encoding.PEM))
+        context = context_of_files(str(file), str(file))
     return context, certificate.fingerprint(hashes.SHA256()).hex(":").upper()
 
 
-def make_certificate(addresses: Iterable[str]) -> tuple[x509.Certificate, bytes]:
+def _kept(file: Path, subjects: set[str]) -> x509.Certificate | None:
+    """The certificate that is kept, if it can be used for some time."""
+    try:
+        context_of_files(str(file), str(file))
+        certificate = x509.load_pem_x509_certificate(file.read_bytes())
+        named = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        private = is_private(file.stat().st_mode)
+    except (Error, OSError, ValueError, x509.ExtensionNotFound):
+        return None
+    lasts = certificate.not_valid_after_utc - datetime.datetime.now(datetime.UTC) > RENEWED
+    return certificate if private and lasts and {*_subjects(subjects)} <= {*named} else None
+
+
+def make_certificate(subjects: Iterable[str]) -> tuple[x509.Certificate, bytes]:
     """A new certificate that vouches for itself, and its key as PEM.
 
     Args:
-      addresses: what it is for.
+      subjects: numbers and names that it is for.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "realtime_lrp")])
     now = datetime.datetime.now(datetime.UTC)
-    subjects = {"localhost", "127.0.0.1", "::1", socket.gethostname(), *addresses}
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -112,12 +131,12 @@ def make_certificate(addresses: Iterable[str]) -> tuple[x509.Certificate, bytes]
     return certificate, pem
 
 
-def _subjects(addresses: Iterable[str]) -> list[x509.GeneralName]:
+def _subjects(names: Iterable[str]) -> list[x509.GeneralName]:
     subjects: list[x509.GeneralName] = []
-    for address in sorted(addresses):
+    for name in sorted(names):
         try:
-            subjects.append(x509.IPAddress(ipaddress.ip_address(address)))
+            subjects.append(x509.IPAddress(ipaddress.ip_address(name)))
         except ValueError:
-            if address.isascii():
-                subjects.append(x509.DNSName(address))
+            if name.isascii():
+                subjects.append(x509.DNSName(name))
     return subjects

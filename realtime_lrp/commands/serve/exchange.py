@@ -6,7 +6,7 @@ the one before, whether anybody got that or not.
 
 import asyncio
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -19,9 +19,6 @@ MOST_VIEWERS = 40
 
 CONTROL_PLACES = 8
 """Further places, for those who control."""
-
-MOST_JOBS = 40
-"""Jobs that wait for the render loop; further ones are refused but to those who control."""
 
 MOST_MESSAGES = 1000
 """Messages that wait for the render loop; further ones push out the oldest."""
@@ -50,17 +47,11 @@ class Picture:
 class Viewer:
     """One viewer's side; for the server's thread, but `waits`.
 
-    Args:
-      host: the address of the client, or "".
-      controls: whether it may control.
-
     Attributes:
-      cut_off: whether its place was given to another viewer.
       latency_ms: from capture to screen of the last picture that was confirmed; 0 before.
     """
 
-    def __init__(self, host: str, controls: bool) -> None:
-        self.host, self.controls, self.cut_off = host, controls, False
+    def __init__(self) -> None:
         self.latency_ms = 0.0
         self._wake = asyncio.Event()
         self._map = b""
@@ -91,13 +82,8 @@ class Viewer:
         """Waits for something to send.
 
         A picture that is returned has to be confirmed before another one is, or concepts are.
-
-        Raises:
-          TimeoutError: its place was given to another viewer.
         """
         while True:
-            if self.cut_off:
-                raise TimeoutError("its address had the most places")
             if due := self._due(exchange):
                 return due
             await self._wake.wait()
@@ -153,7 +139,7 @@ class Exchange:
         self.picture: Picture | None = None
         self.news = self.labels = self.concepts = b""
         self.turned = self.confirmed = time.monotonic()
-        self._viewers: dict[Viewer, None] = {}  # in the order in which they came
+        self._viewers: set[Viewer] = set()
         self._messages: deque[Message] = deque(maxlen=MOST_MESSAGES)
         self._jobs: deque[tuple[Callable[[], Any], Future]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -219,38 +205,24 @@ class Exchange:
         for viewer in self._viewers:
             viewer.wake()
 
-    def join(self, controls: bool = False, host: str = "") -> Viewer | None:
+    def join(self, controls: bool = False) -> Viewer | None:
         """A new viewer, who has to `leave`; None if there are too many.
 
         Args:
           controls: has places that others cannot take.
-          host: its address; when all places are taken, one that has far more gives one away.
         """
-        if len(self._viewers) >= MOST_VIEWERS and not controls:
-            self._cut_off_for(host)
         if len(self._viewers) >= MOST_VIEWERS + CONTROL_PLACES * controls:
             return None
         if not self.view_watched:
             self.picture = None  # it is as old as the last look at the view
         self._loop = asyncio.get_running_loop()
-        viewer = Viewer(host, controls)
-        self._viewers[viewer] = None
+        viewer = Viewer()
+        self._viewers.add(viewer)
         return viewer
-
-    def _cut_off_for(self, host: str) -> None:
-        """Cuts off the newest watcher of the address with the most, if that has two more."""
-        watchers = [viewer for viewer in self._viewers if not viewer.controls]
-        places = Counter(viewer.host for viewer in watchers)
-        [(most, number)] = places.most_common(1) or [("", 0)]
-        if number >= places[host] + 2:
-            chosen = [viewer for viewer in watchers if viewer.host == most][-1]
-            chosen.cut_off = True
-            chosen.wake()
-            self.leave(chosen)
 
     def leave(self, viewer: Viewer) -> None:
         """Forgets a viewer."""
-        self._viewers.pop(viewer, None)
+        self._viewers.discard(viewer)
 
     def confirm(self, viewer: Viewer) -> None:
         """The picture that a viewer got last is on the screen."""
@@ -261,21 +233,16 @@ class Exchange:
         """Hands a message to the render loop."""
         self._messages.append(message)
 
-    async def in_render_loop(
-        self, job: Callable[[], T], controls: bool, timeout_s: float = 5.0
-    ) -> T:
+    async def in_render_loop(self, job: Callable[[], T], timeout_s: float = 5.0) -> T:
         """Has the render loop do something; returns what it returns.
 
         Args:
           job: what it does.
-          controls: whether it is for one who controls.
           timeout_s: how long to wait.
 
         Raises:
-          TimeoutError: it did not get to it in time, or has too much to do.
+          TimeoutError: it did not get to it in time.
         """
-        if len(self._jobs) >= MOST_JOBS and not controls:
-            raise TimeoutError
         future: Future = Future()
         self._jobs.append((job, future))
         return await asyncio.wait_for(asyncio.wrap_future(future), timeout_s)

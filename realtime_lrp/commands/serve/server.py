@@ -1,7 +1,7 @@
-"""The web server: uvicorn in a thread of its own, with limits for clients that mean harm.
+"""The web server: uvicorn in a thread of its own.
 
-A connection carries one request, which has to be complete and answered in time, unless it streams.
-`connections` limits how many there are.
+Beside uvicorn's limits it has three: each request has some seconds, connections that have shown no
+token are few, and the frames of a WebSocket are counted. A public page stands behind a proxy.
 """
 
 import asyncio
@@ -11,28 +11,39 @@ import os
 import socket
 import ssl
 import threading
+import time
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import ProtocolError
 from websockets.frames import CloseCode, Frame
 from websockets.server import ServerProtocol
 
-from realtime_lrp.commands.serve.connections import BACKLOG, CountingSocket
 from realtime_lrp.commands.serve.guard import MOST_HEAD
 from realtime_lrp.commands.serve.messages import MOST_BYTES
-from realtime_lrp.commands.serve.rate_limit import RateLimit
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.system.program import shows_tracebacks
 
 REQUEST_S = 10.0
 """A request that is not complete and answered after this long is cut off."""
 
-SWEEP_S = 1.0
-"""How often silent connections are looked for."""
+MOST_STRANGERS = 64
+"""Connections that have shown no token; one more cuts off the oldest of them."""
+
+PROMPT_S = 0.1
+"""Nobody is cut off before: the request is on the way."""
+
+MOST_CONNECTIONS = 400
+"""Connections of any kind; on further ones requests are refused. Below the usual 1024 files."""
+
+BACKLOG = 128
+"""Connections that the kernel keeps until they are accepted."""
+
+FRAMES_PER_S, BURST = 100.0, 300
+"""Frames that a WebSocket's client may send: each second, and at once."""
 
 PING_S = 20.0
 """How often WebSockets are asked whether they live, and how long the answer may take."""
@@ -40,18 +51,28 @@ PING_S = 20.0
 ENDING_S = 1.0
 """How long connections have to end."""
 
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(self), microphone=(), geolocation=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+"""The headers of every answer."""
+
 log = logging.getLogger(__name__)
 
 
-def listen(
-    host: str, port: int, settings: tuple[str, str] = ("--host", "--port")
-) -> CountingSocket:
+def listen(host: str, port: int) -> socket.socket:
     """A socket that listens.
 
     Args:
       host: address or name of this machine.
       port: 0 is any free one.
-      settings: what sets host and port, for messages.
 
     Raises:
       UnavailableError: it cannot listen there.
@@ -60,12 +81,11 @@ def listen(
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        made = socket.create_server(
+        return socket.create_server(
             address[:2], family=family, backlog=BACKLOG, dualstack_ipv6=_is_dual(str(address[0]))
         )
-        return CountingSocket(made.family, made.type, made.proto, fileno=made.detach())
     except (OSError, UnicodeError) as error:
-        raise UnavailableError(_why_not(host, port, error, *settings)) from None
+        raise UnavailableError(_why_not(host, port, error)) from None
 
 
 def _is_dual(address: str) -> bool:
@@ -73,21 +93,21 @@ def _is_dual(address: str) -> bool:
     return address == "::" and socket.has_dualstack_ipv6()
 
 
-def _why_not(host: str, port: int, error: Exception, host_set: str, port_set: str) -> str:
+def _why_not(host: str, port: int, error: Exception) -> str:
     number = getattr(error, "errno", None)
     if number == errno.EADDRINUSE:
         return (
             f"Port {port} of {host} is in use. "
-            f"Choose another one with {port_set}, or end the program that uses it."
+            f"Choose another one with --port, or end the program that uses it."
         )
     if number == errno.EACCES:
-        return f"Port {port} is only for the administrator. Choose one above 1023 with {port_set}."
+        return f"Port {port} is only for the administrator. Choose one above 1023 with --port."
     reason = getattr(error, "strerror", None) or error
     if number and not isinstance(error, socket.gaierror):
         reason = os.strerror(number)  # without what Python adds
     return (
         f"{host!r} is no address of this machine ({reason}). "
-        f"Expected 127.0.0.1, 0.0.0.0 or one that the machine has; see {host_set}."
+        f"Expected 127.0.0.1, 0.0.0.0 or one that the machine has; see --host."
     )
 
 
@@ -100,18 +120,19 @@ class Server:
       tls: what it speaks HTTPS with; None for HTTP.
     """
 
-    def __init__(self, app: ASGIApp, listening: CountingSocket, tls: ssl.SSLContext | None = None):
+    def __init__(self, app: ASGIApp, listening: socket.socket, tls: ssl.SSLContext | None = None):
         for name in ("uvicorn", "uvicorn.error"):  # its lines hold addresses with tokens
             level = logging.WARNING if shows_tracebacks() else logging.CRITICAL
             logging.getLogger(name).setLevel(level)
-        self._app, self._socket = app, listening
+        self._socket, self._complained = listening, False
         self._server = uvicorn.Server(
             uvicorn.Config(
-                self._answer, interface="asgi3", http=_Http, ws=_WebSocket, lifespan="off",
+                app, interface="asgi3", http=_Http, ws=_WebSocket, loop="asyncio", lifespan="off",
                 log_config=None, access_log=False, server_header=False, proxy_headers=False,
-                ws_max_size=MOST_BYTES, ws_ping_interval=PING_S, ws_ping_timeout=PING_S,
-                ws_per_message_deflate=False, backlog=BACKLOG,
-                h11_max_incomplete_event_size=MOST_HEAD, timeout_graceful_shutdown=int(ENDING_S),
+                headers=list(HEADERS.items()), backlog=BACKLOG, limit_concurrency=MOST_CONNECTIONS,
+                h11_max_incomplete_event_size=MOST_HEAD, ws_max_size=MOST_BYTES,
+                ws_ping_interval=PING_S, ws_ping_timeout=PING_S, ws_per_message_deflate=False,
+                timeout_graceful_shutdown=int(ENDING_S),
                 ssl_context_factory=(lambda config, default: tls) if tls else None,
             )
         )  # fmt: skip
@@ -137,40 +158,48 @@ class Server:
 
     def _run(self) -> None:
         try:
-            # On Windows asyncio's usual loop accepts by itself, and counts nothing.
-            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-                runner.run(self._serve())
+            asyncio.run(self._serve())
         except (Exception, SystemExit) as error:
             log.error("the web server failed: %s", error)
 
     async def _serve(self) -> None:
         asyncio.get_running_loop().set_exception_handler(self._note_error)
-        sweeping = asyncio.create_task(self._sweep())
-        try:
-            await self._server.serve([self._socket])
-        finally:
-            sweeping.cancel()
-
-    async def _sweep(self) -> None:
-        while True:
-            await asyncio.sleep(SWEEP_S)
-            self._socket.cut_off_silent()
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Lets the app say which connections have shown a token."""
-        scope["know"] = self._socket.know
-        await self._app(scope, receive, send)
+        await self._server.serve([self._socket])
 
     def _note_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Logs the first error of a connection, without a traceback."""
-        self._socket.complain(f"a connection failed: {context.get('exception') or context}")
+        if not self._complained:
+            self._complained = True
+            error = context.get("exception") or context["message"]
+            log.warning("a connection failed: %s (further ones are not told)", error)
 
 
 class _Http(H11Protocol):
-    """One connection, cut off if its request takes too long."""
+    """One connection: its requests have to be made, and their answers taken, in time.
+
+    Where too many connections have shown no token, the oldest one is cut off: who sends a request
+    at once gets an answer.
+    """
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._since = time.monotonic()
+        self._deadline = self.loop.call_later(REQUEST_S, self._cut_off)
+        self.loop.call_later(PROMPT_S, self._make_room)
+
+    def _make_room(self) -> None:
+        strangers = [one for one in self.connections if isinstance(one, _Http) and one.is_stranger]
+        if len(strangers) > MOST_STRANGERS:
+            min(strangers, key=lambda one: one._since).transport.abort()
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether it has shown no token."""
+        return not (self.scope and "role" in self.scope) and not self.transport.is_closing()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._deadline.cancel()
         self._deadline = self.loop.call_later(REQUEST_S, self._cut_off)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -178,10 +207,8 @@ class _Http(H11Protocol):
         super().connection_lost(exc)
 
     def _cut_off(self) -> None:
-        if self.transport.is_closing():  # as a WebSocket; over TLS it forgets its protocol then
-            return
-        upgraded = self.transport.get_protocol() is not self
-        if not upgraded and not (self.scope and self.scope.get("streams")):
+        is_websocket = self not in self.connections
+        if not is_websocket and not (self.scope and self.scope.get("streams")):
             self.transport.abort()
 
 
@@ -202,10 +229,13 @@ class _Frames(ServerProtocol):
 
     def __init__(self, **fields: Any):
         super().__init__(**fields)
-        self._limit = RateLimit()
+        self._left, self._since = float(BURST), time.monotonic()
 
     def recv_frame(self, frame: Frame) -> None:
-        if not self._limit.take():
+        now = time.monotonic()
+        self._left = min(BURST, self._left + FRAMES_PER_S * (now - self._since)) - 1
+        self._since = now
+        if self._left < 0:
             self.fail(CloseCode.POLICY_VIOLATION, "too many messages")
             raise ProtocolError("too many frames")
         super().recv_frame(frame)

@@ -6,10 +6,12 @@ import os
 import re
 import secrets
 import stat
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 
-from realtime_lrp.errors import ConfigError, MissingInputError
+from realtime_lrp.commands.serve.kept import TOKEN, is_private, kept_folder, write_private
+from realtime_lrp.errors import ConfigError, Error, MissingInputError, UsageError
 
 VARIABLE = "REALTIME_LRP_TOKEN"
 """The environment variable that may hold the token."""
@@ -44,30 +46,45 @@ class Tokens:
 
     def role(self, given: str) -> Role | None:
         """The role of a token, None of a wrong one. Takes as long for every token."""
-        right = [role for role, token in self._tokens.items() if _same(token, given)]
-        return right[0] if right else None
+        wanted = given.encode(errors="replace")
+        found = [
+            role
+            for role, token in self._tokens.items()
+            if hmac.compare_digest(token.encode(), wanted)
+        ]
+        return found[0] if found else None
 
 
-def _same(token: str, given: str) -> bool:
-    return hmac.compare_digest(token.encode(), given.encode(errors="replace"))
+def read_token(file: str | None, new: bool = False) -> str:
+    """The token out of the file or the environment variable, else the one that is kept.
 
-
-def read_token(file: str | None) -> str:
-    """The token out of the file or the environment variable, else a new one; removes the variable.
+    The variable is removed: child processes must not know it.
 
     Args:
       file: its name, or None.
+      new: whether another one is made and kept.
 
     Raises:
+      UsageError: a new one is wanted, and one is given.
       MissingInputError: there is no such file.
       ConfigError: others can read it, or it holds no token.
+      Error: the new one cannot be written.
     """
-    given = os.environ.pop(VARIABLE, None)  # child processes must not know it
+    given = os.environ.pop(VARIABLE, None)
+    if new and (file is not None or given):
+        source = VARIABLE if file is None else "--token-file"
+        raise UsageError(f"--new-token replaces the kept token, but {source} gives one. Drop one.")
     if file is not None:
         return _checked(_read(Path(file)), repr(file))
     if given:
         return _checked(given.strip(), VARIABLE)
-    return secrets.token_urlsafe(24)
+    with kept_folder() as folder:
+        if not new:
+            with suppress(Error):  # there is none, or it is one no more
+                return _checked(_read(folder / TOKEN), "")
+        made = secrets.token_urlsafe(24)
+        write_private(folder / TOKEN, made.encode())
+        return made
 
 
 def _read(file: Path) -> str:
@@ -84,7 +101,7 @@ def _read(file: Path) -> str:
             f"The token file {str(file)!r} cannot be read ({reason}). Make one: "
             "openssl rand -hex 24 > FILE && chmod 600 FILE"
         ) from None
-    if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
+    if not is_private(mode):
         raise ConfigError(
             f"Others can read the token file {str(file)!r}. Run: chmod 600 {str(file)!r}"
         )

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import numpy as np
 
-from realtime_lrp.commands.serve.bans import Bans
 from realtime_lrp.commands.serve.news import entry_fields
 from realtime_lrp.errors import first_line
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
@@ -56,7 +55,6 @@ PNG = (cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE)
 """Of the maps: the quickest way, and smaller than with fast compression."""
 
 NO_MAP = "no map at the moment"
-BANNED = "pictures of this address are not taken for a minute"
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +69,6 @@ class Visitor:
     Attributes:
       answer: takes the visitor's maps.
       scaler: scales them, as those of a window are.
-      host: the address of the client, or "".
       number: how many pictures have come; the answer to the first has number 1.
       newest: `time.monotonic()` when the last one came.
       harmful: a picture has ended the decoder: no further one is taken.
@@ -80,7 +77,6 @@ class Visitor:
 
     answer: Answer
     scaler: MapScaler
-    host: str = ""
     number: int = 0
     newest: float = -ACTIVE_S
     harmful: bool = False
@@ -107,7 +103,6 @@ class Visitors:
         self._visitors: set[Visitor] = set()
         self._turn: list[Visitor] = []
         self._changed = threading.Condition()  # guards the visitors' pictures
-        self._bans = Bans()
         self._ended = False
         self._failing = ""
         self._batch = 1  # pictures of the next one
@@ -124,9 +119,9 @@ class Visitors:
             self._changed.notify()
         self._thread.join(2.0)
 
-    def join(self, answer: Answer, host: str = "") -> Visitor:
+    def join(self, answer: Answer) -> Visitor:
         """A new visitor, whose maps `answer` takes; has to `leave`."""
-        visitor = Visitor(answer, MapScaler(), host)
+        visitor = Visitor(answer, MapScaler())
         with self._changed:
             self._visitors.add(visitor)
         return visitor
@@ -141,9 +136,6 @@ class Visitors:
             if visitor.harmful:
                 return False
             visitor.number += 1
-            if self._bans.holds(visitor.host):
-                visitor.answer(_no_map(visitor.number, BANNED))
-                return True
             if visitor.waiting is None:
                 self._turn.append(visitor)
             visitor.newest = time.monotonic()
@@ -189,9 +181,7 @@ class Visitors:
         for visitor, jpeg in self._next_batch():
             crashes, picture = self._decoder.crashes, self._decoder.decode(jpeg.value)
             if self._decoder.crashes > crashes:
-                with self._changed:
-                    visitor.harmful = True
-                    self._bans.add(visitor.host)
+                visitor.harmful = True
             if picture is None:
                 visitor.answer(_no_map(jpeg.number, "that picture cannot be decoded"))
             elif self._relevance.engine is None:

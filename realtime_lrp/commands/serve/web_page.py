@@ -53,20 +53,22 @@ class WebPage:
     Args:
       serve: the settings.
       required: whether the viewer is to end when the server does.
+      new: whether another token and certificate are made and kept.
 
     Raises:
+      UsageError: a new token is wanted, and one is given.
       ConfigError: the token cannot be used, or certificate or key are missing.
       MissingInputError: there is no token file, certificate or key.
       DamagedInputError: certificate and key cannot be used.
       UnavailableError: the server cannot listen there.
     """
 
-    def __init__(self, serve: Serve, required: bool):
+    def __init__(self, serve: Serve, required: bool, new: bool = False):
         self._serve, self._required = serve, required
-        self._tokens = Tokens(read_token(serve.token_file))
+        self._tokens = Tokens(read_token(serve.token_file, new))
         with ExitStack() as stack:
             self._listening = stack.enter_context(listen(serve.host, serve.port))
-            self._tls = tls_of(serve)  # warns, so it comes after what may fail
+            self._tls = tls_of(serve, new)  # warns, so it comes after what may fail
             stack.pop_all()
 
     def __enter__(self) -> "WebPage":

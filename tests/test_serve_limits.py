@@ -1,0 +1,220 @@
+"""Limits of the web server: hostile and hasty clients cost the others nothing."""
+
+import contextlib
+import json
+import resource
+import socket
+import ssl
+import time
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="the extra serve is not installed")
+
+from faults.clock import LONG_S
+from served import TOKEN, Role, picture_of, serving_pages
+from websockets.exceptions import ConnectionClosed
+
+from realtime_lrp.commands.serve import exchange, server
+from realtime_lrp.commands.serve.certificate import own_context
+from realtime_lrp.commands.serve.server import listen
+
+
+@pytest.fixture(scope="module")
+def served():
+    """A server whose clients leave nothing behind."""
+    with serving_pages() as one:
+        yield one
+
+
+def test_viewers_are_forty_and_who_controls_has_a_place_besides(monkeypatch):
+    """The next one is told why, and can come when another has left."""
+    assert exchange.MOST_VIEWERS == 40
+    monkeypatch.setattr(exchange, "MOST_VIEWERS", 2)
+    monkeypatch.setattr(exchange, "CONTROL_PLACES", 1)
+    with (
+        serving_pages() as served,
+        served.socket(role=Role.WATCH),
+        served.socket(role=Role.WATCH) as second,
+    ):
+        with served.socket(role=Role.WATCH) as third, pytest.raises(ConnectionClosed) as closed:
+            third.recv(timeout=300)
+        assert closed.value.rcvd.code == 1013 and "try again later" in closed.value.rcvd.reason
+        with served.socket() as control:
+            assert json.loads(control.recv(timeout=300))["control"]
+            assert served.get("/view.mjpg")[0] == 503
+        served.until(lambda: len(served.exchange._viewers) == 2)
+        second.close()
+        served.until(lambda: len(served.exchange._viewers) == 1)
+        with served.socket(role=Role.WATCH) as again:
+            assert json.loads(again.recv(timeout=300))["type"] == "role"
+
+
+# --- What a client sends
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        ('{"type": "key", "key": "b"}', 1008),
+        (b"a picture", 1008),
+        ("x" * 5000, 1008),
+        ("x" * 200_000, 1009),
+        (b"x" * 200_000, 1009),
+    ],
+    ids=["keys", "pictures", "long text", "longer text", "large picture"],
+)
+def test_who_sends_too_much_is_cut_off(served, data, code, monkeypatch):
+    """Too many messages, or one that is too large."""
+    monkeypatch.setattr(server, "FRAMES_PER_S", 0.0)  # else a slow client may go on
+    served.messages.clear()
+    with served.socket() as viewer, pytest.raises(ConnectionClosed) as closed:
+        for _ in range(50_000):
+            viewer.send(data)
+        while True:
+            viewer.recv(timeout=300)
+    assert closed.value.rcvd is None or closed.value.rcvd.code == code
+    served.until(lambda: not served.exchange.watched)
+    assert len(served.messages) <= server.BURST
+
+
+FLOODS = {
+    "pings": b"\x89\x80mask",
+    "pongs": b"\x8a\x80mask",
+    "empty continuations": b"\x00\x80mask",
+}
+"""Frames without content, as a client sends them."""
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+def test_who_sends_frames_without_pause_is_cut_off_and_others_keep_their_view(served, kind):
+    """Frames count that are no messages, too: a browser answers one ping in 20 s."""
+    with served.socket() as viewer:
+        viewer.recv(timeout=300)
+        for brightness in range(3):
+            with served.socket(role=Role.WATCH) as watcher:
+                if kind == "empty continuations":
+                    watcher.socket.sendall(b"\x01\x80mask")  # a text that they go on with
+                with contextlib.suppress(OSError):
+                    for _ in range(1000):
+                        watcher.socket.sendall(1000 * FLOODS[kind])
+                    pytest.fail("the server took a million frames")
+            served.publish(brightness)
+            assert picture_of(viewer)
+            viewer.send('{"type": "shown"}')
+        served.until(lambda: len(served.exchange._viewers) == 1)
+
+
+@pytest.mark.parametrize("size", [17_000, 60_000])
+def test_a_head_that_is_too_large_is_refused(served, size):
+    """Also one that comes whole, in one piece."""
+    assert served.get("/", X="a" * 15_000)[0] == 200
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        assert served.get("/", X="a" * size)[0] in (400, 431)
+
+
+# --- Connections
+
+
+def opened(port, count):
+    """Connections that send nothing; closed with the context."""
+    stack = contextlib.ExitStack()
+    for _ in range(count):
+        stack.enter_context(socket.create_connection(("127.0.0.1", port), 300))
+    return stack
+
+
+def film_of(served):
+    """A connection that gets the pictures as MJPEG."""
+    client = socket.create_connection(("127.0.0.1", served.port), 300)
+    request = f"GET /view.mjpg?token={TOKEN} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    client.sendall(request.encode())
+    return client
+
+
+def test_a_request_that_never_ends_is_cut_off(monkeypatch):
+    """Half a head, a head without end, nothing at all; a viewer that watches stays."""
+    monkeypatch.setattr(server, "REQUEST_S", 2.0)
+    with serving_pages() as served, served.socket() as viewer, film_of(served) as film:
+        viewer.recv(timeout=300)
+        clients = [socket.create_connection(("127.0.0.1", served.port), 300) for _ in range(4)]
+        clients[1].sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
+        clients[2].sendall(b"G")
+        clients[3].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET ")
+        assert b" 200 " in clients[3].recv(4096), "a second request has no more time than the first"
+        for client in clients:
+            with client, contextlib.suppress(ConnectionResetError):
+                while client.recv(4096):
+                    pass
+        served.publish(3)
+        assert picture_of(viewer)
+        while b"image/jpeg" not in film.recv(4096):
+            pass  # the film goes on, too
+
+
+@pytest.mark.parametrize("https", [False, True])
+def test_connections_that_send_nothing_keep_nobody_out(https, caplog):
+    """By the hundred: they stay few, the log is empty, requests and viewers get answers."""
+    tls = own_context([])[0] if https else None
+    with serving_pages(tls=tls) as served, opened(served.port, 500):
+        client = socket.create_connection(("127.0.0.1", served.port), 300)
+        if https:
+            trusting = ssl.create_default_context()
+            trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+            client = trusting.wrap_socket(client)
+        with client:
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b" 200 " in client.recv(100)
+        connections = served.server._server.server_state.connections
+        served.until(lambda: len(connections) <= server.MOST_STRANGERS)
+    assert not caplog.records
+
+
+def test_strangers_do_not_push_out_who_has_a_token(monkeypatch):
+    """The oldest of the strangers goes, and nobody whose request is on the way."""
+    monkeypatch.setattr(server, "MOST_STRANGERS", 6)
+    monkeypatch.setattr(server, "PROMPT_S", 1.0)
+    with serving_pages() as served, served.socket() as viewer, film_of(served) as film:
+        viewer.recv(timeout=300)
+        first = socket.create_connection(("127.0.0.1", served.port), LONG_S)
+        with first, opened(served.port, 20), contextlib.suppress(ConnectionResetError):
+            assert first.recv(1) == b""
+        served.publish(5)
+        assert picture_of(viewer)
+        while b"image/jpeg" not in film.recv(4096):
+            pass
+
+
+@pytest.mark.release
+def test_without_files_for_connections_it_says_so_once_and_goes_on(caplog):
+    """No traceback, and no message for each connection."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with serving_pages() as served:
+        clients = [socket.socket() for _ in range(30)]
+        free = socket.socket()
+        number = free.fileno()
+        free.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (number, hard))
+        try:
+            for client in clients:
+                client.settimeout(LONG_S)
+                client.connect(("127.0.0.1", served.port))
+            served.until(lambda: caplog.records)
+            time.sleep(1.2)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for client in clients:
+            client.close()
+        assert served.get("/healthz", "")[0] == 200
+    [record] = caplog.records
+    assert "Too many open files" in record.getMessage() and not record.exc_info
+
+
+def test_all_addresses_of_ipv6_are_those_of_ipv4_too():
+    """The addresses that are printed have to work."""
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    with listen("::", 0) as listening:
+        port = listening.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port), 300):
+            assert listening.accept()[1][0] == "::ffff:127.0.0.1"
